@@ -1,6 +1,6 @@
-"""Sets as the bits of integers: what fits into a set of free places, its lowest and highest members, each of them.
+"""Sets as the bits of integers: the slots that fit into a set of free resources, and the members of a set.
 
-Bit i of a set is the child at place i of the vertex that holds it; a set of ids has a bit for each id.
+In a set of resources, bit i is the child at place i of the vertex that holds them; in a set of ids, bit i is id i.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from collections.abc import Mapping
 
 
 def fit(parts: tuple[tuple[str, int], ...], free: int, masks: Mapping[str, int]) -> int:
-    """How many slots can be made of what is free, given where resources of each type have their bits."""
+    """The number of slots that fit into the free resources; `parts` are the types and counts of one slot, `masks` the
+    bits of the resources of each type.
+    """
     most = -1
     for kind, count in parts:
         mask = masks.get(kind)

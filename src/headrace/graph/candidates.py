@@ -1,15 +1,15 @@
 """The order in which the children of a vertex are tried.
 
-Policies that score look at every child in the graph's own order. Policies that stop at the first find try first the
-children of which nothing was ever taken, and of equals the one added last. A child of which something was taken while
-the child itself stayed shared has as its weight how much of one type was free in it then: of the last type that is
-counted for its subtree (`-p`; a vertex does not count its own type). The child with the highest weight comes first, and
-giving back does not reorder.
-Recorded runs of Fluxion show each of these. None shows a node below the root that nobody asked for by type: such nodes
-do not move, so that jobs of few cores fill one node before they come to the next.
+Policies that score look at every child in the graph's own order. Policies that stop at the first match try untouched
+children first, the one added last before the others; a child is untouched if none of its resources was ever taken. A
+child that was used while it stayed shared has a weight: the amount of one type that was free in it at that time. The
+type is the last one that is counted for its subtree (`-p`; a vertex does not count its own type). Children with higher
+weights are tried first. A release of resources does not change weights.
+This is Fluxion's order, as recorded runs show. One case is not in them: a node directly below the root that the request
+does not name by type. Such a node keeps its weight, so that jobs of few cores fill one node before the next.
 
-Children of a vertex with many are kept as bit sets, one for each amount, so that the best of those in another set is
-found by a few integer operations. Bit i is the child with the i-th highest number.
+A vertex keeps its children as bit sets, one for each weight, so that the best children of another set are found by a
+few integer operations. Bit i is the child with the i-th highest number.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def lowest(bits: int, count: int) -> list[int]:
 
 
 class _Weighed:
-    """The children of one vertex by weight. `ranked` are they by falling number, `rank` the reverse of it."""
+    """The children of one vertex by weight. `ranked` has them by falling number; `rank` is the place of each in it."""
 
     __slots__ = ("buckets", "rank", "ranked", "weights")
 
@@ -124,8 +124,8 @@ class ChildOrder:
         if self._weighed:
             self._of(v)
 
-    def regrown(self) -> None:
-        """Vertices came or left: those that stayed keep their weights."""
+    def after_resize(self) -> None:
+        """Add and drop children after the graph was resized; children that stayed keep their weights."""
         for v, old in list(self._vertices.items()):
             if not self._graph.children[v]:
                 del self._vertices[v]
@@ -136,19 +136,21 @@ class ChildOrder:
                     new.weigh(child, old.weights[i])
 
     def first(self, v: int, among: int, count: int) -> list[int]:
-        """The first `count` children of `v` in the order; they and the set to choose from are places by number."""
+        """The first `count` children of `v` in the order, from the set `among`; children are given as places by falling
+        number.
+        """
         return self._of(v).first(among, count)
 
     def among(self, v: int, bits: int) -> Iterator[int]:
-        """As `first`, one after the other, for as long as they are wanted."""
+        """As `first`, for any count: the places of the children, one at a time."""
         return self._of(v).among(bits)
 
     def sorted(self, v: int, among: Sequence[int]) -> list[int]:
-        """Some children of `v` in the order."""
+        """The children `among` of `v`, as vertices in the order."""
         weighed = self._of(v)
         ranks, weights = weighed.rank, weighed.weights
         if len(among) == 2:
-            # The sockets of a node, which short jobs ask for most.
+            # Two children are mostly the sockets of a node, which short jobs request most often.
             one, other = among
             i, j = ranks[one], ranks[other]
             return [one, other] if (weights[j], i) < (weights[i], j) else [other, one]
@@ -156,15 +158,15 @@ class ChildOrder:
         return [weighed.ranked[rank] for _, rank in order]
 
     def used(self, usage: Usage, selection: Selection, at: int) -> None:
-        """Something was taken: weigh the chosen vertices anew."""
+        """Set the weights of the shared vertices of a selection that was just taken."""
         if not self._weighed:
             return
         graph = self._graph
-        root, types, parent, came = graph.root, graph.type, graph.parent, selection.came
+        root, types, parent, reached_from = graph.root, graph.type, graph.parent, selection.reached_from
         for v, _, exclusive, path, _ in selection.inner_order():
             if exclusive:
                 continue
-            up = came.get(v, parent[v]) if came else parent[v]
+            up = reached_from.get(v, parent[v]) if reached_from else parent[v]
             if up < 0 or not graph.children[v]:
                 continue
             kind = types[v]

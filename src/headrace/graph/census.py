@@ -1,7 +1,7 @@
-"""How many nodes have how much free, counted in one pass, to explain why a job is refused or waits.
+"""Counts of nodes by the amounts that are free on them, in one pass, to explain why a job is refused or waits.
 
-Nodes mostly resemble one another, so they are counted by what they have. A node given whole is recognised by
-the planner that its job has for everything, and a node nobody uses by having none.
+Most nodes are alike, so nodes with equal amounts are counted together. All vertices that a job has whole share one
+planner, which is read once; an idle node has no planners.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.graph.scheduler import Scheduler
 
 
 def held(graph: Graph, nodes: Iterable[int]) -> list[tuple[Mapping[str, int], int]]:
-    """The amounts by type that idle nodes have, each with the number of nodes that have them."""
+    """The amounts by type that nodes have when idle, each with the number of nodes that have them."""
     totals = graph.totals
     counts = Counter([id(totals[v]) for v in nodes])
     shapes = {id(totals[v]): totals[v] for v in nodes} if counts else {}
@@ -23,7 +23,7 @@ def held(graph: Graph, nodes: Iterable[int]) -> list[tuple[Mapping[str, int], in
 
 
 def free(scheduler: Scheduler, nodes: Iterable[int], kinds: Sequence[str], now: int) -> dict[tuple[int, ...], int]:
-    """What is free at a moment of each of `kinds`, as tuples in their order, with how many nodes have it."""
+    """The free amounts of `kinds` at a moment, as tuples in that order, each with the number of such nodes."""
     graph, busy, plans, used = scheduler.graph, scheduler.busy, scheduler.plans, _Used(now)
     nothing = (0,) * len(kinds)
     full: dict[int, tuple[int, ...]] = {}
@@ -59,7 +59,7 @@ def idle(scheduler: Scheduler, nodes: Iterable[int], now: int) -> int:
 
 
 class _Used:
-    """Callable: how much a planner has in use at a moment; one that stands for many vertices is asked once."""
+    """Callable: the amount that a planner has in use at a moment. A planner shared by many vertices is read once."""
 
     def __init__(self, now: int) -> None:
         self._now = now

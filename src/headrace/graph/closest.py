@@ -1,7 +1,7 @@
 """The candidates whose scores lie closest together: the choice of the `locality` policy.
 
-Candidates are in order of score. Of all runs with as many as are wanted, the one whose last and first score differ
-least is taken, and of equals the first.
+Candidates are in order of score. Of all runs of the requested length, the one with the smallest difference between its
+last and first score is taken; of equal runs the first.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from headrace.graph.candidates import lowest, numbers
 def run_of_places(bits: int, count: int, scores: Sequence[int], dense: bool) -> list[int]:
     """The places of the `count` closest members of a set, or of all if there are fewer.
 
-    `scores` by place do not fall; they are `dense` if each is one more than the one before.
+    `scores` by place never fall; they are `dense` if each is one more than the one before.
     """
     if count == 1 or bits.bit_count() <= count:
         return lowest(bits, count)
     if dense:
-        # Bit i stays while the members from i on have no gap: `width` of them after each step.
+        # Bit i stays set while the `width` members from i on have no gap.
         runs, width = bits, 1
         while width < count and runs:
             step = min(width, count - width)
@@ -37,8 +37,9 @@ def run_of_places(bits: int, count: int, scores: Sequence[int], dense: bool) -> 
 
 
 def run_of_scores(counts: Sequence[tuple[int, int]], count: int) -> tuple[int, int] | None:
-    """The first and the last score of the `count` closest candidates, given how many have which score, by rising score;
-    None if there are too few.
+    """The first and the last score of the `count` closest candidates; None for fewer than `count` candidates.
+
+    `counts` are pairs (score, number of candidates with it), by rising score.
     """
     best: tuple[int, int] | None = None
     end = have = 0

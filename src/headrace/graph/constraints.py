@@ -1,8 +1,8 @@
-"""Constraints of RFC 31 on a graph: the node vertices that a constraint leaves.
+"""Constraints of RFC 31 on a graph: the node vertices that satisfy a constraint.
 
-A node counts as having a property under its own name; a property of one of its resources is written `name@type` and
-stands at the node as well. Hosts of storage are nodes here. Answers are kept by constraint, because a queue holds many
-jobs with the same one.
+A node has a property under the property's own name. A property of one of its resources is written `name@type` and
+belongs to the node as well. Hosts of storage count as nodes here. Results are kept by constraint, because many jobs of
+a queue have the same one.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from headrace.graph.candidates import numbers
 from headrace.graph.model import Graph
 from headrace.spec import constraint
 
-# Types of what a job may be told to run on, or not.
+# The types of vertices that a constraint selects or excludes.
 HOSTS = frozenset({"node", "storage_node"})
 
 
 class _Hosts(NamedTuple):
-    """The vertices of HOSTS, and of their ranks: all as bits, those of each name, those with each property as bits, and
-    the vertex of each; None where ranks are missing or shared, so that they cannot stand for hosts.
+    """The vertices of types HOSTS, and their ranks as bits: `every` rank, `ranks` by host name, `properties` by key.
+
+    `of_rank` has the vertex of each rank. It is None where ranks are missing or shared, so that they do not identify
+    hosts.
     """
 
     vertices: list[int]
@@ -32,7 +34,7 @@ class _Hosts(NamedTuple):
 
 
 class ConstraintCache:
-    """Compiles constraints and remembers what they leave, until the graph's names or properties change."""
+    """Evaluates constraints and keeps the results until the graph's names or properties change."""
 
     __slots__ = ("_allowed", "_graph", "_known")
 
@@ -46,7 +48,7 @@ class ConstraintCache:
         self._known = None
 
     def prepare(self) -> None:
-        """Look at the graph's hosts now, rather than when the first constraint comes."""
+        """Read the graph's hosts now, rather than with the first constraint."""
         self._hosts()
 
     def allowed(self, obj: Any) -> frozenset[int] | None:

@@ -1,7 +1,7 @@
-"""What a request asks of nodes, where the index of free resources can tell; whatever else it asks for is searched.
+"""What a request demands of each node, in the form that the index of free resources answers; None for other requests.
 
-The index knows slots of single resources, alone or so many on each of some nodes; slots inside, or made of, vertices
-such as sockets that hold the resources; and whole nodes, whatever of these they must have.
+The index answers requests for slots of single resources, anywhere or a number of them on each of some nodes; for such
+slots inside vertices that hold the resources (sockets), or made of these; and for whole nodes with minimum contents.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ _MAX_KNOWN = 1000
 
 
 class WholeNodes(NamedTuple):
-    """So many whole nodes, each of which must have what `inside` says; None: it does not matter."""
+    """A number of whole nodes, each of which must satisfy `inside`; None for nodes with any contents."""
 
     amount: int
     inside: Demand | None
 
 
 class Demands:
-    """Reads requests for a layout."""
+    """Translates requests into demands on the nodes of a layout."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._policy = layout.policy
-        # Demands that were asked for before, which most are.
+        # Demands that were made before: nearly every request repeats one.
         self._known: dict[tuple[Parts, int], Demand] = {}
 
     def whole(self, requests: Sequence[Request]) -> WholeNodes | None:
-        """What is asked for if it is whole nodes and nothing else."""
+        """The whole nodes that are requested; None if anything else is requested."""
         top = requests[0]
         count, inner = top.count.low, top.with_
         if len(requests) > 1 or count != top.count.high:
@@ -50,13 +50,13 @@ class Demands:
         return None if demand is None else WholeNodes(count, demand)
 
     def of_node(self, inner: Sequence[Request]) -> Demand | None:
-        """What each node must have, given what is asked for inside it."""
+        """The demand on each node, given the requests inside it; None if the index cannot answer."""
         if len(inner) != 1:
             return None
         item = inner[0]
         count = item.count.low
         if item.type != "slot":
-            # Slots inside sockets and the like.
+            # The request is for slots inside vertices that hold resources, such as sockets.
             slot = item.with_[0] if len(item.with_) == 1 else None
             parts = self.parts(slot) if slot is not None and count == item.count.high else None
             if slot is None or not parts or not self._hold(item.type, parts):
@@ -68,7 +68,7 @@ class Demands:
         return self.of_slots(parts, count) if parts else None
 
     def of_slots(self, parts: Parts, slots: int) -> Demand:
-        """So many slots of single resources on a node; 0: one, each for itself."""
+        """The demand for `slots` slots of single resources on a node; 0: one slot at a time, wherever it is best."""
         known = self._known.get((parts, slots))
         if known is None:
             if len(self._known) >= _MAX_KNOWN:
@@ -77,18 +77,18 @@ class Demands:
         return known
 
     def _of_holders(self, holder: Request, slots: int) -> Demand | None:
-        """Slots made of sockets and the like, which a slot has for itself with what is asked for inside."""
+        """The demand for slots of vertices such as sockets, which belong to the slot with their contents."""
         parts = self._counted(holder.with_) if holder.count.low == holder.count.high else None
         if not parts or not self._hold(holder.type, parts):
             return None
         return Demand(parts, 1, holder.count.low * slots, True, bool(holder.exclusive))
 
     def _hold(self, kind: str, parts: Parts) -> bool:
-        """Whether what holds the resources of a slot is always a vertex of a type."""
+        """Whether the resources of a slot are always held by vertices of type `kind`."""
         return self._layout.held_by.get(parts[0][0]) == kind
 
     def parts(self, slot: Request) -> Parts | None:
-        """The types and counts of a slot of single resources, all held by the same vertices."""
+        """The types and counts of a slot of single resources with common holders; None for any other slot."""
         if slot.type != "slot" or slot.count.low != slot.count.high:
             return None
         return self._counted(slot.with_)

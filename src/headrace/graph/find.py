@@ -3,10 +3,11 @@
 An expression is criteria joined by `and`, `or`, `not` and parentheses. A criterion is `key=value`:
 `sched-now=free|allocated`, `sched-future=free|reserved`, `status=up|down`, `jobid-alloc=ID`, `jobid-span=ID`,
 `jobid-reserved=ID`, `jobid-tag=ID`, `names=HOSTLIST`, `property=KEY`, `agfilter=true|false`. What is down, allocated or
-reserved is so with everything below it. Job ids may have any form of RFC 19.
+`jobid-reserved=ID`, `jobid-tag=ID`, `names=HOSTLIST`, `property=KEY`, `agfilter=true|false`. A vertex counts as down,
+allocated or reserved if a vertex above it does. Job ids may have any form of RFC 19.
 
-`agfilter=true` selects everything; written as a graph, what is above single resources has the amounts below it then, in
-use (by the job, if one is named) and in all.
+`agfilter=true` selects every vertex. Written as JGF, the vertices above single resources then carry the amounts below
+them, in use (by the job, if one is named) and in all.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ if TYPE_CHECKING:
     from headrace.graph.writers import Writer
 
 _TOKEN = re.compile(r"\s*([()]|[^\s()]+)")
-# Words and parentheses of one expression; each may be inside another.
+# Words and parentheses of one expression: parsing recurses once for each that is nested.
 _MOST_TOKENS = 200
 
 
 class Facts:
-    """What is asked of the vertices of a scheduler's graph, each worked out when it is asked for first."""
+    """Facts about the vertices of a scheduler's graph, each computed with the first question."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
         self._known: dict[str, bytearray] = {}
 
     def holds(self, what: str, v: int) -> bool:
-        """Whether a vertex is `down`, `allocated` or `reserved`, itself or by what is above it."""
+        """Whether a vertex, or one above it, is `down`, `allocated` or `reserved`."""
         known = self._known.get(what)
         if known is None:
             known = self._known[what] = self._spread(self._down() if what == "down" else self._held(what == "reserved"))
@@ -77,7 +78,7 @@ class Facts:
         return found
 
 
-# predicate(facts, vertex)
+# The arguments are the facts and a vertex.
 Predicate = Callable[[Facts, int], bool]
 
 
@@ -86,7 +87,7 @@ class ExpressionError(ValueError):
 
 
 def parse(text: str) -> Predicate:
-    """The predicate an expression stands for. Raises ExpressionError."""
+    """The predicate that an expression means. Raises ExpressionError."""
     tokens = _TOKEN.findall(text)
     if len(tokens) > _MOST_TOKENS:
         raise ExpressionError(f"find: more than {_MOST_TOKENS} words and parentheses")
@@ -184,22 +185,24 @@ def _criterion(token: str) -> Predicate:
 
 
 def matching(scheduler: Scheduler, predicate: Predicate) -> Selection:
-    """The vertices for which the predicate holds, with the vertices on the way to them; all of them exclusive."""
+    """The vertices for which the predicate holds and those above them, all as exclusive vertices."""
     graph, facts = scheduler.graph, Facts(scheduler)
     kept: set[int] = set()
     order = graph.preorder(graph.root)
-    came = _came(graph, order)
+    reached_from = _reached_from(graph, order)
     for v in reversed(order):
         if v in kept or predicate(facts, v):
             kept.add(v)
-            above = came.get(v, graph.parent[v])
+            above = reached_from.get(v, graph.parent[v])
             if above >= 0:
                 kept.add(above)
-    return select(graph, [Pick(v, graph.size[v], True, False, ()) for v in order if v in kept], came=came)
+    return select(
+        graph, [Pick(v, graph.size[v], True, False, ()) for v in order if v in kept], reached_from=reached_from
+    )
 
 
-def _came(graph: Graph, order: Iterable[int]) -> dict[int, int]:
-    """For vertices with several parents, the first that is come to."""
+def _reached_from(graph: Graph, order: Iterable[int]) -> dict[int, int]:
+    """For vertices with several parents, the parent from which the order first reaches them."""
     if not graph.more_parents:
         return {}
     found: dict[int, int] = {}
@@ -222,7 +225,7 @@ def listing(scheduler: Scheduler, text: str, writer: Writer, now: int) -> str:
 
 
 def _with_amounts(scheduler: Scheduler, text: str, found: Allocation) -> str:
-    """As a graph of what is above single resources, with the amounts of what is counted below each."""
+    """JGF of the found vertices above single resources, with the amounts of counted types below each."""
     graph = scheduler.graph
     named = re.search(r"\bjobid-\w+=([^\s()]+)", text)
     if named is None:
@@ -246,7 +249,7 @@ def _with_amounts(scheduler: Scheduler, text: str, found: Allocation) -> str:
 
 
 def _amounts(scheduler: Scheduler, jobs: Iterable[Allocation]) -> dict[int, dict[str, int]]:
-    """What some jobs hold, by type, below each vertex above it."""
+    """The amounts by type that some jobs hold below each vertex."""
     graph = scheduler.graph
     found: dict[int, dict[str, int]] = {}
     for job in jobs:

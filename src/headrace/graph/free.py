@@ -1,7 +1,7 @@
-"""What is free, by node: the bits that the index of free resources answers from, kept current job by job.
+"""The free resources of each node, as the bits that the index of free resources reads, updated with every job.
 
-A node that a job has whole is one bit in a set of nodes; of a node that jobs share, each holder has a bit for each of
-its single resources that is free. Which nodes changed is written down for whoever has worked something out of them.
+A node that a job has whole is one bit in a set of nodes. On a node that jobs share, each holder has a bit for each free
+single resource. Changed nodes are listed in `FreeState.changes`, for tables that are derived from this state.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.graph.selection import Selection
 
 
 class Nodes(NamedTuple):
-    """A set of nodes as bits: by preference and in the graph's order."""
+    """A set of nodes as bits: by rank (the policy's preference) and by number (the graph's order)."""
 
     ranks: int
     numbers: int
@@ -25,11 +25,13 @@ NO_NODES = Nodes(0, 0)
 
 
 class Footprint(NamedTuple):
-    """What a job means to the index, besides the nodes it has whole.
+    """The resources of a job in terms of the index.
 
-    `users`: nodes it shares. `bits`: (holder, single resources of it, node). `blocks`: vertices above single resources
-    that it has exclusively. `touched`: every node it uses any of. A holder of which it uses something else alone stands
-    in `bits` too, with none.
+    `whole`: nodes it has whole. `touched`: every node with resources of it. `users`: nodes it shares. `bits`: (holder,
+    its
+    single resources, node); the set is empty for a holder of which the job uses something else alone. `blocks`:
+    vertices
+    above single resources that it has exclusively.
     """
 
     whole: Nodes
@@ -42,30 +44,32 @@ class Footprint(NamedTuple):
 class FreeState:
     """Free single resources (cores, GPUs) of a graph. At first all are free.
 
-    `free` resources by holder; `blocked` says how many reasons there are why a node or holder serves nobody. `whole`
-    are the nodes that jobs have whole, `idle` (by rank) those that are not shared.
+    `free` has the free resources of each holder; `blocked` counts, by node or holder, the reasons why it is
+    unavailable.
+    `whole` are the nodes that jobs have whole, `idle` (by rank) those that no job shares.
     """
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.users: dict[int, int] = {}
-        # How many jobs use a holder, or anything below it.
+        # The number of jobs that use a holder, or anything below it.
         self.holder_users = dict.fromkeys(layout.every, 0)
-        # Single resources that several jobs were entered with, by holder: how many more than one.
+        # By holder, single resources that several jobs hold at once, with the number of jobs beyond the first.
         self.extra: dict[int, dict[int, int]] = {}
-        # Nodes that changed, by number.
+        # Changed nodes by number, in order of change.
         self.changes: list[int] = []
         self.whole = NO_NODES
         self.free = dict(layout.every)
         self.blocked: dict[int, int] = {}
         self.idle = (1 << len(layout.nodes)) - 1
-        # The state of the idle graph: nodes that can be given whole, free resources, nodes that can serve.
+        # The state of the graph without jobs: nodes that can be given whole, free resources, nodes that satisfy a
+        # demand.
         self.sound = self.idle
         self.unused = dict(layout.every)
         self._able_unused: dict[Demand, int] = {}
-        # Nodes of which some vertex was ever down.
-        self._harmed: set[int] = set()
-        # How many of each node and what is above it are down.
+        # Nodes of which some vertex has been down.
+        self._ever_down: set[int] = set()
+        # By node, the number of vertices that are down among the node and those above it.
         self._down: dict[int, int] = {}
         up = layout.graph.up
         if 0 in up:
@@ -74,7 +78,7 @@ class FreeState:
                     self.switch(v, False)
 
     def switch(self, v: int, up: bool) -> None:
-        """A vertex has come up, or gone down, which it was not before: what is down is free for nobody."""
+        """Record that a vertex came up, or went down: resources that are down are free for no job."""
         graph, number, step = self.layout.graph, self.layout.number, -1 if up else 1
         self._able_unused.clear()
         inside = next((u for u in graph.ancestors(v) if u in number), None)
@@ -90,11 +94,11 @@ class FreeState:
             for u in graph.preorder(v):
                 if u in self.free:
                     self._count_block(u, self.layout.node_of[u], step)
-                    self._harmed.add(self.layout.node_of[u])
+                    self._ever_down.add(self.layout.node_of[u])
         else:
             h, bit = graph.parent[v], 1 << graph.position[v]
             n = self.layout.node_of[h]
-            self._harmed.add(n)
+            self._ever_down.add(n)
             if up:
                 self._give_bits(((h, bit, n),), 0)
                 self.unused[h] |= bit
@@ -103,7 +107,7 @@ class FreeState:
                 self.unused[h] &= ~bit
 
     def _weigh_idle(self, n: int) -> None:
-        """Whether no job uses a part of a node, so that it could be given whole."""
+        """Update the bit in `idle` for a node: it is set if no job uses a part of the node."""
         bit = 1 << self.layout.rank[n]
         if self.users.get(n) or (self.blocked and self.blocked.get(self.layout.nodes[n])):
             if self.idle & bit:
@@ -112,7 +116,7 @@ class FreeState:
             self.idle |= bit
 
     def footprint(self, selection: Selection) -> Footprint:
-        """What `took` and `gave` need to know of a job that holds these vertices."""
+        """The footprint of a job that holds these vertices."""
         layout = self.layout
         graph, number, rank = layout.graph, layout.number, layout.rank
         parent, position, children = graph.parent, graph.position, graph.children
@@ -152,19 +156,19 @@ class FreeState:
         return Footprint(Nodes(ranks, numbers) if ranks else NO_NODES, every, users, found, blocks)
 
     def took(self, job: Footprint) -> None:
-        """A job holds these; no other that was entered holds a whole node of them."""
+        """Enter a job, of whose whole nodes no entered job holds any."""
         if job.whole is not NO_NODES:
             self.whole = Nodes(self.whole.ranks | job.whole.ranks, self.whole.numbers | job.whole.numbers)
         self.took_rest(job)
 
     def gave(self, job: Footprint) -> None:
-        """A job no longer holds them."""
+        """Remove a job that was entered by `took`."""
         if job.whole is not NO_NODES:
             self.whole = Nodes(self.whole.ranks & ~job.whole.ranks, self.whole.numbers & ~job.whole.numbers)
         self.gave_rest(job)
 
     def took_rest(self, job: Footprint) -> None:
-        """As `took`, without the whole nodes; others may hold the same, which is counted."""
+        """As `took`, without the whole nodes. Other jobs may hold the same resources; these are counted."""
         users = self.users
         for n in job.users:
             users[n] = users.get(n, 0) + 1
@@ -174,7 +178,7 @@ class FreeState:
             self._block(v, 1)
 
     def _take_bits(self, taken: Sequence[tuple[int, int, int]], jobs: int) -> None:
-        """Single resources are no longer free, for so many jobs."""
+        """Take single resources, for `jobs` jobs (0: because they went down)."""
         free, changes, holder_users = self.free, self.changes, self.holder_users
         for h, bits, n in taken:
             holder_users[h] += jobs
@@ -199,7 +203,7 @@ class FreeState:
             self._block(v, -1)
 
     def _give_bits(self, given: Sequence[tuple[int, int, int]], jobs: int) -> None:
-        """Single resources are free again, which so many jobs had."""
+        """Free single resources that `jobs` jobs held (0: because they came up)."""
         free, changes, holder_users = self.free, self.changes, self.holder_users
         for h, bits, n in given:
             holder_users[h] -= jobs
@@ -219,7 +223,7 @@ class FreeState:
             changes.append(n)
 
     def _block(self, v: int, step: int) -> None:
-        """A vertex above single resources was taken exclusively, or given back."""
+        """Count an exclusive use of a vertex above single resources (`step` 1), or its end (-1)."""
         layout = self.layout
         children = layout.graph.children
         for u in layout.graph.preorder(v):
@@ -230,7 +234,7 @@ class FreeState:
                 self._count_block(u, n, step)
 
     def _count_block(self, u: int, n: int, step: int) -> None:
-        """One more, or one less, reason why a node or a holder of it serves nobody."""
+        """Add `step` (1 or -1) to the reasons why a node, or a holder in it, is unavailable."""
         count = self.blocked.get(u, 0) + step
         if count:
             self.blocked[u] = count
@@ -241,13 +245,13 @@ class FreeState:
             self._weigh_idle(n)
 
     def fit(self, parts: tuple[tuple[str, int], ...], h: int) -> int:
-        """How many slots a holder can serve."""
+        """The number of slots that fit on a holder."""
         if self.blocked and self.blocked.get(h):
             return 0
         return bitsets.fit(parts, self.free[h], self.layout.masks[h])
 
     def serves(self, demand: Demand, n: int) -> bool:
-        """Whether a node has what is wanted, as things stand."""
+        """Whether a node satisfies a demand at present."""
         layout, blocked = self.layout, self.blocked
         if blocked and blocked.get(layout.nodes[n]):
             return False
@@ -266,18 +270,20 @@ class FreeState:
         return False
 
     def holder_serves(self, demand: Demand, h: int) -> bool:
-        """Whether a holder is one of those that are wanted of its node."""
+        """Whether a holder is one that the demand asks for on its node."""
         return self.fit(demand.parts, h) >= demand.slots and not (demand.alone and self.holder_users[h])
 
     def is_idle(self, n: int) -> bool:
-        """Whether nobody uses single resources of a node, and all of them are up."""
+        """Whether no job uses single resources of a node, and all of them are up."""
         layout, free, every, blocked = self.layout, self.free, self.layout.every, self.blocked
         if blocked and (blocked.get(layout.nodes[n]) or any(blocked.get(h) for h in layout.holders[n])):
             return False
         return not any([free[h] != every[h] or self.holder_users[h] for h in layout.holders[n]])
 
     def able_unused(self, demand: Demand) -> int:
-        """The nodes, by rank, that could serve what is wanted if nobody used them; they may not be `sound`."""
+        """The nodes, by rank, that would satisfy a demand without jobs. A node that is down (not `sound`) may be
+        included.
+        """
         found = self._able_unused.get(demand)
         if found is None:
             layout = self.layout
@@ -285,15 +291,15 @@ class FreeState:
             for kind in layout.kinds:
                 if layout.serves(demand, kind.example, layout.every):
                     found |= kind.ranks
-            for n in self._harmed:
-                unused = {h: self.unused[h] if self._stands(h) else 0 for h in layout.holders[n]}
+            for n in self._ever_down:
+                unused = {h: self.unused[h] if self._is_up(h) else 0 for h in layout.holders[n]}
                 if not layout.serves(demand, n, unused):
                     found &= ~(1 << layout.rank[n])
             self._able_unused[demand] = found
         return found
 
-    def _stands(self, h: int) -> bool:
-        """Whether a holder and what is above it in its node are up."""
+    def _is_up(self, h: int) -> bool:
+        """Whether a holder and the vertices above it in its node are up."""
         graph = self.layout.graph
         while graph.up[h]:
             if h in self.layout.number:

@@ -3,9 +3,9 @@
 A recipe node is a kind of vertex; a recipe edge says how many of the target go under each source and how they are
 numbered. Edges are followed depth first, each for all its sources, which gives the vertices their numbers.
 
-A recipe may have a hierarchy for each of several subsystems. An edge may also associate vertices that are there
-already, in another hierarchy or in the same: nodes with the power distribution unit that feeds them, storage units of
-racks with one of the whole system.
+A recipe may have one hierarchy for each of several subsystems. An edge may also associate existing vertices of the same
+or another hierarchy: nodes with the power distribution unit that feeds them, storage units of racks with one of the
+whole system.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Attributes:
         return value
 
 
-# Source and target recipe nodes, and what the edge says.
+# The names of the source and the target recipe node, and the edge's values.
 _Edge = tuple[str, str, _Attributes]
 
 
@@ -86,7 +86,7 @@ def read(text: str | bytes, subsystem: str = DOMINANT) -> Graph:
 
 
 class _Maker:
-    """A graph in the making: what was made of each recipe node, and of each type, in order."""
+    """A graph under construction: the vertices of each recipe node, and of each type, in order."""
 
     def __init__(self, kinds: dict[str, _Attributes], edges: list[_Edge]) -> None:
         self.kinds = kinds
@@ -116,7 +116,7 @@ class _Maker:
         return self.whole.hierarchy(subsystem)
 
     def _follow(self, root: str, followed: set[str]) -> None:
-        """Make what the edges below a recipe node say. Raises GraphError where one leads to what was made before."""
+        """Make the vertices below a recipe node. Raises GraphError for an edge to vertices that exist already."""
         stack = list(reversed(self.out.get(root, ())))
         while stack:
             source, target, edge = stack.pop()
@@ -149,7 +149,7 @@ class _Maker:
             raise GraphError(f"{edge.where}: would make more than {MAX_VERTICES} vertices")
         counts: dict[int, int] = {}
         for at in sources:
-            # Numbers are counted within the vertex `scope` levels above the parent.
+            # Numbers restart below each vertex that is `scope` levels above the parent.
             owner = _above(tree, at, scope)
             count = counts.get(owner, 0)
             for i in range(scale):
@@ -157,8 +157,9 @@ class _Maker:
             counts[owner] = count + scale
 
     def _associate(self, tree: Graph, source: str, target: str, edge: _Attributes, by_path: bool) -> None:
-        """Let what is there of a type be below the vertices of `source`, too: all of it, or what has the same path up
-        to some level.
+        """Place existing vertices of a type below those of `source` as well: all of them, or (`by_path`) those whose
+        path
+        agrees up to some level.
         """
         of = edge.text("as_tgt_subsystem", DOMINANT)
         if of != DOMINANT and of not in self.whole.hierarchies:
@@ -181,7 +182,7 @@ class _Maker:
                 again = tree.parent[v] >= 0
                 tree.place(v, at)
                 if again:
-                    # The last one counts.
+                    # A vertex that is associated several times has the last path.
                     tree.set_path(v, f"{tree.path(at)}/{tree.name(v)}")
             associated.update(dict.fromkeys(mine))
         self.made[target].extend(associated)

@@ -1,10 +1,9 @@
-"""Graphs from hwloc's XML (`lstopo --of xml`), version 1 or 2: a cluster of the one node that it describes.
+"""Graphs from hwloc's XML (`lstopo --of xml`), version 1 or 2: a cluster of the one node that the XML describes.
 
-Fluxion has hwloc load the XML, which does not keep it as it is: vertices' numbers and places come from what is left. So
-this does what hwloc does. Version 1 has memory between a machine and its cores; it becomes a leaf beside them, as in
-version 2. Caches and groups stay only where they say more than what they contain, or are contained in. Processors that
-are not allowed leave, and all that is empty without them. Numbers count the objects of a level, whatever the system
-calls them.
+Fluxion loads the XML through hwloc, which changes the topology, and numbers what remains. This reader makes the same
+changes. Version 1 has memory between a machine and its cores; it becomes a leaf beside them, as in version 2. Caches
+and groups are removed where they contain the same as their parent or their only child. Disallowed processors are
+removed, and then every object without children. Objects are numbered within their level, whatever the system's numbers.
 """
 
 from __future__ import annotations
@@ -33,18 +32,18 @@ _NORMAL = {"Machine", "Group", "Package", "Die", "Core", "PU"} | _CACHES
 _MEMORY = {"NUMANode", "MemCache"}
 _IO = {"Bridge", "PCIDev", "OSDev"}
 _OLD_NAMES = {"System": "Machine", "Socket": "Package", "Node": "NUMANode", "Cache": "Cache"}
-# Of two levels that say the same, the one with the lower number leaves; others stay.
+# Of two levels with the same contents, the one with the lower number here is removed; other kinds always stay.
 _KEPT_LONGER = {"Group": 0, **{kind: 1 if "i" in kind else 2 for kind in _CACHES}}
-# hwloc's numbers for kinds of devices.
+# hwloc's numbers of device types.
 _BLOCK, _GPU, _DMA, _COPROCESSOR = 0, 1, 4, 5
 _DIGITS = re.compile(r"(\d+)$")
 _GB = 1_000_000
-# Groups say themselves to which level they belong.
+# A topology with groups may have any number of levels, since each group has its own `depth`.
 _MOST_LEVELS = 128
 
 
 class _Object:
-    """An object of a topology; `below` is normal children, which make up the levels, `memory` and `io` the others."""
+    """An object of a topology; `below` are its normal children, which make up levels, `memory` and `io` the others."""
 
     __slots__ = ("above", "below", "depth", "firm", "index", "info", "io", "kind", "memory", "name", "number", "what")
 
@@ -57,12 +56,12 @@ class _Object:
         self.index = 0
         attributes = {} if element is None else element.attrib
         self.name = attributes.get("name", "")
-        # The system's number.
+        # The system's number of a processor.
         self.number = _number(attributes, "os_index", kind) if kind == "PU" else 0
-        # What groups of one level have in common.
+        # Groups of one level have the same depth.
         self.depth = attributes.get("depth", "") if kind == "Group" else ""
         self.firm = attributes.get("dont_merge") == "1"
-        # How large a cache is, in bytes, or what kind a device is of.
+        # The size of a cache in bytes, or the type of a device.
         self.what = 0
         if kind in _CACHES:
             self.what = _number(attributes, "cache_size", kind)
@@ -86,7 +85,7 @@ def _number(attributes: dict[str, str], name: str, kind: str) -> int:
 
 
 def read(text: str | bytes, allow: Iterable[str] = ()) -> Graph:
-    """The graph of an hwloc topology, with the types in `allow` (none: all), of which caches are told apart as L1cache,
+    """The graph of an hwloc topology, with the types in `allow` (none: all types). There, caches are named L1cache,
     L2cache and L3cache. Raises GraphError.
     """
     try:
@@ -101,7 +100,7 @@ def read(text: str | bytes, allow: Iterable[str] = ()) -> Graph:
 
 
 def _topology(document: ElementTree.Element) -> _Object:
-    """What is left of a topology when hwloc has loaded it, with its objects numbered."""
+    """The topology as hwloc changes it when loading, with its objects numbered."""
     version = document.get("version", "1")
     if document.tag != "topology":
         raise GraphError(f"hwloc: the outermost element must be topology, not {document.tag}")
@@ -115,7 +114,7 @@ def _topology(document: ElementTree.Element) -> _Object:
     if version.startswith("1"):
         _move_memory(machine)
         if not any(found.kind == "NUMANode" for found in _each(machine)):
-            # A machine that is not divided does not mention its memory there.
+            # The XML of a machine with one memory node gives its memory at the machine.
             machine.memory.append(_Object("NUMANode"))
     allowed = elements[0].get("allowed_cpuset")
     if allowed is not None:
@@ -136,7 +135,7 @@ def _topology(document: ElementTree.Element) -> _Object:
 
 
 def _bits(text: str) -> int:
-    """A set of processors as hwloc writes it: words of 32 bits, highest first; ones without end for `0xf...f`."""
+    """A set of processors as hwloc writes it: words of 32 bits, highest first; `0xf...f` stands for all higher bits."""
     words = text.split(",")
     try:
         if words[0] == "0xf...f":
@@ -169,7 +168,7 @@ def _build(element: ElementTree.Element) -> _Object:
 
 
 def _each(top: _Object) -> Iterator[_Object]:
-    """An object and all below it, in the order in which memory and devices are numbered."""
+    """An object and all objects below it, in the order in which memory and devices are numbered."""
     for child in top.below:
         yield from _each(child)
     for child in (*top.memory, *top.io):
@@ -182,8 +181,8 @@ def _pus(top: _Object) -> list[int]:
 
 
 def _move_memory(top: _Object) -> None:
-    """Version 1: memory that contains the rest becomes a leaf. It stays where it was if that has no more processors, or
-    else goes into a group with what it contains, if only devices or nothing.
+    """Make memory a leaf where, as in version 1, it contains other objects. Memory with all processors of its parent
+    stays there; other memory becomes a leaf of a new group, together with its contents.
     """
     for child in [*top.below, *top.memory]:
         _move_memory(child)
@@ -218,7 +217,7 @@ def _restrict(top: _Object, allowed: Callable[[int], bool]) -> None:
 
 
 def _levels(machine: _Object) -> list[list[_Object]]:
-    """Objects of one kind that are as deep, from the machine down to the processors."""
+    """The normal objects by level, from the machine down to the processors. A level has objects of one kind."""
     holds: dict[int, frozenset[tuple[str, str]]] = {}
 
     def note(top: _Object) -> frozenset[tuple[str, str]]:
@@ -253,8 +252,8 @@ def _levels(machine: _Object) -> list[list[_Object]]:
 
 
 def _merge(levels: list[list[_Object]]) -> list[list[_Object]]:
-    """The levels without those of caches and groups that say nothing: each object is the only child of one of the level
-    above, which has no other objects.
+    """Drop levels of caches and groups that add nothing: each of their objects is the only child, or has the only
+    child, of one object of the next level.
     """
     for i in range(len(levels) - 1, 0, -1):
         upper, lower = levels[i - 1], levels[i]
@@ -292,7 +291,7 @@ def _merge(levels: list[list[_Object]]) -> list[list[_Object]]:
 
 
 def _add(graph: Graph, found: _Object, parent: int, taken: Callable[[str], bool]) -> None:
-    """Add an object to the graph, if it is of a type to be taken, and all below it."""
+    """Add an object to the graph if its type is selected, then all objects below it."""
     kind = found.kind
     type = _TYPES.get(kind, "")
     if kind == "OSDev":
@@ -318,12 +317,12 @@ def _node(graph: Graph, host: str, parent: int) -> int:
     if number >= 2**63:
         raise GraphError(f"hwloc: host {host!r}: its number does not fit 63 bits")
     basename = host[: digits.start()] or host if digits else host
-    # Nodes are ranked in their order, as those of a recipe are.
+    # Nodes are ranked in order, as in the graph of a recipe.
     return graph.add("node", parent, basename=basename, id=number, name=host, rank=graph.type.count("node"))
 
 
 def _device(graph: Graph, found: _Object, parent: int, taken: Callable[[str], bool]) -> int:
-    """GPUs have the numbers in the names that drivers give: cuda0, rsmi0, opencl0d0 (of which the last number)."""
+    """Add a device; a GPU's id is the last number in its driver's name (cuda0, rsmi0, opencl0d0)."""
     name = found.name
     if found.what == _COPROCESSOR or (found.what == _GPU and name.startswith("rsmi")):
         numbered = re.match(r"(?:cuda|rsmi|opencl\d*d)(\d{0,9})", name)

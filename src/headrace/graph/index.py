@@ -1,9 +1,9 @@
-"""Answers from what is free: the common requests, without a search.
+"""Matches of the common requests from the index of free resources, without a search.
 
-The common requests are slots of cores and GPUs, alone or on one node, and whole nodes: they make up nearly all jobs of
-a busy system. A match is a few integer operations on sets of nodes, whatever their number. The answers are those of the
-matcher: which of the two found a job cannot be seen, and requests or graphs out of the ordinary (`None`) go to the
-matcher.
+The common requests are slots of cores and GPUs, alone or on one node, and whole nodes: nearly all jobs of a busy system
+make them. Such a match is a few integer operations on sets of nodes, however many nodes there are. Its result is the
+matcher's, so that a job's resources do not depend on which of the two chose them. The index returns None for other
+requests; the matcher serves those, and graphs for which there is no index.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headrace.graph.shapes import Shape, Shapes
 
 
 class Answer(NamedTuple):
-    """What is to be taken: vertices, and single resources by the vertex that holds them."""
+    """The resources to take: vertices, and single resources by their holder."""
 
     picks: Sequence[Pick]
     runs: Mapping[int, Run]
@@ -39,7 +39,7 @@ _MAX_LADDERS = 16384
 
 
 def index_of(graph: Graph, policy: Policy, order: ChildOrder) -> FreeIndex | None:
-    """The index for a graph as it is now; None where a search may choose otherwise."""
+    """The index of a graph as it is now; None if a search could choose other resources than the index would."""
     if not graph.plain:
         return None
     layout = Layout(graph, policy)
@@ -47,9 +47,9 @@ def index_of(graph: Graph, policy: Policy, order: ChildOrder) -> FreeIndex | Non
 
 
 class FreeIndex:
-    """The answering side of a `FreeState`, for a layout that is usable and the order among children.
+    """Matches requests against a `FreeState`, with a usable layout and the order among children.
 
-    It holds for the vertices that the graph has when it is made.
+    It is valid for the vertices that the graph has when it is made.
     """
 
     def __init__(self, layout: Layout, order: ChildOrder) -> None:
@@ -60,22 +60,23 @@ class FreeIndex:
         self._graph = layout.graph
         self._policy = layout.policy
         self._order = order
-        # The ids of the nodes by rank, and whether each is one more than the one before; only `locality` asks.
+        # The ids of the nodes by rank, and whether they are consecutive; only `locality` needs them.
         ids = [layout.graph.id[layout.nodes[n]] for n in layout.by_rank] if layout.policy.close else []
         self._ids = ids
         self._dense = bool(ids) and ids == list(range(ids[0], ids[0] + len(ids)))
         # The scores of all slots of a holder, by (demand, layout of the holder, free bits).
         self._ladders: dict[tuple[object, ...], tuple[int, ...]] = {}
         self._allowed: dict[bool, tuple[frozenset[int], int]] = {}
-        # The span of time that the question is about; None if no reservation falls into it.
+        # The span of time of the request; None if no reservation falls into it.
         self._window: Window | None = None
 
     def match(
         self, requests: Sequence[Request], allowed: frozenset[int] | None, window: Window | None = None
     ) -> Answer | None:
-        """What serves the requests; NOTHING if nothing does; None where this index cannot tell.
+        """The resources that serve the requests; NOTHING if they do not fit; None for requests that the index cannot
+        serve.
 
-        In a window, requests for whole nodes are for `match_untouched`.
+        With a window, requests for whole nodes get None; `match_untouched` serves them.
         """
         self._window = window
         whole = self._demands.whole(requests) if window is None else None
@@ -95,8 +96,8 @@ class FreeIndex:
             if demand is None:
                 return None
             if demand.alone and (window is not None or (self._policy.close and demand.holders > 1)):
-                # Which holders reservations use is known of their single resources alone; and which slots lie closest
-                # is another question than which holders do.
+                # The window knows of reservations' single resources, not which holders they use; and the closest slots
+                # are not the slots of the closest holders.
                 return None
             return self._match_nodes(demand, count, allowed)
         parts = self._demands.parts(top)
@@ -109,7 +110,7 @@ class FreeIndex:
     def match_untouched(
         self, requests: Sequence[Request], allowed: frozenset[int] | None, touched: Callable[[], int]
     ) -> Answer | None:
-        """As `match`, for whole nodes alone (else None), where all that is used is the nodes of `touched`."""
+        """As `match`, for whole nodes alone (None for other requests); only nodes outside `touched` are taken."""
         whole = self._demands.whole(requests)
         if whole is None:
             return None
@@ -123,14 +124,14 @@ class FreeIndex:
         return self._whole_nodes(whole.amount, bits)
 
     def _whole_nodes(self, count: int, bits: int) -> Answer:
-        """`count` of a set of nodes by preference."""
+        """Answer with the `count` preferred nodes of a set of ranks."""
         if bits.bit_count() < count:
             return NOTHING
         nodes, size = self.layout.nodes, self._graph.size
         return Answer([Pick(nodes[n], size[nodes[n]], True, True, ()) for n in self._best_ranked(bits, count)], {})
 
     def _nodes_for_slots(self, parts: Parts, count: int, allowed: frozenset[int] | None) -> Answer:
-        """As many whole nodes as `count` slots fill."""
+        """Answer with as many whole nodes as `count` slots need."""
         shape = self._shapes.get(self._demands.of_slots(parts, 1))
         bits = self.state.idle & shape.can & self._mask(allowed, True)
         if self._window is not None:
@@ -150,7 +151,7 @@ class FreeIndex:
         return NOTHING
 
     def _mask(self, allowed: frozenset[int] | None, ranked: bool) -> int:
-        """The nodes that may be looked at: allowed, and not given whole to anybody."""
+        """The nodes that constraint and whole allocations leave, as bits by rank or by number."""
         whole, over = self.state.whole, NO_NODES if self._window is None else self._window.over
         taken = whole.ranks | over.ranks if ranked else whole.numbers | over.numbers
         return ~taken if allowed is None else self._allowed_ranks(allowed, ranked) & ~taken
@@ -165,7 +166,7 @@ class FreeIndex:
         return known[1]
 
     def _match_slots(self, parts: Parts, count: int, allowed: frozenset[int] | None) -> Answer:
-        """`count` slots, each where it is best."""
+        """Answer with the `count` best slots."""
         policy, layout, free = self._policy, self.layout, self.state.free
         if policy.close and count > 1:
             among = self._mask(allowed, False) & ((1 << len(layout.nodes)) - 1)
@@ -194,7 +195,7 @@ class FreeIndex:
             for h, slots in found.items():
                 runs[h] = layout.run(parts, h, layout.best(parts, h, slots, free[h]))
             return Answer((), runs) if runs else NOTHING
-        # What prefers by node uses up one before it comes to the next.
+        # Policies that compare nodes first fill one node before the next.
         for n in ranked:
             count -= self._take_slots(parts, n, count, runs)
             if not count:
@@ -202,7 +203,7 @@ class FreeIndex:
         return NOTHING
 
     def _best_scored(self, shape: Shape, mask: int) -> int:
-        """The node with the best slot, -1 for none."""
+        """The number of the node with the best slot; -1 for none."""
         for score in sorted(shape.buckets, reverse=self._policy.order > 0):
             bits = shape.buckets[score] & mask
             if bits:
@@ -210,26 +211,26 @@ class FreeIndex:
         return -1
 
     def _by_preference(self, bits: int) -> Iterable[int]:
-        """The nodes of a set of ranks, the best first."""
+        """The numbers of the nodes in a set of ranks, the preferred first."""
         ranks = self._order.among(self._graph.root, bits) if self._policy.stops else numbers(bits)
         return map(self.layout.by_rank.__getitem__, ranks)
 
     def _able(self, shape: Shape, bits: int) -> Iterable[int]:
-        """The nodes of a set of ranks that can serve a shape all the time, the best first."""
+        """As `_by_preference`, without nodes that cannot serve the shape during the whole window."""
         ranked, window = self._by_preference(bits), self._window
         if window is None:
             return ranked
-        return (n for n in ranked if window.cut(n) and self.state.serves(shape.demand, n))
+        return (n for n in ranked if window.subtract(n) and self.state.serves(shape.demand, n))
 
     def _best_able(self, shape: Shape, bits: int, count: int) -> list[int]:
-        """The `count` best of them, or all if there are fewer."""
+        """The first `count` nodes of `_able`, or all if there are fewer."""
         if self._window is None:
             return self._best_ranked(bits, count)
         able = self._able(shape, bits)
         return self._best_ranked(self.layout.set_of(able, True), count) if self._ids else list(islice(able, count))
 
     def _best_ranked(self, bits: int, count: int) -> list[int]:
-        """The `count` nodes to prefer among a set of ranks, or all if there are fewer."""
+        """The `count` preferred nodes of a set of ranks, or all if there are fewer; by number."""
         if self._policy.stops:
             ranks = self._order.first(self._graph.root, bits, count)
         elif self._ids:
@@ -239,7 +240,7 @@ class FreeIndex:
         return [self.layout.by_rank[rank] for rank in ranks]
 
     def _take_slots(self, parts: Parts, n: int, most: int, runs: dict[int, Run]) -> int:
-        """Add the best slots of a node to `runs`, up to `most`; returns how many."""
+        """Add up to `most` best slots of a node to `runs`; returns how many were added."""
         layout, state = self.layout, self.state
         holders = layout.holders[n]
         if self._policy.close and most > 1:
@@ -261,9 +262,10 @@ class FreeIndex:
         return slots
 
     def _stop_slots(self, parts: Parts, holders: Iterable[int], count: int) -> dict[int, int]:
-        """How many slots to take from which of the holders, in the order to try them, for `count`; none for too few.
+        """The number of slots to take from each holder, tried in the given order, for `count` slots; empty for too few.
 
-        The search ends with the holder that makes it enough. Of what it found then, the least are left.
+        The search ends with the holder that completes the count. Of the slots found by then, those with the lowest
+        scores are left.
         """
         state = self.state
         found: dict[int, int] = {}
@@ -292,7 +294,7 @@ class FreeIndex:
         return found
 
     def _score_of(self, parts: Parts, h: int, slots: int) -> int:
-        """The score of the last of the best slots of a holder, if so many are taken."""
+        """The score of the last of the `slots` best slots of a holder."""
         layout, free = self.layout, self.state.free[h]
         bits = layout.best(parts, h, slots, free)
         if len(parts) == 1 and parts[0][1] == 1:
@@ -300,8 +302,8 @@ class FreeIndex:
         return layout.sum_of(parts, h, bits ^ layout.best(parts, h, slots - 1, free) if slots > 1 else bits)
 
     def _share_out(self, parts: Parts, holders: Sequence[int], most: int, runs: dict[int, Run]) -> int:
-        """As `_take_slots`, from several holders with slots: the best by score; of equals the first in the graph's
-        order.
+        """As `_take_slots`, from several holders with free slots: the slots with the best scores are taken, of equal
+        scores that of the first holder in the graph's order.
         """
         layout, state, order = self.layout, self.state, self._policy.order
         if most == 1:
@@ -334,9 +336,9 @@ class FreeIndex:
         return min(total, most)
 
     def _best_slots(self, shape: Shape, count: int, mask: int) -> dict[int, int]:
-        """`count` slots by score wherever they are, as bits by holder; empty if there are not so many.
+        """The `count` slots with the best scores, as bits by holder; empty for too few.
 
-        Goes from score to score. A node whose best slot was taken is due again at the score of its next.
+        Scores are visited from the best on. A node whose best slot was taken is visited again at the score of its next.
         """
         order, holders, window = self._policy.order, self.layout.holders, self._window
         due: dict[int, list[int]] = {}
@@ -348,9 +350,9 @@ class FreeIndex:
             again = due.pop(score, [])
             fresh, last = numbers(shape.buckets.get(score, 0) & mask), False
             if window is not None:
-                fresh = filter(window.cut, fresh)
+                fresh = filter(window.subtract, fresh)
             else:
-                # Each of these has such a slot: more nodes than slots are not looked at, and may be enough.
+                # Every one of these nodes has a slot of this score, so `count` nodes are enough.
                 nodes = list(islice(fresh, count))
                 fresh, last = iter(nodes), len(nodes) + len(again) >= count
             for n in merge(fresh, sorted(again)) if again else fresh:
@@ -371,20 +373,20 @@ class FreeIndex:
         return {}
 
     def _holders_of(self, bits: int) -> Iterable[int]:
-        """The holders of a set of nodes by number, in the graph's order, that may serve all the time."""
+        """The available holders of a set of nodes by number, in the graph's order."""
         window, blocked = self._window, self.state.blocked
         for n in numbers(bits):
-            if window is not None and not window.cut(n):
+            if window is not None and not window.subtract(n):
                 continue
             if not (blocked and blocked.get(self.layout.nodes[n])):
                 yield from self.layout.holders[n]
 
     def _closest_slots(self, parts: Parts, holders: Iterable[int], count: int) -> dict[int, int]:
-        """`count` slots of some holders, in the graph's order, whose scores lie closest together, as bits by holder;
-        empty if there are not so many.
+        """The `count` slots of some holders, given in the graph's order, whose scores are closest together, as bits by
+        holder; empty for too few.
         """
         state, blocked = self.state, self.state.blocked
-        # Most holders are alike; each with its place in the order.
+        # Most holders are alike; each is listed with its place in the order.
         alike: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         for place, h in enumerate(holders):
             if not (blocked and blocked.get(h)):
@@ -424,9 +426,10 @@ class FreeIndex:
     def _take_scored(
         self, parts: Parts, h: int, score: int, taken: dict[int, int], last: bool
     ) -> tuple[int, int | None]:
-        """Take the best slot of a holder if it has just this score: how many were taken, and the score of the next.
+        """Take the best slot of a holder if it has exactly this score: (slots taken, score of the holder's next slot).
 
-        Slots of a holder differ in score. The next does not matter if this score is the `last` that is looked at.
+        Slots of a holder differ in score. With `last`, no other score is to be visited, and None stands for the next
+        one.
         """
         layout, state = self.layout, self.state
         if state.blocked and state.blocked.get(h):
@@ -441,7 +444,7 @@ class FreeIndex:
         return 1, None if following is None else following[1]
 
     def _in_order(self, n: int) -> list[int]:
-        """The holders of a node in the order in which a search would come to them."""
+        """The holders of a node in the order in which a search would reach them."""
         node, holders = self.layout.nodes[n], self.layout.holders[n]
         if len(holders) < 2:
             return holders
@@ -458,7 +461,7 @@ class FreeIndex:
         return out
 
     def _match_nodes(self, demand: Demand, count: int, allowed: frozenset[int] | None) -> Answer:
-        """`count` nodes with what is wanted of each."""
+        """Answer with `count` nodes that satisfy the demand."""
         shape = self._shapes.get(demand)
         bits = shape.can & self._mask(allowed, True)
         if bits.bit_count() < count:
@@ -475,7 +478,7 @@ class FreeIndex:
         return Answer(picks, runs) if len(picks) == count else NOTHING
 
     def _take_holders(self, demand: Demand, n: int, runs: dict[int, Run]) -> list[Pick]:
-        """The best holders of a node that are wanted of it; `runs` gets the resources that are taken of them."""
+        """Pick the best holders of a node that the demand asks for; the resources taken of them are added to `runs`."""
         layout, state, policy, parts = self.layout, self.state, self._policy, demand.parts
         ids = self._graph.id
         if policy.stops:
@@ -503,7 +506,7 @@ class FreeIndex:
         return picks
 
     def _closest_resources(self, parts: Parts, h: int) -> int:
-        """The resources of a holder for one slot, of each type those whose ids lie closest together."""
+        """The resources of a holder for one slot: of each type those with the ids closest together."""
         layout = self.layout
         free, masks, children = self.state.free[h], layout.masks[h], self._graph.children[h]
         out = 0

@@ -1,6 +1,6 @@
-"""Which cores and GPUs lie below a vertex, as bits by id: what R lists of a node that is given whole.
+"""The cores and GPUs below a vertex, as bits by id: what R (RFC 20) lists of a node that is given whole.
 
-The graph keeps the answers, since whole nodes are given again and again, and equal ones are one object.
+The graph keeps them, since the same nodes are given whole again and again; equal sets are one object.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import NamedTuple
 from headrace.graph.model import Graph
 from headrace.graph.selection import Selection
 
-# Resources that run on a node and that R_lite (RFC 20) lists.
+# The types of resources in a node that R_lite (RFC 20) lists.
 EXECUTION_TYPES = frozenset({"core", "gpu"})
 
 
 def execution_ids(graph: Graph, v: int) -> dict[str, int]:
-    """The ids, as bits, of the cores and GPUs below a vertex. The graph keeps them, as whole nodes are given again."""
+    """The ids, as bits, of the cores and GPUs below a vertex."""
     found = graph.inside.get(v)
     if found is None:
         found = {}
@@ -37,7 +37,7 @@ def execution_ids(graph: Graph, v: int) -> dict[str, int]:
 
 
 class Part(NamedTuple):
-    """What a selection has of one node: its rank and vertex, and the ids of cores and GPUs as bits."""
+    """The part of a selection on one node: the node's rank and vertex, and the ids of cores and GPUs as bits."""
 
     rank: int
     vertex: int
@@ -46,7 +46,7 @@ class Part(NamedTuple):
 
 
 def parts(selection: Selection) -> list[Part]:
-    """The nodes of a selection that it has cores or GPUs of, in the graph's order."""
+    """The part of a selection on each node of which it has cores or GPUs, in the graph's order."""
     graph, runs = selection.graph, selection.runs
     types, ids = graph.type, graph.id
     found: list[Part] = []
@@ -74,7 +74,7 @@ def parts(selection: Selection) -> list[Part]:
 
 def _bits(numbers: list[int]) -> int:
     first, count = numbers[0], len(numbers)
-    # Nearly always a run.
+    # Ids nearly always are consecutive.
     if numbers[-1] == first + count - 1 and numbers == list(range(first, first + count)):
         return ((1 << count) - 1) << first
     bits = 0

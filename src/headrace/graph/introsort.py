@@ -1,8 +1,8 @@
-"""The order in which a sort by introspection leaves elements, also those that compare equal.
+"""The order in which introsort leaves elements, also those that compare equal.
 
-Fluxion takes the best of equal candidates as its sort has left them, and that sort is not stable: partitions around the
-median of three, down to runs of 16, and insertion for those. So the choice among more than 16 is reproduced by sorting
-the same way.
+Fluxion takes the best of equal candidates in the order in which its sort has left them, and introsort is not stable: it
+partitions around the median of three, down to runs of 16, which it sorts by insertion. More than 16 candidates are
+therefore sorted with the same algorithm.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def introsorted(items: Iterable[_Item], key: Callable[[_Item], int], falling: bo
 
 
 def _partition(entries: list[tuple[int, _Item]], first: int, last: int, depth: int) -> None:
-    """Move smaller entries before larger ones, until runs are short or the partitions were too uneven too often."""
+    """Move smaller entries before larger ones, until runs are short or `depth` uneven partitions have been made."""
     while last - first > _RUN and depth:
         depth -= 1
         _median_to(entries, first, first + 1, first + (last - first) // 2, last - 1)
@@ -45,7 +45,7 @@ def _partition(entries: list[tuple[int, _Item]], first: int, last: int, depth: i
 
 
 def _median_to(entries: list[tuple[int, _Item]], to: int, a: int, b: int, c: int) -> None:
-    """Exchange the entry at `to` for the median of three others; of equals for the one that comparisons end at."""
+    """Swap the entry at `to` with the median of three others; of equal ones, with that which the comparisons select."""
     x, y, z = entries[a][0], entries[b][0], entries[c][0]
     between = (b if y < z else c if x < z else a), (a if x < z else c if y < z else b)
     median = between[0] if x < y else between[1]

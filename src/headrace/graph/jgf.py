@@ -1,8 +1,8 @@
 """Graphs in the JSON Graph Format as R's scheduling key carries it (RFC 20, RFC 40).
 
-Read with typed records and one pass over the vertices, because a large system's graph is a hundred megabytes of JSON.
-What a vertex leaves out follows from the rest: its name is its basename and id, its basename its type, its id its
-number among the vertices, or for a node the number in which its name ends.
+The reader uses typed records and one pass over the vertices, because a large system's graph is a hundred megabytes of
+JSON. Fields that a vertex omits have defaults: its name is basename and id, its basename is its type, and its id is its
+number among the vertices, or for a node the number at the end of its name.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _RawBody(msgspec.Struct, gc=False):
 
 
 class _RawDocument(msgspec.Struct, gc=False):
-    """A document whose vertices are still text: decoded one by one, they are never all there at once."""
+    """A document whose vertices are decoded one by one, so that they are never in memory all at once."""
 
     graph: _RawBody
 
@@ -88,9 +88,9 @@ def _each(items: list[msgspec.Raw], decode: Callable[[msgspec.Raw], _Item], wher
 
 
 def read(text: str | bytes, subsystem: str = DOMINANT) -> Graph:
-    """The graph of a JGF document (an object with `graph`) in all its hierarchies, as that of a subsystem.
+    """The graph of a JGF document (an object with `graph`), with all its hierarchies, as the tree of a subsystem.
 
-    Raises GraphError saying where it is wrong.
+    Raises GraphError with the place of the error.
     """
     try:
         body = _decode(text).graph
@@ -116,16 +116,16 @@ def from_object(obj: Any) -> Graph:
 
 
 def is_complete(obj: Mapping[str, Any]) -> bool:
-    """Whether a decoded JGF object does not say of itself that something is left out, as shorthand may be."""
+    """Whether a decoded JGF object claims to be complete; a shorthand may omit vertices and then says so."""
     graph = obj.get("graph")
     metadata = graph.get("metadata") if isinstance(graph, Mapping) else None
-    # Documents that Headrace wrote before it named the writer say it in the graph's metadata.
+    # Headrace once marked incomplete documents in the graph's metadata instead of by the writer's name.
     left_out = isinstance(metadata, Mapping) and metadata.get("complete") is False
     return obj.get("writer") != SHORTHAND and not left_out
 
 
 class Vertex(msgspec.Struct):
-    """A vertex that a JGF document names: its path, and what the document says about its use."""
+    """A vertex that a JGF document names: its path, and the document's values for its use."""
 
     path: str
     type: str
@@ -136,16 +136,16 @@ class Vertex(msgspec.Struct):
 
 
 class Part(NamedTuple):
-    """Part of a graph that a JGF document describes: the hierarchy that its edges are of, and its vertices in order."""
+    """The part of a graph that a JGF document describes: the subsystem of its edges, and its vertices in order."""
 
     subsystem: str
     vertices: list[Vertex]
 
 
 def part(text: str | bytes, known: str = DOMINANT) -> Part:
-    """The part of a graph that a JGF document describes; of the `known` hierarchy, if it has no edges that tell.
+    """The part of a graph that a JGF document describes, in the `known` hierarchy if it has no edges.
 
-    Vertices without a path in that hierarchy, but with one elsewhere, are left out. Raises GraphError.
+    Vertices without a path in that hierarchy are left out if they have one elsewhere. Raises GraphError.
     """
     try:
         body = _decode(text).graph
@@ -176,7 +176,7 @@ def _uniq(node: _Node) -> int:
 
 
 def _number(meta: _Metadata, uniq: int, key: str) -> int:
-    """The id of a vertex that gives none: the number in which the name of a node ends, else its vertex number."""
+    """The id of a vertex without one: for a node the number at the end of its name, otherwise its vertex number."""
     digits = _DIGITS.search(meta.name) if meta.name and meta.type == "node" else None
     number = int(digits.group(1)) if digits else uniq
     if number >= 2**63:
@@ -185,7 +185,7 @@ def _number(meta: _Metadata, uniq: int, key: str) -> int:
 
 
 def _graph(nodes: Iterable[_Node], edges: Iterable[_Edge], whole: bool) -> Graph:
-    """Vertices and edges as a graph: the `whole` of it, or containment alone."""
+    """The graph of vertices and edges: with all hierarchies (`whole`) or with containment alone."""
     graph = Graph()
     index: dict[str, int] = {}
     add = graph.add
@@ -252,7 +252,7 @@ def _graph(nodes: Iterable[_Node], edges: Iterable[_Edge], whole: bool) -> Graph
 
 
 def _set_paths(graph: Graph) -> None:
-    """Take over the paths that a document gives where they do not follow from names, or not from first parents."""
+    """Store the paths of a document that differ from the names or do not lead through first parents."""
     for v in list(graph.elsewhere):
         given = graph.elsewhere[v]
         for subsystem in [name for name in given if name in graph.hierarchies]:

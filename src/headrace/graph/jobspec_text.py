@@ -1,4 +1,4 @@
-"""A jobspec as somebody writes it, YAML or JSON, as a request; a short text must not become a great deal of work."""
+"""A user's jobspec text, YAML or JSON, as a request; limits keep a short text from causing a great deal of work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Base: Any = _YAML if issubclass(_YAML, Composer) else type("_Base", (Composer, 
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """With the composer in Python: LibYAML's ends the process where a text is nested some ten thousand times."""
+    """Uses the composer in Python, since LibYAML's crashes the process on a text nested some ten thousand levels."""
 
     def __init__(self, text: str) -> None:
         _YAML.__init__(self, text)
@@ -31,7 +31,7 @@ def read(text: str, graph: Graph) -> JobRequest:
 
 
 def _decoded(text: str) -> Any:
-    """Raises yaml.YAMLError or RecursionError, and RequestError where a short text stands for a great deal."""
+    """The decoded text. Raises yaml.YAMLError or RecursionError, and RequestError where aliases expand to too much."""
     if text.lstrip().startswith("{"):
         try:
             return msgspec.json.decode(text)
@@ -40,7 +40,7 @@ def _decoded(text: str) -> Any:
     try:
         found = yaml.load(text, Loader=_Loader)
     except ValueError as exc:
-        # Python's of a number of thousands of digits is about Python.
+        # Python's message about a number with thousands of digits names a setting of Python.
         why = "a number has thousands of digits" if "digits" in str(exc) else str(exc)
         raise RequestError(f"a value cannot be read: {why}") from None
     stack, count = [found], 0

@@ -1,8 +1,8 @@
-"""Where the single resources of a graph are, as bits: what the index of free resources knows before anybody uses any.
+"""The single resources of a graph as bits: the part of the index of free resources that does not change with use.
 
 A vertex that directly holds single resources (cores, GPUs) is a holder; bit i of a set of its resources is its child at
-place i. Nodes are bits too: by number, which is the graph's order, and by rank, which is the policy's preference where
-it prefers by node: the lowest bit of a set is the one to take. Nothing here changes while the graph stays as it is.
+place i. Nodes are bits too: by number, which is the graph's order, and by rank, which is the policy's preference if it
+prefers by node: the lowest bit of a set is the node to take. A layout is valid until the graph changes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Parts = tuple[tuple[str, int], ...]
 
 
 class Demand(NamedTuple):
-    """What is wanted of a node: `slots` of some parts; 0: one, as each is for itself.
+    """A demand on a node: `slots` slots of `parts`; 0 slots: one slot at a time, wherever it is best.
 
-    Unless `holders` is 0, so many of the vertices that hold the resources must have `slots` each; `alone`: nobody else
-    may use those, which are given `whole` or with the parts alone.
+    Unless `holders` is 0, that many vertices that hold the resources must each have `slots` of them; with `alone` no
+    other job may use these vertices, which are given `whole` or with the slots' parts alone.
     """
 
     parts: Parts
@@ -36,7 +36,7 @@ class Demand(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """Nodes that are alike in what they hold: one of them by number, and all as bits, by rank and by number."""
+    """Nodes with the same contents: the number of an `example`, and all of them as bits, by rank and by number."""
 
     example: int
     ranks: int
@@ -44,14 +44,16 @@ class Kind(NamedTuple):
 
 
 class Layout:
-    """The holders of a graph and their nodes, for one policy.
+    """The holders of a graph and their nodes, for one match policy.
 
-    `usable` is False where a search may choose otherwise than by these bits. `types` are the types that slots may ask
-    for, with the holders of each; equal sets are one object. `held_by` has, by such a type, the type of its holders if
-    it is one for all of them, and they are of one unit and directly in their nodes. By holder: `every` resource it has,
-    `masks` by type, `node_of` it the number. By number: `nodes`, their `holders` and `rank`; `by_rank` is the reverse
-    of that. `grade`, also by number, is what the policy's property of a node adds to the score of each vertex in it;
-    empty without one. `kinds` are the nodes by what they hold, and `kind_of` has the place of a node's among them.
+    `usable` is False where a search could choose otherwise than by these bits.
+
+    By type of single resource: `types` has the holders (equal sets are one object), `held_by` the type of the holders
+    if all have the same one, are of size 1 and lie directly in their nodes. By holder: `every` has the bits of all
+    resources, `masks` those of each type, `node_of` the number of the node. By number of a node: `nodes` has the
+    vertex, `holders` the holders, `rank` the rank, `grade` what the policy's property of the node adds to the score of
+    each vertex in it (empty without such a property), `kind_of` the place of its kind in `kinds`. `by_rank` has the
+    numbers by rank, `number` the number by vertex.
     """
 
     def __init__(self, graph: Graph, policy: Policy) -> None:
@@ -65,7 +67,8 @@ class Layout:
         self.node_of: dict[int, int] = {}
         self.every: dict[int, int] = {}
         self.masks: dict[int, dict[str, int]] = {}
-        # What to add to the place of a resource of a holder to get its id, by type, where that is one number.
+        # By holder and type: id of a resource minus its place, for holders where this difference is the same for all of
+        # a type.
         self.shift: dict[int, dict[str, int]] = {}
         self.rank: list[int] = []
         self.by_rank: list[int] = []
@@ -87,18 +90,18 @@ class Layout:
             self._find_kinds()
 
     def _nodes_compare(self) -> bool:
-        """Whether the policy's order among nodes is that of the ranks."""
+        """Whether the policy's order among nodes is the order of the ranks."""
         graph, policy, nodes = self.graph, self.policy, self.nodes
         if policy.stops and any(graph.parent[v] != graph.root for v in nodes):
             return False
         if any(graph.size[v] != 1 for v in nodes):
             return False
         if policy.by:
-            # Scores are compared as they are, whether those of different nodes meet or not.
+            # The score includes the node's grade, so nodes need no distinct ids.
             return True
         known = {graph.id[v] for v in nodes}
         if policy.node_weight and (len(known) < len(nodes) or max(graph.id, default=0) >= policy.node_weight):
-            # Scores of different nodes could meet.
+            # Vertices of different nodes could have equal scores.
             small = all(graph.id[v] < policy.node_weight for v, kids in enumerate(graph.children) if not kids)
             return len(nodes) > 0 and len(known) == len(nodes) and small
         return True
@@ -109,7 +112,7 @@ class Layout:
         spread = {kind for kind, amount in totals.items() if amount}
         holding: dict[str, set[int]] = {}
         seen: dict[str, int] = {}
-        # Equal maps are one object.
+        # Equal maps are stored as one object.
         shapes: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
         for n, node in enumerate(self.nodes):
             holders: list[int] = []
@@ -121,7 +124,7 @@ class Layout:
                 if not masks:
                     continue
                 for above in (u for u in graph.ancestors(h) if u in self.masks):
-                    # A slot is put together at the upper one, of what both hold.
+                    # A slot would take resources of both holders and is put together at the upper one.
                     spread.difference_update(masks.keys() & self.masks[above].keys())
                 holders.append(h)
                 self.masks[h] = shapes.setdefault(tuple(masks.items()), masks)
@@ -143,8 +146,8 @@ class Layout:
     def _read_holder(
         self, h: int, spread: set[str], shapes: dict[tuple[tuple[str, int], ...], dict[str, int]]
     ) -> tuple[list[int], dict[str, int]]:
-        """The children of a vertex that hold others, and the single ones by type; types that are not in order leave
-        `spread`.
+        """The children of a vertex that hold others, and its single resources as bits by type; types whose resources
+        are not in order of their ids leave `spread`.
         """
         graph = self.graph
         types, size, ids, uniq, children = graph.type, graph.size, graph.id, graph.uniq, graph.children
@@ -164,7 +167,7 @@ class Layout:
             if size[child] != 1 or number <= last.get(kind, -1):
                 spread.discard(kind)
             if self.policy.stops and i and uniq[child] <= uniq[before]:
-                # Tried in another order than that of their places.
+                # A search would try them in another order than that of their places.
                 spread.discard(kind)
             last[kind] = number
             before = child
@@ -196,7 +199,7 @@ class Layout:
         places: dict[tuple[int, ...], int] = {}
         members: list[list[int]] = []
         for n, holders in enumerate(self.holders):
-            # Equal maps are one object; a holder without a map of shifts is like no other.
+            # Equal maps are one object, so ids compare them. A holder without `shift` is like no other.
             alike = [x for h in holders for x in (id(masks[h]), id(shift[h]) if h in shift else -1 - h)]
             place = places.setdefault((grade[n] if grade else 0, *alike), len(members))
             if place == len(members):
@@ -206,7 +209,7 @@ class Layout:
         self.kinds = [Kind(some[0], self.set_of(some, True), self.set_of(some, False)) for some in members]
 
     def set_of(self, members: Iterable[int], ranked: bool) -> int:
-        """Nodes by number as a set of bits: by rank, or by number."""
+        """The bits of nodes that are given by number: by rank, or by number."""
         bits = bytearray(len(self.nodes) // 8 + 1)
         rank = self.rank
         for n in members:
@@ -215,7 +218,7 @@ class Layout:
         return int.from_bytes(bits, "little")
 
     def serves(self, demand: Demand, n: int, free: Mapping[int, int]) -> bool:
-        """Whether a node has what is wanted, if these resources are free by holder."""
+        """Whether a node satisfies a demand, given the free resources by holder."""
         parts, slots, wanted, _, _ = demand
         left = wanted or slots or 1
         for h in self.holders[n]:
@@ -226,9 +229,9 @@ class Layout:
         return False
 
     def next_slot(self, parts: Parts, h: int, free: int) -> tuple[int, int] | None:
-        """The best slot of a holder from those resources that are free: its bits, and the sum of its ids."""
+        """The best slot of a holder from its free resources: its bits, and the sum of its ids; None for no slot."""
         if len(parts) == 1 and parts[0][1] == 1:
-            # A core each, as most ask.
+            # Most slots are one core.
             mask = self.masks[h].get(parts[0][0])
             some = free & mask if mask is not None else 0
             if not some:
@@ -241,7 +244,7 @@ class Layout:
         return bits, self.sum_of(parts, h, bits)
 
     def ladder(self, parts: Parts, h: int, free: int) -> tuple[int, ...]:
-        """The score (sum of ids) of each slot that a holder can serve from what is free, best slot first."""
+        """The score (sum of ids) of each slot that fits into the free resources of a holder, best slot first."""
         masks = self.masks[h]
         if len(parts) == 1 and parts[0][1] == 1:
             children, ids = self.graph.children[h], self.graph.id
@@ -254,7 +257,7 @@ class Layout:
         return tuple(scores)
 
     def sum_of(self, parts: Parts, h: int, bits: int) -> int:
-        """The sum of the ids of resources of a holder."""
+        """The sum of the ids of some resources of a holder."""
         children, ids, masks, shift = self.graph.children[h], self.graph.id, self.masks[h], self.shift.get(h)
         total = 0
         for kind, _ in parts:
@@ -267,7 +270,7 @@ class Layout:
         return total
 
     def best(self, parts: Parts, h: int, slots: int, free: int) -> int:
-        """The resources of the `slots` best slots of a holder, of those of `free`, which are enough."""
+        """The resources of the `slots` best slots of a holder, taken from `free`, which has enough of them."""
         masks = self.masks[h]
         pick = bitsets.lowest if self.policy.order < 0 else bitsets.highest
         out = 0
@@ -276,7 +279,7 @@ class Layout:
         return out
 
     def run(self, parts: Parts, h: int, bits: int) -> Run:
-        """Resources of a holder, as they stand in a selection."""
+        """Resources of a holder, as a selection stores them."""
         if not bits & (bits - 1):
             v = self.graph.children[h][bits.bit_length() - 1]
             return Run((v,), bits, {parts[0][0]: 1 << self.graph.id[v]})

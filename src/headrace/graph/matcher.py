@@ -1,16 +1,16 @@
-"""One match: which vertices satisfy a request during [at, end), and which of those the policy takes.
+"""One match: which vertices satisfy a request during [at, end), and which of them the policy takes.
 
-The search walks a hierarchy from the root. A vertex of a requested type becomes a candidate once everything requested
-below it is satisfied; a vertex of another type passes its children's candidates up, so a request may skip levels of
-the graph. But below what was asked for, it skips none where children are of a type that comes next: in Fluxion it
-never does there. A slot is put together at the vertex that directly contains all its resources; where there is none
-below a vertex that directly contains some of them, at that one. At every vertex that carries a request, and at the
-root, the policy sorts the candidates and takes as many as the count allows (RFC 14).
+The search walks a hierarchy from the root. A vertex of a requested type becomes a candidate once every request below it
+is satisfied; a vertex of another type passes its children's candidates up, so that a request may skip levels of the
+graph. Below a requested type, no level is skipped at a vertex with children of the next requested type; Fluxion does
+not skip any there. A slot is put together at the vertex that directly contains all its resources. If no vertex
+below contains them all, the slot is put together at a vertex that directly contains some of them. At every vertex that
+carries a request, and at the root, the policy sorts the candidates and takes as many as the count allows (RFC 14).
 
-A vertex with several parents is part of what is found below one of them: below the first that is come to, unless what
-was found there does not serve. So nothing is counted twice in one match.
+A vertex with several parents is a candidate below only one of them in a match, so that nothing is counted twice: below
+the first parent that the search reaches, unless the match below that parent fails.
 
-Nothing changes while matching: the result is a tree of picks, which the scheduler turns into spans.
+Matching changes nothing: the result is a tree of picks, which the scheduler turns into spans.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headrace.graph.planner import Planner
 from headrace.graph.policies.policy import Policy
 from headrace.graph.request import Request
 
-# How many ways to share resources among kinds of slots are weighed before the best so far is taken.
+# How many distributions of shared resources among kinds of slots are compared; the best of them is taken.
 _MOST_TRIES = 2000
 _LAST_CLASS = 9999
 
@@ -41,7 +41,7 @@ class Pick(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """Something that would satisfy `units` units of a request: one vertex, or the picks of one slot."""
+    """Resources that satisfy `units` units of a request: one vertex, or the picks of one slot."""
 
     score: int
     units: int
@@ -52,8 +52,8 @@ Found = dict[str, list[Candidate]]
 
 
 class View(NamedTuple):
-    """What a match reads: the graph, and its use over time (by vertex; `busy` by vertex and type for whole
-    subtrees; see `Usage`).
+    """What a match reads: the graph and its use over time, as planners by vertex; `busy` by vertex and type for what is
+    in use below (see `Usage`).
     """
 
     graph: Graph
@@ -62,7 +62,7 @@ class View(NamedTuple):
     busy: Mapping[int, Mapping[str, Planner]]
 
     def shares(self, v: int, start: int, end: int) -> bool:
-        """Whether somebody uses a vertex, or anything below it, in [start, end) without having the vertex whole."""
+        """Whether any job uses a vertex, or anything below it, in [start, end) without having the vertex whole."""
         users = self.shared.get(v)
         if users is not None and users.peak(start, end):
             return True
@@ -71,7 +71,9 @@ class View(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Why nothing was found. `structural`: no release or repair of resources could help."""
+    """Why a match failed. `structural`: the graph is too small, so that no release or repair of resources could
+    help.
+    """
 
     type: str
     wanted: int
@@ -81,14 +83,14 @@ class Failure(NamedTuple):
 
 
 def explain(graph: Graph, failure: Failure) -> str:
-    """A refusal in words: what is short, by how much, and where."""
+    """The failure as a sentence: what is short, by how much, and where."""
     where = "the whole graph" if failure.where == graph.root else graph.path(failure.where)
     lasting = "; no release of resources can help" if failure.structural else ""
     return f"{failure.wanted} {failure.type} wanted, {failure.available} can be had in {where}{lasting}"
 
 
 class Matcher:
-    """A search at one point in time. `allowed` are the node vertices a constraint leaves, None for all."""
+    """A search at one point in time. `allowed` are the node vertices that satisfy the constraint; None for all."""
 
     def __init__(
         self,
@@ -109,11 +111,12 @@ class Matcher:
         self.blocked = False
         self.failure: Failure | None = None
         self._child_types: dict[int, frozenset[str]] = {}
-        # Only where vertices may have several parents. `_seen`: vertices already matched or found useless; `_trail`:
-        # the matched ones in order; `came`: the parent of a vertex that was reached through another than its first.
+        # Used only in graphs where vertices have several parents. `_seen`: vertices that were matched or rejected;
+        # `_trail`: the matched ones in order; `reached_from`: the parent of each vertex that was not reached through
+        # its first parent.
         self._seen: set[int] | None = set() if self.graph.more_parents else None
         self._trail: list[int] = []
-        self.came: dict[int, int] = {}
+        self.reached_from: dict[int, int] = {}
 
     def match(self, requests: Sequence[Request]) -> list[Pick] | None:
         """The picks that satisfy all of `requests`, or None with `failure` set."""
@@ -124,7 +127,8 @@ class Matcher:
             return None
         picks = self._choose(root, requests, found)
         if picks is None and self.failure is not None:
-            # Too few of the top level lies in the graph's size, unless the root itself was asked for several times.
+            # Candidates may be short because they are in use; only a request for several roots cannot be met by a
+            # release.
             structural = self.failure.type == self.graph.type[root] and not self.blocked
             self.failure = self.failure._replace(structural=structural)
         return picks
@@ -160,8 +164,9 @@ class Matcher:
         narrow: bool = False,
         inside: bool = False,
     ) -> bool:
-        """Collect what `v` has for the requests. `narrow`: only if it is of their types; `inside` of what was asked
-        for by type.
+        """Collect the candidates that `v` has for the requests; True if there are any.
+
+        `narrow`: only if `v` is of a requested type. `inside`: `v` lies below a vertex of a requested type.
         """
         graph, policy = self.graph, self.policy
         if not graph.up[v]:
@@ -205,7 +210,7 @@ class Matcher:
                 return False
             self._seen.add(v)
         trail = len(self._trail)
-        # A node's number weighs in the scores of its contents; its class also in the node's own score.
+        # A node's id adds to the scores of the vertices in it; with `by`, its class adds to its own score, too.
         score = base + graph.id[v] + 1 if policy.order else 0
         if kind == "node":
             weight = policy.node_weight * (class_of(graph, v, policy.by) if policy.by else graph.id[v])
@@ -213,14 +218,14 @@ class Matcher:
             score += weight if policy.by else 0
         if matched is None:
             if not self._explore(v, requests, exclusive, found, base, times, inside):
-                return self._lost(trail)
+                return self._forget_since(trail)
             if self._seen is not None:
                 self._trail.append(v)
             return True
         if matched.with_:
             below = self._below(v, matched.with_, exclusive, base)
             if below is None:
-                return self._lost(trail)
+                return self._forget_since(trail)
             pick = Pick(v, available, exclusive, is_whole or bool(matched.exclusive), below)
         else:
             pick = Pick(v, available, exclusive, exclusive, ())
@@ -229,18 +234,18 @@ class Matcher:
             self._trail.append(v)
         return True
 
-    def _lost(self, trail: int) -> bool:
-        """What was found since is of no use here; other parents may come to it."""
+    def _forget_since(self, trail: int) -> bool:
+        """The vertices matched since `trail` are not used here; let the search match them below other parents."""
         if self._seen is not None:
             self._seen.difference_update(self._trail[trail:])
             del self._trail[trail:]
         return False
 
-    def _came(self, child: int, v: int) -> None:
+    def _note_parent(self, child: int, v: int) -> None:
         if self.graph.parent[child] != v:
-            self.came[child] = v
+            self.reached_from[child] = v
         else:
-            self.came.pop(child, None)
+            self.reached_from.pop(child, None)
 
     def _below(self, v: int, requests: Sequence[Request], exclusive: bool, base: int) -> list[Pick] | None:
         """Picks below `v` for one unit of what carries `requests`."""
@@ -251,9 +256,9 @@ class Matcher:
         return self._choose(v, requests, found)
 
     def _choose(self, v: int, requests: Sequence[Request], found: Found) -> list[Pick] | None:
-        """The policy's picks from what was found below `v`.
+        """The policy's picks from the candidates found below `v`; None with `failure` set.
 
-        Of sibling slots, which are alternatives, one count is served.
+        Sibling slots are alternatives; only one of them is served.
         """
         picks: list[Pick] = []
         served = False
@@ -308,13 +313,13 @@ class Matcher:
             if self._visit(child, rest, exclusive, found, base, times, narrow, inside):
                 any_found = True
                 if self._seen is not None:
-                    self._came(child, v)
+                    self._note_parent(child, v)
                 if stops and self._enough(rest, found, times, counted):
                     break
         return any_found
 
     def _comes_next(self, v: int, requests: Sequence[Request]) -> bool:
-        """Whether children of a vertex are of the types of requests, none of which is a slot."""
+        """Whether `v` has children of the types of `requests`, and none of the requests is a slot."""
         types = self.graph.kinds(v)
         return any([r.type in types for r in requests]) and not any([r.is_slot for r in requests])
 
@@ -329,9 +334,10 @@ class Matcher:
         narrow: bool,
         inside: bool,
     ) -> bool:
-        """Children of a type that is asked for come best first, so the search among them ends when there are enough.
+        """As `_explore`, with children of a requested type in order of preference, so that the search stops at enough
+        of them.
 
-        Siblings of one type differ in score by their ids alone, and no more of them than the count can be taken.
+        Siblings of one type differ in score by their ids alone, and at most as many of them as the count are taken.
         """
         any_found = False
         ends = not self.policy.close and not self.policy.by
@@ -343,14 +349,14 @@ class Matcher:
                     if self._visit(child, requests, exclusive, found, base, times, False, inside):
                         any_found = True
                         if self._seen is not None:
-                            self._came(child, v)
+                            self._note_parent(child, v)
                 continue
             shares = units = 0
             for child in self.graph.ranked(v, kind, self.policy.order > 0):
                 if self._visit(child, requests, exclusive, found, base, times):
                     any_found = True
                     if self._seen is not None:
-                        self._came(child, v)
+                        self._note_parent(child, v)
                     units += found[kind][-1].units
                     if units >= limit:
                         shares, units = shares + 1, 0
@@ -359,7 +365,7 @@ class Matcher:
         return any_found
 
     def _holds(self, v: int, slot: Request) -> bool:
-        """Whether slots of a kind are put together at `v`."""
+        """Whether slots of this kind are put together at `v`."""
         types = self._child_types.get(v)
         if types is None:
             types = self._child_types[v] = frozenset(self.graph.kinds(v))
@@ -372,10 +378,10 @@ class Matcher:
     def _enough(
         requests: Sequence[Request], found: Found, times: int, counted: dict[str, tuple[int, int, int]]
     ) -> bool:
-        """Whether there is enough of each request for `times` slots, between which no vertex is divided.
+        """Whether there are enough candidates of each request for `times` slots; slots do not share a vertex.
 
-        `counted` has, by key, how many candidates were looked at before, for how many slots they do, and the units
-        left over: more only ever come.
+        `counted` has, by key, the number of candidates already counted, the slots they are enough for, and the units
+        left over. Candidates are only ever appended.
         """
         for request in requests:
             key, wanted = request.key, request.count.top
@@ -392,12 +398,12 @@ class Matcher:
         return True
 
     def _slots(self, v: int, slots: list[Request], found: Found, base: int) -> bool:
-        """Put together as many slots as the resources below `v` allow; several kinds share what there is."""
+        """Put together as many slots as the resources below `v` allow; several kinds share the resources."""
         shape = slots[0].with_ if len(slots) == 1 else _union(slots)
         inside: Found = {}
         times = max(slot.count.high for slot in slots)
         if len(slots) > 1 and self.policy.order and not self.policy.stops:
-            # How much each kind takes is settled only once everything is known.
+            # How many resources each kind takes depends on all candidates.
             times = MAX_SIZE
         if not self._explore(v, shape, True, inside, base, times, True):
             return False
@@ -423,8 +429,9 @@ class Matcher:
     def _take(self, request: Request, candidates: list[Candidate], count: int) -> list[Pick]:
         """The picks of the best `count` units; candidates of equal score keep the order of discovery.
 
-        So do alternative slots where the search stops early, as recorded runs show. In graphs that are not one tree,
-        for which there is no index that would have to choose the same, equals are in the order of Fluxion's sort.
+        Alternative slots keep it too where the search stops at the first match, as recorded runs of Fluxion show. In a
+        graph that is not one tree, equal candidates have the order in which Fluxion's sort leaves them. The index,
+        which could not follow that order, does not serve such graphs.
         """
         order = self.policy.order
         if order and not (self.policy.stops and request.is_xor):
@@ -447,7 +454,7 @@ class Matcher:
         return picks
 
     def _closest(self, candidates: list[Candidate], count: int) -> list[Candidate]:
-        """The run of candidates with `count` units whose scores spread least."""
+        """The run of candidates with `count` units that has the smallest difference in score."""
         best: tuple[int, int, int] | None = None
         end = units = 0
         for start, candidate in enumerate(candidates):
@@ -464,7 +471,7 @@ class Matcher:
 
 
 def class_of(graph: Graph, v: int, name: str) -> int:
-    """The number in a property of a vertex; none, or one that cannot be, is the last."""
+    """The number in a property of a vertex; without a valid number the last class."""
     try:
         found = int(graph.properties.get(v, {}).get(name, ""))
     except ValueError:
@@ -477,9 +484,9 @@ def _by_score(candidate: Candidate) -> int:
 
 
 def _groups(slots: Sequence[Request]) -> list[list[Request]]:
-    """Kinds of slots that share resources are made together; alternatives that exclude each other one by one.
+    """Slots by how they are made: kinds that share resources together, alternatives that exclude each other separately.
 
-    Kinds that want the same type with different things inside cannot share candidates: only the first of those is made.
+    Of kinds that request the same type with different contents only the first is made, as they cannot share candidates.
     """
     together: list[Request] = []
     inner: dict[str, Request] = {}
@@ -503,7 +510,7 @@ def _alike(a: Request, b: Request) -> bool:
 
 
 def _union(slots: Sequence[Request]) -> list[Request]:
-    """One request a type out of several kinds of slots; the first of a type stands for it."""
+    """One request for each type out of several kinds of slots; the first request of a type stands for it."""
     found: dict[str, Request] = {}
     for slot in slots:
         for request in slot.with_:
@@ -512,14 +519,14 @@ def _union(slots: Sequence[Request]) -> list[Request]:
 
 
 def _shape_counts(slot: Request, supply: Mapping[str, tuple[int, int]]) -> dict[str, int]:
-    """How many units of each type a slot of this kind takes; 0 for a type of which there is too little."""
+    """The units of each type that a slot of this kind takes; 0 for a type with too little supply."""
     return {r.key: r.count.best(supply.get(r.key, (0, 0))[0]) for r in slot.with_}
 
 
 def _most_slots(kinds: Sequence[Mapping[str, int]], supply: Mapping[str, tuple[int, int]]) -> list[int]:
-    """How many slots of each kind to make so that there are most in all; earlier kinds are preferred.
+    """The number of slots to make of each kind so that their sum is greatest; earlier kinds are preferred.
 
-    A vertex is never divided between slots, so there are at most as many slots as vertices of each type.
+    Slots never share a vertex, so there are at most as many slots as vertices of each type.
     """
 
     def fit(counts: Mapping[str, int], units: Mapping[str, int], vertices: Mapping[str, int]) -> int:
@@ -555,7 +562,7 @@ def _most_slots(kinds: Sequence[Mapping[str, int]], supply: Mapping[str, tuple[i
 
 
 def _assemble(counts: Mapping[str, int], inside: Found, cursors: dict[str, int]) -> Candidate | None:
-    """One slot from the next candidates of each type, which `cursors` count."""
+    """One slot from the next candidates of each type; `cursors` counts the candidates used. None for too few."""
     score = 0
     picks: list[Pick] = []
     for key, count in counts.items():

@@ -1,14 +1,13 @@
-"""The graph itself: vertices as parallel columns, and how they hang together in a hierarchy.
+"""The graph itself: vertices as parallel columns, and their hierarchies.
 
-A graph may have several hierarchies, one a subsystem (RFC 4): a node is contained in a rack and is fed by a power
-distribution unit. Each is a `Graph` of its own, of the same vertices by the same numbers: they share the columns that
-describe a vertex, and differ in parents and children. In one hierarchy a vertex may have several parents, too, such as
-a storage unit that belongs to its rack and to the whole system. Most graphs are one tree (`plain`).
+A graph may have several hierarchies, one for each subsystem (RFC 4): a node is contained in a rack and is fed by a
+power distribution unit. Each hierarchy is a `Graph` of its own with the same vertices by the same numbers. Hierarchies
+share the columns that describe a vertex, and differ in parents and children. In one hierarchy a vertex may have several
+parents, such as a storage unit that belongs to its rack and to the whole system. Most graphs are one tree (`plain`).
 
-A machine of 16,384 nodes has about a million vertices, so a vertex is a row number and nothing else; an object per
-vertex would cost more memory than everything stored here. Names and paths are computed from basename, id and parent,
-and only names that do not follow that rule are stored. Counts of what a subtree holds are shared between all subtrees
-of the same shape.
+A machine of 16,384 nodes has about a million vertices, so a vertex is only a row number: one object for each vertex
+would need more memory than all the columns. Names and paths are computed from basename, id and parent; only names that
+do not follow that rule are stored. Subtrees of the same shape share the counts of their contents.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 DOMINANT = "containment"
 _NO_CHILDREN: list[int] = []
 MAX_SIZE = 2**62
-# Ranks, and ids of cores and GPUs, become bits of integers: a bad one must not cost gigabytes.
+# Ranks, and ids of cores and GPUs, become bits of integers; the limit keeps a wrong value from taking gigabytes.
 MAX_BITS = 2**24
 MAX_VERTICES = 2**24
-# The search goes down the levels by recursion.
+# The search descends by recursion.
 MAX_DEPTH = 200
-# What the hierarchies of a graph share: the columns that describe a vertex.
+# Columns that describe a vertex; the hierarchies of a graph share them.
 _OF_VERTICES = (
     *("type", "basename", "id", "size", "rank", "uniq", "up", "unit", "names", "properties", "elsewhere"),
     *("edges", "_vacant"),
@@ -32,18 +31,19 @@ _AS_BITS = frozenset({"core", "gpu"})
 
 
 class GraphError(ValueError):
-    """A resource graph, or a change to one, that cannot be: the message names the vertex and what is wrong with it."""
+    """An invalid graph or change to one; the message names the vertex and what is wrong with it."""
 
 
 class Graph:
     """Resource vertices in one hierarchy, under one root.
 
-    Columns are indexed by vertex: `type`, `basename`, `id` (-1 where a vertex has no number), `size` (units), `rank`
-    (execution target, -1 for none), `parent` (the first one; -1 for the root and for what is not in this hierarchy),
-    `position` (place among the children of the first parent), `uniq` (the reader's own number, shown by writers),
-    `up`. Sparse: `unit`, `names` (names that are not basename plus id), `properties`, `more_parents` (all but the
-    first), `paths` (those that are not the parent's path and the name), `elsewhere` (paths in hierarchies that are
-    not there). `hierarchies` are all hierarchies of these vertices by subsystem, this one too; empty if there is one.
+    Columns are indexed by vertex: `type`, `basename`, `id` (-1 for none), `size` (units), `rank` (execution target, -1
+    for none), `parent` (the first one; -1 for the root and for vertices outside this hierarchy), `position` (place
+    among the children of the first parent), `uniq` (the number in the source document, which writers show), `up`.
+    Sparse columns: `unit`, `names` (names other than basename plus id), `properties`, `more_parents` (parents other
+    than the first), `paths` (paths other than the parent's path plus name), `elsewhere` (paths in hierarchies that were
+    not loaded). `hierarchies` has all hierarchies of these vertices by subsystem, this one included; it is empty if
+    there is only one.
     """
 
     __slots__ = (
@@ -82,7 +82,7 @@ class Graph:
     )
 
     def __init__(self) -> None:
-        # The hierarchy that the tree is.
+        # The subsystem of this hierarchy.
         self.subsystem = DOMINANT
         self.type: list[str] = []
         self.basename: list[str] = []
@@ -101,10 +101,10 @@ class Graph:
         self.more_parents: dict[int, list[int]] = {}
         self.paths: dict[int, str] = {}
         self.hierarchies: dict[str, Graph] = {}
-        # Edges that are in no hierarchy: (subsystem, relation, source, target).
+        # Edges outside the hierarchies: (subsystem, relation, source, target).
         self.edges: list[tuple[str, str, int, int]] = []
         self.totals: list[dict[str, int]] = []
-        # What writers have worked out about subtrees: their cores and GPUs, as bits; equal ones are one object.
+        # The cores and GPUs of subtrees as bits, kept by `execution_ids`; equal sets are one object.
         self.inside: dict[int, dict[str, int]] = {}
         self.shapes: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
         self._above: dict[frozenset[str], frozenset[int]] = {}
@@ -113,31 +113,31 @@ class Graph:
         self._ranked: dict[tuple[int, str, bool], list[int]] = {}
         self._root = -1
         self._nodes: list[int] | None = None
-        # Rows whose vertex has left, to be used again.
+        # Rows of removed vertices, which are reused.
         self._vacant: list[int] = []
         self.by_path: dict[str, list[int]] | None = None
-        # The span of time the graph is good for, in seconds.
+        # The span of time for which the graph is valid, in seconds.
         self.start = 0
         self.end = 100 * 365 * 24 * 3600
 
     def __len__(self) -> int:
-        """How many rows there are; those of vertices that left are counted."""
+        """The number of rows, those of removed vertices included."""
         return len(self.type)
 
     @property
     def count(self) -> int:
-        """How many vertices there are."""
+        """The number of vertices."""
         return len(self.type) - len(self._vacant)
 
     def vertices(self) -> Iterable[int]:
-        """The vertices that there are, by number."""
+        """All vertices, by number."""
         if not self._vacant:
             return range(len(self.type))
         return [v for v, kind in enumerate(self.type) if kind]
 
     @property
     def plain(self) -> bool:
-        """Whether all there is is one tree."""
+        """Whether the graph is one tree: one hierarchy in which no vertex has two parents."""
         return not self.hierarchies and not self.more_parents
 
     @property
@@ -146,7 +146,7 @@ class Graph:
         return [tree for tree in self.hierarchies.values() if tree is not self]
 
     def hierarchy(self, subsystem: str) -> Graph:
-        """The same vertices in the hierarchy of a subsystem; nothing is in it yet if there was none."""
+        """The same vertices in the hierarchy of a subsystem; a new hierarchy is empty."""
         if subsystem == self.subsystem:
             return self
         found = self.hierarchies.get(subsystem)
@@ -181,7 +181,7 @@ class Graph:
         uniq: int | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> int:
-        """Append a vertex below `parent` (-1: not yet placed, or the root) and return its number."""
+        """Append a vertex below `parent` (-1: placed later, or the root) and return its number. Raises GraphError."""
         if not 0 <= size <= MAX_SIZE:
             raise GraphError(f"{type}{id}: size {size} is not between 0 and 2^62")
         if not type:
@@ -226,7 +226,7 @@ class Graph:
         return self._describe(v, parent, unit, name, properties)
 
     def add_copy(self, other: Graph, u: int, uniq: int) -> int:
-        """Append a vertex that is like `u` of another graph, up or down as that, and not yet placed."""
+        """Append an unplaced copy of vertex `u` of another graph, with its status (up or down); returns its number."""
         v = self.add(
             other.type[u],
             basename=other.basename[u],
@@ -255,7 +255,7 @@ class Graph:
         return v
 
     def place(self, v: int, parent: int) -> None:
-        """Make `v` the last child of `parent`. Raises GraphError where it is one of its children already."""
+        """Make `v` the last child of `parent`. Raises GraphError where it is a child of `parent` already."""
         kids = self.children[parent]
         if kids is _NO_CHILDREN:
             kids = self.children[parent] = []
@@ -267,19 +267,19 @@ class Graph:
             kids.append(v)
             return
         self.parent[v] = parent
-        # Not their number: some may have left.
+        # The number of children may be less, as some may have been removed.
         self.position[v] = self.position[kids[-1]] + 1 if kids else 0
         kids.append(v)
 
     def parents(self, v: int) -> list[int]:
-        """All vertices that directly contain one, the first one first."""
+        """All parents of a vertex, the first parent first."""
         first = self.parent[v]
         return [first, *self.more_parents.get(v, ())] if first >= 0 else []
 
     def finish(self) -> Graph:
-        """Check that each hierarchy has one root and no cycle, and count what is below each vertex.
+        """Check that each hierarchy has one root and no cycle, and count the contents of each vertex.
 
-        Hierarchies that nothing is in are dropped. Raises GraphError for no root, several roots, a cycle, or more than
+        Empty hierarchies are dropped. Raises GraphError for no root, several roots, a cycle, or more than
         MAX_DEPTH levels.
         """
         for subsystem, tree in list(self.hierarchies.items()):
@@ -318,13 +318,13 @@ class Graph:
         self.by_path = None
 
     def _check_depth(self, order: Sequence[int]) -> None:
-        """Raise GraphError for a cycle, and for a vertex more than MAX_DEPTH levels below the root."""
+        """Raise GraphError for a cycle, or for a vertex more than MAX_DEPTH levels below the root."""
         depths = [0] * len(self.type)
         if not self.more_parents:
             for v in order[1:]:
                 depths[v] = depths[self.parent[v]] + 1
         else:
-            # A vertex is looked at once all its parents have been.
+            # A vertex is visited after all its parents.
             left = {v: len(self.parents(v)) for v in order}
             ready = [v for v in order if not left[v]]
             for v in ready:
@@ -350,7 +350,7 @@ class Graph:
         raise GraphError(f"{self.subsystem} has no root: every vertex is contained in another")
 
     def preorder(self, v: int) -> list[int]:
-        """`v` and all below it, each once: below the first of its parents that is come to, children in order."""
+        """`v` and all vertices below it, each once: below the first parent that is reached, children in order."""
         out: list[int] = []
         stack = [v]
         children = self.children
@@ -376,7 +376,7 @@ class Graph:
         totals: list[dict[str, int]] = [{}] * len(self.type)
         types, sizes, children = self.type, self.size, self.children
         leaves: dict[tuple[str, int], dict[str, int]] = {}
-        # What is above a vertex with several parents counts it once.
+        # The vertices above one with several parents count it once, though several paths lead to it.
         over = {above for v in self.more_parents for above in self.ancestors(v)}
         for v in over:
             below: dict[str, int] = {}
@@ -403,7 +403,7 @@ class Graph:
         return totals
 
     def adjust(self, v: int, times: int) -> None:
-        """What is above a subtree that came (1) or goes (-1) holds so much more or less."""
+        """Add the contents of a subtree to the totals above it (`times` 1), or subtract them (-1)."""
         if not self.plain:
             self.recount()
             return
@@ -424,7 +424,7 @@ class Graph:
         self.by_path = None
 
     def recount(self) -> None:
-        """Count anew what is below each vertex, and forget what followed from the counts."""
+        """Count the contents of every vertex anew, and drop what was derived from the counts."""
         self.totals = self._count(self.preorder(self.root))
         for known in (self.inside, self._kinds, self._ranked, self._above, self._least):
             known.clear()
@@ -432,7 +432,7 @@ class Graph:
         self.by_path = None
 
     def vacate(self, gone: Iterable[int]) -> None:
-        """Empty the rows of vertices that nothing contains any more."""
+        """Empty the rows of removed vertices."""
         trees = list(self.hierarchies.values()) or [self]
         for v in gone:
             self.type[v] = self.basename[v] = ""
@@ -470,7 +470,9 @@ class Graph:
         return "/" + "/".join(reversed(parts))
 
     def set_path(self, v: int, path: str) -> None:
-        """Give a vertex another path than its name below its parent's; what is below it keeps the path it had."""
+        """Give a vertex a path other than its parent's path plus its name; the paths of the vertices below do not
+        change.
+        """
         for child in self.children[v]:
             self.paths[child] = self.path(child)
         self.paths[v] = path
@@ -483,7 +485,7 @@ class Graph:
         return depth
 
     def find_path(self, path: str) -> list[int]:
-        """Every vertex with this path in any hierarchy (host names may repeat, so paths may), in vertex order."""
+        """The vertices with this path in any hierarchy, in vertex order; host names, and so paths, may repeat."""
         found = self._known_paths().get(path, ())
         if self.hierarchies:
             return sorted({*found, *(v for tree in self.others for v in tree._known_paths().get(path, ()))})
@@ -525,7 +527,7 @@ class Graph:
             v = self.parent[v]
 
     def above(self, kinds: frozenset[str]) -> frozenset[int]:
-        """The vertices above any that directly contains all of some types."""
+        """The vertices above any vertex that directly contains resources of all `kinds`."""
         found = self._above.get(kinds)
         if found is None:
             types, above = self.type, set[int]()
@@ -539,7 +541,7 @@ class Graph:
         return found
 
     def least(self, kind: str) -> dict[str, int]:
-        """What every vertex of a type that holds others contains of each type, at least."""
+        """The amounts by type that every vertex of type `kind` with contents has at least."""
         found = self._least.get(kind)
         if found is None:
             shapes = {id(t): t for v, t in enumerate(self.totals) if self.type[v] == kind and self.children[v]}
@@ -568,7 +570,7 @@ class Graph:
         return found
 
     def nodes(self) -> list[int]:
-        """The vertices of type node, by number. Not to be changed."""
+        """The vertices of type node, by number; callers must not change the list."""
         if self._nodes is None:
             self._nodes = [v for v, kind in enumerate(self.type) if kind == "node"]
             if self.hierarchies:
@@ -576,7 +578,9 @@ class Graph:
         return self._nodes
 
     def units(self, kind: str) -> frozenset[str]:
-        """In which units vertices of a type are counted ("" is in none); empty where there are none of it."""
+        """The units in which vertices of a type are counted ("" for no unit); empty for a type that the graph
+        has not.
+        """
         found = [unit for v, unit in self.unit.items() if self.type[v] == kind]
         return frozenset(found if len(found) == self.type.count(kind) else [*found, ""])
 

@@ -1,8 +1,8 @@
 """A quantity over time: how much of it is in use, as a step function of whole seconds.
 
-Kept as the steps themselves, sorted by time: adding a span is two insertions, however many other spans there are. The
-running sum is worked out when somebody asks, once, in C, and kept up to date from then on, where it changes. Steps that
-cancel out are removed, so that a planner is as long as its live spans.
+The steps are kept sorted by time, so adding a span is two insertions, however many spans there are. The running sum is
+computed by C code when it is first asked for, and then updated where the steps change. Steps that cancel out are
+removed, so that the length of a planner is that of its live spans.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from itertools import accumulate
 
 
 class Planner:
-    """Use over time; from `times[i]` on `steps[i]` more is in use than before.
+    """Use over time: from `times[i]` on, `steps[i]` more is in use than before.
 
-    `common`: one planner stands for many vertices that one job alone uses, and must be copied before it is changed.
+    A planner that is `common` stands for many vertices that only one job uses; it must be copied before it is changed.
     """
 
     __slots__ = ("_used", "common", "steps", "times")
@@ -31,7 +31,7 @@ class Planner:
             self.steps = []
 
     def add(self, start: int, end: int, amount: int) -> None:
-        """Use `amount` more in [start, end); negative gives back what was added before."""
+        """Use `amount` more in [start, end); a negative amount gives back what was added before."""
         if end <= start:
             return
         if not self.times:
@@ -66,7 +66,7 @@ class Planner:
                         del used[k]
 
     def copy(self) -> Planner:
-        """Another planner with the same use, that belongs to nobody."""
+        """A planner with the same use that is not `common`."""
         other = Planner.__new__(Planner)
         other._used = None
         other.common = False
@@ -76,13 +76,13 @@ class Planner:
 
     @property
     def used(self) -> list[int]:
-        """What is in use from each of `times` on."""
+        """The amount in use from each of `times` on."""
         if self._used is None:
             self._used = list(accumulate(self.steps))
         return self._used
 
     def peak(self, start: int, end: int) -> int:
-        """The most in use at any moment of [start, end)."""
+        """The largest amount in use at any moment of [start, end)."""
         times = self.times
         if not times:
             return 0
@@ -94,9 +94,9 @@ class Planner:
         return max(used[i:j]) if j > i + 1 else used[i]
 
     def over(self, limit: int, start: int, end: int) -> int | None:
-        """The end of the last stretch in [start, end) in which more than `limit` is in use; None if there is none.
+        """The end of the last stretch in [start, end) during which more than `limit` is in use; None if there is none.
 
-        For what lasts to the end of [start, end), no earlier start is worth a look.
+        A job that lasts to the end of [start, end) can start no earlier than that.
         """
         times, used = self.times, self.used
         i = max(bisect_right(times, start) - 1, 0)

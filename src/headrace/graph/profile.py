@@ -1,8 +1,9 @@
 """The nodes that reservations use over time, as sets of nodes in the segments between one change and the next.
 
-The nodes of a span of time are the union of its segments: a few dozen operations on integers, where a look at all
-reservations would take thousands. There are two sets: the nodes that a reservation has whole, and the nodes that any
-reservation touches. Nodes are bits by the policy's preference (`ranks`), whole nodes also in the order of the graph.
+The nodes of a span of time are the union of its segments: a few dozen operations on integers, where a scan of all
+reservations would take thousands. A segment has two sets: the nodes that reservations have whole, and the nodes that
+any reservation touches. Nodes are bits by the policy's preference (`ranks`), whole nodes also in the order of the
+graph.
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ class Profile:
         self.times: list[int] = []
         self.touched: list[int] = []
         self.whole: list[int] = []
-        # How many reservations begin or end at each of `times`.
+        # The number of reservations that begin or end at each of `times`.
         self._cuts: dict[int, int] = {}
         # By shared node (a single bit), the spans of its reservations: removing one must keep the node for the others.
         self._parts: dict[int, list[tuple[int, int]]] = {}
 
     def add(self, start: int, end: int, touched: int, whole: int, ranks: int) -> None:
-        """A reservation during [start, end). `whole` is a set in any form, `ranks` the same by rank, in `touched` too.
+        """Add a reservation during [start, end).
 
-        No other reservation may touch the nodes of `ranks` during that time.
+        `ranks` are its whole nodes by rank, `whole` the same in the caller's own form; `touched` includes `ranks`. No
+        other reservation may touch the nodes of `ranks` during that time.
         """
         i, j = self._cut(start), self._cut(end)
         self.touched[i:j] = [t | touched for t in self.touched[i:j]]
@@ -82,7 +84,7 @@ class Profile:
         return i
 
     def _join(self, t: int) -> None:
-        """Drop the cut at `t` if nothing begins or ends there any more."""
+        """Remove the cut at `t` if no reservation begins or ends there any more."""
         count = self._cuts[t] - 1
         if count:
             self._cuts[t] = count

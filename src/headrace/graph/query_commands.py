@@ -1,7 +1,7 @@
 """The commands of `resource-query`, line by line, without files or terminals: text in, text out.
 
-Fluxion's `resource-query` is how sites try out graphs and policies; scripts compare its output byte by byte, so
-wording and spacing here are an interface.
+Fluxion's `resource-query` is the tool with which sites try out graphs and policies. Scripts compare its output byte by
+byte, so wording and spacing here are an interface.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headrace.spec.constraint import ConstraintError
 from headrace.spec.constraint import validate as validate_constraint
 from headrace.spec.idset import Idset, IdsetError
 
-# How many files' requests are kept.
+# The number of files whose requests are kept.
 _MAX_REQUESTS = 1000
 RULE = "INFO: =============================\n"
 
@@ -49,7 +49,7 @@ _OF_VERTICES = (simple, pretty_simple, write_jgf)
 
 
 class _Job(NamedTuple):
-    """What is told of a job: `seconds` its match took, and the file that asked for it."""
+    """A job as the commands report it: `seconds` that its match took, and the file of its jobspec."""
 
     state: str
     at: int
@@ -58,11 +58,12 @@ class _Job(NamedTuple):
 
 
 class Commands:
-    """A graph, its scheduler, and the numbering of jobs.
+    """A graph, its scheduler, and the numbers of the jobs.
 
-    `out` takes results, `err` messages; `say`, or else `out`, takes what is asked of jobs, files and commands;
-    `open_file` gives a file's text, and `version` what changes with it, or None if that cannot be told. Without
-    `flexible` no request has alternatives; if `timed`, `say` hears how long each match took.
+    `out` gets results and `err` errors; `say`, if given, gets the answers about jobs, files and commands instead of
+    `out`. `open_file` returns a file's text, `version` a value that changes with it, or None if a change may go
+    unnoticed. Without `flexible`, requests with alternatives are refused; with `timed`, `say` gets the time of each
+    match.
     """
 
     def __init__(
@@ -85,14 +86,14 @@ class Commands:
         self.err = err
         self.open_file = open_file
         self.version = version
-        # The last request of each file, with the versions of file and graph that it was read for.
+        # The last request of each file, with the file's version and the graph's generation when it was read.
         self._requests: dict[str, tuple[object, int, JobRequest]] = {}
         self.say = out if say is None else say
         self.flexible = flexible
         self.timed = timed
         self.next_jobid = 1
         self.types = self._types()
-        # Every job that got anything, by id.
+        # Every job that got resources, by id.
         self.jobs: dict[int, _Job] = {}
         self.times: list[float] = []
 
@@ -106,7 +107,7 @@ class Commands:
             return False
         command = _COMMANDS.get(name)
         if command is None:
-            # Fluxion says nothing.
+            # Fluxion prints nothing here.
             self.err(f"ERROR: unknown command: {name} (help lists all)\n")
         else:
             command(self, arguments)
@@ -117,7 +118,7 @@ class Commands:
         return self.graph.types().union(found, *(tree.types() for tree in self.graph.others))
 
     def _text(self, name: str) -> str | None:
-        """A file's text; None if there is none, which the user is told."""
+        """The text of a file; None, after a message, for a file that cannot be opened."""
         try:
             return self.open_file(name)
         except (OSError, UnicodeDecodeError):
@@ -140,16 +141,16 @@ class Commands:
         elif words[0] not in _MATCH:
             self.err(f"ERROR: unknown subcmd {words[0]}\n")
         else:
-            # The first that gets nothing ends it.
+            # The first request that gets nothing ends the command.
             all(self._match_file(_MATCH[words[0]], name) for name in words[1:])
 
     def _match_file(self, operation: str, name: str) -> bool:
-        """False if the request in a file gets nothing."""
+        """Match the request in a file; False if it gets nothing."""
         request = self._request(name)
         return True if request is None else self._match(operation, request, name)
 
     def _request(self, name: str) -> JobRequest | None:
-        # Before the text is read: if the file changes in between, the version is another the next time.
+        # The version is read before the text: if the file changes in between, the next call sees another version.
         version, generation = self.version(name), self.scheduler.generation
         known = self._requests.get(name)
         if known is not None and version is not None and known[:2] == (version, generation):
@@ -168,7 +169,7 @@ class Commands:
         return request
 
     def _refusal(self, request: JobRequest) -> str | None:
-        """Why a request cannot even be tried."""
+        """Why a request is refused without a match; None if it is not."""
         if not self.flexible and has_alternatives(request.resources):
             return "several slots beside each other, or an xor_slot, need the flexible traverser (-T flexible)"
         stack: list[Request] = list(request.resources)
@@ -189,7 +190,7 @@ class Commands:
         refusal = self._refusal(request)
         if refusal is not None:
             self.err(f"match_allocate: ERROR: Jobspec error for {jobid}: {refusal}\n")
-            # Fluxion's way (recorded): satisfiable unless a search has shown the contrary, and there was none.
+            # As recorded from Fluxion: satisfiable unless a match has shown otherwise, and there was no match.
             if operation == "satisfiability":
                 self.out(f"{RULE}INFO: Satisfiable request\n{RULE}")
             else:
@@ -229,8 +230,10 @@ class Commands:
         return outcome.allocation is not None
 
     def _shown_inside(self, request: JobRequest) -> frozenset[str]:
-        """The types whose vertices are shown with all that is in them: those that the request or the policy wants
-        exclusively. What a slot takes is exclusive too, but Fluxion shows only what was asked for of it.
+        """The types whose vertices are shown with their contents: those that the request or the policy wants
+        exclusively.
+
+        The contents of a slot are exclusive, too, but Fluxion shows only the requested ones.
         """
         found = set(self.scheduler.policy.whole)
         stack = list(request.resources)
@@ -254,7 +257,7 @@ class Commands:
         if state is None:
             state = "RESERVED" if allocation.reserved else "ALLOCATED"
         at = "Now" if allocation.start == 0 else str(allocation.start)
-        # Vertices that a job holds in other hierarchies are not shown, as in Fluxion.
+        # Vertices that a job holds in other hierarchies are not shown; Fluxion does not show them either.
         shown = self.writer(self.graph, allocation) if allocation.selection.graph is self.graph else ""
         self.out(f"{shown}{RULE}INFO: JOBID={allocation.jobid}\nINFO: RESOURCES={state}\nINFO: SCHEDULED AT={at}\n")
         self._tell_cost(seconds, cost)
@@ -324,7 +327,7 @@ class Commands:
             self._tell_given_back("CANCEL", held)
 
     def _tell_given_back(self, what: str, selection: Selection) -> None:
-        """How many vertices were given back, in place of how many Fluxion would visit for it."""
+        """Print the number of vertices given back, where Fluxion prints how many it visits for that."""
         count = len(selection.items)
         self.out(f'{RULE}INFO: {what} PREORDER COUNT="{count}"\nINFO: {what} POSTORDER COUNT="{count}"\n{RULE}')
 

@@ -1,7 +1,7 @@
-"""A job's request as the matcher wants it: the resource tree of RFC 14 with counts resolved to sequences.
+"""A job's request as the matcher needs it: the resource tree of RFC 14, with counts as sequences.
 
-The jobspec arrives as plain decoded data. What the matcher asks of every vertex (how much of each type one unit of a
-request needs below it) is worked out once here, so that pruning a subtree is a comparison of two numbers.
+The jobspec arrives as decoded data. The amounts of each type that one unit of a request needs below it are computed
+once here, so that the matcher can reject a subtree by comparing two numbers.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from headrace.spec import ranges
 from headrace.spec.idset import Idset
 
 SLOTS = ("slot", "xor_slot")
-# Of a resource (RFC 14).
+# The keys of a resource (RFC 14).
 _KEYS = frozenset(("type", "id", "count", "unit", "exclusive", "label", "with"))
 _MAX_DEPTH = 64
 _MAX_RESOURCES = 512
-# As many as there are: more than any graph has.
+# The upper end of an open range: more than any graph has.
 _NO_END = 2**62
 
 
 class RequestError(ValueError):
-    """A jobspec that cannot be understood: the message names the field and what it should be."""
+    """An invalid jobspec: the message names the field and what it should be."""
 
 
 class Count:
-    """How many: every value of a sequence from `low` to `high` (RFC 14, count: min, max, operator, operand), or of
-    `ids` (RFC 22).
+    """The counts that a resource accepts: a sequence from `low` to `high` (RFC 14, count: min, max, operator, operand),
+    or the set `ids` (RFC 22).
 
-    `top` is the largest value, which `high` need not be: 2 to 64 by squaring ends with 16.
+    `top` is the largest value of the sequence, which may be less than `high`: 2 to 64 by squaring ends with 16.
     """
 
     __slots__ = ("high", "ids", "low", "operand", "operator", "top")
@@ -56,7 +56,7 @@ class Count:
         return self.low, self.high, self.operator, self.operand, self.ids
 
     def best(self, available: int) -> int:
-        """The largest value of the sequence that is not more than `available`; 0 where not even the smallest is."""
+        """The largest value of the sequence that is not more than `available`; 0 if even the smallest is more."""
         low, high = self.low, self.high
         if low > available:
             return 0
@@ -72,7 +72,7 @@ class Count:
             if self.operator == "*":
                 larger = value * self.operand
             else:
-                # A power with more bits than the limit is not worked out, however large the operand.
+                # A power with more bits than the limit is not computed, however large the operand.
                 bits = (value.bit_length() - 1) * self.operand
                 larger = limit + 1 if bits > limit.bit_length() else value**self.operand
             if larger > limit or larger <= value:
@@ -80,9 +80,9 @@ class Count:
             value = larger
 
     def scaled(self, numerator: int, denominator: int) -> Count | None:
-        """The same in a unit of which one of this is `numerator / denominator`: no less, and whole.
+        """The count in another unit, given that one unit here is `numerator / denominator` units there, rounded up.
 
-        None for a sequence whose values would not be one any more.
+        None for a sequence whose converted values would not be a sequence.
         """
         if numerator == denominator:
             return self
@@ -99,7 +99,7 @@ class Count:
 
 
 class Request:
-    """One resource of a request. `key` is the name under which candidates for it are collected."""
+    """One resource of a request; candidates for it are collected under `key`."""
 
     __slots__ = ("_needs", "count", "exclusive", "is_slot", "is_xor", "key", "label", "type", "with_")
 
@@ -118,13 +118,13 @@ class Request:
         self.label = label
         self.is_slot = type in SLOTS
         self.is_xor = type == "xor_slot"
-        # Alternatives that exclude each other must not be mixed.
+        # Candidates of alternatives that exclude each other are kept apart.
         self.key = f"{type} {id(self)}" if self.is_xor else type
         self._needs: dict[str, int] | None = None
 
     @property
     def needs(self) -> dict[str, int]:
-        """What a single unit takes of each type at least, itself and everything below."""
+        """The least that a single unit takes of each type, itself and its contents included."""
         if self._needs is None:
             needs = {} if self.is_slot else {self.type: 1}
             for name, amount in total_needs(self.with_).items():
@@ -134,8 +134,10 @@ class Request:
 
 
 class JobRequest:
-    """A whole job: its resources, how long (seconds, 0: as long as the graph lasts), and its constraint (RFC 31)
-    or None. `shape` is what a queue calls requests that differ in duration at most, once it has worked it out.
+    """A job's request: its resources, its duration (seconds; 0: until the graph's end), and its constraint (RFC 31) or
+    None.
+
+    `shape` is set by a queue: requests with the same shape differ in duration at most.
     """
 
     __slots__ = ("constraint", "duration", "resources", "shape")
@@ -147,14 +149,14 @@ class JobRequest:
         self.shape: str | None = None
 
     def lasting(self, duration: int) -> JobRequest:
-        """The same for another duration (seconds)."""
+        """The same request with another duration (seconds)."""
         return JobRequest(self.resources, duration, self.constraint)
 
 
 def total_needs(requests: Sequence[Request]) -> dict[str, int]:
-    """The least that satisfies all of `requests`, by type.
+    """The least amounts by type that satisfy all of `requests`.
 
-    Sibling slots of alternatives (xor) need only the least of them.
+    Of sibling slots that are alternatives (xor), only the least amounts count.
     """
     needs: dict[str, int] = {}
     alternatives: list[dict[str, int]] = []
@@ -172,7 +174,7 @@ def total_needs(requests: Sequence[Request]) -> dict[str, int]:
 
 
 def has_alternatives(requests: Sequence[Request]) -> bool:
-    """Whether slots, anywhere in `requests`, stand for each other: siblings, or an `xor_slot`."""
+    """Whether slots anywhere in `requests` are alternatives: sibling slots, or an `xor_slot`."""
     slots = sum(request.is_slot for request in requests)
     return slots > 1 or any(request.is_xor or has_alternatives(request.with_) for request in requests)
 
@@ -216,12 +218,12 @@ def _count_of_text(text: str, where: str) -> Count:
 
 
 def _none(kind: str) -> frozenset[str]:
-    """The units of a graph that has none."""
+    """No unit: for graphs without units."""
     return frozenset({""})
 
 
 def _in_units_of_graph(count: Count, unit: Any, kind: str, known: frozenset[str], where: str) -> Count:
-    """A count in `unit` (RFC 14) as one in the unit of the graph. A type that is not in the graph has no unit there."""
+    """A count in `unit` (RFC 14) as a count in the graph's unit. A type outside the graph has no unit there."""
     if not isinstance(unit, str):
         raise RequestError(f"{where}.unit: must be a string, not {shown(unit)}")
     if unit and kind in SLOTS:
@@ -251,8 +253,8 @@ def parse_resources(
 ) -> list[Request]:
     """The `resources` of a jobspec (RFC 14) as requests. Raises RequestError naming the field.
 
-    `above` are the numbers of resources listed beside those that contain these; `units_of` a type are those in which
-    the graph counts it (`Graph.units`).
+    `above` are the numbers of resources in the lists that contain this one; `units_of` returns the units in which the
+    graph counts a type (`Graph.units`).
     """
     if not isinstance(items, list) or not items:
         raise RequestError(f"{where}: must be a list of at least one resource")
@@ -268,7 +270,7 @@ def parse_resources(
             raise RequestError(f"{here}: must be a mapping, not {shown(item)}")
         unknown = item.keys() - _KEYS
         if unknown:
-            # Fluxion's words, and which it is.
+            # The wording is Fluxion's; the key is added.
             raise RequestError(f"{here}: Unrecognized key in resource mapping: {shown(sorted(map(str, unknown))[0])}")
         kind = item.get("type")
         if not isinstance(kind, str) or not kind:
@@ -276,7 +278,7 @@ def parse_resources(
         if "count" not in item:
             raise RequestError(f"{here}.count: missing")
         if kind == "gpu" and item["count"] == 0 and not isinstance(item["count"], bool):
-            # Version 1 jobspecs may name GPUs and ask for none.
+            # A version 1 jobspec may list GPUs with a count of 0.
             continue
         below = parse_resources(item["with"], f"{here}.with", beside, units_of) if "with" in item else []
         if kind in SLOTS and not below:

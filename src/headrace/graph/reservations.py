@@ -1,4 +1,4 @@
-"""What reservations take of a graph over time, kept apart from the index of what is free now.
+"""The resources that reservations use over time, kept apart from the index of what is free now.
 
 Reservations never enter that index. A profile has the nodes that they touch over time, which is enough for whole nodes;
 each shared node has a list of what reservations hold of it. A search for a span of time reads the index through a
@@ -14,17 +14,17 @@ from headrace.graph.free import Footprint, FreeState, Nodes
 from headrace.graph.layout import Layout
 from headrace.graph.profile import Profile
 
-# Start, end, job, and what it holds of a node: resources by holder.
+# Start, end, job, and the resources that it holds on a node, by holder.
 _Held = tuple[int, int, int, Sequence[tuple[int, int]]]
 
 
 class Reservations:
-    """The reservations of the graph of a layout; no two hold the same resource at the same time."""
+    """The reservations on a graph; no two of them hold the same resource at the same time."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._profile = Profile()
-        # By the number of a node that jobs share, what they hold of it, in order of start.
+        # By number of a shared node, the reserved resources in order of start.
         self._parts: dict[int, list[_Held]] = {}
 
     def add(self, jobid: int, start: int, end: int, job: Footprint) -> None:
@@ -68,9 +68,9 @@ class Reservations:
 
 
 class Window:
-    """The free resources of a span of time, node by node. `over` are the nodes that reservations hold whole then."""
+    """The free resources of a span of time, node by node. `over` are the nodes that reservations have whole in it."""
 
-    __slots__ = ("_cut", "_end", "_may", "_parts", "_profile", "_saved", "_start", "_state", "over")
+    __slots__ = ("_end", "_may", "_parts", "_profile", "_saved", "_start", "_state", "_subtracted", "over")
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Window:
         self._start = start
         self._end = end
         self._may = may
-        self._cut: set[int] = set()
+        self._subtracted: set[int] = set()
         self._saved: dict[int, int] = {}
         count, whole = len(state.layout.nodes), profile.whole_in(start, end)
         self.over = Nodes(whole & ((1 << count) - 1), whole >> count)
@@ -96,14 +96,14 @@ class Window:
         """The nodes, by rank, that a reservation holds or shares at some moment of the span."""
         return self._profile.touched_in(self._start, self._end)
 
-    def cut(self, n: int) -> bool:
+    def subtract(self, n: int) -> bool:
         """Subtract what reservations hold of a node during the span; False if the node is left out."""
         if self._may is not None and not self._may(self._state.layout.nodes[n]):
             return False
         parts = self._parts.get(n)
-        if parts is None or n in self._cut:
+        if parts is None or n in self._subtracted:
             return True
-        self._cut.add(n)
+        self._subtracted.add(n)
         start, end, free, saved = self._start, self._end, self._state.free, self._saved
         for begins, ends, _, held in parts:
             if begins >= end:

@@ -1,7 +1,7 @@
-"""A graph that grows and shrinks in use: vertices come and go, and every other one keeps its number.
+"""Growing and shrinking a graph in use: vertices are added and removed, and every other vertex keeps its number.
 
-Whoever holds vertices holds numbers, so nothing is renumbered: a vertex that left is an empty row, of no type and with
-nothing in it, until a later one takes its place. Totals are kept current by what came or went, not counted anew.
+Users of a graph store vertices by number, so nothing is renumbered: a removed vertex leaves an empty row, with no type
+and no contents, until a later vertex reuses it. Totals are updated by the difference, not counted anew.
 """
 
 from __future__ import annotations
@@ -13,29 +13,31 @@ from headrace.graph.model import MAX_VERTICES, Graph, GraphError
 
 
 class Difference(NamedTuple):
-    """What another graph has: `place` is where it is in this one, and `new` what is not, parents before children."""
+    """The difference of another graph: `place` maps its vertices to this graph's, `new` are those that are only there,
+    parents before children.
+    """
 
     place: dict[int, int]
     new: list[int]
 
     def above(self, part: Graph) -> frozenset[int]:
-        """The vertices below which something is new."""
+        """The vertices of this graph below which vertices are new."""
         return frozenset(self.place[part.parent[u]] for u in self.new if part.parent[u] in self.place)
 
 
 def grow(graph: Graph, part: Graph) -> list[int]:
-    """Add to `graph` what `part` has and it has not; returns the new vertices, parents before children.
+    """Add to `graph` the vertices that only `part` has; returns the new vertices, parents before children.
 
-    Raises GraphError, with nothing changed.
+    Raises GraphError, and then changes nothing.
     """
     return insert(graph, part, compare(graph, part))
 
 
 def compare(graph: Graph, part: Graph) -> Difference:
-    """What `part` has that `graph` has not.
+    """The vertices that `part` has and `graph` has not.
 
-    The roots are taken for one another, and below them what has the same type and name in the same place, such as
-    racks; a new node must be of a new rank. Raises GraphError.
+    The two roots correspond, and below them vertices of the same type and name in the same place, such as racks. A new
+    node must have a new rank. Raises GraphError.
     """
     root, start = graph.root, part.root
     if graph.type[root] != part.type[start]:
@@ -63,7 +65,7 @@ def compare(graph: Graph, part: Graph) -> Difference:
 
 
 def insert(graph: Graph, part: Graph, difference: Difference) -> list[int]:
-    """Add what is new; returns it, parents before children. A number that is taken already is replaced by another."""
+    """Add the new vertices; returns them, parents before children. A `uniq` number that is in use gets replaced."""
     place, new = difference
     added: list[int] = []
     known = set(graph.uniq)
@@ -94,7 +96,7 @@ def insert(graph: Graph, part: Graph, difference: Difference) -> list[int]:
 
 
 def _place(graph: Graph, tree: Graph, part: Graph, place: dict[int, int]) -> list[int]:
-    """Let a hierarchy have what it has in another graph, too; returns the vertices that are in no other hierarchy."""
+    """Add the edges of one hierarchy of another graph; returns the vertices that are in no other hierarchy."""
     added = []
     for u in part.preorder(part.root):
         if u not in place:
@@ -111,14 +113,14 @@ def _place(graph: Graph, tree: Graph, part: Graph, place: dict[int, int]) -> lis
 
 
 def check(graph: Graph, roots: Iterable[int]) -> None:
-    """Raise GraphError if what is to be removed is the graph's own root."""
+    """Raise GraphError if the graph's own root is to be removed."""
     for v in roots:
         if graph.parent[v] < 0:
             raise GraphError(f"{graph.path(v)}: is the root of the graph, which must stay")
 
 
 def remove(graph: Graph, roots: Iterable[int]) -> frozenset[int]:
-    """Take subtrees out of a graph; returns every vertex that is gone. Raises GraphError for the graph's own root."""
+    """Remove subtrees from a graph; returns every removed vertex. Raises GraphError for the graph's own root."""
     roots = list(roots)
     check(graph, roots)
     if not graph.plain:
@@ -138,7 +140,7 @@ def remove(graph: Graph, roots: Iterable[int]) -> frozenset[int]:
 
 
 def _remove_everywhere(graph: Graph, gone: set[int]) -> frozenset[int]:
-    """Take vertices out of all hierarchies, and with them those that are in none any more."""
+    """Remove vertices from all hierarchies, and all vertices that are in no hierarchy any more."""
     trees = list(graph.hierarchies.values()) or [graph]
     roots = {tree.root for tree in trees}
     lost = set(gone)

@@ -1,6 +1,6 @@
-"""`resource-query`: a graph from a file, commands from standard input, answers on standard output or in a file.
+"""`resource-query`: a graph from a file, commands from standard input, results on standard output or in a file.
 
-Nothing here but arguments, files and streams; `engine` does the rest.
+This file has only arguments, files and streams; `query_commands` runs the commands.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headrace.graph.writers import WRITERS
 
 _NAME = "headrace-resource-query"
 _MOST_RESERVED = 2_000_000
-# Kernels stamp files with the time of their last tick, of which there are at least 100 a second.
+# A file's time stamp is that of the kernel's last tick, of which there are at least 100 a second.
 _CLOCK_STEP_NS = 20_000_000
 _READERS: dict[str, Callable[[str], Graph]] = {
     "grug": grug.read,
@@ -98,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _filters(text: str) -> list[str]:
-    """The types that are counted, each once. Raises ValueError with the part that names none."""
+    """The types that are counted, each once. Raises ValueError with the part that names no type."""
     found = []
     for part in text.split(",") if text else ():
         above, _, name = part.rpartition(":")
@@ -110,7 +110,7 @@ def _filters(text: str) -> list[str]:
 
 
 def load(form: str, path: str, subsystem: str = DOMINANT, allow: Sequence[str] = ()) -> Graph:
-    """The graph of a file, as the tree of a subsystem, with the types in `allow` where a format may leave some out.
+    """The graph of a file, as the tree of a subsystem; `allow` are the types to load, for a format with an allowlist.
 
     Raises GraphError and OSError.
     """
@@ -121,14 +121,14 @@ def load(form: str, path: str, subsystem: str = DOMINANT, allow: Sequence[str] =
     text = Path(path).read_text()
     graph = _READERS[form](text) if subsystem == DOMINANT else _OTHERS[form](text, subsystem)
     if form.startswith("jgf"):
-        # Fluxion's reader of JGF drops units, and so they are in none of its answers.
+        # Fluxion's JGF reader drops units, so none of its answers have them.
         graph.unit.clear()
     return graph
 
 
 def _version(name: str) -> tuple[int, ...] | None:
-    """What differs between two texts that a file has had; None if it was changed so recently that its time of change
-    may be the same after the next.
+    """A value that changes with a file's text; None if the file was changed so recently that another change could have
+    the same time stamp.
     """
     try:
         found = os.stat(name)
@@ -140,7 +140,7 @@ def _version(name: str) -> tuple[int, ...] | None:
 
 
 def _size(graph: Graph, seconds: float) -> str:
-    """How large a graph is, and how many seconds it took to load."""
+    """The lines on a graph's size, and the seconds that it took to load."""
     vertices = list(graph.vertices())
     ranks = Counter(graph.rank[v] for v in vertices)
     trees = list(graph.hierarchies.values()) or [graph]
@@ -150,7 +150,7 @@ def _size(graph: Graph, seconds: float) -> str:
         "Edge Count": sum(len(tree.parents(v)) for tree in trees for v in vertices) + len(graph.edges),
         "by_type Key-Value Pairs": len({graph.type[v] for v in vertices}),
         "by_name Key-Value Pairs": len({graph.name(v) for v in vertices}),
-        # What has the path of another, such as a GPU that two drivers name, holds nothing.
+        # Vertices with equal paths, such as a GPU that two drivers name, count once.
         "by_path Key-Value Pairs": sum(len(_places(tree, vertices)) for tree in trees),
     }
     lines = [f"{name}: {value}" for name, value in values.items()]
@@ -159,7 +159,7 @@ def _size(graph: Graph, seconds: float) -> str:
 
 
 def _places(tree: Graph, vertices: list[int]) -> set[tuple[int, str]]:
-    """Where vertices are in a hierarchy: below which others, and by which names."""
+    """The places of vertices in a hierarchy: the parent and the name of each."""
     return {(parent, tree.name(v)) for v in vertices if tree.has(v) for parent in tree.parents(v) or [-1]}
 
 
@@ -178,7 +178,7 @@ def main(argv: Sequence[str] | None = None, stdin: TextIO = sys.stdin) -> int:
         print(f"{_NAME}: {exc}", file=sys.stderr)
         return 1
     if args.load_allowlist and args.load_format != "hwloc":
-        # Fluxion's readers of these formats do the same.
+        # Fluxion's readers of these formats ignore the allowlist as well.
         print(f"{_NAME}: WARN: format {args.load_format} has no allowlist: all types are loaded", file=sys.stderr)
     if not 0 <= args.reserve_vtx_vec <= _MOST_RESERVED:
         print(f"{_NAME}: WARN: out of range specified for --reserve-vtx-vec: {args.reserve_vtx_vec}", file=sys.stderr)

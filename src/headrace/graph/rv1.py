@@ -1,6 +1,6 @@
 """Graphs from a resource set, R version 1 (RFC 20): a cluster of nodes that directly contain their cores and GPUs.
 
-Where R has the scheduling key, its graph is the better source: `read` uses it unless told otherwise.
+R may carry a graph in its scheduling key, which has more detail; `read` uses it only if asked to.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_IDS = 1 << 24
 
 
 class HostError(GraphError):
-    """A host name whose number does not fit; `host` is the name."""
+    """A host name with a number that does not fit into 63 bits; `host` is the name."""
 
     def __init__(self, host: str) -> None:
         super().__init__(f"R: host {host!r}: its number does not fit 63 bits")
@@ -29,7 +29,7 @@ class HostError(GraphError):
 
 
 class Entry(msgspec.Struct):
-    """One execution target of R: its rank, host, and the ids of its resources by type in R's order."""
+    """One execution target of R: its rank, host, and the ids of its resources by type, in R's order."""
 
     rank: int
     host: str
@@ -38,7 +38,7 @@ class Entry(msgspec.Struct):
 
 
 class ExecutionSet(msgspec.Struct):
-    """What R's execution key says: its targets in rank order of appearance, and the time it is good for (0: no end)."""
+    """R's execution key: its targets in rank order of appearance, and when it starts and expires (0: no end)."""
 
     entries: list[Entry]
     start: int
@@ -58,7 +58,7 @@ def _ids(value: Any, where: str) -> list[int]:
 
 
 def parse(obj: Any) -> ExecutionSet:
-    """The targets that an R object describes. Raises GraphError naming the field that is wrong."""
+    """The targets of an R object. Raises GraphError naming the wrong field."""
     if not isinstance(obj, Mapping) or obj.get("version") != 1:
         raise GraphError("R: must be an object of version 1")
     execution = obj.get("execution")
@@ -109,7 +109,7 @@ def _seconds(execution: Mapping[str, Any], key: str) -> int:
 
 
 def read(text: str | bytes, scheduling: bool = False) -> Graph:
-    """The graph of an R document; `scheduling` uses the graph of its scheduling key where it has one.
+    """The graph of an R document; with `scheduling` that of its scheduling key, if it has one.
 
     Raises GraphError.
     """
@@ -146,7 +146,7 @@ def _build(found: ExecutionSet) -> Graph:
             node = by_rank[entry.rank] = graph.add(
                 "node", root, basename=basename, id=number, rank=entry.rank, name=host, properties=entry.properties
             )
-        # An idset holds each id once, but a rank may be listed again.
+        # An idset has each id once, but R may list a rank several times.
         seen = {(graph.type[c], graph.id[c]) for c in graph.children[node]}
         for kind, ids in entry.children.items():
             for i in ids:

@@ -1,7 +1,7 @@
-"""A graph in use: what a request gets now, or when, and everything that changes who holds what.
+"""A graph in use: which resources a request gets now, or when, and every change to who holds which resources.
 
-The questions go to an index of what is free, and to a search of the graph where that cannot tell; the answers are
-entered into the use of the graph, which both read. Time is whole seconds and always an argument.
+Requests go to the index of free resources, and to a search of the graph where the index returns None. Results are
+entered into the use of the graph, which both read. Times are whole seconds and always arguments.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from headrace.graph.selection import Selection, select
 from headrace.graph.timeline import Timeline
 from headrace.graph.usage import Allocation, SpanConflictError, Usage
 
-# The types that are counted for subtrees where nothing else is said (`-p`).
+# The types that are counted for subtrees by default (`-p`).
 FILTERS = ("core", "node")
 
 
 class InUseError(ValueError):
-    """Nodes that are to leave are used: `jobs` are those that hold, or were promised, any of them."""
+    """Nodes to be removed are in use: `jobs` hold or have reserved resources of them."""
 
     def __init__(self, jobs: list[int]) -> None:
         some = ", ".join(map(str, jobs[:8])) + (" ..." if len(jobs) > 8 else "")
@@ -37,14 +37,18 @@ class InUseError(ValueError):
 
 
 class Loss(NamedTuple):
-    """What a shrink meant to jobs: `reduced` hold the rest, `ended` hold nothing (a promise is lost as a whole)."""
+    """The jobs that a shrink affected: `reduced` keep some resources, `ended` none (a reservation is lost as a
+    whole).
+    """
 
     reduced: list[int]
     ended: list[int]
 
 
 class Outcome(NamedTuple):
-    """The answer to a request: an allocation, or None and why; `unsatisfiable` if even an idle graph could not."""
+    """The answer to a request: an allocation, or None and the reason; `unsatisfiable` if even an idle graph
+    could not.
+    """
 
     allocation: Allocation | None
     failure: Failure | None = None
@@ -52,7 +56,7 @@ class Outcome(NamedTuple):
 
 
 class Match(NamedTuple):
-    """What a job would get until `end` (seconds); None, and where a search says so, why not."""
+    """The selection for a job until `end` (seconds); or None, and the failure if a search was made."""
 
     selection: Selection | None
     end: int
@@ -60,7 +64,7 @@ class Match(NamedTuple):
 
 
 class Starts(NamedTuple):
-    """Starts to look at, in [begin, end). If `may` is there, nodes (vertices) for which it is false are of no use."""
+    """A range of start times, [begin, end). If `may` is given, nodes (vertices) for which it is false are left out."""
 
     begin: int
     end: int
@@ -68,10 +72,10 @@ class Starts(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a search over moments came to: a selection for [start, end), or None.
+    """The result of a search over start times: a selection for [start, end), or None.
 
-    `tried` is how many moments were matched at. `exhausted` searches ended because their budget was used up; they have
-    ruled out every start before `start`.
+    `tried` is the number of matches made. `exhausted`: the search ended because its budget was used up; every start
+    before `start` is ruled out.
     """
 
     selection: Selection | None
@@ -82,10 +86,10 @@ class Found(NamedTuple):
 
 
 class Scheduler:
-    """A graph in use. `filters` are the types whose release makes a moment worth trying for a reservation.
+    """A graph in use. `filters` are the types whose free amounts decide which start times are matched.
 
-    Requests are matched in the hierarchy of `graph`, unless they name another one of its subsystems. What a job is
-    given in one is taken in all.
+    Requests are matched in the hierarchy of `graph`, unless a call names another subsystem. A job that holds a vertex
+    in one hierarchy holds it in all.
     """
 
     def __init__(self, graph: Graph, policy: Policy | str = "first", filters: Iterable[str] = FILTERS) -> None:
@@ -94,7 +98,7 @@ class Scheduler:
         self.filters = tuple(filters)
         self._usage = Usage(graph)
         self.jobs = self._usage.jobs
-        # By vertex, for those who look closely: see `Usage`.
+        # The planners by vertex; see `Usage`.
         self.plans = self._usage.plans
         self.shared = self._usage.shared
         self.busy = self._usage.busy
@@ -102,18 +106,20 @@ class Scheduler:
         self._order = ChildOrder(graph, self.filters, self.policy.stops)
         self._orders = {graph.subsystem: self._order}
         self._constraints = ConstraintCache(graph)
-        # Changes whenever an answer of `satisfiable` may.
+        # Changes whenever the graph does, and with it possibly an answer of `satisfiable`.
         self.generation = 0
         self._timeline = Timeline(graph, self.policy, self._order)
-        # The reservation that questions leave out, and whether it is still in the planners.
+        # The lifted reservation, and whether it is still in the planners.
         self._lifted: tuple[Allocation, bool] | None = None
 
     def same_reservations_until(self, at: int, end: int) -> int:
-        """The earliest end for which a job from `at` meets the same reservations, so that it fits no better."""
+        """The earliest end for which a job from `at` meets the same reservations; until then, a shorter job fits no
+        better.
+        """
         return self._timeline.same_reservations_until(at, end)
 
     def prepare(self) -> None:
-        """Work out now, rather than at the first match, what is free and what each node holds."""
+        """Build now, rather than at the first match, the index of free resources and the tables of nodes."""
         self._timeline.prepare()
         self._order.prepare(self.graph.root)
         self._constraints.prepare()
@@ -131,7 +137,7 @@ class Scheduler:
         policy: Policy | None = None,
         subsystem: str | None = None,
     ) -> Matcher:
-        """A search at a moment, on the graph as it is used or idle."""
+        """A matcher for a start time, on the graph as it is used or (`idle`) without jobs."""
         tree = self.graph if subsystem is None else self._tree(subsystem)
         view = View(tree, {}, {}, {}) if idle else self._usage.view_of(tree)
         allowed = self._constraints.allowed(request.constraint)
@@ -139,7 +145,7 @@ class Scheduler:
         return Matcher(view, policy or self.policy, at, self._end(request, at), order, allowed)
 
     def _tree(self, subsystem: str) -> Graph:
-        """The hierarchy of a subsystem. Raises GraphError for one that the graph has not."""
+        """The hierarchy of a subsystem. Raises GraphError for a subsystem that the graph has not."""
         if subsystem == self.graph.subsystem:
             return self.graph
         found = self.graph.hierarchies.get(subsystem)
@@ -157,7 +163,7 @@ class Scheduler:
         return min(at + request.duration, self.graph.end) if request.duration else self.graph.end
 
     def allowed(self, constraint: Any) -> frozenset[int] | None:
-        """The nodes that a constraint (RFC 31) leaves, None for all. Raises constraint.ConstraintError."""
+        """The nodes that satisfy a constraint (RFC 31); None for all nodes. Raises constraint.ConstraintError."""
         return self._constraints.allowed(constraint)
 
     def _in_time(self, request: JobRequest, at: int) -> bool:
@@ -170,7 +176,7 @@ class Scheduler:
         may: Callable[[int], object] | None = None,
         subsystem: str | None = None,
     ) -> Match:
-        """What a job would get that starts at a moment. `may`: see `Starts`."""
+        """The selection for a job that starts `at` a moment. `may`: see `Starts`."""
         end = self._end(request, at)
         if not self._in_time(request, at):
             return Match(None, end)
@@ -185,10 +191,10 @@ class Scheduler:
         picks = matcher.match(request.resources)
         if picks is None:
             return Match(None, end, matcher.failure)
-        return Match(select(matcher.graph, picks, self.policy.whole, came=matcher.came), end)
+        return Match(select(matcher.graph, picks, self.policy.whole, reached_from=matcher.reached_from), end)
 
     def _shortage(self, request: JobRequest, at: int, end: int) -> Failure:
-        """Which type is short in the whole graph, or the first one asked for where it is a matter of place."""
+        """The type that is short in the whole graph; the first requested type if none is."""
         root = self.graph.root
         totals, busy = self.graph.totals[root], self.busy.get(root, {})
         needs = total_needs(request.resources)
@@ -197,11 +203,11 @@ class Scheduler:
         return Failure(short, needs[short], free[short], root, totals.get(short, 0) < needs[short])
 
     def satisfiable(self, request: JobRequest) -> Outcome:
-        """Whether an idle graph, in its present status, could ever run the job."""
+        """Whether the graph without jobs, in its present status, could run the job."""
         return self._satisfiable_in(request, None)
 
     def _satisfiable_in(self, request: JobRequest, subsystem: str | None) -> Outcome:
-        # Whether there is anything does not depend on which is preferred, so the first find will do.
+        # Whether there is a match does not depend on preference, so the first match will do.
         policy = self.policy._replace(order=0, stops=True, close=False)
         matcher = self.matcher(request, self.graph.start, idle=True, policy=policy, subsystem=subsystem)
         if request.duration > self.graph.end - self.graph.start or matcher.match(request.resources) is None:
@@ -217,9 +223,10 @@ class Scheduler:
         explain: bool = True,
         subsystem: str | None = None,
     ) -> Outcome:
-        """Give the job resources from `now`, or say why not; a queue that tries many may do without the reason.
+        """Allocate resources from `now`, or return the reason; callers that need no reason save the search for it.
 
-        `subsystem` is that of the hierarchy to match in, if not the graph's own. Raises GraphError for an unknown one.
+        `subsystem` is that of the hierarchy to match in, if not the graph's own. Raises GraphError for an unknown
+        subsystem.
         """
         self._timeline.settle(now)
         selection, end, failure = self.match_at(request, now, subsystem=subsystem)
@@ -234,11 +241,11 @@ class Scheduler:
         return Outcome(self.enter(jobid, selection, now, end, False))
 
     def reserve(self, jobid: int, request: JobRequest, now: int) -> Outcome:
-        """Give the job resources from `now`, or from the earliest later moment at which it fits."""
+        """Allocate resources from `now`, or reserve them from the earliest later time at which the job fits."""
         found = self.search(request, now, [Starts(now, self.graph.end)])
         if found.selection is not None:
             return Outcome(self.enter(jobid, found.selection, found.start, found.end, found.start > now))
-        # Only a search of the graph knows why not even the last moment will do.
+        # The reason comes from a search at the last start, since the index has none.
         at = max((t for t in self._timeline.ends if t > now and self._in_time(request, t)), default=now)
         matcher = self.matcher(request, at)
         if self._in_time(request, at):
@@ -254,10 +261,10 @@ class Scheduler:
         budget: int | None = None,
         counts: bool = True,
     ) -> Found:
-        """The earliest start at which the request fits, of `now` and the ends of jobs, in some ranges.
+        """The earliest start at which the request fits: `now`, or the end of a job, in some ranges.
 
-        Ranges rise and do not overlap. At most `budget` moments are looked at. Without `counts`, moments are not sorted
-        out by the amounts that are free, which know nothing of a job that was lifted.
+        Ranges are in order and do not overlap. At most `budget` starts are matched. Without `counts`, starts are not
+        ruled out by the amounts that are free, as these amounts include a lifted reservation.
         """
         self._timeline.settle(now)
         tried = 0
@@ -273,9 +280,9 @@ class Scheduler:
     def _moments(
         self, request: JobRequest, now: int, ranges: Iterable[Starts], counts: bool
     ) -> Iterator[tuple[int, Callable[[int], object] | None]]:
-        """The moments in `ranges` at which enough of the filtered types is free in the whole graph, earliest first.
+        """The starts in `ranges` at which enough of the filtered types is free in the whole graph, earliest first.
 
-        `now` itself is always one, if it is in the ranges.
+        `now` is always a start, if it is in the ranges.
         """
         root = self.graph.root
         busy = self.busy.get(root, {})
@@ -292,7 +299,7 @@ class Scheduler:
             if begin <= now < end:
                 yield now, may
             at = max(begin, now + 1)
-            # What is looked at may leave the list while the caller has its turn.
+            # Between two results, the caller may change the list.
             while (i := bisect_left(times, at)) < len(times) and times[i] < end:
                 at = times[i]
                 if at > last or least < 0:
@@ -309,15 +316,16 @@ class Scheduler:
                     at = max(later, at + 1)
 
     def lift(self, jobid: int) -> None:
-        """Answer questions as if a reservation were not there, until `restore`. Raises KeyError."""
+        """Answer as if a reservation were not there, until `restore`. Raises KeyError."""
         held = self.jobs[jobid]
-        # The index can leave it out at no cost; the planners, which only a search reads, must really lose it.
+        # The index leaves it out at no cost. It is removed from the planners only when a search, which reads them, is
+        # made.
         self._lifted = held, self._timeline.lift(jobid)
         if not self._lifted[1]:
             self.cancel(jobid)
 
     def _lift_fully(self) -> None:
-        """A search is to be made, which reads the planners."""
+        """Remove the lifted reservation from the planners, before a search."""
         if self._lifted is not None and self._lifted[1]:
             held = self._lifted[0]
             self._timeline.restore(held.jobid)
@@ -336,7 +344,7 @@ class Scheduler:
             self._book(held.jobid, held.selection, held.start, held.end, held.reserved)
 
     def _inside_whole(self, requests: list[Request]) -> dict[str, int]:
-        """What vertices that are asked for whole hold at least: nobody else may use any of it."""
+        """The least amounts in the vertices that are requested whole: all of these become unavailable to other jobs."""
         found: dict[str, int] = {}
         for request in requests:
             whole = request.with_ if request.is_slot and not request.is_xor else [request] if request.exclusive else []
@@ -351,7 +359,7 @@ class Scheduler:
     # Spans
 
     def free_until(self, found: Allocation) -> int:
-        """How long what was found, and not entered, is free: until another job is to have some of it."""
+        """The time until which a selection that is not entered stays free: the start of the next reservation on it."""
         for end in sorted({job.start for job in self.jobs.values() if job.start >= found.end}):
             try:
                 self._usage.check(found.selection, found.start, end + 1)
@@ -360,24 +368,24 @@ class Scheduler:
         return self.graph.end
 
     def add(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
-        """Enter a selection for a job during [start, end).
+        """Enter the allocation of a selection to a job during [start, end).
 
-        Raises, with nothing changed, SpanConflictError where it is not free, and ValueError for a job that is there
-        already or a time that ends before it begins.
+        Raises SpanConflictError where it is not free, and ValueError for a job that holds resources already or an end
+        that is not after the start; nothing is changed then.
         """
         if jobid not in self.jobs and end > start:
             self._usage.check(selection, start, end)
         return self.enter(jobid, selection, start, end, reserved)
 
     def enter(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
-        """As `add`, for what a match has just found free: nobody looks again whether it is."""
+        """As `add`, for a selection that a match has just found free, which is not checked again."""
         allocation = self._book(jobid, selection, start, end, reserved)
         if selection.graph is self.graph:
             self._order.used(self._usage, selection, start)
         return allocation
 
     def _book(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
-        """As `enter`, where it is not news to the order in which vertices are tried."""
+        """As `enter`, without a change to the order among children."""
         allocation = self._usage.add(jobid, selection, start, end, reserved)
         self._timeline.add(jobid, start, end, selection)
         return allocation
@@ -388,15 +396,15 @@ class Scheduler:
         self._timeline.remove(jobid)
 
     def hand_over(self, jobid: int, successor: int) -> Allocation:
-        """Let another job hold what a job holds, for the same time. Raises KeyError."""
+        """Transfer the resources of a job to another job, for the same time. Raises KeyError."""
         allocation = self._usage.hand_over(jobid, successor)
         self._timeline.hand_over(jobid, successor)
         return allocation
 
     def release(self, jobid: int, part: Selection) -> None:
-        """Give back part of what a job holds; a job that is left without anything exclusive is over.
+        """Give back part of a job's resources; a job without any exclusive resources left is removed.
 
-        What was given whole is given back whole where nothing in it is named. Raises KeyError.
+        A vertex that was given whole is given back whole if nothing in it is named. Raises KeyError.
         """
         allocation = self.jobs[jobid]
         selection = allocation.selection
@@ -412,19 +420,20 @@ class Scheduler:
                 kept += [Pick(v, tree.size[v], True, False, ()) for v in inside if v not in freed]
         self.cancel(jobid)
         if any(pick.exclusive for pick in kept):
-            self.add(jobid, _again(selection, kept), allocation.start, allocation.end, allocation.reserved)
+            self.add(jobid, _remaining(selection, kept), allocation.start, allocation.end, allocation.reserved)
 
     def set_property(self, v: int, key: str, value: str) -> None:
         self.graph.properties.setdefault(v, {})[key] = value
         self.generation += 1
         self._constraints.forget()
         if key == self.policy.by:
-            # The order among nodes is another.
+            # The order among nodes may have changed.
             self._timeline.forget()
 
     def set_status(self, v: int, up: bool) -> None:
-        """Mark a vertex up or down; nothing below a vertex that is down is matched, and running jobs keep what
-        they have.
+        """Mark a vertex up or down.
+
+        Nothing below a vertex that is down is matched; running jobs keep their resources.
         """
         if bool(self.graph.up[v]) != up:
             self.graph.up[v] = 1 if up else 0
@@ -434,10 +443,10 @@ class Scheduler:
     # Growing and shrinking
 
     def grow(self, part: Graph) -> list[int]:
-        """Add what another graph has and this one has not (`resize.grow`); returns the new vertices.
+        """Add the vertices that only another graph has (`resize.grow`); returns the new vertices.
 
-        Nothing moves, and no vertex changes its number. Who holds a vertex exclusively holds what is new in it too.
-        Raises GraphError, with nothing changed.
+        Existing vertices keep their numbers. A job that holds a vertex exclusively also holds the new vertices in it.
+        Raises GraphError, and then changes nothing.
         """
         graph = self.graph
         difference = resize.compare(graph, part)
@@ -450,25 +459,25 @@ class Scheduler:
         for job in held:
             self.cancel(job.jobid)
         added = resize.insert(graph, part, difference)
-        self._regrown()
+        self._after_resize()
         for job in held:
-            self.enter(job.jobid, _again(job.selection, _picks(job.selection)), job.start, job.end, job.reserved)
+            self.enter(job.jobid, _remaining(job.selection, _picks(job.selection)), job.start, job.end, job.reserved)
         return added
 
     def users(self, ranks: int) -> list[int]:
-        """The jobs that hold, or were promised, anything of the nodes of some ranks (a bit set)."""
+        """The jobs that hold or have reserved resources of the nodes of some ranks (a bit set)."""
         return self._usage.holders(self._nodes_of(ranks))
 
     def shrink(self, ranks: int, take: bool = False) -> Loss:
-        """Let the nodes of some ranks (a bit set) leave.
+        """Remove the nodes of some ranks (a bit set).
 
-        If jobs use them InUseError says which, with nothing changed; unless `take`, which lets them lose the nodes.
-        Other vertices keep their numbers; those of what left may be given to what comes later.
+        If jobs use them, InUseError lists the jobs and nothing is changed; with `take`, the jobs lose the nodes
+        instead. Other vertices keep their numbers; later vertices may get the numbers of removed ones.
         """
         return self.prune(self._nodes_of(ranks), take)
 
     def prune(self, roots: list[int], take: bool = False) -> Loss:
-        """As `shrink`, for subtrees. Raises GraphError, with nothing changed, for that of the graph's root."""
+        """As `shrink`, for subtrees. Raises GraphError, and changes nothing, for the graph's root."""
         jobs = self._usage.holders(roots)
         if jobs and not take:
             raise InUseError(jobs)
@@ -477,14 +486,14 @@ class Scheduler:
         for jobid in jobs:
             self.cancel(jobid)
         gone = resize.remove(self.graph, roots)
-        self._regrown()
+        self._after_resize()
         loss = Loss([], [])
         for jobid, start, end, reserved, selection in held:
             kept = [pick for pick in _picks(selection) if pick.vertex not in gone]
             if (reserved and start > self._timeline.now) or not any(pick.exclusive for pick in kept):
                 loss.ended.append(jobid)
             else:
-                self.enter(jobid, _again(selection, kept), start, end, reserved)
+                self.enter(jobid, _remaining(selection, kept), start, end, reserved)
                 loss.reduced.append(jobid)
         return loss
 
@@ -492,25 +501,25 @@ class Scheduler:
         rank = self.graph.rank
         return [v for v in self.graph.nodes() if rank[v] >= 0 and ranks >> rank[v] & 1]
 
-    def _regrown(self) -> None:
+    def _after_resize(self) -> None:
         self.generation += 1
         self._constraints.forget()
         for order in self._orders.values():
-            order.regrown()
+            order.after_resize()
         self._timeline.forget()
 
     def free(self, v: int, type: str, at: int) -> int:
-        """How much of a type is free at a moment in the subtree of `v`."""
+        """The amount of a type that is free at a moment in the subtree of `v`."""
         return self._usage.free(v, type, at)
 
 
-def _again(selection: Selection, picks: list[Pick]) -> Selection:
-    """What is left of a selection, in the same hierarchy."""
-    return select(selection.graph, picks, came=selection.came)
+def _remaining(selection: Selection, picks: list[Pick]) -> Selection:
+    """The selection of the remaining picks, in the same hierarchy."""
+    return select(selection.graph, picks, reached_from=selection.reached_from)
 
 
 def _picks(selection: Selection) -> list[Pick]:
-    """What was picked for a selection."""
+    """The picks of a selection."""
     return [
         Pick(v, needs, exclusive, whole, ())
         for v, needs, exclusive, path, whole in selection.marks.values()

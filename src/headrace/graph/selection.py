@@ -1,7 +1,7 @@
-"""What a match chose, as the part of the graph it covers: the picks, what is given whole, and the way up to the root.
+"""The part of a graph that a match chose: the picks, the vertices given whole, and the vertices up to the root.
 
 A vertex given whole stands for everything below it, so that 64 nodes are 64 entries and not thousands; writers that
-need every vertex ask for `items`, which fills them in.
+need every vertex read `items`, which adds these.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from headrace.graph.model import Graph
 
 
 class Chosen(NamedTuple):
-    """One vertex: `needs` units; `path` if only on the way to what was asked for; `whole` with everything below."""
+    """One vertex: `needs` units; `path` if it is only on the way to requested vertices; `whole` with everything
+    below.
+    """
 
     vertex: int
     needs: int
@@ -23,14 +25,14 @@ class Chosen(NamedTuple):
     whole: bool = False
 
 
-# What `Chosen(...)` comes down to, without a Python frame for each of the many vertices of a large job.
+# The same as `Chosen(...)`, without a Python frame for each of the many vertices of a large job.
 _new = tuple.__new__
 
 
 class Run(NamedTuple):
-    """Single resources of one vertex, each given exclusively: in the graph's order, and their places as bits.
+    """Single resources of one vertex, each given exclusively: in the graph's order, and as bits by their places.
 
-    `ids` are their numbers as bits, by type.
+    `ids` are the ids as bits, by type.
     """
 
     vertices: Sequence[int]
@@ -39,21 +41,22 @@ class Run(NamedTuple):
 
 
 _NO_RUNS: Mapping[int, Run] = {}
-# Every vertex was come to from its first parent.
+# For selections that reach every vertex through its first parent.
 _FIRST: Mapping[int, int] = {}
 
 
 class Selection:
-    """The chosen vertices of a graph: `marks` by vertex, and below each the chosen ones in the graph's order.
+    """The chosen vertices of a graph: `marks` by vertex, and `below` each vertex the chosen children in the graph's
+    order.
 
-    A job of a thousand cores is a few dozen `runs`, by the vertex that holds them; `inner` is everything else, which is
-    all that is looked at one by one. Readers that want each core find it in `marks`, `below` and `order`.
+    A job of a thousand cores is a few dozen `runs`, by the vertex that holds them; `inner` has the other vertices, the
+    only ones that are processed one by one. For every vertex, cores included, read `marks`, `below` and `order`.
 
-    `graph` is the hierarchy it was chosen in. Where that is no tree, `came` has the parents of vertices through which
-    they were come to, if these are not their first ones.
+    `graph` is the hierarchy of the match. If it is not a tree, `reached_from` maps each vertex that was not reached
+    through its first parent to the parent it was reached through.
     """
 
-    __slots__ = ("_below", "_expanded", "_filled", "_inner_order", "_order", "came", "graph", "inner", "runs")
+    __slots__ = ("_below", "_expanded", "_filled", "_inner_order", "_order", "graph", "inner", "reached_from", "runs")
 
     def __init__(
         self,
@@ -61,10 +64,10 @@ class Selection:
         marks: dict[int, Chosen],
         below: dict[int, list[int]],
         runs: Mapping[int, Run] = _NO_RUNS,
-        came: Mapping[int, int] = _FIRST,
+        reached_from: Mapping[int, int] = _FIRST,
     ) -> None:
         self.graph = graph
-        self.came = came
+        self.reached_from = reached_from
         self.inner = marks
         self.runs = runs
         self._below = below
@@ -94,11 +97,13 @@ class Selection:
         return self._fill()[1]
 
     def parent(self, v: int) -> int:
-        """The vertex from which the selection comes to `v`; -1 for the root."""
-        return self.came.get(v, self.graph.parent[v])
+        """The vertex through which the selection reaches `v`; -1 for the root."""
+        return self.reached_from.get(v, self.graph.parent[v])
 
     def order(self) -> list[Chosen]:
-        """The marked vertices, children before parents, in the graph's order; what whole ones stand for is left out."""
+        """The vertices of `marks`, children before parents, in the graph's order; those inside whole vertices are left
+        out.
+        """
         if self._order is None:
             self._order = self._sorted(self.marks, self.below) if self.runs else self.inner_order()
         return self._order
@@ -113,7 +118,7 @@ class Selection:
         root = self.graph.root
         out: list[Chosen] = []
         walk = [root] if root in marks else []
-        # Parents first with the last child first; reversed at the end.
+        # The walk visits parents first and the last child first; the result is reversed.
         while walk:
             v = walk.pop()
             out.append(marks[v])
@@ -151,7 +156,7 @@ class Selection:
         return items, depths
 
     def _walk_once(self) -> tuple[list[Chosen], list[int]]:
-        """As `_walk`, where what is below a vertex given whole may be below another, too."""
+        """As `_walk`, for graphs where a vertex may be below several vertices that are given whole."""
         graph, marks, below = self.graph, self.marks, self.below
         items: list[Chosen] = []
         depths: list[int] = []
@@ -175,16 +180,16 @@ class Selection:
 
     @property
     def items(self) -> list[Chosen]:
-        """Every vertex covered, children before parents, in the graph's order."""
+        """Every vertex of the selection, children before parents, in the graph's order."""
         return self._expand()[0]
 
     @property
     def depths(self) -> list[int]:
-        """How many levels each of `items` is below the root."""
+        """The level of each of `items` below the root."""
         return self._expand()[1]
 
     def shortened(self) -> Selection:
-        """The same without what lies below exclusive vertices: their own entries stand for it."""
+        """The selection without the vertices below exclusive vertices, which stand for them."""
         marks = self.marks
         kept: dict[int, Chosen] = {}
         walk = [self.graph.root] if self.graph.root in marks else []
@@ -194,19 +199,19 @@ class Selection:
             if not marks[v].exclusive:
                 walk.extend(self.below.get(v, ()))
         below = {v: kids for v, kids in self.below.items() if not marks[v].exclusive}
-        return Selection(self.graph, kept, below, came=self.came)
+        return Selection(self.graph, kept, below, reached_from=self.reached_from)
 
     def without_inside(self, but: frozenset[str]) -> Selection:
-        """The same without what is in vertices given whole, other than those of some types."""
+        """The selection without the contents of vertices given whole, other than vertices of some types."""
         types = self.graph.type
         cut = [v for v, mark in self.inner.items() if mark.whole and types[v] not in but]
         if not any(self.graph.children[v] for v in cut):
             return self
         marks = {**self.inner, **{v: self.inner[v]._replace(whole=False) for v in cut}}
-        return Selection(self.graph, marks, self._below, self.runs, self.came)
+        return Selection(self.graph, marks, self._below, self.runs, self.reached_from)
 
     def covers(self, v: int) -> bool:
-        """Whether the selection includes a vertex."""
+        """Whether the selection includes a vertex, itself or inside a whole one."""
         marks = self.marks
         if v in marks:
             return True
@@ -218,12 +223,12 @@ def select(
     picks: Sequence[Pick],
     whole: frozenset[str] = frozenset(),
     runs: Mapping[int, Run] = _NO_RUNS,
-    came: Mapping[int, int] = _FIRST,
+    reached_from: Mapping[int, int] = _FIRST,
 ) -> Selection:
     """The selection of `picks` and `runs`, which do not overlap.
 
-    Vertices on the way to picks of a type in `whole` are given whole (node-exclusive policies). The way up from a
-    vertex is through its first parent, or through what `came` says.
+    A vertex above picks is given whole if its type is in `whole` (node-exclusive policies). Vertices are reached
+    through their first parents, or through those in `reached_from`.
     """
     marks: dict[int, Chosen] = {}
     below: dict[int, list[int]] = {}
@@ -234,8 +239,8 @@ def select(
     while stack:
         v, needs, exclusive, is_whole, inner = stack.pop()
         if v not in marks:
-            # The way up, as far as it is new.
-            child, up = v, came.get(v, parent[v]) if came else parent[v]
+            # Add the vertices above, up to the first that is already in the selection.
+            child, up = v, reached_from.get(v, parent[v]) if reached_from else parent[v]
             while up >= 0:
                 kids = below.get(up)
                 if kids is None:
@@ -249,7 +254,7 @@ def select(
                 if on_way:
                     whole_ones.append(up)
                 marks[up] = Chosen(up, size[up], on_way, True, on_way)
-                child, up = up, came.get(up, parent[up]) if came else parent[up]
+                child, up = up, reached_from.get(up, parent[up]) if reached_from else parent[up]
         marks[v] = _new(Chosen, (v, needs, exclusive, False, is_whole))
         if is_whole:
             if v in below or children[v]:
@@ -273,11 +278,15 @@ def select(
     position = graph.position
     for v in unsorted:
         if v in below:
-            # Positions are those among the children of first parents.
+            # `position` is the place among the children of the first parent.
             below[v].sort(key=children[v].index if graph.more_parents else position.__getitem__)
-    return Selection(graph, marks, below, runs, came)
+    return Selection(graph, marks, below, runs, reached_from)
 
 
-def from_vertices(graph: Graph, taken: Iterable[tuple[int, int, bool]], came: Mapping[int, int] = _FIRST) -> Selection:
-    """A selection of exactly these (vertex, needs, exclusive), such as an earlier selection read back."""
-    return select(graph, [Pick(v, needs, exclusive, False, ()) for v, needs, exclusive in taken], came=came)
+def from_vertices(
+    graph: Graph, taken: Iterable[tuple[int, int, bool]], reached_from: Mapping[int, int] = _FIRST
+) -> Selection:
+    """A selection of exactly these (vertex, needs, exclusive), such as one read from a document."""
+    return select(
+        graph, [Pick(v, needs, exclusive, False, ()) for v, needs, exclusive in taken], reached_from=reached_from
+    )

@@ -1,8 +1,8 @@
-"""Which nodes can serve a demand, and how well: worked out once for each that is asked for, then kept up.
+"""Which nodes can serve a demand, and how well: computed with the first request for it, and then updated.
 
-A queue's jobs come in few shapes, so a question is mostly about one that is known, and all there is to look at are the
-nodes that changed since it was last asked about. Nodes come in few kinds, so the first question about a shape looks at
-one idle node of each kind, and at the nodes that are used.
+The jobs of a queue have few shapes, so most requests repeat a known one, and only the nodes that changed since then are
+evaluated. There are few kinds of nodes, so the first request of a shape evaluates one idle node of each kind and the
+nodes in use.
 """
 
 from __future__ import annotations
@@ -13,44 +13,44 @@ from headrace.graph.free import FreeState
 from headrace.graph.layout import Demand
 
 _MAX_SHAPES = 64
-# How many changes are remembered for shapes that are asked for rarely, before those are weighed anew.
+# Shapes that have missed more changes than this are evaluated anew.
 _MAX_CHANGES = 8192
 _FEW = 8
 
 
 class Shape:
-    """One kind of demand: which nodes `can` serve it (by rank), or, if it is `scored`, which serve it how well.
+    """A demand with the nodes that `can` serve it (by rank), or, if it is `scored`, with the score of each node.
 
-    Scored are slots that are each wherever it is best, under a policy that prefers by the resources themselves:
-    `buckets` has the nodes, by number, by the score of their best slot.
+    Scored are demands for one slot at a time under a policy that compares resources, not nodes: `buckets` has the
+    nodes, by number, by the score of their best slot.
     """
 
     __slots__ = ("buckets", "can", "demand", "idle_scores", "scored", "scores", "seen", "size")
 
     def __init__(self, demand: Demand, scored: bool) -> None:
         self.demand = demand
-        # How many vertices a slot has.
+        # The number of vertices of a slot.
         self.size = sum([count for _, count in demand.parts])
         self.scored = scored
         self.can = 0
-        # Best scores: of unused nodes by kind of node, of used ones by node as they are looked at.
+        # The score of the best slot: of an idle node by kind, of a node in use by its number, None where nothing fits.
         self.idle_scores: list[int | None] = []
         self.scores: dict[int, int | None] = {}
         self.buckets: dict[int, int] = {}
-        # How many changes of the state are taken into account; -1: too few to catch up.
+        # The number of changes of the state that are included; -1: the shape must be evaluated anew.
         self.seen = -1
 
 
 class Shapes:
-    """The shapes that were asked for of a state."""
+    """The shapes of the demands on a state."""
 
     def __init__(self, state: FreeState) -> None:
         self._state = state
         self._layout = state.layout
         self._shapes: dict[Demand, Shape] = {}
-        # How many changes were dropped from the front of the state's list.
+        # The number of changes that were dropped from the front of the state's list.
         self._dropped = 0
-        # The nodes that may be other than idle, as far as `_noted` changes tell.
+        # The nodes that may be in use; the first `_noted` changes are included.
         self._used: set[int] = set()
         self._noted = 0
         policy = state.layout.policy
@@ -58,7 +58,7 @@ class Shapes:
         self._by_score = not policy.stops and (not policy.node_weight or bool(policy.by))
 
     def get(self, demand: Demand) -> Shape:
-        """The shape of a demand, as things stand."""
+        """The shape of a demand, with all changes of the state included."""
         shape = self._shapes.get(demand)
         changes = self._state.changes
         if len(changes) > _MAX_CHANGES:
@@ -67,7 +67,7 @@ class Shapes:
             self._dropped += len(changes)
             changes.clear()
             for other in self._shapes.values():
-                # Nothing tells these what they missed.
+                # The dropped changes are lost to these shapes.
                 if other.seen < self._dropped:
                     other.seen = -1
         if shape is None:
@@ -82,13 +82,13 @@ class Shapes:
         return shape
 
     def _note_used(self) -> None:
-        """Know of every change which node it was of."""
+        """Add the nodes of all changes to `_used`."""
         changes = self._state.changes
         self._used.update(changes[self._noted - self._dropped :])
         self._noted = self._dropped + len(changes)
 
     def _weigh_all(self, shape: Shape) -> None:
-        """Weigh one node of each kind as if nobody used any, and then those that are used."""
+        """Evaluate one node of each kind as if it were idle, and then the nodes in use."""
         layout, demand = self._layout, shape.demand
         if shape.scored:
             shape.scores.clear()
@@ -116,7 +116,7 @@ class Shapes:
                 elif shape.can & bit:
                     shape.can ^= bit
             return
-        # Few nodes are not worth remembering what they have in common.
+        # For a few nodes, a table of scores costs more than it saves.
         known: dict[tuple[int, ...], int | None] | None = {} if len(changed) > _FEW else None
         for n in changed:
             score = self._score(shape, n, state.free, state.blocked, known)
@@ -142,8 +142,8 @@ class Shapes:
         blocked: Mapping[int, int],
         known: dict[tuple[int, ...], int | None] | None,
     ) -> int | None:
-        """How good the best slot of a node is; None where there is none. `known` are scores of holders that were looked
-        at before.
+        """The score of the best slot of a node; None for no slot. `known` keeps scores of holders, for holders that are
+        alike.
         """
         layout, order, parts = self._layout, self._order, shape.demand.parts
         if blocked and blocked.get(layout.nodes[n]):
@@ -156,7 +156,7 @@ class Shapes:
                 found = layout.next_slot(parts, h, free[h])
                 score = None if found is None else found[1]
             else:
-                # Most holders are alike; one without a map of shifts is like no other.
+                # Most holders are alike. One without `shift` is like no other.
                 shift = layout.shift.get(h)
                 key = id(layout.masks[h]), -1 - h if shift is None else id(shift), free[h]
                 if key in known:

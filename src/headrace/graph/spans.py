@@ -1,4 +1,4 @@
-"""What a job added to the planners of a graph, so that taking the same away undoes it exactly."""
+"""What a job added to the planners of a graph; removing the same spans undoes it exactly."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from headrace.graph.planner import Planner
 
 
 class Spans(NamedTuple):
-    """What a job added to planners: vertices of one unit that it has for itself (`units`) and that it shares (`users`),
-    and other amounts, each to the planner of a key in a map.
+    """What a job added to planners: `units`, vertices of size 1 that it has exclusively; `users`, vertices that it
+    shares; and other amounts, each with the map of planners and the key in it.
 
-    Where nobody else has used anything the job's own planner for that amount stands, of `common`. Flat lists, not
-    tuples, as each object that lives as long as its job costs the garbage collector time.
+    A planner that only this job uses is the job's planner for the amount, kept in `common`. These are parallel lists,
+    not a list of tuples, since the garbage collector visits every object that lives as long as its job.
     """
 
     units: list[int]
@@ -23,7 +23,7 @@ class Spans(NamedTuple):
     common: dict[int, Planner]
 
     def hold(self, planners: dict[Any, Planner], key: int | str, start: int, end: int, amount: int) -> None:
-        """An amount is in use in [start, end)."""
+        """Add an amount that is in use in [start, end)."""
         self.maps.append(planners)
         self.keys.append(key)
         self.amounts.append(amount)
@@ -35,7 +35,9 @@ class Spans(NamedTuple):
 
 
 def hold(planners: dict[Any, Planner], key: int | str, own: Planner, start: int, end: int, amount: int) -> None:
-    """`own` is the planner that says just that an amount is in use in [start, end), to stand for it where it can."""
+    """Add an amount that is in use in [start, end). `own` is a planner with just that use, stored if there is
+    none yet.
+    """
     plan = planners.get(key)
     if plan is None:
         planners[key] = own

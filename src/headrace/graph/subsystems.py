@@ -1,7 +1,7 @@
 """The hierarchies of a resource graph, and Fluxion's names for sets of them (`resource-query -S`).
 
-The same vertices may be in several: a node is contained in a rack, is fed by a power panel, and hangs on a switch. A
-match walks one hierarchy, the first of a set. In Fluxion the others of a set do not decide what is chosen.
+The same vertices may be in several hierarchies: a node is contained in a rack, fed by a power panel, and connected to a
+switch. A match walks the first hierarchy of a set. In Fluxion, the others of a set do not affect what is chosen.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ SETS: dict[str, tuple[str, ...]] = {
     "V+PFS1BA": (_VIRTUAL, _FILES),
     "ALL": (DOMINANT, _IB, _BANDWIDTH, _FILES, _POWER),
 }
-# Relations that lead from a vertex down to those below it; in other hierarchies all do but "in".
+# Relations that lead from a vertex down; in hierarchies that are not listed, every relation but "in" does.
 _DOWN = {_IB: "connected_down", _POWER: "supplies_to"}
 
 
 def walked(name: str) -> str:
-    """The hierarchy that a match walks for a set, in capitals or not. Raises ValueError listing the sets there are."""
+    """The hierarchy that a match walks for a set, whose name may be in any case. Raises ValueError listing the sets."""
     found = SETS.get(name) or {known.lower(): of for known, of in SETS.items()}.get(name)
     if found is None:
         raise ValueError(f"subsystems {name!r}: must be one of {', '.join(SETS)}")
@@ -41,14 +41,14 @@ def walked(name: str) -> str:
 
 
 def leads_down(subsystem: str, relation: str) -> bool:
-    """Whether an edge of a hierarchy leads from a vertex to one below it, as one without a relation does; the others
-    say the same the other way.
+    """Whether an edge of a hierarchy leads from a vertex down. An edge without a relation does; an edge that does not
+    states a relation that another edge states from above.
     """
     return relation in ("", "contains", _DOWN[subsystem]) if subsystem in _DOWN else relation != "in"
 
 
 def without(graph: Graph, outside: Iterable[int]) -> Graph:
-    """A graph that is not finished, without vertices that are not in its hierarchy."""
+    """A copy of an unfinished graph without the vertices `outside` its hierarchy."""
     gone = set(outside)
     kept = Graph()
     kept.subsystem = graph.subsystem

@@ -2,8 +2,8 @@
 
 The index itself has no time. The timeline moves it to a moment by removing the running jobs that have ended by then,
 and enters them again when a search goes back to an earlier moment. Searches mostly move forward, from one end of a
-job to the next, so a step costs the work of one job. Reservations are not in the index: a search for a span in which
-there are reservations looks at them through a window.
+job to the next, so a step costs the work of one job. Reservations are not in the index: a search for a span of time
+with reservations reads the index through a window.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Entry(NamedTuple):
     start: int
     end: int
     selection: Selection
-    # None until the index has been made.
+    # None until the index has been built.
     job: Footprint | None
 
 
@@ -48,7 +48,7 @@ class Timeline:
         self._left = 0
         self._later: list[tuple[int, int]] = []
         self._reserved: Reservations | None = None
-        # The ends of running jobs, and for each the nodes touched by jobs that end then or later; None if outdated.
+        # The ends of running jobs, each with the nodes of jobs that end then or later; None after a change.
         self._running: tuple[list[int], list[int]] | None = None
         # The moments at which jobs end, and the number of jobs that end at each.
         self.ends: list[int] = []
@@ -92,7 +92,7 @@ class Timeline:
             self._index.state.gave(entry.job)
 
     def hand_over(self, jobid: int, successor: int) -> None:
-        """Another job is there instead of one, at the same time."""
+        """Give another job the entry of a job."""
         entry = self._jobs[jobid]
         if entry.start > self._now:
             self.remove(jobid)
@@ -141,19 +141,19 @@ class Timeline:
         return max(at, self._later[i - 1][0]) + 1 if i else at + 1
 
     def forget(self) -> None:
-        """The graph has changed: the index is made anew for the next search."""
+        """Drop the index, as the graph has changed; the next search builds it anew."""
         self._index, self._reserved, self._made = None, None, False
         for jobid, entry in self._jobs.items():
             self._jobs[jobid] = entry._replace(job=None)
         self._running = None
 
     def switch(self, v: int, up: bool) -> None:
-        """A vertex has come up or gone down."""
+        """Update the index after a vertex came up or went down."""
         if self._index is not None:
             self._index.state.switch(v, up)
 
     def prepare(self) -> FreeIndex | None:
-        """Make the index if there is none, and enter the jobs of its moment. None if the graph cannot be indexed."""
+        """Build the index if there is none, and enter the running jobs. None if the graph cannot be indexed."""
         if not self._made:
             self._made = True
             index = self._index = self._new_index()
@@ -168,11 +168,11 @@ class Timeline:
         return self._index
 
     def settle(self, now: int) -> None:
-        """The present is `now` (seconds): reservations that have begun become running jobs."""
+        """Set the present to `now` (seconds): reservations that have begun become running jobs."""
         if now <= self._now:
             return
         self._now = now
-        # Jobs that have ended are removed first: those that begin may use their resources.
+        # Jobs that have ended are removed first, as jobs that begin may use their resources.
         self._move(now)
         while self._later and self._later[0][0] <= now:
             _, jobid = self._later.pop(0)
@@ -189,7 +189,8 @@ class Timeline:
         end: int,
         may: Callable[[int], object] | None = None,
     ) -> Answer | None:
-        """The resources to take during [at, end); `NOTHING` if the requests do not fit, None if the index cannot tell.
+        """The resources to take during [at, end); `NOTHING` if the requests do not fit, None if the index cannot
+        answer.
 
         Nodes (vertices) for which `may` is false are left out.
         """

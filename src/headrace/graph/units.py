@@ -1,6 +1,6 @@
 """Units of counts: a jobspec may ask for memory in MB (RFC 14, unit) where the graph counts it in GiB.
 
-A unit is a prefix, of tens or (Ki, Mi, ...) of twos, and what is counted: bytes, bits, watts, hertz, also a second.
+A unit is a prefix, decimal or binary (Ki, Mi, ...), and a quantity: bytes, bits, watts, hertz, possibly per second.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 
 
 def ratio(unit: str, into: str) -> tuple[int, int] | None:
-    """One `unit` is that many `into`, as numerator and denominator; None if they do not count the same."""
+    """The size of one `unit` in `into`, as numerator and denominator; None if they measure different quantities."""
     if unit == into:
         return 1, 1
     given, wanted = _UNIT.match(unit), _UNIT.match(into)

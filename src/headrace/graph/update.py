@@ -1,6 +1,6 @@
-"""Reading back what was written: a JGF or R that names part of a graph becomes a selection of that graph.
+"""Selections from documents: JGF or R that names part of a graph becomes a selection of that graph.
 
-Used to restore running jobs after a restart, to enter allocations decided elsewhere, and to release part of a job.
+This restores running jobs after a restart, enters allocations decided elsewhere, and releases part of a job.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ FORMATS = ("jgf", "jgf_shorthand", "rv1exec")
 
 
 def read(graph: Graph, form: str, text: str) -> Selection:
-    """The vertices of `graph` that a document names, with their exclusivity; in shorthand also all below those that
-    are exclusive. They are selected in the hierarchy that the document is of.
+    """The vertices of `graph` that a document names, with their exclusivity, selected in the document's hierarchy. In
+    shorthand, all vertices below exclusive ones are included.
 
-    Raises GraphError for one that is not there, or if there are none.
+    Raises GraphError for a vertex that the graph has not, or for a document without vertices.
     """
     if form not in FORMATS:
         raise GraphError(f"format {form!r}: must be one of {', '.join(FORMATS)}")
@@ -30,23 +30,26 @@ def read(graph: Graph, form: str, text: str) -> Selection:
         selection = _from_rv1(graph, text)
     else:
         tree, taken = _named(graph, text)
-        came = _came(tree, taken)
-        selection = from_vertices(tree, taken, came) if form == "jgf" else _with_all_below(tree, taken, came)
+        reached_from = _reached_from(tree, taken)
+        selection = (
+            from_vertices(tree, taken, reached_from) if form == "jgf" else _with_all_below(tree, taken, reached_from)
+        )
     if not selection.marks:
         raise GraphError(f"{form}: names no vertices")
     return selection
 
 
 def freed(graph: Graph, form: str, text: str) -> Selection:
-    """What a job is to give back: what JGF names, exclusive there or not; R names nodes by their ranks, of which
-    everything is given back, also what R has no words for, such as sockets, or has wrong.
+    """The resources that a job is to give back: the vertices that JGF names, exclusive or not; of R only the ranks are
+    read, and each of these nodes is given back with all its contents, whether R can list them (it has no sockets) or
+    not.
 
-    Raises GraphError for what is not there.
+    Raises GraphError for a vertex that the graph has not.
     """
     if form != "rv1exec":
         named = read(graph, form, text)
         picks = [Pick(v, graph.size[v], True, mark.whole, ()) for v, mark in named.marks.items() if not mark.path]
-        return select(named.graph, picks, came=named.came)
+        return select(named.graph, picks, reached_from=named.reached_from)
     ranks = {entry.rank for entry in rv1.parse(_decoded(text)).entries}
     nodes = {graph.rank[v]: v for v in graph.vertices() if graph.type[v] in HOSTS and graph.has(v)}
     for rank in sorted(ranks):
@@ -55,8 +58,8 @@ def freed(graph: Graph, form: str, text: str) -> Selection:
     return select(graph, [Pick(nodes[rank], 1, True, True, ()) for rank in ranks])
 
 
-def _came(tree: Graph, taken: list[tuple[int, int, bool]]) -> dict[int, int]:
-    """For vertices with several parents, the first one that is named, too."""
+def _reached_from(tree: Graph, taken: list[tuple[int, int, bool]]) -> dict[int, int]:
+    """For vertices with several parents, the first parent that is named as well, where it is not the first parent."""
     if not tree.more_parents:
         return {}
     named = {v for v, _, _ in taken}
@@ -64,7 +67,7 @@ def _came(tree: Graph, taken: list[tuple[int, int, bool]]) -> dict[int, int]:
     return {v: up for v, up in chosen.items() if up != tree.parent[v]}
 
 
-def _with_all_below(graph: Graph, taken: list[tuple[int, int, bool]], came: dict[int, int]) -> Selection:
+def _with_all_below(graph: Graph, taken: list[tuple[int, int, bool]], reached_from: dict[int, int]) -> Selection:
     whole = {v for v, _, exclusive in taken if exclusive}
     return select(
         graph,
@@ -73,12 +76,12 @@ def _with_all_below(graph: Graph, taken: list[tuple[int, int, bool]], came: dict
             for v, needs, exclusive in taken
             if whole.isdisjoint(graph.ancestors(v))
         ],
-        came=came,
+        reached_from=reached_from,
     )
 
 
 def _named(graph: Graph, text: str) -> tuple[Graph, list[tuple[int, int, bool]]]:
-    """The hierarchy that a document is of, and the vertices that it names."""
+    """The hierarchy of a document, and the vertices that it names as (vertex, units, exclusive)."""
     taken = []
     seen: set[int] = set()
     part = jgf.part(text, graph.subsystem)

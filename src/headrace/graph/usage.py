@@ -1,7 +1,7 @@
-"""Who holds what of a graph and until when: the planners, and what each job added to them.
+"""Which job holds which resources of a graph, and until when: the planners, and what each job added to them.
 
-Every change is a set of spans added for one job, and taking the same spans away undoes it exactly. What holds means to
-the choice of other jobs is the scheduler's business. Time is whole seconds.
+Each change adds the spans of one job, and removing the same spans undoes it exactly. The scheduler decides what follows
+from it for other jobs. Times are whole seconds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace.graph.spans import Spans, hold
 
 
 class SpanConflictError(ValueError):
-    """Resources that are to be given to a job are not free: `vertex` is the first of them."""
+    """Resources to be allocated are not free: `vertex` is the first of them."""
 
     def __init__(self, graph: Graph, vertex: int) -> None:
         super().__init__(f"{graph.path(vertex)}: not free during the time asked for")
@@ -25,7 +25,7 @@ class SpanConflictError(ValueError):
 
 
 class Allocation(NamedTuple):
-    """What a job holds during [start, end) seconds; `reserved` if start lies ahead of the time it was asked for."""
+    """The resources of a job during [start, end) seconds; `reserved` if it starts later than it was asked to."""
 
     jobid: int
     start: int
@@ -35,9 +35,11 @@ class Allocation(NamedTuple):
 
 
 class Usage:
-    """The jobs of a graph with their allocations, as planners by vertex: `plans` of units that are taken, `busy` of
-    what is taken below it, by type, and `shared` of jobs that use it for neither: they keep others from having it
-    whole. `busy` is of the hierarchy of `graph`; `aggregates` has the same for each hierarchy.
+    """The jobs of a graph with their allocations, as planners by vertex.
+
+    `plans` have the units in use of a vertex, `busy` the amounts in use below it by type, and `shared` the jobs that
+    use it without taking units of it, which keep other jobs from having it whole. `busy` is that of the hierarchy of
+    `graph`; `aggregates` has the same for every hierarchy.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -53,7 +55,7 @@ class Usage:
         self._spans: dict[int, Spans] = {}
 
     def view_of(self, tree: Graph) -> View:
-        """What a match in one of the hierarchies reads."""
+        """The view for a match in one of the hierarchies."""
         if tree is self.graph:
             return self.view
         return View(tree, self.plans, self.shared, self.aggregates.setdefault(tree.subsystem, {}))
@@ -61,7 +63,7 @@ class Usage:
     def add(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
         """Enter a selection that is free during [start, end).
 
-        Raises ValueError for a job that is there already or a time that ends before it begins.
+        Raises ValueError for a job that holds resources already, or an end that is not after the start.
         """
         if jobid in self.jobs:
             raise ValueError(f"job {jobid}: holds resources already; cancel it first")
@@ -97,7 +99,7 @@ class Usage:
                 else:
                     spans.hold(plans, v, start, end, size[v])
                 if not children[v] and up >= 0:
-                    # A single resource, of which most jobs consist.
+                    # A single resource is added to the sums above at once, since most jobs consist of these.
                     above = sums.get(up)
                     if above is None:
                         above = sums[up] = {}
@@ -112,7 +114,7 @@ class Usage:
                     if counts is None:
                         counts = busy[v] = {}
                     for name, amount in amounts.items():
-                        # As `spans.hold`, which is not called for what large jobs do most.
+                        # This is `spans.hold` written out, as large jobs come here most often.
                         of_amount = common.get(amount)
                         if of_amount is None:
                             of_amount = common[amount] = Planner(start, end, amount)
@@ -146,8 +148,8 @@ class Usage:
         return allocation
 
     def _add_everywhere(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
-        """As `add`, for a graph with several hierarchies, or vertices with several parents: what a job takes counts
-        above it in each hierarchy, through each parent.
+        """As `add`, for a graph with several hierarchies, or vertices with several parents: an amount counts above its
+        vertex in each hierarchy, through each parent.
         """
         own = Planner(start, end, 1)
         own.common = True
@@ -189,7 +191,7 @@ class Usage:
         for item in selection.items:
             plan = self.plans.get(item.vertex)
             if not item.exclusive:
-                # Nothing else may have the whole of it.
+                # No other job may have the whole vertex.
                 if plan is not None and plan.peak(start, end) >= size[item.vertex]:
                     raise SpanConflictError(self.graph, item.vertex)
             elif any(self.view_of(tree).shares(item.vertex, start, end) for tree in (self.graph, *self.graph.others)):
@@ -243,14 +245,14 @@ class Usage:
                 plan.add(start, end, -amount)
 
     def hand_over(self, jobid: int, successor: int) -> Allocation:
-        """Another job, which holds nothing, has all that a job holds. Raises KeyError."""
+        """Transfer the resources of a job to another one, which holds nothing. Raises KeyError."""
         _, start, end, reserved, selection = self.jobs.pop(jobid)
         allocation = self.jobs[successor] = Allocation(successor, start, end, reserved, selection)
         self._spans[successor] = self._spans.pop(jobid)
         return allocation
 
     def holders(self, nodes: Iterable[int]) -> list[int]:
-        """The jobs that hold, or were promised, anything of some nodes."""
+        """The jobs that hold or have reserved resources of some nodes."""
         graph = self.graph
         if not graph.plain:
             gone = {u for v in nodes for u in graph.preorder(v)}
@@ -266,7 +268,7 @@ class Usage:
         return found
 
     def free(self, v: int, type: str, at: int) -> int:
-        """How much of a type is free at a moment in the subtree of `v`."""
+        """The amount of a type that is free at a moment in the subtree of `v`."""
         have = self.graph.totals[v].get(type, 0)
         plan = self.plans.get(v)
         if plan is not None and plan.at(at) >= self.graph.size[v]:
@@ -276,7 +278,9 @@ class Usage:
 
 
 def taken(selection: Selection) -> dict[int, int]:
-    """The units of each vertex that nobody else can use: those of pools, and all that is in exclusive vertices."""
+    """The units of each vertex that become unavailable: those taken of pools, and the contents of exclusive
+    vertices.
+    """
     graph = selection.graph
     found: dict[int, int] = {}
     for v, needs, exclusive, _, _ in selection.items:

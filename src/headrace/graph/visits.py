@@ -1,8 +1,8 @@
-"""How many vertices Fluxion's traverser would visit for a request, which `resource-query -e` shows.
+"""The number of vertices that Fluxion's traverser would visit for a request, which `resource-query -e` shows.
 
-Answers are found with fewer. So this is a search of its own: without an index, and looking at all children where the
-policy does not stop at the first find. A subtree is passed over only by what is free of the types that are counted for
-subtrees (`-p`), so the numbers say how well these are chosen.
+Headrace visits fewer vertices than that. The numbers come from a search of its own, without an index, that visits all
+children unless the policy stops at the first match. It skips a subtree only by the free amounts of the types that are
+counted for subtrees (`-p`), so the numbers show how well these types are chosen.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _LATER = frozenset({"allocate_orelse_reserve", "without_allocating_future", "wit
 
 
 class Visits(NamedTuple):
-    """`before` counts every vertex that is come to, `after` those that serve, once what is below them is known."""
+    """`before` counts every vertex that is reached, `after` those that serve, once the vertices below them are
+    known.
+    """
 
     before: int
     after: int
@@ -64,16 +66,16 @@ class _Counter(Matcher):
 
 
 def told(scheduler: Scheduler, operation: str, request: JobRequest, now: int) -> str:
-    """The lines that tell what is visited for a match."""
+    """The lines that report the visits of a match."""
     idle = operation == "satisfiability"
     before, after = count(scheduler, request, now, operation in _LATER, idle)
     return f"INFO: PREORDER VISIT COUNT={before}\nINFO: POSTORDER VISIT COUNT={after}\n"
 
 
 def count(scheduler: Scheduler, request: JobRequest, now: int, later: bool, idle: bool) -> Visits:
-    """What is visited for a request now, and if that finds nothing and it may start `later`, when it can.
+    """The visits for a request now and, if it does not fit and may start `later`, at its start.
 
-    `idle`: whether the question is about the graph without jobs.
+    `idle`: count for the graph without jobs.
     """
     moments = [scheduler.graph.start if idle else now]
     if later:

@@ -1,4 +1,4 @@
-"""What was chosen, in the forms that people and programs read: `simple` trees, JGF, R version 1 in its variants.
+"""Allocations as text for people and programs: `simple` trees, JGF, R version 1 in its variants.
 
 `write(name, ...)` finds a format by Fluxion's name for it. Every writer takes a graph and an allocation and returns
 text.
@@ -19,17 +19,17 @@ from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
 from headrace.spec.rset_fields import property_fits
 
-# What is written has no circles to look for.
+# The objects here have no circular references.
 _json = json.JSONEncoder(check_circular=False).encode
 
 
 def simple(graph: Graph, allocation: Allocation) -> str:
-    """One line a vertex, children first: `name[units:x]` for exclusive, `s` for shared."""
+    """One line for each vertex, children first: `name[units:x]` for exclusive, `s` for shared."""
     return "".join(_lines(graph, allocation, "x", "s"))
 
 
 def pretty_simple(graph: Graph, allocation: Allocation) -> str:
-    """One line a vertex, parents first, with sharing in words."""
+    """One line for each vertex, parents first, with sharing in words."""
     return "".join(reversed(_lines(graph, allocation, "exclusive", "shared")))
 
 
@@ -42,7 +42,7 @@ def _lines(graph: Graph, allocation: Allocation, exclusive: str, shared: str) ->
 
 
 def vertex_metadata(graph: Graph, v: int, exclusive: bool = False, size: int | None = None) -> dict[str, Any]:
-    """The JGF metadata of a vertex; what is the default is left out, and so is the status, which is not the job's."""
+    """The JGF metadata of a vertex, without default values, and without the status, which is not the job's."""
     kind, basename, number = graph.type[v], graph.basename[v], graph.id[v]
     meta: dict[str, Any] = {"type": kind}
     if basename != kind:
@@ -66,7 +66,7 @@ def vertex_metadata(graph: Graph, v: int, exclusive: bool = False, size: int | N
 
 
 def _paths(graph: Graph, v: int) -> dict[str, str]:
-    """The paths of a vertex by subsystem, that in containment first."""
+    """The paths of a vertex by subsystem, containment first."""
     if graph.hierarchies:
         paths = {name: tree.path(v) for name, tree in graph.hierarchies.items() if tree.has(v)}
     else:
@@ -79,10 +79,10 @@ def _paths(graph: Graph, v: int) -> dict[str, str]:
 
 
 def graph_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
-    """The chosen part of the graph as a JGF object."""
+    """The selected part of the graph as a JGF object."""
     nodes = []
     edges: list[dict[str, Any]] = []
-    # Edges are of containment where they do not say otherwise.
+    # An edge without a subsystem belongs to containment.
     kind: dict[str, Any] = {}
     if graph.subsystem != DOMINANT:
         kind["metadata"] = {"subsystem": graph.subsystem}
@@ -98,8 +98,8 @@ def graph_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
 
 
 def short_graph_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
-    """As graph_object, without what lies below exclusive vertices: their own entries stand for it. `writer` says so
-    where something was left out.
+    """As graph_object, without the vertices below exclusive ones, which stand for them. `writer` names the shorthand if
+    anything was left out.
     """
     selection = allocation.selection
     found = graph_object(graph, allocation._replace(selection=selection.shortened()))
@@ -115,7 +115,7 @@ def short_graph_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
 def execution_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
     """The execution key of R (RFC 20): ranks with equal children share an entry; hosts in rank order."""
     held = parts(allocation.selection)
-    # Ranks tell nodes apart here; of nodes with the same, the last stands for all.
+    # Ranks identify nodes here; the last of several nodes with the same rank stands for all.
     by_rank = sorted({part.rank: part for part in held}.values())
     if by_rank and by_rank[0].rank < 0:
         return _rankless_object(graph, allocation, held)
@@ -135,7 +135,7 @@ def execution_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
 
 
 def _properties(graph: Graph, v: int) -> list[str]:
-    """The properties of a vertex as R lists them: with their values, unless those would not fit there."""
+    """The properties of a vertex for R: with their values, unless R's syntax does not allow these."""
     found = graph.properties.get(v)
     if not found:
         return []
@@ -143,7 +143,7 @@ def _properties(graph: Graph, v: int) -> list[str]:
 
 
 def _rankless_object(graph: Graph, allocation: Allocation, held: list[Part]) -> dict[str, Any]:
-    """The execution key where nodes have no rank, as in graphs of recipes and of hwloc: each is listed as rank -1."""
+    """The execution key for nodes without ranks, as in graphs of recipes and of hwloc: each is listed as rank -1."""
     groups: dict[tuple[int, int], list[Part]] = {}
     properties: dict[str, list[Part]] = {}
     for part in held:
@@ -204,7 +204,7 @@ def rv1_nosched(graph: Graph, allocation: Allocation) -> str:
 
 
 def rv1(graph: Graph, allocation: Allocation) -> str:
-    """R version 1 with the chosen graph under the scheduling key."""
+    """R version 1 with the selected graph under the scheduling key."""
     r = {"version": 1, "execution": execution_object(graph, allocation), "scheduling": graph_object(graph, allocation)}
     return _json(r) + "\n"
 

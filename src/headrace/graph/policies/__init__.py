@@ -1,6 +1,6 @@
-"""Match policies: which of the resources that fit is taken.
+"""Match policies: which of the resources that satisfy a request are taken.
 
-One file each; `by_name` finds them as Fluxion names them.
+Each policy is a file; `by_name` finds it by Fluxion's name for it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MODULES = (
 POLICIES: dict[str, Policy] = {module.POLICY.name: module.POLICY for module in _MODULES}
 
 
-# What Fluxion's documentation, and its command, call the same.
+# Attributes and their values as Fluxion's documentation and its command name them.
 _ATTRIBUTES = {
     "policy": "policy",
     "high": "high",
@@ -47,9 +47,9 @@ _ATTRIBUTES = {
 
 
 def by_name(name: str) -> Policy:
-    """The policy of a name, or put together from attributes such as `policy=high node_exclusive=true`.
+    """The policy of a name, or of attributes such as `policy=high node_exclusive=true`.
 
-    Raises ValueError saying what there is.
+    Raises ValueError listing the possible values.
     """
     if "=" in name:
         return _put_together(name)
@@ -76,7 +76,7 @@ def _put_together(text: str) -> Policy:
     high = "high" in given
     whole = "node_exclusive" in given
     if high and "stops" in given:
-        # The search meets the highest numbers first, so the first find is the highest.
+        # The search visits the highest numbers first, so the first match is the highest.
         return POLICIES["firstnodex" if whole else "first"]
     if whole:
         return POLICIES["hinodex" if high else "lonodex"]

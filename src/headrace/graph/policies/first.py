@@ -1,4 +1,4 @@
-"""First found wins: the search stops as soon as it has enough."""
+"""The first match is taken: the search stops as soon as it has found enough."""
 
 from __future__ import annotations
 

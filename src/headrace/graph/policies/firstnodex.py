@@ -1,4 +1,4 @@
-"""First found wins, and nodes are given whole."""
+"""The first match is taken, and nodes are given whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Highest ids first, compared among siblings' own ids."""
+"""Highest ids first; only ids of siblings are compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Neighbours first: the candidates whose ids lie closest together, so that a job's parts share as much as they can."""
+"""The candidates whose ids are closest together, so that a job's resources share as much hardware as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lowest ids first, compared among siblings' own ids."""
+"""Lowest ids first; only ids of siblings are compared."""
 
 from __future__ import annotations
 

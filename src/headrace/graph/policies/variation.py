@@ -1,6 +1,6 @@
-"""The best first: the nodes of the lowest performance class, so that a job's nodes differ little.
+"""Nodes of the lowest performance class first, so that the nodes of a job differ little in performance.
 
-The class is a number in a node's property `perf_class`, which `set-property` sets; a node without one comes last.
+The class is the number in a node's property `perf_class` (command `set-property`); a node without one comes last.
 """
 
 from __future__ import annotations
