@@ -16,6 +16,7 @@ from headrace.broker.module.context import ModuleContext
 from headrace.broker.router import Router
 from headrace.broker.services.events import Events
 from headrace.spec import message as m
+from headrace.spec.idset import Idset
 from headrace.spec.message import Message
 
 
@@ -74,6 +75,8 @@ class Little(SimpleNamespace):
             events=Events(rank, router, os.getuid()),
             log=Logbook(table, rank),
             past=lambda _state: False,
+            lost=Idset(),
+            agent=None,
             connector=SimpleNamespace(debug=0),
         )
 

@@ -6,13 +6,13 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from headrace.broker.attrs import AttrTable
 from headrace.broker.module.context import ModuleContext
+from headrace.broker.parts import BrokerParts
 from headrace.broker.router import Router
 from headrace.broker.services.events import Events
 from headrace.spec import message as m
@@ -69,13 +69,13 @@ class Client:
         self.broker.router.request(msg)
 
 
-class LittleBroker:
+class LittleBroker(BrokerParts):
     """Rank 0 of an instance of one, without sockets."""
 
     def __init__(self, attrs: dict[str, str], config: dict[str, Any]) -> None:
         self.loop = asyncio.get_running_loop()
         self.rank, self.size, self.may_grow = 0, 1, False
-        self.on_grown: list[Any] = []
+        self.on_grown = []
         self.lost = Idset()
         self.owner = os.getuid()
         self.attrs = AttrTable(attrs)
@@ -85,13 +85,16 @@ class LittleBroker:
         self.logged: list[str] = []
         self._loading: list[asyncio.Future[None]] = []
         self.contexts: dict[str, ModuleContext] = {}
-        self.modules = SimpleNamespace(begin_remove=lambda name: None, kept={})
+        self.kept = {}
+        self.agent = None
+        self.remove_module = lambda _name: None
+        self.log = self._log
 
-    def log(self, level: int, source: str, text: str) -> None:
+    def _log(self, level: int, source: str, text: str) -> None:
         self.logged.append(f"{source}: {text}")
 
     def load(self, module: Any, *args: str) -> ModuleContext:
-        ctx = ModuleContext(self, module.NAME)  # type: ignore[arg-type]
+        ctx = ModuleContext(self, module.NAME)
         rest = module.load(ctx, list(args))
         if rest is not None:
             # What a module waits for while it is loaded comes while the test goes on.
@@ -101,7 +104,7 @@ class LittleBroker:
 
     def context(self, name: str) -> ModuleContext:
         """A context for a service that the test itself provides."""
-        ctx = self.contexts[name] = ModuleContext(self, name)  # type: ignore[arg-type]
+        ctx = self.contexts[name] = ModuleContext(self, name)
         return ctx
 
     def client(self, guest: bool = False) -> Client:

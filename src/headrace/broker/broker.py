@@ -52,6 +52,7 @@ from .config import ConfigError
 from .local import LocalServer
 from .logbook import LEVEL_NAMES, Logbook, parse_line
 from .own_attrs import set_own
+from .parts import BrokerParts
 from .program import Program, run_script
 from .router import Router, new_uuid
 
@@ -61,8 +62,13 @@ _AGENT_PATIENCE = 5.0
 _LEAVING_PATIENCE = 5.0
 
 
-class Broker:
+class Broker(BrokerParts):
     """A broker of `boot.rank`. `run()` returns the exit code."""
+
+    events: Events
+    log: Logbook
+    overlay: Overlay
+    agent: AgentLink | None
 
     def __init__(
         self,
@@ -79,6 +85,7 @@ class Broker:
         self.boot = boot
         self.rank = boot.rank
         self.size = boot.size
+        self.may_grow = boot.may_grow
         self.attrs = attrs
         self.config = config
         self.config_path = config_path
@@ -95,12 +102,10 @@ class Broker:
         self.run_waiters: list[Message] = []
         self.shutdown_watchers: list[Message] = []
         self.online = Idset()
-        # Ranks that were lost, and did not leave in order, until they are back.
         self.lost = Idset()
         # Ranks whose loss ends the instance.
         self.indispensable = Idset()
-        # Called with the ranks that hosts were added for, when the tree has them.
-        self.on_grown: list[Callable[[Idset], None]] = []
+        self.on_grown = []
         self.local: LocalServer | None = None
         self.context: ModuleContext
         # The debug bits of the local connector, which `flux module debug connector-local` sets.
@@ -110,7 +115,7 @@ class Broker:
         self._agent_socket, self._another_agent = agent, another_agent
         # Processes that wait to become modules, by module name.
         self.forked = forked or {}
-        self.agent: AgentLink | None = None
+        self.agent = None
         self._agent_is_lost = False
         self._restarts: AgentRestarts | None = None
         self._leader_runs = False
@@ -229,10 +234,6 @@ class Broker:
     @property
     def state_number(self) -> int:
         return machine.STATES.index(self.state)
-
-    @property
-    def may_grow(self) -> bool:
-        return self.boot.may_grow
 
     @property
     def stopping(self) -> bool:

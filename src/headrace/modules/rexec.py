@@ -77,7 +77,7 @@ class _Process:
 class _Server:
     def __init__(self, ctx: ModuleContext) -> None:
         self.ctx = ctx
-        self.agent = ctx.broker.agent
+        self.agent = ctx.agent
         self.by_handle: dict[int, _Process] = {}
         self.handles = 0
         methods = {

@@ -115,7 +115,7 @@ def test_a_module_that_breaks_the_framing_is_killed(tmp_path: Path):
         broker = LittleBroker()
         text = (
             "def load(ctx, args):\n"
-            "    ctx.call_later(0, lambda: ctx.broker.router.pipe._transport.write(b'no frame at all'))\n"
+            "    ctx.call_later(0, lambda: ctx._router.pipe._transport.write(b'no frame at all'))\n"
         )
         module = await running(broker, tmp_path / "garbled.py", text)
         await until(lambda: module.exit_text)

@@ -165,7 +165,7 @@ def test_what_a_module_asks_of_its_broker_are_messages(process: Any) -> None:
     [
         ("raise RpcError(errno.EPERM, 'not here')", errno.EPERM, "not here"),
         ("ctx.no_such_thing()", errno.EINVAL, "AttributeError: 'ModuleContext' object has no attribute"),
-        ("ctx.broker.overlay", errno.EINVAL, "broker.overlay exists in the broker's process only"),
+        ("ctx.tree", errno.EINVAL, "broker.overlay exists in the broker's process only"),
     ],
 )
 def test_a_module_that_does_not_load_says_why_and_its_process_ends(

@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace.broker.attrs import AttrTable
 from headrace.broker.module.host import ModuleHost
-from headrace.broker.module.suspended import data_path, forget_data
+from headrace.broker.module.kept import data_path, forget_data
 
 Run = Callable[..., None]
 

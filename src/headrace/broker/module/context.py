@@ -16,7 +16,8 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from headrace.broker.module.streams import RpcError, StreamSet
+from headrace.broker.module.answers import EMPTY, Empty, RpcError
+from headrace.broker.module.streams import StreamSet
 from headrace.broker.module.suspended import Resumption, SuspendedModule
 from headrace.broker.router import new_uuid
 from headrace.spec import message as m
@@ -26,10 +27,12 @@ from headrace.spec.payload import mismatch
 from headrace.spec.requests.broker import EVERY_MODULE
 
 if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
+    from headrace.broker.module.kept import Kept
+    from headrace.broker.parts import Agent, BrokerParts, Tree
+    from headrace.broker.router import Peer
     from headrace.spec.payload import Form, Methods
 
-__all__ = ["EMPTY", "FINALIZING", "INIT", "RUNNING", "ModuleContext", "RpcError", "StreamSet"]
+__all__ = ["EMPTY", "FINALIZING", "INIT", "RUNNING", "Empty", "ModuleContext", "RpcError", "StreamSet"]
 
 # What `module list` says of a module (RFC 5).
 INIT, RUNNING, FINALIZING = 0, 1, 2
@@ -37,23 +40,22 @@ INIT, RUNNING, FINALIZING = 0, 1, 2
 Handler = Callable[[Message], Any]
 
 
-class _Empty:
-    """The type of EMPTY."""
-
-
-EMPTY = _Empty()
-
-
 class ModuleContext:
-    """The broker as module `name` sees it. `uuid` is its address in route stacks."""
+    """The broker as module `name` sees it. `uuid` is its address in route stacks, `owner` the uid of the instance.
 
-    def __init__(self, broker: Broker, name: str, path: str = "builtin", uuid: str = "") -> None:
-        self.broker = broker
+    `at_flush(fn)` runs a function once when the messages of this turn of the loop are delivered; what it sends belongs
+    to the same turn. `at_turn_end(fn)` runs it when nothing is left: for what leaves the process or waits for a disk.
+    """
+
+    def __init__(self, broker: BrokerParts, name: str, path: str = "builtin", uuid: str = "") -> None:
+        self._broker = broker
+        self._router = broker.router
         self.name = name
         self.path = path
         self.uuid = uuid or new_uuid()
         self.loop = broker.loop
         self.rank = broker.rank
+        self.owner = broker.owner
         self.attrs = broker.attrs
         self.status = RUNNING
         # Told of every message while a module.trace runs: module name, "rx" or "tx", message.
@@ -82,21 +84,41 @@ class ModuleContext:
         self._timers: set[asyncio.TimerHandle] = set()
         self.debug = 0
         self._route = self.uuid.encode()
-        broker.router.add_peer(self)
+        self._router.add_peer(self)
 
     @property
     def config(self) -> dict[str, Any]:
-        return self.broker.config
+        return self._broker.config
 
     @property
     def size(self) -> int:
         """How many brokers the instance has now: it may grow."""
-        return self.broker.size
+        return self._broker.size
 
     @property
     def alone(self) -> bool:
         """Whether this broker is the whole instance, and will be."""
-        return self.broker.size == 1 and not self.broker.may_grow
+        return self._broker.size == 1 and not self._broker.may_grow
+
+    @property
+    def lost(self) -> Idset:
+        """Ranks that were lost, and did not leave in order, until they are back; empty in a module's own process."""
+        return self._broker.lost
+
+    @property
+    def kept(self) -> dict[str, Kept] | None:
+        """What modules hand over to their next load, by name; None in a module's own process, which ends with it."""
+        return self._broker.kept
+
+    @property
+    def agent(self) -> Agent | None:
+        """The exec agent of this node; None where no jobs can run. Raises AttributeError in a module's own process."""
+        return self._broker.agent
+
+    @property
+    def tree(self) -> Tree:
+        """The tree of brokers as this one sees it. Raises AttributeError in a module's own process."""
+        return self._broker.overlay
 
     @staticmethod
     def now() -> float:
@@ -108,7 +130,7 @@ class ModuleContext:
 
     def log(self, level: int, text: str) -> None:
         """Append to the broker's log; `level` as in syslog (logging.INFO and friends are taken too)."""
-        self.broker.log(level, f"{self.name}", text)
+        self._broker.log(level, f"{self.name}", text)
 
     def service(
         self,
@@ -125,11 +147,10 @@ class ModuleContext:
 
         Raises RpcError(EEXIST) when another module already provides the service, LookupError for a method without form.
         """
-        router = self.broker.router
-        owner = router.services.get(name)
+        owner = self._router.services.get(name)
         if owner is not None and owner is not self:
             raise RpcError(errno.EEXIST, f"service {name} is already registered")
-        router.provide(name, self)
+        self._router.provide(name, self)
         if name not in self.services:
             self.services.append(name)
         allowed = set(open)
@@ -143,9 +164,25 @@ class ModuleContext:
         """Stop providing `name`."""
         if name in self.services:
             self.services.remove(name)
-            self.broker.router.withdraw(name)
+            self._router.withdraw(name)
             for topic in [topic for topic in self._methods if topic.startswith(name + ".")]:
                 del self._methods[topic]
+
+    def delegate(self, name: str, peer: Peer) -> None:
+        """Let `peer`, which is not this module, answer requests to service `name`, until `end_delegation`."""
+        self._router.services[name] = peer
+
+    def end_delegation(self, name: str) -> None:
+        """Nobody answers requests to service `name` any more."""
+        self._router.services.pop(name, None)
+
+    def is_here(self, msg: Message) -> bool:
+        """Whether a client or module of this broker sent the request, and is still connected."""
+        return self._router.local_peer(msg) is not None
+
+    def forward(self, msg: Message) -> None:
+        """Route a request as it is: its answer goes to those in its route stack, and not to this module."""
+        self._router.request(msg)
 
     def send(self, msg: Message) -> None:
         """Deliver a message to this module (the router calls this)."""
@@ -277,7 +314,7 @@ class ModuleContext:
                 hook(self.config)
             self.respond(msg)
         elif method == "shutdown":
-            self.broker.modules.begin_remove(self.name)
+            self._broker.remove_module(self.name)
         else:
             self.respond_error(msg, errno.ENOSYS, f"Unknown service method '{method}'")
 
@@ -334,7 +371,7 @@ class ModuleContext:
     def _answer(self, msg: Message) -> None:
         if self.tracer is not None:
             self.tracer(self.name, "tx", msg)
-        self.broker.router.response(msg)
+        self._router.response(msg)
 
     def call(
         self,
@@ -364,14 +401,14 @@ class ModuleContext:
             nodeid,
             tag,
             flags,
-            self.broker.owner if userid is None else userid,
+            self.owner if userid is None else userid,
             m.ROLE_OWNER | m.ROLE_LOCAL if rolemask is None else rolemask,
             payload,
         )
         msg.routes.append(self._route)
         if self.tracer is not None:
             self.tracer(self.name, "tx", msg)
-        self.broker.router.request(msg)
+        self._router.request(msg)
         return tag
 
     async def rpc(self, topic: str, obj: dict[str, Any] | None = None, nodeid: int = m.NODEID_ANY) -> Any:
@@ -400,12 +437,12 @@ class ModuleContext:
         self._pending.pop(matchtag, None)
         target = self._streaming_calls.pop(matchtag, None)
         if target is not None:
-            self.broker.router.forget(target[0], self._route, matchtag)
+            self._router.forget(target[0], self._route, matchtag)
 
     def on_growth(self, fn: Callable[[Idset], None]) -> None:
         """Have `fn` called with the ranks that hosts are added for, when the tree has them."""
-        self.broker.on_grown.append(fn)
-        self.on_unload(lambda: self.broker.on_grown.remove(fn))
+        self._broker.on_grown.append(fn)
+        self.on_unload(lambda: self._broker.on_grown.remove(fn))
 
     def streams(self, method: str) -> StreamSet:
         """The streams of `method`, created on first use; `METHOD-cancel` and disconnects end its entries."""
@@ -419,15 +456,15 @@ class ModuleContext:
         msg = m.event(topic, obj, m.FLAG_PRIVATE if private else 0)
         if self.tracer is not None:
             self.tracer(self.name, "tx", msg)
-        self.broker.events.publish(msg)
+        self._broker.events.publish(msg)
 
     def subscribe(self, prefix: str, callback: Callable[[Message], None]) -> None:
         self._subscriptions.append((prefix, callback))
-        self.broker.events.subscribe(self, prefix)
+        self._broker.events.subscribe(self, prefix)
 
     def unsubscribe(self, prefix: str) -> None:
         self._subscriptions = [entry for entry in self._subscriptions if entry[0] != prefix]
-        self.broker.events.unsubscribe(self, prefix)
+        self._broker.events.unsubscribe(self, prefix)
 
     def call_soon(self, fn: Callable[..., Any], *args: Any) -> None:
         self.loop.call_soon(self._guard, fn, *args)
@@ -496,9 +533,9 @@ class ModuleContext:
         # Who still streams to us must stop (RFC 6): a resource that is acquired by nobody can be acquired again.
         for service, nodeid in {(topic.rpartition(".")[0], nodeid) for topic, nodeid in self._streaming_calls.values()}:
             self.call(service + ".disconnect", None, None, nodeid)
-        self.broker.router.remove_peer(self)
+        self._router.remove_peer(self)
         for prefix, _ in self._subscriptions:
-            self.broker.events.unsubscribe(self, prefix)
+            self._broker.events.unsubscribe(self, prefix)
         for timer in self._timers:
             timer.cancel()
         for task in list(self._tasks):

@@ -20,9 +20,10 @@ from headrace.broker import archive
 from headrace.broker.launch import bare_imports
 from headrace.broker.module import placeholders
 from headrace.broker.module import process as module_process
-from headrace.broker.module.context import EMPTY, FINALIZING, ModuleContext, RpcError, _Empty
+from headrace.broker.module.context import EMPTY, FINALIZING, Empty, ModuleContext, RpcError
+from headrace.broker.module.kept import data_path, forget_data
 from headrace.broker.module.process import ModuleProcess
-from headrace.broker.module.suspended import Left, SuspendedModule, data_path, forget_data
+from headrace.broker.module.suspended import SuspendedModule
 from headrace.broker.module.trace import ModuleTrace
 from headrace.spec.message import Message
 from headrace.spec.os_error import text_of, with_class
@@ -103,8 +104,8 @@ class ModuleHost:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.loaded: dict[str, ModuleContext | ModuleProcess] = {}
-        # What modules hand over to their next load, by module name: lives as long as the broker.
-        self.kept: dict[str, Left] | None = {}
+        broker.kept = {}
+        broker.remove_module = self._begin_remove
         # Removed modules that can be resumed, by name (suspended.py).
         self._suspended: dict[str, ModuleContext] = {}
         # When modules were loaded again that ended by themselves, by path.
@@ -207,9 +208,10 @@ class ModuleHost:
 
     def _move_out(self, name: str) -> None:
         """Put what a module left in this process where it finds it in another."""
-        if self.kept and name in self.kept:
-            self.kept[name].save(data_path(self.broker.attrs, name, apart=True))
-            del self.kept[name]
+        kept = self.broker.kept
+        if kept and name in kept:
+            kept[name].save(data_path(self.broker.attrs, name, apart=True))
+            del kept[name]
 
     def _must_be_new(self, name: str) -> None:
         if name in self.loaded:
@@ -259,7 +261,7 @@ class ModuleHost:
         self.loaded.pop(name, None)
         self.broker.log(logging.DEBUG, "broker", f"rmmod {name}")
 
-    def begin_remove(self, name: str) -> None:
+    def _begin_remove(self, name: str) -> None:
         self.broker.spawn(self.remove(name))
 
     def forgotten(self) -> list[str]:
@@ -298,7 +300,7 @@ class ModuleHost:
             requests=MODULE,
         )
 
-    async def _load(self, msg: Message) -> _Empty:
+    async def _load(self, msg: Message) -> Empty:
         body = msg.obj
         try:
             args = list(body.get("args") or ())
@@ -311,7 +313,7 @@ class ModuleHost:
             raise RpcError(errno.EINVAL, with_class(exc)) from exc
         return EMPTY
 
-    async def _remove(self, msg: Message) -> _Empty:
+    async def _remove(self, msg: Message) -> Empty:
         await self.remove(msg.obj["name"])
         return EMPTY
 

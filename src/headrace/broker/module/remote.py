@@ -19,9 +19,9 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import msgspec
 
@@ -31,15 +31,12 @@ from headrace.broker.logbook import format_line, severity
 from headrace.broker.module.context import ModuleContext, RpcError
 from headrace.broker.module.host import find, name_of
 from headrace.broker.module.pipe import ModulePipe, control
+from headrace.broker.parts import BrokerParts
 from headrace.broker.router import Peer, Router
 from headrace.process import linux
 from headrace.spec import message as m
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
-
-if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
-    from headrace.broker.module.suspended import Left
 
 
 class _Router(Router):
@@ -103,48 +100,34 @@ class _Events:
         return 0
 
 
-class _Modules:
-    """A module that is told to shut down asks its broker to remove it."""
-
-    def __init__(self, router: _Router) -> None:
-        self._router = router
-        # What would be kept here ended with this process.
-        self.kept: dict[str, Left] | None = None
-
-    def begin_remove(self, name: str) -> None:
-        self._router.context.call("module.remove", {"name": name})
-
-
-class RemoteBroker:
-    """The broker as far as a module in another process can see it."""
+class RemoteBroker(BrokerParts):
+    """The parts of its broker that a module in another process has."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, start: dict[str, Any]) -> None:
         self.loop = loop
-        self.rank: int = start["rank"]
-        self.owner: int = start["owner"]
-        self.config: dict[str, Any] = start["config"]
+        self.rank = start["rank"]
+        self.owner = start["owner"]
+        self.config = start["config"]
         self.attrs = AttrTable()
         for name, value in start["attrs"].items():
             self.attrs.set(name, value)
-        self.router = _Router(self.rank, loop)
+        self.size = int(self.attrs.get("size", "1"))
+        self.may_grow = self.attrs.get("broker.boot-method") == "config"
+        self.router: _Router = _Router(self.rank, loop)
         self.events = _Events(self.router)
-        self.modules = _Modules(self.router)
-        self.on_grown: list[Callable[[Idset], None]] = []
+        # What is kept in memory would end with this process. Modules write it to a file instead (`kept.data_path`).
+        self.kept = None
+        # A module that is told to shut down asks its broker to remove it.
+        self.remove_module = lambda name: self.router.context.call("module.remove", {"name": name})
+        self.log = self._log
+        self.on_grown = []
         # Lost ranks are known only in the broker's process, so this set stays empty here.
         self.lost = Idset()
-
-    @property
-    def size(self) -> int:
-        return int(self.attrs.get("size", "1"))
-
-    @property
-    def may_grow(self) -> bool:
-        return self.attrs.get("broker.boot-method") == "config"
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"broker.{name} exists in the broker's process only: load this module without --exec")
 
-    def log(self, level: int, appname: str, text: str) -> None:
+    def _log(self, level: int, appname: str, text: str) -> None:
         for line in text.rstrip("\n").split("\n"):
             entry = format_line(severity(level), str(self.rank), appname, line, time.time())
             payload = entry.encode("utf-8", "replace") + b"\0"
@@ -163,8 +146,7 @@ class _Remote:
         self.closed = self.loop.create_future()
         self.pipe = ModulePipe(self.router, memoryview(bytearray(1 << 18)), self._receive, self._lost)
         self.router.pipe = self.pipe
-        # A module may use more of the broker than this process has; it is told when it does.
-        self.context = ModuleContext(cast("Broker", self.broker), start["name"], start["path"], start["uuid"])
+        self.context = ModuleContext(self.broker, start["name"], start["path"], start["uuid"])
         self.router.context = self.context
         self.removing = False
 
@@ -199,6 +181,8 @@ class _Remote:
             self.broker.config = body["config"]
         elif msg.topic == "attr" and body["value"] is not None:
             self.broker.attrs.set(body["name"], body["value"])
+            if body["name"] == "size":
+                self.broker.size = int(body["value"])
         elif msg.topic == "attr":
             with contextlib.suppress(RpcError):
                 self.broker.attrs.remove(body["name"])
@@ -209,11 +193,12 @@ class _Remote:
             self.removing = True
             self.context.spawn(self._unload(None))
 
-    async def _unload(self, last_word: Message | None) -> None:
+    async def _unload(self, failure: Message | None) -> None:
+        """Unload the module, tell the broker `failure` if there is one, and close the connection."""
         self.removing = True
         await self.context.unload()
-        if last_word is not None:
-            self.pipe.send(last_word)
+        if failure is not None:
+            self.pipe.send(failure)
         # Behind what the last handlers sent.
         self.router.at_turn_end(self.pipe.close)
 

@@ -1,32 +1,27 @@
-"""The open streaming requests of a module (RFC 6), and the error that a handler raises to refuse a request."""
+"""The open streaming requests of a module (RFC 6)."""
 
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from headrace.broker.module.answers import RpcError
 from headrace.spec import message as m
 from headrace.spec.message import Message
 
-if TYPE_CHECKING:
-    from headrace.broker.module.context import ModuleContext
 
+class Responder(Protocol):
+    """What answers the requests of a StreamSet: a module's context."""
 
-class RpcError(Exception):
-    """A failed request: `errnum` as in errno.h, and a text for the user ("" when the number says it all)."""
-
-    def __init__(self, errnum: int, text: str = "") -> None:
-        super().__init__(text or os.strerror(errnum))
-        self.errnum = errnum
-        self.text = text
+    def respond(self, msg: Message, obj: dict[str, Any] | None = None) -> None: ...
+    def respond_error(self, msg: Message, errnum: int, text: str = "") -> None: ...
 
 
 class StreamSet:
     """The open streaming requests of one method; an entry leaves on cancel, disconnect or a terminating response."""
 
-    def __init__(self, ctx: ModuleContext) -> None:
+    def __init__(self, ctx: Responder) -> None:
         self._ctx = ctx
         self._entries: dict[tuple[bytes, int], Message] = {}
         self.on_remove: Callable[[Message], None] = lambda _msg: None

@@ -7,7 +7,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any
 
-from headrace.broker.module.context import EMPTY, ModuleContext, RpcError, _Empty
+from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
 from headrace.broker.services import config, dmesg, drain
 from headrace.broker.tbon import growth
 from headrace.spec.message import Message
@@ -38,7 +38,7 @@ def register(broker: Broker) -> None:
         requests=forms.EVENT,
     )
 
-    def heartbeat_lost(_msg: Message) -> _Empty:
+    def heartbeat_lost(_msg: Message) -> Empty:
         broker.leave_lost("no heartbeat")
         return EMPTY
 
@@ -75,11 +75,11 @@ def _access(connector: ModuleContext) -> None:
 def _attrs(broker: Broker, ctx: ModuleContext) -> None:
     attrs = broker.attrs
 
-    def set_(msg: Message) -> _Empty:
+    def set_(msg: Message) -> Empty:
         attrs.update(msg.obj["name"], msg.obj["value"], msg.obj.get("force", False))
         return EMPTY
 
-    def remove(msg: Message) -> _Empty:
+    def remove(msg: Message) -> Empty:
         attrs.remove(msg.obj["name"])
         return EMPTY
 
@@ -137,7 +137,7 @@ def _states(broker: Broker, ctx: ModuleContext) -> None:
 def _services(broker: Broker, ctx: ModuleContext) -> None:
     """service.add and service.remove: a client (or a module in a process) provides a service of its own."""
 
-    def add(msg: Message) -> _Empty:
+    def add(msg: Message) -> Empty:
         name = msg.obj["service"]
         peer = broker.router.local_peer(msg)
         if peer is None or not name:
@@ -149,7 +149,7 @@ def _services(broker: Broker, ctx: ModuleContext) -> None:
         broker.router.services[name] = peer
         return EMPTY
 
-    def remove(msg: Message) -> _Empty:
+    def remove(msg: Message) -> Empty:
         name = msg.obj["service"]
         peer = broker.router.local_peer(msg)
         if peer is None or broker.router.services.get(name) is not peer:
@@ -164,7 +164,7 @@ def _getenv(msg: Message) -> dict[str, Any]:
     return {"env": {name: os.environ[name] for name in msg.obj["names"] if name in os.environ}}
 
 
-def _setenv(msg: Message) -> _Empty:
+def _setenv(msg: Message) -> Empty:
     """`broker.setenv {env: {name: value or null}}`: all of them, or none where one is not well formed."""
     env = msg.obj["env"]
     for name, value in env.items():
@@ -189,7 +189,7 @@ def _overlay(broker: Broker, ctx: ModuleContext) -> None:
             raise RpcError(errno.ENOENT, "requested rank is not this broker or its descendant")
         return overlay.shape(rank)
 
-    def disconnect(msg: Message) -> _Empty:
+    def disconnect(msg: Message) -> Empty:
         rank = msg.obj["rank"]
         if not overlay.disconnect(rank):
             raise RpcError(errno.ENOENT, f"rank {rank} is not a connected child of rank {broker.rank}")

@@ -8,7 +8,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker import config as configuration
-from headrace.broker.module.context import EMPTY, ModuleContext, RpcError, _Empty
+from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
 from headrace.spec.message import ROLE_OWNER, Message
 from headrace.spec.requests import broker as forms
 
@@ -39,7 +39,7 @@ class _Config:
         # Doubtful lines that the log has had: a configuration that is changed key by key repeats none of them.
         self._logged: list[str] = []
 
-    async def reload(self, _msg: Message) -> _Empty:
+    async def reload(self, _msg: Message) -> Empty:
         self._check_leader()
         path = self._broker.config_path
         if not path:
@@ -50,7 +50,7 @@ class _Config:
             raise RpcError(errno.EINVAL, str(exc)) from None
         return await self._take(new, path)
 
-    async def load(self, msg: Message) -> _Empty:
+    async def load(self, msg: Message) -> Empty:
         self._check_leader()
         if msg.obj is None:
             # Nothing is no configuration: an empty one is an empty object.
@@ -90,7 +90,7 @@ class _Config:
         except RpcError as exc:
             self._broker.log(logging.ERROR, "config", f"the leader's configuration is not taken: {exc}")
 
-    async def _take(self, new: dict[str, Any], path: str = "") -> _Empty:
+    async def _take(self, new: dict[str, Any], path: str = "") -> Empty:
         """Configure the broker and all modules with `new`, read from `path`. Raises RpcError, all as before then."""
         _check(new, path)
         await self._reconfigure_modules(new)

@@ -10,7 +10,7 @@ import errno
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from headrace.broker.module.context import EMPTY, ModuleContext, RpcError, _Empty
+from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
 from headrace.broker.services import drain
 from headrace.spec.message import Message
 from headrace.spec.requests.broker import LOG
@@ -36,16 +36,16 @@ def register(broker: Broker, ctx: ModuleContext) -> None:
         except ValueError:
             raise RpcError(errno.EPROTO, "log.append: not an RFC 5424 line") from None
 
-    def append(msg: Message) -> _Empty:
+    def append(msg: Message) -> Empty:
         append_line(msg.text)
         return EMPTY
 
-    def forwarded(msg: Message) -> _Empty:
+    def forwarded(msg: Message) -> Empty:
         for line in msg.text.split("\n"):
             append_line(line)
         return EMPTY
 
-    def clear(_msg: Message) -> _Empty:
+    def clear(_msg: Message) -> Empty:
         log.clear()
         return EMPTY
 

@@ -7,7 +7,7 @@ import binascii
 import errno
 from collections.abc import Callable
 
-from headrace.broker.module.context import EMPTY, RpcError, _Empty
+from headrace.broker.module.answers import EMPTY, Empty, RpcError
 from headrace.broker.router import Peer, Router
 from headrace.spec import message as m
 from headrace.spec.message import Message
@@ -67,7 +67,7 @@ class Events:
                     continue
                 self.router.post(peer.send, msg)
 
-    def handle_publish(self, msg: Message) -> dict[str, int] | _Empty:
+    def handle_publish(self, msg: Message) -> dict[str, int] | Empty:
         """`event.publish {topic, flags, payload?}`, payload in base64 as clients send it."""
         body = msg.obj
         topic = body["topic"]
@@ -84,7 +84,7 @@ class Events:
         event.rolemask = msg.rolemask
         return {"seq": self.publish(event)}
 
-    def handle_subscribe(self, msg: Message) -> _Empty | None:
+    def handle_subscribe(self, msg: Message) -> Empty | None:
         """event.subscribe and event.unsubscribe of a local client or a module; the answer has no payload."""
         peer = self.router.local_peer(msg)
         topic = msg.obj["topic"]

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from headrace.broker.module.context import EMPTY, ModuleContext, RpcError, _Empty
+from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
 from headrace.broker.tbon.outstanding import sender_of
 from headrace.spec.idset import Idset, IdsetError
 from headrace.spec.message import Message
@@ -79,7 +79,7 @@ class Groups:
         self.ctx.respond(msg, body)
         return None
 
-    async def _join(self, msg: Message) -> _Empty:
+    async def _join(self, msg: Message) -> Empty:
         _must_be_near(msg)
         name, sender = _name(msg), _sender(msg)
         joined = self._joined.setdefault(name, set())
@@ -94,7 +94,7 @@ class Groups:
             raise
         return EMPTY
 
-    async def _leave(self, msg: Message) -> _Empty:
+    async def _leave(self, msg: Message) -> Empty:
         _must_be_near(msg)
         name, sender = _name(msg), _sender(msg)
         if sender not in self._joined.get(name, ()):
@@ -128,7 +128,7 @@ class Groups:
             else:
                 self.ctx.call("groups.update", {"update": {name: {"remove": str(self.ctx.rank)}}}, nodeid=0)
 
-    def _update(self, msg: Message) -> _Empty:
+    def _update(self, msg: Message) -> Empty:
         """`groups.update {name: {add?: idset, remove?: idset}}`: what a subtree gathered, in one message."""
         self._on_leader("update")
         try:

@@ -9,7 +9,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from headrace.broker.module.context import EMPTY, ModuleContext, RpcError, _Empty
+from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
 from headrace.broker.program import run_command
 from headrace.spec.message import Message
 from headrace.spec.requests.broker import RUNAT
@@ -26,7 +26,7 @@ class Cleanup:
         self.commands: list[str] = []
         ctx.service("runat", {"push": self._push}, requests=RUNAT)
 
-    def _push(self, msg: Message) -> _Empty:
+    def _push(self, msg: Message) -> Empty:
         """`{name: "cleanup", commands}`: each goes to the front. Raises RpcError(EPROTO, EINVAL)."""
         name, commands = msg.obj["name"], msg.obj["commands"]
         if name != "cleanup" or self._broker.rank:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
-from headrace.broker.module.suspended import data_path
+from headrace.broker.module.kept import data_path
 from headrace.broker.state.disk import FULL, unusable
 from headrace.modules.common.background import Background
 from headrace.modules.content.cache import BlobCache
@@ -359,8 +359,8 @@ class Content:
             self._thread.close()
         if isinstance(self.disk, SqliteStore):
             self.disk.close()
-        elif self.ctx.broker.modules.kept is not None:
-            self.ctx.broker.modules.kept[self.ctx.name] = self.disk
+        elif self.ctx.kept is not None:
+            self.ctx.kept[self.ctx.name] = self.disk
 
     def announce(self, limits: Limits) -> None:
         """Tell the KVS, which makes blobs of its own, that `limits` hold now, if this module has changed them."""
@@ -383,7 +383,7 @@ class Content:
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
     """Serve `content`; limits.py has the arguments."""
-    kept = ctx.broker.modules.kept
+    kept = ctx.kept
     path = data_path(ctx.attrs, NAME, apart=kept is None)
     limits = parse(args)
     hash_name = ctx.attrs.get("content.hash", "sha1")

@@ -51,9 +51,9 @@ class Node:
             "finish": self._finish,
             "barrier": self._barrier,
         }
-        ctx.broker.overlay.on_child_lost.append(self._child_lost)
+        ctx.tree.on_child_lost.append(self._child_lost)
         ctx.on_growth(self._look_below)
-        agent = ctx.broker.agent
+        agent = ctx.agent
         if agent is not None:
             agent.subscribe(self._from_agent)
         ctx.on_unload(self._unload)
@@ -66,16 +66,16 @@ class Node:
     def _unload(self) -> None:
         if self._payloads is not None:
             self._payloads.clear()
-        if self.ctx.broker.agent is not None:
-            self.ctx.broker.agent.unsubscribe(self._from_agent)
-            self.ctx.broker.agent.resume()
-        if self._child_lost in self.ctx.broker.overlay.on_child_lost:
-            self.ctx.broker.overlay.on_child_lost.remove(self._child_lost)
+        if self.ctx.agent is not None:
+            self.ctx.agent.unsubscribe(self._from_agent)
+            self.ctx.agent.resume()
+        if self._child_lost in self.ctx.tree.on_child_lost:
+            self.ctx.tree.on_child_lost.remove(self._child_lost)
         self.shells.clear()
 
     def _look_below(self, _added: Idset | None = None) -> None:
         """Note which ranks are below which child; the tree may have grown."""
-        topology = self.ctx.broker.overlay.topology
+        topology = self.ctx.tree.topology
         self._subtrees = {child: _bits(topology.subtree(child)) for child in topology.children(self.rank)}
 
     # -- down the tree
@@ -86,7 +86,7 @@ class Node:
         ranks = job["ranks"]
         nodeid = (0 if len(ranks) == 1 else ranks.index(self.rank)) if here else None
         part = self.parts[job["id"]] = Part(job, self.rank, nodeid, below)
-        children = self.ctx.broker.overlay.children
+        children = self.ctx.tree.children
         for child, members in below.items():
             if children and child in children and children[child].alive:
                 body = {"job": job, "targets": str(Idset.from_bits(members))}
@@ -97,7 +97,7 @@ class Node:
             self._start(part, nodeid)
 
     def _start(self, part: Part, nodeid: int) -> None:
-        job, agent = part.job, self.ctx.broker.agent
+        job, agent = part.job, self.ctx.agent
         if agent is None:
             note = f"rank {self.rank} has no exec agent"
             self.report({"op": "exception", "id": job["id"], "severity": 0, "type": "exec", "note": note})
@@ -140,8 +140,8 @@ class Node:
         for child in part.children:
             if child not in part.heard_finish:
                 self.ctx.call("job-exec.down", op, nodeid=child)
-        if part.here and HERE not in part.heard_finish and self.ctx.broker.agent is not None:
-            self.ctx.broker.agent.send(op)
+        if part.here and HERE not in part.heard_finish and self.ctx.agent is not None:
+            self.ctx.agent.send(op)
 
     def _on_launch(self, msg: Message) -> Any:
         self.launch(msg.obj["job"], Idset.parse(msg.obj["targets"]).bits)
@@ -227,14 +227,14 @@ class Node:
         taken = (lambda _reply: self._taken(size)) if size else None
         self.ctx.call("job-exec.up", {"rank": self.rank, "ops": ops}, taken, self.rank, flags=m.FLAG_UPSTREAM)
         self._on_way += size
-        if self._on_way > _MOST and self.ctx.broker.agent is not None:
-            self.ctx.broker.agent.pause()
+        if self._on_way > _MOST and self.ctx.agent is not None:
+            self.ctx.agent.pause()
 
     def _taken(self, size: int) -> None:
         self._on_way -= size
         if self._on_way <= _FEW:
-            if self.ctx.broker.agent is not None:
-                self.ctx.broker.agent.resume()
+            if self.ctx.agent is not None:
+                self.ctx.agent.resume()
             owed, self._owed = self._owed, []
             for msg in owed:
                 self.ctx.respond(msg)
@@ -253,7 +253,7 @@ class Node:
 
     def _to_shell(self, rank: int, out: Op) -> None:
         if rank == self.rank:
-            self.ctx.broker.agent.send(out)  # type: ignore[union-attr]
+            self.ctx.agent.send(out)  # type: ignore[union-attr]
             return
         if not self._peers:
             self.ctx.at_flush(self._send_peers)
@@ -265,7 +265,7 @@ class Node:
             self.ctx.call("job-exec.peer", {"ops": ops}, nodeid=rank)
 
     def _on_peer(self, msg: Message) -> Any:
-        agent = self.ctx.broker.agent
+        agent = self.ctx.agent
         if agent is not None:
             for op in msg.obj["ops"]:
                 # Not as it came: the agent does what it is told, and must not be told more than this.
@@ -324,7 +324,7 @@ class _ShellServices:
         self._token = 0
 
     def add(self, name: str, job: int, userid: int, lead: bool) -> None:
-        self.ctx.broker.router.services[name] = self
+        self.ctx.delegate(name, self)
         self._by_name[name] = (job, userid, lead)
         self._by_job[job] = name
 
@@ -333,7 +333,7 @@ class _ShellServices:
         if name is None:
             return
         self._by_name.pop(name, None)
-        self.ctx.broker.router.services.pop(name, None)
+        self.ctx.end_delegation(name)
         if not self._waiting:
             return
         for token, (owner, msg) in list(self._waiting.items()):
@@ -368,7 +368,7 @@ class _ShellServices:
         method = msg.topic[len(name) + 1 :]
         if method == "disconnect":
             self.forget(msg.sender)
-        agent = self.ctx.broker.agent
+        agent = self.ctx.agent
         try:
             payload = dict(msg.obj or {})
         except (m.MessageError, TypeError, ValueError) as exc:
@@ -403,7 +403,7 @@ class _ShellServices:
 
     def _to_server(self, msg: Message, method: str, payload: dict[str, Any], job: int, userid: int) -> None:
         """Pass a request on to this broker's subprocess server, which answers the client itself."""
-        owner = self.ctx.broker.owner
+        owner = self.ctx.owner
         if not userid == msg.userid == owner:
             # Processes run as the instance's owner, and nobody else is let in by his role alone.
             self.ctx.respond_error(msg, errno.EPERM, "Access denied")
@@ -412,7 +412,7 @@ class _ShellServices:
         body = {**payload, "shell": {"job": job, "topic": msg.topic}}
         passed = m.request(method, body, self.ctx.rank, msg.matchtag, flags, owner, m.ROLE_OWNER)
         passed.routes.extend(msg.routes)
-        self.ctx.broker.router.request(passed)
+        self.ctx.forward(passed)
 
     def reply(self, op: Op) -> None:
         token = op["token"]

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from headrace.broker.module.args import only
-from headrace.broker.module.context import EMPTY, ModuleContext, RpcError, _Empty
+from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
 from headrace.modules.common.privacy import is_hidden, refuse_if_hidden
 from headrace.modules.job_list.match import Match, MatchError
 from headrace.modules.job_list.record import ATTRS, INACTIVE, NEW, NOTHING, PENDING, RUNNING, Job, Packer, asked
@@ -106,13 +106,13 @@ class _Lister:
         if not self.caught_up.done():
             self.caught_up.set_result(None)
 
-    def _pause(self, msg: Message) -> _Empty:
+    def _pause(self, msg: Message) -> Empty:
         """Fall behind the job manager on purpose: for tests of those who must bear it."""
         if self.paused is None:
             self.paused = []
         return EMPTY
 
-    def _unpause(self, msg: Message) -> _Empty:
+    def _unpause(self, msg: Message) -> Empty:
         missed, self.paused = self.paused or [], None
         for reply in missed:
             self._journal(reply)

@@ -56,7 +56,7 @@ class _Manager:
     def __init__(self, ctx: ModuleContext) -> None:
         self.ctx = ctx
         self.policy = _policy(ctx.config)
-        self.core = Core(Queues(self.policy.names), ctx.broker.owner)
+        self.core = Core(Queues(self.policy.names), ctx.owner)
         self.core.most_requeues = _most_requeues(ctx.config)
         statedir = ctx.attrs.get("statedir", "")
         folder = statedir or ctx.attrs.get("rundir", "") or os.environ.get("TMPDIR") or "/tmp"

@@ -120,7 +120,7 @@ class Committer:
         for space in (log.replay() if log is not None else {}).values():
             self.spaces[space.name] = Namespace(space.name, space.owner, space.flags, space.root, space.seq)
         if PRIMARY not in self.spaces:
-            self.spaces[PRIMARY] = Namespace(PRIMARY, ctx.broker.owner, 0, Dir({}))
+            self.spaces[PRIMARY] = Namespace(PRIMARY, ctx.owner, 0, Dir({}))
             if log is not None:
                 log.append([create_record(_snapshot(self.spaces[PRIMARY]))])
         self.primary_roots.add(self.primary_root)
@@ -358,7 +358,7 @@ class Committer:
             for _seq, msg in space.waiters:
                 self.ctx.respond_error(msg, errno.ENOSYS)
             space.waiters.clear()
-        kept = self.ctx.broker.modules.kept
+        kept = self.ctx.kept
         if self._log is None and kept is not None:
             kept[self.ctx.name] = Estate(self.refs, self.spaces, self.history)
         if self._log is not None:

@@ -13,8 +13,8 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from headrace.broker.module.context import EMPTY, ModuleContext, RpcError, _Empty
-from headrace.broker.module.suspended import data_path
+from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
+from headrace.broker.module.kept import data_path
 from headrace.broker.state.disk import unusable
 from headrace.modules.kvs.commit import PRIMARY, Change, Committer, Estate, Namespace
 from headrace.modules.kvs.job_data import committed
@@ -58,7 +58,7 @@ class Kvs:
 
     def __init__(self, ctx: ModuleContext, log: Log | None, hash_name: str) -> None:
         self.ctx = ctx
-        kept = ctx.broker.modules.kept
+        kept = ctx.kept
         left = kept.pop(ctx.name, None) if kept else None
         estate = left if isinstance(left, Estate) else None
         self.refs = Refs(hash_name) if estate is None else estate.refs
@@ -324,7 +324,7 @@ class Kvs:
                 raise RpcError(errno.EINVAL, f"rootref is not a {self.refs.hash_name} blobref")
             root = dir_of_ref(body["rootref"], self.refs)
         if owner == m.USERID_UNKNOWN:
-            owner = self.ctx.broker.owner
+            owner = self.ctx.owner
         if isinstance(root, Dir):
             self._create(msg, name, owner, body["flags"], root)
         else:
@@ -455,14 +455,14 @@ async def _begin_with_checkpoint(ctx: ModuleContext, kvs: Kvs) -> None:
 def load(ctx: ModuleContext, _args: list[str]) -> Awaitable[None]:
     """Serve `kvs`; with a statedir, or in a process of its own, there is a log. What is returned is done once the keys
     are there that it begins with."""
-    path = data_path(ctx.attrs, NAME, apart=ctx.broker.modules.kept is None)
+    path = data_path(ctx.attrs, NAME, apart=ctx.kept is None)
     try:
         log = Log(path) if path else None
         kvs = Kvs(ctx, log, ctx.attrs.get("content.hash", "sha1"))
     except (sqlite3.Error, LogError) as exc:
         raise RpcError(errno.EIO, unusable(path, exc, _LOST)) from None
 
-    def nothing(_msg: Message) -> _Empty:
+    def nothing(_msg: Message) -> Empty:
         return EMPTY
 
     methods: dict[str, Callable[[Message], Any]] = {

@@ -35,7 +35,7 @@ class Acquirers(NamedTuple):
 
 def leave(ctx: ModuleContext, acquirers: StreamSet, resources: ResourceSet, usable: int) -> None:
     """Keep the acquirers of a module that is being removed for its next load."""
-    kept = ctx.broker.modules.kept
+    kept = ctx.kept
     if kept is None:
         return
     messages = list(acquirers)
@@ -46,7 +46,7 @@ def leave(ctx: ModuleContext, acquirers: StreamSet, resources: ResourceSet, usab
 
 def adopt(ctx: ModuleContext, acquirers: StreamSet, resources: ResourceSet) -> Acquirers | None:
     """Give a new load the acquirers of the last one; None if there are none, or the resources have changed."""
-    kept = ctx.broker.modules.kept
+    kept = ctx.kept
     left = kept.pop(ctx.name, None) if kept else None
     if not isinstance(left, Acquirers):
         return None
@@ -55,7 +55,7 @@ def adopt(ctx: ModuleContext, acquirers: StreamSet, resources: ResourceSet) -> A
         return None
     for msg in left.acquirers:
         # A sender that disconnected in between could not cancel its request.
-        if ctx.broker.router.local_peer(msg) is not None:
+        if ctx.is_here(msg):
             acquirers.add(msg)
     return left if len(acquirers) else None
 

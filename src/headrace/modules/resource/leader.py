@@ -347,7 +347,7 @@ class Leader:
         """With `drain-lost` of the table [headrace], drain ranks whose broker is lost until it is back."""
         table, inventory = self.ctx.config.get("headrace", {}), self.inventory
         if isinstance(table, dict) and table.get("drain-lost") is True:
-            lost = went & self.ctx.broker.lost.bits & ~inventory.drained_bits()
+            lost = went & self.ctx.lost.bits & ~inventory.drained_bits()
             self.record(inventory.drain(lost, _LOST, "update", self.ctx.now()) if lost else None)
         back = [
             rank for rank in Idset.from_bits(came & inventory.drained_bits()) if inventory.drained[rank].reason == _LOST

@@ -24,6 +24,7 @@ class World:
     """Two nodes of two cores; job 1 holds three cores, job 2 waits for four."""
 
     def __init__(self, broker: Any, *args: str) -> None:
+        self.broker = broker
         ctx = self.ctx = broker.context("world")
         self.answers: list[dict[str, Any]] = []
         execution = {
@@ -155,7 +156,7 @@ def test_statistics_and_parameters_are_those_in_force(in_broker: Run) -> None:
 @pytest.mark.parametrize("method", ["set_property", "set_status"])
 def test_guests_look_but_do_not_touch(in_broker: Run, method: str) -> None:
     async def scenario(world: World) -> None:
-        guest = world.ctx.broker.client(guest=True)
+        guest = world.broker.client(guest=True)
         assert (await guest.call("sched-fluxion-resource.find", {"criteria": "status=up"})).errnum == 0
         assert (await guest.call(f"sched-fluxion-resource.{method}", {})).errnum == errno.EPERM
 
