@@ -1,7 +1,7 @@
 """File archives (RFC 37): files as JSON objects, in jobspecs (``attributes.system.files``) and for stage-in.
 
-An archive is a dict of path to object, or a list of objects with a ``path``. Reading and writing of files on disk is
-left to the caller, except for entry_from_path(); what arrives from others is checked here before anything is written.
+An archive is a dict of path to object, or a list of objects with a ``path``. Only entry_from_path() reads the disk;
+callers read and write all other files. read() checks an archive from another program before anything is written.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def read(obj: Any) -> Iterator[File]:
 def _encoded(data: bytes, head: Entry) -> Entry:
     if not data:
         return {**head, "size": 0}
-    # A control character takes five more bytes in JSON, base64 a third of all. Line ends and quotes do not count:
-    # text stays readable.
+    # JSON takes five more bytes for a control character, base64 a third more in all. Line ends and quotes do not count
+    # here, so that text stays readable.
     controls = len(data) - len(data.translate(None, _CONTROLS))
     if 5 * controls <= len(data) / 3:
         try:
@@ -130,7 +130,7 @@ def _read_entry(item: Any, path: str, where: str) -> File:
         total = size if size is not None else max((offset + length for offset, length, _ in blobs), default=0)
         return File(path, "file", perms, mtime, total, b"", blobs, "")
     if "data" not in item:
-        # No data: an empty file, or a sparse one of which nothing was written.
+        # Without data the file is empty, or sparse with no data at all.
         return File(path, "file", perms, mtime, size or 0, b"", [], "")
     data = _decode(item["data"], encoding, where)
     if size is not None and encoding is not None and size != len(data):
@@ -139,7 +139,7 @@ def _read_entry(item: Any, path: str, where: str) -> File:
 
 
 def check_path(path: str, where: str) -> None:
-    """Raise ArchiveError, which begins with `where`, for a path that may not be in an archive."""
+    """Raise ArchiveError, beginning with `where`, for a path that is not allowed in an archive."""
     parts = path.split("/")
     if not path or path.startswith("/") or "\0" in path or not {".", "..", ""}.isdisjoint(parts):
         raise ArchiveError(f"{where}: path {path!r} must be relative, without '.', '..' or empty parts")

@@ -1,4 +1,4 @@
-"""Values that TOML has and JSON has not: a configuration travels between brokers and commands as JSON (RFC 8259)."""
+"""Configuration values as JSON (RFC 8259), the form in which brokers and commands exchange a TOML configuration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def as_json(value: Any, path: Tuple[str, ...] = ()) -> Any:
-    """A table of a configuration, with dates and times as text (ISO 8601).
+    """A value of a configuration as JSON has it, with dates and times as text (ISO 8601).
 
     Raises ValueError with the key of a number that is infinite or not a number.
     """
@@ -20,5 +20,5 @@ def as_json(value: Any, path: Tuple[str, ...] = ()) -> Any:
         return [as_json(inner, (*path[:-1], f"{path[-1]}[{index}]")) for index, inner in enumerate(value)]
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{'.'.join(path)}: must be a finite number, not {value}")
-    # Those of package datetime, which is not loaded for a configuration without them.
+    # Only dates and times have this method; their classes are not imported for a configuration without them.
     return value.isoformat() if hasattr(value, "isoformat") else value

@@ -1,9 +1,9 @@
 """Job constraints (RFC 31) and the text form in which people write them (RFC 35).
 
-A constraint is compiled once into a function on bit sets, which answers for all ranks of a resource set together: for
-a system of 16,384 nodes ``fast and not host:n7`` costs three integer operations, not 16,384 evaluations. The text
-parser knows nothing of the operators' meaning, so that other queries (``flux jobs --filter``) can use it with
-operators of their own.
+A constraint is compiled once into a function on bit sets, which tests all ranks of a resource set together: for a
+system of 16,384 nodes ``fast and not host:n7`` costs three integer operations, not 16,384 evaluations. The text parser
+does not know what operators mean, so that other queries (``flux jobs --filter``) can use it with operators of their
+own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Constraint = Dict[str, List[Any]]
 # matcher(ranks, ranks of a host, ranks by property) -> the ranks that match; all sets as bits.
 Matcher = Callable[[int, Callable[[str], int], Mapping[str, int]], int]
 
-# Deep enough for any human and any program, shallow enough for Python's stack.
+# Real constraints have a few levels; the limit keeps the recursion within Python's stack.
 _MAX_DEPTH = 100
 
 _PROPERTY_FORBIDDEN = re.compile(r"[!&'\"^`|()]")
@@ -51,9 +51,9 @@ def compile(obj: Any) -> Matcher:
 
 
 def of_queue(table: Mapping[str, Any], path: str = "queue") -> Optional[Constraint]:
-    """What a queue's configuration (RFC 33) demands of its nodes: all properties of `requires`, a host of `hosts`.
+    """The constraint of a queue's configuration (RFC 33): all properties of `requires`, and a host of `hosts`.
 
-    None when it takes any node. Raises ConstraintError with the key below `path`.
+    None for a queue of all nodes. Raises ConstraintError with the key below `path`.
     """
     parts: List[Constraint] = []
     requires, hosts = table.get("requires"), table.get("hosts")
@@ -77,7 +77,7 @@ def of_queue(table: Mapping[str, Any], path: str = "queue") -> Optional[Constrai
 
 
 def match(obj: Any, rank: int, host: str, properties: Collection[str] = ()) -> bool:
-    """Say whether one node meets a constraint; raises ConstraintError."""
+    """Return whether one node satisfies a constraint; raises ConstraintError."""
     bit = 1 << rank
     return compile(obj)(bit, lambda name: bit if name == host else 0, dict.fromkeys(properties, bit)) != 0
 
@@ -213,8 +213,8 @@ _OPERATORS: Dict[str, Callable[[List[Any], str, int], Matcher]] = {
 
 
 class Syntax(NamedTuple):
-    """What a use of the query language fixes: names, the default operator (key None), values to split, terms to
-    merge.
+    """One use of the query language: names of operators, the default operator (key None), operators whose values are
+    split at a character, and operators whose terms are merged.
     """
 
     operators: Mapping[Optional[str], str] = {}
@@ -234,13 +234,13 @@ def parse(text: str, syntax: Syntax = REQUIRES) -> Constraint:
     """Parse a constraint query such as ``fast and not (slow or host:a[1-2])``; raises ConstraintSyntaxError.
 
     ``and`` (also ``&``, ``&&``, or nothing between two terms) binds tighter than ``or`` (``|``, ``||``), ``not`` and
-    ``-`` tighter than both. Only the text is checked; validate() checks what the operators make of their values.
+    ``-`` tighter than both. Only the text is checked; validate() checks the values of the operators.
     """
     return _Parser(text, syntax).parse()
 
 
 def tokens(text: str) -> List[str]:
-    """What a query consists of, for those who look for their mistake in one; raises ConstraintSyntaxError."""
+    """The tokens of a query as text, for error messages and debugging; raises ConstraintSyntaxError."""
     return [f"{token.kind} {token.value!r} at {token.position}" for token in _lex(text)]
 
 

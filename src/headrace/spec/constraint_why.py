@@ -1,7 +1,7 @@
-"""Why no node meets a constraint (RFC 31): the smallest part of it that excludes them all, in words.
+"""Why no node satisfies a constraint (RFC 31): the smallest part of it that excludes every node, in words.
 
-"No node has property fsat" tells a user of the typing error; "0 nodes are eligible" does not. What matches is asked of
-the caller, because those who keep nodes keep them in different ways.
+"No node has property fsat" points a user to the typing error; "0 nodes are eligible" does not. The caller matches
+constraints against nodes, since callers store nodes in different ways.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any, Callable, Dict, List
 
 
 def excluding(obj: Dict[str, Any], some_match: Callable[[Dict[str, Any]], bool]) -> str:
-    """What in a valid constraint leaves no node, "" if it leaves some.
+    """The part of a valid constraint that excludes every node, in words; "" if some node satisfies the constraint.
 
-    `some_match` says of any constraint whether it leaves a node.
+    `some_match` returns whether any node satisfies a constraint.
     """
     if some_match(obj):
         return ""
@@ -34,7 +34,7 @@ def excluding(obj: Dict[str, Any], some_match: Callable[[Dict[str, Any]], bool])
 
 
 def _conjuncts(obj: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """The parts that all have to be met, each with one operator."""
+    """The parts of a constraint that must all be satisfied, each with one operator."""
     out: List[Dict[str, Any]] = []
     for op, values in obj.items():
         if op == "and":

@@ -10,7 +10,7 @@ _Z85 = re.compile(r"[0-9a-zA-Z.:+=^!/*?&<>()\[\]{}@%$#-]{40}\Z")
 
 
 def key_pair(certificate: str) -> Tuple[bytes, bytes]:
-    """Public and secret key (Z85) of a certificate's text. Raises ValueError where it does not have both."""
+    """The public and the secret key (Z85) in a certificate's text. Raises ValueError if one is missing or invalid."""
     found = {name: key for name, _, key in _KEY.findall(certificate)}
     missing = [name for name in ("public-key", "secret-key") if name not in found]
     if missing:

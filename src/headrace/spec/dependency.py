@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any, Dict, List
 from urllib.parse import parse_qs, quote_plus
 
-# Schemes whose name has changed, and the present name. Both are accepted.
+# Schemes that were renamed, with their present name. Both names are accepted.
 
 
 class DependencyError(ValueError):
@@ -17,7 +17,7 @@ class DependencyError(ValueError):
 def parse(text: str) -> Dict[str, Any]:
     """Parse ``scheme:value[?key=val[&key=val...]]`` into {scheme, value, key: val}; raises DependencyError.
 
-    A key given several times becomes a list. ``singleton`` stands alone, its value is empty.
+    A key that is given several times becomes a list. ``singleton`` has no colon; its value is empty.
     """
     if text == "singleton":
         return {"scheme": "singleton", "value": ""}

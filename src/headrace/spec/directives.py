@@ -1,6 +1,6 @@
 """Submission directives (RFC 36): options written into a batch script on lines such as ``# flux: -N4``.
 
-Only the text is read here; what the options mean is for the command that asked.
+Only the text is parsed here; the command that reads the script interprets the options.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Directive(NamedTuple):
 def parse(text: str) -> List[Directive]:
     """Return the directives of a script; raises DirectiveError.
 
-    Directives share one sentinel and end at the first line that is neither blank nor starts as they do; one further
-    down is an error, since it would be ignored silently.
+    Directives share one sentinel. They end at the first line that is neither blank nor starts with a comment; a
+    directive after that is an error, since it would be ignored silently.
     """
     found: List[Directive] = []
     lines = text.splitlines()

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from typing import Optional
 
 _UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-# Compiled when first needed: most commands are given no duration.
+# Compiled on first use, since most commands get no duration.
 _DURATION = r"""(?aix)\+?(?:
     (?P<infinite>inf(?:inity)?)
     | (?P<hex>0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(?:p[+-]?[0-9]+)?)
@@ -18,13 +18,13 @@ _DURATION = r"""(?aix)\+?(?:
 
 
 class DurationError(ValueError):
-    """Text is no duration of RFC 23, or a number of seconds is none."""
+    """Invalid text for a duration (RFC 23), or an invalid number of seconds."""
 
 
 def parse(text: str) -> float:
-    """Return the seconds that `text` says: a number as C's strtod reads it and a unit, seconds if none; inf is allowed.
+    """Return a duration in seconds: a number as C's strtod reads it, and a unit, seconds by default; inf is allowed.
 
-    Raises DurationError, also for what is negative or too large for a double.
+    Raises DurationError, also for a negative number or one too large for a double.
     """
     import re
 
@@ -44,11 +44,12 @@ def parse(text: str) -> float:
 
 
 def encode(seconds: float, digits: Optional[int] = None) -> str:
-    """Return a duration in the largest unit it fills.
+    """Return a duration in the largest unit of which it has at least one.
 
-    Without `digits` as listings show it: milliseconds below ten seconds (`0.056s`, and `0s` below one), else four
-    significant digits (`2m`, `1.5h`). With `digits` as log lines and `flux overlay status` do: so many significant
-    digits throughout (`8.79558s` with 6). Raises DurationError if negative or not a number.
+    Without `digits`, the format is that of listings: milliseconds below ten seconds (`0.056s`, and `0s` below one
+    millisecond), otherwise four significant digits (`2m`, `1.5h`). With `digits`, it is that of log lines and `flux
+    overlay status`: this number of significant digits throughout (`8.79558s` with 6). Raises DurationError for a
+    negative number or NaN.
     """
     if not seconds >= 0:
         raise DurationError(f"{seconds} is no duration: must be zero or more seconds")

@@ -1,4 +1,4 @@
-"""The rules of ``--env``, ``--env-remove`` and ``--env-file``: which environment a job gets.
+"""The rules of ``--env``, ``--env-remove`` and ``--env-file``, which determine a job's environment.
 
 A job starts from a copy of the submitter's environment; rules remove, add and set variables in the order given. A
 rule is
@@ -7,7 +7,7 @@ rule is
 a file, one a line, * ``NAME=VALUE``: set, with ``$VAR`` and ``${VAR}`` from the job's environment so far, else the
 submitter's, * ``PATTERN``: take matching variables of the submitter's that the job does not have.
 
-A value with ``{{`` is left to the job shell, which knows what ``{{tmpdir}}`` and the like are.
+A value with ``{{`` is stored for the job shell, which expands ``{{tmpdir}}`` and the like.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from __future__ import annotations
 import os.path
 from typing import Callable, Dict, List, Mapping, NamedTuple, Sequence
 
-# Set by flux-proxy for its own use; a job that inherits it would talk to the wrong side of the connection.
+# flux-proxy sets this variable for itself; a job that inherits it would connect to the wrong side of the proxy.
 _NEVER = ("FLUX_PROXY_REMOTE",)
 
 _MAX_FILES = 100
 
 
 class EnvRuleError(ValueError):
-    """A rule cannot be applied; the message names it."""
+    """A rule that cannot be applied; the message names it."""
 
 
 class Environment(NamedTuple):
-    """What rules make: variables for the job, and those whose value the job shell expands."""
+    """The result of rules: variables for the job, and variables whose value the job shell expands."""
 
     variables: Dict[str, str]
     expand: Dict[str, str]
@@ -68,7 +68,7 @@ def apply(rules: Sequence[str], current: Mapping[str, str]) -> Environment:
 
 
 def _matcher(pattern: str, rule: str) -> Callable[[str], object]:
-    # Imported late: every submission reads this file, few have rules.
+    # Imported here, since every submission imports this module, and few have rules.
     import fnmatch
     import re
 

@@ -1,7 +1,7 @@
 """Eventlogs: one JSON object a line with a time, a name and a context (RFC 18).
 
-What happened to a job, to a resource or to a task's output is such a log, and each event is encoded once on the job
-path: the frame of the line is written by hand and only the context goes through the JSON encoder.
+Jobs, resources and the output of tasks each have such a log. An event is encoded once on the path of a job, so the
+frame of its line is written directly, and only the context goes through the JSON encoder.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ _NO_TIME = "the timestamp must be a number of seconds greater than zero"
 
 
 class EventlogError(ValueError):
-    """A line or an event breaks RFC 18; the message says which line and which rule."""
+    """A line or an event that breaks RFC 18; the message names the line and the rule."""
 
 
 class Event(tuple):  # type: ignore[type-arg]
-    """One entry of an eventlog: the tuple (timestamp, name, context). (As a NamedTuple it would need typing, which no
-    command has the time for.)
+    """One entry of an eventlog: the tuple (timestamp, name, context).
+
+    It is not a NamedTuple, as importing typing would slow down every command.
 
     timestamp: seconds since 1970-01-01 UTC, greater than zero
     name: without whitespace, not empty
-    context: what the event's definition says (RFC 21, 44, 50, 24 …), a dict; None if it has none
+    context: a dict as the event's definition requires (RFC 21, 44, 50, 24 …); None if it has none
     """
 
     __slots__ = ()
@@ -47,7 +48,7 @@ class Event(tuple):  # type: ignore[type-arg]
 
 
 def encode(event: Event) -> str:
-    """Return the event as one line of JSON with its newline. Raises EventlogError if it breaks RFC 18."""
+    """Return the event as one line of JSON with its newline. Raises EventlogError for an event that breaks RFC 18."""
     timestamp, name, context = event
     _check(timestamp, name)
     try:
@@ -77,7 +78,7 @@ def decode_line(line: str) -> Event:
 
 
 def decode(text: str) -> List[Event]:
-    """Return the events of a whole log, in its order; the last newline may lack. Raises EventlogError with the line."""
+    """Return the events of a log, in its order; the last newline may be missing. Raises EventlogError with the line."""
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()

@@ -1,9 +1,9 @@
 """Lists of host names and their text form `node[0-3,7],login` (RFC 29).
 
-A hostlist keeps order and repetitions, because the n-th host is the host of rank n. It is held as plain names: what
-reads them (a resource set, the overlay) wants names, and the text is made when it is shown. Encoding joins a name to
-the one before it as Flux does: names that differ in the digits at their end share brackets, whatever their order;
-names with something after the number are written out.
+A hostlist keeps order and repetitions, because the n-th host is the host of rank n. It is stored as plain names, since
+its readers (a resource set, the overlay) need names; text is made on request. Encoding joins a name to the one before
+it as Flux does: names that differ only in the digits at their end share brackets, whatever their order; names with text
+after the number are written out.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import re
 from collections import OrderedDict
 from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple, Union, overload
 
-# A short text can name very many hosts; this is more than any list holds.
+# A short text can expand to very many hosts; no real list has this many.
 MAX_HOSTS = 1 << 20
 
 _EXPRESSION = re.compile(r"([^][,]*)(?:\[([^][]*)\]([^][,]*))?(,|$)", re.DOTALL)
 _IDS = re.compile(r"([0-9]+)(?:-([0-9]+))?", re.ASCII)
 _UNPRINTABLE = re.compile(r"[^!-~]")
 _DIGITS = "0123456789"
-# More digits than this are part of the name, not a number to count with.
+# Longer runs of digits are part of the name, not a number.
 _MAX_DIGITS = 18
 
 Selection = Union[int, slice]
 
 
 class HostlistError(ValueError):
-    """Text is no hostlist of RFC 29, or a host is not in the list; the message says which and where."""
+    """Text that is not a hostlist (RFC 29), or a host that is not in the list; the message has the place."""
 
 
 class Hostlist:
@@ -39,7 +39,7 @@ class Hostlist:
 
     @classmethod
     def parse(cls, text: str) -> Hostlist:
-        """Return the hosts that `text` names; empty parts name none.
+        """Return the hosts of a text; empty parts are skipped.
 
         Raises HostlistError naming the position (from 0) where the text breaks RFC 29, or if there are more than
         `MAX_HOSTS` hosts.
@@ -65,7 +65,7 @@ class Hostlist:
         return cls(hosts)
 
     def encode(self) -> str:
-        """Return the RFC 29 text, in list order, neighbours with one prefix in brackets."""
+        """Return the RFC 29 text, in list order; neighbours with the same prefix share brackets."""
         return _encode(self._hosts)
 
     def expand(self, separator: str = ",") -> str:
@@ -79,7 +79,9 @@ class Hostlist:
         return len(added)
 
     def delete(self, hosts: Union[str, Hostlist]) -> int:
-        """Remove the first occurrence of each of the hosts; text is parsed. Return how many were removed."""
+        """Remove the first occurrence of each host; text is parsed. Return how many were removed. Raises
+        HostlistError.
+        """
         wanted: Dict[str, int] = {}
         for host in Hostlist.parse(hosts)._hosts if isinstance(hosts, str) else hosts._hosts:
             wanted[host] = wanted.get(host, 0) + 1
@@ -108,7 +110,7 @@ class Hostlist:
         return position
 
     def count(self, host: str) -> int:
-        """Return how often a host is in the list."""
+        """Return the number of occurrences of a host."""
         return self._hosts.count(host)
 
     def sort(self) -> None:
@@ -120,7 +122,7 @@ class Hostlist:
         self._hosts = _sorted(OrderedDict.fromkeys(self._hosts))
 
     def copy(self) -> Hostlist:
-        """Return a list of its own with the same hosts."""
+        """Return an independent list of the same hosts."""
         return Hostlist(self._hosts)
 
     @overload
@@ -160,7 +162,7 @@ class Hostlist:
 
 
 def _expand_ids(text: str, start: int, ids: str, room: int) -> List[str]:
-    """The numbers of an idlist as text, padded; `start` is where `ids` begins in the whole hostlist."""
+    """The numbers of an idlist as padded text; `start` is the position of `ids` in the whole hostlist."""
     if not ids:
         raise HostlistError(f"hostlist '{text}': no ids in the brackets at {start - 1}")
     found: List[str] = []
@@ -176,7 +178,7 @@ def _expand_ids(text: str, start: int, ids: str, room: int) -> List[str]:
         low, high = match.groups()
         if len(low) > _MAX_DIGITS or len(high or "") > _MAX_DIGITS:
             raise HostlistError(f"hostlist '{text}': id at {start + position} has more than {_MAX_DIGITS} digits")
-        # Zeros at the front of the first id pad all of them (RFC 29); a later id can ask for more.
+        # Leading zeros of the first id set the width of all ids (RFC 29); a later id can increase it.
         own = _padding(low)
         pad = own if pad is None else pad
         width = max(pad, own)
@@ -196,12 +198,12 @@ def _expand_ids(text: str, start: int, ids: str, room: int) -> List[str]:
 
 
 def _padding(digits: str) -> int:
-    """The width that a number's leading zeros ask for, 0 if it has none."""
+    """The width that a number's leading zeros set; 0 without leading zeros."""
     return len(digits) if len(digits) > 1 and digits[0] == "0" else 0
 
 
 def _split(host: str) -> Tuple[str, str]:
-    """A name as its prefix and the digits it ends in, which may be none."""
+    """A name as its prefix and the digits at its end, which may be empty."""
     prefix = host.rstrip(_DIGITS)
     digits = host[len(prefix) :]
     return (prefix, digits) if len(digits) <= _MAX_DIGITS else (host, "")
@@ -211,9 +213,9 @@ def _encode(hosts: List[str]) -> str:
     done: List[str] = []
     prefix: Optional[str] = None
     pieces: List[str] = []  # the finished ids of the open brackets
-    pad = 0  # what the first id of the open brackets pads all of them to
+    pad = 0  # the width that the first id of the open brackets sets
     low = high = ""  # the run being extended
-    expected = ""  # the digits that would extend it
+    expected = ""  # the digits that would extend the run
     for host in hosts:
         stem, digits = _split(host)
         if digits and stem == prefix and digits == expected:
@@ -245,10 +247,10 @@ def _close(prefix: str, pieces: List[str], low: str, high: str) -> str:
 
 
 def _sorted(hosts: Iterable[str]) -> List[str]:
-    """Order by prefix, by padding, by number.
+    """The hosts by prefix, by padding, by number.
 
-    `8` and `08` are different hosts of differently padded families. An unpadded number such as `10` belongs to the
-    widest family of its prefix that can write it so: after `09` if there is one, after `9` else.
+    `8` and `08` are different hosts, of families with different padding. An unpadded number such as `10` belongs to the
+    widest family of its prefix that is no wider than the number: after `09` if there is one, otherwise after `9`.
     """
     split = [(host, *_split(host)) for host in hosts]
     families: Dict[str, Set[int]] = {}

@@ -1,4 +1,4 @@
-"""What hwloc's XML (`lstopo --of xml`) says of a node: host, cores and GPUs."""
+"""The host, cores and GPUs of a node, read from hwloc's XML (`lstopo --of xml`)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator, Optional
 
-# What finds GPUs that compute, as hwloc names it, and how it names its devices. Others (GL, DRM) find any screen.
+# hwloc's backends for GPUs that compute, and the names of their devices. Other backends (GL, DRM) report any display.
 _BACKENDS = ("CUDA", "NVML", "OpenCL", "RSMI", "LevelZero")
 _NAMES = ("cuda", "nvml", "opencl", "rsmi", "ze")
-# No machine has as many levels, and what is parsed is walked by recursion.
+# The limit keeps recursion over the elements within Python's stack; real topologies have far fewer levels.
 _DEEPEST = 100
 
 
 class HwlocError(ValueError):
-    """The file is no hwloc topology; the text names it."""
+    """Text that is not a hwloc topology; the message names the file."""
 
 
 class Node(NamedTuple):
-    """Cores and GPUs have the logical numbers from 0 on; `host` is "" where it is not told."""
+    """Cores and GPUs by their logical numbers, from 0 on; `host` is "" if the topology has no host name."""
 
     host: str
     cores: int
@@ -32,7 +32,7 @@ class Node(NamedTuple):
 
 
 def read(path: str) -> Node:
-    """The node that the file `path` describes. Raises HwlocError."""
+    """The node that the file at `path` describes. Raises HwlocError."""
     try:
         with open(path, "rb") as file:
             root = parse(file.read())
@@ -49,7 +49,7 @@ def read(path: str) -> Node:
 
 
 def parse(text: bytes) -> ElementTree.Element:
-    """The outermost element of XML. Entities, which could grow without bounds, are refused. Raises HwlocError."""
+    """The outermost element of XML. Entities, which can expand without bound, are refused. Raises HwlocError."""
     builder = ElementTree.TreeBuilder()
     parser = expat.ParserCreate()
     depth = 0
@@ -80,7 +80,7 @@ def parse(text: bytes) -> ElementTree.Element:
 
 
 def _gpus(element: ElementTree.Element, device: Optional[ElementTree.Element] = None) -> Iterator[ElementTree.Element]:
-    """The devices on the bus that some backend takes for a GPU, perhaps more than once: several may know one."""
+    """The devices on the bus that a backend reports as GPU; a device appears once for each backend that reports it."""
     for child in element.findall("object"):
         kind = child.get("type")
         if kind == "OSDev" and _is_gpu(child):

@@ -1,8 +1,8 @@
 """Sets of small non-negative integers and their text form `0-3,7` (RFC 22).
 
-Ranks, cores and tasks are always named this way, so the set is one Python integer used as a bit set: union, difference
-and comparison of a hundred thousand ranks are single operations in C, and encoding is a search for runs in `bin()`.
-An `Idset` never changes, so one may be shared, hashed and kept as a key.
+Ranks, cores and tasks are always named this way, so a set is one Python integer used as a bit set: union, difference
+and comparison of a hundred thousand ranks are single operations in C, and encoding is a search for runs in `bin()`. An
+`Idset` is immutable, so it can be shared, hashed and used as a key.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 import re
 from typing import Any, Iterable, Iterator, List, Tuple
 
-# Text from outside names ids, and a bit set is as long as its largest id: without a bound, `0-99999999999` takes 12 GB.
+# A bit set is as long as its largest id: without a limit, the text `0-99999999999` from outside would take 12 GB.
 MAX_ID = (1 << 24) - 1
 
 _PART = re.compile(r"(0|[1-9][0-9]*)(?:-(0|[1-9][0-9]*))?", re.ASCII)
 _RUN = re.compile("1+")
-# Above this many parts a set is built in one pass over a string of binary digits, below it by shifts.
+# A set of more parts is built in one pass over a string of binary digits, a smaller one by shifts.
 _MANY = 64
 
 
 class IdsetError(ValueError):
-    """Text is no idset of RFC 22, or an id is out of range; the message names the position or the id."""
+    """Text that is not an idset (RFC 22), or an id out of range; the message names the position or the id."""
 
 
 class Idset:
@@ -56,14 +56,14 @@ class Idset:
 
     @classmethod
     def parse(cls, text: str) -> Idset:
-        """Return the set that `text` names: ids and ranges in ascending order, `[]` around them or not; `""` is empty.
+        """Return the set of a text: ids and ranges in ascending order, optionally in `[]`; `""` is empty.
 
         Raises IdsetError naming the position (from 0) where the text breaks RFC 22.
         """
         return cls.from_bits(_range_bits(_parse_ranges(text)))
 
     def encode(self, brackets: bool = False) -> str:
-        """Return the RFC 22 text, runs as `lo-hi`; with `brackets`, in `[]` if it names more than one id."""
+        """Return the RFC 22 text, runs as `lo-hi`; with `brackets`, a set of several ids is put in `[]`."""
         if not self.bits:
             return ""
         text = ",".join(str(lo) if lo == hi else f"{lo}-{hi}" for lo, hi in self.ranges())
@@ -91,7 +91,7 @@ class Idset:
             raise IdsetError("the empty idset has no first and no last id")
 
     def isdisjoint(self, other: Idset) -> bool:
-        """Return whether no id is in both sets."""
+        """Return whether the sets have no id in common."""
         return not self.bits & other.bits
 
     def __contains__(self, id_: object) -> bool:
@@ -158,7 +158,7 @@ def _parse_ranges(text: str) -> List[Tuple[int, int]]:
         if after < end and (text[after] != "," or after + 1 == end):
             raise IdsetError(f"idset '{text}': expected ',' and an id or the end at {after}")
         low, high = match.group(1, 2)
-        # Twenty digits are out of range whatever they say, and int() refuses thousands of them.
+        # Twenty digits always are out of range, and int() refuses thousands of digits.
         lo = int(low) if len(low) < 20 else MAX_ID + 1
         hi = lo if high is None else int(high) if len(high) < 20 else MAX_ID + 1
         if lo <= last or hi < lo:

@@ -1,11 +1,11 @@
 """Job ids: 64-bit FLUIDs, their text forms and their generator (RFC 19).
 
-An id holds, from the top, 40 bits of milliseconds since the instance's epoch, 14 bits naming the generator and a
-10-bit sequence number, so ids of one generator ascend in order of submission without anybody being asked. The generator
-takes the time as an argument: it is a plain value that a journal can restore and a test can drive.
+An id has, from the top, 40 bits of milliseconds since the instance's epoch, 14 bits with the number of the generator,
+and a 10-bit sequence number. So each generator issues ascending ids without communication. The generator takes the time
+as an argument: it is a plain value that a journal can restore and a test can drive.
 
-Every job is shown as F58, so that form has a table of its own; the words and emoji are read from their files when first
-asked for.
+F58 has a table in the code, since every id is shown in this form; words and emoji are read from their files on first
+use.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _TIMESTAMP_SHIFT = GENERATOR_BITS + SEQUENCE_BITS
 
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _BASE58_VALUES = {digit: value for value, digit in enumerate(_BASE58)}
-# Of two digits, by value: made for the first id that is shown, as most brokers of an instance show none.
+# The text of every two digits, by value; made when the first id is shown, as most brokers never show one.
 _base58_pairs: List[str] = []
-# Terminals and files that cannot show U+0192 get the ASCII letter, which every reader takes as well.
+# For terminals and files that cannot show U+0192, the prefix is the ASCII letter; every reader accepts both.
 _f58_prefix = "f" if os.environ.get("FLUX_F58_FORCE_ASCII") else "ƒ"
-# U+0192 as it arrives where the locale is not UTF-8: in ASCII as bytes that are no text, in Latin-1 as others.
+# U+0192 decoded under a locale other than UTF-8: as ASCII with surrogate escapes, and as Latin-1.
 _F58_MISREAD = ("\udcc6\udc92", "\xc6\x92")
 _F58_MAX_DIGITS = 11
 
-# Read when first asked for, by form.
+# Filled on first use, by form.
 _tables: Dict[str, Digits] = {}
 
-# Compiled when first needed: most commands are given no id.
+# Compiled on first use, since most commands get no id.
 _DECIMAL = r"[0-9]{1,20}\Z"
 _HEX = r"0x[0-9a-fA-F]{1,16}\Z"
 _DOTHEX = r"(?:[0-9a-fA-F]{1,4}\.){3}[0-9a-fA-F]{1,4}\Z"
@@ -48,13 +48,13 @@ _EMOJI_FIRST, _EMOJI_LAST = "\U0001f000", "\U0001ffff"
 
 
 class JobIdError(ValueError):
-    """Text is no job id, an id is no 64-bit number or a generator's number is out of range."""
+    """Text that is not a job id, a number that does not fit 64 bits, or a generator's number out of range."""
 
 
 def parse(text: str) -> int:
-    """Return the id that `text` names in any form of RFC 19: decimal, hex, dothex, kvs, words, F58 or emoji.
+    """Return the id of a text in any form of RFC 19: decimal, hex, dothex, kvs, words, F58 or emoji.
 
-    Whitespace around it and the ``job.`` of a KVS path are ignored. Raises JobIdError.
+    Whitespace around it and the prefix ``job.`` of a KVS path are ignored. Raises JobIdError.
     """
     id_ = text.strip()
     try:
@@ -84,8 +84,8 @@ def parse(text: str) -> int:
 def encode(id: int, form: str = "f58") -> str:
     """Return an id as text. Forms: ``f58 f58plain dec hex dothex kvs words emoji``.
 
-    ``f58`` starts with ƒ, or with f if FLUX_F58_FORCE_ASCII is set or follow_locale() saw the need; ``f58plain`` always
-    with f.
+    ``f58`` starts with ƒ, or with f if FLUX_F58_FORCE_ASCII is set or follow_locale() found it necessary; ``f58plain``
+    always starts with f.
     Raises JobIdError for another form or an id that is not a 64-bit number.
     """
     if not 0 <= id <= MAX_ID:
@@ -99,14 +99,15 @@ def encode(id: int, form: str = "f58") -> str:
 
 
 def shown(text: str) -> str:
-    """A text for people in which others have written ids, with the first letter that `encode` gives ids here."""
+    """A text for users in which other programs wrote ids, with the prefix that `encode` uses in this process."""
     return text if _f58_prefix == "ƒ" else text.replace("ƒ", _f58_prefix)
 
 
 def follow_locale() -> None:
     """Begin ids with f from now on if the characters of this process's locale are not UTF-8.
 
-    For what talks to people. Brokers do not: members of an instance may have other locales, and ids are part of names.
+    Only programs that print for users call this. Brokers do not: the brokers of an instance may have different locales,
+    and ids are part of names.
     """
     global _f58_prefix
     from headrace.spec.stdlib_parts import CODESET, nl_langinfo
@@ -132,7 +133,7 @@ def _encode_base58(id_: int) -> str:
     while id_ >= 58:
         id_, pair = divmod(id_, 58 * 58)
         text = _base58_pairs[pair] + text
-    # The pair on top has a zero of its own if its value has one digit, and what is left has at most one.
+    # The top pair has a leading zero if its value is one digit; at this point, a single digit may be left.
     if id_:
         return _BASE58[id_] + text
     return text[1:] if text[0] == "1" else text
@@ -232,13 +233,13 @@ _ENCODERS: Dict[str, Callable[[int], str]] = {
 class FluidGenerator:
     """Issues ascending ids for one generator.
 
-    `epoch_ms` is the time that timestamp 0 stands for, in milliseconds since 1970-01-01 UTC. `high_water` is the
-    largest id issued so far, to be journaled and given back after a restart: every id issued is larger; -1 is none.
+    `epoch_ms` is the time of timestamp 0, in milliseconds since 1970-01-01 UTC. `high_water` is the largest id issued
+    so far (-1: none), which is journaled and restored after a restart: every new id is larger.
 
-    A clock that steps back is ignored until it has caught up, and when the 1024 numbers of a millisecond are used up
-    the next millisecond's are taken without waiting, so under a burst ids run ahead of the clock.
+    While the clock is behind the last id's time, that time is used. When the 1024 numbers of a millisecond are used up,
+    the next millisecond's are used without waiting, so that ids run ahead of the clock during a burst.
 
-    Raises JobIdError if the generator's number does not fit 14 bits or `high_water` is no id.
+    Raises JobIdError if the generator's number does not fit 14 bits or `high_water` is not an id.
     """
 
     __slots__ = ("_generator_bits", "epoch_ms", "high_water")
@@ -261,7 +262,7 @@ class FluidGenerator:
         timestamp, sequence = max(0, now_ms - self.epoch_ms), 0
         if timestamp <= self.high_water >> _TIMESTAMP_SHIFT:
             timestamp = self.high_water >> _TIMESTAMP_SHIFT
-            # An id of another generator may be the high water: none or all numbers of that millisecond are above it.
+            # If another generator issued the high water mark, all numbers of that millisecond are usable, or none.
             used = self.high_water + 1 - (timestamp << _TIMESTAMP_SHIFT | self._generator_bits)
             sequence = max(0, min(used, _SEQUENCES))
         ids: List[int] = []

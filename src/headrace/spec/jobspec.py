@@ -1,7 +1,7 @@
-"""Job specifications (RFC 14, RFC 25): reading what a job asks for.
+"""Job specifications (RFC 14, RFC 25): reading a job's request.
 
 Job list, scheduler, exec and shell read jobspecs through these functions, so that a default (the name of a job, its
-number of tasks) has one home. All but validate() expect a jobspec that is valid. Nothing here changes one;
+number of tasks) is defined once. All functions expect a valid jobspec (jobspec_validate checks it) and change none;
 jobspec_build makes them.
 """
 
@@ -38,17 +38,16 @@ __all__ = [
     "without_environment",
 ]
 
-# What the last exception of a job says that asks to be queued again (`attributes.system.requeue`) too often.
+# The note of a job's last exception when its requests to be queued again (`attributes.system.requeue`) are used up.
 REQUEUED_ENOUGH = "it was queued again as often as headrace.most-requeues allows"
 
 _EMPTY: Dict[str, Any] = {}
 
 
 class Counts(NamedTuple):
-    """What a jobspec asks for in total. 0 nodes or None tasks: not known before resources are allocated.
+    """The totals that a jobspec requests. 0 nodes or None tasks: unknown before resources are allocated.
 
-    Where a count is a range (RFC 14), its smallest value counts. ``slot_cores`` and ``slot_gpus`` are those of one
-    slot.
+    Of a range of counts (RFC 14), the smallest is used. ``slot_cores`` and ``slot_gpus`` are those of one slot.
     """
 
     nnodes: int
@@ -62,9 +61,7 @@ class Counts(NamedTuple):
 
 
 class SlotRequest(NamedTuple):
-    """What a scheduler of nodes, cores and gpus needs: ``nslots`` slots in all, on exactly ``nnodes`` nodes (0:
-    any).
-    """
+    """A request for cores and gpus in slots: ``nslots`` slots in all, on exactly ``nnodes`` nodes (0: any number)."""
 
     nnodes: int
     nslots: int
@@ -74,7 +71,7 @@ class SlotRequest(NamedTuple):
 
 
 def walk(jobspec: Dict[str, Any]) -> Iterator[Tuple[Dict[str, Any], int, int]]:
-    """Yield (vertex, its smallest count, how many there are of it in all) for every resource, parents first."""
+    """Yield (vertex, its smallest count, its total number) for every resource, parents first."""
 
     def below(vertices: List[Dict[str, Any]], parents: int) -> Iterator[Tuple[Dict[str, Any], int, int]]:
         for vertex in vertices:
@@ -87,7 +84,7 @@ def walk(jobspec: Dict[str, Any]) -> Iterator[Tuple[Dict[str, Any], int, int]]:
 
 
 def smallest_count(count: Union[int, str, Dict[str, int]]) -> int:
-    """Return the smallest number that a resource count of any form (RFC 14) allows."""
+    """Return the smallest number that a resource count in any form of RFC 14 allows."""
     if isinstance(count, int):
         return count
     if isinstance(count, dict):
@@ -96,7 +93,7 @@ def smallest_count(count: Union[int, str, Dict[str, int]]) -> int:
 
 
 def counts(jobspec: Dict[str, Any]) -> Counts:
-    """Return what a jobspec asks for, as ``flux jobs`` shows it before resources are allocated."""
+    """Return the totals that a jobspec requests, as ``flux jobs`` shows them before resources are allocated."""
     nnodes = nslots = ncores = ngpus = slot_cores = slot_gpus = 0
     exclusive = False
     in_slot = 0
@@ -120,11 +117,11 @@ def counts(jobspec: Dict[str, Any]) -> Counts:
 
 
 def task_count(jobspec: Dict[str, Any], nnodes: int, nslots: int, ncores: int) -> Optional[int]:
-    """Return the number of tasks on so many nodes, slots and cores; None where it takes an unknown (0) number of
-    nodes.
+    """Return the number of tasks on the given nodes, slots and cores; None if it depends on an unknown (0) number of
+        nodes.
 
-    The shell option ``per-resource`` ({type: node|core, count}) rules over the counts of the tasks.
-    """
+        The shell option ``per-resource`` ({type: node|core, count}) overrides the counts of the tasks.
+    |="""
     per_resource = shell_option(jobspec, "per-resource")
     if isinstance(per_resource, dict):
         number = per_resource.get("count", 1)
@@ -154,9 +151,9 @@ def _in_slots(jobspec: Dict[str, Any], label: str, kind: str) -> int:
 
 
 def slot_request(jobspec: Dict[str, Any]) -> SlotRequest:
-    """Return a jobspec's request as slots of cores and gpus; raises JobspecError if it cannot be put so.
+    """Return a jobspec's request as slots of cores and gpus; raises JobspecError if it has another form.
 
-    That is every version 1 jobspec, and ``slot>node`` (whole nodes). Others need a graph scheduler.
+    Every version 1 jobspec has this form, and ``slot>node`` (whole nodes). Others need a graph scheduler.
     """
     resources = jobspec["resources"]
     if len(resources) != 1:
@@ -234,9 +231,9 @@ def environment(jobspec: Dict[str, Any]) -> Dict[str, Optional[str]]:
 
 
 def without_environment(jobspec: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the jobspec as it is shown and told: only ``J`` has the environment, which is large and may hold secrets.
+    """Return the jobspec without the environment, which is large and may hold secrets; only the KVS key ``J`` has it.
 
-    What is not on the way to it is shared, and a jobspec that has none is returned itself.
+    The result shares all other objects with the jobspec; a jobspec without an environment is returned itself.
     """
     attributes = jobspec["attributes"]
     found = attributes.get("system", _EMPTY)
@@ -247,9 +244,9 @@ def without_environment(jobspec: Dict[str, Any]) -> Dict[str, Any]:
 
 
 class Bare:
-    """Jobspecs without their environments, for one after another.
+    """Removes the environments of several jobspecs, one after another.
 
-    Where jobs have the same object as their attributes, which hold the environment, the bare ones have, too.
+    Jobspecs that share the object of their attributes, which has the environment, share it in the result, too.
     """
 
     def __init__(self) -> None:
@@ -257,7 +254,7 @@ class Bare:
         self._bare: Dict[str, Any] = {}
 
     def of(self, jobspec: Dict[str, Any]) -> Dict[str, Any]:
-        """Return without_environment(jobspec); the same object for the same one twice in a row."""
+        """Return without_environment(jobspec); for the jobspec of the last call, return the same object again."""
         if jobspec is not self._last:
             if jobspec["attributes"] is self._last.get("attributes"):
                 self._bare = {**jobspec, "attributes": self._bare["attributes"]}
@@ -268,7 +265,7 @@ class Bare:
 
 
 def queue(jobspec: Dict[str, Any]) -> Optional[str]:
-    """Return the name of the queue asked for, None if none is."""
+    """Return the name of the requested queue, None if none is named."""
     return system(jobspec).get("queue")
 
 

@@ -1,9 +1,8 @@
 """Making version 1 job specifications (RFC 25) for the command line and for ``import flux``.
 
-Both make the same jobspec from the same parameters through these functions. Keys are put in the order real Flux puts
-them. Wrong arguments raise ValueError or TypeError with Flux's own texts, which scripts and users know. The functions
-take everything they need as arguments: environment, working directory and limits of the caller are the caller's to
-give.
+Both make the same jobspec from the same parameters through these functions. Keys are in the order in which Flux writes
+them. Wrong arguments raise ValueError or TypeError with Flux's messages, which scripts compare and users know. The
+functions read nothing but their arguments: callers pass environment, working directory and limits.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
     Jobspec = Dict[str, Any]
 
-# RFC 14 task slot label that all commands use.
+# The label of task slots (RFC 14) that all commands use.
 SLOT_LABEL = "task"
 
 
@@ -42,7 +41,7 @@ def from_command(
     queue: Optional[str] = None,
     bank: Optional[str] = None,
 ) -> Jobspec:
-    """Make the jobspec of ``num_tasks`` tasks, a slot for each, spread over ``num_nodes`` nodes if that is given.
+    """Make the jobspec of ``num_tasks`` tasks in a slot each, spread over ``num_nodes`` nodes if that is given.
 
     ``duration`` is seconds or an RFC 23 string. Without ``environment`` the key is left out. Raises ValueError,
     TypeError.
@@ -77,8 +76,8 @@ def per_resource(
 ) -> Jobspec:
     """Make the jobspec of a request for cores and nodes, with tasks counted per node or core by the shell.
 
-    Cores alone: that many slots of one core. Nodes: a slot a node, with its share of the cores, or, without cores,
-    whole nodes. ``attributes`` are from_command's. Raises ValueError.
+    Cores alone: this many slots of one core. Nodes: one slot on each node, with its share of the cores, or, without
+    cores, whole nodes. ``attributes`` are those of from_command. Raises ValueError.
     """
     _check_per_resource(ncores, nnodes, per_resource_type, per_resource_count, gpus_per_node)
     slot_cores = 1
@@ -112,10 +111,10 @@ def from_nest_command(
     conf: Optional[Mapping[str, Any]] = None,
     **attributes: Any,
 ) -> Jobspec:
-    """Make the jobspec of an instance, a broker a node, that runs ``command`` as its initial program (``flux
-    alloc``).
+    """Make the jobspec of an instance with a broker on each node and ``command`` as initial program (``flux alloc``).
 
-    ``conf`` becomes the instance's configuration. ``attributes`` are from_command's. Raises ValueError, TypeError.
+    ``conf`` becomes the instance's configuration. ``attributes`` are those of from_command. Raises ValueError,
+    TypeError.
     """
     opts = [] if broker_opts is None else list(broker_opts)
     if conf:
@@ -124,7 +123,7 @@ def from_nest_command(
         _resources_and_tasks(
             ["flux", "broker", *opts, *command], num_slots, cores_per_slot, gpus_per_slot, num_nodes, exclusive
         ),
-        # One broker a node whatever the slots; MPI and the exit timeout are for parallel programs, not for brokers.
+        # Each node gets one broker, however many slots. MPI and the exit timeout are meant for parallel programs.
         shell={"per-resource": {"type": "node"}, "mpi": "none", "exit-timeout": "none"},
         **attributes,
     )
@@ -146,7 +145,7 @@ def from_batch_command(
     conf: Optional[Mapping[str, Any]] = None,
     **attributes: Any,
 ) -> Jobspec:
-    """Make the jobspec of an instance that runs a batch script, whose text goes into the jobspec (``flux batch``).
+    """Make the jobspec of an instance that runs a batch script, whose text is stored in the jobspec (``flux batch``).
 
     Raises ValueError if the script does not start with ``#!``.
     """
@@ -171,10 +170,10 @@ def from_batch_command(
 
 
 def set_attribute(jobspec: Jobspec, key: str, value: Any) -> None:
-    """Set an attribute by its dotted key, as ``--setattr`` does, making objects on the way.
+    """Set an attribute by its dotted key, as ``--setattr`` does; missing objects on its path are made.
 
     ``user.x``, ``system.x`` and ``.x`` are below ``attributes``, ``attributes.x`` is itself, any other key is below
-    ``attributes.system``. Raises ValueError for an empty part, or where a part of the way is not an object.
+    ``attributes.system``. Raises ValueError for an empty part, or for a value on the path that is not an object.
     """
     if key.startswith("."):
         path = ["attributes", *key[1:].split(".")]
@@ -203,7 +202,7 @@ def set_shell_option(jobspec: Jobspec, key: str, value: Any = 1) -> None:
 
 
 def add_file(jobspec: Jobspec, path: str, content: Any, perms: int = 0o600) -> None:
-    """Put a file into the jobspec (RFC 37) under a name: text, bytes, or a JSON value; raises ArchiveError."""
+    """Store a file (RFC 37) in the jobspec by name: text, bytes, or a JSON value; raises ArchiveError."""
     from headrace.spec import archive
 
     files = jobspec["attributes"]["system"].setdefault("files", {})
@@ -215,11 +214,11 @@ def set_duration(jobspec: Jobspec, value: Union[float, str]) -> None:
     jobspec["attributes"]["system"]["duration"] = _seconds(value)
 
 
-# -- reading the command line's small languages ---------------------------------------------------
+# -- parsing values of command line options -------------------------------------------------------
 
 
 def parse_setting(text: str) -> Tuple[str, Any]:
-    """Parse ``KEY[=VALUE]`` of ``--setattr`` and ``-o``: a JSON value, else a string; without one, 1.
+    """Parse ``KEY[=VALUE]`` of ``--setattr`` and ``-o``: a JSON value, otherwise a string; 1 without a value.
 
     ``^KEY=FILE`` takes the value from a JSON file. Raises ValueError, or OSError if the file cannot be read.
     """
@@ -274,7 +273,7 @@ def signal_number(name: str) -> int:
         raise ValueError(f"signal '{name}' is invalid: use a name such as USR1 or a number") from None
 
 
-# -- inside ---------------------------------------------------------------------------------------
+# -- internal -------------------------------------------------------------------------------------
 
 
 def _resources_and_tasks(
@@ -302,7 +301,7 @@ def _resources_and_tasks(
     inner: List[Dict[str, Any]] = [{"type": "core", "count": cores}]
     if gpus is not None:
         inner.append({"type": "gpu", "count": gpus})
-    # Where tasks do not divide evenly every node still gets the same number of slots, so some stay empty.
+    # Where tasks do not divide evenly, every node still gets the same number of slots, so some slots stay empty.
     nslots = ntasks if nnodes is None else -(-ntasks // nnodes)
     even = nnodes is None or ntasks % nnodes == 0
     root: Dict[str, Any] = {"type": "slot", "count": nslots, "with": inner, "label": SLOT_LABEL}
@@ -350,7 +349,7 @@ def _with_attributes(
     if input is not None:
         set_shell_option(jobspec, "input.stdin", {"type": "file", "path": input})
     for stream, path in (("stdout", output), ("stderr", error)):
-        # "none" and "kvs" name the place output goes to anyway.
+        # Without a file, output goes to the KVS, which "none" and "kvs" also stand for.
         if path is not None and path not in {"none", "kvs"}:
             set_shell_option(jobspec, f"output.{stream}", {"type": "file", "path": path})
             if label_io:

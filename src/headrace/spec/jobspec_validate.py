@@ -1,8 +1,8 @@
 """Checking job specifications: RFC 14, and RFC 25 for version 1.
 
-Ingest checks every submitted job here, so the common shape (one slot with cores, one task) takes a short path of
-exact type tests; the general grammar of RFC 14 walks the tree. Both raise JobspecError with the path of the field and
-what would be right.
+Ingest checks every submitted job here, so the common shape (one slot with cores, one task) takes a short path of exact
+type tests; all other jobspecs take the general grammar of RFC 14. Both raise JobspecError with the path of the field
+and what it should be.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from headrace.spec.json_kind import kind_of
 
 _INF = float("inf")
 _KEYS = ("attributes", "resources", "tasks", "version")
-# What an `int` of C holds: clients and shells of other makes read counts as such.
+# Clients and shells in C read counts into an `int`.
 MAX_COUNT = (1 << 31) - 1
 _VERTEX_KEYS = frozenset({"type", "count", "unit", "exclusive", "with", "label", "id"})
 _TASK_KEYS = frozenset({"command", "slot", "count", "attributes", "distribution"})
 
-# The parts of no jobspec: each is another object than any part of one.
+# Stands for no known jobspec: its parts are identical to no part of any jobspec.
 _NOTHING_KNOWN: Dict[str, Any] = dict.fromkeys(_KEYS, object())
-# A tree deeper than this is a mistake or an attack; real ones have half a dozen levels.
+# Real resource trees have half a dozen levels; the limit keeps the recursion within Python's stack.
 _MAX_DEPTH = 64
 
 
 class JobspecError(ValueError):
-    """A jobspec is not well formed; the message has the path of the field, such as ``resources[0].with[1].count``."""
+    """An invalid jobspec; the message has the path of the field, such as ``resources[0].with[1].count``."""
 
 
 def validate(obj: Any, version: Optional[int] = None, known: Optional[Dict[str, Any]] = None) -> None:
     """Check a decoded jobspec: version 1 against RFC 25, others against RFC 14; raises JobspecError.
 
-    With ``version``, a jobspec of another version is refused. ``known`` is a jobspec that was found valid: what a
-    version 1 jobspec has in common with it as one object is not looked at again.
+    With ``version``, a jobspec of another version is refused. ``known`` is a valid jobspec: objects of a version 1
+    jobspec that are also parts of it are not checked again.
     """
     got = _version(obj)
     if version is not None and got != version:
         raise JobspecError(f"version: expected version {version}, got {got}")
     if got == 1:
-        # Nothing in version 1 depends on another part, so a part is as valid here as it was there.
+        # The parts of a version 1 jobspec are independent, so a part of a valid jobspec is valid here as well.
         valid = known if known is not None and known.get("version") == 1 else _NOTHING_KNOWN
         if obj["resources"] is not valid["resources"]:
             _validate_v1_resources(obj["resources"])
@@ -54,9 +54,9 @@ def validate(obj: Any, version: Optional[int] = None, known: Optional[Dict[str, 
 
 
 def validate_canonical(obj: Any) -> None:
-    """Check a decoded jobspec of any version against RFC 14 alone, as programs write them that no scheduler sees.
+    """Check a decoded jobspec of any version against RFC 14 alone, for programs that write jobspecs for no scheduler.
 
-    The command of a task may be one word in the place of an array. Raises JobspecError.
+    The command of a task may be a string instead of an array. Raises JobspecError.
     """
     version = _version(obj)
     slots = _validate_resources(obj["resources"])
@@ -74,7 +74,7 @@ def _with_command_array(task: Any) -> Any:
 
 
 def _version(obj: Any) -> int:
-    """The version of what has all keys of a jobspec and no others."""
+    """The version of an object that has exactly the keys of a jobspec. Raises JobspecError."""
     if not isinstance(obj, dict):
         raise JobspecError(f"jobspec: must be an object, not {kind_of(obj)}")
     for key in _KEYS:
@@ -143,7 +143,7 @@ def _v1_vertex(vertex: Any, path: str) -> str:
 
 
 def _is_no_gpu(vertex: Dict[str, Any]) -> bool:
-    """True for a GPU entry with the count 0, as programs write it that always name GPUs."""
+    """Whether a vertex is a GPU entry with count 0, as written by programs that always list GPUs."""
     count = vertex.get("count")
     return vertex.get("type") == "gpu" and type(count) is int and not count
 
@@ -161,7 +161,7 @@ def _vertex_options(vertex: Dict[str, Any], path: str) -> None:
 
 
 def _validate_v1_tasks(tasks: Any) -> None:
-    # The slot that the task names need not be the one there is: there is only one, and real jobspecs differ.
+    # The slot that the task names is not compared with the label: there is only one slot, and real jobspecs differ.
     if type(tasks) is not list or len(tasks) != 1:
         raise JobspecError("tasks: must be an array of one task in version 1")
     task = tasks[0]

@@ -1,4 +1,4 @@
-"""The kind of a JSON value, in the words of error messages."""
+"""The kind of a JSON value, as error messages name it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def kind_of(value: Any) -> str:
-    """Say what a decoded value is: ``an object``, ``a number``; ``missing or null`` for None."""
+    """Return the kind of a decoded value: ``an object``, ``a number``; ``missing or null`` for None."""
     if value is None:
         return "missing or null"
     names = {

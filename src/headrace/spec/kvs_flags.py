@@ -1,12 +1,12 @@
-"""Flags of KVS requests, as flux-core numbers them: of lookups and watches, and of a transaction's operations."""
+"""Flags of KVS requests with flux-core's values: of lookups and watches, and of operations in a transaction."""
 
 from __future__ import annotations
 
-# Of a lookup.
+# Flags of a lookup.
 READDIR = 1
 READLINK = 2
 TREEOBJ = 16
-# Of a watch, besides.
+# Additional flags of a watch.
 WATCH = 4
 WAITCREATE = 8
 WATCH_FULL = 64
@@ -14,8 +14,8 @@ WATCH_UNIQ = 128
 WATCH_APPEND = 256
 STREAM = 512
 WATCH_INITIAL_SENTINEL = 1024
-# Of a commit.
+# Flags of a commit.
 NO_MERGE = 1
 SYNC = 4
-# Of an operation.
+# Flags of an operation.
 APPEND = 32

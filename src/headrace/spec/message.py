@@ -1,8 +1,8 @@
-"""Flux messages (RFC 3): the value, its multipart form and its framing on the local socket.
+"""Flux messages (RFC 3): the value, its multipart form and its frame on the local socket.
 
-Every byte between brokers, modules in processes and clients is one of these messages, so this file is on every hot
-path: a message is taken apart with a handful of slices, the JSON body is decoded only when somebody asks for `obj`
-and encoded only when somebody asks for `payload`. A message that is merely routed is never decoded.
+Every byte between brokers, modules in processes and clients is part of such a message, so this file is on every hot
+path. A message is decoded with a handful of slices. Its JSON body is decoded when `obj` is first read, and encoded when
+`payload` is first read. A message that is only routed is never decoded.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ VERSION = 1
 HEADER = struct.Struct(">BBBBIIII")
 HEADER_SIZE = HEADER.size
 
-# The local socket's frame: magic in host byte order, then a big-endian length that does not count these eight bytes.
+# A frame of the local socket begins with the magic in host byte order and a big-endian length without these 8 bytes.
 FRAME_MAGIC = struct.pack("=I", 0xFFEE0012)
 _FRAME_LENGTH = struct.Struct(">I")
 _SIZES = [bytes((size,)) for size in range(255)]
@@ -55,7 +55,7 @@ MAX_FRAME = 1 << 30
 
 
 class MessageError(ValueError):
-    """A frame or a list of parts is not a message of RFC 3; the text says which rule it breaks."""
+    """A frame or list of parts that is not a message of RFC 3; the text names the rule that it breaks."""
 
 
 def _json_dumps(obj: Any) -> bytes:
@@ -71,7 +71,7 @@ _loads: Callable[[bytes], Any] = _json_loads
 
 
 def use_json_codec(dumps: Callable[[Any], bytes], loads: Callable[[bytes], Any]) -> None:
-    """Replace the JSON codec of this process; brokers pass msgspec's, clients keep the standard library's."""
+    """Replace the JSON codec of this process; brokers set msgspec's, clients keep the standard library's."""
     global _dumps, _loads
     _dumps, _loads = dumps, loads
 
@@ -79,7 +79,7 @@ def use_json_codec(dumps: Callable[[Any], bytes], loads: Callable[[bytes], Any])
 class Message:
     """One message. `routes` holds the route stack in push order: the original sender is first, the last hop last.
 
-    A received message is frozen by convention: `obj` may be shared by every module of a broker.
+    Receivers must not change `obj`: all modules of a broker may share it.
     """
 
     __slots__ = ("_obj", "_payload", "aux1", "aux2", "flags", "rolemask", "routes", "topic", "type", "userid")
@@ -132,7 +132,7 @@ class Message:
         return self._payload
 
     def forget_payload(self) -> None:
-        """Keep the object alone, if there is one; the bytes are made again when they are asked for."""
+        """Drop the encoded body if there is an object; it is encoded again on demand."""
         if self._obj is not None:
             self._payload = None
 
@@ -142,7 +142,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The body as text without its NUL; "" without a body. Error responses carry their text this way."""
+        """The body as text without its NUL; "" without a body. In error responses it is the error message."""
         data = self.payload
         return "" if data is None else data.rstrip(b"\0").decode("utf-8", "replace")
 
@@ -172,7 +172,7 @@ class Message:
 
     @property
     def sender(self) -> str:
-        """The uuid of the original requester, "" when the message never left its maker."""
+        """The uuid of the original requester; "" for a message that has not been routed."""
         return self.routes[0].decode("ascii", "replace") if self.routes else ""
 
     def __repr__(self) -> str:
@@ -215,12 +215,12 @@ def response(to: Message, obj: Any = None, errnum: int = 0, payload: Optional[by
 
 
 def error_response(to: Message, errnum: int, text: str = "") -> Message:
-    """A failure response; `text`, when given, is what a user reads."""
+    """A failure response; `text`, if given, is the message for users."""
     return response(to, None, errnum, text.encode("utf-8", "replace") + b"\0" if text else None)
 
 
 def event(topic: str, obj: Any = None, flags: int = 0, payload: Optional[bytes] = None) -> Message:
-    """An event without a sequence number yet; rank 0 assigns it."""
+    """An event without a sequence number; rank 0 assigns it."""
     return Message(EVENT, topic, obj, flags, payload=payload)
 
 
@@ -244,7 +244,7 @@ def encode_parts(msg: Message) -> List[bytes]:
 
 
 def decode_parts(parts: Sequence[bytes]) -> Message:
-    """The message of `parts`. Raises MessageError on anything that RFC 3 does not allow."""
+    """The message of `parts`. Raises MessageError for parts that RFC 3 does not allow."""
     if not parts or len(parts) > _MAX_PARTS:
         raise MessageError(f"a message has 1 to {_MAX_PARTS} parts, this has {len(parts)}")
     header = parts[-1]
@@ -335,7 +335,7 @@ class Deframer:
 
     @property
     def pending(self) -> int:
-        """Bytes that wait for the rest of their frame."""
+        """The number of bytes of an incomplete frame."""
         return len(self._buffer)
 
     def __iter__(self) -> Iterator[Message]:

@@ -1,7 +1,7 @@
-"""The form of a request's payload as data: which fields it has and of what type, and what a payload has wrong.
+"""The form of a request's payload as data: its fields and their types, and how a payload differs from it.
 
-Services declare one form for each of their methods (spec/requests), and the broker compares a payload with it before
-the handler sees it. Fields beyond the form are accepted, as RFC 6 lets clients be newer than services.
+Services declare one form for each of their methods (spec/requests). The broker compares a payload with it before the
+handler is called. Fields beyond the form are accepted, since RFC 6 allows clients to be newer than services.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Mapping, Optional, Tuple
 
-    # Name, types of its value (None: any), whether it must be there, and the kind of its items.
+    # Name of the field, types of its value (None: any), whether it is required, and the kind of its items.
     Field = Tuple[str, Optional[Tuple[type, ...]], bool, Any]
     Form = Tuple[Field, ...]
-    # By the name of the method; None for a payload that is not JSON, or that the handler reads with its own decoder.
+    # Forms by method; None for a payload that is not JSON, or that the handler decodes itself.
     Methods = Mapping[str, Optional[Form]]
 
-# What JSON gives, and what modules of one broker hand each other in its stead.
+# JSON types, and the types that modules of one broker pass to each other for them.
 _TYPES = {float: (float, int), list: (list, tuple)}
 _NAMES = {dict: "object", list: "array", tuple: "array", float: "number", type(None): "null"}
 
@@ -25,7 +25,7 @@ def form(fields: Mapping[str, Any]) -> Form:
     """The form with `fields`: names and kinds. A name that ends with `?` may be absent or null.
 
     A kind is a type (`str`, `int`, `float` for any number, `bool`, `dict`, `list`, `object` for anything), a tuple of
-    alternative types, `[kind]` for an array of that, or a dict of fields for an object that has these.
+    alternative types, `[kind]` for an array of a kind, or a dict of fields for an object with these fields.
     """
     return tuple(_field(name, kind) for name, kind in fields.items())
 
@@ -37,7 +37,7 @@ def _field(name: str, kind: Any) -> Field:
 
 
 def _kind(kind: Any) -> Tuple[Optional[Tuple[type, ...]], Any]:
-    """The types of a kind, and what is inside: a Form for an object, a list of one kind for an array."""
+    """The types of a kind, and the kind of its contents: a Form for an object, a list of one kind for an array."""
     if isinstance(kind, list):
         return (list, tuple), [_kind(kind[0])]
     if isinstance(kind, dict):
@@ -49,7 +49,7 @@ def _kind(kind: Any) -> Tuple[Optional[Tuple[type, ...]], Any]:
 
 
 def mismatch(wanted: Form, body: Any) -> str:
-    """What is wrong with a payload (None: there is none): `FIELD: expected TYPE, got TYPE`; "" if nothing is."""
+    """How a payload (None: no payload) differs from a form: `FIELD: expected TYPE, got TYPE`; "" if it matches."""
     if body is None:
         needed = [f"{name} ({_name_of(types)})" for name, types, must, _items in wanted if must]
         return f"no payload, expected one with {', '.join(needed)}" if needed else ""
@@ -69,8 +69,8 @@ def mismatch(wanted: Form, body: Any) -> str:
 
 
 def _compare(types: Optional[Tuple[type, ...]], items: Any, value: Any) -> str:
-    """What is wrong with one value, to be put behind its name."""
-    # A subclass of int, such as an enum's member, is what a module of the same broker may hand over.
+    """How a value differs, as text to append to its name."""
+    # A module of the same broker may pass a subclass of int, such as a member of an enum.
     if types is not None and type(value) not in types and (isinstance(value, bool) or not isinstance(value, types)):
         return f": expected {_name_of(types)}, got {_NAMES.get(type(value), type(value).__name__)}"
     return _inside(items, value) if items is not None else ""
@@ -89,7 +89,7 @@ def _inside(items: Any, value: Any) -> str:
 
 
 def _name_of(types: Optional[Tuple[type, ...]]) -> str:
-    """The types of a kind as a message names them."""
+    """The types of a kind for a message."""
     if types is None:
         return "a value"
     named = ["number" if types == (float, int) else _NAMES.get(one, one.__name__) for one in types]

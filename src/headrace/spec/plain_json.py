@@ -1,8 +1,8 @@
-"""JSON by the compiled parts of the standard library's package alone, for commands that are over in a moment.
+"""JSON by the compiled parts of the standard library's package alone, for short-lived commands.
 
-Package json imports re and with it a dozen modules: a third of the time of a command that asks a broker one thing. It
-is imported only where those parts are missing or not as expected (another Python), and for what is not JSON or has no
-form in it, which it has the words for.
+Package json imports re and with it a dozen modules: a third of the time of a command with one request to a broker. It
+is imported only if the compiled parts are missing or differ (another Python), and for invalid JSON or values that JSON
+cannot represent, because it has the error messages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _COMPACT = (",", ":")
 
 
 class _Rules:
-    """What the scanner asks for: JSON as the package takes it by default."""
+    """The rules that the scanner reads, with the package's defaults."""
 
     strict = True
     object_hook = None
@@ -46,16 +46,16 @@ except (ImportError, AttributeError):
 
 
 def loads(text: str, constants: bool = True) -> Any:
-    """The value that `text` says; NaN and Infinity, which are not JSON, only with `constants`.
+    """The decoded value of a text; NaN and Infinity, which are not JSON, are accepted only with `constants`.
 
-    Raises ValueError (as a rule json.JSONDecodeError) and RecursionError.
+    Raises ValueError (usually json.JSONDecodeError) and RecursionError.
     """
     try:
         value, end = _scanners[constants](text, len(text) - len(text.lstrip(_SPACE)))
         if not text[end:].strip(_SPACE):
             return value
     except Exception:
-        # Those below have the words for it.
+        # The package raises the error with its message below.
         pass
     import json
 
@@ -63,7 +63,7 @@ def loads(text: str, constants: bool = True) -> Any:
 
 
 def dumps(obj: Any, separators: Tuple[str, str] = _COMPACT, ensure_ascii: bool = False, constants: bool = True) -> str:
-    """`obj` as text: compact and as it is, unless asked for otherwise; NaN and infinity only with `constants`.
+    """`obj` as JSON text: compact and not escaped to ASCII by default; NaN and infinity only with `constants`.
 
     Raises ValueError, TypeError and RecursionError.
     """

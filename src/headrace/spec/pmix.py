@@ -1,11 +1,11 @@
-"""The environment variables by which a PMIx server is announced to the tasks of one job."""
+"""The environment variables that announce a PMIx server to the tasks of one job."""
 
 from __future__ import annotations
 
 
 def is_of_one_job(name: str) -> bool:
-    """Whether the variable `name` is about the PMIx server of one job, and says nothing to programs outside it.
+    """Whether the variable `name` describes the PMIx server of one job, and is of no use to programs outside that job.
 
-    Parameters of libpmix (`PMIX_MCA_...`) are the user's.
+    Parameters of libpmix (`PMIX_MCA_...`) are the user's settings.
     """
     return name.startswith("PMIX_") and not name.startswith("PMIX_MCA_")

@@ -1,6 +1,6 @@
 """Resource counts written as text: `4`, `1-4`, `2+`, `1-16:2:*` (RFC 45), or a set of counts `1,3,5` (RFC 22).
 
-A count may be open (`2+`), so its values are only ever iterated up to a bound that the caller gives: what there is.
+A count may be open (`2+`), so callers iterate over its values with a bound: the number that is available.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _RANGE = re.compile(rf"{_NUMBER}(?:(\+)|-{_NUMBER})?(?::{_NUMBER}(?::([+*^]))?)?
 
 
 class RangeError(ValueError):
-    """Text is no range of RFC 45 and no idset, or its values do not ascend."""
+    """Text that is neither a range (RFC 45) nor an idset, or a range whose values do not ascend."""
 
 
 class Range(NamedTuple):
@@ -23,12 +23,12 @@ class Range(NamedTuple):
 
     min: int
     max: Optional[int]
-    """The largest count, included if the steps meet it; None if open."""
+    """The largest allowed count, itself a count only if a step ends there; None if open."""
     operand: int = 1
     operator: str = "+"
-    """`+`, `*` or `^`: how a value and `operand` give the next value."""
+    """`+`, `*` or `^`: how the next value follows from a value and `operand`."""
     ids: Optional[Idset] = None
-    """The counts themselves where they were written as a set with gaps."""
+    """The counts of a set with gaps; None for a range."""
 
     def encode(self) -> str:
         """Return the shortest text of RFC 45."""
@@ -66,7 +66,7 @@ class Range(NamedTuple):
                 value **= self.operand
 
     def to_obj(self) -> Dict[str, Any]:
-        """Return the RFC 14 dictionary. Raises RangeError for a set of counts, which has none."""
+        """Return the RFC 14 dictionary. Raises RangeError for a set of counts, which has no such form."""
         if self.ids is not None:
             raise RangeError(f"'{self.encode()}' is a set of counts: it has no min/max form")
         obj: Dict[str, Any] = {"min": self.min}
@@ -78,10 +78,10 @@ class Range(NamedTuple):
 
 
 def parse(text: str) -> Range:
-    """Return the counts that `text` names, in `[]` or not. Raises RangeError.
+    """Return the counts of a text, optionally in `[]`. Raises RangeError.
 
-    Steps must lead upwards: an operand of 1 or more for `+`; of 2 or more for `*`, from 1 or more, and for `^`, from
-    2 or more.
+    Steps must ascend: the operand must be 1 or more for `+`; for `*` it must be 2 or more and the start 1 or more; for
+    `^` both must be 2 or more.
     """
     inner = text[1:-1] if text[:1] == "[" and text[-1:] == "]" else text
     match = _RANGE.match(inner)

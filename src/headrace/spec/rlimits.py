@@ -1,6 +1,6 @@
-"""Resource limits that travel with a job: which of the submitter's, and the ``--rlimit`` rules that change them.
+"""Resource limits of a job: which of the submitter's limits it gets, and the ``--rlimit`` rules that change them.
 
-Limits go into a jobspec as the shell option ``rlimit``: name to soft limit, -1 for unlimited.
+Limits are stored in a jobspec as the shell option ``rlimit``: name to soft limit, -1 for unlimited.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Sequence
 
-# The order real Flux writes them in. Pending signals, memlock and the like are the machine's business, not the job's.
+# In the order in which Flux writes them. Other limits (pending signals, memlock) belong to the machine, not the job.
 PROPAGATED = ("cpu", "fsize", "data", "stack", "core", "nofile", "as", "rss", "nproc")
 
 
@@ -24,9 +24,9 @@ def known() -> Dict[str, int]:
 def collect(rules: Sequence[str] = ()) -> Dict[str, int]:
     """Return the limits for a job: this process's soft limits, changed by rules in their order.
 
-    ``-PATTERN`` leaves matching limits out, ``NAME=VALUE`` (a number, ``unlimited``, ``infinity`` or ``inf``) sets
-    one, ``PATTERN`` takes the current value of every matching limit. The pattern is a shell glob. One text may hold
-    several rules, set apart by commas. Raises ValueError.
+    ``-PATTERN`` removes matching limits, ``NAME=VALUE`` (a number, ``unlimited``, ``infinity`` or ``inf``) sets one,
+    ``PATTERN`` takes the current value of every matching limit. A pattern is a shell glob. One text may have several
+    rules, separated by commas. Raises ValueError.
     """
     constants = known()
     limits = {name: _current(constants[name]) for name in PROPAGATED if name in constants}

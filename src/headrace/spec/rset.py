@@ -1,12 +1,12 @@
 """Resource sets (R version 1, RFC 20) as values.
 
-Everything that hands out or takes back resources speaks R: resource, sched, exec, the shell, the graph, the command
-line. A set is kept as R_lite keeps it, one group for each distinct set of children, and every id set is the bit set
-of an int. So a system of 16,384 equal nodes is one group, and set operations cost a few integer operations rather
-than a walk over nodes.
+All rooms that allocate or release resources exchange R: resource, sched, exec, the shell, the graph, the command line.
+A set is stored as R_lite stores it, one group for each distinct set of children, and every id set is an int used as bit
+set. So a system of 16,384 equal nodes is one group, and set operations cost a few integer operations rather than a walk
+over nodes.
 
-A ResourceSet never changes; every operation returns a new one. Host names and properties live in tables that derived
-sets share with the set they came from.
+A ResourceSet is immutable; every operation returns a new one. Sets share the tables of host names and properties with
+the sets they were derived from.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class Node(NamedTuple):
 
 
 class ResourceSet:
-    """An R version 1 object: which ranks, with which cores and gpus, on which hosts, for how long.
+    """An R version 1 object: ranks with their cores, gpus and hosts, and the time for which they are allocated.
 
     ``starttime`` and ``expiration`` are seconds since the epoch (0: unset). ``scheduling`` and ``attributes`` are
-    opaque and travel along unchanged. ``nslots`` is the number of task slots where R says so (RFC 20), else None.
+    opaque and kept unchanged. ``nslots`` is the number of task slots if R has it (RFC 20), otherwise None.
     """
 
     __slots__ = (
@@ -86,7 +86,7 @@ class ResourceSet:
         scheduling: Any = None,
         attributes: Any = None,
     ) -> None:
-        """Make a set of its inner parts; from_obj, parse, build and from_config are the ways in from outside."""
+        """Make a set of its internal parts. Outside this room, use from_obj, parse, build and from_config."""
         self._groups: Groups = {} if groups is None else groups
         self._hosts = NO_HOSTS if hosts is None else hosts
         self._properties: Mapping[str, int] = {} if properties is None else properties
@@ -110,7 +110,7 @@ class ResourceSet:
 
     @classmethod
     def from_obj(cls, obj: Any) -> ResourceSet:
-        """Read a decoded R object (RFC 20); raises RsetError with the path of the field that is wrong."""
+        """Read a decoded R object (RFC 20); raises RsetError with the path of the wrong field."""
         if not isinstance(obj, dict):
             raise RsetError(f"R: must be an object, not {kind_of(obj)}")
         if obj.get("version") != 1 or isinstance(obj["version"], bool):
@@ -147,8 +147,8 @@ class ResourceSet:
         hosts: Optional[Sequence[str]] = None,
         properties: Optional[Mapping[str, Idset]] = None,
     ) -> ResourceSet:
-        """Make a set of equal ranks. ``hosts`` go with the ranks in ascending order; raises RsetError if they do
-        not fit.
+        """Make a set of equal ranks. ``hosts`` belong to the ranks in ascending order; raises RsetError if their
+        numbers differ.
         """
         children = children_of({"core": cores.bits, "gpu": gpus.bits if gpus is not None else 0})
         rset = cls({children: ranks.bits} if ranks.bits else {})
@@ -172,7 +172,7 @@ class ResourceSet:
         """Return R as a JSON object, keys in the order real Flux writes them, R_lite by first rank."""
         execution: Dict[str, Any] = {
             "R_lite": [
-                # Flux lists gpus before cores.
+                # Flux writes gpus before cores.
                 {"rank": encode_ids(ranks), "children": {kind: encode_ids(ids) for kind, ids in reversed(children)}}
                 for children, ranks in by_first_rank(self._groups)
             ],
@@ -217,7 +217,7 @@ class ResourceSet:
             for children, ranks in by_first_rank(self._groups)
         )
 
-    # -- what is in it -----------------------------------------------------------------------------
+    # -- contents ----------------------------------------------------------------------------------
 
     @property
     def ranks(self) -> Idset:
@@ -334,7 +334,7 @@ class ResourceSet:
         return copy
 
     def union(self, other: ResourceSet) -> ResourceSet:
-        """Return what is in either; raises RsetError where one rank has two host names."""
+        """Return the union of two sets; raises RsetError where one rank has two host names."""
         result = self._derive(united(self._groups, other._groups))
         result._hosts = joined(self._hosts, self.ranks, other._hosts, other.ranks)
         if other._properties and other._properties is not self._properties:
@@ -345,15 +345,15 @@ class ResourceSet:
         return result
 
     def diff(self, other: ResourceSet) -> ResourceSet:
-        """Return what is in this set and not in the other; a rank with nothing left goes."""
+        """Return the resources of this set that are not in the other; a rank without any left is removed."""
         return self._derive(difference(self._groups, other._groups))
 
     def intersect(self, other: ResourceSet) -> ResourceSet:
-        """Return what is in both."""
+        """Return the resources in both sets."""
         return self._derive(intersection(self._groups, other._groups))
 
     def append(self, other: ResourceSet) -> ResourceSet:
-        """Return the union of two sets that share nothing; raises RsetError naming what they share."""
+        """Return the union of two disjoint sets; raises RsetError naming the resources in both."""
         shared = self.intersect(other)
         if shared:
             raise RsetError(f"cannot append: both sets have {shared.short_form()}")
@@ -368,24 +368,24 @@ class ResourceSet:
         return self._masked(self._rank_bits & ~ranks.bits)
 
     def select_hosts(self, hosts: Iterable[str]) -> ResourceSet:
-        """Return the ranks on the given hosts; hosts that are not in the set are left out."""
+        """Return the ranks on the given hosts; hosts that are not in the set are ignored."""
         bits = 0
         for host in hosts:
             bits |= self._hosts.bits(host)
         return self._masked(bits)
 
     def matching_ranks(self, constraint: Any) -> Idset:
-        """Return the ranks that meet an RFC 31 constraint; raises ConstraintError."""
+        """Return the ranks that satisfy an RFC 31 constraint; raises ConstraintError."""
         matcher = constraint_.compile(constraint)
         bits = matcher(self._rank_bits, self._hosts.bits, self._properties)
         return Idset.from_bits(bits)
 
     def select_constraint(self, constraint: Any) -> ResourceSet:
-        """Return the ranks that meet an RFC 31 constraint; raises ConstraintError."""
+        """Return the set with only the ranks that satisfy an RFC 31 constraint; raises ConstraintError."""
         return self.select_ranks(self.matching_ranks(constraint))
 
     def select_kind(self, kind: str) -> ResourceSet:
-        """Return all ranks with one child type only, such as ``core``; ranks without it go."""
+        """Return the set with one child type only, such as ``core``; ranks without it are removed."""
         return self._derive(of_kind(self._groups, kind))
 
     def with_property(self, name: str, ranks: Idset) -> ResourceSet:
@@ -412,9 +412,8 @@ class ResourceSet:
         """Return the set with ranks 0..N-1: in their order, or in the order of ``hosts``, which must name every
         node once.
 
-        A sub-instance takes the R of its job this way, ``hosts`` being its own host list. Where a host has several
-        ranks, they keep their order. Core and gpu ids stay. Raises RsetError if the hosts are not exactly those of
-        the set.
+        A sub-instance takes the R of its job this way; ``hosts`` is its own host list. Ranks of one host keep their
+        order. Core and gpu ids do not change. Raises RsetError if the hosts are not exactly those of the set.
         """
         if hosts is None:
             return self._renumbered({rank: new for new, rank in enumerate(self.ranks)})
@@ -427,7 +426,7 @@ class ResourceSet:
         ranked = self.rerank()
         return ranked._derive(cores_from_0(ranked._groups))
 
-    # -- inside ------------------------------------------------------------------------------------
+    # -- internal ----------------------------------------------------------------------------------
 
     def _derive(self, groups: Groups) -> ResourceSet:
         return ResourceSet(

@@ -1,6 +1,6 @@
-"""Resources as the configuration lists them: the ``[[resource.config]]`` tables, read into the parts of a set.
+"""Resources of the configuration: ``[[resource.config]]`` tables, read into the parts of a resource set.
 
-Unlike R (rset_fields), a table speaks of hosts, not ranks, and several tables may speak of one host.
+Unlike R (rset_fields), a table names hosts, not ranks, and several tables may name one host.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.spec.rset_hosts import HostTable, encode_hosts
 def read_config(config: Any) -> Tuple[Groups, HostTable, Dict[str, int]]:
     """Read a list of {hosts, cores?, gpus?, properties?} into (groups, hosts, ranks by property as bit sets).
 
-    Hosts get ranks in the order they first appear; a later entry adds to what a host already has. Raises RsetError.
+    Hosts get ranks in the order of first appearance; a later table adds to a host's resources. Raises RsetError.
     """
     if not isinstance(config, list):
         raise RsetError("resource config must be an array")

@@ -1,6 +1,6 @@
-"""The fields of R version 1 (RFC 20): reading each with a clear error.
+"""The fields of R version 1 (RFC 20): each is read and checked, with an error that names it.
 
-Kept apart from the ResourceSet value so that what can be wrong with an R is in one place.
+The checks are separate from the ResourceSet value, so that all errors in an R are in one file.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from headrace.spec.idset import Idset
 from headrace.spec.json_kind import kind_of
 from headrace.spec.rset_groups import Children, add_group, children_of, united
 
-# RFC 20, properties.
+# Characters that RFC 20 forbids in the name of a property.
 _PROPERTY_FORBIDDEN = frozenset("!&'\"^`|()")
 
-# A rank or core beyond this is a mistake or an attack: one bit set would take 512 kB and more.
+# One bit set up to a larger id would take more than 512 kB; real systems have smaller ids.
 _MAX_ID = 1 << 22
 
 
 class RsetError(ValueError):
-    """A resource set, or the configuration of one, is not well formed; the message names the field."""
+    """An invalid resource set, or configuration of one; the message names the field."""
 
 
 @lru_cache(maxsize=4096)
@@ -45,7 +45,7 @@ def _read_ids(value: Any, where: str) -> int:
 def read_groups(r_lite: Any) -> Dict[Children, int]:
     """Read R_lite; raises RsetError."""
     if r_lite == {}:
-        # Flux writes it where there is nothing.
+        # Flux writes null for a set without resources.
         return {}
     if not isinstance(r_lite, list):
         raise RsetError(f"execution.R_lite: must be an array, not {kind_of(r_lite)}")
@@ -110,11 +110,11 @@ def read_properties(value: Any) -> Dict[str, int]:
 
 
 def property_fits(name: str) -> bool:
-    """Return whether RFC 20 allows a property of this name."""
+    """Return whether RFC 20 allows a property with this name."""
     return bool(name) and _PROPERTY_FORBIDDEN.isdisjoint(name)
 
 
 def check_property(name: str, where: str) -> None:
-    """Raise RsetError unless a property has a name RFC 20 allows."""
+    """Raise RsetError for a property name that RFC 20 forbids; `where` is the field."""
     if not property_fits(name):
         raise RsetError(f"{where}: invalid property {name!r}: a name is not empty and has none of ! & ' \" ^ ` | ( )")

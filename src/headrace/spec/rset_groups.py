@@ -1,7 +1,7 @@
-"""What a resource set holds: ranks grouped by their children, all as bit sets, and the set operations on that.
+"""Ranks grouped by their children, all as bit sets, and set operations on the groups: the contents of a resource set.
 
-A group is the ids of each child type (its key) with the ranks that have exactly those. Ranks of different groups never
-overlap. Everything here is pure and knows no R, hosts or properties.
+A group has as its key the ids of each child type, and as its value the ranks that have exactly those. Groups have no
+rank in common. The functions are pure and know nothing of R, hosts or properties.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Tuple
 
 from headrace.spec.idset import Idset
 
-# The ids of each child type as a bit set, sorted by type, empty types left out: one group's key.
+# The key of a group: the ids of each child type as a bit set, sorted by type, without empty types.
 Children = Tuple[Tuple[str, int], ...]
 Groups = Mapping[Children, int]
 
@@ -25,7 +25,7 @@ def bits_of(ids: Iterable[int]) -> int:
 
 
 def popcount(bits: int) -> int:
-    """Return how many ids a bit set has."""
+    """Return the number of ids in a bit set."""
     # int.bit_count came with Python 3.10; this room runs on 3.8.
     return bin(bits).count("1")
 
@@ -46,12 +46,12 @@ def bracketed(bits: int) -> str:
 
 
 def children_of(ids: Mapping[str, int]) -> Children:
-    """Make a group's key of the ids of each type."""
+    """Return the key of a group for the ids of each type."""
     return tuple(sorted((kind, bits) for kind, bits in ids.items() if bits))
 
 
 def add_group(groups: Dict[Children, int], children: Children, ranks: int) -> None:
-    """Add ranks to a group; none adds nothing."""
+    """Add ranks to a group; an empty set of ranks adds no group."""
     if ranks:
         groups[children] = groups.get(children, 0) | ranks
 
@@ -72,7 +72,7 @@ def merged(mine: Children, theirs: Children, op: Callable[[int, int], int]) -> C
 
 
 def united(a: Groups, b: Groups) -> Dict[Children, int]:
-    """Return what is in either; the ranks of a dict's groups do not overlap."""
+    """Return the union of two sets of groups."""
     groups: Dict[Children, int] = {}
     for mine, theirs, ranks in overlaps(a, b):
         add_group(groups, merged(mine, theirs, lambda x, y: x | y), ranks)
@@ -94,7 +94,7 @@ def any_of(groups: Groups) -> int:
 
 
 def difference(a: Groups, b: Groups) -> Dict[Children, int]:
-    """Return what is in a and not in b; a rank with nothing left goes."""
+    """Return the resources in a that are not in b; a rank without any left is removed."""
     groups: Dict[Children, int] = {}
     for mine, theirs, ranks in overlaps(a, b):
         left = merged(mine, theirs, lambda x, y: x & ~y)
@@ -107,7 +107,7 @@ def difference(a: Groups, b: Groups) -> Dict[Children, int]:
 
 
 def intersection(a: Groups, b: Groups) -> Dict[Children, int]:
-    """Return what is in both; a rank that is in both stays without children only if it had none in either."""
+    """Return the resources in both; a rank in both stays without children only if it had none in either."""
     groups: Dict[Children, int] = {}
     for mine, theirs, ranks in overlaps(a, b):
         both = merged(mine, theirs, lambda x, y: x & y)
@@ -117,7 +117,7 @@ def intersection(a: Groups, b: Groups) -> Dict[Children, int]:
 
 
 def of_kind(groups: Groups, kind: str) -> Dict[Children, int]:
-    """Return the children of one type only; ranks without any go."""
+    """Return the children of one type only; ranks without any are removed."""
     found: Dict[Children, int] = {}
     for children, ranks in groups.items():
         kept = tuple(pair for pair in children if pair[0] == kind)

@@ -1,4 +1,4 @@
-"""Host names of a resource set's ranks: looked up by name, joined when sets are joined, and the order they ask for."""
+"""Host names of a resource set's ranks: look-up by name, union of tables, and the order of a host list."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.spec.rset_groups import bits_of
 
 
 class HostTable:
-    """Host names by rank, shared by all sets derived from one; may hold more ranks than a set uses."""
+    """Host names by rank, shared by all sets derived from one; it may have more ranks than a set uses."""
 
     __slots__ = ("_index", "names")
 
@@ -39,8 +39,8 @@ def encode_hosts(hosts: Sequence[str]) -> str:
 
 
 def table_of(ranks: Idset, hosts: Sequence[str], where: str) -> HostTable:
-    """Give host names to ranks in ascending order; raises RsetError, naming the field ``where``, if there are too few
-    or too many.
+    """Assign host names to ranks in ascending order; raises RsetError, naming the field ``where``, for too few or too
+    many names.
     """
     if len(hosts) != len(ranks):
         raise RsetError(f"{where}: names {len(hosts)} hosts, but the set has {len(ranks)} ranks")
@@ -48,8 +48,8 @@ def table_of(ranks: Idset, hosts: Sequence[str], where: str) -> HostTable:
 
 
 def joined(mine: HostTable, my_ranks: Idset, theirs: HostTable, their_ranks: Idset) -> HostTable:
-    """Return the names of two sets' ranks, one of the given tables if it has them all; raises RsetError where a rank
-    has two names.
+    """Return a table with the ranks of two sets, one of the given tables if it has all; raises RsetError for a rank
+    with two names.
     """
     if mine is theirs or not theirs.names:
         return mine
@@ -70,9 +70,9 @@ def joined(mine: HostTable, my_ranks: Idset, theirs: HostTable, their_ranks: Ids
 
 
 def order_of(hosts: Sequence[str], table: HostTable, ranks: Idset) -> Dict[int, int]:
-    """Return, by rank, its place in a list that must name the host of every rank once.
+    """Return the place of each rank in a list that must name the host of every rank once.
 
-    Ranks of one host take its places in their order. Raises RsetError if the hosts are not exactly those of the ranks.
+    Ranks of one host take its places in order. Raises RsetError if the hosts are not exactly those of the ranks.
     """
     if len(hosts) != len(ranks):
         few = "few" if len(hosts) < len(ranks) else "many"

@@ -16,19 +16,19 @@ _COUNT = re.compile(r"\[([^\]]*)\]|[0-9+\-,:*^]+")
 _SPACE = re.compile(r"\s*")
 _DECODER = json.JSONDecoder()
 
-# As deep as real machines go and then some, well within Python's stack.
+# Real machines have half a dozen levels; the limit keeps the recursion within Python's stack.
 _MAX_DEPTH = 64
 
 
 class ShapeError(ValueError):
-    """A shape cannot be parsed; the message has the position."""
+    """An invalid shape; the message has the position."""
 
 
 def parse(text: str, default_label: str = "default") -> List[Vertex]:
-    """Return the ``resources`` list (RFC 14) of a shape. A slot without a label, if it is the only slot, gets the
+    """Return the ``resources`` list (RFC 14) of a shape. The only slot of a shape may omit its label and gets the
     default.
 
-    A range count becomes a range object, an idset of several counts stays a string. Raises ShapeError.
+    A range count becomes a range object, an idset of several counts remains a string. Raises ShapeError.
     """
     parser = _Parser(text)
     resources = parser.vertices(0)
@@ -180,7 +180,7 @@ class _Parser:
 
 
 def _read_count(text: str) -> Union[int, str, Dict[str, Any], None]:
-    """Return the RFC 14 form of a count, None if it is none: an integer, a range (RFC 45), or an idset (RFC 22)."""
+    """Return the RFC 14 form of a count: an integer, a range (RFC 45), or an idset (RFC 22); None for invalid text."""
     found = _RANGE.fullmatch(text)
     if found is None:
         try:
@@ -209,7 +209,5 @@ def _read_count(text: str) -> Union[int, str, Dict[str, Any], None]:
 
 
 def _integer(text: str) -> Optional[int]:
-    """Return an integer of 1 or more without leading zeros, else None; longer than 18 digits is no count of
-    anything.
-    """
+    """Return an integer of 1 or more without leading zeros; None for other text, or for more than 18 digits."""
     return int(text) if text[0] != "0" and len(text) <= 18 else None

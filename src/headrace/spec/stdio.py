@@ -1,7 +1,7 @@
 """Standard I/O of jobs (RFC 24): the contexts of the events in ``guest.output`` and ``guest.input``.
 
-Data that is UTF-8 text travels as it is, anything else as base64 with an ``encoding`` key, so a log needs no decision
-up front. A long run of one byte travels once with ``repeat``. Each function makes the context object of one event.
+UTF-8 text is stored as it is, other data as base64 with an ``encoding`` key, so that each event of a log has its own
+encoding. A long run of one byte is stored once with ``repeat``. Each function makes the context of one event.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from headrace.spec.idset import Idset
 
-# A shorter run gains nothing for the key it costs.
+# For a shorter run, the key would cost more than it saves.
 _MIN_REPEAT = 1024
 
-# A data event that unfolds to more than this is a mistake or an attack.
+# The limit keeps a small event with a large ``repeat`` from taking the reader's memory.
 _MAX_DATA = 1 << 28
 
 
 class StdioError(ValueError):
-    """The context of an I/O event is not well formed; the message names the key."""
+    """An invalid context of an I/O event; the message names the key."""
 
 
 class Data(NamedTuple):
-    """A data event. ``rank`` is an idset string or ``all``; ``data`` is None where the event only ends the stream."""
+    """A data event. ``rank`` is an idset string or ``all``; ``data`` is None if the event only ends the stream."""
 
     stream: str
     rank: str
@@ -47,9 +47,7 @@ def header(
 
 
 def data(stream: str, rank: str, content: Optional[bytes] = None, eof: bool = False) -> Dict[str, Any]:
-    """Make the context of a data event from bytes, the end of the stream, or both; raises StdioError without
-    either.
-    """
+    """Make the context of a data event from bytes, the end of the stream, or both; raises StdioError for neither."""
     context: Dict[str, Any] = {"stream": stream, "rank": rank}
     if content:
         size = len(content)
@@ -108,7 +106,7 @@ def decode_data(context: Any, encodings: Optional[Mapping[str, str]] = None) -> 
     if not isinstance(context, dict):
         raise StdioError("data: must be an object")
     stream, rank, text = context.get("stream"), context.get("rank"), context.get("data")
-    # Old writers give the rank as a number.
+    # Old writers store the rank as a number.
     if isinstance(rank, int) and not isinstance(rank, bool):
         rank = str(rank)
     if not isinstance(stream, str) or not isinstance(rank, str):

@@ -1,8 +1,8 @@
-"""The Standard Workload Format, version 2.2: one line a job, 18 numbers, -1 for what is not known.
+"""The Standard Workload Format, version 2.2: one line for each job, 18 numbers, -1 for an unknown value.
 
-The format of the Parallel Workloads Archive (Feitelson and others), in which logs of many systems and the output of
-workload models are published. Lines that begin with `;` are comments; those of the form `; Key: value` at the top
-describe the system. A line is read on its own, so that one bad line of a log costs that line.
+This is the format of the Parallel Workloads Archive (Feitelson and others) for logs of systems and output of workload
+models. Lines that begin with `;` are comments; those of the form `; Key: value` at the top describe the system. Lines
+are read one by one, so that an invalid line costs only that line.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import List, NamedTuple, Optional, Tuple, Union
 
 Number = Union[int, float]
 
-# Field 11. A job that was checkpointed has a line for each part after the line for the whole job.
+# Status, field 11. A job that was checkpointed has a line for each part after the line for the whole job.
 FAILED, COMPLETED, PART, LAST_PART_COMPLETED, LAST_PART_FAILED, CANCELLED = range(6)
 
-# In the order of the columns: (name in messages, least value, may be a fraction).
+# The columns in order: (name for messages, least value, whether it may be a fraction).
 _FIELDS: Tuple[Tuple[str, int, bool], ...] = (
     ("job number", 0, False),
     ("submit time", 0, True),
@@ -37,7 +37,7 @@ _FIELDS: Tuple[Tuple[str, int, bool], ...] = (
     ("think time", -1, True),
 )
 _MOST_STATUS = 5
-# Above every time and count of a real log, and below where a float leaves out integers.
+# More than every time and count of a real log, and less than where floats become inexact for integers.
 _MOST = 10**15
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -45,7 +45,7 @@ _HEADER = re.compile(r";\s*([A-Za-z][A-Za-z0-9 ]*?)\s*:\s*(.*)")
 
 
 class SwfError(ValueError):
-    """A line that is no record. `field` counts from 1, as the standard does; 0 where the line as a whole is wrong."""
+    """An invalid line. `field` counts from 1, as the standard does; 0 if the line as a whole is invalid."""
 
     def __init__(self, field: int, rule: str) -> None:
         where = f"field {field} ({_FIELDS[field - 1][0]}): " if field else ""
@@ -54,7 +54,7 @@ class SwfError(ValueError):
 
 
 class Record(NamedTuple):
-    """A job: times in seconds (submit from the start of the log), memory in kilobytes a processor; -1 is unknown."""
+    """A job: times in seconds (submit from the start of the log), memory in kilobytes per processor; -1 is unknown."""
 
     job: int
     submit: Number
@@ -77,7 +77,7 @@ class Record(NamedTuple):
 
 
 def decode(line: str) -> Record:
-    """The record of one line. Raises SwfError naming the field and its rule."""
+    """The record of one line. Raises SwfError with the field and its rule."""
     words = line.split()
     if len(words) != len(_FIELDS):
         raise SwfError(0, f"a job has {len(_FIELDS)} fields, this line has {len(words)}")
@@ -107,7 +107,7 @@ def encode(record: Record) -> str:
 
 
 def header(line: str) -> Optional[Tuple[str, str]]:
-    """Key and value of a header comment (`; MaxProcs: 128`), None for any other line."""
+    """The key and value of a header comment (`; MaxProcs: 128`); None for any other line."""
     found = _HEADER.fullmatch(line.strip())
     return (found.group(1), found.group(2)) if found else None
 

@@ -1,7 +1,7 @@
-"""Which task of a job runs on which of its nodes (RFC 34).
+"""Task maps (RFC 34): which task of a job runs on which of its nodes.
 
-The map is kept as RFC 34's blocks `(nodeid, nnodes, ppn, repeat)`, whatever form it came in, so a million tasks dealt
-out in turns over thousands of nodes stay a few numbers, and a lookup is arithmetic on blocks.
+A map is stored as RFC 34's blocks `(nodeid, nnodes, ppn, repeat)`, so that a million tasks assigned in turns to
+thousands of nodes are a few numbers, and a look-up is arithmetic on blocks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headrace.spec.idset import MAX_ID, Idset, IdsetError
 
 Block = Tuple[int, int, int, int]
 
-# The longest value that a PMI-1 server takes (RFC 13); a client of an empty mapping works it out for itself.
+# The longest value that a PMI-1 server accepts (RFC 13); a client that gets an empty mapping computes it itself.
 PMI_VALUE_LIMIT = 1024
 
 _PMI = re.compile(r"\(vector(?:,\([0-9]{1,8},[0-9]{1,8},[0-9]{1,8}\))*\)\Z", re.ASCII)
@@ -22,11 +22,11 @@ _PMI_BLOCK = re.compile(r"\(([0-9]+),([0-9]+),([0-9]+)\)", re.ASCII)
 
 
 class TaskMapError(ValueError):
-    """Text or an object is no task map of RFC 34, or a scheme does not fit the job; the message says why."""
+    """Invalid text or object for a task map (RFC 34), or a scheme that does not fit the job; the message says why."""
 
 
 class TaskMap:
-    """An immutable task map. No blocks: the map is unknown (RFC 34's `[]`), it has no nodes and no tasks."""
+    """An immutable task map. Without blocks, the map is unknown (RFC 34's `[]`) and has no nodes and no tasks."""
 
     __slots__ = ("blocks", "nnodes", "ntasks")
 
@@ -36,7 +36,7 @@ class TaskMap:
     ntasks: int
 
     def __init__(self, blocks: Iterable[Sequence[int]] = ()) -> None:
-        """Raises TaskMapError for a block that is not four integers, or more tasks than an idset holds."""
+        """Raises TaskMapError for a block that is not four integers, or for more tasks than an idset can have."""
         checked: List[Block] = []
         for block in blocks:
             if len(block) != 4 or any(type(number) is not int for number in block):
@@ -77,7 +77,9 @@ class TaskMap:
 
     @classmethod
     def from_nodes(cls, tasks: Sequence[Idset]) -> TaskMap:
-        """Return the map of nodes 0, 1, … that run these tasks. Raises TaskMapError unless each task is there once."""
+        """Return the map of nodes 0, 1, … with these tasks. Raises TaskMapError unless each task is on exactly one
+        node.
+        """
         total = sum(map(len, tasks))
         runs = sorted((lo, hi, node) for node, ids in enumerate(tasks) for lo, hi in ids.ranges())
         blocks: List[Block] = []
@@ -93,7 +95,9 @@ class TaskMap:
 
     @classmethod
     def block(cls, counts: Sequence[int]) -> TaskMap:
-        """Return the map that fills node after node: `counts` tasks on each. Raises TaskMapError for a negative one."""
+        """Return the map that fills one node after another with `counts` tasks. Raises TaskMapError for a
+        negative one.
+        """
         blocks: List[Block] = []
         for node, count in enumerate(_check_counts(counts)):
             if count:
@@ -102,7 +106,7 @@ class TaskMap:
 
     @classmethod
     def cyclic(cls, counts: Sequence[int], stride: int = 1) -> TaskMap:
-        """Return the map that deals `stride` tasks to each node in turn, until each has its `counts`.
+        """Return the map that assigns `stride` tasks to each node in turn, until each has its `counts`.
 
         Raises TaskMapError for a negative count or a stride below 1.
         """
@@ -115,7 +119,7 @@ class TaskMap:
             for node, count in enumerate(left):
                 if count:
                     _append(dealt, (node, 1, min(stride, count), 1))
-            # Until the emptiest node runs out every turn is the same.
+            # Until the node with the fewest tasks is full, every turn is the same.
             smallest = min(count for count in left if count)
             turns = max(1, smallest // stride)
             if len(dealt) == 1:
@@ -129,9 +133,10 @@ class TaskMap:
 
     @classmethod
     def manual(cls, source: Union[str, List[Any], object], counts: Sequence[int]) -> TaskMap:
-        """Return a user's map, in any form. Raises TaskMapError unless it has the job's nodes and tasks.
+        """Return a user's map, in any form. Raises TaskMapError unless it has the nodes and the number of tasks of the
+        job.
 
-        A node may get more or fewer of the tasks than `counts` gives it, but at least one.
+        A node may have more or fewer tasks than in `counts`, but at least one.
         """
         given = cls.decode(source)
         if given.ntasks != sum(counts) or given.nnodes != len(counts):
@@ -144,7 +149,7 @@ class TaskMap:
         return given
 
     def node_tasks(self, node: int) -> Idset:
-        """Return the tasks on a node; none if it is beyond the map."""
+        """Return the tasks on a node; the empty set for a node outside the map."""
         runs: List[Tuple[int, int]] = []
         start = 0
         for nodeid, nnodes, ppn, repeat in self.blocks:
@@ -155,11 +160,11 @@ class TaskMap:
         return Idset.from_ranges(runs)
 
     def node_ntasks(self, node: int) -> int:
-        """Return how many tasks run on a node."""
+        """Return the number of tasks on a node."""
         return sum(ppn * repeat for first, nnodes, ppn, repeat in self.blocks if first <= node < first + nnodes)
 
     def node_of(self, task: int) -> int:
-        """Return the node of a task. Raises TaskMapError if the map has no such task."""
+        """Return the node of a task. Raises TaskMapError for a task outside the map."""
         left = task
         for nodeid, nnodes, ppn, repeat in self.blocks if task >= 0 else ():
             if left < nnodes * ppn * repeat:
@@ -180,7 +185,9 @@ class TaskMap:
         return ";".join(self.node_tasks(node).encode() for node in range(self.nnodes))
 
     def pmi_mapping(self, limit: Optional[int] = PMI_VALUE_LIMIT) -> str:
-        """Return PMI_process_mapping (RFC 13), `(vector,(0,2,1))`; empty if longer than `limit` or if unknown."""
+        """Return PMI_process_mapping (RFC 13), `(vector,(0,2,1))`; empty if it exceeds `limit` or the map is
+        unknown.
+        """
         parts: List[str] = []
         length = len("(vector)")
         for nodeid, nnodes, ppn, repeat in self.blocks:
@@ -202,7 +209,7 @@ class TaskMap:
 
 
 def _append(blocks: List[Block], block: Block) -> None:
-    """Add a block of the next tasks, joined to the last one where that gives the same map."""
+    """Append a block of the next tasks, joined to the last block if the map stays the same."""
     nodeid, nnodes, ppn, repeat = block
     if blocks and repeat == 1:
         last_node, last_nnodes, last_ppn, last_repeat = blocks[-1]
@@ -218,7 +225,7 @@ def _append(blocks: List[Block], block: Block) -> None:
 
 
 def _fold(blocks: List[Block]) -> None:
-    """Count the last block as a repetition of the one before it where it is one."""
+    """Join the last block to the one before it if it repeats that."""
     if len(blocks) > 1 and blocks[-1][:3] == blocks[-2][:3]:
         blocks[-2:] = [(*blocks[-1][:3], blocks[-2][3] + blocks[-1][3])]
 

@@ -1,6 +1,6 @@
-"""KVS tree objects, version 1 (RFC 11), and the blobrefs they point with (RFC 10).
+"""KVS tree objects, version 1 (RFC 11), and the blobrefs that they contain (RFC 10).
 
-Plain dictionaries, as they travel: the functions make them, and check those that come from outside.
+The objects are plain dictionaries, as in messages; the functions make them, and check those from other programs.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ import re
 import sys
 from typing import Any, Dict, List, Optional
 
-# Digest length in hex digits of the hashes that `content.hash` may name.
+# The length of the digest in hex digits, by the hashes that `content.hash` may name.
 _DIGITS = {"sha1": 40, "sha256": 64}
-# Where the standard library has each by itself. OpenSSL, which hashlib loads, is faster for what is larger than this
-# (bytes), but takes longer to load than an instance's KVS to start.
+# The standard library's own module for each hash. OpenSSL, which hashlib loads, is faster for blobs of more than _SMALL
+# bytes, but loading it takes longer than the start of an instance's KVS.
 _MODULES = {"sha1": "_sha1", "sha256": "_sha2" if sys.version_info >= (3, 12) else "_sha256"}
 _SMALL = 2048
 _BLOBREF = re.compile(r"([a-z0-9]+)-([0-9a-f]+)\Z", re.ASCII)
-# Nested `dir` objects; deeper ones would only exhaust the stack of whoever walks them.
+# Limits the recursion of programs that walk nested `dir` objects.
 MAX_DEPTH = 128
 
 TreeObject = Dict[str, Any]
 
 
 class TreeObjectError(ValueError):
-    """An object breaks RFC 11, or a blobref RFC 10; the message says where."""
+    """An object that breaks RFC 11, or a blobref that breaks RFC 10; the message has the path."""
 
 
 def val(data: bytes) -> TreeObject:
-    """Return a `val`: the data itself."""
+    """Return a `val`: an object that contains the data."""
     return {"ver": 1, "type": "val", "data": base64.b64encode(data).decode("ascii")}
 
 
 def valref(blobrefs: List[str]) -> TreeObject:
-    """Return a `valref`: data kept in the content store, in pieces."""
+    """Return a `valref`: data stored in the content store, in pieces."""
     return {"ver": 1, "type": "valref", "data": blobrefs}
 
 
@@ -44,12 +44,12 @@ def dir_(entries: Optional[Dict[str, TreeObject]] = None) -> TreeObject:
 
 
 def dirref(blobref: str) -> TreeObject:
-    """Return a `dirref`: a `dir` kept in the content store."""
+    """Return a `dirref`: a `dir` stored in the content store."""
     return {"ver": 1, "type": "dirref", "data": [blobref]}
 
 
 def symlink(target: str, namespace: Optional[str] = None) -> TreeObject:
-    """Return a `symlink` to a key, of this namespace if none is named."""
+    """Return a `symlink` to a key, in the link's own namespace if none is named."""
     data = {"target": target} if namespace is None else {"namespace": namespace, "target": target}
     return {"ver": 1, "type": "symlink", "data": data}
 
@@ -65,12 +65,12 @@ def decode_val(obj: TreeObject) -> bytes:
 
 
 def digest(data: bytes, hash: str) -> bytes:
-    """Return the digest of `data`; `hash` is a name that `content.hash` may have."""
+    """Return the digest of `data`; `hash` is a value of `content.hash`."""
     if len(data) <= _SMALL:
         try:
             return bytes(getattr(__import__(_MODULES[hash]), hash)(data).digest())
         except ImportError:
-            # A Python that was built with OpenSSL alone.
+            # This Python was built with OpenSSL's hashes only.
             pass
     import hashlib
 
@@ -92,13 +92,13 @@ def blobref(data: bytes, hash: str = "sha1") -> str:
 
 
 def is_blobref(text: object) -> bool:
-    """Return whether `text` is a blobref of a hash we know."""
+    """Return whether `text` is a blobref of a known hash."""
     match = _BLOBREF.match(text) if isinstance(text, str) else None
     return match is not None and _DIGITS.get(match.group(1)) == len(match.group(2))
 
 
 def validate(obj: object) -> None:
-    """Check a tree object from outside, with all `dir` entries in it. Raises TreeObjectError naming the path."""
+    """Check a tree object from another program, with all entries of a `dir`. Raises TreeObjectError with the path."""
     _validate(obj, "", 0)
 
 

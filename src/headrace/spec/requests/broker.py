@@ -22,7 +22,7 @@ BROKER: Methods = {
     "disconnect": None,
 }
 
-# A configuration is any object.
+# `load` takes any object as configuration.
 CONFIG: Methods = {"get": _NONE, "warnings": _NONE, "reload": _NONE, "load": _NONE}
 
 EVENT: Methods = {
@@ -33,7 +33,7 @@ EVENT: Methods = {
 
 GROUPS: Methods = {"get": _NAME, "join": _NAME, "leave": _NAME, "update": form({"update": dict})}
 
-# Lines of RFC 5424 are text.
+# Log lines (RFC 5424) are text, not JSON.
 LOG: Methods = {
     "append": None,
     "forward": None,
@@ -68,7 +68,7 @@ SHUTDOWN: Methods = {"start": form({"loglevel?": int})}
 
 STATE_MACHINE: Methods = {"get": _NONE, "wait": _NONE, "monitor": _NONE}
 
-# What every module answers.
+# The methods of every module.
 EVERY_MODULE: Methods = {
     "debug": form({"op?": str, "flags?": int}),
     "ping": _NONE,

@@ -1,4 +1,4 @@
-"""Requests that run things: `job-exec` (RFC 32) and its tree, `rexec` (RFC 42), job shells, and `barrier`."""
+"""Requests that run programs: `job-exec` (RFC 32) and its tree, `rexec` (RFC 42), job shells, and `barrier`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PROCESS = {"pid?": int, "label?": str}
 _SHELL = {"shell?": {"job": int, "topic": str}}
 _COMMAND = {"cmdline": [str], "env": dict, "cwd?": str, "opts?": dict, "label?": str, "channels?": list}
 
-# Between the exec services of the tree.
+# Requests between the exec services of the tree.
 JOB_EXEC_NODE: Methods = {
     "launch": form({"job": {"id": int, "userid": int, "ranks": [int], "jobspec": dict, "R": dict}, "targets": str}),
     "up": form({"rank": int, "ops": [{"op": str}]}),

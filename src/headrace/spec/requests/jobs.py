@@ -63,7 +63,7 @@ JOB_INFO: Methods = {
     "stats-get": _NONE,
 }
 
-# What is wrong inside `attrs` is told in the words of RFC 43's errors.
+# The handler checks the contents of `attrs`, as RFC 43 defines the error messages.
 JOB_LIST: Methods = {
     "list": form({"max_entries": int, "since?": float, "attrs": list, "constraint?": dict}),
     "list-id": form({"id": int, "attrs": list, "state?": int}),

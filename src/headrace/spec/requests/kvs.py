@@ -34,7 +34,7 @@ KVS_WATCH: Methods = {
 
 _CHECKPOINT_PUT = form({"key?": str, "value": {"rootref": str}})
 
-# Blobs and digests are bytes.
+# Blobs and digests are bytes, not JSON.
 CONTENT: Methods = {
     "store": None,
     "load": None,

@@ -25,7 +25,7 @@ LEADER: Methods = {
     "reload": form({"path": str, "xml?": bool, "force?": bool}),
     "monitor-waitup": form({"up": int}),
     "monitor-force-down": form({"ranks": str}),
-    # Beyond Flux's.
+    # These methods are Headrace's own.
     "shrink": form({"targets": str}),
     "busy": _NONE,
 }

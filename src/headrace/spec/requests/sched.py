@@ -12,7 +12,7 @@ _NONE = form({})
 _CHECK = form({"jobspec": (dict, str)})
 ALLOC: Form = form({"id": int, "priority": int, "userid": int, "t_submit": float, "jobspec": dict})
 
-# The graph scheduler reads `alloc` with a decoder of its own; the simple one takes ALLOC.
+# The graph scheduler decodes `alloc` itself; the simple scheduler declares ALLOC.
 SCHED: Methods = {
     "alloc": None,
     "cancel": form({"id": int}),
