@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.modules.job_exec.sim import Simulation
+from headrace.modules.job_exec.simulation import Simulation
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
 

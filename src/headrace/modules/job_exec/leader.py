@@ -19,7 +19,8 @@ from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.modules.job_exec.job import Job
 from headrace.modules.job_exec.node import Node, Op
 from headrace.modules.job_exec.settings import KEYS, WITHOUT_EFFECT, Settings
-from headrace.modules.job_exec.sim import SimError, Simulator, simulation
+from headrace.modules.job_exec.simulation import SimError, simulation
+from headrace.modules.job_exec.simulator import Simulator
 from headrace.modules.job_exec.tree import bits_of, ranks_of
 from headrace.spec import jobid
 from headrace.spec import jobspec as js

@@ -7,12 +7,22 @@ request of the least urgent one is canceled, one request at a time, and its job 
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from headrace.jobs.record import SCHED, Job
+from headrace.modules.job_manager.queues import Queues
 
-if TYPE_CHECKING:
-    from headrace.modules.job_manager.core import Core
+
+class Core(Protocol):
+    """What is asked of the core (`core.Core`)."""
+
+    active: dict[int, Job]
+    queues: Queues
+    # How many requests the scheduler has not answered.
+    alloc_pending: int
+
+    def ask(self, job: Job) -> None: ...
+    def cancel_alloc(self, job: Job) -> None: ...
 
 
 class Limited:

@@ -25,7 +25,7 @@ from headrace.modules.job_manager import restore
 from headrace.modules.job_manager.admin import Admin
 from headrace.modules.job_manager.core import MOST_REQUEUES, Core, Effect
 from headrace.modules.job_manager.info import JobInfo
-from headrace.modules.job_manager.losses import Losses
+from headrace.modules.job_manager.lost_output import LostOutput
 from headrace.modules.job_manager.peers import Exec, Scheduler
 from headrace.modules.job_manager.pipeline import Batch, Pipeline
 from headrace.modules.job_manager.queues import Queues
@@ -60,8 +60,8 @@ class _Manager:
         self.core.most_requeues = _most_requeues(ctx.config)
         statedir = ctx.attrs.get("statedir", "")
         folder = statedir or ctx.attrs.get("rundir", "") or os.environ.get("TMPDIR") or "/tmp"
-        self.losses = Losses(ctx)
-        self.store = Store(folder, self.losses.add)
+        self.lost_output = LostOutput(ctx)
+        self.store = Store(folder, self.lost_output.add)
         self.core.deadlines.steady = ctx.monotonic
         self.journal = Journal(os.path.join(statedir, "jobs")) if statedir else None
         self.pipeline = Pipeline(ctx, self.core, self.store, self.journal, self._request, self._release, self._start)
@@ -352,7 +352,7 @@ class _Manager:
 
     async def _unload(self) -> None:
         await self.pipeline.close()
-        self.losses.close()
+        self.lost_output.close()
         self.store.spill.close()
 
 

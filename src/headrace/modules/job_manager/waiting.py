@@ -7,14 +7,25 @@ came back from the journal, so nothing of it is ever saved.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from headrace.jobs.record import DEPEND, Job, inactive_excepted, inactive_result, inactive_started
 from headrace.modules.job_manager import dependencies as deps
 from headrace.spec import jobspec as js
 
-if TYPE_CHECKING:
-    from headrace.modules.job_manager.core import Core
+
+class Core(Protocol):
+    """What is asked of the core (`core.Core`)."""
+
+    # The user id of the instance's owner, who raises exceptions for it.
+    owner: int
+    active: dict[int, Job]
+    inactive: dict[int, int]
+
+    def post(self, job: Job, name: str, context: dict[str, Any] | None = None) -> None: ...
+    def advance(self, job: Job) -> None: ...
+    def deadline(self, time: float, job: Job, what: str) -> None: ...
+    def raise_exception(self, job: Job, kind: str, severity: int, note: str, userid: int) -> None: ...
 
 
 class Waiting:

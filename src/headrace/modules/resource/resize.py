@@ -9,23 +9,44 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from headrace.broker.module.context import EMPTY, RpcError
+from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
+from headrace.broker.module.streams import StreamSet
 from headrace.modules.resource import source
-from headrace.modules.resource.inventory import TargetError, ids
+from headrace.modules.resource.inventory import Event, Inventory, TargetError, ids
+from headrace.modules.resource.log import ResourceLog
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
 from headrace.spec.rset import ResourceSet, RsetError
-
-if TYPE_CHECKING:
-    from headrace.modules.resource.leader import Leader
 
 # Seconds between two looks at what is allocated, for those who follow it.
 _LOOK_AGAIN = 0.5
 # The events of a job with which what is allocated changes. The job manager tells the scheduler first: what that answers
 # to a question that follows an event is of after the event.
 _ALLOCATIONS = ["alloc", "free", "clean"]
+
+
+class Leader(Protocol):
+    """What is asked of the service of rank 0 (`leader.Leader`)."""
+
+    ctx: ModuleContext
+    inventory: Inventory
+    log: ResourceLog
+    acquirers: StreamSet
+    # Nodes as they were counted, by rank.
+    found: dict[int, source.Found]
+    # How R came to be known, "" before it is.
+    method: str
+    # Whether acquirers have been told what there is, and the ranks (a bit set) that they may use.
+    ready: bool
+    usable: int
+    # Held by a request that changes which ranks may be used.
+    changing: asyncio.Lock
+
+    def record(self, event: Event | None) -> None: ...
+    def changed(self) -> None: ...
+    def learn_hosts(self) -> None: ...
 
 
 def change(leader: Leader, gone: Idset, part: ResourceSet, how: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.modules.job_exec.sim import SimError, Simulation, simulation
+from headrace.modules.job_exec.simulation import SimError, Simulation, simulation
 
 
 def jobspec(test: Any, duration: float = 0.0) -> dict[str, Any]:

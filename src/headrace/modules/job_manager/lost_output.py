@@ -16,7 +16,7 @@ from headrace.spec import jobid
 _EVERY = 10.0
 
 
-class Losses:
+class LostOutput:
     """`add` each job whose output is lost, and `close` when no more will come."""
 
     def __init__(self, ctx: ModuleContext) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.modules.job_manager import losses as jobs_losses
-from headrace.modules.job_manager.losses import Losses
+from headrace.modules.job_manager import lost_output
+from headrace.modules.job_manager.lost_output import LostOutput
 from waiting import stays_in_loop
 
 
@@ -26,11 +26,11 @@ class Log:
 
 
 def test_the_first_loss_is_told_of_at_once_then_how_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs_losses, "_EVERY", 0.02)
+    monkeypatch.setattr(lost_output, "_EVERY", 0.02)
 
     async def scenario() -> None:
         log: Any = Log()
-        losses = Losses(log)
+        losses = LostOutput(log)
         for id in (5, 6, 6, 7):
             losses.add(id, "output is lost: /full")
         assert log.lines == ["ƒ6: output is lost: /full"]
