@@ -17,7 +17,7 @@ from headrace.graph.model import DOMINANT, Graph
 from headrace.graph.usage import Allocation
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
-from headrace.spec.rset_fields import property_fits
+from headrace.spec.rset_fields import is_property_name
 
 # The objects here have no circular references.
 _json = json.JSONEncoder(check_circular=False).encode
@@ -139,7 +139,7 @@ def _properties(graph: Graph, v: int) -> list[str]:
     found = graph.properties.get(v)
     if not found:
         return []
-    return [f"{name}={value}" if property_fits(value) else name for name, value in found.items()]
+    return [f"{name}={value}" if is_property_name(value) else name for name, value in found.items()]
 
 
 def _rankless_object(graph: Graph, allocation: Allocation, held: list[Part]) -> dict[str, Any]:

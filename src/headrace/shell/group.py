@@ -1,8 +1,9 @@
-"""The process group that the tasks of one job share on one node (`-o nosetpgrp`).
+"""The process group that the tasks of a job share on one node, with the shell option `nosetpgrp`.
 
-Flux's tasks are then in the group of their shell, which none of them leads, and signals go to the tasks alone and not
-to their children. Here one agent is the shell of all jobs of a node, and in its group a task's `kill 0` would reach
-other jobs; so the tasks of a job have a group among themselves.
+Without this option each task leads a process group of its own. With it, the tasks of a job on a node are members of
+one group that no task leads. In Flux this is the group of the job's shell process. In Headrace the agent is the shell
+of all jobs of a node: in the agent's group, `kill 0` in a task would signal the tasks of other jobs. Each job therefore
+gets a group of its own.
 """
 
 from __future__ import annotations
@@ -15,30 +16,41 @@ from headrace.process.spawn import spawn
 
 
 class SharedGroup:
-    """The group `number`, 0 after its last member has gone."""
+    """A process group for the tasks of one job on this node.
+
+    `number` is the id of the process group, for `setpgid` and `killpg`; 0 when the group has no member any more.
+    """
 
     def __init__(self, children: dict[int, Callable[[int], None]]) -> None:
-        """Make the group by a process that ends at once, and whose end `children` (the agent's) takes note of.
+        """Create the group. Raises OSError if no process can be started.
 
-        The group exists until that process is collected, in a later turn of the agent's loop, and then as long as it
-        has members: tasks are to be started in this turn. Raises OSError.
+        A short-lived process is started as the first member, because a process group needs one; its pid is the group's
+        id. `children` is the agent's table of callbacks by pid: the agent collects the process like any other child.
+        Until then the group exists without tasks. The caller starts the tasks before it returns to the agent's loop.
         """
         self.number = spawn(["/bin/sh", "-c", ":"], {}, ())
         children[self.number] = lambda _status: None
 
     def task_exited(self) -> None:
-        """A task was collected. The kernel may give the number of an empty group to another process: forget it."""
+        """Set `number` to 0 if the group is empty. Call this after each task of the group was collected.
+
+        The kernel may give the id of an empty group to another process, which must not get this job's signals.
+        """
         if self.number and is_empty(self.number):
             self.number = 0
 
     def kill(self, signum: int) -> None:
+        """Send a signal to all members. Nothing happens if there are none, or if this process may not signal them."""
         if self.number:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.number, signum)
 
 
 def is_empty(group: int) -> bool:
-    """Whether a process group has no member."""
+    """Return True if no process is a member of the process group with this id, and False if at least one is.
+
+    Members that this process may not signal count as well.
+    """
     try:
         os.killpg(group, 0)
     except ProcessLookupError:

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Tuple
 
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.json_kind import kind_of
-from headrace.spec.rset_fields import RsetError, decode_ids, property_fits
+from headrace.spec.rset_fields import RsetError, decode_ids, is_property_name
 from headrace.spec.rset_groups import Children, Groups, bits_of, children_of
 from headrace.spec.rset_hosts import HostTable, encode_hosts
 
@@ -77,6 +77,6 @@ def _read_entry(entry: Any, where: str) -> Tuple[List[str], Dict[str, int], List
     if not isinstance(properties, list):
         raise RsetError(f"{where}: properties must be an array")
     for name in properties:
-        if not isinstance(name, str) or not property_fits(name):
+        if not isinstance(name, str) or not is_property_name(name):
             raise RsetError(f"{where}: invalid property {json.dumps(name)}")
     return hosts, children, properties

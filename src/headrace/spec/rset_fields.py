@@ -26,7 +26,7 @@ class RsetError(ValueError):
 
 @lru_cache(maxsize=4096)
 def decode_ids(text: str) -> int:
-    """Read an idset string; raises ValueError."""
+    """Return the bit set of an idset string (RFC 22): bit i is 1 if the set has id i. Raises ValueError."""
     ids = Idset.parse(text)
     if ids and ids.last > _MAX_ID:
         raise ValueError(f"id {ids.last} is beyond {_MAX_ID}")
@@ -34,6 +34,7 @@ def decode_ids(text: str) -> int:
 
 
 def _read_ids(value: Any, where: str) -> int:
+    """Return the bit set of an idset string in the field `where`. Raises RsetError."""
     if not isinstance(value, str):
         raise RsetError(f"{where}: must be an idset string such as '0-3', not {kind_of(value)}")
     try:
@@ -43,7 +44,7 @@ def _read_ids(value: Any, where: str) -> int:
 
 
 def read_groups(r_lite: Any) -> Dict[Children, int]:
-    """Read R_lite; raises RsetError."""
+    """Read R_lite: for each set of children, the bit set of the ranks that have it. Raises RsetError."""
     if r_lite == {}:
         # Flux writes null for a set without resources.
         return {}
@@ -99,7 +100,7 @@ def read_nodelist(value: Any) -> List[str]:
 
 
 def read_properties(value: Any) -> Dict[str, int]:
-    """Read properties into ranks by name; raises RsetError."""
+    """Read properties: by name, the bit set of the ranks that have the property. Raises RsetError."""
     if not isinstance(value, dict):
         raise RsetError(f"execution.properties: must be an object of name: ranks, not {kind_of(value)}")
     properties: Dict[str, int] = {}
@@ -109,12 +110,12 @@ def read_properties(value: Any) -> Dict[str, int]:
     return properties
 
 
-def property_fits(name: str) -> bool:
+def is_property_name(name: str) -> bool:
     """Return whether RFC 20 allows a property with this name."""
     return bool(name) and _PROPERTY_FORBIDDEN.isdisjoint(name)
 
 
 def check_property(name: str, where: str) -> None:
     """Raise RsetError for a property name that RFC 20 forbids; `where` is the field."""
-    if not property_fits(name):
+    if not is_property_name(name):
         raise RsetError(f"{where}: invalid property {name!r}: a name is not empty and has none of ! & ' \" ^ ` | ( )")
