@@ -1,6 +1,6 @@
-"""The services that a broker loads as modules (RFC 5): a file or a package each."""
+"""The services that a broker loads as modules (RFC 5): each is a file or a package."""
 
-# The file of each service, which has `load(ctx, args)`.
+# The file of each service below this package; it defines `load(ctx, args)`.
 SERVICES = {
     "barrier": "barrier",
     "content": "content.service",
@@ -19,5 +19,5 @@ SERVICES = {
     "sched-simple": "sched.simple.service",
 }
 
-# What services have on rank 0 alone and need as soon as it starts.
+# Files that only rank 0 imports, and needs as soon as it starts.
 LEADERS_PARTS = ("resource.source",)

@@ -1,8 +1,8 @@
-"""The barrier service: processes anywhere in the instance wait for each other under a name they agree on.
+"""The barrier service: processes anywhere in the instance wait for each other under a common name.
 
-Rank 0 counts; requests of other brokers' clients come up the tree. A barrier belongs to the user who entered first, and
-those of different users never meet. One that somebody leaves or enters twice can never complete rightly: it is aborted
-for all who wait (ECONNABORTED), as Flux does it.
+Rank 0 counts; requests to other brokers come up the tree. A barrier belongs to the user who entered it first; barriers
+of different users are separate, whatever their names. If a process leaves a barrier or enters it twice, the barrier can
+never be complete: all waiting requests fail with ECONNABORTED, as in Flux.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAME = "barrier"
 
 
 class _Barrier:
-    """Who waits, by the uuid of its handle, until there are `nprocs`."""
+    """A barrier for `nprocs` processes: their `enter` requests by the uuid of the sender."""
 
     __slots__ = ("nprocs", "waiting")
 
@@ -31,7 +31,7 @@ class _Barrier:
 class _Barriers:
     def __init__(self, ctx: ModuleContext) -> None:
         self.ctx = ctx
-        # By user and name.
+        # Open barriers by user and name.
         self.open: dict[tuple[int, str], _Barrier] = {}
         ctx.service(NAME, {"enter": self._enter}, open=("enter",), requests=BARRIER)
         ctx.on_disconnect(self._gone)
@@ -39,7 +39,9 @@ class _Barriers:
         ctx.on_unload(self._unload)
 
     def _enter(self, msg: Message) -> None:
-        """`{name, nprocs}`: answered when as many have entered. Raises RpcError(EPROTO, EINVAL, EEXIST)."""
+        """`barrier.enter {name, nprocs}`: answered when `nprocs` have entered. Raises RpcError(EPROTO, EINVAL,
+        EEXIST).
+        """
         name, nprocs = msg.obj["name"], msg.obj["nprocs"]
         if nprocs < 1:
             raise RpcError(errno.EINVAL, f"barrier {name}: nprocs is {nprocs}, it must be at least 1")

@@ -1,8 +1,8 @@
-"""The heartbeat: rank 0 publishes `heartbeat.pulse` once a period, and everyone who subscribes shares one clock.
+"""The heartbeat: rank 0 publishes `heartbeat.pulse` once each period, a common clock for all subscribers.
 
-Each broker counts the pulses it gets. One that hears none for too long logs that, and after `timeout` it ends: what
-leads it is gone, whatever its connection says. The table `[heartbeat]` has `period` and `timeout` (FSD, RFC 23; 2 s and
-5 minutes by default) and `warn_thresh`, a number of periods; module arguments of these names are stronger.
+Each broker counts the pulses that arrive. After `warn_thresh` periods without a pulse it logs a warning; after
+`timeout` it ends, since rank 0 is unreachable even if the connection looks intact. The table `[heartbeat]` has `period`
+and `timeout` (FSD, RFC 23; default 2 s and 5 minutes) and `warn_thresh`. Module arguments of these names override it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ _NEVER = -1.0
 
 
 class Settings(NamedTuple):
-    """Seconds between pulses, and without one until the broker ends (-1: never); periods without one until it is
-    logged (0: never)."""
+    """`period`: seconds between pulses. `timeout`: seconds without a pulse after which the broker ends (-1: never).
+    `warn_thresh`: periods without a pulse after which a warning is logged (0: never).
+    """
 
     period: float = 2.0
     timeout: float = 300.0
@@ -32,7 +33,9 @@ class Settings(NamedTuple):
 
 
 def settings_of(args: list[str], config: dict[str, Any]) -> Settings:
-    """What arguments and the table `[heartbeat]` say. Raises RpcError(EINVAL) with the key and what would be right."""
+    """The settings of arguments and the table `[heartbeat]`. Raises RpcError(EINVAL) with the key and what it should
+    be.
+    """
     table = config.get("heartbeat", {})
     if not isinstance(table, dict):
         raise RpcError(errno.EINVAL, f"heartbeat: must be a table, not {table!r}")
@@ -70,7 +73,7 @@ def _seconds(key: str, text: Any, usual: float) -> float:
 
 
 class _Heartbeat:
-    """One broker's: the leader beats, all count."""
+    """One broker's heartbeat: rank 0 publishes pulses, every broker counts them."""
 
     def __init__(self, ctx: ModuleContext, args: list[str]) -> None:
         self.ctx = ctx
@@ -79,7 +82,7 @@ class _Heartbeat:
         self.count = 0
         self.heard = ctx.monotonic()
         self.warned = False
-        # When `_look` is to run next.
+        # The time for which `_look` is scheduled.
         self.look_due = inf
         self.beating: Any = None
         self.watching: Any = None
@@ -100,7 +103,7 @@ class _Heartbeat:
         self.count = 0
 
     def _begin(self) -> None:
-        """Beat and watch with the present settings, from now on."""
+        """Publish and watch with the present settings, from now on."""
         if self.ctx.rank == 0:
             if self.beating is not None:
                 self.beating.cancel()
@@ -116,13 +119,13 @@ class _Heartbeat:
         self.count += 1
         self.heard = self.ctx.monotonic()
         if self.warned:
-            # The heartbeat was late and not lost: the next one may be overdue again.
+            # The heartbeat was only late; the warning must be possible again.
             self._watch()
 
     # -- overdue heartbeats
 
     def _watch(self) -> None:
-        """Look again when the next thing would have to be said."""
+        """Schedule `_look` for the next deadline, with no warning logged yet."""
         if self.watching is not None:
             self.watching.cancel()
         self.watching = None
@@ -131,11 +134,11 @@ class _Heartbeat:
         self._look()
 
     def _look(self) -> None:
-        """A pulse moves both deadlines and no timer: a broker wakes for this once in a few periods."""
+        """Check both deadlines. Pulses do not reset this timer, so a broker wakes for it once in several periods."""
         period, timeout, thresh = self.settings
         now = self.ctx.monotonic()
         if now - self.look_due > period:
-            # This broker was suspended (SIGSTOP) and could not hear a pulse: the silence is counted anew.
+            # This broker was suspended (SIGSTOP) and could not receive pulses, so the time without a pulse starts anew.
             self.heard = now
         silent = now - self.heard
         warn_at = period * thresh if thresh and not self.warned else inf

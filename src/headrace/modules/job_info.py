@@ -1,6 +1,6 @@
-"""The job-info module: the name under which RFC 41 is loaded, listed and unloaded.
+"""The job-info module: the name by which the service of RFC 41 is loaded, listed and unloaded.
 
-The service itself runs where the job store is, in the job manager (job_manager/info.py), and so sends no event twice.
+The service itself runs in the job manager (job_manager/info.py), which has the job store.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ NAME = "job-info"
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
-    """Nothing to do: the job manager provides the service."""
+    """Does nothing, since the job manager provides the service."""
     only(ctx, args)

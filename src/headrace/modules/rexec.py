@@ -1,9 +1,9 @@
-"""The subprocess server of each broker (RFC 42): `flux exec` and everything that starts plain processes remotely.
+"""The subprocess server of each broker (RFC 42): `flux exec` and other remote starts of processes.
 
-The processes themselves belong to the exec agent, so a broker never forks. This module keeps what the protocol needs:
-who asked, what is forwarded, and the order of the answers (started, output, finished, end of stream). It is also the
-server of the job shells of this node, `UID-shell-ƒID.rexec`: job-exec passes on what comes for them, with a key `shell`
-that says for which job. Each of these servers knows only what it started.
+The processes themselves belong to the exec agent, so a broker never forks. This module has the protocol's state:
+clients, forwarded streams, and the order of responses (started, output, finished, end of stream). It is also the server
+of the job shells of this node, `UID-shell-ƒID.rexec`: job-exec forwards the requests for them, with a key `shell` that
+names the job. Each of these servers knows only the processes that it started.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ NAME = "rexec"
 _STDOUT, _STDERR, _WRITE_CREDIT, _WAITABLE = 1, 2, 8, 16
 _FALLTHROUGH = 1
 _STREAMS = {"stdout": _STDOUT, "stderr": _STDERR}
-# Bytes of output after which the process is held until its client has taken them.
+# Bytes of output after which no more is read until the client has received them.
 _PORTION = 1 << 20
-# What a client may write before it must wait for credit; flux-core's default.
+# The initial write credit of a client, in bytes; flux-core's default.
 _BUFFER = 4 << 20
 
 
@@ -39,7 +39,7 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
 
 
 class _Process:
-    """One subprocess. `client` is the request that its output goes to, None in the background."""
+    """One subprocess. `client` is the request that gets its output, None in the background."""
 
     __slots__ = (
         "background",
@@ -97,7 +97,7 @@ class _Server:
             self.agent.subscribe(self._from_agent)
 
     def _unload(self) -> None:
-        """The server's end is its processes' end (RFC 42)."""
+        """Kill the processes, as a server that ends does (RFC 42)."""
         for process in self.by_handle.values():
             self._signal(process, signal.SIGKILL)
         if self.agent is not None:
@@ -109,7 +109,7 @@ class _Server:
         _check(msg)
         guests = self.ctx.config.get("access", {}).get("allow-guest-user") is True
         if guests and self.ctx.rank == 0 and not msg.obj.get("shell") and not msg.rolemask & ROLE_LOCAL:
-            # Who takes a follower's node over should not have the leader's with it (as in Flux).
+            # A user who controls a follower's node must not gain control of rank 0's (as in Flux).
             raise RpcError(errno.EPERM, "Remote rexec requests are not allowed on rank 0")
         if self.agent is None:
             raise RpcError(errno.ENOSYS, f"rank {self.ctx.rank} has no exec agent")
@@ -165,7 +165,7 @@ class _Server:
             self.agent.send({"op": "exec-kill", "handle": process.handle, "signum": int(signum)})
 
     def _known(self, body: dict[str, Any]) -> list[_Process]:
-        """The processes of the server that a request is for."""
+        """The processes of the server that a request addresses."""
         job = _job_of(body)
         return [process for process in self.by_handle.values() if process.job == job]
 
@@ -226,7 +226,7 @@ class _Server:
                 if not process.background:
                     self._signal(process, signal.SIGKILL)
 
-    # -- what the agent tells
+    # -- messages of the agent
 
     def _from_agent(self, op: dict[str, Any]) -> None:
         kind = op["op"]
@@ -268,12 +268,12 @@ class _Server:
             self.ctx.respond_error(process.request, errnum, text)
 
     def _lost(self, process: _Process) -> None:
-        """What the agent ran is killed when it is."""
+        """Report the end of a process that was killed with the agent."""
         if not process.pid:
             self._failed(process, errno.EHOSTUNREACH, "the exec agent was killed")
             return
         if process.status is None:
-            # Nobody else knows it any more.
+            # No agent knows the process any more, so the broker kills it.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
         for stream in list(process.open):
@@ -299,12 +299,12 @@ class _Server:
             self.ctx.respond(client, {"type": "output", "pid": process.pid, "io": {**io, "eof": True}})
 
     def _log(self, process: _Process, level: int, text: str) -> None:
-        """What a background process says, and how it ends, is told in the broker's log."""
+        """Write output or the end of a background process to the broker's log."""
         name = f"{process.label}: " if process.label else ""
         self.ctx.log(level, f"{name}{process.cmd['cmdline'][0]}[{process.pid}]: {text}")
 
     def _count(self, process: _Process, client: Message, size: int) -> None:
-        """Hold the process after each portion of output until the client has it."""
+        """After each portion of output, stop reading until the client has received it."""
         process.sent += size
         if process.sent < _PORTION or len(process.open) == 0:
             return
@@ -317,7 +317,7 @@ class _Server:
             self.agent.send({"op": "exec-hold", "handle": process.handle, "on": on})
 
     def _maybe_close(self, process: _Process) -> None:
-        """The end is told when the process is gone and all its output has been forwarded."""
+        """End the stream when the process has ended and all its output is forwarded."""
         if process.status is None or process.open:
             return
         if process.client is not None:
@@ -336,7 +336,7 @@ class _Server:
         self.by_handle.pop(process.handle, None)
 
     def _reap(self, process: _Process) -> None:
-        """A background process is over: whoever waits learns it, a waitable one stays until somebody does."""
+        """A background process has ended: respond to `wait`; a waitable process is kept until then."""
         status = process.status or 0
         if os.WIFSIGNALED(status):
             self._log(process, logging.INFO, f"Killed by signal {os.WTERMSIG(status)}")
@@ -350,12 +350,12 @@ class _Server:
 
 
 def _job_of(body: dict[str, Any]) -> int:
-    """The job whose shell a request was for, 0 if it was for the broker itself."""
+    """The job whose shell a request addresses; 0 for the broker's own server."""
     return int(body["shell"]["job"]) if body.get("shell") else 0
 
 
 def _answering_as_asked(handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
-    """Have responses carry the topic that the client wrote (RFC 6)."""
+    """Send responses with the topic of the client's request (RFC 6)."""
 
     def handle(msg: Message) -> Any:
         shell = (msg.obj or {}).get("shell")
@@ -369,7 +369,7 @@ def _answering_as_asked(handler: Callable[[Message], Any]) -> Callable[[Message]
 
 
 def _check(msg: Message) -> None:
-    """Raises RpcError for an exec request that RFC 42 does not allow."""
+    """Raise RpcError for an exec request that RFC 42 does not allow."""
     body = msg.obj
     cmd, flags = body["cmd"], body["flags"]
     if not cmd["cmdline"]:

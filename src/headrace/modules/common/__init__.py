@@ -1,1 +1,1 @@
-"""What several services use."""
+"""Helpers of several services."""

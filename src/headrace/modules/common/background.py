@@ -1,4 +1,4 @@
-"""One thread for what may wait for the disk, so that a module's handlers never do."""
+"""One thread for work that may wait for the disk, so that a module's handlers never do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Background:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
 
     def submit(self, fn: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        """Run `fn()`; `done(result, None)` or `done(None, error)` is called on the loop afterwards."""
+        """Run `fn()`; then `done(result, None)` or `done(None, error)` is called on the loop."""
 
         def hand_back(future: Future[Any]) -> None:
             error = future.exception()
@@ -24,5 +24,5 @@ class Background:
         self._pool.submit(fn).add_done_callback(hand_back)
 
     def close(self) -> None:
-        """Wait for what is running and end the thread."""
+        """Wait for the submitted functions and end the thread."""
         self._pool.shutdown(wait=True)

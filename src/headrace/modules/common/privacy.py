@@ -1,4 +1,4 @@
-"""`access.private-mode`: guests without the role ADMIN see no jobs but their own, nor how many there are of others."""
+"""`access.private-mode`: guests without the role ADMIN see only their own jobs, and no counts of other jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.spec.message import Message
 
 
 def is_hidden(ctx: ModuleContext, msg: Message, userid: int | None = None) -> bool:
-    """Whether who sent `msg` must not see jobs of user `userid` (None: of all users)."""
+    """Whether the sender of `msg` must not see jobs of user `userid` (None: of all users)."""
     if msg.rolemask & (m.ROLE_OWNER | m.ROLE_ADMIN) or userid == msg.userid:
         return False
     access = ctx.config.get("access")
@@ -18,6 +18,6 @@ def is_hidden(ctx: ModuleContext, msg: Message, userid: int | None = None) -> bo
 
 
 def refuse_if_hidden(ctx: ModuleContext, msg: Message) -> None:
-    """Raises RpcError(EPERM) for a guest who asks for what tells of all users' jobs."""
+    """Raise RpcError(EPERM) if the sender must not see the jobs of all users."""
     if is_hidden(ctx, msg):
         raise RpcError(errno.EPERM)

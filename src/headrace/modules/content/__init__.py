@@ -1,1 +1,1 @@
-"""Blobs by their hash (RFC 10)."""
+"""The content store: blobs by their hash (RFC 10)."""

@@ -1,6 +1,6 @@
-"""Blobs that are in the backing store and also in memory, the least recently used first; pure (time is an argument).
+"""Blobs of the backing store that are also in memory, the least recently used first; pure (time is an argument).
 
-Everything here can be forgotten at any time: a blob that is not in the backing store yet is held elsewhere (RFC 10).
+Every entry can be dropped at any time, since a blob enters only after the backing store has it (RFC 10).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections import OrderedDict
 
 
 class BlobCache:
-    """At most `target` bytes of blobs by digest, besides those that were used in the last `old` seconds."""
+    """At most `target` bytes of blobs by digest; blobs used in the last `old` seconds are kept beyond that."""
 
     def __init__(self, target: int, old: float) -> None:
         self.target = target
@@ -35,7 +35,9 @@ class BlobCache:
         self._blobs.move_to_end(digest)
 
     def purge(self, now: float) -> float | None:
-        """Forget what is too much and old enough; the seconds until more can be forgotten, None if nothing must be."""
+        """Drop old blobs beyond the target; returns the seconds until the next can be dropped, None below the
+        target.
+        """
         while self.size > self.target:
             digest, (blob, used) = next(iter(self._blobs.items()))
             if now - used < self.old:

@@ -1,4 +1,4 @@
-"""The arguments of the content module: how large a blob may be, and how much is kept and written at a time."""
+"""The arguments of the content module: the size of a blob, of the cache, and of a batch of writes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from headrace.broker.module.context import RpcError
 
-# Bytes of one blob, and of all blobs without a statedir.
+# Bytes of one blob, and of all blobs in an instance without a statedir.
 BLOB_SIZE = 1 << 30
 MEMORY = 1 << 30
 
@@ -22,7 +22,7 @@ class Limits(NamedTuple):
     flush_batch: int = 0
 
     def told(self) -> dict[str, Any]:
-        """What other services are told: the limit of a blob, null when no argument sets one."""
+        """The event for other services: the limit of a blob, null if no argument sets it."""
         return {"blob-size-limit": None if self.blob_size == BLOB_SIZE else self.blob_size}
 
 

@@ -1,9 +1,9 @@
 """The content service (RFC 10): blobs by their hash, on rank 0; other ranks' requests come up the tree.
 
-With a `statedir` blobs are in its `content.sqlite` and a store is answered after it was synced (a batch costs one
-sync), as it is in a process of its own; else they are in memory, up to a bound beyond which stores are refused, since
-the RFC forbids to forget what was stored. A blob that is not here may still be one that the KVS can make from a node it
-holds: it is asked before the answer is "unknown".
+With a `statedir`, or in a process of its own, blobs are in `content.sqlite`, and a store request is answered after the
+sync (one for each batch). Otherwise blobs are in memory, up to a limit beyond which store requests are refused, since
+the RFC forbids dropping a stored blob. The KVS can also make the blobs of nodes that it has in memory: it is asked
+before a load fails with ENOENT.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headrace.spec.requests.kvs import CONTENT, CONTENT_BACKING
 NAME = "content"
 
 _LOST = "What was stored by its hash alone, as by flux restore, is lost then; jobs are not."
-# Checkpoints kept, newest first (what real Flux keeps).
+# The number of checkpoints that are kept, newest first, as in Flux.
 _CHECKPOINTS = 5
 
 
@@ -43,7 +43,7 @@ class MemoryStore:
         self.checkpoints: list[dict[str, Any]] = []
 
     def store(self, batch: list[tuple[bytes, bytes]]) -> None:
-        """Keep blobs by digest. Raises RpcError(ENOSPC) when the bound is reached."""
+        """Store blobs by digest. Raises RpcError(ENOSPC) when the limit is reached."""
         for digest, blob in batch:
             if digest in self.blobs:
                 continue
@@ -67,7 +67,7 @@ class MemoryStore:
         return self.checkpoints
 
     def save(self, path: str) -> None:
-        """Put everything into a SqliteStore. Raises sqlite3.Error."""
+        """Copy all blobs and checkpoints into a SqliteStore. Raises sqlite3.Error."""
         disk = SqliteStore(path)
         disk.store(list(self.blobs.items()))
         for value in reversed(self.checkpoints):
@@ -76,7 +76,7 @@ class MemoryStore:
 
 
 class SqliteStore:
-    """Blobs in a database file; used from one thread at a time. Raises sqlite3.Error, also for a damaged blob."""
+    """Blobs in a database file, for use from one thread at a time. Raises sqlite3.Error, also for a damaged blob."""
 
     def __init__(self, path: str, hash_name: str = "sha1") -> None:
         self._hash_name = hash_name
@@ -99,7 +99,7 @@ class SqliteStore:
             raise
 
     def store(self, batch: list[tuple[bytes, bytes]]) -> None:
-        # One that is there is left alone, unless it was damaged.
+        # A blob that is stored already is rewritten only if it was damaged.
         known = "ON CONFLICT (hash) DO UPDATE SET object = excluded.object WHERE object != excluded.object"
         self._write(f"INSERT INTO objects VALUES (?, ?) {known}", list(batch))
 
@@ -108,7 +108,7 @@ class SqliteStore:
         if row is None:
             return None
         blob = bytes(row[0])
-        # SQLite does not look at values: a disk that returns other bytes is noticed here or by nobody.
+        # SQLite does not check values, so bytes that the disk has changed are detected here.
         if treeobj.digest(blob, self._hash_name) != digest:
             name = f"{self._hash_name}-{digest.hex()}"
             raise sqlite3.DatabaseError(f"blob {name} is damaged: its bytes are not those that have this hash")
@@ -148,18 +148,18 @@ class Content:
         self._thread = Background(ctx.loop.call_soon_threadsafe, "content") if self.durable else None
         self._cache = BlobCache(limits.purge_target_size if self.durable else 0, limits.purge_old_entry)
         self._purging = False
-        # Blobs that wait for the disk, and who waits for them.
+        # Blobs that are not in the store yet, and the requests that wait for it, with their digests.
         self._dirty: dict[bytes, bytes] = {}
         self._waiting: list[tuple[Message, bytes]] = []
-        # Blobs that are being written now.
+        # The number of blobs that are being written.
         self._writing = 0
         self._flushers: list[Message] = []
-        # The module that was loaded as our store, "" without one.
+        # The name of the module that was loaded as backing store; "" for none.
         self.backing = ""
         self._said: set[str] = set()
 
     def _run(self, fn: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        """Do `fn` where it may block; `done` is called on the loop (at once without a disk)."""
+        """Run `fn` where it may block; `done` is called on the loop (at once for a store in memory)."""
         if self._thread is not None:
             self._thread.submit(fn, done)
             return
@@ -193,7 +193,7 @@ class Content:
                 if error is None:
                     self._remember(digest, blob)
             for msg, digest in self._waiting:
-                # The same blob came again while it was written, and still has to be (if only to fail by itself).
+                # The same blob was stored again during the write, so it remains to be written, even after an error.
                 self._dirty.setdefault(digest, msg.payload or b"")
             for msg, digest in waiting:
                 if error is None:
@@ -208,7 +208,7 @@ class Content:
         self._run(lambda: self.disk.store(batch), done)
 
     def _next_batch(self) -> tuple[list[tuple[Message, bytes]], list[bytes]]:
-        """Take what is written next off the queue: the requests, and the digests of their blobs, each once."""
+        """Remove the next batch from the queue: its requests, and the digests of their blobs, each once."""
         digests: dict[bytes, None] = {}
         for index, (_msg, digest) in enumerate(self._waiting):
             if digest not in digests and len(digests) == (self.limits.flush_batch or -1):
@@ -219,7 +219,7 @@ class Content:
         return taken, list(digests)
 
     def _remember(self, digest: bytes, blob: bytes) -> None:
-        """Keep a blob that is in the store in memory too. Without a statedir memory is the store."""
+        """Cache a blob that is in the backing store. Without a statedir, the store is in memory itself."""
         if self.durable:
             self._cache.put(digest, blob, self.ctx.monotonic())
             if not self._purging:
@@ -241,7 +241,7 @@ class Content:
         else:
             full = "full" in str(error)
             if str(error) not in self._said:
-                # Who asked for a blob may only be told of an input/output error.
+                # RFC 10 allows only EIO as the answer to a load, so the reason is logged, once.
                 self._said.add(str(error))
                 self.ctx.log(logging.ERROR, f"{self.path}: {error}")
             text = f"{self.path}: {FULL if full else error}"
@@ -256,7 +256,9 @@ class Content:
         return digest
 
     def backing_load(self, msg: Message) -> None:
-        """What the store itself holds: neither blobs on their way to it nor those that the KVS can make."""
+        """`content-backing.load`: a blob of the store itself, without blobs that are still to be written or the
+        KVS's.
+        """
         digest = self._digest(msg)
 
         def done(blob: Any, error: BaseException | None) -> None:
@@ -303,7 +305,7 @@ class Content:
         self._find(msg, lambda _blob: self.ctx.respond(msg))
 
     def flush(self, msg: Message) -> None:
-        """Answer when nothing waits for the disk. Raises RpcError(ENOSYS) without a statedir or a store."""
+        """Answer when all blobs are written. Raises RpcError(ENOSYS) without a statedir or a backing store."""
         if not self.durable and not self.backing:
             raise RpcError(errno.ENOSYS)
         if self._waiting or self._writing:
@@ -312,7 +314,9 @@ class Content:
             self.ctx.respond(msg)
 
     def checkpoint_get(self, msg: Message) -> None:
-        """`{}`: all checkpoints, newest first; `{"key": "kvs-primary"}`: the newest (how older clients ask)."""
+        """`{}`: all checkpoints, newest first; `{"key": "kvs-primary"}`, the request of older clients: the
+        newest one.
+        """
         key = (msg.obj or {}).get("key")
 
         def done(values: Any, error: BaseException | None) -> None:
@@ -337,7 +341,7 @@ class Content:
         self._run(lambda: self.disk.put_checkpoint(value), done)
 
     def register_backing(self, msg: Message) -> Any:
-        """A module says that it is the store (RFC 10). Raises RpcError(EBUSY) when another one is."""
+        """A module registers as the backing store (RFC 10). Raises RpcError(EBUSY) if another one is registered."""
         name = msg.obj["name"]
         if not name:
             raise RpcError(errno.EPROTO, "content.register-backing: name must not be empty")
@@ -353,7 +357,7 @@ class Content:
         return EMPTY
 
     def close(self) -> None:
-        """End with the disk; without one, leave what there is to the next load in this broker."""
+        """Finish writing; a store in memory is left to the next load in this broker."""
         self.announce(Limits())
         if self._thread is not None:
             self._thread.close()
@@ -363,7 +367,7 @@ class Content:
             self.ctx.kept[self.ctx.name] = self.disk
 
     def announce(self, limits: Limits) -> None:
-        """Tell the KVS, which makes blobs of its own, that `limits` hold now, if this module has changed them."""
+        """Publish changed `limits` for the KVS, which makes blobs of its own."""
         if self.limits.told() != Limits().told():
             self.ctx.publish("content.limits", limits.told(), private=True)
 
@@ -382,7 +386,7 @@ class Content:
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
-    """Serve `content`; limits.py has the arguments."""
+    """Provide `content`; limits.py describes the arguments."""
     kept = ctx.kept
     path = data_path(ctx.attrs, NAME, apart=kept is None)
     limits = parse(args)
@@ -416,7 +420,7 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
         },
         requests=CONTENT,
     )
-    # What real Flux has as a module of its own (RFC 10): the store behind the cache.
+    # In Flux, the backing store is a module of its own (RFC 10).
     ctx.service(
         "content-backing",
         {

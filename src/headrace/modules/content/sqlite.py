@@ -1,7 +1,7 @@
-"""The content-sqlite module: the name under which the store behind the content service is loaded and removed.
+"""The content-sqlite module: loads and removes the store behind the content service by its name in Flux.
 
-The store itself is part of the content service (service.py), which keeps blobs in memory without a `statedir`; what
-changes while this module is there is that a flush has somewhere to go, and is answered (RFC 10).
+The store itself is part of the content service (service.py), which keeps blobs in memory without a `statedir`. While
+this module is loaded, a flush has a backing store and succeeds (RFC 10).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from headrace.broker.module.args import only
 from headrace.broker.module.context import ModuleContext
 
 NAME = "content-sqlite"
-# What flux-core takes; the file has its own journal, which is always synced.
+# Arguments of flux-core's module; here the database has its own journal and is always synced.
 _WITHOUT_EFFECT = ("journal_mode", "preallocate", "synchronous", "truncate")
 
 

@@ -1,1 +1,1 @@
-"""Lists jobs (RFC 43)."""
+"""The job-list service (RFC 43)."""

@@ -1,7 +1,7 @@
-"""Which jobs a listing asks for: the constraint operators of RFC 43 as functions on a job. Pure.
+"""The constraint operators of RFC 43, as functions that test a job. Pure.
 
-A constraint is compiled once per request. It also says which states it can match at all, so that a listing of active
-jobs never looks at the finished ones, however many there are.
+A constraint is compiled once for each request. The result includes the job states that can match at all, so that a
+listing of active jobs never reads finished ones, however many there are.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ Test = Callable[[Job], bool]
 
 ALL_STATES = 127
 _MAX_DEPTH = 32
-# A node list or rank list longer than this in a constraint would make every comparison slow.
+# A longer list of hosts or ranks in a constraint would make every comparison slow.
 _MAX_NAMES = 4096
 _TIMES = ("t_submit", "t_depend", "t_run", "t_cleanup", "t_inactive")
 _COMPARE = ((">=", operator.ge), ("<=", operator.le), (">", operator.gt), ("<", operator.lt))
 
 
 class MatchError(ValueError):
-    """A constraint is not one of RFC 43; the text names the operator or value."""
+    """An invalid constraint (RFC 43); the text names the operator or value."""
 
 
 class Match:
-    """A compiled constraint: `test(job)`, and the states (a bit set) that can match."""
+    """A compiled constraint: `test(job)`, and the states that can match (a bit set)."""
 
     __slots__ = ("states", "test")
 
     def __init__(self, constraint: Any) -> None:
-        """Compile; None matches every job. Raises MatchError."""
+        """Compile a constraint; None matches every job. Raises MatchError."""
         self.test: Test | None
         self.test, self.states = (None, ALL_STATES) if constraint is None else _compile(constraint, 0)
 
@@ -97,7 +97,7 @@ def _any(tests: list[Test]) -> Test:
 
 def _userid(values: list[Any]) -> tuple[Test | None, int]:
     users = set(_checked("userid", values, int))
-    # flux-core's "any user".
+    # In flux-core, FLUX_USERID_UNKNOWN stands for any user.
     if -1 in users or 0xFFFFFFFF in users:
         return None, ALL_STATES
     return (lambda job: job.userid in users), ALL_STATES

@@ -1,8 +1,8 @@
-"""One job as job-list knows it: built event by event, packed into a few bytes once the job is over. Pure.
+"""One job of job-list: built event by event, packed into a few bytes once the job is inactive. Pure.
 
-A listing service keeps every job the instance ever ran, so what counts is what a finished job costs: it becomes one
-msgpack string of about 150 bytes, its repeating texts (name, directory, queue) numbers in a shared table. What a job
-shows follows from its events (RFC 21) alone, whichever way they arrive.
+A listing service keeps every job that the instance ever ran, so the size of an inactive job matters: it becomes one
+msgpack string of about 150 bytes, in which repeated texts (name, directory, queue) are numbers of a shared table. A
+job's attributes follow from its events (RFC 21) alone, in whatever batches they arrive.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STATE_NAMES = {
 }
 RESULT_NAMES = {"completed": COMPLETED, "failed": FAILED, "canceled": CANCELED, "timeout": TIMEOUT}
 
-# In the order flux-core lists them; `attributes` answers in this order for "all".
+# In flux-core's order, in which `attributes` lists "all".
 ATTRS = (
     "id",
     "userid",
@@ -76,12 +76,12 @@ _packed = attrgetter(*_PACKED)
 _SHARED = ("name", "cwd", "queue", "project", "bank")
 
 
-# Products of counts may be more than JSON's readers take.
+# Products of counts may be larger; JSON readers lose precision beyond this.
 _MOST = (1 << 53) - 1
 
 
 class Asked(NamedTuple):
-    """What a jobspec says about size, name and limits."""
+    """The attributes that follow from a jobspec: size, name and limits."""
 
     jobspec: dict[str, Any] | None
     name: str | None
@@ -99,7 +99,7 @@ NOTHING = Asked(None, None, None, None, None, None, 0.0, None, None, None)
 
 
 def asked(jobspec: dict[str, Any]) -> Asked:
-    """For `Job.take_jobspec`."""
+    """The attributes of a jobspec, for `Job.take_jobspec`."""
     system = js.system(jobspec)
     counts = js.counts(jobspec)
     return Asked(
@@ -112,13 +112,13 @@ def asked(jobspec: dict[str, Any]) -> Asked:
         float(system.get("duration") or 0.0),
         None if counts.ntasks is None else min(counts.ntasks, _MOST),
         counts.nnodes or None,
-        # Whole nodes have an unknown number of cores until they are allocated.
+        # The number of cores of whole nodes is unknown until they are allocated.
         None if counts.exclusive else min(counts.ncores, _MOST),
     )
 
 
 class Job:
-    """A job's attributes (RFC 43), None where one is not set."""
+    """A job's attributes (RFC 43); None for an attribute that is not set."""
 
     __slots__ = (*ATTRS, "jobspec")
 
@@ -159,7 +159,7 @@ class Job:
     t_inactive: float | None
 
     def attributes(self, names: tuple[str, ...] = ATTRS) -> dict[str, Any]:
-        """The attributes that are set, as a reply carries them; the id always."""
+        """The attributes that are set, as in a response; the id is always included."""
         out: dict[str, Any] = {"id": self.id}
         inactive = self.state == INACTIVE
         for name in names:
@@ -168,15 +168,15 @@ class Job:
                 out[name] = value
         return out
 
-    # -- what a job is given
+    # -- jobspec and R
 
     def take_jobspec(self, asked: Asked) -> None:
-        """What the job asks for."""
+        """Set the attributes that follow from the jobspec."""
         self.jobspec, self.name, self.cwd, self.queue, self.project, self.bank = asked[:6]
         self.duration, self.ntasks, self.nnodes, self.ncores = asked[6:]
 
     def take_r(self, r: dict[str, Any]) -> None:
-        """What was allocated (RFC 20)."""
+        """Set the attributes that follow from R (RFC 20)."""
         execution = r["execution"]
         groups = execution["R_lite"]
         self.nodelist = ",".join(execution.get("nodelist", []))
@@ -197,10 +197,10 @@ class Job:
             nslots = js.counts(self.jobspec).nslots
             self.ntasks = js.task_count(self.jobspec, self.nnodes, nslots, self.ncores)
 
-    # -- what happens to it (RFC 21)
+    # -- events (RFC 21)
 
     def take_event(self, time: float, name: str, context: dict[str, Any]) -> None:
-        """One event of the job's eventlog."""
+        """Apply one event of the job's eventlog."""
         handler = _EVENTS.get(name)
         if handler is not None:
             handler(self, time, context)
@@ -233,7 +233,7 @@ class Job:
         self._reprioritize(time)
 
     def _requeue(self, time: float, context: dict[str, Any]) -> None:
-        """What the job ran on is lost; it waits anew."""
+        """The job has lost its resources and is pending again."""
         if self.state == RUN:
             self._enter(PRIORITY, "t_priority", time)
             self.t_run = self.expiration = self.ranks = self.nodelist = self.annotations = None
@@ -285,7 +285,7 @@ class Job:
         self.annotations = _updated(self.annotations or {}, {"user": context}) or None
 
     def _annotations(self, time: float, context: dict[str, Any]) -> None:
-        """The job manager's whole set of annotations; not an event of the log but of its journal."""
+        """All annotations of a job, from the job manager's journal; the event is not part of the eventlog."""
         self.annotations = context.get("annotations") or None
 
     def _jobspec_update(self, time: float, context: dict[str, Any]) -> None:
@@ -326,13 +326,13 @@ _EVENTS: dict[str, Callable[[Job, float, dict[str, Any]], None]] = {
     "jobspec-update": Job._jobspec_update,
     "resource-update": Job._resource_update,
     "flux-restart": Job._restart,
-    # Not of RFC 21.
+    # This event is an extension of RFC 21.
     "requeue": Job._requeue,
 }
 
 
 def _updated(old: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """RFC 27: objects merge, null deletes, anything else replaces."""
+    """The annotations after a change (RFC 27): objects merge, null deletes, other values replace."""
     new = dict(old)
     for key, value in change.items():
         if value is None:
@@ -349,7 +349,7 @@ def _updated(old: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 
 
 def _width(ids: str) -> int:
-    """How many ids an idset has; most are one number or one range."""
+    """The number of ids of an idset; most are one number or one range."""
     if not ids:
         return 0
     if ids.isdigit():
@@ -361,9 +361,9 @@ def _width(ids: str) -> int:
 
 
 class Packer:
-    """Packs finished jobs; texts that jobs share are kept once."""
+    """Packs inactive jobs; texts that jobs share are stored once."""
 
-    # Beyond so many different texts a table saves nothing.
+    # A table of more texts saves nothing.
     _LIMIT = 20_000
 
     def __init__(self) -> None:
@@ -382,7 +382,7 @@ class Packer:
         return number
 
     def pack(self, job: Job) -> bytes:
-        """An inactive job without its id."""
+        """The attributes of an inactive job, without its id."""
         values: list[Any] = list(_packed(job))
         for name in _SHARED:
             where = _INDEX[name]

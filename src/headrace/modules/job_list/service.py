@@ -1,9 +1,9 @@
-"""The listing service (RFC 43): what every job was and is, for `flux jobs` and everything like it.
+"""The job-list service (RFC 43): attributes of active and inactive jobs, for `flux jobs` and similar commands.
 
-It lives on the job manager's journal. Only why pending jobs wait is asked for, for clients that want annotations by
-name: nobody could keep that current for thousands of jobs. Jobs that are pending or running are objects; finished ones
-are packed, newest last, and unpacked only for a listing that reaches them. Long listings are made in slices between
-which the broker does its other work.
+It follows the job manager's journal. Only the reasons of pending jobs are requested for each listing that has
+annotations among its attributes, since keeping thousands of them current would cost too much. Active jobs are objects;
+inactive jobs are packed, in order of their ends, and unpacked when a listing reaches them. Long listings are made in
+slices, between which the broker does other work.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from headrace.spec.requests.jobs import JOB_LIST
 
 NAME = "job-list"
 
-# Jobs looked at, matching or not, between two looks at the loop: about 2 ms.
+# Jobs that one slice tests, whether they match or not: about 2 ms.
 _SLICE = 250
-# One job a message is what flux-core sends; a listing that goes on after so many gets larger messages.
+# flux-core sends one job in each message; after this number of jobs, messages are larger.
 _SINGLE = 32
 _PER_MESSAGE = 125
-# The attribute in which a listing of those who ask for it by name has why pending jobs wait.
+# The attribute with the reason of a pending job, added if the request names it.
 _REASON_IN = "annotations"
-# What a scheduler annotates to a job that waits for it, and what does not hold once the job waits for something else.
+# Annotations of a scheduler for a job that it cannot start yet; they are outdated once the job waits for anything else.
 _WAITING = frozenset(("reason_pending", "jobs_ahead", "t_estimate"))
-# Seconds between two answers to a client that streams statistics.
+# Seconds between two responses to a client that streams statistics.
 _STATS_PERIOD = 0.5
-# The journal's mark that the past is over: a batch of no events for no job.
+# The journal ends the events of the past with a batch without events for this id.
 _ANY_ID = 0xFFFFFFFFFFFFFFFF
 
 
 def load(ctx: ModuleContext, args: list[str]) -> Awaitable[None]:
     only(ctx, args)
-    # A listing during a restart must not miss jobs: the module is there once it knows the past.
+    # The module is running once it has read the past events, so that a listing during a restart has all jobs.
     return _Lister(ctx).caught_up
 
 
@@ -54,7 +54,7 @@ class _Lister:
     def __init__(self, ctx: ModuleContext) -> None:
         self.ctx = ctx
         self.active: dict[int, Job] = {}
-        # What the last jobspec says.
+        # The attributes of the last jobspec.
         self.asked = NOTHING
         self.inactive: dict[int, bytes] = {}
         self.packer = Packer()
@@ -62,7 +62,7 @@ class _Lister:
         self.stats.configure(ctx.config)
         self.waiting: dict[int, list[tuple[int, Message]]] = {}
         self.lookups = 0
-        # What the journal said since `job-state-pause`; None: not paused.
+        # Journal messages since `job-state-pause`; None if it is not in effect.
         self.paused: list[Message] | None = None
         self.watchers = ctx.streams("job-stats")
         self.stats_due = False
@@ -107,7 +107,7 @@ class _Lister:
             self.caught_up.set_result(None)
 
     def _pause(self, msg: Message) -> Empty:
-        """Fall behind the job manager on purpose: for tests of those who must bear it."""
+        """`job-state-pause`: fall behind the job manager, to test clients under this condition."""
         if self.paused is None:
             self.paused = []
         return EMPTY
@@ -144,11 +144,11 @@ class _Lister:
             self._stats_changed()
 
     def _take(self, job: Job, body: dict[str, Any]) -> None:
-        """Apply a batch of one job's events, with the jobspec and R that may come along."""
+        """Apply a batch of one job's events, with its jobspec and R if they are included."""
         old, queue = job.state, job.queue
         if "jobspec" in body:
             jobspec = body["jobspec"]
-            # A user's jobs are much alike: the jobspec of many is one object.
+            # Many jobs of a user share one jobspec object.
             if jobspec is not self.asked.jobspec:
                 self.asked = asked(jobspec)
             job.take_jobspec(self.asked)
@@ -173,7 +173,7 @@ class _Lister:
             self._wake(job, waiting)
 
     def _late(self, job_id: int, events: list[dict[str, Any]]) -> None:
-        """Events after `clean`: a memo or an annotation is all that may still change."""
+        """Apply events after `clean`: only a memo or an annotation can still change the job."""
         job = self.packer.unpack(job_id, self.inactive[job_id])
         for event in events:
             if event["name"] in ("memo", "annotations"):
@@ -213,14 +213,14 @@ class _Lister:
         return None
 
     def explain(self, jobs: list[Job], attributes: list[dict[str, Any]], done: Callable[[], None]) -> None:
-        """Add to the attributes of jobs, in the same order, why the pending ones wait; `done` is called afterwards."""
+        """Add the reasons of pending jobs to `attributes`, which are those of `jobs` in order; then call `done`."""
         pending = {job.id: at for at, job in enumerate(jobs) if job.state & PENDING}
         if not pending:
             done()
             return
 
         def answered(reply: Message) -> None:
-            # Without an answer the jobs are listed as they are.
+            # After an error, the jobs are listed without reasons.
             if not reply.errnum:
                 own = frozenset(reply.obj["own"])
                 for id, notes in reply.obj["reasons"]:
@@ -230,7 +230,7 @@ class _Lister:
         self.ctx.call("job-manager.reasons", {"ids": list(pending)}, answered)
 
     def _walk(self, match: Match, since: float) -> Iterator[Job | None]:
-        """Matching jobs in the order of RFC 43; None for one that was looked at and does not match."""
+        """Matching jobs in the order of RFC 43; None for each job that does not match."""
         test = match.test
         active = [job for job in self.active.values() if job.state & match.states]
         pending = [job for job in active if job.state & PENDING]
@@ -255,7 +255,7 @@ class _Lister:
 
     def _list_id(self, msg: Message) -> dict[str, Any] | None:
         job_id, state = msg.obj["id"], msg.obj.get("state") or 0
-        # A request that cannot be answered is not to wait.
+        # Invalid attributes are refused before the request waits.
         _names(msg.obj["attrs"])
         job = self._find(job_id)
         if job is not None:
@@ -264,7 +264,7 @@ class _Lister:
                 return None
             self.waiting.setdefault(job_id, []).append((state, msg))
             return None
-        # The journal may be behind: a job that the manager knows will turn up.
+        # The journal may be behind: if the job manager knows the job, its events will arrive.
         self.lookups += 1
         self.waiting.setdefault(job_id, []).append((state, msg))
 
@@ -291,7 +291,7 @@ class _Lister:
             del self.waiting[job.id]
 
     def _answer(self, msg: Message, job: Job) -> None:
-        """The response to `list-id`."""
+        """Respond to `list-id`."""
         if is_hidden(self.ctx, msg, job.userid):
             self.ctx.respond_error(msg, errno.ENOENT)
             return
@@ -303,7 +303,7 @@ class _Lister:
             self.ctx.respond(msg, {"job": attributes})
 
     def _forget(self, job_id: int, msg: Message) -> bool:
-        """Take a waiting request out; False when it was answered already."""
+        """Remove a waiting request; False if it was answered already."""
         entries = self.waiting.get(job_id, [])
         left = [entry for entry in entries if entry[1] is not msg]
         if left:
@@ -339,7 +339,7 @@ class _Lister:
 
 
 class _Listing:
-    """One streaming listing in progress; `explains` says that pending jobs come with the reason that they wait."""
+    """One streaming listing; with `explains`, pending jobs get their reasons."""
 
     def __init__(
         self,
@@ -359,7 +359,7 @@ class _Listing:
         self.sent = 0
 
     def run(self) -> None:
-        """Answer with the next slice, then come back for more."""
+        """Send the next slice, then schedule the following one."""
         if self.msg not in self.lister.listings:
             return
         found: list[Job] = []
@@ -380,7 +380,7 @@ class _Listing:
             self._go_on(attributes, more)
 
     def _go_on(self, attributes: list[dict[str, Any]], more: bool) -> None:
-        """Send a slice, in messages of their sizes, and come back for the next or end."""
+        """Send a slice as messages, then schedule the next slice or end the stream."""
         ctx, listings = self.lister.ctx, self.lister.listings
         if self.msg not in listings:
             return
@@ -406,7 +406,7 @@ class _Listing:
 
 
 def _names(attrs: list[Any]) -> tuple[str, ...]:
-    """The attributes of a request; raises RpcError(EINVAL) for one that does not exist."""
+    """The attribute names of a request; raises RpcError(EINVAL) for an unknown attribute."""
     if "all" in attrs:
         return ATTRS
     for name in attrs:
@@ -421,8 +421,8 @@ _KNOWN = frozenset(ATTRS)
 
 
 def _annotate(attributes: dict[str, Any], notes: dict[str, Any], own: bool) -> None:
-    """Add why a job waits to its attributes. What a scheduler annotated by itself stays, unless the reason is the job
-    manager's `own`: then the job is not before the scheduler, and what was annotated is of an earlier time.
+    """Add the reason of a pending job to its attributes. A scheduler's own annotations remain, unless the reason is the
+    job manager's `own`: the scheduler does not have the job then, and its annotations are outdated.
     """
     annotations = attributes.get(_REASON_IN) or {}
     sched = annotations.get("sched", {})
@@ -434,5 +434,5 @@ def _annotate(attributes: dict[str, Any], notes: dict[str, Any], own: bool) -> N
 
 
 def _rejected(job: Job, body: dict[str, Any]) -> bool:
-    """A job that validation refused never existed for its user; the journal says `invalidate`."""
+    """Whether validation refused the job, which the journal reports as `invalidate`; such a job is not listed."""
     return any(event["name"] == "invalidate" for event in body["events"])

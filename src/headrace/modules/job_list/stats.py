@@ -1,4 +1,4 @@
-"""How many jobs are in which state and ended how, in all and by queue (`job-list.job-stats`). Pure counters."""
+"""The numbers of jobs by state and result, in all and by queue (`job-list.job-stats`). Pure counters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STATES = (
 
 
 class Counters:
-    """The numbers of one queue, or of all jobs."""
+    """The counters of one queue, or of all jobs."""
 
     __slots__ = ("canceled", "failed", "purged", "states", "successful", "timeout")
 
@@ -72,7 +72,7 @@ class Counters:
 
 
 class Stats:
-    """Counters of everything and of each queue that is configured, or has, or had, jobs."""
+    """Counters of all jobs, and of each queue that is configured or has had jobs."""
 
     def __init__(self) -> None:
         self.all = Counters()
@@ -92,14 +92,14 @@ class Stats:
         return [self.all, queue]
 
     def move(self, job: Job, old: int) -> None:
-        """`job` came to its state from `old` (0: it is new here)."""
+        """Count a change of state from `old` (0: the job is new)."""
         for counters in self._of(job):
             counters.move(old, job.state)
             if job.state == INACTIVE:
                 counters.result(job, 1)
 
     def requeue(self, job: Job, old_queue: str | None) -> None:
-        """`job` changed its queue."""
+        """Count a change of queue from `old_queue`."""
         if old_queue is not None:
             self.queues[old_queue].move(job.state, 0)
         if job.queue is not None:
@@ -110,14 +110,14 @@ class Stats:
             counters.purge(job)
 
     def groups(self) -> tuple[int, int, int]:
-        """Pending, running and inactive jobs."""
+        """The numbers of pending, running and inactive jobs."""
         states = self.all.states
         pending = sum(count for bit, count in states.items() if bit & PENDING)
         running = sum(count for bit, count in states.items() if bit & RUNNING)
         return pending, running, states[INACTIVE]
 
     def as_object(self) -> dict[str, Any]:
-        """The answer of `job-stats`."""
+        """The response of `job-stats`."""
         counters = {name: Counters() for name in self._configured} | self.queues
         queues = [{"name": name, **counters[name].as_object()} for name in sorted(counters)]
         return {**self.all.as_object(), "queues": queues}

@@ -1,8 +1,8 @@
-"""From transactions to published versions of the KVS's namespaces: merged, made durable, answered, announced.
+"""The path of a KVS change: transactions are merged into versions of namespaces, made durable, and published.
 
-Changes gather while a write is under way or until the loop turn ends; then those of one namespace become one version
-(unless a client asked not to merge), all versions are written with one sync, and only afterwards they are published:
-answers, setroot events, waiters. A change that fails is refused by itself.
+Changes are collected until the end of the loop turn, or while a write is under way. Then the changes of one namespace
+become one version (unless a client forbids merging), and all versions are written with one sync. Only afterwards they
+are published: responses, setroot events, requests that wait for a version. A change that fails is refused alone.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from headrace.spec.message import Message
 
 PRIMARY = "primary"
 
-# Versions whose trees stay readable by reference without the content store.
+# The number of versions whose trees stay readable by reference without the content store.
 _HISTORY = 256
-# One batch: changes are applied for at most this long (seconds), and only so many, as answering takes time too.
+# Limits of one batch: seconds that applying changes may take, and changes, as responses take time as well.
 _SLICE = 0.002
 _BATCH = 200
 
 
 class Namespace:
-    """A namespace: its published root and version, and who waits for a version."""
+    """A namespace: its published root and version, and the requests that wait for a later version."""
 
     __slots__ = ("flags", "name", "owner", "root", "seq", "waiters")
 
@@ -52,7 +52,7 @@ class Namespace:
 
 
 class Change:
-    """What waits to be written: a transaction, or with `create` or `remove` a namespace's beginning or end."""
+    """A change to be written: a transaction, or with `create` or `remove` the creation or removal of a namespace."""
 
     __slots__ = ("create", "merge", "messages", "names", "ops", "remove", "space", "sync")
 
@@ -68,7 +68,7 @@ class Change:
 
 
 class Version:
-    """Changes that become visible together: the next version of one namespace."""
+    """Changes that become visible together, as the next version of one namespace."""
 
     __slots__ = ("changes", "merge", "opened", "root", "seq", "space")
 
@@ -82,21 +82,21 @@ class Version:
 
 
 class Estate(NamedTuple):
-    """What a KVS without a log leaves to its next load in the same broker: the namespaces, and what they refer to."""
+    """The state that a KVS without a log passes to its next load in the same broker: namespaces and their nodes."""
 
     refs: Refs
     spaces: dict[str, Namespace]
     history: deque[Dir | DirRef]
 
     def save(self, path: str) -> None:
-        """Put the namespaces into a new log. Raises sqlite3.Error."""
+        """Store the namespaces in a new log. Raises sqlite3.Error."""
         log = Log(path)
         log.compact([_snapshot(space) for space in self.spaces.values()])
         log.close()
 
 
 class Committer:
-    """The namespaces, and the changes on their way into them."""
+    """The namespaces, and the changes that are not published yet."""
 
     def __init__(
         self, ctx: ModuleContext, refs: Refs, fetcher: Fetcher, log: Log | None, estate: Estate | None = None
@@ -106,12 +106,12 @@ class Committer:
         self.fetcher = fetcher
         self.spaces: dict[str, Namespace] = {} if estate is None else estate.spaces
         self.pending: deque[Change] = deque()
-        # Operations of each commit, and of each fence.
+        # Distributions of the number of operations in commits and in fences.
         self.commit_ops = Spread()
         self.fence_ops = Spread()
-        # Roots that were given out: their trees stay readable by reference.
+        # The last published roots, held so that their trees stay readable by reference.
         self.history: deque[Dir | DirRef] = deque(maxlen=_HISTORY) if estate is None else estate.history
-        # Roots of the primary namespace as committed: the view of jobs belongs over them.
+        # Published roots of the primary namespace; lookups by these references include the view of jobs.
         self.primary_roots: WeakSet[Dir] = WeakSet()
         self._log = log
         self._thread = Background(ctx.loop.call_soon_threadsafe, "kvs") if log is not None else None
@@ -126,12 +126,12 @@ class Committer:
         self.primary_roots.add(self.primary_root)
 
     def queue(self, change: Change) -> None:
-        """Take a change; its messages are answered when it is published or refused."""
+        """Add a change; its messages are answered when it is published or refused."""
         self.pending.append(change)
         self.ctx.at_flush(self._flush)
 
     def _flush(self) -> None:
-        """Turn what is pending into versions, and write them. One write is under way at a time."""
+        """Turn pending changes into versions, and write these; one write is under way at a time."""
         if self._busy or not self.pending:
             return
         versions: list[Version] = []
@@ -169,11 +169,11 @@ class Committer:
         if versions:
             self._write(records, lambda: self._publish(versions), [c for v in versions for c in v.changes])
         elif not self._busy:
-            # All that the time was enough for was refused.
+            # The batch had only changes that were refused, so nothing else starts the next batch.
             self._again()
 
     def _next_version(self, change: Change, latest: dict[str, Version]) -> Version:
-        """The version that `change` is part of. Raises RpcError when it is refused, Missing."""
+        """The version with `change` applied. Raises RpcError if the change is refused, or Missing."""
         space = self.spaces.get(change.space)
         if space is None:
             raise RpcError(errno.ENOTSUP)
@@ -203,7 +203,7 @@ class Committer:
             self.ctx.at_flush(self._flush)
 
     def _write(self, records: list[bytes], publish: Callable[[], None], changes: list[Change]) -> None:
-        """Make `records` durable, then `publish`; refuse `changes` if that fails."""
+        """Make `records` durable, then call `publish`; refuse `changes` if that fails."""
         if self._log is None or self._thread is None:
             publish()
             self._again()
@@ -220,7 +220,7 @@ class Committer:
                 self._compact()
             else:
                 if not self._failing:
-                    # Some of those who are refused try again and again.
+                    # Logged once, since some clients repeat refused changes endlessly.
                     self.ctx.log(logging.ERROR, f"cannot write {log.path}: {error}: changes are refused")
                 self._failing = True
                 full = isinstance(error, sqlite3.Error) and "full" in str(error)
@@ -298,13 +298,13 @@ class Committer:
 
     @property
     def primary_root(self) -> Dir:
-        """The root of the primary namespace, which is never a reference alone."""
+        """The root of the primary namespace, which is always loaded."""
         root = self.spaces[PRIMARY].root
         assert isinstance(root, Dir)
         return root
 
     async def sync(self, space: Namespace) -> None:
-        """Put the primary namespace's tree and a checkpoint of it into the content store. Raises KvsError."""
+        """Store the primary namespace's tree in the content store, with a checkpoint. Raises KvsError."""
         if space.name == PRIMARY:
             await self.fetcher.checkpoint(self.primary_root, space.seq)
 
@@ -319,7 +319,7 @@ class Committer:
                 self.ctx.respond(msg, result)
 
     def _write_space(self, change: Change) -> None:
-        """Create or remove a namespace."""
+        """Write the creation or removal of a namespace."""
         new = change.create
         if (new is not None) == (change.space in self.spaces):
             if new is not None:
@@ -350,9 +350,10 @@ class Committer:
         self._write([record], publish, [change])
 
     async def close(self) -> None:
-        """Wait for the log; with one, leave a checkpoint for those who read the content store of a stopped instance.
+        """Wait for the log. With a log, store a checkpoint for programs that read the content store of a stopped
+        instance.
 
-        Without one, all is left to the next load in this broker.
+        Without a log, pass the state to the next load in this broker.
         """
         for space in self.spaces.values():
             for _seq, msg in space.waiters:

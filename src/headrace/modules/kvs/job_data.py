@@ -1,8 +1,8 @@
-"""Which data of jobs were committed to the KVS, over what the job store has; pure.
+"""Job data that clients have committed to the KVS, which take precedence over the job store's; pure.
 
-The job store is the home of jobspec, R and eventlog, and the KVS lays over them what a client commits below a job's
-directory (RFC 16). The job-info service must know of such keys, because it reads the job store directly. The job's
-own namespace, `guest`, is not among them: job-info asks the KVS for what the job store lacks there.
+The job store has jobspec, R and eventlog of each job, and the KVS shows what a client commits below a job's directory
+(RFC 16) in their place. The job-info service reads the job store directly, so it must know these keys. Keys of the
+job's own namespace, `guest`, are not among them: job-info requests these from the KVS if the job store lacks them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from headrace.modules.kvs.tree import Dir
 from headrace.modules.kvs.txn import Op
 from headrace.modules.kvs.walk import split_key
 
-# Components of the path of a job's directory: "job", and four groups of hex digits.
+# The number of components of a job directory's path: "job", and four groups of hex digits.
 _DEPTH = 5
 
 
 def touched(ops: Iterable[Op]) -> dict[str, bool]:
-    """The keys of job data that `ops` change, and whether each has a value of its own in the KVS afterwards."""
+    """The keys of job data that `ops` change, each with whether it has a committed value afterwards."""
     keys = {}
     for op in ops:
         if op.key.lstrip(".").startswith("job."):
@@ -29,9 +29,9 @@ def touched(ops: Iterable[Op]) -> dict[str, bool]:
 
 
 def committed(root: Dir) -> dict[str, bool]:
-    """The keys of job data that the primary namespace has at `root`, each with True.
+    """The keys of job data with committed values in the primary namespace at `root`, each with True.
 
-    Directories that only the content store has are not looked into.
+    Directories that are not in memory are skipped.
     """
     level: list[tuple[str, object]] = [("job", root.entries.get("job"))]
     for _ in range(_DEPTH):

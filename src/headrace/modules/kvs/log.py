@@ -1,7 +1,7 @@
-"""What makes the KVS survive `kill -9`: a log of versions in SQLite, one synced transaction per batch of commits.
+"""The KVS's log of versions, which survives `kill -9`: SQLite, one synced transaction for each batch of commits.
 
-The log holds operations, not blobs, so it stays as small as what clients wrote; when it has outgrown the trees, the
-trees themselves replace it. Every method may wait for the disk, so the loop calls them through `background.Background`.
+The log has operations, not blobs, so that it is only as large as the clients' values. When it is larger than the trees,
+the trees replace it. Every method may wait for the disk, so the loop calls them through `background.Background`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from headrace.modules.kvs.pack import pack, unpack
 from headrace.modules.kvs.tree import Dir, DirRef, KvsError, Missing, Node
 from headrace.modules.kvs.txn import Op, apply, pack_ops, unpack_ops
 
-# The log is replaced by the trees when it holds more bytes than this and than twice the trees.
+# The log is replaced by the trees when it is larger than this number of bytes and than twice the trees.
 _COMPACT_BYTES = 4 << 20
 
 
 class LogError(ValueError):
-    """What the log holds is not what was written to it."""
+    """A damaged log: a record is not what was written."""
 
 
 class Space(NamedTuple):
-    """A namespace as the log knows it; `owner` is a user id, `seq` its version."""
+    """A namespace in the log; `owner` is a user id, `seq` the version."""
 
     name: str
     owner: int
@@ -36,7 +36,7 @@ class Space(NamedTuple):
 
 
 def version_record(name: str, seq: int, ops: list[Op], opened: list[DirRef]) -> bytes:
-    """A new version of a namespace; `opened` as `apply` gave it, so that a replay needs nothing but the log."""
+    """The record of a version; `opened`, from `apply`, makes a replay independent of the content store."""
     loaded = {node.ref: pack(node) for node in opened}
     return msgspec.msgpack.encode(["version", name, seq, pack_ops(ops), loaded])
 
@@ -59,12 +59,12 @@ class Log:
         self._db.execute("PRAGMA synchronous=FULL")
         self._db.execute("CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY, record BLOB NOT NULL, crc INTEGER)")
         if "crc" not in (column for _, column, *_ in self._db.execute("PRAGMA table_info(log)")):
-            # Begun before records had one; SQLite itself looks at no value.
+            # Earlier versions wrote logs without checksums; SQLite itself checks no values.
             self._db.execute("ALTER TABLE log ADD COLUMN crc INTEGER")
         self._bytes = self._base = int(self._db.execute("SELECT total(length(record)) FROM log").fetchone()[0])
 
     def replay(self) -> dict[str, Space]:
-        """The namespaces after everything in the log, empty for a new one. Raises LogError, too."""
+        """The namespaces after the last record, empty for a new log. Raises LogError or sqlite3.Error."""
         spaces: dict[str, Space] = {}
         for id, raw, crc in self._db.execute("SELECT id, record, crc FROM log ORDER BY id"):
             try:
@@ -72,12 +72,12 @@ class Log:
                     raise ValueError("other bytes than were written")
                 _replay(spaces, raw)
             except Exception as exc:
-                # Whatever can be wrong with bytes that we did not write.
+                # Damaged bytes can raise any exception.
                 raise LogError(f"record {id} of the log is not one: {exc!r}") from None
         return spaces
 
     def append(self, records: list[bytes]) -> None:
-        """Write and sync `records`; all of them or, when this raises, none."""
+        """Write and sync all `records`; if this raises, none was written."""
         self._db.execute("BEGIN")
         try:
             self._insert(records)
@@ -92,7 +92,7 @@ class Log:
         return self._bytes > max(_COMPACT_BYTES, 2 * self._base)
 
     def compact(self, spaces: list[Space]) -> None:
-        """Replace the log by the namespaces as they stand after its last record."""
+        """Replace the log by the namespaces, given as they are after its last record."""
         records = [create_record(space) for space in spaces]
         self._db.execute("BEGIN")
         try:
@@ -140,7 +140,7 @@ def _replay_ops(root: Dir | DirRef, ops: list[Op], name: str, loaded: dict[str, 
 
 
 def _root(packed: list[Any]) -> Dir | DirRef:
-    """A namespace's root, which is a reference alone if its blob was not in the content store."""
+    """A namespace's root: a directory, or a reference if the content store did not have its blob."""
     node: Node = unpack(packed)
     if not isinstance(node, (Dir, DirRef)):
         raise KvsError(0, "the log names something else than a directory as a root")

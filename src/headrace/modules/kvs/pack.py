@@ -1,5 +1,5 @@
-"""The KVS's trees packed for its log: nothing is hashed, and blobs of values stay apart so that references survive a
-restart.
+"""The KVS's trees packed for its log, without hashing. Blobs of values remain separate, so that their references are
+valid after a restart.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _VAL, _PARTS, _DIR, _DIRREF, _SYMLINK = range(5)
 
 
 def pack(node: Node) -> list[Any]:
-    """The node as lists, strings and bytes (for msgpack), with everything below it."""
+    """The node as lists, strings and bytes (for msgpack), with all nodes below it."""
     if isinstance(node, Val):
         return [_VAL, node.data]
     if isinstance(node, ValRef):
@@ -27,7 +27,7 @@ def pack(node: Node) -> list[Any]:
 
 
 def unpack(packed: list[Any]) -> Node:
-    """The node of `pack`."""
+    """The node that was packed by `pack`."""
     kind, data = packed[0], packed[1]
     if kind == _VAL:
         return Val(data)

@@ -1,8 +1,8 @@
-"""The key-value store (RFC 11) on rank 0: namespaces, commits, lookups, and the setroot events others follow.
+"""The key-value store (RFC 11) on rank 0: namespaces, commits, lookups, and setroot events for followers.
 
-Commits go through `Committer` and are answered when they are durable; lookups read the published version and never
-wait for a write. The directory `job` and the namespaces `job-ID` are views of the job store; what is committed below
-them is kept here and laid over the view.
+Commits go through `Committer` and are answered when they are durable; lookups read the published version and never wait
+for a write. The directory `job` and the namespaces `job-ID` are views of the job store; values that clients commit
+below them are stored here and shown in the view.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _JOB_SPACE = re.compile(r"job-([0-9]{1,20})\Z")
 
 
 class Fence:
-    """Transactions under one name that are committed when `total` of them have come."""
+    """Transactions with a common name, committed together when `total` of them have arrived."""
 
     __slots__ = ("messages", "ops", "total")
 
@@ -48,7 +48,7 @@ class Fence:
 
 
 def job_path(jobid: int) -> str:
-    """The job store's path of a job (RFC 16): four groups of four hex digits."""
+    """The path of a job in the job store (RFC 16): four groups of four hex digits."""
     text = f"{jobid:016x}"
     return f"{text[:4]}.{text[4:8]}.{text[8:12]}.{text[12:]}"
 
@@ -66,20 +66,20 @@ class Kvs:
         self.store = Committer(ctx, self.refs, self.fetcher, log, estate)
         self.spaces = self.store.spaces
         self.fences: dict[tuple[str, str], Fence] = {}
-        # A namespace may be created with the reference of an empty directory, which nobody has stored.
+        # Clients may create a namespace with the reference of the empty directory without storing its blob.
         self._empty = Dir({})
         self._empty.reference(self.refs)
-        # Bytes; None when the content service was loaded without a limit of its own.
+        # In bytes; None for the default.
         self.blob_limit: int | None = None
         ctx.subscribe("content.limits", lambda msg: self._limit(msg.obj))
-        # A job-info service that was there before is told what of jobs is committed; a later one asks.
+        # A job-info service that was loaded earlier gets the keys by this event; a later one requests them.
         present = self.job_data(None)
         if present["keys"]:
             ctx.publish("kvs.job-data", present, private=True)
         ctx.call("content.limits", {}, lambda reply: None if reply.errnum else self._limit(reply.obj))
 
     def _limit(self, limits: Any) -> None:
-        """Take the content service's limit of a blob: a value is one, and is refused before it is committed."""
+        """Set the content service's limit of a blob: each value is a blob, and is refused before it is committed."""
         self.blob_limit = limits["blob-size-limit"]
 
     # Reading
@@ -94,7 +94,7 @@ class Kvs:
         return space
 
     def walk(self, msg: Message) -> Walk:
-        """An environment for walks on behalf of `msg`'s sender."""
+        """The environment of walks for the sender of `msg`."""
 
         def root_of(name: str, walk: Walk) -> View:
             job = self._job_of(name)
@@ -113,18 +113,18 @@ class Kvs:
         return Walk(self.refs, root_of)
 
     def _job_of(self, name: str) -> str | None:
-        """The job store's path when `name` is the namespace of a job rather than one that was created."""
+        """The job store's path if `name` is the namespace of a job; None for any other namespace."""
         match = None if name in self.spaces else _JOB_SPACE.match(name)
         if match is None or int(match[1]) >= 1 << 64:
             return None
         return job_path(int(match[1]))
 
     def _seen(self, name: str) -> Namespace:
-        """The namespace whose version counts for `name`."""
+        """The namespace whose version applies to `name`."""
         return self.spaces.get(name) or self.spaces[PRIMARY]
 
     def root_at(self, treeobj: Any) -> View:
-        """The root that a request's `rootdir` names. Raises KvsError(EINVAL)."""
+        """The root for the `rootdir` of a request. Raises KvsError(EINVAL)."""
         node = from_treeobj(treeobj, self.refs)
         if not isinstance(node, (Dir, DirRef)):
             raise KvsError(errno.EINVAL, "rootdir must be a dirref")
@@ -135,9 +135,10 @@ class Kvs:
         return self._lookup(msg, plus=False)
 
     def lookup_plus(self, msg: Message) -> Any:
-        """The same with the root's reference and version; a missing key is {errno, ...}, not an error.
+        """As lookup, with the root's reference and version; for a missing key the response is {errno, ...}, not an
+        error.
 
-        `outside` tells that the walk went through the job store, whose changes no setroot event announces.
+        `outside` is true if the walk read the job store, whose changes no setroot event announces.
         """
         return self._lookup(msg, plus=True)
 
@@ -150,7 +151,7 @@ class Kvs:
         fixed = None
         if rootdir is not None:
             if plus:
-                # The answer names the namespace's present root. A root that the request names is known already.
+                # The response has the namespace's present root. With a root in the request, the sender has it already.
                 self.space(name if name in self.spaces else PRIMARY, msg)
             fixed = self.root_at(rootdir)
 
@@ -174,7 +175,7 @@ class Kvs:
         return _as_rpc(self.fetcher.run(walk, attempt))
 
     def getroot(self, msg: Message) -> Any:
-        """kvs.getroot {namespace} -> {owner, rootref, rootseq, flags}; jobs are hashed into the reference."""
+        """kvs.getroot {namespace} -> {owner, rootref, rootseq, flags}; the reference includes the view of jobs."""
         name = msg.obj["namespace"]
         walk = self.walk(msg)
 
@@ -198,7 +199,7 @@ class Kvs:
         self.ctx.respond(msg, payload=blob or None)
 
     def wait_version(self, msg: Message) -> dict[str, Any] | None:
-        """kvs.wait-version {namespace, rootseq}: answered when the namespace has reached that version."""
+        """kvs.wait-version {namespace, rootseq}: answered when the namespace has this version."""
         body = msg.obj
         space = self.space(body["namespace"], msg)
         if space.seq >= body["rootseq"]:
@@ -207,9 +208,9 @@ class Kvs:
         return None
 
     def job_data(self, _msg: Message | None) -> dict[str, Any]:
-        """kvs.job-data -> {keys: {KEY: true}}: data of jobs that were committed over those of the job store.
+        """kvs.job-data -> {keys: {KEY: true}}: the keys of jobs with committed values in place of the job store's.
 
-        An event of this name has the keys that changed, false for those that were unlinked.
+        The event of the same name has the keys that changed; false stands for a key that was unlinked.
         """
         return {"keys": committed(self.store.primary_root)}
 
@@ -218,7 +219,7 @@ class Kvs:
     def commit(self, msg: Message) -> None:
         """kvs.commit {namespace, flags, ops} -> {rootref, rootseq} when it is durable.
 
-        With flag SYNC the tree is also put into the content store and a checkpoint of it made.
+        With flag SYNC, the tree is also stored in the content store, with a checkpoint.
         """
         body = msg.obj
         space, ops = self._decode(body, msg)
@@ -233,14 +234,14 @@ class Kvs:
         return change
 
     def fence(self, msg: Message) -> None:
-        """kvs.fence {name, nprocs, namespace, flags, ops}: the commits of `nprocs` requests as one."""
+        """kvs.fence {name, nprocs, namespace, flags, ops}: the transactions of `nprocs` requests as one commit."""
         body = msg.obj
         space, ops = self._decode(body, msg)
         if body["flags"] & SYNC and space.name != PRIMARY:
             raise RpcError(errno.EINVAL, "only the primary namespace has checkpoints")
         if body["nprocs"] < 1:
             raise RpcError(errno.EINVAL, f"fence {body['name']}: nprocs must be 1 or more")
-        # Jobs have namespaces of their own within the primary one.
+        # A job's namespace is part of the primary one, so the same fence name may be in use in both.
         key = (body["namespace"], body["name"])
         fence = self.fences.setdefault(key, Fence(body["nprocs"]))
         if body["nprocs"] != fence.total:
@@ -274,10 +275,11 @@ class Kvs:
         return space, ops
 
     def _guard_jobspec(self, op: Op) -> None:
-        """Fail a waiting job whose signed jobspec (`J`, RFC 16) somebody writes, as Flux does when it starts it.
+        """Raise an exception on a pending job whose signed jobspec (`J`, RFC 16) is overwritten; Flux does so at its
+        start.
 
-        The job would run what its user submitted, because the job store has that; but whoever reads `J` in the KVS
-        would be told otherwise. A job that has started has read its `J`, and goes on.
+        The job would run its user's jobspec, which the job store has, but programs that read `J` in the KVS would see
+        another jobspec. A job that has started has read its `J` already and is not affected.
         """
         if not op.key.endswith("J") or not op.key.startswith("job"):
             return
@@ -291,13 +293,13 @@ class Kvs:
             if log and '"name":"start"' not in log:
                 note = f"the signed jobspec {op.key} was changed in the KVS after the job was submitted"
                 job = {"id": int(path.replace(".", ""), 16), "type": "exec", "severity": 0, "note": note}
-                # A job that has ended meanwhile refuses the exception, and needs none.
+                # A job that has ended in the meantime refuses the exception, and does not need it.
                 self.ctx.call("job-manager.raise", job, lambda _reply: None)
 
         self.ctx.call("job-store.lookup", {"path": f"{path}.eventlog"}, looked_up)
 
     def _refuse_unlinking_jobs(self, space: Namespace, ops: list[Op]) -> None:
-        """Unlinking what only the job store has would succeed and change nothing."""
+        """Raise RpcError(EPERM) for unlinking keys that only the job store has, which would silently change nothing."""
         for op in ops:
             if op.node is not None or not op.key.startswith("job"):
                 continue
@@ -314,7 +316,7 @@ class Kvs:
         """kvs.namespace-create {namespace, owner, flags, rootref?}. Raises RpcError(EEXIST, EINVAL)."""
         body = msg.obj
         name = body["namespace"]
-        # The topics of events have the name in them, and a topic holds no NUL (RFC 3).
+        # The name is part of event topics, and a topic must not have a NUL (RFC 3).
         if not name or any(c.isspace() or c in "./\0" for c in name):
             raise RpcError(errno.EINVAL, f"{name!r} is not a namespace name")
         owner = body["owner"] & 0xFFFFFFFF
@@ -334,7 +336,7 @@ class Kvs:
         try:
             await self.fetcher.fill(root)
         except KvsError:
-            # The namespace exists, and who reads it is told that its root is not in the content store.
+            # The namespace is created; lookups in it report that its root is missing from the content store.
             root.loaded = None
         self._create(msg, name, owner, flags, root if root.loaded is None else root.loaded)
 
@@ -344,7 +346,9 @@ class Kvs:
         self.store.queue(change)
 
     def namespace_remove(self, msg: Message) -> None:
-        """kvs.namespace-remove {namespace}; one that does not exist is fine. Raises RpcError(ENOTSUP) for primary."""
+        """kvs.namespace-remove {namespace}; an unknown one is no error. Raises RpcError(ENOTSUP) for the
+        primary one.
+        """
         name = msg.obj["namespace"]
         if name == PRIMARY:
             raise RpcError(errno.ENOTSUP, "the primary namespace cannot be removed")
@@ -363,7 +367,7 @@ class Kvs:
     # Housekeeping
 
     def purged(self, event: Message) -> None:
-        """Jobs were purged: what was committed below their directories goes too."""
+        """Remove values that were committed below the directories of purged jobs."""
         ops = []
         for jobid in (event.obj or {}).get("jobs", ()):
             path = job_path(jobid)
@@ -377,12 +381,12 @@ class Kvs:
             self.store.queue(Change(PRIMARY, [], ops))
 
     def disconnected(self, sender: str) -> None:
-        """Forget the waiters of a client that is gone; its part of a fence stays, as what was sent was sent."""
+        """Remove a client's waiting requests; its part of a fence remains, as after a disconnect in Flux."""
         for space in self.spaces.values():
             space.waiters = [entry for entry in space.waiters if entry[1].sender != sender]
 
     async def close(self) -> None:
-        """Let go of who waits for the others of a fence, then of all."""
+        """Fail incomplete fences, then all other waiting requests."""
         for fence in self.fences.values():
             for msg in fence.messages:
                 self.ctx.respond_error(msg, errno.ENOSYS)
@@ -407,7 +411,7 @@ class Kvs:
 
 
 def _as_rpc(result: Any) -> Any:
-    """Let a coroutine's KvsError leave as an RpcError."""
+    """Turn a coroutine's KvsError into an RpcError."""
     if isinstance(result, dict):
         return result
 
@@ -431,15 +435,15 @@ def _converting(handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
 
 
 async def _begin_with_checkpoint(ctx: ModuleContext, kvs: Kvs) -> None:
-    """Take the keys of a checkpoint that `flux restore --checkpoint` made, instead of those that there are.
+    """Start with the checkpoint that `flux restore --checkpoint` made, in place of the present keys.
 
-    It is taken once: with the commit a checkpoint of our own follows it. Data of jobs stay where jobs are, in the job
-    store. Raises RpcError where its root is not in the content store.
+    It is used once, because the commit makes a checkpoint of the KVS's own after it. Jobs are not part of it, as their
+    data are in the job store. Raises RpcError if the checkpoint's root is not in the content store.
     """
     try:
         newest = (await ctx.rpc("content-backing.checkpoint-get", {}))["value"][0]
     except RpcError:
-        # There is no store, or no checkpoint in it.
+        # There is no backing store, or it has no checkpoint.
         return
     if not newest.get("restored"):
         return
@@ -453,8 +457,9 @@ async def _begin_with_checkpoint(ctx: ModuleContext, kvs: Kvs) -> None:
 
 
 def load(ctx: ModuleContext, _args: list[str]) -> Awaitable[None]:
-    """Serve `kvs`; with a statedir, or in a process of its own, there is a log. What is returned is done once the keys
-    are there that it begins with."""
+    """Provide `kvs`; with a statedir, or in a process of its own, with a log. The result is done when the keys of the
+    log or checkpoint are loaded.
+    """
     path = data_path(ctx.attrs, NAME, apart=ctx.kept is None)
     try:
         log = Log(path) if path else None

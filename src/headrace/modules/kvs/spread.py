@@ -1,4 +1,4 @@
-"""How a measured quantity is spread: count, least, most, mean and standard deviation, without keeping the samples."""
+"""The distribution of a quantity: count, least, most, mean and standard deviation, without storing the samples."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 
 class Spread:
-    """Welford's running mean and sum of squared differences, which stay exact where a sum of squares would not."""
+    """Welford's running mean and sum of squared differences, which stay accurate where a sum of squares does not."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -24,7 +24,7 @@ class Spread:
         self._squares += before * (value - self.mean)
 
     def stats(self) -> dict[str, float]:
-        """As `module stats` shows it; the deviation is that of a sample, 0 for fewer than two values."""
+        """The values for `module stats`; the deviation is that of a sample, 0 for fewer than two values."""
         deviation = math.sqrt(self._squares / (self.count - 1)) if self.count > 1 else 0.0
         return {
             "count": self.count,

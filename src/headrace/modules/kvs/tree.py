@@ -1,10 +1,10 @@
-"""The KVS's trees, pure: immutable nodes with shared structure, their hashes, and the tree objects they are to clients.
+"""The KVS's trees, pure: immutable nodes with shared structure, their hashes, and their tree objects (RFC 11).
 
-A commit copies only the directories on its path, so every version that somebody still holds stays readable at no
-cost, and a failed transaction leaves nothing behind. Hashes (RFC 11 tree objects, addressed as in RFC 10) are computed
-when a reference is asked for and kept on the node; the blobs themselves are made again from the node when a client
-loads them, so nothing is stored twice. A blob that only the content service has makes what reads it raise `Missing`:
-the caller fetches it and begins again.
+A commit copies only the directories on its path, so every version in use stays readable at no cost, and a failed
+transaction changes nothing. Hashes (RFC 11 tree objects, addressed as in RFC 10) are computed with the first request
+for a reference and kept in the node; blobs are made again from the node when a client loads them, so nothing is stored
+twice. Reading a blob that only the content service has raises `Missing`: the caller fetches the blob and repeats the
+operation.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from weakref import WeakValueDictionary
 
 from headrace.spec import treeobj
 
-# A value whose base64 text is longer than this is stored as a blob of its own (what real Flux does, so hashes agree).
+# A value with longer base64 text is stored as a blob of its own, as in Flux, so that hashes agree.
 _INLINE_LIMIT = 72
-# Components of a key and nested directories; hashing recurses three calls a level.
+# Limits the components of a key and nested directories; hashing recurses three calls for each level.
 MAX_DEPTH = 128
 
 
 class KvsError(ValueError):
-    """A request that the KVS refuses; `errnum` as in errno.h."""
+    """A request that the KVS refuses; `errnum` is a number of errno.h."""
 
     def __init__(self, errnum: int, text: str = "") -> None:
         super().__init__(text)
@@ -35,7 +35,7 @@ class KvsError(ValueError):
 
 
 class Missing(Exception):
-    """The blob `node.ref` of the content service is needed; `node.fill` takes it."""
+    """The blob `node.ref` must be loaded from the content service, and passed to `node.fill`."""
 
     def __init__(self, node: Blob | DirRef) -> None:
         super().__init__(node.ref)
@@ -43,7 +43,7 @@ class Missing(Exception):
 
 
 class Refs:
-    """Everything alive that has a reference: blobref to node. `hash_name` is the instance's content.hash."""
+    """The node in memory for each blobref. `hash_name` is the instance's content.hash."""
 
     __slots__ = ("hash_name", "live")
 
@@ -55,14 +55,14 @@ class Refs:
         return f"{self.hash_name}-{treeobj.digest(data, self.hash_name).hex()}"
 
     def valid(self, ref: object) -> bool:
-        """True for a blobref of this instance's hash."""
+        """Whether `ref` is a blobref of this instance's hash."""
         if not isinstance(ref, str) or not ref.startswith(self.hash_name + "-"):
             return False
         digits = ref[len(self.hash_name) + 1 :]
         return len(digits) == 2 * treeobj.digest_size(self.hash_name) and not digits.strip("0123456789abcdef")
 
     def blob(self, ref: str) -> bytes | None:
-        """The blob of a live node, None when no such node is in memory."""
+        """The blob of a node in memory; None if there is no such node."""
         node = self.live.get(ref)
         if isinstance(node, Dir):
             return dir_blob(node, self)
@@ -70,7 +70,7 @@ class Refs:
 
 
 class Blob:
-    """A piece of a value: its bytes, or only its reference until somebody reads it."""
+    """A piece of a value: its bytes, or only its reference until it is read."""
 
     __slots__ = ("__weakref__", "_twin", "data", "ref")
 
@@ -85,7 +85,7 @@ class Blob:
             self.ref = refs.blobref(self.data)
             twin = refs.live.setdefault(self.ref, self)
             if twin is not self and isinstance(twin, Blob):
-                self._twin = twin  # the registered one must live as long as this one does
+                self._twin = twin  # the registered blob must live as long as this one
         return self.ref
 
     def fill(self, data: bytes, refs: Refs) -> None:
@@ -94,7 +94,7 @@ class Blob:
 
 
 class Val:
-    """A value that stands in its directory itself: a small one, or one that the job store owns."""
+    """A value that is stored in its directory: a small one, or one of the job store."""
 
     __slots__ = ("_entry", "data")
 
@@ -106,8 +106,8 @@ class Val:
 class ValRef:
     """A large or appended value: the first `count` of `blobs`.
 
-    Versions of one growing value share the list: an append to the longest version extends it in place, which no older
-    version can see.
+    Versions of a growing value share the list: an append to the longest version extends the list in place, which older
+    versions do not see.
     """
 
     __slots__ = ("_entry", "blobs", "count")
@@ -132,7 +132,7 @@ class Symlink:
 
 
 class Dir:
-    """A directory. `edit` is the transaction that made it and may still change it; nobody else may."""
+    """A directory. `edit` is the transaction that made it; only that transaction may change it."""
 
     __slots__ = ("__weakref__", "_ref", "_twin", "edit", "entries")
 
@@ -143,7 +143,7 @@ class Dir:
         self._twin: Dir | None = None
 
     def reference(self, refs: Refs) -> str:
-        """The blobref; hashes what is not yet hashed below."""
+        """The blobref; hashes all nodes below that have no reference yet."""
         if not self._ref:
             self._ref = refs.blobref(dir_blob(self, refs))
             twin = refs.live.setdefault(self._ref, self)
@@ -153,7 +153,7 @@ class Dir:
 
 
 class DirRef:
-    """A directory known by reference; `loaded` once its blob was read."""
+    """A directory known by its reference; `loaded` is the directory once its blob was read."""
 
     __slots__ = ("loaded", "ref")
 
@@ -165,7 +165,7 @@ class DirRef:
         return self.ref
 
     def fill(self, data: bytes, refs: Refs) -> None:
-        """Take the blob. Raises KvsError(ENOTRECOVERABLE) when it is not a directory."""
+        """Set the blob. Raises KvsError(ENOTRECOVERABLE) if it is not a directory."""
         try:
             node = from_treeobj(json.loads(data), refs)
         except (ValueError, RecursionError) as exc:
@@ -179,7 +179,7 @@ Node = Union[Val, ValRef, Symlink, Dir, DirRef]
 
 
 def value_node(data: bytes) -> Val | ValRef:
-    """The node real Flux would make of a value."""
+    """The node for a value: inline or as a blob, as Flux would store it."""
     return Val(data) if (len(data) + 2) // 3 * 4 <= _INLINE_LIMIT else ValRef([Blob(data)])
 
 
@@ -205,7 +205,7 @@ def val_treeobj(data: bytes) -> dict[str, Any]:
 
 
 def _entry_text(node: Node, refs: Refs) -> str:
-    """The node as it stands in its directory's blob: compact JSON with sorted keys."""
+    """The node in its directory's blob: compact JSON with sorted keys."""
     if isinstance(node, Val):
         if not node._entry:
             node._entry = f'{{"data":"{_b64(node.data)}","type":"val","ver":1}}'
@@ -223,14 +223,14 @@ def _entry_text(node: Node, refs: Refs) -> str:
 
 
 def dir_blob(node: Dir, refs: Refs) -> bytes:
-    """The RFC 11 blob of a directory (compact, keys sorted, as real Flux hashes it)."""
+    """The RFC 11 blob of a directory: compact JSON with sorted keys, so that hashes agree with Flux's."""
     entries = node.entries
     body = ",".join(f"{encode_basestring(name)}:{_entry_text(entries[name], refs)}" for name in sorted(entries))
     return f'{{"data":{{{body}}},"type":"dir","ver":1}}'.encode("utf-8", "surrogateescape")
 
 
 def to_treeobj(node: Node, refs: Refs) -> dict[str, Any]:
-    """The tree object that stands for `node` in its directory; directories give a dirref."""
+    """The tree object for `node` in its directory; a directory gives a dirref."""
     if isinstance(node, Val):
         return val_treeobj(node.data)
     if isinstance(node, ValRef):
@@ -245,7 +245,7 @@ def to_treeobj(node: Node, refs: Refs) -> dict[str, Any]:
 
 
 def from_treeobj(obj: Any, refs: Refs, depth: int = 0) -> Node:
-    """The node of a tree object (RFC 11). References to live nodes are resolved. Raises KvsError(EINVAL)."""
+    """The node for a tree object (RFC 11); references to nodes in memory become these. Raises KvsError(EINVAL)."""
     if depth > MAX_DEPTH:
         raise KvsError(errno.EINVAL, f"tree object is nested deeper than {MAX_DEPTH}")
     if not isinstance(obj, dict) or obj.get("ver") != 1 or "type" not in obj or "data" not in obj:
@@ -285,13 +285,13 @@ def _known_blob(ref: str, refs: Refs) -> Blob:
 
 
 def dir_of_ref(ref: str, refs: Refs) -> Dir | DirRef:
-    """The live directory of that reference, else a DirRef that is still to be loaded."""
+    """The directory in memory with this reference, otherwise a DirRef that is not loaded."""
     live = refs.live.get(ref)
     return live if isinstance(live, Dir) else DirRef(ref)
 
 
 def height(node: Node) -> int:
-    """Levels of directories in memory at and below `node`."""
+    """The number of levels of directories in memory, `node` included."""
     level = {id(node): node} if isinstance(node, Dir) else {}
     count = 0
     while level and count <= MAX_DEPTH:

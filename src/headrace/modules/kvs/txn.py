@@ -1,4 +1,4 @@
-"""KVS transactions, pure: operations applied to a tree give a new tree or fail as a whole (RFC 11)."""
+"""KVS transactions, pure: operations applied to a tree give a new tree, or fail as a whole (RFC 11)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from headrace.spec.kvs_flags import APPEND
 
 
 class Op(NamedTuple):
-    """Put `node` at `key`, append it with flag APPEND, or unlink the key when it is None."""
+    """One operation: put `node` at `key`, append it (flag APPEND), or unlink the key (`node` is None)."""
 
     key: str
     flags: int
@@ -39,8 +39,9 @@ class Op(NamedTuple):
 def decode_ops(ops: Any, refs: Refs, guest: bool = False) -> list[Op]:
     """The operations of a kvs.commit request.
 
-    A `guest` writes values and empty directories: a symlink or a reference could lead to what somebody else owns.
-    Raises KvsError(EPROTO, EINVAL, EPERM) with the operation's number.
+    A `guest` may write only values and empty directories, since a symlink or reference could lead to another user's
+    data.
+    Raises KvsError(EPROTO, EINVAL, EPERM) with the number of the operation.
     """
     if not isinstance(ops, list):
         raise KvsError(errno.EPROTO, "ops must be an array")
@@ -67,12 +68,12 @@ def decode_ops(ops: Any, refs: Refs, guest: bool = False) -> list[Op]:
 
 
 def _self_contained(dirent: dict[str, Any]) -> bool:
-    """True for a tree object that refers to nothing else."""
+    """Whether a tree object has no references."""
     return dirent["type"] == "val" or (dirent["type"] == "dir" and not dirent["data"])
 
 
 def largest_blob(ops: Sequence[Op]) -> tuple[int, str]:
-    """The size of the largest value that `ops` bring along, and the key of its operation."""
+    """The size of the largest value in `ops`, and the key of its operation."""
     return max(((_largest(op.node), op.key) for op in ops), default=(0, ""))
 
 
@@ -85,7 +86,7 @@ def _largest(node: Node | None) -> int:
 
 
 def pack_ops(ops: Sequence[Op]) -> list[Any]:
-    """The operations for the log; references that were resolved travel with what they refer to."""
+    """The operations for the log; a reference to a node in memory is stored with the node."""
     return [[op.key, op.flags, None if op.node is None else pack(op.node)] for op in ops]
 
 
@@ -94,13 +95,13 @@ def unpack_ops(packed: Sequence[Any]) -> list[Op]:
 
 
 def apply(root: Dir | DirRef, ops: Sequence[Op], namespace: str, opened: list[DirRef]) -> Dir:
-    """The root after all `ops`; `root` itself is left as it was.
+    """The root after all `ops`; `root` itself is not changed.
 
-    `opened` is given the references to directories that an operation went through, which is what this transaction
-    depends on besides `root`.
+    References to directories that an operation passed through are appended to `opened`: the transaction depends on
+    these and on `root`.
 
     Raises KvsError: EISDIR for an append to a directory, EOPNOTSUPP for one to a symlink, EINVAL for a path through a
-    symlink into another namespace than `namespace`, ELOOP; Missing when a directory must be loaded first.
+    symlink into another namespace than `namespace`, ELOOP; Missing if a directory must be loaded first.
     """
     edit = object()
     top = _own(_opened(root, opened), edit)
@@ -110,7 +111,7 @@ def apply(root: Dir | DirRef, ops: Sequence[Op], namespace: str, opened: list[Di
 
 
 def _opened(node: Dir | DirRef, opened: list[DirRef]) -> Dir:
-    """The directory itself. Raises Missing when it must be loaded first."""
+    """The directory itself. Raises Missing if it must be loaded first."""
     if isinstance(node, Dir):
         return node
     if node.loaded is None:

@@ -1,7 +1,7 @@
-"""Walks that need something fetched: blobs from the content service, jobs' data from the job store.
+"""Walks that need data from other services: blobs of the content service, jobs of the job store.
 
-The pure walk of walk.py raises what it lacks; here it is asked for by RPC and the walk is made again. Most lookups
-lack nothing and are answered without a task.
+The pure walk of walk.py raises an exception for missing data; this file requests the data and repeats the walk. Most
+lookups need nothing else and are answered without a task.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class Walk:
-    """The environment of one request's walks (walk.Env): what was fetched for it, and where namespaces begin."""
+    """The environment of one request's walks (walk.Env): the data fetched for it, and the roots of namespaces."""
 
     def __init__(self, refs: Refs, root_of: Callable[[str, Walk], View]) -> None:
         self.refs = refs
@@ -64,10 +64,10 @@ def _view_key(view: Mount | Top) -> str:
 
 
 class Fetcher:
-    """Supplies walks.
+    """Fetches the data that walks need.
 
-    A job that ended does not change: its directory is made once. With a durable content store it goes there and only
-    its reference stays; otherwise it is remembered as long as somebody holds it.
+    An inactive job does not change, so its directory is made once. With a durable content store it is stored there and
+    only its reference is kept; otherwise it is kept while it is referenced.
     """
 
     def __init__(self, ctx: ModuleContext, refs: Refs, durable: bool) -> None:
@@ -76,11 +76,11 @@ class Fetcher:
         self.durable = durable
         self._ended: WeakValueDictionary[str, Dir] = WeakValueDictionary()
         self._ended_refs: dict[str, str] = {}
-        # What `keep` has stored already.
+        # Nodes that `keep` has stored already.
         self._kept: WeakSet[Dir | Blob] = WeakSet()
 
     def run(self, walk: Walk, fn: Callable[[], T]) -> T | asyncio.Future[T] | Any:
-        """`fn()`, or an awaitable of it when something has to be fetched first."""
+        """The result of `fn()`; an awaitable of it if something must be fetched first."""
         try:
             return fn()
         except (Missing, NeedPath, NeedFrozen) as need:
@@ -100,7 +100,7 @@ class Fetcher:
                 need = again
 
     async def fill(self, node: Blob | DirRef) -> None:
-        """Load a node's blob. Raises KvsError(ENOENT) when the content service does not have it."""
+        """Load a node's blob. Raises KvsError(ENOENT) if the content service does not have it."""
         live = self.refs.live.get(node.ref)
         if isinstance(node, DirRef) and isinstance(live, Dir):
             node.loaded = live
@@ -111,7 +111,7 @@ class Fetcher:
         node.fill(reply.payload or b"", self.refs)
 
     async def entries(self, ref: str) -> dict[str, Any]:
-        """The tree objects in the directory that `ref` names. Raises KvsError."""
+        """The tree objects in the directory with reference `ref`. Raises KvsError."""
         reply = await self._call("content.load", None, bytes.fromhex(ref.partition("-")[2]))
         if reply.errnum:
             raise KvsError(reply.errnum, f"{ref} is not in the content store")
@@ -119,7 +119,7 @@ class Fetcher:
         return dict(obj["data"])
 
     async def path(self, path: str) -> str | list[str] | None:
-        """What the job store has at `path`: a value, entry names, or nothing (also when there is no job store)."""
+        """The job store's data at `path`: a value, entry names, or None (also without a job store)."""
         reply = await self._call("job-store.lookup", {"path": path})
         if reply.errnum:
             return None
@@ -127,12 +127,12 @@ class Fetcher:
         return found["val"] if "val" in found else found.get("dir")
 
     def purged(self, path: str) -> None:
-        """Forget the directory of a job that was purged."""
+        """Drop the directory of a job that was purged."""
         self._ended.pop(path, None)
         self._ended_refs.pop(path, None)
 
     async def freeze(self, view: Mount | Top, walk: Walk) -> Dir | DirRef:
-        """The view as plain directories, values and all."""
+        """The view as plain directories with all values."""
         if isinstance(view, Top):
             jobs = view.under.entries.get("job")
             if jobs is not None and not isinstance(jobs, Dir):
@@ -174,7 +174,7 @@ class Fetcher:
         return over if found is None else await self._freeze_mount(path, over, found)
 
     async def keep(self, root: Dir) -> None:
-        """Store the blobs of `root` and of all that is in memory below it. Raises KvsError."""
+        """Store the blobs of `root` and of all nodes in memory below it. Raises KvsError."""
         todo: list[Dir | Blob] = [root]
         while todo:
             batch, todo = todo[:100], todo[100:]
@@ -192,7 +192,7 @@ class Fetcher:
                         todo.extend(entry.blobs[: entry.count])
             for (node, _call), reply in zip(calls, await asyncio.gather(*(call for _node, call in calls))):
                 if reply.errnum:
-                    # What stands above the missing blob must not pass for complete next time.
+                    # The nodes above the failed blob must not count as stored the next time.
                     self._kept.clear()
                     raise KvsError(reply.errnum, reply.text)
                 self._kept.add(node)
@@ -212,7 +212,7 @@ class Fetcher:
 
 
 def _job_ended(entries: dict[str, Node]) -> bool:
-    """True for a job's directory whose eventlog ends with `clean`: nothing in it changes any more."""
+    """Whether a job's directory cannot change any more: its eventlog ends with `clean`."""
     log = entries.get("eventlog")
     if log is None:
         return False

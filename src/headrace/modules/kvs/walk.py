@@ -1,8 +1,8 @@
-"""The walk from a key of the KVS to a node, and what a lookup answers with; pure.
+"""The walk from a key of the KVS to a node, and the result of a lookup; pure.
 
-The directory of all jobs is not in the trees: the walk sees it laid over them, asking its `Env` for what the job store
-has. What is not at hand (a blob that only the content service has, data of jobs) makes the walk raise `Missing` or
-`NeedPath`: the caller fetches it and walks again.
+The directory of all jobs is not part of the trees: the walk shows it in the primary namespace, and reads it from the
+job store through its `Env`. For data that is not in memory (a blob of the content service, a job of the job store) the
+walk raises `Missing` or `NeedPath`: the caller fetches the data and repeats the walk.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from headrace.modules.kvs.tree import (
 )
 from headrace.spec.kvs_flags import READDIR, READLINK, TREEOBJ
 
-# Symlinks that one lookup or one operation may follow.
+# The number of symlinks that a lookup or an operation follows.
 MAX_SYMLINKS = 10
 
 
 class Mount:
-    """A directory whose entries are asked of the job store; `under` holds what was committed over them.
+    """A directory with entries of the job store; `under` has the committed entries, which take precedence.
 
     `path` is the job store's path ("" is the directory of all jobs).
     """
@@ -45,7 +45,7 @@ class Mount:
 
 
 class Top:
-    """The root of the primary namespace as clients see it: `under` plus the directory `job`."""
+    """The root of the primary namespace for clients: `under` plus the directory `job`."""
 
     __slots__ = ("under",)
 
@@ -57,7 +57,7 @@ View = Union[Val, ValRef, Symlink, Dir, DirRef, Mount, Top]
 
 
 class NeedPath(Exception):
-    """The walk needs `path` of the job store."""
+    """The walk needs the job store's data at `path`."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -65,7 +65,7 @@ class NeedPath(Exception):
 
 
 class NeedFrozen(Exception):
-    """A reference to a view was asked for: it must be made into a Dir first (`Env.frozen`)."""
+    """The walk needs the reference of a view, which must first be made into a Dir (`Env.frozen`)."""
 
     def __init__(self, view: Mount | Top) -> None:
         super().__init__()
@@ -73,22 +73,22 @@ class NeedFrozen(Exception):
 
 
 class Env(Protocol):
-    """What a walk may ask its caller."""
+    """The operations of a caller that a walk uses."""
 
     refs: Refs
 
     def outside(self, path: str) -> str | list[str] | None:
-        """Value or entry names at `path` of the job store, None when there is nothing. Raises NeedPath."""
+        """The value or entry names at `path` of the job store; None if there is nothing. Raises NeedPath."""
 
     def root_of(self, namespace: str) -> View:
-        """Raises KvsError(ENOTSUP, EPERM), NeedPath."""
+        """The root of a namespace. Raises KvsError(ENOTSUP, EPERM), NeedPath."""
 
     def frozen(self, view: Mount | Top) -> Dir | DirRef:
-        """The view as a plain directory with all that is below it. Raises NeedFrozen."""
+        """The view as a plain directory with everything below it. Raises NeedFrozen."""
 
 
 def split_key(key: str) -> list[str]:
-    """The components of a key; empty ones do not count, "." is the root. Raises KvsError."""
+    """The components of a key without empty ones; "." is the root. Raises KvsError."""
     if not isinstance(key, str) or not key:
         raise KvsError(errno.EINVAL, "a key must be a non-empty string")
     names = [name for name in key.split(".") if name]
@@ -98,7 +98,7 @@ def split_key(key: str) -> list[str]:
 
 
 def child(node: View, name: str, env: Env) -> View | None:
-    """The entry `name` of a directory of any kind; None when there is none or `node` is no directory."""
+    """The entry `name` of a directory of any kind; None if there is none, or `node` is not a directory."""
     if isinstance(node, Dir):
         return node.entries.get(name)
     if isinstance(node, DirRef):
@@ -125,10 +125,10 @@ def child(node: View, name: str, env: Env) -> View | None:
 
 
 def find(root: View, key: str, env: Env, follow_last: bool = True) -> View | None:
-    """The node at `key`, None when there is none.
+    """The node at `key`; None if there is none.
 
-    A symlink is followed unless it is the last component and `follow_last` is off. Raises KvsError (ELOOP after
-    40 symlinks, whatever `root_of` says about a symlink's namespace), Missing, NeedPath.
+    A symlink is followed, the last component only with `follow_last`. Raises KvsError (ELOOP after too many symlinks,
+    errors of `root_of` for a symlink's namespace), Missing, NeedPath.
     """
     todo = split_key(key)[::-1]
     node = root
@@ -166,10 +166,10 @@ def names(node: Dir | Mount | Top, env: Env) -> Iterable[str]:
 
 
 def answer(node: View, flags: int, env: Env) -> dict[str, Any]:
-    """The tree object that kvs.lookup gives for `node`.
+    """The tree object for `node` in the response of kvs.lookup.
 
-    Raises KvsError: EISDIR for a directory without READDIR, ENOTDIR for READDIR of something else, EINVAL for READLINK
-    of something else than a symlink; Missing, NeedPath, NeedFrozen.
+    Raises KvsError: EISDIR for a directory without READDIR, ENOTDIR for any other node with READDIR, EINVAL for
+    READLINK of any node but a symlink; Missing, NeedPath, NeedFrozen.
     """
     if flags & TREEOBJ:
         if isinstance(node, (Mount, Top)):
@@ -195,7 +195,7 @@ def answer(node: View, flags: int, env: Env) -> dict[str, Any]:
     for name in names(node, env):
         entry = child(node, name, env)
         if isinstance(entry, (Mount, Top)):
-            # Hashing all jobs to list their names would be absurd: a client that wants the entries asks for them.
+            # Making a directory's reference would hash all jobs; clients that want its entries look it up.
             data[name] = {"ver": 1, "type": "dir", "data": {}}
         elif entry is not None:
             data[name] = to_treeobj(entry, env.refs)

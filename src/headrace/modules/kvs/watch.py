@@ -1,9 +1,9 @@
 """Watches keys of the KVS: `kvs-watch.lookup` streams a key's value and every later one.
 
-It follows the KVS as any module could: setroot events say which keys a version changed, kvs.lookup-plus at that
-version's root gives the value, with the watcher's own credentials. One lookup of a watcher is under way at a time, so
-responses keep the order of the versions. Keys in the job store announce no changes; they are looked up again on a
-timer while somebody watches one.
+It uses only messages that any module could use: setroot events have the keys that a version changed, and
+kvs.lookup-plus at that version's root returns the value, with the watcher's own credentials. Each watcher has one
+lookup under way at a time, so responses keep the order of versions. Changes of keys in the job store are not announced;
+these keys are looked up periodically while they are watched.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _POLL = 0.1
 
 
 def _contradiction(flags: int) -> str:
-    """What is wrong with a combination of flags, "" if nothing is."""
+    """What is wrong with a combination of flags; "" for a valid one."""
     if flags & WATCH and flags & STREAM:
         return "WATCH and STREAM exclude each other"
     if flags & _OF_A_WATCH and not flags & WATCH:
@@ -54,7 +54,7 @@ def _contradiction(flags: int) -> str:
 
 
 class Watcher:
-    """One kvs-watch.lookup request. `todo` are the versions still to be looked at; None is the present one."""
+    """One kvs-watch.lookup request. `todo` are the versions still to be looked up; None is the present one."""
 
     __slots__ = (
         "busy",
@@ -83,12 +83,12 @@ class Watcher:
         self.busy = False
         self.live = True
         self.outside = False
-        # Whether the namespace has been there.
+        # Whether the namespace has existed since the request.
         self.present = False
         self.seq = -1
         self.previous: Any = None
         self.parts = 0
-        # True until the watcher was told that it has all that was there at the beginning.
+        # True until the sentinel was sent, which ends the initial values.
         self.sentinel = bool(flags & WATCH_INITIAL_SENTINEL)
 
     @property
@@ -101,7 +101,7 @@ class Watcher:
 
 
 class Watch:
-    """All watchers."""
+    """The kvs-watch service: all watchers."""
 
     def __init__(self, ctx: ModuleContext) -> None:
         self.ctx = ctx
@@ -128,7 +128,7 @@ class Watch:
         self._next(watcher)
 
     def cancel(self, msg: Message) -> None:
-        """kvs-watch.cancel {matchtag}, unanswered: the watcher gets ENODATA."""
+        """kvs-watch.cancel {matchtag}, without a response: the watcher gets ENODATA."""
         tag = (msg.obj or {}).get("matchtag")
         for watcher in self._all():
             if watcher.msg.sender == msg.sender and watcher.msg.matchtag == tag:
@@ -143,7 +143,7 @@ class Watch:
         return [watcher for watchers in self.watchers.values() for watcher in watchers]
 
     def event(self, msg: Message) -> None:
-        """A namespace has a new version, was created or was removed."""
+        """Handle an event: a namespace has a new version, was created or was removed."""
         name, _, what = msg.topic[len(_EVENT) :].rpartition("-")
         for watcher in list(self.watchers.get(name, ())):
             if what == "removed":
@@ -224,7 +224,7 @@ class Watch:
             self._drop(watcher)
 
     def _take_parts(self, watcher: Watcher, value: dict[str, Any]) -> None:
-        """Send what was appended: each blob of a valref by itself, as real Flux does."""
+        """Send appended values: each blob of a valref by itself, as Flux does."""
         kind, data = value["type"], value["data"]
         what = "watched with WATCH_APPEND" if watcher.flags & WATCH_APPEND else "streamed"
         old = watcher.previous

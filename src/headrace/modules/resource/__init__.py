@@ -1,1 +1,1 @@
-"""What resources there are, and which can be used (RFC 28, RFC 44)."""
+"""The resource service: the instance's resources, and which of them can be allocated (RFC 28, RFC 44)."""

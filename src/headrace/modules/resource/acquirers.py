@@ -54,7 +54,7 @@ def adopt(ctx: ModuleContext, acquirers: StreamSet, resources: ResourceSet) -> A
         left.refuse()
         return None
     for msg in left.acquirers:
-        # A sender that disconnected in between could not cancel its request.
+        # The sender may have disconnected while there was no module to cancel its request.
         if ctx.is_here(msg):
             acquirers.add(msg)
     return left if len(acquirers) else None

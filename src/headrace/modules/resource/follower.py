@@ -1,6 +1,6 @@
 """The resource service of every rank but 0.
 
-It counts its own node, and passes the counts of its subtree on, one message an edge and loop turn.
+It counts its own node, and forwards the counts of its subtree, one message for each connection and loop turn.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from headrace.spec.message import Message
 from headrace.spec.requests.resource import FOLLOWER
 
 if TYPE_CHECKING:
-    # Not at run time: it loads the readers of R, which only the leader uses.
+    # Not imported at run time: the module imports the readers of R, which only the leader uses.
     from headrace.modules.resource.source import Found
     from headrace.spec import hwloc
 
-# How often what could not be passed on is tried again, as the parent may still be loading its modules.
+# The number of attempts to forward counts, as the parent may still be loading its modules.
 _RETRIES = 50
 
 
 def node_of_file() -> hwloc.Node | None:
-    """The node that the topology file FLUX_HWLOC_XMLFILE describes, if one is named. Raises RpcError."""
+    """The node in the topology file FLUX_HWLOC_XMLFILE; None if the variable is not set. Raises RpcError."""
     file = os.environ.get("FLUX_HWLOC_XMLFILE")
     if not file:
         return None
-    # Few have one, and XML takes time and memory to import.
+    # Imported here, since few instances have such a file, and XML takes time and memory to import.
     from headrace.spec import hwloc
 
     try:
@@ -41,8 +41,9 @@ def node_of_file() -> hwloc.Node | None:
 
 
 def count_node(ctx: ModuleContext) -> Found:
-    """This broker's node as it is reported to rank 0. Raises RpcError for a topology file that cannot be read."""
-    # A table [bootstrap] names hosts, not always as the kernel does; names that are given otherwise are not taken.
+    """This broker's node as it is reported to rank 0. Raises RpcError for an invalid topology file."""
+    # A table [bootstrap] has host names, which may differ from the kernel's; host names from other sources are not
+    # used.
     named = ctx.attrs.get("broker.boot-method") == "config"
     host, node = ctx.attrs.get("hostname") if named else socket.gethostname(), node_of_file()
     if node is not None:
@@ -52,8 +53,10 @@ def count_node(ctx: ModuleContext) -> Found:
 
 
 def send_topology(ctx: ModuleContext, msg: Message) -> None:
-    """`resource.topo-get`: this node's hwloc topology as XML, the text itself and not in JSON. Raises RpcError."""
-    # Few ask for it.
+    """`resource.topo-get`: this node's hwloc topology as XML; the payload is the text itself, not JSON. Raises
+    RpcError.
+    """
+    # Imported here, since the request is rare.
     from headrace.modules.resource import node_topology
 
     text = node_topology.xml(_is_unrestricted(ctx), os.environ.get("FLUX_HWLOC_XMLFILE", ""))
@@ -61,13 +64,13 @@ def send_topology(ctx: ModuleContext, msg: Message) -> None:
 
 
 def _is_unrestricted(ctx: ModuleContext) -> bool:
-    """Whether all CPUs that this process could be bound to count, and not only those that it is bound to."""
+    """Whether the CPUs that this process could be bound to are counted, not only those that it is bound to."""
     table = ctx.config.get("resource")
     return isinstance(table, dict) and table.get("norestrict") is True
 
 
 class Follower:
-    """Counts this node, and carries the counts of the subtree one step up."""
+    """Counts this node, and forwards the counts of the subtree to the parent."""
 
     def __init__(self, ctx: ModuleContext) -> None:
         self.ctx = ctx

@@ -1,7 +1,7 @@
-"""What an instance has and what of it may be used: the resource module's state, without messages or a clock.
+"""The resources of an instance and their state, without messages or a clock: the core of the resource module.
 
-Every change is an event of the resource eventlog (RFC 44), and the set of ranks that a scheduler may use follows from
-the state alone: configured, online, not drained, not excluded. Ranks are bit sets of an int throughout.
+Every change is an event of the resource eventlog (RFC 44). The ranks that a scheduler may use follow from the state
+alone: configured, online, not drained, not excluded. Sets of ranks are ints used as bit sets.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from headrace.spec.hostlist import Hostlist, HostlistError
 from headrace.spec.idset import Idset, IdsetError
 from headrace.spec.rset import ResourceSet
 
-# The journal keeps this many events; older ones are folded into a `truncate` event (RFC 44).
+# The journal keeps this many events; older ones are replaced by a `truncate` event (RFC 44).
 _KEEP_EVENTS = 10_000
 
 Event = dict[str, Any]
 
 
 class TargetError(ValueError):
-    """Drain, undrain or exclude names targets that are not there or not in the state it needs."""
+    """A drain, undrain or exclude of unknown targets, or of targets in the wrong state."""
 
 
 class Drain(NamedTuple):
-    """Since when (seconds) and why a rank is drained."""
+    """The time (seconds) and the reason of a drain."""
 
     timestamp: float
     reason: str
 
 
 class Inventory:
-    """Ranks of one instance. `hosts` are the brokers' host names in rank order, for targets before R is known."""
+    """The ranks of one instance. `hosts` are the brokers' host names in rank order, for targets before R is known."""
 
     def __init__(self, size: int, hosts: list[str]) -> None:
         self.size = size
@@ -40,7 +40,7 @@ class Inventory:
         self.online = 0
         self.torpid = 0
         self.exclude = 0
-        # Ranks of R whose nodes were not counted yet, and ranks that are about to leave R.
+        # Ranks of R whose nodes have not been counted yet, and ranks that are about to be removed from R.
         self.assumed = self.leaving = 0
         self.drained: dict[int, Drain] = {}
         self.events: list[Event] = []
@@ -48,10 +48,10 @@ class Inventory:
     # -- state
 
     def usable(self) -> int:
-        """Ranks a scheduler may allocate now."""
+        """The ranks that a scheduler may allocate now."""
         if self.rset is None:
             return 0
-        # What runs on a torpid node goes on there, but nothing new would begin.
+        # Jobs on a torpid node continue, but no job starts there.
         withheld = self.torpid | self.drained_bits() | self.exclude | self.assumed | self.leaving
         return self.rset.ranks.bits & self.online & ~withheld
 
@@ -62,7 +62,7 @@ class Inventory:
         return bits
 
     def schedulable(self) -> ResourceSet:
-        """R without excluded ranks: what `resource.acquire` hands out."""
+        """R without excluded ranks, for `resource.acquire`."""
         rset = self.rset or ResourceSet()
         return rset.exclude_ranks(Idset.from_bits(self.exclude)) if self.exclude else rset
 
@@ -71,7 +71,7 @@ class Inventory:
         return known | (self.rset.ranks.bits if self.rset is not None else 0)
 
     def status(self) -> dict[str, Any]:
-        """The answer of `resource.status`."""
+        """The response of `resource.status`."""
         everyone = self.all_ranks()
         return {
             "R": (self.rset or ResourceSet()).to_obj(),
@@ -83,7 +83,7 @@ class Inventory:
         }
 
     def drain_table(self) -> dict[str, dict[str, Any]]:
-        """Drained ranks, those that share time and reason under one idset."""
+        """The drained ranks; ranks with the same time and reason are under one idset."""
         groups: dict[Drain, int] = {}
         for rank, drain in self.drained.items():
             groups[drain] = groups.get(drain, 0) | 1 << rank
@@ -95,7 +95,7 @@ class Inventory:
     # -- targets
 
     def targets(self, text: str) -> int:
-        """Ranks named by an idset or a hostlist; raises TargetError."""
+        """The ranks in an idset or a hostlist; raises TargetError."""
         try:
             ranks = Idset.parse(text).bits
         except IdsetError:
@@ -132,14 +132,14 @@ class Inventory:
         return by_host
 
     def nodelist(self, ranks: int) -> str:
-        """Hosts of ranks as a hostlist, as the events carry it."""
+        """The hosts of ranks as a hostlist, for events."""
         names = []
         for rank in Idset.from_bits(ranks):
             host = self.rset.host(rank) if self.rset is not None and rank in self.rset.ranks else ""
             names.append(host or (self.hosts[rank] if rank < len(self.hosts) else ""))
         return str(Hostlist([name for name in names if name]))
 
-    # -- changes: each appends its event and returns it, or None when nothing changed
+    # -- changes: each appends its event and returns it, or None without a change
 
     def restart(self, now: float) -> Event:
         everyone = (1 << self.size) - 1
@@ -151,14 +151,14 @@ class Inventory:
         return self._post(now, "resource-define", {"method": method})
 
     def expire_at(self, expiration: float, now: float) -> Event | None:
-        """The resources are ours until another time (seconds since the epoch, 0: for ever)."""
+        """Set the time until which the resources belong to the instance (seconds since the epoch, 0: no end)."""
         if self.rset is None or self.rset.expiration == expiration:
             return None
         self.rset = self.rset.replace(expiration=expiration)
         return self._post(now, "resource-update", {"expiration": expiration})
 
     def set_online(self, ranks: int, now: float) -> list[Event]:
-        """The brokers that are up now; returns the online and offline events of the difference."""
+        """Set the ranks that are online; returns the online and offline events of the difference."""
         joined, left = ranks & ~self.online, self.online & ~ranks
         self.online = ranks
         events = []
@@ -180,17 +180,17 @@ class Inventory:
         return events
 
     def drain(self, ranks: int, reason: str | None, mode: str, now: float) -> Event | None:
-        """Drain ranks, as `drain_event` says."""
+        """Drain ranks; see `drain_event`."""
         event = self.drain_event(ranks, reason, mode, now)
         return None if event is None else self.take(event)
 
     def drain_event(self, ranks: int, reason: str | None, mode: str, now: float) -> Event | None:
-        """What draining ranks would change, None if nothing.
+        """The event of a drain, None if it would change nothing.
 
-        Raises TargetError when `mode` is "" and one is drained for a reason already, or excluded.
+        Raises TargetError if `mode` is "" and a rank has a drain reason already, or is excluded.
 
-        Modes: "update" skips drained ranks (but fills in a missing reason), "overwrite" replaces the reason,
-        "force-overwrite" the time as well.
+        Modes: "update" skips drained ranks (but sets a missing reason), "overwrite" replaces the reason,
+        "force-overwrite" also the time.
         """
         already = ranks & self.drained_bits()
         unexplained = sum(1 << rank for rank in Idset.from_bits(already) if not self.drained[rank].reason)
@@ -215,7 +215,7 @@ class Inventory:
         return {"timestamp": now, "name": "drain", "context": context}
 
     def take(self, event: Event) -> Event:
-        """Make what an event of `drain_event` or `undrain_event` says."""
+        """Apply an event of `drain_event` or `undrain_event`, and append it."""
         self._apply(event, Idset.parse(event["context"]["idset"]).bits)
         return self._posted(event)
 
@@ -236,14 +236,14 @@ class Inventory:
                 self.drained[rank] = Drain(old.timestamp, reason)
 
     def undrain(self, ranks: int, reason: str | None, mode: str, now: float) -> Event | None:
-        """Bring drained ranks back, as `undrain_event` says."""
+        """Undrain ranks; see `undrain_event`."""
         event = self.undrain_event(ranks, reason, mode, now)
         return None if event is None else self.take(event)
 
     def undrain_event(self, ranks: int, reason: str | None, mode: str, now: float) -> Event | None:
-        """What bringing drained ranks back would change; raises TargetError when one is not drained and `mode` is "".
+        """The event of an undrain, None if it would change nothing. Raises TargetError for a rank that is not drained.
 
-        Modes: "force", and "force-overwrite" for what the event says.
+        Modes: "force" and "force-overwrite" skip ranks that are not drained.
         """
         overwrite = {"": 0, "force": 1, "overwrite": 1, "force-overwrite": 2}.get(mode)
         if overwrite is None:
@@ -262,7 +262,9 @@ class Inventory:
         return {"timestamp": now, "name": "undrain", "context": context}
 
     def replay(self, events: list[Event]) -> None:
-        """Take over the drains of an earlier life of this instance; targets follow their host where hosts moved."""
+        """Restore the drains of an earlier run of this instance; a drain follows its host to the host's present
+        rank.
+        """
         for event in events:
             if event.get("name") not in ("drain", "undrain"):
                 continue

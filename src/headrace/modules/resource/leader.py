@@ -1,7 +1,7 @@
-"""The resource service of rank 0: what this instance has, which of it is up, and who may use it (RFC 28, RFC 44).
+"""The resource service of rank 0: the instance's resources, which are up, and the scheduler's share (RFC 28, RFC 44).
 
-It keeps the inventory; the other ranks are in follower.py. A scheduler acquires the whole of it and is told, rank
-by rank, what comes and goes.
+It keeps the inventory; follower.py serves the other ranks. A scheduler acquires all resources and is told of changes to
+ranks.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from headrace.spec.os_error import text_of
 from headrace.spec.requests.resource import LEADER
 from headrace.spec.rset import ResourceSet, RsetError
 
-# Whose R need not be what this machine has: another instance's or somebody's word counts.
+# Sources whose R is not verified against the nodes: another instance's R, or one that a user loaded.
 _UNCHECKED = ("job-info", "resource-reload")
-# The reason for which ranks are drained whose broker is lost.
+# The reason of drains by `drain-lost`.
 _LOST = "broker was lost"
-# Seconds that nodes may report after the quorum is there, before what they have is assumed.
+# Seconds after the quorum during which further nodes may report; after that, their resources are assumed.
 _LATE = 1.0
 
 
@@ -49,21 +49,21 @@ class Leader:
         hosts = list(Hostlist.parse(ctx.attrs.get("hostlist")))
         self.inventory = Inventory(ctx.size, hosts or [ctx.attrs.get("hostname")] * ctx.size)
         self.found: dict[int, source.Found] = {}
-        # Whether the time has begun after which nodes that nobody has seen yet are in R, too.
+        # True once the time to wait for nodes beyond the quorum has begun.
         self.hurried = False
         self.method = ""
-        # How an earlier load of this module came to the R that we have from the KVS.
+        # The method by which an earlier load of this module defined the R that is in the KVS.
         self.origin = ""
         self.ready = False
         self.usable = 0
         self.muted = False
         self.acquirers = ctx.streams("acquire")
-        # What the acquirers of an earlier load know, until it is known which brokers are online.
+        # The acquirers of an earlier load, until the group of online brokers is known.
         self.inherited: Acquirers | None = None
         self.journal = ctx.streams("journal")
         self.waiting_up: list[tuple[int, Message]] = []
         self.log = ResourceLog(ctx, lambda: self.inventory.rset)
-        # Drains and undrains that were asked for are made one after the other.
+        # Serialises drains and undrains by request.
         self.changing = asyncio.Lock()
         self.table = self._table(ctx.config)
         self.resizer = Resizer(self)
@@ -93,7 +93,7 @@ class Leader:
         ctx.on_unload(self._unload)
         ctx.on_growth(self.resizer.grown)
         self.configured = self.inventory.rset = source.configured(ctx.config)
-        # Who looks at a state with one broker has the configuration of many.
+        # In recovery mode, the configuration of a whole system is loaded by a single broker, which cannot match it.
         if ctx.attrs.get("broker.recovery-mode", "0") != "1":
             try:
                 self._excluded(self.table)
@@ -114,9 +114,9 @@ class Leader:
         return table
 
     async def _start(self) -> None:
-        """Take over the eventlog of an earlier life, find R, then follow the brokers as they come and go."""
+        """Restore the eventlog of an earlier run, determine R, then follow the brokers."""
         events = await self.log.read()
-        # Its hosts are those that drains name.
+        # Drains name hosts of this R.
         again = self.inventory.rset = await self._again(events) if self.configured is None else self.configured
         self.inventory.replay(events)
         self.record(self.inventory.restart(self.ctx.now()))
@@ -129,17 +129,17 @@ class Leader:
             await self._inherit()
         self._add_found([count_node(self.ctx)])
         self._follow("broker.torpid", self._torpid)
-        # In recovery mode (`flux start --recovery`) a state is looked at: what is online would be given to its jobs.
+        # In recovery mode (`flux start --recovery`) no rank is online, so that no restored job is started.
         if "monitor-force-up" in self.args:
             self._online((1 << self.ctx.size) - 1)
         elif self.ctx.attrs.get("broker.recovery-mode", "0") != "1":
             self._follow("broker.online", self._online)
 
     async def _again(self, events: list[Event]) -> ResourceSet | None:
-        """R from the KVS if an earlier load of this module, in this life of the broker, put it there.
+        """R from the KVS if an earlier load of this module, since the broker's start, defined it.
 
-        The other ranks counted their nodes for that one. Where a script loads modules, it may also put an R there
-        before this one, as those of tests do.
+        The other ranks sent their counts to that load. A start script may also store R before it loads this module, as
+        test scripts do.
         """
         started = float(self.ctx.attrs.get("broker.starttime", "") or "inf")
         defined = [event for event in events if event["name"] == "resource-define" and event["timestamp"] >= started]
@@ -155,7 +155,7 @@ class Leader:
             return None
 
     async def _inherit(self) -> None:
-        """Take R of the job we run in, if there is none yet, and go on to follow its expiration."""
+        """Use R of the enclosing job, unless there is another R, and then follow its expiration."""
         uri, job = self.ctx.attrs.get("parent-uri"), self.ctx.attrs.get("jobid")
         if not uri or not job:
             return
@@ -178,13 +178,13 @@ class Leader:
         self.ctx.spawn(self._follow_parent(states))
 
     async def _follow_parent(self, states: AsyncIterator[ResourceSet]) -> None:
-        # An enclosing instance that is gone has nothing more to say.
+        # An enclosing instance that has ended sends no more changes.
         with contextlib.suppress(RpcError, RsetError, OSError):
             async for rset in states:
                 self._expire_at(rset.expiration)
 
     def _expire_at(self, expiration: float) -> None:
-        """The time of the whole instance was changed: tell the scheduler (RFC 28), and the job manager."""
+        """The instance's end has changed: tell the scheduler (RFC 28) and the job manager."""
         event = self.inventory.expire_at(expiration, self.ctx.now())
         if event is not None:
             self.log.save_r = True
@@ -192,7 +192,7 @@ class Leader:
             self.ctx.publish("resource-expiration", event["context"])
             self.record(event)
 
-    # -- what each broker found
+    # -- counted nodes
 
     def _add(self, msg: Message) -> Any:
         self._add_found(msg.obj["nodes"])
@@ -216,7 +216,7 @@ class Leader:
         if not self.method and len(self.found) == self.ctx.size:
             self._discovered(list(self.found.values()))
         elif self.hurried:
-            # Those of the quorum may have been online before their count was here.
+            # Brokers of the quorum may have been online before their counts arrived.
             self._at_quorum(self.inventory.online)
 
     def _discovered(self, nodes: list[source.Found]) -> None:
@@ -226,7 +226,7 @@ class Leader:
             self.ctx.log(logging.ERROR, f"discovered resources do not fit together: {exc}")
 
     def _at_quorum(self, online: int) -> None:
-        """With a `broker.quorum` of less than all, an instance does not wait for those that may never come."""
+        """With a `broker.quorum` below the size, define R without waiting for brokers that may never start."""
         need = int(self.ctx.attrs.get("broker.quorum"))
         if self.method or not online.bit_count() >= need < self.ctx.size:
             return
@@ -237,13 +237,14 @@ class Leader:
             self.ctx.call_later(_LATE, self._go_without)
 
     def _expects_late_nodes(self) -> bool:
-        """Whether brokers beyond the quorum may be a moment behind it, as those of one launch are. Pods beyond those
-        that a MiniCluster begins with do not exist yet."""
+        """Whether brokers beyond the quorum are expected to start at about the same time, as in one launch. In a
+        MiniCluster, pods beyond the initial size do not exist yet.
+        """
         table = self.ctx.config.get("headrace", {})
         return not isinstance(table, dict) or table.get("expects-late-nodes") is not False
 
     def _go_without(self) -> None:
-        """Define R with nodes that were not seen yet: each is taken to be like most, until it comes and was counted."""
+        """Define R with nodes that have not reported: each is assumed to be like most others until it is counted."""
         if self.method:
             return
         assumed = Idset(range(self.ctx.size)) - Idset(self.found)
@@ -283,7 +284,7 @@ class Leader:
         self.resizer.defined()
 
     def learn_hosts(self) -> None:
-        """Take the brokers that there are now for the instance: hosts may be added to it."""
+        """Read the present size and hosts, since hosts may have been added."""
         self.inventory.size = self.ctx.size
         self.inventory.hosts = list(Hostlist.parse(self.ctx.attrs.get("hostlist"))) or self.inventory.hosts
 
@@ -292,14 +293,14 @@ class Leader:
         return self.inventory.targets(text) if text else 0
 
     def _exclude(self, ranks: int) -> None:
-        """What is excluded is not drained as well, also not when it comes back."""
+        """Set the excluded ranks; an excluded rank is undrained, and remains so when it is included again."""
         drained = ranks & self.inventory.drained_bits()
         if drained:
             self.record(self.inventory.undrain(drained, "excluded", "force", self.ctx.now()))
         self.inventory.exclude = ranks
 
     def _configure(self, config: dict[str, Any]) -> None:
-        """A reloaded configuration: `exclude` changes at once, the resources themselves need a restart."""
+        """Apply a reloaded configuration: `exclude` changes at once, the resources themselves at the next start."""
         table = self._table(config)
         try:
             self._exclude(self._excluded(table))
@@ -310,14 +311,14 @@ class Leader:
         self.changed()
 
     def _doubt_queues(self, config: dict[str, Any]) -> None:
-        """Queues of which no host is in R: no job of theirs can ever run."""
-        # Who looks at a state with one broker has the configuration of many.
+        """Warn of queues without a host in R: their jobs can never run."""
+        # In recovery mode, the configuration of a whole system is loaded by a single broker, which cannot match it.
         if self.inventory.rset is None or self.ctx.attrs.get("broker.recovery-mode", "0") == "1":
             return
         for name, hosts in source.queues_without_hosts(config, self.inventory.rset):
             self.ctx.log(logging.WARNING, f"queues.{name}.hosts: no host of {hosts} is among the resources")
 
-    # -- brokers come and go
+    # -- online brokers
 
     def _follow(self, group: str, update: Callable[[int], None]) -> None:
         def changed(reply: Message) -> None:
@@ -344,7 +345,7 @@ class Leader:
                 self.ctx.respond(entry[1])
 
     def _drain_lost(self, came: int, went: int) -> None:
-        """With `drain-lost` of the table [headrace], drain ranks whose broker is lost until it is back."""
+        """With `drain-lost` of the table [headrace], drain ranks whose broker was lost, until it is back."""
         table, inventory = self.ctx.config.get("headrace", {}), self.inventory
         if isinstance(table, dict) and table.get("drain-lost") is True:
             lost = went & self.ctx.lost.bits & ~inventory.drained_bits()
@@ -362,7 +363,7 @@ class Leader:
     # -- events
 
     def record(self, event: Event | None, kept: bool = False) -> None:
-        """Publish one event to the journal's readers, keep it in the KVS, and tell the scheduler what it changed."""
+        """Publish one event to the journal's readers, write it to the KVS, and tell the scheduler what it changed."""
         if event is None:
             return
         body: dict[str, Any] = {"events": [event]}
@@ -452,7 +453,7 @@ class Leader:
             return await self._change(msg, event)
 
     async def _change(self, msg: Message, event: Event | None) -> Any:
-        """Make what `event` says once it is kept; at once for who waits for no answer."""
+        """Apply `event` once it is written; at once for a request without a response."""
         if event is not None:
             if not msg.noresponse:
                 await self.log.keep(event)
@@ -460,7 +461,7 @@ class Leader:
         return EMPTY
 
     def _reload(self, msg: Message) -> Any:
-        """Another R from a file, for tests and disaster recovery: only while no scheduler holds the resources."""
+        """Load R from a file, for tests and disaster recovery; refused while a scheduler holds the resources."""
         path = msg.obj["path"]
         rset = source.from_xml_folder(path) if msg.obj.get("xml") else source.from_file(path)
         if len(self.acquirers):
@@ -481,7 +482,7 @@ class Leader:
         return None
 
     def _force_down(self, msg: Message) -> Any:
-        """Take ranks for lost, whatever their brokers are."""
+        """Treat ranks as lost, whatever the state of their brokers."""
         try:
             ranks = Idset.parse(msg.obj["ranks"]).bits
         except ValueError as exc:
@@ -491,7 +492,7 @@ class Leader:
         return EMPTY
 
     async def _sched_status(self, msg: Message) -> dict[str, Any]:
-        """All, down and allocated resources as R; the scheduler knows what is allocated."""
+        """The resources as R: all, down and allocated; the scheduler provides the latter."""
         inventory = self.inventory
         rset = inventory.schedulable()
         down = rset.select_ranks(Idset.from_bits(rset.ranks.bits & ~inventory.usable()))

@@ -1,7 +1,7 @@
-"""The resource eventlog in the KVS, where a restarted instance finds its drains, and R beside it.
+"""The resource eventlog in the KVS, from which a restarted instance restores drains, and R next to it.
 
-Events wait here until they are written, in order, one commit at a time. What nobody waits for is tried again until
-there is room for it; a change that somebody asked for is made only once its event is kept, and refused if it cannot be.
+Events are written in order, one commit at a time. Events that no request waits for are retried until the KVS accepts
+them. A change by request is applied only after its event was written, and refused if it cannot be.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from headrace.spec.message import Message
 from headrace.spec.rset import ResourceSet
 
 _APPEND = 32  # kvs.commit: append to the value
-# Seconds between attempts, and how many there are where there is no KVS: it may not be loaded yet.
+# Seconds between attempts while there is no KVS, which may not be loaded yet, and the number of attempts.
 _RETRY = 0.2
 _RETRIES = 50
-# Seconds between attempts where the disk is the trouble.
+# Seconds between attempts after an error of the disk.
 _RETRY_DISK = 2.0
-# Seconds until what came and went is saved.
+# Seconds during which online and offline events are collected for one commit.
 _SAVE_SOON = 0.1
 
 Waiter = asyncio.Future[None]
 
 
 class ResourceLog:
-    """`resource.eventlog`, and `resource.R` with its next event where `save_r` is set; `rset` says what R is."""
+    """`resource.eventlog`, and `resource.R`, written with the next event if `save_r` is set; `rset` returns R."""
 
     def __init__(self, ctx: ModuleContext, rset: Callable[[], ResourceSet | None]) -> None:
         self.ctx = ctx
@@ -45,7 +45,7 @@ class ResourceLog:
         self._tries = 0
 
     async def read(self) -> list[Event]:
-        """The events of an earlier life, none if there was none."""
+        """The events of an earlier run; empty for a new instance."""
         try:
             reply = await self.ctx.rpc("kvs.lookup", {"key": "resource.eventlog", "namespace": "primary", "flags": 0})
             lines = base64.b64decode(reply["val"]["data"]).splitlines()
@@ -57,23 +57,26 @@ class ResourceLog:
             return []
 
     def add(self, event: Event) -> None:
-        """Have `event` written, soon."""
+        """Queue `event` to be written soon."""
         self._pending.append((event, None))
         if event["name"] in ("online", "offline"):
-            # Of an instance that starts there comes one after the other; every commit is an event to every broker.
+            # At the start of an instance, these events arrive one by one, and every commit sends an event to every
+            # broker.
             self._later(_SAVE_SOON)
         else:
             self.ctx.at_flush(self.write)
 
     async def keep(self, event: Event) -> None:
-        """Return when `event` is written. Raises RpcError, as the KVS says it, when it is not, and will not be."""
+        """Return when `event` is written. Raises RpcError with the KVS's error if it is not, and then drops the
+        event.
+        """
         kept: Waiter = self.ctx.loop.create_future()
         self._pending.append((event, kept))
         self.write()
         await kept
 
     def close(self) -> None:
-        """Write what is left; nobody is here for the answer."""
+        """Write the queued events; the module does not receive the response."""
         self._writing = False
         self.write()
 
@@ -87,7 +90,7 @@ class ResourceLog:
         self.write()
 
     def write(self) -> None:
-        """Write what waits, unless something is being written."""
+        """Write the queued events, unless a commit is under way."""
         if self._writing or not self._pending:
             return
         batch, self._pending = self._pending, []
@@ -105,7 +108,7 @@ class ResourceLog:
                 _settle(batch, None)
                 self.write()
             elif reply.errnum == errno.ENOSYS:
-                # Nothing is kept in such an instance, or not yet.
+                # This instance has no KVS, or none yet, so nothing can be stored.
                 _settle(batch, None)
                 self._tries += 1
                 if self._tries <= _RETRIES:
@@ -115,7 +118,7 @@ class ResourceLog:
                 _settle(batch, RpcError(reply.errnum, reply.text))
                 self._pending[:0] = [(event, None) for event, waiter in batch if waiter is None]
                 if any(waiter is not None for _, waiter in self._pending):
-                    # To fail by themselves.
+                    # Queued changes by request are written at once, so that each gets its own error.
                     self.write()
                 elif self._pending:
                     self._later(_RETRY_DISK)

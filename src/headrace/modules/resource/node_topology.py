@@ -1,7 +1,7 @@
-"""This node's topology in the XML of hwloc, for clients that bind processes by it.
+"""This node's hwloc topology as XML, for clients that bind processes by it.
 
-It is the text of the file that FLUX_HWLOC_XMLFILE names, or is made of what discovery found: the machine, one NUMA node
-with its memory, the cores and their hardware threads. Packages, caches and devices are not in it.
+It is the file that FLUX_HWLOC_XMLFILE names, or made from the discovered resources: the machine, one NUMA node with its
+memory, the cores and their hardware threads, without packages, caches and devices.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from headrace.spec.os_error import reason
 
 @functools.lru_cache(maxsize=1)
 def xml(unrestricted: bool, file: str) -> str:
-    """The topology of `file`, or if that is "" of this node: of the CPUs that the broker is bound to, or could be.
+    """The topology in `file`, or if that is "" of this node: of the CPUs that the broker is bound to, or could be.
 
-    Raises RpcError with what is wrong with the file.
+    Raises RpcError if the file is invalid.
     """
     if not file:
         return made_of(discover(affinity=bindable_cpus() if unrestricted else None), socket.gethostname())
@@ -37,7 +37,7 @@ def xml(unrestricted: bool, file: str) -> str:
 
 
 def made_of(found: NodeResources, host: str) -> str:
-    """The XML of hwloc 2 for a node of that name."""
+    """The XML of hwloc 2 for a node with this host name."""
     everything = _bits(cpu for cpus in found.core_cpus for cpu in cpus)
     sets = f'cpuset="{everything}" complete_cpuset="{everything}" allowed_cpuset="{everything}"'
     nodes = 'nodeset="0x00000001" complete_nodeset="0x00000001" allowed_nodeset="0x00000001"'

@@ -1,7 +1,7 @@
-"""R while the instance runs: hosts are added and leave, and nodes turn out to be other than was assumed.
+"""Changes of R in a running instance: hosts are added and removed, and counted nodes differ from assumed ones.
 
-A scheduler hears of it by `resource.acquire`: `shrink` (RFC 28), and `grow`, beyond RFC 28, with R of what is new. Both
-come before what is up of it, so that nothing is allocated on a node before what it has is known.
+A scheduler is told by responses to `resource.acquire`: `shrink` (RFC 28), and `grow`, an extension, with R of the new
+ranks. Both are sent before the ranks come up, so that no resources are allocated on a node before they are known.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from headrace.spec.idset import Idset
 from headrace.spec.message import Message
 from headrace.spec.rset import ResourceSet, RsetError
 
-# Seconds between two looks at what is allocated, for those who follow it.
+# Seconds between two requests for the allocated ranks, for streams of `resource.busy`.
 _LOOK_AGAIN = 0.5
-# The events of a job with which what is allocated changes. The job manager tells the scheduler first: what that answers
-# to a question that follows an event is of after the event.
+# The events of a job with which its allocation changes. The job manager tells the scheduler before it publishes the
+# event, so a response of the scheduler to a request after the event includes the change.
 _ALLOCATIONS = ["alloc", "free", "clean"]
 
 
 class Leader(Protocol):
-    """What is asked of the service of rank 0 (`leader.Leader`)."""
+    """The parts of the service of rank 0 (`leader.Leader`) that this file uses."""
 
     ctx: ModuleContext
     inventory: Inventory
     log: ResourceLog
     acquirers: StreamSet
-    # Nodes as they were counted, by rank.
+    # The counted nodes by rank.
     found: dict[int, source.Found]
-    # How R came to be known, "" before it is.
+    # The source of R; "" before R is known.
     method: str
-    # Whether acquirers have been told what there is, and the ranks (a bit set) that they may use.
+    # Whether acquirers have received R, and the ranks (a bit set) that they may use.
     ready: bool
     usable: int
     # Held by a request that changes which ranks may be used.
@@ -50,7 +50,7 @@ class Leader(Protocol):
 
 
 def change(leader: Leader, gone: Idset, part: ResourceSet, how: str) -> None:
-    """Let R lose the ranks of `gone`, and have those of `part` as they are there; `how` is told in the eventlog."""
+    """Remove the ranks `gone` from R, and set those of `part` to their resources there; `how` is for the eventlog."""
     inventory, rset = leader.inventory, leader.inventory.rset
     assert rset is not None
     left = gone & rset.ranks
@@ -70,12 +70,12 @@ def change(leader: Leader, gone: Idset, part: ResourceSet, how: str) -> None:
         leader.acquirers.send(body)
     leader.log.save_r = True
     leader.record(inventory.define(new, how, leader.ctx.now()))
-    # Beyond RFC 28: those who keep a copy of R, as pods do, hear that it has changed.
+    # This event is an extension of RFC 28, for programs that keep a copy of R, such as the runner in a pod.
     leader.ctx.publish("resource-define", {"method": how})
 
 
 def reshape(leader: Leader, nodes: list[source.Found]) -> None:
-    """Take nodes as they were counted, where R has them otherwise."""
+    """Correct R where nodes were counted with other resources."""
     rset = leader.inventory.rset
     if rset is None:
         return
@@ -88,29 +88,29 @@ def reshape(leader: Leader, nodes: list[source.Found]) -> None:
 
 
 class Resizer:
-    """Requests and news that change which ranks are in R, and the question which of them have jobs."""
+    """Requests that change or concern the ranks of R: shrink, grow, and which ranks are allocated."""
 
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
         self._ctx = leader.ctx
         self._watchers = leader.ctx.streams("busy")
         self._watchers.on_remove = self._left
-        # Ranks that hosts were added for before R was known.
+        # Ranks of hosts that were added before R was known.
         self._early = Idset()
-        # The matchtag of the journal of events, 0 while nobody follows.
+        # The matchtag of the request for the journal of job events; 0 without one.
         self._following = 0
-        # Whether a task looks at what is allocated, and whether something has happened since its last look began.
+        # Whether a task is requesting the allocated ranks, and whether a job event has arrived since its last request.
         self._looking = self._news = False
-        # What all streams were told last.
+        # The ranks that all streams were sent last.
         self._told = ""
 
     def methods(self) -> dict[str, Any]:
         return {"shrink": self._shrink, "busy": self._busy}
 
     def grown(self, ranks: Idset) -> None:
-        """Hosts of `ranks` were added, or named again: those that R has not are in it now, as far as can be known.
+        """Add ranks to R whose hosts were added or named again, as far as R lacks them.
 
-        A node that is not here is taken to be like most, and is not used before it has come and was counted.
+        A node that has not reported is assumed to be like most others, and is not used until it is counted.
         """
         leader, inventory = self._leader, self._leader.inventory
         leader.learn_hosts()
@@ -128,13 +128,13 @@ class Resizer:
             change(leader, Idset(), source.gathered([*here.values(), *likely]), "grow")
 
     def defined(self) -> None:
-        """R is known: hosts that were added before are in it, too."""
+        """R is known now: add the ranks of hosts that were added earlier."""
         early, self._early = self._early, Idset()
         if early:
             self.grown(early)
 
     async def _shrink(self, msg: Message) -> Any:
-        """`resource.shrink {targets}`: the ranks leave R. Raises RpcError(EBUSY) where jobs hold something of them."""
+        """`resource.shrink {targets}`: remove ranks from R. Raises RpcError(EBUSY) if jobs hold resources of them."""
         leader, inventory = self._leader, self._leader.inventory
         async with leader.changing:
             try:
@@ -146,7 +146,7 @@ class Resizer:
             ranks &= inventory.rset.ranks.bits
             if not inventory.rset.ranks.bits & ~ranks:
                 raise RpcError(errno.EINVAL, "invalid targets: nothing would be left")
-            # Nothing new begins there while the scheduler is asked what is allocated.
+            # No job may start on these ranks between the scheduler's response and their removal.
             withheld, inventory.leaving = inventory.leaving, inventory.leaving | ranks
             leader.changed()
             try:
@@ -162,19 +162,19 @@ class Resizer:
     def _leave(self, ranks: int) -> None:
         leader, inventory = self._leader, self._leader.inventory
         for rank in Idset.from_bits(ranks & ~inventory.online):
-            # Counted again when it comes. A broker that stays does not count its node again.
+            # A broker that is offline is counted again when it is back; a running broker does not repeat its count.
             leader.found.pop(rank, None)
         inventory.assumed &= ~ranks
         change(leader, Idset.from_bits(ranks), ResourceSet(), "shrink")
         drained = ranks & inventory.drained_bits()
         if drained:
-            # It is no longer there to be drained, and may come back another time.
+            # A rank outside R is not drained; it may be added again later.
             leader.record(inventory.undrain(drained, "shrink", "force", self._ctx.now()))
 
     # -- which ranks have jobs
 
     async def _allocated(self) -> Idset:
-        """The ranks that jobs hold something of. Raises RpcError without a scheduler."""
+        """The ranks with allocated resources. Raises RpcError without a scheduler."""
         reply = await self._ctx.rpc("sched.resource-status", {})
         try:
             return ResourceSet.from_obj(reply["allocated"]).ranks
@@ -182,18 +182,18 @@ class Resizer:
             raise RpcError(errno.EPROTO, f"sched.resource-status: {exc}") from None
 
     async def _busy(self, msg: Message) -> None:
-        """`resource.busy {}`: the ranks that jobs hold something of; as a stream, now and whenever they change."""
+        """`resource.busy {}`: the allocated ranks; a streaming request is answered now and after each change."""
         ranks = str(await self._allocated())
-        # The streams follow what anybody was answered: a job may begin and end between two looks, and who has asked
-        # meanwhile whether it runs waits for its end.
+        # Streams get every result that a request got: a job may start and end between two results, and a client that
+        # has seen it run waits for its end.
         self._tell(ranks)
         if msg.streaming:
             self._watchers.add(msg)
-        # At once, so that answers and streams come in the order in which the scheduler has answered.
+        # Respond without a further wait, so that responses have the order of the scheduler's responses.
         self._ctx.respond(msg, {"ranks": ranks})
         if msg.streaming and not self._following:
-            # The journal begins with a message about no job: what has ended since the scheduler has answered is seen by
-            # the look that follows it.
+            # The journal's first response, which is about no job, causes another request to the scheduler, so that
+            # changes since the last response are not missed.
             wanted = {"allow": _ALLOCATIONS}
             self._following = self._ctx.call("job-manager.events-journal", wanted, self._happened, streaming=True)
 
@@ -221,14 +221,14 @@ class Resizer:
             self._ctx.spawn(self._look())
 
     async def _look(self) -> None:
-        """Tell of a change now, and of what has changed meanwhile a moment later."""
+        """Send the allocated ranks to the streams now, and after further job events, with a pause in between."""
         try:
             while self._news and len(self._watchers):
                 self._news = False
                 try:
                     self._tell(str(await self._allocated()))
                 except RpcError as exc:
-                    # A scheduler that is being loaded again answers when it is there.
+                    # A scheduler that is being reloaded responds when it is running.
                     self._ctx.log(logging.DEBUG, f"busy: {exc}")
                     self._news = True
                 await asyncio.sleep(_LOOK_AGAIN)

@@ -1,4 +1,4 @@
-"""The resource service (RFC 28, RFC 44): rank 0 keeps the inventory, and each broker tells what its node has."""
+"""The resource service (RFC 28, RFC 44): rank 0 keeps the inventory, and every broker reports its node's resources."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from headrace.modules.resource.follower import Follower, node_of_file
 
 NAME = "resource"
 
-# Take R's word for what nodes have; take every broker for online, as tests do; keep all events, which is always so.
+# Do not verify R against nodes; treat every broker as online, for tests; keep all events, which is always the case.
 _ARGS = ("noverify", "monitor-force-up", "notruncate")
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
     only(ctx, args, known=_ARGS)
     if ctx.rank == 0:
-        # Not in the memory of all the others.
+        # Imported here, so that the other ranks need no memory for it.
         from headrace.modules.resource.leader import Leader
 
-        # Rank 0 counts its node later, when a file that cannot be read would no longer fail the load.
+        # Rank 0 counts its node later, when an invalid topology file could not fail the load any more.
         node_of_file()
         Leader(ctx, args)
     else:

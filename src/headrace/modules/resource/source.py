@@ -1,7 +1,7 @@
-"""Where an instance's resources come from: its configuration, the job it runs in, or a look at every node.
+"""The sources of an instance's resources: its configuration, the job it runs in, or discovery on every node.
 
-Configuration wins because an administrator wrote it. Inside a job the parent's R bounds what we may use. Otherwise each
-broker counts its own node and the counts travel up the tree.
+A configuration takes precedence, as an administrator wrote it. Inside a job, the job's R sets the limits. Otherwise
+each broker counts its own node, and the counts are sent up the tree.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from headrace.spec.os_error import reason
 from headrace.spec.rset import ResourceSet, RsetError
 
 _FALLING_BACK = "R of the enclosing job cannot be followed: falling back to job-info.lookup"
-# One discovered node: rank, host, cores and GPUs as idsets.
+# One counted node: rank, host, cores and GPUs as idsets.
 Found = list[Any]
 
 
 def configured(config: dict[str, Any]) -> ResourceSet | None:
-    """R of the `[resource]` table, None when it names none. Raises RpcError(EINVAL) with the file or field."""
+    """R of the `[resource]` table; None without resources in it. Raises RpcError(EINVAL) with the file or field."""
     table = config.get("resource", {})
     if not isinstance(table, dict):
         raise RpcError(errno.EINVAL, "resource: must be a table")
@@ -46,12 +46,12 @@ def configured(config: dict[str, Any]) -> ResourceSet | None:
 
 
 def queues_without_hosts(config: dict[str, Any], rset: ResourceSet) -> list[tuple[str, str]]:
-    """Names and `hosts` of the queues in `config` of which no host is in `rset`."""
+    """Names and `hosts` of the queues in `config` that have no host in `rset`."""
     found = []
     queues = config.get("queues", {})
     for name, table in queues.items() if isinstance(queues, dict) else ():
         hosts = table.get("hosts", "all") if isinstance(table, dict) else "all"
-        # Values of a wrong form are the job manager's to refuse.
+        # The job manager refuses invalid values.
         with contextlib.suppress(ValueError, TypeError):
             if hosts != "all" and set(rset.hosts).isdisjoint(Hostlist.parse(hosts)):
                 found.append((name, hosts))
@@ -59,7 +59,7 @@ def queues_without_hosts(config: dict[str, Any], rset: ResourceSet) -> list[tupl
 
 
 def _scheduling(table: dict[str, Any]) -> Any:
-    """What the file `scheduling` of the table holds for schedulers, None without one. Raises RpcError."""
+    """The contents of the file `scheduling` in the table, for schedulers; None without one. Raises RpcError."""
     path = table.get("scheduling")
     if path is None:
         return None
@@ -74,7 +74,7 @@ def _scheduling(table: dict[str, Any]) -> Any:
 
 
 def from_file(path: str) -> ResourceSet:
-    """R from a JSON file. Raises RpcError with the text real Flux gives for a file it cannot open."""
+    """R from a JSON file. Raises RpcError; for a file that cannot be opened, with Flux's text."""
     try:
         with open(path, encoding="utf-8") as handle:
             text = handle.read()
@@ -90,9 +90,9 @@ def from_file(path: str) -> ResourceSet:
 
 
 def from_xml_folder(path: str) -> ResourceSet:
-    """R of a folder of hwloc topologies, one file `RANK.xml` a node, as `lstopo --of xml` writes them.
+    """R of a folder of hwloc topologies, one file `RANK.xml` for each node, as `lstopo --of xml` writes them.
 
-    Cores and GPUs have their logical numbers. Raises RpcError with the file that cannot be used.
+    Cores and GPUs have their logical numbers. Raises RpcError with the invalid file.
     """
     try:
         names = sorted(name for name in os.listdir(path) if name.endswith(".xml"))
@@ -107,7 +107,7 @@ def _from_xml(path: str) -> Found:
     name = os.path.basename(path)[: -len(".xml")]
     if not name.isdecimal():
         raise RpcError(errno.EINVAL, f"{path}: the file's name must be a rank, as in 0.xml")
-    # Every broker loads this file, and hardly one reads XML.
+    # Imported here, since every broker imports this file, and few read XML.
     from headrace.spec import hwloc
 
     try:
@@ -118,7 +118,7 @@ def _from_xml(path: str) -> Found:
 
 
 def gathered(found: Iterable[Found]) -> ResourceSet:
-    """R of all nodes that were counted. Raises RsetError."""
+    """R of all counted nodes. Raises RsetError."""
     groups: dict[tuple[str, str], list[int]] = {}
     hosts: dict[int, str] = {}
     for rank, host, cores, gpus in found:
@@ -134,20 +134,22 @@ def gathered(found: Iterable[Found]) -> ResourceSet:
 
 
 def like_most(found: Iterable[Found], hosts: dict[int, str]) -> list[Found]:
-    """Nodes of the ranks and names of `hosts`, with the cores and GPUs that most of those `found` have."""
+    """Assumed nodes for the ranks and host names in `hosts`, with the most frequent resources of the nodes in
+    `found`.
+    """
     counts = Counter((cores, gpus) for _rank, _host, cores, gpus in found)
     cores, gpus = counts.most_common(1)[0][0]
     return [[rank, host, cores, gpus] for rank, host in sorted(hosts.items())]
 
 
 def agrees(rset: ResourceSet, found: Found) -> bool:
-    """Whether R has the node's cores and GPUs as they were counted."""
+    """Whether R has the cores and GPUs that were counted on a node."""
     rank, _host, cores, gpus = found
     return (rset.ids(rank, "core"), rset.ids(rank, "gpu")) == (Idset.parse(cores), Idset.parse(gpus))
 
 
 def missing(configured_set: ResourceSet, found: Found) -> str:
-    """What a node lacks of its configured cores, "" when it has all. That GPUs are not seen says little of them."""
+    """The configured cores that a node lacks; "" for none. GPUs are not compared, as discovery may not find them."""
     rank, _host, cores, _gpus = found
     if rank not in configured_set.ranks:
         return ""
@@ -156,9 +158,9 @@ def missing(configured_set: ResourceSet, found: Found) -> str:
 
 
 def for_sub_instance(parent_r: dict[str, Any], hosts: list[str]) -> ResourceSet | None:
-    """The job's R with our own ranks; None when the brokers are not one a node. Raises RsetError.
+    """The job's R with this instance's ranks; None unless there is one broker on each node. Raises RsetError.
 
-    A scheduling key stays as it is: a graph scheduler finds our ranks in it by host.
+    A scheduling key is not changed: a graph scheduler finds the instance's ranks in it by host.
     """
     rset = ResourceSet.from_obj(parent_r)
     if rset.nnodes != len(hosts):
@@ -166,14 +168,17 @@ def for_sub_instance(parent_r: dict[str, Any], hosts: list[str]) -> ResourceSet 
     try:
         return rset.rerank(hosts)
     except RsetError:
-        # Brokers under test names: trust their number and order.
+        # The hosts of test instances have other names; their number and order decide.
         return rset.rerank()
 
 
 async def inherited(
     uri: str, job: str, hosts: list[str], watch: bool = True, say: Callable[[str], None] = lambda _text: None
 ) -> AsyncIterator[ResourceSet]:
-    """What parent_r() has, for our own ranks; nothing when the brokers are not one a node. Raises RsetError, too."""
+    """The results of parent_r() with this instance's ranks; none unless there is one broker on each node.
+
+    Raises RsetError, RpcError or OSError.
+    """
     async for r in parent_r(uri, job, watch, say):
         rset = for_sub_instance(r, hosts)
         if rset is None:
@@ -182,10 +187,10 @@ async def inherited(
 
 
 async def parent_r(uri: str, job: str, watch: bool, say: Callable[[str], None]) -> AsyncIterator[dict[str, Any]]:
-    """R of the job we run in, as the enclosing instance has it now and after each change (such as a longer expiration).
+    """R of the enclosing job from its instance, now and after each change (such as a longer expiration).
 
-    Ends with the job. Without `watch`, and where the enclosing instance knows no update-watch, `say` is told so and R
-    comes once, as it is now. Raises RpcError or OSError.
+    Ends with the job. Without `watch`, or if the instance has no update-watch (`say` is called with a message then), R
+    is yielded once. Raises RpcError or OSError.
     """
     scheme, _, path = uri.partition("://")
     if scheme != "local":
