@@ -1,1 +1,1 @@
-"""Schedulers: what both share, first come first served, and the resource graph."""
+"""The schedulers: common parts, first come first served (`simple`), and the resource graph (`graph`)."""

@@ -1,1 +1,1 @@
-"""What both schedulers share: RFC 27 and RFC 28, options, reasons and estimates."""
+"""Common parts of both schedulers: RFC 27 and RFC 28, options, reasons and estimates."""

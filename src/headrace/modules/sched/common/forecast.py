@@ -1,8 +1,8 @@
-"""When jobs will start that wait behind others, estimated from sums of cores and GPUs alone. Pure.
+"""Estimated start times of pending jobs, from sums of cores and GPUs alone. Pure.
 
-A plan of thousands of jobs on the graph takes seconds, and an estimate is wanted by somebody who looks at a list. So
-nodes are forgotten: jobs start in order, each as soon as enough cores and GPUs are free in all, and hold them as long
-as their time limit says. Jobs that may pass others start earlier than that, and jobs that need whole nodes later.
+A plan of thousands of jobs on the graph takes seconds, too long for an estimate in a listing. So the estimate ignores
+nodes: jobs start in order, each as soon as enough cores and GPUs are free in all, and hold them for their time limit.
+With backfill jobs may start earlier than estimated, jobs with whole nodes later.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 
 class Waiting(NamedTuple):
-    """A pending job: `pool` says which nodes it may use, `length` is its time limit in seconds, inf without one, and
-    `start` is a moment (seconds since the epoch) before which it is known not to start, 0 without one."""
+    """A pending job: `pool` identifies the nodes that it may use, `length` is its time limit in seconds, inf without
+    one, and `start` is its reserved start (seconds since the epoch) or 0.
+    """
 
     id: int
     ahead: int
@@ -27,7 +28,7 @@ class Waiting(NamedTuple):
 
 
 class Supply:
-    """What is free of the nodes of a pool, and the ends of what is not: (end, cores, gpus), in any order."""
+    """The free resources of a pool's nodes, and the ends of the allocated ones: (end, cores, gpus), in any order."""
 
     __slots__ = ("cores", "ends", "gpus", "start")
 
@@ -36,11 +37,11 @@ class Supply:
         self.gpus = gpus
         self.ends = [end for end in ends if end[0] < inf]
         heapify(self.ends)
-        # When the last job of the pool starts; the next starts no earlier.
+        # The last start of a job in the pool; the next job starts no earlier.
         self.start = 0.0
 
     def take(self, job: Waiting) -> float:
-        """When a job starts, inf when the ends of jobs do not say; the next job is to be asked for after it."""
+        """The start of a job, inf if the ends of jobs do not determine it. Jobs must be passed in order."""
         self.start = max(self.start, job.start)
         while self.cores < job.cores or self.gpus < job.gpus:
             if not self.ends:
@@ -58,20 +59,20 @@ class Supply:
 
 
 class Place(NamedTuple):
-    """Where a pending job stands: how many jobs of its queue are before it, and when it starts (inf: unknown)."""
+    """A pending job's place: the number of jobs before it in its queue, and its estimated start (inf: unknown)."""
 
     ahead: int
     start: float
 
 
-# Something was done; it is not known yet what follows for any job.
+# A step without a result.
 STEP = None
 
 
 def forecast(
     waiting: Iterable[Waiting], supply: Callable[[Hashable], Generator[None, None, Supply]], now: float
 ) -> Iterator[tuple[int, Place] | None]:
-    """Each job with its place, in the order of `waiting`, one a step; STEP where a pool's supply is being counted."""
+    """Each job with its place, in the order of `waiting`, one in a step; STEP while a pool's supply is counted."""
     pools: dict[Hashable, Supply] = {}
     for job in waiting:
         found = pools.get(job.pool)
@@ -79,5 +80,5 @@ def forecast(
             found = pools[job.pool] = yield from supply(job.pool)
             found.start = now
         start = found.take(job) if job.cores or job.gpus else inf
-        # A job for which there is enough in all waits for something that sums do not show.
+        # A job for which enough is free in all waits for something that sums do not show.
         yield job.id, Place(job.ahead, start if start > now else inf)

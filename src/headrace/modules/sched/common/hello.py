@@ -1,4 +1,4 @@
-"""How a scheduler learns what runs already, before it takes requests (RFC 27): the same for every scheduler."""
+"""How a scheduler learns of running jobs before it takes requests (RFC 27), the same for every scheduler."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.spec import jobid
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
 
-# job-info.lookup: the R with every update applied (RFC 43).
+# A flag of job-info.lookup: R with every update applied (RFC 43).
 _CURRENT = 2
 
 
@@ -27,10 +27,10 @@ def hello(
     recover: Callable[[int, dict[str, Any], int], None],
     resources: Callable[[], str],
 ) -> None:
-    """Have `recover(id, R, ranks it gave back as a bit set)` called for each running job, then say that it is ready.
+    """Call `recover(id, R, ranks already released as a bit set)` for each running job, then report ready.
 
-    `resources()` is what the log says of the scheduler's resources then. A job whose resources `recover` refuses with a
-    ValueError gets a fatal exception: it would share them unknowingly.
+    `resources()` describes the scheduler's resources for the log. A job whose resources `recover` refuses with a
+    ValueError gets a fatal exception, since its resources could be allocated twice.
     """
 
     def take(job: int, r: dict[str, Any], freed: str) -> None:
@@ -77,6 +77,6 @@ def hello(
 
 
 def acquire_ended(ctx: ModuleContext, reply: Message, known: bool) -> None:
-    """Tell of an error instead of news about resources; `known` says that there were some before."""
+    """Log the error that ended `resource.acquire`; `known` says whether resources had been acquired."""
     then = "changes of nodes are not heard of until the scheduler is reloaded" if known else "nothing can be scheduled"
     ctx.log(logging.ERROR, f"resource.acquire: {reply.text or os.strerror(reply.errnum)}: {then}")

@@ -1,4 +1,4 @@
-"""The jobspec of a request to `feasibility.check`, which clients may send as an object or as its text."""
+"""The jobspec of a `feasibility.check` request, which clients send as an object or as text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import msgspec
 from headrace.broker.module.context import RpcError
 from headrace.spec.message import Message
 
-# What reading something raises that is no jobspec: a request may have resources alone, so RFC 14 is not asked.
+# Exceptions of reading an invalid jobspec. RFC 14 is not checked, since a request may have resources alone.
 MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
 
 
 def of_request(msg: Message) -> dict[str, Any]:
-    """Raises RpcError(EPROTO) for text that is not a JSON object."""
+    """The jobspec of a request. Raises RpcError(EPROTO) for text that is not a JSON object."""
     jobspec = msg.obj["jobspec"]
     if isinstance(jobspec, str):
         try:
@@ -28,5 +28,5 @@ def of_request(msg: Message) -> dict[str, Any]:
 
 
 def malformed(exc: Exception) -> RpcError:
-    """The refusal of a jobspec whose reading ended with `exc`, one of MALFORMED."""
+    """The error for a jobspec that raised `exc`, one of MALFORMED."""
     return RpcError(errno.EINVAL, f"jobspec: not what RFC 14 describes ({type(exc).__name__}: {exc})")

@@ -1,7 +1,8 @@
-"""Arguments that every scheduler takes, and what follows from them alone: `queue-depth`, `log-level`, `pool-class`.
+"""Arguments of every scheduler, and their effects: `queue-depth`, `log-level`, `pool-class`.
 
-Names, values and error texts are those of flux-core's schedulers, because scripts load schedulers with them and look
-for the texts. `mode=limited=N`, `mode=unlimited` and `mode=single` are older spellings of `queue-depth`.
+Names, values and error messages are those of flux-core's schedulers, because scripts load schedulers with these
+arguments and compare the messages. `mode=limited=N`, `mode=unlimited` and `mode=single` are older forms of
+`queue-depth`.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from headrace.broker.module.context import ModuleContext, RpcError
 
 _BUILT_IN = ("queue-depth", "log-level", "pool-class", "mode")
 _UNLIMITED = "unlimited"
-# The name of the pool of resources that flux-core's schedulers use by default. Ours are no classes to be replaced.
+# The default resource pool class of flux-core's schedulers. Headrace's pools cannot be replaced by a class.
 POOL_CLASS = "Rv1Pool"
 
 
 class OptionError(ValueError):
-    """An argument that a scheduler cannot use; the text names it and says what would be right."""
+    """An invalid argument of a scheduler; the text names it and says what would be right."""
 
 
 class Options(NamedTuple):
-    """What the arguments say.
+    """The options of a scheduler.
 
-    `limit` is how many requests the job manager sends at a time, 0 any number. `log_level` is a syslog severity, above
-    which the scheduler logs nothing. `partial_ok` says that jobs which gave back part of their resources are taken up
-    again with the rest (RFC 27). `rest` are arguments of the scheduler's own.
+    `limit` is the number of requests that the job manager sends at a time, 0 for no limit. `log_level` is a syslog
+    severity; the scheduler logs nothing less severe. With `partial_ok`, jobs that have released part of their resources
+    are recovered with the rest (RFC 27). `rest` are the scheduler's own arguments.
     """
 
     limit: int
@@ -51,7 +52,7 @@ class Options(NamedTuple):
 
 
 def parse(args: Iterable[str], default_limit: int = 0) -> Options:
-    """The options in module arguments; those it does not know are left in `rest`. Raises OptionError."""
+    """The options in module arguments; unknown arguments are left in `rest`. Raises OptionError."""
     found = Options(default_limit)
     rest = []
     for arg in args:
@@ -72,7 +73,7 @@ def parse(args: Iterable[str], default_limit: int = 0) -> Options:
 
 
 def unknown(arg: str, own: Sequence[str]) -> OptionError:
-    """The error for an argument that is neither built in nor one of the scheduler's `own`."""
+    """The error for an argument that is neither a built-in option nor one of the scheduler's `own`."""
     return OptionError(f"unknown argument {arg!r}: built-in options are {', '.join((*_BUILT_IN[:3], *own))}")
 
 
@@ -109,7 +110,7 @@ def _level(value: str) -> int:
 
 
 class Log:
-    """The scheduler's log: nothing less severe than `least` (a syslog severity) is written."""
+    """The scheduler's log: messages less severe than `least` (a syslog severity) are dropped."""
 
     def __init__(self, ctx: ModuleContext, least: int) -> None:
         self._ctx = ctx
@@ -121,7 +122,7 @@ class Log:
 
 
 def read(ctx: ModuleContext, args: list[str], default_limit: int = 0) -> tuple[Options, Log]:
-    """The options of a scheduler that is loaded, and its log. Raises RpcError(EINVAL)."""
+    """The options of a scheduler, and its log. Raises RpcError(EINVAL)."""
     try:
         options = parse(args, default_limit)
         log = Log(ctx, options.log_level)
@@ -133,9 +134,9 @@ def read(ctx: ModuleContext, args: list[str], default_limit: int = 0) -> tuple[O
 
 
 def _pool_class_error(name: str, log: Log) -> OptionError:
-    """What is wrong with a pool class of the user's own: it cannot be loaded, or it can and is not followed here.
+    """The error for a user's own pool class: it cannot be loaded, or it can and is not used here.
 
-    The log is told as well, because scripts look there for the cause.
+    The error is also logged, because scripts look for the cause there.
     """
     why = f"the scheduler's own, {POOL_CLASS}, is the only one it uses"
     module, _, attribute = name.partition(":")

@@ -1,7 +1,7 @@
-"""R (RFC 20) of what a scheduler gives to a job, and back: for each rank, which cores and GPUs.
+"""R (RFC 20) for a scheduler's allocations: the cores and GPUs of each rank.
 
-Nearly every job is a few cores of one node, so that case takes a short path, and what is written again and again
-(idsets) is remembered as text.
+Nearly every job has a few cores of one node, so that case takes a short path, and the text of repeated idsets is
+cached.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace.spec.rset_groups import children_of
 
 
 class Share(NamedTuple):
-    """What one rank gives to a job: core and GPU ids as bit sets."""
+    """The resources of a job on one rank: core and GPU ids as bit sets."""
 
     rank: int
     cores: int
@@ -44,7 +44,7 @@ def ids(bits: int) -> str:
 
 
 def shares_of_r(r: Mapping[str, Any]) -> Shares:
-    """What an R object (RFC 20) holds, rank by rank. Raises RsetError."""
+    """The resources in an R object (RFC 20), rank by rank. Raises RsetError."""
     return tuple(Share(node.rank, node.cores.bits, node.gpus.bits) for node in ResourceSet.from_obj(r).nodes())
 
 
@@ -55,9 +55,10 @@ def job_r(
     starttime: float,
     expiration: float,
 ) -> dict[str, Any]:
-    """R (RFC 20) of shares in rank order, keys in the order flux-core writes them.
+    """R (RFC 20) of shares in rank order, with keys in flux-core's order.
 
-    `host` gives the host name of a rank; `properties` are ranks as bit sets, of all the instance.
+    `host` returns the host name of a rank; `properties` has the ranks of each property as bit sets, for the whole
+    instance.
     """
     if len(shares) == 1:
         rank, cores, gpus = shares[0]
@@ -95,14 +96,14 @@ def _children(cores: int, gpus: int) -> dict[str, str]:
 
 
 def in_use(rset: ResourceSet, used: Mapping[int, tuple[int, int]]) -> ResourceSet:
-    """The part of `rset` that jobs hold; `used` are core and GPU ids by rank, as bit sets."""
+    """The part of `rset` that is allocated; `used` has core and GPU ids by rank, as bit sets."""
     groups: dict[tuple[int, int], int] = {}
     for rank, held in used.items():
         groups[held] = groups.get(held, 0) | 1 << rank
     if not groups:
         return ResourceSet()
     parts = {children_of({"core": cores, "gpu": gpus}): ranks for (cores, gpus), ranks in groups.items()}
-    # Intersected with the whole, it takes hosts and properties from there.
+    # The intersection takes hosts and properties from `rset`.
     return rset.intersect(ResourceSet(parts))
 
 

@@ -1,9 +1,9 @@
-"""`sched.reasons`: why jobs wait and when they will start, worked out when somebody asks (an extension of RFC 27).
+"""`sched.reasons`: why jobs wait and when they will start, computed for each request (an extension of RFC 27).
 
-Nothing is kept for it while jobs come and go, so that scheduling costs the same whether thousands of jobs wait or ten.
-An answer for thousands is made in slices of a few milliseconds, between which the scheduler does its work. Estimates
-are made in the order of the queues and only as far as the jobs that were asked for; those that are younger than half a
-second serve the next request, too, because a long listing asks in pieces.
+Nothing is updated for it as jobs come and go, so scheduling costs the same with thousands of pending jobs as with ten.
+A response for thousands of jobs is made in slices of a few milliseconds, between which the scheduler does its work.
+Estimates are made in the order of the queues, as far as the last requested job. They are kept for half a second,
+because a long listing sends several requests.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from headrace.broker.module.context import ModuleContext
 from headrace.modules.sched.common.forecast import Place
 from headrace.spec.message import Message
 
-# Seconds that one slice of work takes, and that estimates are good for.
+# Seconds that a slice of work may take, and that estimates are valid.
 _SLICE = 0.002
 _FRESH = 0.5
 
-# (job, its place if known) -> its annotations `reason_pending` and the like; None for a job that does not wait.
+# (job, its place if known) -> annotations such as `reason_pending`; None for a job that is not pending.
 Explain = Callable[[int, "Place | None"], "dict[str, Any] | None"]
 Forecast = Callable[[], Iterator["tuple[int, Place] | None"]]
 
 
 def text(short: str, ahead: int) -> str:
-    """`reason_pending`: what is short, if anything is, and how many jobs of the queue are before this one."""
+    """The text of `reason_pending`: what is short, if anything, and the number of jobs before this one in its queue."""
     behind = f"behind {ahead} job{'s' if ahead != 1 else ''}" if ahead else ""
     return "; ".join(filter(None, (short, behind))) or "about to be scheduled"
 
 
 class _Ask:
-    """A request that is being answered; `restarted` once estimates were begun anew for a job that was in none."""
+    """A request in progress; `restarted` once estimates were begun again for a job without one."""
 
     def __init__(self, msg: Message, ids: list[int]) -> None:
         self.msg = msg
@@ -43,7 +43,7 @@ class _Ask:
 
 
 class Reasons:
-    """The requests, and the estimates of the last half second."""
+    """The requests in progress, and the last estimates."""
 
     def __init__(self, ctx: ModuleContext, explain: Explain, forecast: Forecast) -> None:
         self._ctx = ctx
@@ -54,19 +54,20 @@ class Reasons:
         self._places: dict[int, Place] = {}
         self._rest: Iterator[tuple[int, Place] | None] | None = None
         self._begun = -inf
-        # Counts slices of work; the scheduler's state is the same throughout one.
+        # The number of the slice; the scheduler's state does not change within a slice.
         self.slice = 0
 
     def ask(self, msg: Message) -> None:
-        """`sched.reasons {ids}`: {reasons: [[id, {reason_pending, jobs_ahead, t_estimate}]]}, without estimates that
-        nobody can make, and without jobs that do not wait here."""
+        """`sched.reasons {ids}`: {reasons: [[id, {reason_pending, jobs_ahead, t_estimate}]]}. An estimate is missing if
+        it is unknown, a job if it is not pending here.
+        """
         self._asks.append(_Ask(msg, msg.obj["ids"]))
         if not self._working:
             self._working = True
             self._ctx.call_soon(self._work)
 
     def _work(self) -> None:
-        """One slice."""
+        """Work for one slice."""
         self.slice += 1
         now = self._ctx.monotonic
         until = now() + _SLICE
@@ -93,7 +94,7 @@ class Reasons:
         ask.found.append([id, notes])
 
     def _placed(self, ask: _Ask, until: float) -> bool:
-        """Whether the first job of a request has a place, or will have none; goes on looking for it until then."""
+        """Whether the first job of a request has a place or will have none; continues the estimates until that time."""
         now = self._ctx.monotonic
         if now() - self._begun > _FRESH:
             self._begin()
@@ -102,7 +103,7 @@ class Reasons:
             if self._rest is None:
                 if ask.restarted or self._explain(id, None) is None:
                     return True
-                # It came after these estimates were begun.
+                # The job was submitted after these estimates were begun.
                 ask.restarted = True
                 self._begin()
                 continue

@@ -1,8 +1,8 @@
-"""Fair share in an instance: who waits goes by what its user has had, until accounting says more.
+"""Fair share within an instance: pending jobs are ordered by the past usage of their users.
 
-The job manager's priority stays in front; among jobs of one priority the order is that of `queueing.fair_share`, which
-the simulator uses too. What was used is known since the scheduler was loaded, of the jobs that it started. Pure: time
-is an argument, in seconds.
+The job manager's priority comes first; among jobs of equal priority the order is that of `queueing.fair_share`, which
+the simulator uses as well. Usage is counted for jobs that the scheduler started since it was loaded. Pure: time is an
+argument, in seconds.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from headrace.queueing.simulate import REVIEW
 
 
 class Fair:
-    """Users of jobs that wait or run, with the priorities that the job manager gave.
+    """The users of pending and running jobs, and the job manager's priorities of the jobs.
 
-    Half of what was used is forgotten after each `half_life` seconds; with 0 nobody is asked what he has used.
+    Usage decays by half every `half_life` seconds; with 0, there is no fair share.
     """
 
     def __init__(self, half_life: float = 0.0) -> None:
@@ -24,7 +24,7 @@ class Fair:
         self.configure(half_life)
 
     def configure(self, half_life: float) -> None:
-        """Take another half-life, and forget what was used; `news` has the priorities at once."""
+        """Set another half-life and forget all usage; the next call of `news` has the priorities."""
         self._half_life = half_life
         self._shares = FairShare(half_life) if half_life else None
         self._review = 0
@@ -35,27 +35,27 @@ class Fair:
         return self._half_life
 
     def enter(self, jobid: int, userid: int, priority: int) -> int:
-        """A job waits; returns the priority it has among all."""
+        """Add a pending job; returns its priority among all jobs."""
         self._jobs[jobid] = userid, priority
         return priority if self._shares is None else self._shares.priority(priority, str(userid))
 
     def weigh(self, jobid: int, priority: int) -> int:
-        """The job manager gave a waiting job another priority; returns the one it has among all."""
+        """Set the job manager's priority of a pending job; returns its priority among all jobs."""
         return self.enter(jobid, self._jobs[jobid][0], priority)
 
     def charge(self, jobid: int, cores: int, since: int, now: int) -> None:
-        """A job gave back cores that it held."""
+        """Count the usage of cores that a job has released."""
         owner = self._jobs.get(jobid)
         if owner is not None and self._shares is not None and now > since:
             self._shares.charge(str(owner[0]), cores * (now - since), now)
             self._changed = True
 
     def forget(self, jobid: int) -> None:
-        """A job waits no more and holds nothing."""
+        """Remove a job that is neither pending nor running."""
         self._jobs.pop(jobid, None)
 
     def news(self, waiting: Iterable[int], now: int) -> Iterator[tuple[int, int]]:
-        """From time to time, what waiting jobs have for priorities now."""
+        """The changed priorities of pending jobs; they are computed once in a while."""
         if self._changed and now >= self._review:
             self._review, self._changed = now + REVIEW, False
             for jobid in waiting:

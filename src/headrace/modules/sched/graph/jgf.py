@@ -1,8 +1,8 @@
-"""The graph of an instance's R, and a graph without the ranks that left it.
+"""The graph of an instance's R, and the same graph without removed ranks.
 
-R's own graph (the scheduling key, RFC 20) wins where it has one that leaves nothing out. In an instance that runs in a
-job that graph still has the ranks of the instance around it: its nodes are told apart by host, in the order of their
-old ranks where brokers share one.
+A graph in R (the scheduling key, RFC 20) is preferred if it is complete. In an instance within a job, that graph still
+has the ranks of the enclosing instance: nodes are then matched by host, and brokers on one host in order of their
+ranks.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from headrace.graph import Graph, jgf, resize, rv1
 from headrace.graph.model import GraphError
 from headrace.spec.rset import ResourceSet
 
-# Seconds since the epoch; an instance's own end bounds R's expiration, not what can be planned.
+# Seconds since the epoch: the expiration of R ends jobs, and does not limit plans.
 _FOR_EVER = 2**53
 
 
 def graph_of(r: Mapping[str, Any], rset: ResourceSet) -> Graph:
-    """The graph of R, with the ranks that R's execution key says. Raises GraphError."""
+    """The graph of R, with the ranks of R's execution key. Raises GraphError."""
     if isinstance(r.get("scheduling"), Mapping) and jgf.is_complete(r["scheduling"]):
         graph = _reranked(jgf.from_object(r["scheduling"]), rset)
         numbers = [graph.id[v] for v, kind in enumerate(graph.type) if kind == "node"]
@@ -34,9 +34,9 @@ def graph_of(r: Mapping[str, Any], rset: ResourceSet) -> Graph:
 
 
 def name_by_rank(graph: Graph) -> None:
-    """Number nodes by rank.
+    """Set the id of each node to its rank.
 
-    Policies prefer nodes by number; hosts that share a name, or have none in it, are told apart by rank.
+    Policies prefer nodes by id; host names may have no number, or share one.
     """
     for v, kind in enumerate(graph.type):
         if kind == "node":
@@ -45,7 +45,7 @@ def name_by_rank(graph: Graph) -> None:
 
 
 def _reranked(graph: Graph, rset: ResourceSet) -> Graph:
-    """The graph with the ranks of `rset`, without nodes that are not in it."""
+    """The graph with the ranks of `rset`, without nodes outside it."""
     nodes = sorted((v for v, kind in enumerate(graph.type) if kind == "node"), key=graph.rank.__getitem__)
     ranks = rset.ranks
     targets = {v: graph.rank[v] for v in nodes if graph.rank[v] in ranks and rset.host(graph.rank[v]) == graph.name(v)}
@@ -57,7 +57,7 @@ def _reranked(graph: Graph, rset: ResourceSet) -> Graph:
     if len(targets) < len(ranks):
         if len(nodes) != len(ranks):
             raise GraphError(f"R: {len(nodes)} nodes in the scheduling key but {len(ranks)} ranks in R_lite")
-        # Brokers under test names: trust their number and order.
+        # The hosts of test instances have other names; their number and order decide.
         targets = dict(zip(nodes, ranks, strict=True))
     for v, rank in targets.items():
         if graph.rank[v] != rank:

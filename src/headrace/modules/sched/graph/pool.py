@@ -1,9 +1,9 @@
-"""The graph scheduler without messages: the graph in use, who holds what of it, and the queues in front of it.
+"""The core of the graph scheduler, without messages: the graph in use, the jobs' resources, and the queues.
 
-Pure: time is an argument, in whole seconds, and decisions are returned. All queues share one graph. What concerns them
-together is settled here: a job that outlives its limit takes back the promises of every queue, and what one job gives
-back is news to all. A job without a time limit counts as very long rather than endless, so that whoever waits for its
-resources can be promised a start at all, and nobody overtakes it for ever.
+Pure: time is an argument, in whole seconds, and decisions are returned. All queues share one graph, and their
+interactions are handled here: a job that overruns its limit cancels reservations of every queue, and released resources
+are offered to every queue. A job without a time limit is planned with a very long one, so that jobs that wait for its
+resources can get a reservation, and are not overtaken for ever.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ from headrace.spec.constraint import validate as validate_constraint
 from headrace.spec.idset import Idset
 from headrace.spec.rset import ResourceSet
 
-# Seconds that a job without a time limit is planned to run.
+# Seconds for which a job without a time limit is planned.
 UNLIMITED = 10 * 365 * 24 * 3600
-# Types whose release makes a moment worth trying; the first orders nodes where the policy does not.
+# Types whose free amounts decide which start times are matched; the first one orders nodes if the policy does not.
 _FILTERS = ("core", "gpu", "node")
 _REQUESTS_KEPT = 4096
-# Questions to the graph that a queue may ask in one pass, of about .1 ms each.
+# Searches of the graph that a queue may make in one pass, each of about .1 ms.
 SEARCH_BUDGET = 32
 
 
 class RepairableScheduler(Scheduler):
-    """A scheduler for which what is down will come up again: only what no repair could give is impossible.
+    """A scheduler that assumes repair of resources that are down: a request is impossible only if all of them up fail
+    it.
 
-    So the answer depends on the request and on properties alone, and is kept: it is asked for every job that waits.
+    The result depends on the request and on properties alone and is cached, since it is needed for every pending job.
     """
 
     def __init__(self, graph: Graph, policy: Policy) -> None:
@@ -81,7 +82,7 @@ class RepairableScheduler(Scheduler):
 
 
 class Held:
-    """What a running job holds, until when (seconds since the epoch, 0: no limit), and the queue it came from."""
+    """The resources of a running job, its end (seconds since the epoch, 0: no limit), and its queue."""
 
     __slots__ = ("expiration", "queue", "shares")
 
@@ -92,8 +93,9 @@ class Held:
 
 
 def _refuse_twins(requests: Sequence[Request]) -> None:
-    """Of several requests for one type beside each other the matcher serves the last, as Fluxion's does, and a job
-    would run on less than it asked for. Raises RequestError."""
+    """Raise RequestError for sibling requests for one type: the matcher serves only the last, as Fluxion's does, and
+    the job would run on fewer resources than requested.
+    """
     types = [request.type for request in requests if request.type not in ("slot", "xor_slot")]
     for request in requests:
         if types.count(request.type) > 1:
@@ -102,9 +104,9 @@ def _refuse_twins(requests: Sequence[Request]) -> None:
 
 
 class Pool:
-    """The resources of an instance with their jobs. Ranks start down; `set_up` brings them into play.
+    """The resources of an instance with their jobs. Ranks start down; `set_up` makes them available.
 
-    Raises GraphError or RsetError for an R that makes no graph.
+    Raises GraphError or RsetError for an R that has no valid graph.
     """
 
     def __init__(self, r: Mapping[str, Any], settings: Settings) -> None:
@@ -117,12 +119,12 @@ class Pool:
         self.queues: dict[str, Queue] = {}
         self.where: dict[int, str] = {}
         self.held: dict[int, Held] = {}
-        # For those who ask: seconds it took to build this, jobs started, jobs refused.
+        # Statistics: seconds that building the graph took, jobs started, jobs refused.
         self.load_time = 0.0
         self.matched = self.refused = 0
         self.fair = Fair(settings.fair_share)
         self._ends: list[tuple[int, int]] = []
-        # Whether every vertex is up, and in which generation of the graph.
+        # (generation of the graph, whether every vertex was up in it).
         self._up_in = (-1, False)
         self._requests: dict[tuple[bytes, float, bytes], JobRequest] = {}
         for v in self.nodes.vertex.values():
@@ -131,12 +133,12 @@ class Pool:
     # Resources
 
     def set_up(self, ranks: int) -> None:
-        """Bring ranks (a bit set) into play; unknown ones are ignored."""
+        """Mark ranks (a bit set) up; unknown ranks are ignored."""
         self._set_status(ranks & self.nodes.all & ~self.up, True)
         self.up |= ranks & self.nodes.all
 
     def set_down(self, ranks: int) -> None:
-        """Take ranks out of play: jobs keep what they hold there, new jobs get nothing."""
+        """Mark ranks down: running jobs keep their resources there, pending jobs get none."""
         self._set_status(ranks & self.up, False)
         self.up &= ~ranks
 
@@ -147,7 +149,7 @@ class Pool:
             self.touch()
 
     def remove(self, ranks: int) -> None:
-        """Forget ranks that left the instance (RFC 28 shrink); jobs keep what they hold elsewhere."""
+        """Remove ranks that left the instance (RFC 28 shrink); jobs keep their resources on other ranks."""
         for queue in self.queues.values():
             queue.drop_plans()
         for jobid in self.scheduler.shrink(ranks, take=True).ended:
@@ -160,9 +162,9 @@ class Pool:
         self.touch()
 
     def add(self, r: Mapping[str, Any]) -> None:
-        """Have further ranks, which start down, of an R that has no others.
+        """Add the ranks of an R that has no others; they start down.
 
-        Raises GraphError, with nothing changed, for ranks that are there already, and RsetError.
+        Raises GraphError, with nothing changed, for ranks that are known already, and RsetError.
         """
         part, more = rv1.from_object(r), ResourceSet.from_obj(r)
         name_by_rank(part)
@@ -178,7 +180,7 @@ class Pool:
         self.touch()
 
     def change_properties(self, add: Mapping[str, int], remove: Mapping[str, int]) -> None:
-        """Properties by name gain and lose ranks (bit sets)."""
+        """Add and remove properties; the arguments have ranks (bit sets) by property."""
         graph, properties = self.graph, self.nodes.properties
         for name, ranks in add.items():
             for rank in each(ranks & self.nodes.all):
@@ -196,14 +198,14 @@ class Pool:
         self._rebuild(self.scheduler.policy)
 
     def configure(self, settings: Settings) -> None:
-        """Take other settings; jobs that wait are planned anew, jobs that run keep what they have."""
+        """Apply other settings; pending jobs are planned anew, running jobs keep their resources."""
         if settings.fair_share != self.settings.fair_share:
             self.fair.configure(settings.fair_share)
         self.settings = settings
         self._rebuild(settings.match_policy)
 
     def _rebuild(self, policy: Policy) -> None:
-        """A new scheduler and new queues with the same jobs."""
+        """Make a new scheduler and new queues with the same jobs."""
         old, waiting = self.scheduler, self.queues
         self.scheduler = RepairableScheduler(self.graph, policy)
         for jobid in self.held:
@@ -220,13 +222,13 @@ class Pool:
     # Jobs
 
     def request(self, jobspec: Mapping[str, Any]) -> JobRequest:
-        """What a jobspec asks for. Raises RequestError or ConstraintError."""
+        """The request of a jobspec. Raises RequestError or ConstraintError."""
         system = js.system(jobspec)  # type: ignore[arg-type]
         texts = [msgspec.json.encode(part) for part in (jobspec["resources"], system.get("constraints"))]
         return self.request_of(texts[0], system.get("duration") or 0, texts[1])
 
     def request_of(self, resources: bytes, duration: float, constraints: bytes) -> JobRequest:
-        """What a jobspec with these parts (JSON) asks for; equal ones are one object.
+        """The request of a jobspec with these parts (JSON); equal requests are one object.
 
         Raises RequestError or ConstraintError.
         """
@@ -253,12 +255,12 @@ class Pool:
     def submit(
         self, jobid: int, request: JobRequest, priority: int, queue: str, userid: int = 0, t_submit: float | None = None
     ) -> None:
-        """A job waits now. Raises ValueError for an id that is in use."""
+        """Add a pending job. Raises ValueError for an id that is in use."""
         self._queue(queue).submit(jobid, request, self.fair.enter(jobid, userid, priority), t_submit)
         self.where[jobid] = queue
 
     def cancel(self, jobid: int) -> bool:
-        """A waiting job is given up; False if it does not wait."""
+        """Remove a pending job; False for any other job."""
         self.fair.forget(jobid)
         return self._withdraw(jobid)
 
@@ -273,7 +275,7 @@ class Pool:
         return True
 
     def reprioritize(self, jobid: int, priority: int) -> None:
-        """Another priority for a waiting job; unknown jobs are ignored."""
+        """Set the priority of a pending job; unknown jobs are ignored."""
         if jobid in self.where:
             self._rank(jobid, self.fair.weigh(jobid, priority))
 
@@ -283,21 +285,21 @@ class Pool:
             queue.reprioritize(jobid, priority)
 
     def started(self, jobid: int, allocation: Allocation, expiration: float) -> Shares:
-        """Book what a queue has given to a job, and say what it is."""
+        """Enter the allocation that a queue made for a job; returns its resources."""
         shares = self.nodes.shares(allocation)
         self._hold(jobid, Held(shares, expiration, self.where.pop(jobid)), allocation)
         return shares
 
     def forget(self, jobid: int) -> None:
-        """A queue has refused a job."""
+        """Remove a job that a queue has refused."""
         self.refused += 1
         del self.where[jobid]
         self.fair.forget(jobid)
 
     def recover(self, jobid: int, r: Mapping[str, Any], freed: int, now: int) -> None:
-        """Enter a job that already runs, without the ranks it gave back.
+        """Enter a running job, without the ranks that it has released.
 
-        Raises GraphError, RsetError or SpanConflictError when that is not possible.
+        Raises GraphError, RsetError or SpanConflictError if that is not possible.
         """
         shares = tuple(share for share in shares_of_r(r) if not freed >> share.rank & 1)
         expiration = float(r["execution"].get("expiration") or 0.0)
@@ -310,7 +312,7 @@ class Pool:
         self.touch()
 
     def free(self, jobid: int, now: int = 0) -> bool:
-        """A job gives back all it holds; False for one that holds nothing."""
+        """Release all resources of a job; False for a job without any."""
         known = self._give_back(jobid, now)
         self.fair.forget(jobid)
         return known
@@ -330,16 +332,17 @@ class Pool:
         return True
 
     def _charge(self, jobid: int, shares: Shares, now: int) -> None:
-        """A job gives back some of what it holds."""
+        """Count the usage of resources that a job releases."""
         allocation = self.scheduler.jobs.get(jobid)
         if allocation is not None and now > allocation.start:
             self.fair.charge(jobid, sum(share.cores.bit_count() for share in shares), allocation.start, now)
 
     def successors(self, count: int, now: int) -> list[int]:
-        """Waiting jobs that may take over, in this order, what a job of the same request gives back.
+        """Pending jobs that may take over, in this order, the resources of a job with the same request that ends.
 
-        Only where it cannot matter that nobody chooses: there is nothing else that the first of them could have, nobody
-        else who waits for it and nothing promised beyond; and no vertex is down, which whoever comes next must not get.
+        Empty unless the scheduler would decide the same: nothing else is free for the first of them, no other queue has
+        pending jobs, the queue makes no reservations, and no vertex is down, since a job may still hold resources on
+        it.
         """
         waiting = [queue for queue in self.queues.values() if queue.pending]
         if len(waiting) != 1 or waiting[0].policy.keeps or not self._all_up():
@@ -353,22 +356,22 @@ class Pool:
         return self._up_in[1]
 
     def _taken(self, request: JobRequest, now: int) -> bool:
-        """Whether nothing is left of something that a request needs."""
+        """Whether all of some type that a request needs is in use."""
         root = self.graph.root
         wanted = {part.type for top in request.resources for part in _parts(top)}
         return any(not self.scheduler.free(root, type, now) for type in _FILTERS if type in wanted)
 
     def inherit(self, jobid: int, successor: int, now: int, expiration: float) -> bool:
-        """A job has taken over all that another held, whatever was decided for it meanwhile.
+        """Give a successor all resources of a job, in place of any decision for the successor since then.
 
-        False if there was nothing to take over.
+        False if the job has no resources.
         """
         held, allocation = self.held.get(jobid), self.scheduler.jobs.get(jobid)
         end = max(_end(now, expiration), now + 1)
         if held is not None and allocation is not None and (allocation.start, allocation.end) == (now, end):
             queue = self._queue(held.queue)
             if successor in queue.pending and successor not in queue.planned:
-                # Short jobs: nothing changes but who it is.
+                # In the usual case of short jobs, only the owner of the allocation changes.
                 queue.hand_over(jobid, successor)
                 del self.where[successor], self.held[jobid]
                 self.fair.forget(jobid)
@@ -383,20 +386,20 @@ class Pool:
             return False
         for queue in self.queues.values():
             queue.drop_plans()
-        # Nobody has it: it was given back just now, and no promise is left.
+        # The resources are free: they were released above, and all reservations are dropped.
         taken = self.scheduler.enter(successor, allocation.selection, now, end, False)
         self._queue(held.queue).hold(successor, taken)
         self._hold(successor, Held(held.shares, expiration, held.queue), taken)
         return True
 
     def _hold(self, jobid: int, held: Held, allocation: Allocation) -> None:
-        """A job that waited has something now."""
+        """Enter the resources of a job that was pending."""
         self.held[jobid] = held
         self._will_end(jobid, allocation)
         self.matched += 1
 
     def release(self, jobid: int, ranks: int, now: int = 0) -> bool:
-        """A job gives back what it holds on some ranks; False for one that holds nothing."""
+        """Release a job's resources on some ranks; False for a job without any."""
         held = self.held.get(jobid)
         if held is None:
             return False
@@ -411,7 +414,7 @@ class Pool:
         return True
 
     def set_expiration(self, jobid: int, expiration: float) -> None:
-        """Another end for a running job. Raises KeyError."""
+        """Set the end of a running job. Raises KeyError."""
         self.held[jobid].expiration = expiration
         held = self.scheduler.jobs.get(jobid)
         if held is not None:
@@ -435,7 +438,7 @@ class Pool:
     # Scheduling
 
     def schedule(self, now: int) -> list[Decision]:
-        """One pass over all queues, a few milliseconds each; while `unfinished`, another call goes on with the rest."""
+        """One pass over all queues, a few milliseconds each; while `unfinished`, the next call continues it."""
         self._hold_overrun(now)
         for jobid, priority in self.fair.news(self.where, now):
             self._rank(jobid, priority)
@@ -449,18 +452,18 @@ class Pool:
         return any(queue.unfinished for queue in self.queues.values())
 
     def next_start(self) -> int | None:
-        """When the next promise falls due."""
+        """The start of the earliest reservation."""
         return min((start for queue in self.queues.values() if (start := queue.next_start()) is not None), default=None)
 
     def _hold_overrun(self, now: int) -> None:
-        """Jobs past their end still hold their resources: promises that counted on them are made anew."""
+        """Extend the allocations of jobs that overrun their end, and drop the reservations that conflict."""
         late = []
         while self._ends and self._ends[0][0] <= now:
             end, jobid = heappop(self._ends)
             allocation = self.scheduler.jobs.get(jobid)
             if allocation is not None and jobid in self.held and allocation.end == end:
                 late.append((jobid, allocation))
-        # A job without an expiration was planned to end all the same, and is not late.
+        # A job without an expiration is planned with an end, too, but is not late after it.
         ends = [now + overrun(max(now - _end(each.start, self.held[jobid].expiration), 0)) for jobid, each in late]
         for queue in self.queues.values() if late else ():
             queue.drop_plans(max(ends))
@@ -468,16 +471,16 @@ class Pool:
             self._reach(jobid, allocation, until)
 
     def touch(self) -> None:
-        """Something changed that waiting jobs of every queue may have waited for."""
+        """Let all queues retry their pending jobs after a change."""
         for queue in self.queues.values():
             queue.touch()
 
     def check(self, request: JobRequest) -> Outcome:
-        """Whether everything that is configured, up and idle, could run the job."""
+        """Whether the job could run with all configured resources up and idle."""
         return self.scheduler.satisfiable(request)
 
     def allocated(self) -> dict[int, tuple[int, int]]:
-        """Cores and GPUs (bit sets) that jobs hold, by rank."""
+        """The cores and GPUs (bit sets) that jobs hold, by rank."""
         found: dict[int, tuple[int, int]] = {}
         for held in self.held.values():
             for rank, cores, gpus in held.shares:
@@ -487,7 +490,7 @@ class Pool:
 
 
 def _end(start: int, expiration: float) -> int:
-    """When a job is planned to end that began at `start`."""
+    """The planned end of a job that started at `start`."""
     return ceil(min(expiration, start + UNLIMITED)) if expiration else start + UNLIMITED
 
 

@@ -1,6 +1,6 @@
-"""What users ask the graph scheduler under Fluxion's service names: find, info, properties, status, parameters.
+"""The graph scheduler's services with Fluxion's names: find, info, properties, status, parameters.
 
-Shapes are those of Fluxion's `flux ion-resource` and its two modules. Nothing here allocates.
+Payloads are those of Fluxion's `flux ion-resource` and its two modules. No request here allocates resources.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _FIND_FORMATS = ("rv1_nosched", "rv1", "jgf", "rlite", "simple", "pretty_simple"
 
 
 class Host(NamedTuple):
-    """What the questions need of the scheduler that they are put to."""
+    """The parts of the scheduler that these services use."""
 
-    # Raises RpcError while resources are not known.
+    # Raises RpcError until resources are known.
     pool: Callable[[], Pool]
     settings: Callable[[], Settings]
-    # Seconds since the epoch, as the scheduler counts them.
+    # The scheduler's time in seconds since the epoch.
     now: Callable[[], int]
-    # To be told that waiting jobs may have a chance.
+    # Called after a change with which pending jobs may fit.
     changed: Callable[[], None]
-    # `sched.resource-status` and `feasibility.check`
+    # Handlers of `sched.resource-status` and `feasibility.check`.
     status: Callable[[Message], dict[str, Any]]
     check: Callable[[Message], Any]
 
 
 def register(ctx: ModuleContext, host: Host) -> None:
-    """Provide both services."""
+    """Provide both of Fluxion's services."""
     resource = _Resource(host)
     methods: dict[str, Callable[[Message], Any]] = {
         "find": resource.find,
@@ -65,7 +65,7 @@ def register(ctx: ModuleContext, host: Host) -> None:
 
 
 class _Resource:
-    """What Fluxion's resource module answers."""
+    """The methods of Fluxion's resource module."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

@@ -1,6 +1,6 @@
-"""What an R means to the graph, and back: vertices of an allocation as ranks with cores and GPUs, those as vertices.
+"""Conversion between allocations of the graph and R: vertices to ranks with cores and GPUs, and back.
 
-It is found by rank, never by walking all vertices: a restarted scheduler has thousands of them to put back.
+Vertices are found by rank, never by a walk over all of them: a restarted scheduler recovers thousands of jobs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headrace.modules.sched.common.r import Share, Shares, each, job_r
 
 
 class Nodes:
-    """The nodes of a graph by rank. Raises GraphError where ranks do not tell nodes apart."""
+    """The nodes of a graph by rank. Raises GraphError for missing or duplicate ranks."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -38,11 +38,11 @@ class Nodes:
                 self.properties[name] = self.properties.get(name, 0) | 1 << rank
 
     def shares(self, allocation: Allocation) -> Shares:
-        """What an allocation holds, in rank order."""
+        """The resources of an allocation, in rank order."""
         return tuple(sorted(Share(rank, cores, gpus) for rank, _, cores, gpus in parts(allocation.selection)))
 
     def selection(self, shares: Iterable[Share]) -> Selection:
-        """The vertices that shares name. Raises GraphError for one that is not there."""
+        """The vertices of shares. Raises GraphError for a vertex that the graph has not."""
         graph = self.graph
         taken: list[tuple[int, int, bool]] = []
         for rank, cores, gpus in shares:
@@ -64,7 +64,7 @@ class Nodes:
                         raise GraphError(f"{graph.path(node)}: has no {kind}{number}")
                     vertices.append(v)
             if len(vertices) == len(inside) == len(graph.preorder(node)) - 1:
-                # Nothing is left on the node for anybody else.
+                # The job has all resources of the node, so the node is its own.
                 taken.append((node, graph.size[node], True))
             taken.extend((v, graph.size[v], True) for v in vertices)
         return from_vertices(graph, taken)

@@ -1,4 +1,4 @@
-"""Why each job of the graph scheduler's queues waits, and what its start depends on. Pure, a part of the pool."""
+"""Why each job in the graph scheduler's queues waits, and the basis for its estimate. Pure, a part of the pool."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ from headrace.modules.sched.graph.why import PROMISED, shortage
 from headrace.queueing.pending import Position
 from headrace.queueing.queue import Queue
 
-# Running jobs counted between two steps.
+# The number of running jobs counted in one step.
 _PER_STEP = 200
-# A start further away than this was planned behind a job without a time limit, and says nothing.
+# A later start was planned after a job without a time limit, so it is not an estimate.
 _FAR = UNLIMITED // 2
 
 
 class Explainer:
-    """The reasons of a pool's waiting jobs. Jobs that ask for the same lack the same: it is counted once until the
-    pool or the time changes, which the caller says with `state`."""
+    """The reasons of a pool's pending jobs. Jobs with equal requests lack the same resources, which are counted once
+    for each `state` of pool and time that the caller passes.
+    """
 
     def __init__(self) -> None:
         self._short: dict[str, str] = {}
         self._state: object = None
 
     def explain(self, pool: Pool, jobid: int, now: int, state: object) -> dict[str, Any] | None:
-        """The annotations of a job: `reason_pending`, `jobs_ahead` and, if it is promised a start, `t_estimate`; None
-        for a job that does not wait."""
+        """The annotations of a job: `reason_pending`, `jobs_ahead` and, with a reservation, `t_estimate`; None for a
+        job that is not pending.
+        """
         name = pool.where.get(jobid)
         if name is None:
             return None
@@ -55,12 +57,12 @@ class Explainer:
         short = self._short.get(shape)
         if short is None:
             short = self._short[shape] = shortage(pool.scheduler, request, now)
-        # Without backfill nothing is promised: the jobs before it are all that it waits for.
+        # Without backfill there are no reservations, so the job waits only for the jobs before it.
         return "" if short is PROMISED and not queue.policy.backfill else short
 
 
 def places(pool: Pool, now: int) -> Iterator[tuple[int, sched_forecast.Place] | None]:
-    """Where the jobs of all queues stand, by priority and arrival (`forecast.forecast`)."""
+    """The places of the jobs in all queues, by priority and arrival (`forecast.forecast`)."""
     return forecast(_waiting(pool), lambda constraint: _supply(pool, constraint), now)
 
 
@@ -80,12 +82,12 @@ def _waiting(pool: Pool) -> Iterator[Waiting]:
 
 
 def _line(queue: Queue) -> Iterator[tuple[Position, int, Queue]]:
-    """The jobs of a queue as it is now, each with how many are before it."""
+    """The jobs of a queue in order, each with the number of jobs before it."""
     return ((place, ahead, queue) for ahead, place in enumerate(queue.waiting.order))
 
 
 def _needs(pool: Pool, request: JobRequest) -> tuple[Hashable, int, int]:
-    """Which nodes a job may use, and how many cores and GPUs of them; whole nodes count as average ones."""
+    """The nodes that a job may use, and the number of cores and GPUs; whole nodes count with the average."""
     key = json.dumps(request.constraint, sort_keys=True) if request.constraint else None
     needs = total_needs(request.resources)
     whole = request.resources[0].exclusive or "node" in pool.scheduler.policy.whole
@@ -99,7 +101,7 @@ def _needs(pool: Pool, request: JobRequest) -> tuple[Hashable, int, int]:
 
 
 def _supply(pool: Pool, constraint: Hashable) -> Generator[None, None, Supply]:
-    """What is free of the nodes that a constraint (JSON, None for all nodes) leaves, and when the rest ends."""
+    """The free resources of the nodes that satisfy a constraint (JSON; None: all nodes), and the ends of the others."""
     allowed = pool.scheduler.allowed(json.loads(constraint)) if isinstance(constraint, str) else None
     vertex = pool.nodes.vertex
     ranks = 0

@@ -1,8 +1,8 @@
 """The graph scheduler: RFC 27 towards the job manager, RFC 28 towards the resource module.
 
-Messages and time live here, everything else in the other files here. What arrives in a turn of the loop is
-scheduled in one pass at its end. A pass is bounded to a few milliseconds; what is left to do is done in later turns, so
-that the broker's other work goes on.
+Messages and time are handled here, everything else in the other files here. Messages of one loop turn are scheduled in
+one pass at its end. A pass is limited to a few milliseconds and continued in later turns, so that the broker's other
+work goes on.
 """
 
 from __future__ import annotations
@@ -38,14 +38,13 @@ NAME = "sched-graph"
 
 _SUCCESS, _ANNOTATE, _DENY, _CANCEL = 0, 1, 2, 3
 _NOWHERE = "what was asked for is on no node with a rank: ask for a node or a core, too, which says where tasks run"
-# Seconds a job waits before it is told why; a busy system changes heads faster than anybody can read.
+# Seconds before a pending job gets its reason; in a busy system, the first jobs change faster than users can read.
 _EXPLAIN_AFTER = 0.1
-# How many of the first waiting jobs of a queue are told.
+# The number of jobs at the front of each queue that get their reason.
 _EXPLAIN_JOBS = 16
-# How many jobs are named that take over what others give back, before the scheduler has heard of it; new ones are named
-# when half of them have.
+# The number of successors that the job manager is told in advance; new ones are named when half of them are used up.
 _SUCCESSORS = 64
-# An estimate further away says nothing.
+# A later estimate is not shown.
 _FAR = UNLIMITED // 2
 
 
@@ -65,7 +64,9 @@ class _Jobspec(msgspec.Struct):
 
 
 class _Alloc(msgspec.Struct):
-    """What is read of a `sched.alloc`: thousands wait, most ask for the same, and their environments are long."""
+    """The parts of a `sched.alloc` request that are decoded: most requests are alike, and their environments
+    are long.
+    """
 
     id: int
     priority: int
@@ -78,7 +79,7 @@ _decode_alloc = msgspec.json.Decoder(_Alloc).decode
 
 
 class _Job:
-    """A pending request."""
+    """A pending job and its request."""
 
     __slots__ = ("annotated", "duration", "id", "msg", "request")
 
@@ -106,7 +107,7 @@ class _Scheduler:
         self.continuing = False
         self.explaining = False
         self.due: Any = None
-        # Jobs that the job manager was told come next.
+        # The successors that the job manager was told.
         self.named: deque[int] = deque()
         self.passes = 0
         self.explainer = Explainer()
@@ -127,7 +128,7 @@ class _Scheduler:
             requests=SCHED,
         )
         ctx.service("feasibility", {"check": self._check}, open=("check",), requests=FEASIBILITY)
-        # Scripts ask Flux's default scheduler by its name for statistics, and set its debug bits.
+        # Scripts request statistics of Flux's default scheduler by its name, and set its debug flags.
         ctx.service("sched-simple", {})
         queries.register(
             ctx,
@@ -167,14 +168,14 @@ class _Scheduler:
         return self.pool
 
     def _time(self) -> int:
-        """Now in whole seconds, never going back."""
+        """The time in whole seconds, never decreasing."""
         self.now = max(self.now, int(self.ctx.now()))
         return self.now
 
     # -- passes
 
     def _changed(self) -> None:
-        """Something was given to the pool in this turn."""
+        """The pool has changed: schedule a pass at the end of this loop turn."""
         self.ctx.at_flush(self._schedule)
 
     def _schedule(self) -> None:
@@ -203,7 +204,7 @@ class _Scheduler:
         self._schedule()
 
     def _name_successors(self) -> None:
-        """Tell the job manager who comes next, if that is as good as decided."""
+        """Tell the job manager the successors, if they are certain."""
         pool = self._pool()
         ids = [] if pool.unfinished else pool.successors(_SUCCESSORS, self.now)
         told = list(self.named)
@@ -268,7 +269,7 @@ class _Scheduler:
             self._changed()
 
     def _load(self, r: dict[str, Any]) -> Pool:
-        """The pool of R's own graph, or of its nodes where that graph is of no use. Raises GraphError or RsetError."""
+        """The pool of R's own graph, or of its nodes if that graph is invalid. Raises GraphError or RsetError."""
         try:
             return Pool(r, self.settings)
         except GraphError as exc:
@@ -292,7 +293,7 @@ class _Scheduler:
             pool.set_up(Idset.parse(body["up"]).bits)
         if "expiration" in body:
             self.expiration = float(body["expiration"])
-            # Scripts look for this line of the scheduler that instances in jobs have by default, by its name in Flux.
+            # Scripts look for the line of Flux's default scheduler in instances within jobs.
             self.log(logging.INFO, f"as sched-simple: resource expiration updated to {self.expiration:.2f}")
         if "property-add" in body or "property-remove" in body:
             add, remove = (
@@ -334,7 +335,7 @@ class _Scheduler:
     def _prioritize(self, msg: Message) -> None:
         for job, priority in msg.obj["jobs"]:
             self._pool().reprioritize(job, priority)
-        # The job manager gave up what it was told when it sent this.
+        # With this request, the job manager has dropped the successors that it was told.
         self.named.clear()
         self._changed()
 
@@ -352,7 +353,7 @@ class _Scheduler:
         return EMPTY
 
     def _inherit(self, msg: Message) -> Any:
-        """Jobs have taken over what others held, as we said or before they heard that we say it no more."""
+        """Jobs have taken over the resources of others, as named, or before a withdrawal of their names arrived."""
         pool, now = self._pool(), self._time()
         for id, successor, expiration in msg.obj["jobs"]:
             self.jobs.pop(successor, None)
@@ -423,6 +424,6 @@ class _Scheduler:
                     self.ctx.respond(job.msg, {"id": id, "type": _ANNOTATE, "annotations": {"sched": change}})
 
     def _reason(self, id: int) -> dict[str, Any] | None:
-        """The reason of a waiting job for somebody who asks; None for one that does not wait here."""
+        """The reason of a pending job for `sched.reasons`; None for a job that is not pending here."""
         now = self._time()
         return self.explainer.explain(self._pool(), id, now, (self.passes, now))

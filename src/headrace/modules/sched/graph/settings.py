@@ -1,7 +1,7 @@
 """How the graph scheduler is configured: Fluxion's tables and keys, and the same keys as module arguments.
 
-Kept apart from the module because a reloaded configuration is read as a whole before anything of it is taken, and
-because every refusal has to name the key, what it was and what would be right.
+A reloaded configuration is read as a whole before any of it is applied, and every error names the key, its value and
+what would be right; therefore this is separate from the module.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _POLICY_PARAMS = ("reservation-depth", "max-reservation-depth")
 
 
 class SettingsError(ValueError):
-    """A setting that cannot be used: the message names the key, its value and what would be right."""
+    """An invalid setting: the message names the key, its value and what would be right."""
 
 
 class QueueSettings(NamedTuple):
-    """One queue: the policy, how many jobs a pass looks at to backfill, how many are promised a start.
+    """The settings of one queue: the policy, the jobs that a pass tries to backfill, and the jobs with reservations.
 
-    `reservations` None leaves it to the policy.
+    With `reservations` None, the policy decides.
     """
 
     policy: str = "fcfs"
@@ -40,9 +40,9 @@ class QueueSettings(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """Everything that is configured.
+    """All settings.
 
-    `asked` has the texts as they were given, by key, which is what `params` shows.
+    `asked` has the given texts by key, for the `params` query.
     """
 
     queue: QueueSettings
@@ -50,7 +50,7 @@ class Settings(NamedTuple):
     match_policy: Policy
     match_format: str
     asked: dict[str, str]
-    # Seconds after which half of what users have used is forgotten; 0: nobody asks what they have.
+    # Seconds in which usage decays by half; 0: no fair share.
     fair_share: float = 0.0
 
     def for_queue(self, name: str) -> QueueSettings:
@@ -58,10 +58,10 @@ class Settings(NamedTuple):
 
 
 def read(config: Mapping[str, Any], args: Sequence[str] = ()) -> Settings:
-    """The settings of a configuration and module arguments `key=value`, which win.
+    """The settings of a configuration and of module arguments `key=value`, which override it.
 
-    Raises SettingsError, and OptionError for an argument that nobody knows. Other keys of a configuration are the
-    broker's to name (`broker/config_keys.py`).
+    Raises SettingsError, and OptionError for an unknown argument. The broker checks other keys of the configuration
+    (`broker/config_keys.py`).
     """
     asked: dict[str, str] = {}
     for name, known in ((QMANAGER, QMANAGER_KEYS), (RESOURCE, RESOURCE_KEYS)):
@@ -89,7 +89,7 @@ def read(config: Mapping[str, Any], args: Sequence[str] = ()) -> Settings:
 
 
 _PER_QUEUE = ("queue-policy-per-queue", "queue-params-per-queue", "policy-params-per-queue")
-# The last is not Fluxion's.
+# The last key is Headrace's own.
 QMANAGER_KEYS = ("queue-policy", "queue-params", "policy-params", *_PER_QUEUE, "fair-share")
 RESOURCE_KEYS = ("match-policy", "match-format")
 
@@ -116,7 +116,7 @@ def _queue(asked: Mapping[str, str], policy_key: str, queue_key: str, params_key
 
 
 def _per_queue(asked: Mapping[str, str]) -> dict[str, QueueSettings]:
-    """`batch:easy debug:fcfs` and the like: what differs for queues by name."""
+    """The settings by queue, such as `batch:easy debug:fcfs`."""
     own: dict[str, dict[str, str]] = {}
     for key in _PER_QUEUE:
         for item in asked.get(key, "").split():

@@ -1,7 +1,7 @@
-"""Why a job waits or can never run, in words a user can act on: which resource is short, by how much, and where.
+"""Why a job waits or can never run, in words for its user: which resource is short, by how much, and where.
 
-The matcher's own reason is the first dead end of a search; users ask for the sum. So free resources are counted over
-the nodes that the job's constraint leaves and that are up.
+The matcher's own reason is the first failure of a search; users need the sum. So free resources are counted over the
+nodes that are up and satisfy the job's constraint.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PROMISED = "resources are free but promised to jobs before it"
 
 
 class _Part(NamedTuple):
-    """What is asked of one node, or of one slot: `times` times `needs`; `idle` if nobody else may be there."""
+    """A request for each node or slot: `times` times `needs`; `idle` if it needs them exclusively."""
 
     name: str
     times: int
@@ -28,7 +28,7 @@ class _Part(NamedTuple):
 
 
 def shortage(scheduler: Scheduler, request: JobRequest, now: int) -> str:
-    """What is short at `now` for a job that waits."""
+    """What is short at `now` for a pending job."""
     graph, up = scheduler.graph, scheduler.graph.up
     allowed = scheduler.allowed(request.constraint)
     nodes = graph.nodes() if allowed is None else allowed
@@ -43,7 +43,8 @@ def shortage(scheduler: Scheduler, request: JobRequest, now: int) -> str:
         needs = total_needs(request.resources)
         places = {kind: place for place, kind in enumerate(kind for kind in needs if kind != "node")}
         if not where:
-            # The root knows. What the whole system has too little of is short for longer than what is in use.
+            # The root has the sums. A type that the whole system has too few of comes before types that are only in
+            # use.
             totals = graph.totals[graph.root]
             for kind, wanted in sorted(needs.items(), key=lambda need: totals.get(need[0], 0) >= need[1]):
                 have = scheduler.free(graph.root, kind, now) if kind in places else len(usable)
@@ -84,8 +85,8 @@ def _part(request: JobRequest, scheduler: Scheduler) -> _Part:
 
 
 def refusal(scheduler: Scheduler, jobspec: Mapping[str, Any], request: JobRequest, failure: Failure | None) -> str:
-    """Why no idle system could run a job: for slots of cores and GPUs as flux-core says it, else what there is too
-    little of, else as the matcher says; then what the constraint says that no node meets.
+    """Why even an idle system could not run a job: for slots of cores and GPUs in flux-core's words, otherwise what
+    there is too little of, or the matcher's reason; then the part of the constraint that no node satisfies.
     """
     nobody = _nobody(scheduler, request)
     text = _refusal(scheduler, jobspec, request, failure, scheduler.allowed(request.constraint))
@@ -93,7 +94,7 @@ def refusal(scheduler: Scheduler, jobspec: Mapping[str, Any], request: JobReques
 
 
 def _nobody(scheduler: Scheduler, request: JobRequest) -> str:
-    """What in a request's constraint leaves no node, "" if it leaves some."""
+    """The part of a request's constraint that excludes every node; "" if there is none."""
     return excluding(request.constraint or {}, lambda part: scheduler.allowed(part) != frozenset())
 
 

@@ -1,10 +1,10 @@
 """The allocator of sched-simple: which cores of which nodes a request gets. Pure: no messages, no clock.
 
-Nodes that are up lie in buckets by their number of free cores, each bucket a bit set of ranks. The emptiest node that
-satisfies a constraint is then one AND and one lowest set bit away, whatever the size of the system, and a job of one
-core costs a few microseconds. Worst fit (emptiest node first, lowest rank among equals, lowest cores of a node) is what
-flux-core's scheduler does by default, so node lists come out as its users know them; slots without a node count may
-also go to the fullest nodes, or to the first.
+Nodes that are up are in buckets by their number of free cores; each bucket is a bit set of ranks. The emptiest node
+that satisfies a constraint is found by one AND and the lowest set bit, whatever the size of the system, and a job of
+one core costs a few microseconds. Worst fit (emptiest node first, lowest rank among equals, lowest cores of a node) is
+the default of flux-core's scheduler, so node lists are the same; slots without a node count may also be placed on the
+fullest nodes, or on the first.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from headrace.spec.rset import ResourceSet
 
 ALLOC_MODES = ("worst-fit", "best-fit", "first-fit")
 
-# How what a job waits for begins.
+# The beginning of every reason.
 _SHORT = "insufficient resources: "
 
 
 class Request(NamedTuple):
-    """Resources of a job. With `nnodes` > 0, `nslots` is per node; otherwise it is the total wherever they fit."""
+    """The resources of a job. With `nnodes` > 0, `nslots` is the number on each node; otherwise it is the total."""
 
     nnodes: int
     nslots: int
@@ -32,11 +32,11 @@ class Request(NamedTuple):
 
 
 class Unsatisfiable(ValueError):
-    """The whole system is too small for the request; the text is the note of the job's exception."""
+    """The whole system is too small for the request; the text becomes the note of the job's exception."""
 
 
 class Node:
-    """One rank's resources: ids it has and ids that are free, as bit sets."""
+    """One rank's resources: all ids and free ids, as bit sets."""
 
     __slots__ = ("cores", "free", "free_gpus", "gpus", "host", "up")
 
@@ -48,9 +48,9 @@ class Node:
 
 
 class Pool:
-    """Resources of an instance and who holds them. Ranks start down; `set_up` brings them into play.
+    """The resources of an instance and their use. Ranks start down; `set_up` makes them available.
 
-    `mode` is one of ALLOC_MODES, and says which nodes slots without a node count are looked for on first.
+    `mode` is one of ALLOC_MODES: on which nodes slots without a node count are placed first.
     """
 
     def __init__(self, rset: ResourceSet, mode: str = "worst-fit") -> None:
@@ -58,7 +58,7 @@ class Pool:
         self.nodes: dict[int, Node] = {}
         self.properties = {name: ranks.bits for name, ranks in rset.properties.items()}
         self.all = self.up = 0
-        # Ranks that are up, by how many of their cores are free.
+        # Ranks that are up, by their number of free cores.
         self._buckets = [0]
         self._kinds: dict[tuple[int, int], int] = {}
         self.add(rset)
@@ -66,7 +66,7 @@ class Pool:
     # -- availability
 
     def add(self, rset: ResourceSet) -> None:
-        """Have the ranks of a set, too, which start down."""
+        """Add the ranks of a set; they start down."""
         for found in rset.nodes():
             node = self.nodes[found.rank] = Node(found.host, found.cores.bits, found.gpus.bits)
             kind = (node.cores.bit_count(), node.gpus.bit_count())
@@ -83,7 +83,7 @@ class Pool:
         self.up |= ranks & self.all
 
     def set_down(self, ranks: int) -> None:
-        """Mark ranks down: jobs keep what they hold there, new jobs get nothing."""
+        """Mark ranks down: running jobs keep their resources there, pending jobs get none."""
         for rank in each(ranks & self.up):
             node = self.nodes[rank]
             node.up = False
@@ -91,7 +91,7 @@ class Pool:
         self.up &= ~ranks
 
     def remove(self, ranks: int) -> None:
-        """Forget ranks that left the instance (RFC 28 shrink)."""
+        """Remove ranks that left the instance (RFC 28 shrink)."""
         self.set_down(ranks)
         for rank in each(ranks & self.all):
             del self.nodes[rank]
@@ -101,7 +101,7 @@ class Pool:
     # -- allocation
 
     def allocate(self, request: Request, within: int = -1) -> Shares | None:
-        """Take resources for a job on ranks of the bit set `within`; None when they are not free now."""
+        """Allocate resources on ranks of the bit set `within`; None if they are not free now."""
         mask = self.up & within
         chosen = self._whole_nodes(request, mask) if request.exclusive else None
         if chosen is None:
@@ -115,7 +115,7 @@ class Pool:
         return tuple(chosen)
 
     def _emptiest(self, mask: int, least: int) -> Iterator[tuple[int, int]]:
-        """(free cores, rank) of nodes that have any, and `least` at the least: most first, lowest rank among equals."""
+        """(free cores, rank) of nodes with at least `least` free cores: most first, lowest rank among equals."""
         for count in range(len(self._buckets) - 1, max(least, 1) - 1, -1):
             for rank in each(self._buckets[count] & mask):
                 yield count, rank
@@ -165,7 +165,7 @@ class Pool:
         return None
 
     def _whole_nodes(self, request: Request, mask: int) -> list[Share] | None:
-        """Idle nodes, the largest first. Without a node count slots fill node after node."""
+        """Allocate idle nodes, the largest first. Without a node count, slots fill node after node."""
         cores, gpus = request.nslots * request.cores, request.nslots * request.gpus
         need = request.nnodes or request.nslots
         chosen: list[Share] = []
@@ -200,7 +200,7 @@ class Pool:
         node.free = free
 
     def mark_allocated(self, shares: Iterable[Share]) -> Shares:
-        """Take exactly these (a job that already runs); raises ValueError when a part is held or not there."""
+        """Allocate exactly these shares (of a running job); raises ValueError if a part is allocated or unknown."""
         wanted = tuple(shares)
         for rank, cores, gpus in wanted:
             node = self.nodes.get(rank)
@@ -213,13 +213,13 @@ class Pool:
         return wanted
 
     def retake(self, shares: Iterable[Share]) -> None:
-        """Undo `free` of the same shares; those of removed ranks are dropped."""
+        """Undo `free` of the same shares; shares of removed ranks are ignored."""
         for share in shares:
             if share.rank in self.nodes:
                 self._take(share)
 
     def free(self, shares: Iterable[Share]) -> None:
-        """Give resources back; shares of removed ranks are dropped."""
+        """Release resources; shares of removed ranks are ignored."""
         for rank, cores, gpus in shares:
             node = self.nodes.get(rank)
             if node is not None:
@@ -229,7 +229,7 @@ class Pool:
     # -- feasibility
 
     def check(self, request: Request, within: int = -1) -> None:
-        """Raise Unsatisfiable when the request could not run with every configured node up and idle."""
+        """Raise Unsatisfiable if the request could not run with every configured node up and idle."""
         total, slots, eligible = 0, 0, 0
         wanted = Request(0, request.nslots, request.cores, request.gpus, False)
         for (cores, gpus), members in self._kinds.items():
@@ -253,7 +253,7 @@ class Pool:
             )
 
     def shortage(self, request: Request, within: int = -1) -> str:
-        """Why `allocate` answered None: the resource that is short now, for the job's `reason_pending`."""
+        """Why `allocate` returned None: the resource that is short now, for the job's `reason_pending`."""
         mask = self.up & within
         if not mask:
             return "all eligible nodes are down or drained"
@@ -287,7 +287,7 @@ class Pool:
 
 
 def _slots(request: Request, cores: int, gpus: int) -> int:
-    """How many slots fit on a node with so many cores and GPUs."""
+    """The number of slots that fit on a node with these cores and GPUs."""
     fit = cores // request.cores if request.cores else request.nslots
     return min(fit, gpus // request.gpus) if request.gpus else fit
 

@@ -1,9 +1,8 @@
 """The first-come-first-served scheduler: RFC 27 towards the job manager, RFC 28 towards the resource module.
 
-Jobs are tried in priority order, each queue on its own, until the first that does not fit; it holds up its queue and
-nothing else. Whether a request can ever be met is looked at only when it is a job's turn and nothing is free for it, so
-the common case pays for allocation alone. A head that has to wait is told what it waits for, once it has waited long
-enough for somebody to ask.
+Jobs are tried in priority order, each queue on its own, up to the first that does not fit; it blocks its queue alone.
+Whether a request can be satisfied at all is checked only if it is first and nothing is free for it, so that the common
+case pays for allocation alone. A first job that remains pending for a moment is annotated with its reason.
 """
 
 from __future__ import annotations
@@ -36,21 +35,21 @@ from headrace.spec.rset import ResourceSet
 NAME = "sched-simple"
 
 _SUCCESS, _ANNOTATE, _DENY, _CANCEL = 0, 1, 2, 3
-# How many requests the job manager sends at a time unless it is told otherwise, as with flux-core's scheduler.
+# The number of requests that the job manager sends at a time by default, as with flux-core's scheduler.
 _QUEUE_DEPTH = 8
-# Seconds a head waits before it is told why; a busy system changes heads faster than anybody can read.
+# Seconds before a first job gets its reason; in a busy system, first jobs change faster than users can read.
 _EXPLAIN_AFTER = 0.1
-# An estimate looks at so many running jobs; beyond that it is not worth its time.
+# The number of running jobs that an estimate takes into account, which limits its time.
 _ESTIMATE_JOBS = 256
-# Running jobs counted for an estimate in one go.
+# The number of running jobs that are counted in one step of an estimate.
 _PER_STEP = 200
-# Bits that `flux module debug` sets, as in flux-core: deny every request; tell each that waits how many are before it.
-# Or keep running jobs to their time.
+# Flags of `flux module debug`, as in flux-core: deny every request; annotate each pending job with the number of jobs
+# before it; refuse to change the time of running jobs.
 _FAIL_ALLOC, _COUNT_AHEAD, _REFUSE_TIME = 1, 2, 4
 
 
 class _Job:
-    """A pending request."""
+    """A pending job and its request."""
 
     __slots__ = ("annotated", "duration", "id", "mask", "msg", "priority", "queue", "request")
 
@@ -68,7 +67,7 @@ class _Job:
 
 
 class _Held:
-    """What a running job holds and until when (0: no limit)."""
+    """The resources of a running job and its end (0: no limit)."""
 
     __slots__ = ("expiration", "shares")
 
@@ -82,7 +81,7 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
 
 
 def request_of(jobspec: dict[str, Any]) -> Request:
-    """The allocator's request; raises JobspecError when this scheduler cannot put it in slots."""
+    """The allocator's request for a jobspec; raises JobspecError if it is not in slots."""
     wanted = js.slot_request(jobspec)
     nslots = wanted.nslots // wanted.nnodes if wanted.nnodes else wanted.nslots
     return Request(wanted.nnodes, nslots, wanted.cores, wanted.gpus, wanted.exclusive)
@@ -107,7 +106,7 @@ class _Scheduler:
         self.explaining = False
         self.acquired = False
         self.reasons = Reasons(ctx, self._reason, self._places)
-        # What jobs of a request lack on a mask of ranks, in one slice of the work on reasons.
+        # The reasons by request and mask of ranks, within one slice of `sched.reasons`.
         self.short: dict[tuple[Request, int], str] = {}
         self.short_in = 0
         ctx.service(
@@ -130,7 +129,7 @@ class _Scheduler:
         ctx.call("resource.acquire", None, self._resources, streaming=True)
 
     def _unload(self) -> None:
-        """Tell the job manager that its requests are not answered any more, so that it asks the next scheduler."""
+        """Refuse the open requests, so that the job manager sends them to the next scheduler."""
         for job in self.jobs.values():
             self.ctx.respond_error(job.msg, errno.ENOSYS, f"{NAME} was unloaded")
 
@@ -183,7 +182,7 @@ class _Scheduler:
         self._remask()
 
     def _remask(self) -> None:
-        """The resources are others now: see again which ranks meet each constraint."""
+        """Evaluate all constraints again after a change of resources."""
         self.masks.clear()
         for job in self.jobs.values():
             job.mask = self._mask(js.constraints(job.msg.obj["jobspec"]))
@@ -282,7 +281,9 @@ class _Scheduler:
         return EMPTY
 
     def _refuse_impossible(self, request: Request, jobspec: dict[str, Any]) -> None:
-        """Raise Unsatisfiable when an idle system is too small, with the part of the constraint that leaves no node."""
+        """Raise Unsatisfiable if an idle system is too small, with the part of the constraint that excludes
+        every node.
+        """
         constraint = js.constraints(jobspec)
         try:
             self.pool.check(request, self._mask(constraint))
@@ -291,7 +292,7 @@ class _Scheduler:
             raise Unsatisfiable(f"{exc}; {nobody}" if nobody else str(exc)) from None
 
     def _nobody(self, constraint: dict[str, Any] | None) -> str:
-        """What in a constraint leaves no node, "" if it leaves some."""
+        """The part of a constraint that excludes every node; "" if there is none."""
         return excluding(constraint or {}, lambda part: bool(self._mask(part)))
 
     def _resource_status(self, msg: Message) -> dict[str, Any]:
@@ -314,7 +315,7 @@ class _Scheduler:
             self.ctx.at_flush(self._schedule)
 
     def _head(self, name: str) -> _Job | None:
-        """The next job of a queue; entries that are canceled or of an old priority are dropped on the way."""
+        """The next job of a queue; entries of canceled jobs or with outdated priorities are removed."""
         queue = self.queues[name]
         while queue:
             job = self.jobs.get(queue[0][1])
@@ -394,7 +395,7 @@ class _Scheduler:
             self.ctx.respond(job.msg, {"id": job.id, "type": _ANNOTATE, "annotations": {"sched": change}})
 
     def _estimate(self, job: _Job) -> float:
-        """When running jobs will have ended that leave enough for this one; 0 when nobody knows."""
+        """When enough running jobs will have ended for this one; 0 if unknown."""
         ending = sorted((held.expiration, id_) for id_, held in self.held.items() if held.expiration)[:_ESTIMATE_JOBS]
         released: list[_Held] = []
         start = 0.0
@@ -411,23 +412,23 @@ class _Scheduler:
             self.pool.retake(held.shares)
         return start
 
-    # -- why any job waits, for somebody who asks
+    # -- why any job waits (`sched.reasons`)
 
     def _reason(self, id: int, place: Place | None) -> dict[str, Any] | None:
-        """The reason of a waiting job; None for one that does not wait here."""
+        """The reason of a pending job; None for a job that is not pending here."""
         job = self.jobs.get(id)
         if job is None:
             return None
         if self.ctx.debug & _COUNT_AHEAD:
-            # What tests of this bit expect is annotated already.
+            # With this debug flag, the annotation is set already.
             return {}
         ahead = place.ahead if place is not None else 0
         return {"reason_pending": text(self._shortage(job), ahead), "jobs_ahead": ahead}
 
     def _shortage(self, job: _Job) -> str:
-        """What is short for a job now, "" for nothing; jobs that ask for the same lack the same."""
+        """What is short for a job now, "" for nothing; jobs with equal requests lack the same."""
         if not job.mask:
-            # Constraints that no node meets have this mask in common, and not what is wrong with them.
+            # All constraints that no node satisfies have this mask, but each has its own reason.
             nobody = self._nobody(js.constraints(job.msg.obj["jobspec"]))
             if nobody:
                 return nobody
@@ -456,7 +457,7 @@ class _Scheduler:
             yield Waiting(job.id, ahead, job.mask, cores, gpus, job.duration or math.inf)
 
     def _line(self, name: str) -> Iterator[tuple[int, int, int, _Job]]:
-        """(-priority, id, jobs before it, job) of a queue as it is now, in order."""
+        """(-priority, id, jobs before it, job) of a queue, in order."""
         entries, ahead = list(self.queues[name]), 0
         while entries:
             priority, id = heapq.heappop(entries)
@@ -466,7 +467,7 @@ class _Scheduler:
                 ahead += 1
 
     def _supply(self, mask: Hashable) -> Generator[None, None, Supply]:
-        """What is free of the ranks of a bit set, and when the rest ends."""
+        """The free resources of the ranks in a bit set, and the ends of the allocated ones."""
         assert isinstance(mask, int)
         usable = mask & self.pool.up
         cores = gpus = 0
@@ -485,7 +486,7 @@ class _Scheduler:
 
 
 def _alloc_mode(args: Iterable[str]) -> str:
-    """The last `alloc-mode` of the arguments, one of ALLOC_MODES. Raises OptionError for that and for any other."""
+    """The last `alloc-mode` of the arguments, one of ALLOC_MODES. Raises OptionError for an invalid or unknown one."""
     mode = ALLOC_MODES[0]
     for arg in args:
         key, _, mode = arg.partition("=")
