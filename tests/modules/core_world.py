@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace.jobs.record import Job, inactive_result
 from headrace.modules.job_manager.core import SUCCESS, Core
+from headrace.modules.job_manager.effects import Effect, Request
 from headrace.modules.job_manager.queues import Queues
 from headrace.modules.job_manager.replay import replay
 from headrace.spec import jobid
@@ -29,6 +30,9 @@ def after(scheme: str, job: int) -> dict[str, Any]:
     return {"dependencies": [{"scheme": scheme, "value": jobid.encode(job)}]}
 
 
+_Request = TypeVar("_Request", bound=Request)
+
+
 class World:
     """A core with a scheduler and an exec service that the test plays, and all that it ever recorded."""
 
@@ -38,8 +42,8 @@ class World:
         self.core.sched_is_ready(0)
         self.core.exec_is_ready()
         self.records: list[Any] = []
-        self.requests: list[Any] = []
-        self.effects: list[Any] = []
+        self.requests: list[Request] = []
+        self.effects: list[Effect] = []
         self.gone: dict[int, Job] = {}
 
     def flush(self) -> None:
@@ -85,8 +89,8 @@ class World:
         job = self.core.active.get(id) or self.gone[id]
         return next(context for _, event, context in job.events if event == name)
 
-    def asked(self, kind: str) -> list[Any]:
-        return [request[1] for request in self.requests if request[0] == kind]
+    def asked(self, kind: type[_Request]) -> list[_Request]:
+        return [request for request in self.requests if isinstance(request, kind)]
 
     def result(self, id: int) -> int:
         return inactive_result(self.core.inactive[id])

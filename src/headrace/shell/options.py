@@ -205,7 +205,7 @@ def _limits(option: Any) -> list[str]:
     return wrong
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _hard_limit(number: int) -> int:
     return resource.getrlimit(number)[1]
 

@@ -6,6 +6,7 @@ from core_world import World
 
 from headrace.jobs.record import CANCELED, COMPLETED, FAILED, RUN, SCHED, TIMEOUT
 from headrace.modules.job_manager.core import ANNOTATE, CANCEL, DENY, SUCCESS
+from headrace.modules.job_manager.effects import Alloc, Cancel, Expiration, Free, Prioritize, Raised, Start
 
 
 def test_a_job_that_runs_has_the_events_of_the_recordings() -> None:
@@ -25,7 +26,7 @@ def test_a_job_that_runs_has_the_events_of_the_recordings() -> None:
         ("clean", None),
     ]
     assert world.result(1) == FAILED
-    assert [job.id for job in world.asked("free")] == [1]
+    assert [request.job.id for request in world.asked(Free)] == [1]
 
 
 def test_a_denied_job_ends_with_an_alloc_exception() -> None:
@@ -44,13 +45,13 @@ def test_a_denied_job_ends_with_an_alloc_exception() -> None:
 def test_a_held_job_is_asked_for_when_it_is_let_go() -> None:
     world = World()
     world.submit(1, urgency=0)
-    assert world.asked("alloc") == []
+    assert world.asked(Alloc) == []
     assert world.core.set_urgency(world.core.active[1], 31, 7) == 0
     world.flush()
     assert world.events(1)[3:] == ["priority", "urgency", "priority"]
     assert world.context(1, "urgency") == {"userid": 7, "urgency": 31}
     assert world.core.active[1].priority == 4294967295
-    assert [job.id for job in world.asked("alloc")] == [1]
+    assert [request.job.id for request in world.asked(Alloc)] == [1]
 
 
 def test_holding_a_job_takes_its_request_back() -> None:
@@ -58,7 +59,7 @@ def test_holding_a_job_takes_its_request_back() -> None:
     world.submit(1)
     world.core.set_urgency(world.core.active[1], 0, 0)
     world.flush()
-    assert world.asked("cancel") == [1]
+    assert world.asked(Cancel) == [Cancel(1)]
     world.alloc(1, CANCEL)
     assert (world.core.alloc_pending, world.core.active[1].state) == (0, SCHED)
 
@@ -68,7 +69,7 @@ def test_a_new_urgency_reorders_the_request() -> None:
     world.submit(1)
     world.core.set_urgency(world.core.active[1], 20, 0)
     world.flush()
-    assert world.asked("prioritize") == [[[1, 20]]]
+    assert world.asked(Prioritize) == [Prioritize(1, 20)]
 
 
 def test_resources_that_cross_a_cancellation_are_given_back() -> None:
@@ -77,7 +78,7 @@ def test_resources_that_cross_a_cancellation_are_given_back() -> None:
     world.cancel(1)
     assert "clean" not in world.events(1)
     world.alloc(1, SUCCESS)
-    assert [job.id for job in world.asked("free")] == [1]
+    assert [request.job.id for request in world.asked(Free)] == [1]
     assert world.events(1)[-2:] == ["exception", "clean"]
     assert world.result(1) == CANCELED
 
@@ -88,7 +89,7 @@ def test_a_canceled_pending_job_is_clean_once_the_scheduler_has_dropped_it() -> 
     world.cancel(1)
     world.alloc(1, CANCEL)
     assert world.events(1)[-2:] == ["exception", "clean"]
-    assert world.asked("free") == []
+    assert world.asked(Free) == []
 
 
 def test_a_canceled_running_job_waits_for_its_shells() -> None:
@@ -101,7 +102,7 @@ def test_a_canceled_running_job_waits_for_its_shells() -> None:
     world.exec(1, "finish", status=15)
     world.exec(1, "release", ranks="all", final=True)
     assert world.events(1)[-5:] == ["exception", "finish", "release", "free", "clean"]
-    assert ("exception", 1, "cancel", 0) in world.effects
+    assert Raised(1, "cancel", 0) in world.effects
 
 
 def test_an_exception_of_lesser_severity_changes_nothing() -> None:
@@ -139,7 +140,7 @@ def test_a_running_job_gets_more_time() -> None:
     world.flush()
     assert world.events(1)[-2:] == ["jobspec-update", "resource-update"]
     assert world.context(1, "resource-update") == {"expiration": 250.0}
-    assert ("expiration", 1, 250.0) in world.effects
+    assert Expiration(1, 250.0) in world.effects
     world.core.now = 101.0
     world.core.expire()
     world.flush()
@@ -152,9 +153,9 @@ def test_a_pending_job_goes_to_the_scheduler_with_its_new_jobspec() -> None:
     world.core.update(world.core.active[1], {"attributes.system.duration": 60.0})
     world.flush()
     assert world.events(1)[-2:] == ["jobspec-update", "priority"]
-    assert world.asked("cancel") == [1]
+    assert world.asked(Cancel) == [Cancel(1)]
     world.alloc(1, CANCEL)
-    assert len(world.asked("alloc")) == 2
+    assert len(world.asked(Alloc)) == 2
     assert world.core.active[1].jobspec["attributes"]["system"]["duration"] == 60.0
 
 
@@ -164,8 +165,8 @@ def test_resources_for_an_old_jobspec_are_given_back() -> None:
     world.core.update(world.core.active[1], {"attributes.system.duration": 60.0})
     world.alloc(1, SUCCESS)
     assert "alloc" not in world.events(1)
-    assert [job.id for job in world.asked("free")] == [1]
-    assert len(world.asked("alloc")) == 2
+    assert [request.job.id for request in world.asked(Free)] == [1]
+    assert len(world.asked(Alloc)) == 2
 
 
 def test_annotations_are_merged_and_null_removes() -> None:
@@ -188,12 +189,12 @@ def test_a_start_that_nobody_heard_waits_for_the_next_exec_service() -> None:
     world.effects.clear()
     world.core.exec_is_ready()
     world.flush()
-    assert [effect[1].id for effect in world.effects if effect[0] == "start"] == [1, 2]
+    assert [effect.job.id for effect in world.effects if isinstance(effect, Start)] == [1, 2]
     # The next one was there before the word came that nobody had been.
     world.effects.clear()
     world.core.exec_failed(2, "", gone=False)
     world.flush()
-    assert [effect[1].id for effect in world.effects if effect[0] == "start"] == [2]
+    assert [effect.job.id for effect in world.effects if isinstance(effect, Start)] == [2]
 
 
 def test_a_job_with_the_debug_flag_tells_what_is_asked_for_it() -> None:
@@ -221,11 +222,11 @@ def test_a_stopped_queue_takes_its_requests_back_and_gives_them_again() -> None:
     world.submit(1)
     world.core.start_queues([""], False, "later", True)
     world.flush()
-    assert world.asked("cancel") == [1]
+    assert world.asked(Cancel) == [Cancel(1)]
     world.alloc(1, CANCEL)
     world.core.start_queues([""], True, None, True)
     world.flush()
-    assert [job.id for job in world.asked("alloc")] == [1, 1]
+    assert [request.job.id for request in world.asked(Alloc)] == [1, 1]
 
 
 def test_jobs_of_a_stopped_queue_say_so_until_it_is_started_or_they_end() -> None:
@@ -254,7 +255,7 @@ def test_named_queues_start_stopped_and_are_switched_one_by_one() -> None:
     world.core.start_queues(["debug"], True, None, True)
     world.core.enable_queues(["batch"], False, "full")
     world.flush()
-    assert [job.id for job in world.asked("alloc")] == [2]
+    assert [request.job.id for request in world.asked(Alloc)] == [2]
     assert world.submit(3, queue="batch") == "job submission to batch is disabled: full"
     assert world.submit(4, queue="nosuch") == "Invalid queue 'nosuch' specified"
 
@@ -266,7 +267,7 @@ def test_jobs_wait_for_a_scheduler_that_went_away() -> None:
     world.submit(2)
     assert world.core.sched_is_ready(0) == 2
     world.flush()
-    assert [job.id for job in world.asked("alloc")] == [1, 1, 2]
+    assert [request.job.id for request in world.asked(Alloc)] == [1, 1, 2]
 
 
 def test_jobs_of_an_exec_service_that_went_away_fail() -> None:
@@ -290,11 +291,11 @@ def test_a_job_that_is_run_again_gives_all_back_and_waits_anew() -> None:
     world.exec(1, "release", ranks="all", final=True, requeue=True)
     assert world.events(1)[4:] == ["alloc", "start", "exception", "free", "requeue", "priority"]
     assert world.core.active[1].state == SCHED
-    assert [job.id for job in world.asked("free")] == [1]
-    assert [job.id for job in world.asked("alloc")] == [1, 1]
+    assert [request.job.id for request in world.asked(Free)] == [1]
+    assert [request.job.id for request in world.asked(Alloc)] == [1, 1]
     world.run(1)
     assert world.result(1) == COMPLETED
-    assert [effect[1].id for effect in world.effects if effect[0] == "start"] == [1, 1]
+    assert [effect.job.id for effect in world.effects if isinstance(effect, Start)] == [1, 1]
 
 
 def test_how_often_a_job_is_run_again_has_a_bound() -> None:
@@ -356,9 +357,9 @@ def test_running_jobs_without_a_duration_end_with_their_instance() -> None:
     world.flush()
     assert [job.expiration for job in world.core.active.values()] == [300.0, 90.0, 300.0, 0.0]
     assert world.context(1, "resource-update") == {"expiration": 300.0}
-    assert [effect for effect in world.effects if effect[0] == "expiration"] == [
-        ("expiration", 1, 300.0),
-        ("expiration", 3, 300.0),
+    assert [effect for effect in world.effects if isinstance(effect, Expiration)] == [
+        Expiration(1, 300.0),
+        Expiration(3, 300.0),
     ]
     world.core.now = 200.0
     world.core.expire()

@@ -16,9 +16,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from headrace.jobs.record import CLEANUP, RUN, RUNNING, Job
 from headrace.modules.job_manager.core import CANCEL, DENY, SUCCESS, Core
+from headrace.modules.job_manager.effects import Alloc, Answer, Cancel, Free, Inherit, Request, Start
 from headrace.modules.job_manager.queues import Queues
 from headrace.modules.job_manager.replay import replay, restart
 from headrace.spec import jobid
+from headrace.spec.message import REQUEST, Message
 
 R: dict[str, Any] = {"version": 1, "execution": {"R_lite": [{"rank": "0", "children": {"core": "0"}}]}}
 
@@ -59,26 +61,8 @@ class Simulator:
     def turn(self) -> None:
         """The end of a loop turn: requests go out at once, the rest waits for the disk."""
         requests, self.core.requests = self.core.requests, []
-        for kind, what, *rest in requests:
-            if kind == "alloc":
-                assert what.id not in self.asked
-                self.asked[what.id] = what
-            elif kind == "cancel":
-                if what in self.asked:
-                    del self.asked[what]
-                    self.core.alloc_reply(what, CANCEL, None, None, "")
-            elif kind == "free":
-                assert rest[0] is not None
-                assert what.id not in self.running, f"job {what.id} still runs"
-                self.holding[what.id] -= 1
-                assert self.holding[what.id] == 0, f"job {what.id} freed twice"
-            elif kind == "inherit":
-                successor = rest[0].id
-                self.holding[what.id] -= 1
-                assert self.holding[what.id] == 0, f"job {what.id} left what it had not"
-                # What the scheduler gave it meanwhile is free again.
-                self.holding[successor] = 1
-                self.asked.pop(successor, None)
+        for request in requests:
+            self.decide(request)
         self.core.finished.clear()
         batch = self.core.take()
         if any(batch):
@@ -86,17 +70,41 @@ class Simulator:
         if self.core.requests:
             self.turn()
 
+    def decide(self, request: Request) -> None:
+        """What the scheduler does with a request."""
+        match request:
+            case Alloc(job):
+                assert job.id not in self.asked
+                self.asked[job.id] = job
+            case Cancel(id):
+                if id in self.asked:
+                    del self.asked[id]
+                    self.core.alloc_reply(id, CANCEL, None, None, "")
+            case Free(job, r):
+                assert r is not None
+                assert job.id not in self.running, f"job {job.id} still runs"
+                self.give_back(job)
+            case Inherit(job, successor):
+                self.give_back(job)
+                # What the scheduler gave it meanwhile is free again.
+                self.holding[successor.id] = 1
+                self.asked.pop(successor.id, None)
+
+    def give_back(self, job: Job) -> None:
+        self.holding[job.id] -= 1
+        assert self.holding[job.id] == 0, f"job {job.id} gave back what it had not"
+
     def write(self) -> None:
         """The disk takes the next batch, then its effects are released."""
         records, effects = self.pending.pop(0)
         self.durable.extend(records)
-        for kind, *what in effects:
-            if kind == "start":
-                job = what[0]
+        for effect in effects:
+            if isinstance(effect, Start):
+                job = effect.job
                 self.started[job.id] = self.started.get(job.id, 0) + 1
                 self.running[job.id] = "starting"
-            elif kind == "answer":
-                self.acknowledged.add(what[0])
+            elif isinstance(effect, Answer):
+                self.acknowledged.add(effect.msg.obj["id"])
 
     def crash(self) -> None:
         """Some of what waits was written, nothing of it was released."""
@@ -123,7 +131,7 @@ class Simulator:
         flags = self.random.choice([0, 4])
         refusal = self.core.submit(self.last_id, 0, self.random.choice([0, 8, 16, 31]), flags, jobspec)
         if not refusal:
-            self.core.effects.append(("answer", self.last_id))
+            self.core.effects.append(Answer(Message(REQUEST, obj={"id": self.last_id}), None))
 
     def schedule(self) -> None:
         if self.asked:

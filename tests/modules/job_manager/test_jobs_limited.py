@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from headrace.jobs.record import SCHED, Job
 from headrace.modules.job_manager.core import CANCEL, DENY, SUCCESS
+from headrace.modules.job_manager.effects import Alloc, Cancel
 
 
 class LimitedScheduler(RuleBasedStateMachine):
@@ -26,12 +27,12 @@ class LimitedScheduler(RuleBasedStateMachine):
 
     def heard(self) -> None:
         self.world.flush()
-        for kind, what, *_ in self.world.requests:
-            if kind == "alloc":
-                assert what.id not in self.asked
-                self.asked.add(what.id)
-            elif kind == "cancel" and what in self.asked:
-                self.canceled.add(what)
+        for request in self.world.requests:
+            if isinstance(request, Alloc):
+                assert request.job.id not in self.asked
+                self.asked.add(request.job.id)
+            elif isinstance(request, Cancel) and request.id in self.asked:
+                self.canceled.add(request.id)
         self.world.requests.clear()
 
     def job(self, choice: int) -> Job | None:
@@ -97,9 +98,9 @@ def test_a_limited_scheduler_gets_the_most_urgent_jobs() -> None:
     world.core.sched_is_ready(1)
     world.submit(1)
     world.submit(2)
-    assert [job.id for job in world.asked("alloc")] == [1]
+    assert [request.job.id for request in world.asked(Alloc)] == [1]
     world.alloc(1)
-    assert [job.id for job in world.asked("alloc")] == [1, 2]
+    assert [request.job.id for request in world.asked(Alloc)] == [1, 2]
 
 
 def test_a_more_urgent_job_takes_the_place_before_a_limited_scheduler() -> None:
@@ -107,11 +108,17 @@ def test_a_more_urgent_job_takes_the_place_before_a_limited_scheduler() -> None:
     world.core.sched_is_ready(2)
     for id, urgency in ((1, 12), (2, 14), (3, 20), (4, 18)):
         world.submit(id, urgency=urgency)
-    assert (world.asked("cancel"), [job.id for job in world.asked("alloc")]) == ([1], [1, 2])
+    assert ([request.id for request in world.asked(Cancel)], [request.job.id for request in world.asked(Alloc)]) == (
+        [1],
+        [1, 2],
+    )
     world.alloc(1, CANCEL)
-    assert (world.asked("cancel"), [job.id for job in world.asked("alloc")]) == ([1, 2], [1, 2, 3])
+    assert ([request.id for request in world.asked(Cancel)], [request.job.id for request in world.asked(Alloc)]) == (
+        [1, 2],
+        [1, 2, 3],
+    )
     world.alloc(2, CANCEL)
-    assert [job.id for job in world.asked("alloc")] == [1, 2, 3, 4]
+    assert [request.job.id for request in world.asked(Alloc)] == [1, 2, 3, 4]
     world.core.set_urgency(world.core.active[3], 13, 0)
     world.flush()
-    assert world.asked("cancel") == [1, 2, 3]
+    assert world.asked(Cancel) == [Cancel(1), Cancel(2), Cancel(3)]

@@ -11,6 +11,7 @@ import pytest
 from core_world import World as CoreWorld
 from jobs_world import R, World
 
+from headrace.modules.job_manager.effects import Start
 from headrace.modules.job_manager.peers import Exec
 from headrace.spec import message as m
 
@@ -142,4 +143,4 @@ def test_what_a_service_that_is_gone_refused_is_for_the_one_that_came_since() ->
     answer(m.error_response(m.request("job-exec.start", None), 38, ""))
     world.flush()
     assert exec_.service == "job-exec" and world.core.exec_ready
-    assert [effect[1].id for effect in world.effects if effect[0] == "start"] == [1]
+    assert [effect.job.id for effect in world.effects if isinstance(effect, Start)] == [1]

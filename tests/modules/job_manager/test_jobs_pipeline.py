@@ -16,7 +16,9 @@ from jobs_world import R, World, pipeline_of
 from headrace.jobs.record import Job
 from headrace.modules.job_manager import pipeline as jobs_pipeline
 from headrace.modules.job_manager.core import NEW_JOB
+from headrace.modules.job_manager.effects import Answer
 from headrace.modules.job_manager.pipeline import Batch
+from headrace.spec.message import REQUEST, Message
 from waiting import stays_in_loop
 
 Run = Callable[..., None]
@@ -272,14 +274,15 @@ def test_a_checkpoint_for_which_there_is_no_room_is_made_when_there_is(
 
 def test_several_batches_are_one_with_each_jobs_news_in_a_row() -> None:
     spec: dict[str, Any] = {"attributes": {}}
+    first, second = Answer(Message(REQUEST), None), Answer(Message(REQUEST), {})
     one, other = Job(1, spec), Job(2, spec)
     events: list[Any] = [(float(n), f"e{n}", None) for n in range(4)]
     whole = jobs_pipeline._merged(
         [
-            Batch([], [("answer", 1)], [(one, 0, events[:2]), (other, 0, events[:1])], []),
-            Batch([], [("answer", 2)], [(one, 2, events[2:])], [one]),
+            Batch([], [first], [(one, 0, events[:2]), (other, 0, events[:1])], []),
+            Batch([], [second], [(one, 2, events[2:])], [one]),
         ]
     )
-    assert whole.effects == [("answer", 1), ("answer", 2)]
+    assert whole.effects == [first, second]
     assert whole.news == [(other, 0, events[:1]), (one, 0, events)], "in the order of their last events"
     assert whole.finished == [one]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.jobs.record import CLEANUP, PENDING, PRIORITY, RUN, SCHED
 from headrace.modules.job_manager.core import Core
+from headrace.modules.job_manager.effects import Free
 from headrace.modules.job_manager.queues import Queues
 from headrace.modules.job_manager.replay import _LOST_NOTE, replay, restart
 from headrace.spec import jobspec as js
@@ -181,5 +182,5 @@ def test_a_restart_ends_what_ran_and_takes_up_what_waited() -> None:
     assert world.events(3)[-2:] == ["flux-restart", "priority"]
     assert world.events(4)[-2:] == ["flux-restart", "priority"]
     assert world.core.active[4].state == SCHED and world.core.active[4].r is None
-    assert world.asked("free") == []
+    assert world.asked(Free) == []
     assert world.core.sched_is_ready(0) == 3

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from core_world import R, World
 
+from headrace.modules.job_manager.effects import Free, Inherit
+
 
 def full(world: World) -> None:
     """Job 1 runs, the scheduler has named 2 and 3 as successors."""
@@ -24,8 +26,8 @@ def test_a_successor_starts_on_what_an_ended_job_gives_back() -> None:
     assert successor.r is not None and successor.r["execution"]["R_lite"] == R["execution"]["R_lite"]
     assert (successor.r["execution"]["starttime"], successor.r["execution"]["expiration"]) == (world.core.now, 0.0)
     assert world.context(2, "alloc") == {"annotations": {"sched": {"resource_summary": "rank0/core0"}}}
-    assert world.asked("free") == []
-    assert [(job.id, other.id) for _, job, other in (r for r in world.requests if r[0] == "inherit")] == [(1, 2)]
+    assert world.asked(Free) == []
+    assert [(request.job.id, request.successor.id) for request in world.asked(Inherit)] == [(1, 2)]
     assert world.core.alloc_pending == 1
     # The scheduler's own answer may have been under way.
     world.alloc(2, starttime=1.0)
@@ -73,5 +75,5 @@ def test_nobody_takes_over_what_may_be_somebody_elses(why: str) -> None:
     world.flush()
     world.exec(1, "finish", status=0)
     world.exec(1, "release", ranks="all", final=True)
-    assert world.asked("inherit") == []
-    assert [job.id for job in world.asked("free")] == [1]
+    assert world.asked(Inherit) == []
+    assert [request.job.id for request in world.asked(Free)] == [1]

@@ -11,6 +11,7 @@ from headrace.broker.module.context import ModuleContext, RpcError
 from headrace.jobs.record import INACTIVE, RUNNING, SCHED, inactive_user
 from headrace.modules.common.privacy import is_hidden, refuse_if_hidden
 from headrace.modules.job_manager.core import Core
+from headrace.modules.job_manager.effects import Answer, Purged
 from headrace.modules.job_manager.queues import QueueError
 from headrace.modules.job_manager.store import Store
 from headrace.spec import duration as durations
@@ -66,7 +67,7 @@ class Admin:
             self.ctx.call_later(_PURGE_PERIOD, self._purge_old)
 
     def _answer(self, msg: Message, body: dict[str, Any] | None = None) -> None:
-        self.core.effects.append(("empty-answer", msg) if body is None else ("answer", msg, body))
+        self.core.effects.append(Answer(msg, body))
         self.touch()
 
     # -- queues
@@ -163,7 +164,7 @@ class Admin:
     def _purge(self, ids: list[int]) -> list[int]:
         gone = self.core.purge(ids)
         if gone:
-            self.core.effects.append(("purged", gone))
+            self.core.effects.append(Purged(gone))
             self.touch()
         return gone
 

@@ -29,6 +29,20 @@ from headrace.jobs.record import (
 )
 from headrace.modules.job_manager import dependencies as deps
 from headrace.modules.job_manager.deadlines import Deadlines
+from headrace.modules.job_manager.effects import (
+    Alloc,
+    Annotated,
+    Cancel,
+    Effect,
+    Expiration,
+    Free,
+    Inherit,
+    Prioritize,
+    Raised,
+    Rearm,
+    Request,
+    Start,
+)
 from headrace.modules.job_manager.limited import Limited
 from headrace.modules.job_manager.queues import Queues
 from headrace.modules.job_manager.successors import Successors, notes
@@ -39,10 +53,6 @@ from headrace.spec import jobspec as js
 NEW_JOB, EVENTS, RSET, QUEUES, PURGED, REAPED = 1, 2, 3, 5, 6, 7
 
 Record = tuple[int, int, Any]
-# Requests: ("alloc", job) ("cancel", id) ("prioritize", [[id, priority]]) ("free", job, R) ("inherit", job, successor).
-# Effects: ("start", job) ("expiration", id, seconds) ("exception", id, type, severity) ("annotations", job)
-# ("deadline",), and those that the service around the core adds.
-Effect = tuple[Any, ...]
 
 SUCCESS, ANNOTATE, DENY, CANCEL = 0, 1, 2, 3
 
@@ -79,7 +89,7 @@ class Core:
         self.partings: list[Record] = []
         self.effects: list[Effect] = []
         # What the scheduler is told at once: it keeps nothing, so a crash takes both sides back.
-        self.requests: list[Effect] = []
+        self.requests: list[Request] = []
         # Jobs by their last event, with the index of their first new one: records and listings follow that order.
         self.dirty: dict[Job, int] = {}
         self.finished: list[Job] = []
@@ -155,7 +165,7 @@ class Core:
         why = self.queues.stop_note(job.queue) if job.priority > 0 else ""
         if why:
             job.annotations = merged(job.annotations or {}, {"sched": {"reason_pending": why}})
-            self.effects.append(("annotations", job))
+            self.effects.append(Annotated(job))
 
     def _trace(self, job: Job, what: str) -> None:
         """An event that only jobs with the debug flag have."""
@@ -167,18 +177,18 @@ class Core:
         self.successors.asked(job)
         job.alloc_pending = True
         self.alloc_pending += 1
-        self.requests.append(("alloc", job))
+        self.requests.append(Alloc(job))
 
     def cancel_alloc(self, job: Job) -> None:
         if not job.alloc_canceled:
             job.alloc_canceled = True
-            self.requests.append(("cancel", job.id))
+            self.requests.append(Cancel(job.id))
 
     def _start(self, job: Job) -> None:
         if self.exec_ready and not job.start_sent and not job.prologs:
             job.start_sent = True
             self._trace(job, "start-request")
-            self.effects.append(("start", job))
+            self.effects.append(Start(job))
 
     def _clean_up(self, job: Job) -> None:
         if job.alloc_pending:
@@ -191,7 +201,7 @@ class Core:
             self.post(job, "free")
             successor = self.successors.take(job)
             if successor is None:
-                self.requests.append(("free", job, job.r))
+                self.requests.append(Free(job, job.r))
             else:
                 self._inherit(job, successor)
         self.post(job, "clean")
@@ -241,7 +251,7 @@ class Core:
     def deadline(self, time: float, job: Job, what: str) -> None:
         """Have expire() remove a job's dependency `what` at a time."""
         self.deadlines.begin(time, job.id, what)
-        self.effects.append(("deadline",))
+        self.effects.append(Rearm())
 
     def next_deadline(self) -> float | None:
         """When expire() is due next, on the steady clock of the deadlines."""
@@ -263,7 +273,7 @@ class Core:
         """Watch over the time limit of a running job; one that is moved does not count any more, see expire()."""
         if job.expiration and job.started and job.state == RUN:
             self.deadlines.limit(job.expiration, job.id, self.now)
-            self.effects.append(("deadline",))
+            self.effects.append(Rearm())
 
     # -- the scheduler (RFC 27)
 
@@ -298,7 +308,7 @@ class Core:
             return
         if kind == ANNOTATE:
             job.annotations = merged(job.annotations or {}, notes or {})
-            self.effects.append(("annotations", job))
+            self.effects.append(Annotated(job))
             return
         wanted = job.state == SCHED and not job.alloc_canceled
         job.alloc_pending = job.alloc_canceled = False
@@ -307,7 +317,7 @@ class Core:
             self._allocated(job, r or {}, notes)
         elif kind == SUCCESS:
             # The answer crossed a cancellation or a fatal exception: give it back.
-            self.requests.append(("free", job, r))
+            self.requests.append(Free(job, r))
             self.advance(job)
         elif kind == DENY:
             self._forget_annotations(job)
@@ -323,14 +333,14 @@ class Core:
         self.alloc_pending -= 1
         successor.alloc_pending = False
         self._allocated(successor, self.successors.resources(job, successor, self.now), notes(job, successor))
-        self.requests.append(("inherit", job, successor))
+        self.requests.append(Inherit(job, successor))
         if self.limited.limit:
             self.limited.fill()
 
     def _forget_annotations(self, job: Job) -> None:
         if job.annotations and "sched" in job.annotations:
             job.annotations = merged(job.annotations, {"sched": None})
-            self.effects.append(("annotations", job))
+            self.effects.append(Annotated(job))
 
     def _allocated(self, job: Job, r: dict[str, Any], notes: dict[str, Any] | None) -> None:
         annotations = merged(job.annotations, notes or {}) if job.annotations else notes
@@ -395,7 +405,7 @@ class Core:
     def _requeue(self, job: Job) -> None:
         """A job lost a node and asks to be run again: it waits anew."""
         job.start_sent = False
-        self.requests.append(("free", job, job.r))
+        self.requests.append(Free(job, job.r))
         self.post(job, "free")
         self.post(job, "requeue", {"reason": "node-failure"})
         self.advance(job)
@@ -410,7 +420,7 @@ class Core:
             self._forget_annotations(job)
         context = {"type": kind, "severity": severity, "note": note, "userid": userid, **(extra or {})}
         self.post(job, "exception", context)
-        self.effects.append(("exception", job.id, kind, severity))
+        self.effects.append(Raised(job.id, kind, severity))
         if severity == 0:
             self._clean_up(job)
 
@@ -425,7 +435,7 @@ class Core:
         was = job.priority
         self.advance(job)
         if job.alloc_pending and not job.alloc_canceled and job.priority != was:
-            self.requests.append(("prioritize", [[job.id, job.priority]]))
+            self.requests.append(Prioritize(job.id, job.priority))
             self.successors.forget()
             if self.limited.limit:
                 self.limited.fill()
@@ -452,14 +462,14 @@ class Core:
 
     def _expire_at(self, job: Job, expiration: float) -> None:
         self.post(job, "resource-update", {"expiration": expiration})
-        self.effects.append(("expiration", job.id, expiration))
+        self.effects.append(Expiration(job.id, expiration))
         self._limit(job)
 
     def memo(self, job: Job, memo: dict[str, Any], volatile: bool) -> None:
         """Attach a note to a job; a volatile one is seen by those who listen now and by nobody later."""
         if volatile:
             job.annotations = merged(job.annotations or {}, {"user": memo})
-            self.effects.append(("annotations", job))
+            self.effects.append(Annotated(job))
         else:
             self.post(job, "memo", memo)
 

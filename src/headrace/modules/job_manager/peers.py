@@ -119,7 +119,7 @@ class Scheduler:
         self._tell()
         self.ctx.call("sched.prioritize", {"jobs": jobs})
 
-    def free(self, job: Job, r: dict[str, Any]) -> None:
+    def free(self, job: Job, r: dict[str, Any] | None) -> None:
         self._tell()
         self.ctx.call("sched.free", {"id": job.id, "R": r, "final": True})
 

@@ -25,7 +25,8 @@ from headrace.broker.module.context import ModuleContext
 from headrace.broker.state import disk
 from headrace.broker.state.journal import Journal
 from headrace.jobs.record import CLEANUP, Event, Job
-from headrace.modules.job_manager.core import NEW_JOB, PURGED, REAPED, Core, Effect, Record
+from headrace.modules.job_manager.core import NEW_JOB, PURGED, REAPED, Core, Record
+from headrace.modules.job_manager.effects import Answer, Effect, Request, Start
 from headrace.modules.job_manager.recover import LOGS, TEXT, Recovery
 from headrace.modules.job_manager.store import Store
 from headrace.spec.os_error import reason, text_of
@@ -72,7 +73,7 @@ class Pipeline:
         core: Core,
         store: Store,
         journal: Journal | None,
-        request: Callable[[list[Effect]], None],
+        request: Callable[[list[Request]], None],
         release: Callable[[Batch], None],
         start: Callable[[Job], None],
     ) -> None:
@@ -168,7 +169,7 @@ class Pipeline:
             elif kind == REAPED:
                 self._reaped[id] = value
         batch = Batch(entries, effects, news, finished)
-        if self.failing and not (entries or news or finished or any(effect[0] == "start" for effect in effects)):
+        if self.failing and not (entries or news or finished or any(isinstance(effect, Start) for effect in effects)):
             # An answer to who changed nothing.
             self.release(batch)
             return
@@ -211,9 +212,9 @@ class Pipeline:
 
     def _release_starts(self, batch: Batch) -> None:
         for effect in batch.effects:
-            if effect[0] == "start":
-                self.start(effect[1])
-        batch.effects[:] = [effect for effect in batch.effects if effect[0] != "start"]
+            if isinstance(effect, Start):
+                self.start(effect.job)
+        batch.effects[:] = [effect for effect in batch.effects if not isinstance(effect, Start)]
 
     def _sync_later(self) -> None:
         if not self._soon:
@@ -303,12 +304,15 @@ class Pipeline:
             promises = any(entry[0] == NEW_JOB for entry in batch.entries)
             told = []
             for effect in batch.effects:
-                if effect[0] == "start" and effect[1].state == CLEANUP:
-                    canceled.append(effect[1])
-                elif effect[0] == "start" or (promises and effect[0] == "answer"):
-                    kept.append(effect)
-                else:
-                    told.append(effect)
+                match effect:
+                    case Start(job) if job.state == CLEANUP:
+                        canceled.append(job)
+                    case Start():
+                        kept.append(effect)
+                    case Answer(body=dict()) if promises:
+                        kept.append(effect)
+                    case _:
+                        told.append(effect)
             batch.effects[:] = told
         entries = [entry for batch in batches for entry in batch.entries]
         self._pending.append(Batch(entries, kept, [], []))

@@ -19,6 +19,7 @@ from headrace.jobs.policy import Policy, PolicyError, UnknownQueue
 from headrace.jobs.record import CLEANUP, RUN, URGENCY_DEFAULT, URGENCY_HOLD, Job, updated_jobspec
 from headrace.modules.common.privacy import is_hidden
 from headrace.modules.job_manager.core import Core
+from headrace.modules.job_manager.effects import Answer
 from headrace.modules.job_manager.peers import Exec
 from headrace.modules.job_manager.store import Store
 from headrace.spec import jobspec as js
@@ -62,10 +63,7 @@ class Requests:
 
     def _answer(self, msg: Message, body: dict[str, Any] | None = None) -> None:
         """Answer when everything so far is durable."""
-        if body is None:
-            self.core.effects.append(("empty-answer", msg))
-        else:
-            self.core.effects.append(("answer", msg, body))
+        self.core.effects.append(Answer(msg, body))
         self.touch()
 
     def _job(self, msg: Message, deed: str) -> Job:

@@ -23,7 +23,23 @@ from headrace.jobs.record import Job
 from headrace.modules.common.privacy import refuse_if_hidden
 from headrace.modules.job_manager import restore
 from headrace.modules.job_manager.admin import Admin
-from headrace.modules.job_manager.core import MOST_REQUEUES, Core, Effect
+from headrace.modules.job_manager.core import MOST_REQUEUES, Core
+from headrace.modules.job_manager.effects import (
+    Alloc,
+    Annotated,
+    Answer,
+    Cancel,
+    Effect,
+    Expiration,
+    Free,
+    Inherit,
+    Prioritize,
+    Purged,
+    Raised,
+    Rearm,
+    Request,
+    Start,
+)
 from headrace.modules.job_manager.info import JobInfo
 from headrace.modules.job_manager.lost_output import LostOutput
 from headrace.modules.job_manager.peers import Exec, Scheduler
@@ -170,7 +186,7 @@ class _Manager:
                 # A job whose dependency failed meanwhile is over already.
                 job = job or next(done for done in core.finished if done.id == id)
                 self.store.add(job, submission)
-        core.effects.append(("answer", msg, {"errors": errors}))
+        core.effects.append(Answer(msg, {"errors": errors}))
         self.pipeline.touch()
 
     def _restore(self, msg: Message) -> None:
@@ -196,25 +212,25 @@ class _Manager:
         if msg.obj["final"]:
             jobs, self._restored = self._restored, []
             restore.go_on(core, jobs)
-        core.effects.append(("answer", msg, {"errors": errors}))
+        core.effects.append(Answer(msg, {"errors": errors}))
         self.pipeline.touch()
 
     # -- what was decided goes out
 
-    def _request(self, requests: list[Effect]) -> None:
+    def _request(self, requests: list[Request]) -> None:
         sched = self.sched
         for request in requests:
-            kind = request[0]
-            if kind == "alloc":
-                sched.alloc(request[1])
-            elif kind == "free":
-                sched.free(request[1], request[2])
-            elif kind == "inherit":
-                sched.inherit(request[1], request[2])
-            elif kind == "cancel":
-                sched.cancel(request[1])
-            else:
-                sched.prioritize(request[1])
+            match request:
+                case Alloc(job):
+                    sched.alloc(job)
+                case Free(job, r):
+                    sched.free(job, r)
+                case Inherit(job, successor):
+                    sched.inherit(job, successor)
+                case Cancel(id):
+                    sched.cancel(id)
+                case Prioritize(id, priority):
+                    sched.prioritize([[id, priority]])
 
     def _release(self, batch: Batch) -> None:
         for job, first, events in batch.news:
@@ -224,11 +240,7 @@ class _Manager:
         for job in batch.finished:
             self.store.finish(job)
         for effect in batch.effects:
-            kind = effect[0]
-            if kind == "answer":
-                self.ctx.respond(effect[1], effect[2])
-            else:
-                self._release_rare(effect)
+            self._take_effect(effect)
         if batch.finished:
             self.admin.jobs_ended()
             self.requests.jobs_ended(batch.finished)
@@ -236,22 +248,24 @@ class _Manager:
     def _start(self, job: Job) -> None:
         self.exec.start(job)
 
-    def _release_rare(self, effect: Effect) -> None:
-        kind = effect[0]
-        if kind == "deadline":
-            self._arm()
-        elif kind == "exception":
-            self.ctx.publish("job-exception", {"id": effect[1], "type": effect[2], "severity": effect[3]})
-        elif kind == "expiration":
-            self.sched.expiration(effect[1], effect[2])
-            self.exec.expiration(effect[1], effect[2])
-        elif kind == "annotations":
-            self.events.annotations(effect[1].id, self.ctx.now(), effect[1].annotations)
-        elif kind == "purged":
-            self.store.forget(effect[1])
-            self.ctx.publish("job-purge-inactive", {"jobs": effect[1]})
-        elif kind == "empty-answer":
-            self.ctx.respond(effect[1])
+    def _take_effect(self, effect: Effect) -> None:
+        match effect:
+            case Answer(msg, body):
+                self.ctx.respond(msg, body)
+            case Start(job):
+                self._start(job)
+            case Rearm():
+                self._arm()
+            case Raised(id, type, severity):
+                self.ctx.publish("job-exception", {"id": id, "type": type, "severity": severity})
+            case Expiration(id, time):
+                self.sched.expiration(id, time)
+                self.exec.expiration(id, time)
+            case Annotated(job):
+                self.events.annotations(job.id, self.ctx.now(), job.annotations)
+            case Purged(ids):
+                self.store.forget(ids)
+                self.ctx.publish("job-purge-inactive", {"jobs": ids})
 
     # -- time
 
@@ -273,7 +287,7 @@ class _Manager:
             self.core.expire()
         finally:
             # A fault in one job's handling must not put off the time limits of all others.
-            self.core.effects.append(("deadline",))
+            self.core.effects.append(Rearm())
             self.pipeline.touch()
 
     def _instance_expires(self, event: Message) -> None:
