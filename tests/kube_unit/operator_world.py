@@ -105,7 +105,7 @@ class World:
         """One look. Raises what the operator's worker would report."""
         self.see()
         with mock.patch.object(operator_module.time, "time", lambda: self.now):
-            _run(self.operator._look(("ns", "hello")))
+            _run(self.operator._reconcile(("ns", "hello")))
 
     def settle(self, looks: int = 20) -> None:
         """Look, and let the Job controller turn, until nothing changes; time passes between looks."""

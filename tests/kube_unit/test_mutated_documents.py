@@ -32,7 +32,7 @@ def build(cluster: MiniCluster, uid: str, pods: int) -> list[dict[str, Any]]:
     return desired(cluster, uid=uid, images=Images(), keys=None, size=pods)
 
 
-SETTINGS = Settings(build=build, stands_in=lambda cluster: view_image(cluster, Images())[1])
+SETTINGS = Settings(build=build, replaced_image=lambda cluster: view_image(cluster, Images())[1])
 
 
 def valid(spoiled: Any) -> bool:

@@ -1,7 +1,7 @@
-"""What `reconcile` wants done about one MiniCluster. Data only; `execute` carries it out in this order.
+"""The actions that `reconcile` returns for one MiniCluster. Data only; `execute` carries out the steps in this order.
 
-Each step can be repeated: an operator that dies between two of them is followed by one that starts over and finds the
-first done.
+Each step can be repeated, so that an operator that ends between two of them is followed by one that starts again from
+the first.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ Object = dict[str, Any]
 
 
 class MakeSecret(Struct, frozen=True):
-    """Make the MiniCluster's Secret with fresh keys, unless it is there."""
+    """Make the MiniCluster's Secret with fresh keys, unless it exists."""
 
     name: str
 
 
 class Create(Struct, frozen=True):
-    """Make an object. One of its name that is somebody else's is left alone and reported as taken."""
+    """Make an object. An object of that name with another owner is not changed, and reported as taken."""
 
     kind: Kind
     body: Object
 
 
 class Apply(Struct, frozen=True):
-    """Server-side apply of the object of this uid; none is made."""
+    """Server-side apply of the object with this uid; a missing object is not created."""
 
     kind: Kind
     name: str
@@ -38,7 +38,7 @@ class Apply(Struct, frozen=True):
 
 
 class Patch(Struct, frozen=True):
-    """JSON merge patch of the object of this uid."""
+    """JSON merge patch of the object with this uid."""
 
     kind: Kind
     name: str
@@ -54,7 +54,7 @@ class Delete(Struct, frozen=True):
 
 
 class Tell(Struct, frozen=True):
-    """A request to the lead over its channel; the answer comes as a change of `Observed.lead`."""
+    """A request to the lead over its channel; the response is a later change of `Observed.lead`."""
 
     request: Object
 
@@ -71,15 +71,15 @@ Step = Union[MakeSecret, Create, Apply, Patch, Delete, Tell]
 
 
 class Actions(Struct, frozen=True, kw_only=True):
-    """`notices` are Events about the steps, told before them: afterwards, a crash in between would have them forgotten.
-    `events` are about changes of the status, told before it is written. `status` is the whole status to write, None to
-    leave it. `again_at` is when to look again though nothing changed (seconds since the epoch). `look_for_warnings`
-    asks for the Events of the Jobs and pods.
+    """`notices` are Events about the steps, written before them, so that a crash in between does not lose them.
+    `events` are about changes of the status, written before the status. `status` is the whole status to write, None to
+    leave it. `requeue_at` is the time of the next reconcile if nothing changes (seconds since the epoch). With
+    `read_events` the Events of the Jobs and pods are read.
     """
 
     steps: tuple[Step, ...] = ()
     notices: tuple[Report, ...] = ()
     events: tuple[Report, ...] = ()
     status: Object | None = None
-    again_at: float | None = None
-    look_for_warnings: bool = False
+    requeue_at: float | None = None
+    read_events: bool = False

@@ -1,8 +1,8 @@
-"""The admission webhook's answers: which creations, changes and sizes of MiniClusters are refused, and why. Pure.
+"""The admission webhook's responses: which creations, changes and sizes of MiniClusters are refused, and why. Pure.
 
 The rules and messages are those of `minicluster.validate`. An object that was stored before a rule existed can still be
-changed: only what a change makes wrong is refused, so that its finalizers, labels and one field after another can be
-mended. Source: admission.k8s.io/v1 AdmissionReview, autoscaling/v1 Scale.
+changed: only problems that a change introduces are refused, so that finalizers, labels and single fields can be
+corrected. Source: admission.k8s.io/v1 AdmissionReview, autoscaling/v1 Scale.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Object = dict[str, Any]
 
 
 class BadReview(ValueError):
-    """What was sent is no AdmissionReview of MiniClusters."""
+    """A request body that is not an AdmissionReview of MiniClusters."""
 
 
 class Review(NamedTuple):
-    """A question of the API server: what is to be stored (`new`) in place of what (`old`, None for a creation)."""
+    """A request of the API server: the object to store (`new`) in place of `old` (None for a creation)."""
 
     uid: str
     namespace: str
@@ -39,7 +39,7 @@ class Review(NamedTuple):
 
 
 def parse(body: Any) -> Review:
-    """The question in an AdmissionReview. Raises BadReview."""
+    """The request in an AdmissionReview. Raises BadReview."""
     request = body.get("request") if isinstance(body, dict) else None
     if not isinstance(request, dict) or body.get("apiVersion") != REVIEW_VERSION:
         raise BadReview(f"not an AdmissionReview of {REVIEW_VERSION}")
@@ -56,7 +56,7 @@ def parse(body: Any) -> Review:
 
 
 def scaled(review: Review, stored: Object) -> Review:
-    """The question about a Scale as one about the MiniCluster `stored` that it is of."""
+    """A review of a Scale as a review of `stored`, the MiniCluster that it resizes."""
     spec = review.new.get("spec")
     replicas = spec.get("replicas", 0) if isinstance(spec, dict) else 0
     new = {**stored, "spec": {**(stored.get("spec") or {}), "size": replicas}}
@@ -64,7 +64,7 @@ def scaled(review: Review, stored: Object) -> Review:
 
 
 def answer(review: Review) -> Object:
-    """The AdmissionReview that answers a question about a MiniCluster."""
+    """The AdmissionReview that responds to a review of a MiniCluster."""
     problems = new_problems(review.new, review.old)
     if problems:
         return _response(review.uid, allowed=False, status=_refusal(review, problems))
@@ -72,10 +72,10 @@ def answer(review: Review) -> Object:
 
 
 def new_problems(new: Object, old: Object | None) -> list[Problem]:
-    """What is wrong with `new` and was not with `old`."""
+    """The problems of `new` that `old` does not have."""
     metadata = new.get("metadata")
     if isinstance(metadata, dict) and metadata.get("deletionTimestamp"):
-        # Nothing may stand in the way of an end: what is deleted is only changed by those who remove finalizers.
+        # A deleted object changes only when finalizers are removed; a refusal would prevent its end.
         return []
     if old is not None and old.get("spec") == new.get("spec"):
         return []
@@ -92,14 +92,14 @@ def _problems(document: Object) -> list[Problem]:
 
 
 def _without_server_fields(document: Object) -> Object:
-    # An object that the API server sends has been parsed by it: of the metadata our rules know only the name.
+    # The API server has validated the metadata; our rules read only the name.
     metadata = document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     return {"metadata": {"name": name}, "spec": document.get("spec")}
 
 
 def warnings(document: Object) -> list[str]:
-    """What is allowed and may not be meant; `kubectl` prints it. `document` is a valid MiniCluster or an old one."""
+    """Warnings about a valid MiniCluster, or one that was valid under older rules; `kubectl` prints them."""
     try:
         cluster = check({"apiVersion": API_VERSION, "kind": KIND, **_without_server_fields(document)})
     except InvalidMiniCluster as exc:

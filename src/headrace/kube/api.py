@@ -1,7 +1,7 @@
-"""The API server's REST interface, as far as the operator and our commands use it, on one aiohttp session.
+"""The part of the API server's REST interface that the operator and our commands use, on one aiohttp session.
 
-Objects are the dictionaries of the API, untouched. Every refusal is an ApiError with the server's own reason and
-message. Watches are streams of (type, object); whoever reads them knows what a break means (`runtime.reflector`).
+Objects are the dictionaries of the API. Every refusal is an ApiError with the server's own reason and message. A watch
+is a stream of (type, object) whose end its reader handles (`runtime.reflector`).
 Source: Kubernetes API concepts (verbs, watch, server-side apply), API conventions (Status).
 """
 
@@ -24,10 +24,10 @@ Object = dict[str, Any]
 
 # The field manager of server-side apply, and of creations.
 FIELD_MANAGER = "headrace-operator"
-# Seconds that a request other than a watch may take; the API server's own limit is 60.
+# Seconds for a request other than a watch; the API server's own limit is 60.
 REQUEST_TIMEOUT = 65.0
-# Seconds after which the server is to end a watch, so that one through a dead proxy does not stay silent for ever. It
-# ends them in order, with a bookmark's version to go on from.
+# Seconds after which the server ends a watch, so that a dead proxy cannot silence one for ever. The server ends it with
+# a bookmark, whose version the next watch continues from.
 WATCH_TIMEOUT = 540
 _CHUNK = 500
 
@@ -45,7 +45,7 @@ class Kind(NamedTuple):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The URL's path; "" as namespace means all namespaces, or that the resource has none."""
+        """The path of the URL; namespace "" stands for all namespaces, or for a resource without namespaces."""
         parts = [f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"]
         if namespace:
             parts.append(f"namespaces/{quote(namespace, safe='')}")
@@ -65,8 +65,9 @@ KINDS = {one.kind: one for one in (MINICLUSTERS, JOBS, PODS, SERVICES, CONFIG_MA
 
 
 class ApiError(Exception):
-    """The API server refused: HTTP `status`, its machine-readable `reason` ("AlreadyExists"), its message, and the
-    `details` of its Status (metav1.StatusDetails), {} where it gave none."""
+    """A refusal of the API server: HTTP `status`, the machine-readable `reason` ("AlreadyExists"), the message, and the
+    `details` of its Status (metav1.StatusDetails), {} without any.
+    """
 
     def __init__(self, status: int, reason: str, message: str, details: Object | None = None) -> None:
         super().__init__(message)
@@ -77,7 +78,7 @@ class ApiError(Exception):
 
 
 class Unreachable(Exception):
-    """The API server did not answer; whether it acted on the request is not known."""
+    """The API server did not respond; it is unknown whether it acted on the request."""
 
 
 class Listing(NamedTuple):
@@ -87,7 +88,8 @@ class Listing(NamedTuple):
 
 class Api:
     """One cluster's API server. `counted` is called with verb and plural of each request; `manager` is the field
-    manager of what is written."""
+    manager of writes.
+    """
 
     def __init__(
         self,
@@ -115,7 +117,7 @@ class Api:
         return await self._send("get", "GET", kind, kind.path(namespace, name, subresource))
 
     async def list_objects(self, kind: Kind, namespace: str = "", labels: str = "", fields: str = "") -> Listing:
-        """All objects that match, fetched in chunks, and the resource version to watch from."""
+        """All matching objects, fetched in chunks, and the resource version from which to watch."""
         items: list[Object] = []
         query = {"labelSelector": labels, "fieldSelector": fields, "limit": str(_CHUNK)}
         while True:
@@ -131,7 +133,9 @@ class Api:
         return await self._send("create", "POST", kind, kind.path(namespace), query, body)
 
     async def apply(self, kind: Kind, namespace: str, name: str, body: Object, force: bool = True) -> Object:
-        """Server-side apply. With metadata.uid in `body` only the object of that uid is changed, and none is made."""
+        """Server-side apply. With metadata.uid in `body`, only the object with that uid is changed, and none is
+        created.
+        """
         full = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
         query = {"fieldManager": self.manager, "force": "true" if force else "false"}
         return await self._send(
@@ -139,19 +143,19 @@ class Api:
         )
 
     async def merge(self, kind: Kind, namespace: str, name: str, body: Object, subresource: str = "") -> Object:
-        """JSON merge patch (RFC 7386): a null removes a field; a metadata.uid in `body` must be the object's."""
+        """JSON merge patch (RFC 7386): a null removes a field; a metadata.uid in `body` must be the object's uid."""
         path = kind.path(namespace, name, subresource)
         query = {"fieldManager": self.manager}
         return await self._send("patch", "PATCH", kind, path, query, body, "application/merge-patch+json")
 
     async def replace(self, kind: Kind, namespace: str, name: str, body: Object) -> Object:
-        """PUT; with metadata.resourceVersion in `body` it is refused where the object has changed since."""
+        """PUT; with metadata.resourceVersion in `body`, it is refused if the object has changed since that version."""
         return await self._send("update", "PUT", kind, kind.path(namespace, name), {"fieldManager": self.manager}, body)
 
     async def delete(
         self, kind: Kind, namespace: str, name: str, uid: str = "", propagation: str = "Background"
     ) -> None:
-        """Delete the object, only where its uid is `uid` if one is given."""
+        """Delete the object; with `uid`, only the object with that uid."""
         body: Object = {"propagationPolicy": propagation}
         if uid:
             body["preconditions"] = {"uid": uid}
@@ -160,9 +164,9 @@ class Api:
     async def watch(
         self, kind: Kind, version: str, namespace: str = "", labels: str = "", fields: str = ""
     ) -> AsyncIterator[tuple[str, Object]]:
-        """What changes after `version`: ("ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK", object).
+        """The changes after `version`: ("ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK", object).
 
-        Ends where the server ends it. Raises ApiError (status 410: the version is too old, list again), Unreachable.
+        Ends when the server ends it. Raises ApiError (status 410: the version is too old, list again), Unreachable.
         """
         query = {
             **{"watch": "1", "resourceVersion": version, "allowWatchBookmarks": "true"},
@@ -189,7 +193,7 @@ class Api:
     async def stream(
         self, kind: Kind, namespace: str, name: str, subresource: str, query: dict[str, str]
     ) -> AsyncIterator[bytes]:
-        """The bytes of an answer that goes on, such as a pod's log. Raises ApiError, Unreachable."""
+        """The bytes of a streaming response, such as a pod's log. Raises ApiError, Unreachable."""
         self.counted("get", kind.plural)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
         try:
@@ -270,7 +274,7 @@ class Api:
 
 
 def _why(exc: Exception) -> str:
-    """What is wrong with a connection, without the names of Python's own objects."""
+    """The reason of a connection error, without the names of Python's classes."""
     if isinstance(exc, aiohttp.ClientConnectorCertificateError):
         cause = exc.certificate_error
         return f"its certificate is refused: {getattr(cause, 'verify_message', '') or cause}"
@@ -289,7 +293,7 @@ def _given(query: dict[str, str]) -> dict[str, str]:
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """The lines of a stream. An object may be longer than aiohttp's own limit for a line."""
+    """The lines of a stream. An object may be longer than aiohttp's limit for a line."""
     left = bytearray()
     async for chunk in response.content.iter_any():
         left += chunk

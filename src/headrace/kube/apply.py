@@ -1,9 +1,9 @@
-"""What users apply: documents of any kind, by server-side apply, and whose fields such a document takes over.
+"""Server-side apply of users' documents of any kind, and the conflicts that are resolved for the user.
 
-All our commands write as one field manager. The API server still tells a field that `scale` has set from one that
-`apply` has (another operation, another subresource), and knows kubectl's commands by other names, so it reports
-conflicts between commands of one and the same user. These are resolved here; a field of any other manager, such as an
-autoscaler, is left to it unless the user says so. Source: Kubernetes documentation, "Server-Side Apply", conflicts.
+All our commands write as one field manager. The API server still separates a field that `scale` has set from one that
+`apply` has set (another operation, another subresource), and treats kubectl's commands as other managers, so it reports
+conflicts between commands of the same user. These conflicts are resolved here; a field of any other manager, such as an
+autoscaler, is changed only if the user says so. Source: Kubernetes documentation, "Server-Side Apply", conflicts.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from .api import MINICLUSTERS, Api, ApiError, Kind
 
 Object = dict[str, Any]
 
-# The field manager of our commands, and how the names of kubectl's begin (kubectl-client-side-apply, kubectl-edit ...).
+# The field manager of our commands, and the prefix of kubectl's (kubectl-client-side-apply, kubectl-edit ...).
 FIELD_MANAGER = "headrace-mini"
 KUBECTL = "kubectl"
 _CONFLICT = re.compile(r'conflict with "([^"]*)"')
-# Managers that have a name which users know better.
+# Managers that users know by another name.
 _KNOWN = {
     "kube-controller-manager": "kube-controller-manager (a HorizontalPodAutoscaler)",
     "headrace-operator": "headrace-operator (spec.autoscale)",
@@ -27,26 +27,28 @@ _KNOWN = {
 
 
 class Conflict(NamedTuple):
-    """A field that another manager has set: its path ("spec.size")."""
+    """A field of another manager, with its path ("spec.size")."""
 
     field: str
     manager: str
 
 
 class ConflictError(Exception):
-    """Fields of a document are another manager's; the message names each field and its manager."""
+    """Fields of a document belong to another manager; the message names each field and its manager."""
 
 
 class Applied(NamedTuple):
-    """The stored object, and the fields that were taken over from kubectl."""
+    """The stored object, and the fields that were taken over from kubectl's managers."""
 
     stored: Object
     taken_over: tuple[Conflict, ...] = ()
 
 
 async def apply(api: Api, document: Object, namespace: str, force: bool) -> Applied:
-    """Server-side apply of one document of any kind. `namespace` counts where the document has none. Raises
-    ConflictError where another manager than kubectl has set one of its fields and `force` is false; ApiError."""
+    """Server-side apply of one document of any kind. `namespace` is used for a document without one.
+
+    Raises ConflictError if another manager than kubectl has set one of its fields and `force` is false; ApiError.
+    """
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not metadata.get("name"):
         raise ApiError(400, "Invalid", f"{document.get('kind', 'a document')} has no metadata.name")
@@ -67,7 +69,7 @@ async def apply(api: Api, document: Object, namespace: str, force: bool) -> Appl
 
 
 def conflicts(details: Object) -> list[Conflict]:
-    """The conflicts that a Status names in its `details`; [] where it is about something else."""
+    """The conflicts in the `details` of a Status; [] for a Status about anything else."""
     found = []
     for cause in details.get("causes") or ():
         told = _CONFLICT.match(cause.get("message") or "")
@@ -83,7 +85,7 @@ def _told(what: str, foreign: list[Conflict]) -> str:
 
 
 async def resource(api: Api, api_version: str, kind: str) -> tuple[Kind, bool]:
-    """The resource of a kind, and whether it has namespaces, as the API server tells it. Raises ApiError."""
+    """The resource of a kind, and whether it has namespaces, from the API server's discovery. Raises ApiError."""
     if (api_version, kind) == (MINICLUSTERS.api_version, MINICLUSTERS.kind):
         return MINICLUSTERS, True
     group, _, version = api_version.rpartition("/")

@@ -6,11 +6,12 @@ from __future__ import annotations
 def wanted_size(
     size: int, smallest: int, largest: int, demand: int, idle_since: float | None, idle_seconds: float, now: float
 ) -> tuple[int, float | None]:
-    """The size that a MiniCluster of `size` pods should have, and when that may change without news (None: it cannot).
+    """The size that a MiniCluster of `size` pods should have, and when it may change without another event (None:
+    never).
 
-    `demand` is the number of nodes that the active jobs (queued and running) want. It grows at once to what they want;
-    it shrinks to `smallest` when no job has been active for `idle_seconds`. While jobs are active it keeps its size:
-    which nodes fall idle first is the scheduler's choice, and pods that come and go cost a start each.
+    `demand` is the number of nodes that the active jobs (pending and running) need. The size grows at once to that
+    number; it shrinks to `smallest` when no job has been active for `idle_seconds`. While jobs are active it does not
+    shrink, since the scheduler decides which nodes become idle first, and every pod costs a start.
     """
     smallest = max(smallest, 1)
     if demand > size:

@@ -1,9 +1,9 @@
-"""Certificates of the admission webhook: a pair that is made here, and when it is to be replaced. Pure but for chance.
+"""Certificates of the admission webhook: how a pair is made, and when it must be replaced. Pure but for random keys.
 
-Each pair has a certification authority of its own whose key is forgotten at once: it signs one serving certificate and
-no other. To replace a pair the API server is first told to trust the new authority beside the one before, so that the
-replicas of an operator may change over one after another. Sources: RFC 5280, admissionregistration.k8s.io/v1
-(`caBundle`). `cryptography` makes them: it is what the field uses, and the image of the operator has no openssl.
+Each pair has its own certification authority, whose key is discarded at once: it signs one serving certificate and no
+other. To replace a pair, the API server is first told to trust the new authority in addition to the old one, so that
+the replicas of an operator can change over one by one. Sources: RFC 5280, admissionregistration.k8s.io/v1 (`caBundle`).
+The library `cryptography` is used because the image of the operator has no openssl.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFETIME = timedelta(days=365)
-# Clocks of nodes differ.
+# Allows for clocks that differ between nodes.
 _BEFORE = timedelta(hours=1)
 _BEGIN = "-----BEGIN CERTIFICATE-----"
 _END = "-----END CERTIFICATE-----"
@@ -34,14 +34,14 @@ class Pair(NamedTuple):
 
 
 class UnusablePair(ValueError):
-    """A stored pair that cannot serve: the message says why."""
+    """A stored pair that cannot be used; the message has the reason."""
 
 
 def make_pair(hosts: list[str], now: datetime, lifetime: timedelta = LIFETIME) -> Pair:
-    """A pair for a server that is called by any of `hosts` (names, addresses), good for `lifetime` from `now` (UTC)."""
+    """A pair for a server with the names or addresses `hosts`, valid for `lifetime` from `now` (UTC)."""
     authority_key = ec.generate_private_key(ec.SECP256R1())
     identifier = x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key())
-    # Two authorities of one name in a bundle are one too many: some clients take the first for the signer.
+    # With two authorities of one name in a bundle, some clients would take the wrong one for the signer.
     common_name = f"headrace admission webhook {identifier.digest.hex()[:16]}"
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     authority = (
@@ -52,7 +52,7 @@ def make_pair(hosts: list[str], now: datetime, lifetime: timedelta = LIFETIME) -
         .sign(authority_key, hashes.SHA256())
     )
     key = ec.generate_private_key(ec.SECP256R1())
-    # The common name is limited to 64 characters and read by nobody; the alternative names count (RFC 6125).
+    # The common name is limited to 64 characters and not used; the alternative names count (RFC 6125).
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "headrace-webhook")])
     certificate = (
         _builder(subject, name, key.public_key(), now, lifetime)
@@ -106,10 +106,10 @@ def _pem(certificate: x509.Certificate) -> str:
 
 
 def renewal_time(pair: Pair, hosts: list[str]) -> datetime:
-    """When a pair is to be replaced: after two thirds of its life (UTC). Raises UnusablePair.
+    """When a pair must be replaced: after two thirds of its lifetime (UTC). Raises UnusablePair.
 
-    It is unusable where it is not for each of `hosts`, where key and certificate are no pair, or where one of its
-    parts is not what it should be.
+    A pair is unusable if it is not valid for each of `hosts`, if key and certificate do not belong together, or if one
+    of its parts is malformed.
     """
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate.encode())
@@ -117,7 +117,7 @@ def renewal_time(pair: Pair, hosts: list[str]) -> datetime:
         key = serialization.load_pem_private_key(pair.key.encode(), None)
         certificate.verify_directly_issued_by(authority)
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except Exception as exc:  # cryptography raises a dozen kinds for text that is none of these
+    except Exception as exc:  # cryptography raises a dozen types for malformed text
         raise UnusablePair(f"the stored certificate cannot be used: {exc or type(exc).__name__}") from None
     if _public(key) != _public(certificate):
         raise UnusablePair("the stored certificate and key are no pair")
@@ -135,17 +135,17 @@ def _public(holder: Any) -> bytes:
     return encoded
 
 
-# --- the Secret, and what the API server trusts
+# --- the Secret, and the API server's trust
 
 
 def secret_data(pair: Pair) -> dict[str, str]:
-    """`data` of a Secret of type kubernetes.io/tls with the authority beside, as cert-manager writes it."""
+    """The `data` of a Secret of type kubernetes.io/tls with the authority added, as cert-manager writes it."""
     parts = {"ca.crt": pair.authority, "tls.crt": pair.certificate, "tls.key": pair.key}
     return {key: encoded(text) for key, text in parts.items()}
 
 
 def pair_of(secret: dict[str, Any]) -> Pair:
-    """The pair in such a Secret; parts that are missing or no text are ""."""
+    """The pair in such a Secret; missing or malformed parts are ""."""
     data = secret.get("data") or {}
     return Pair(*(decoded(data.get(key)) for key in ("ca.crt", "tls.crt", "tls.key")))
 
@@ -155,7 +155,7 @@ def encoded(text: str) -> str:
 
 
 def decoded(text: Any) -> str:
-    """Base64 text decoded; "" where it is none."""
+    """Decoded base64 text; "" for malformed text."""
     try:
         return base64.b64decode(text or "", validate=True).decode()
     except (ValueError, TypeError):
@@ -163,13 +163,13 @@ def decoded(text: Any) -> str:
 
 
 def certificates_in(bundle: str) -> list[str]:
-    """The certificates of a PEM bundle, one after another, in one normal form."""
+    """The certificates of a PEM bundle in order, in one normal form."""
     parts = [part.partition(_END)[0] for part in bundle.split(_BEGIN)[1:]]
     return [f"{_BEGIN}\n" + "\n".join(part.split()) + f"\n{_END}\n" for part in parts]
 
 
 def trusting(bundle: str, authority: str, before: str = "") -> str:
-    """The bundle in which `authority`, and the one `before` it, are trusted; `bundle` itself where they are already."""
+    """The bundle with `authority` and the one `before` it added; `bundle` itself if it has both."""
     wanted = certificates_in(authority) + certificates_in(before)
     if wanted and set(wanted) <= set(certificates_in(bundle)):
         return bundle

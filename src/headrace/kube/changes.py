@@ -1,7 +1,7 @@
-"""What a change of a MiniCluster's spec does to pods that run already. Pure.
+"""The effect of a change of a MiniCluster's spec on running pods. Pure.
 
-A Job's template is immutable, so most fields need another Job, whose pods start anew. The fields that running pods
-can take are listed here; `docs/user/minicluster.md` has the same table.
+A Job's template is immutable, so most fields need another Job, whose pods start anew. The fields with another effect
+are listed here; `docs/user/minicluster.md` has the same table.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Object = dict[str, Any]
 
 
 class Effect(enum.Enum):
-    """What is done about a changed field."""
+    """The effect of a changed field."""
 
-    AT_ONCE = "at once"  # the operator goes by it from now on; pods do not notice
-    RESIZES = "resizes"  # pods come, or are drained and go; brokers join and leave
-    RELOADS = "reloads"  # running brokers take it
-    NEXT_START = "next start"  # counts when the pods are next made
+    AT_ONCE = "at once"  # the operator uses it from now on; pods are not affected
+    RESIZES = "resizes"  # pods are created, or drained and deleted; brokers join and leave
+    RELOADS = "reloads"  # running brokers load it
+    NEXT_START = "next start"  # pods that are created later have it
     RECREATES = "recreates"  # another Job: all pods start anew
 
 
-# Paths as the API names them, `[]` for any item of a list. What is not here, and not below what is here, recreates.
+# Paths with the API's names, `[]` for any item of a list. Every other field recreates, unless a listed one contains it.
 EFFECTS = {
     "spec.size": Effect.RESIZES,
     "spec.maxSize": Effect.RESIZES,
@@ -47,14 +47,14 @@ EFFECTS = {
 
 
 class Change(NamedTuple):
-    """A field that differs, as `spec.containers[0].image`, and what that does."""
+    """A field that differs, such as `spec.containers[0].image`, and its effect."""
 
     path: str
     effect: Effect
 
 
 def changes(old: MiniCluster, new: MiniCluster) -> list[Change]:
-    """The fields in which two specifications of a MiniCluster differ, by path. A field at its default is not given."""
+    """The fields in which two specs of a MiniCluster differ, by path. A field at its default counts as not given."""
     before, after = leaves(old), leaves(new)
     missing = object()
     differ = [path for path in before | after if before.get(path, missing) != after.get(path, missing)]
@@ -62,7 +62,7 @@ def changes(old: MiniCluster, new: MiniCluster) -> list[Change]:
 
 
 def effect_of(path: str) -> Effect:
-    """What a change of the field at this path does."""
+    """The effect of a change of the field at this path."""
     place = re.sub(r"\[[0-9]+\]", "[]", path)
     while place:
         if place in EFFECTS:
@@ -72,7 +72,7 @@ def effect_of(path: str) -> Effect:
 
 
 def leaves(cluster: MiniCluster) -> dict[str, Any]:
-    """The values of a specification by path, without those at their defaults: text, numbers, and what is empty."""
+    """The values of a spec by path, without defaults: text, numbers, and empty lists or mappings."""
     found: dict[str, Any] = {}
     _collect(_given(cluster.spec), "spec", found)
     return found
@@ -91,8 +91,9 @@ def _collect(value: Any, path: str, found: dict[str, Any]) -> None:
 
 @functools.lru_cache(maxsize=None)
 def _fields(kind: Hashable) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """The fields of a kind of records. msgspec evaluates all annotations at each call, and each look at a MiniCluster
-    needs them."""
+    """The fields of a type of records; cached, since msgspec evaluates all annotations at each call, and each reconcile
+    needs them.
+    """
     assert isinstance(kind, type)
     return msgspec.structs.fields(kind)
 

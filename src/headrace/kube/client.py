@@ -1,7 +1,7 @@
-"""What users do with MiniClusters on Kubernetes: find, follow, scale, delete them; with the users' own rights.
+"""Users' operations on MiniClusters on Kubernetes: find, follow, scale, delete; with the users' own rights.
 
-The commands of `headrace mini` and the kubectl plugin call these functions and print what they give. `apply` and
-`containers` have what those commands do with documents and with containers.
+The commands of `headrace mini` and the kubectl plugin call these functions and print their results. `apply` has the
+operations on documents, `containers` those on containers.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ from .api import JOBS, MINICLUSTERS, PODS, Api, ApiError, Kind, Unreachable
 
 Object = dict[str, Any]
 
-# Phases after which a MiniCluster does nothing more by itself.
+# Phases in which a MiniCluster has ended or cannot start.
 OVER = ("Finished", "Failed", "Invalid")
-# Phases at which `mini apply --no-wait` has no more to tell.
+# Phases that `mini apply --no-wait` waits for.
 SETTLED = (*OVER, "Running", "Suspended")
 _RETRY = 1.0
 _LAST_RETRY = 15.0
-# Seconds between two requests for the pods that are left.
+# Seconds between two requests for the remaining pods.
 _LOOK = 0.5
-# Seconds that a command waits before it says what for.
+# Seconds that a command waits before it prints what it is waiting for.
 _SILENCE = 2.0
 
 
 class NotFoundError(Exception):
-    """There is no such MiniCluster, or no such pod of one; the message says what there is."""
+    """There is no such MiniCluster, or no such pod of one; the message names those that exist."""
 
 
 class Deleted(NamedTuple):
-    """A MiniCluster that was deleted, with the uids of its pods' controllers (its Jobs, or itself). `uid` is "" where
-    only its pods are left of it."""
+    """A MiniCluster that was deleted, with the uids of its pods' controllers (its Jobs, or itself). `uid` is "" if only
+    its pods remain.
+    """
 
     namespace: str
     name: str
@@ -45,15 +46,15 @@ class Deleted(NamedTuple):
 
 
 class EndedError(Exception):
-    """The MiniCluster has ended, and would not do what is asked; the message says how to run it again."""
+    """The MiniCluster has ended and cannot do what is asked; the message says how to run it again."""
 
 
 class TooLargeError(Exception):
-    """A size above the MiniCluster's own `maxSize`; the message has both and says how to raise it."""
+    """A size above the MiniCluster's own `maxSize`; the message has both numbers and says how to raise it."""
 
 
 class News:
-    """Tells what a command waits for: nothing in the first seconds, then each text that is new."""
+    """Prints what a command waits for: nothing in the first seconds, then each new text."""
 
     def __init__(self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._tell = tell
@@ -91,9 +92,9 @@ async def _no_such(api: Api, namespace: str, name: str) -> str:
 
 
 async def follow(api: Api, namespace: str, name: str) -> AsyncIterator[Object | None]:
-    """The MiniCluster as it is and after each change; None, the last, when it is deleted.
+    """The MiniCluster as it is and after each change; None, the last item, when it is deleted.
 
-    By a watch, or where the user may not watch by a look each second. Raises ApiError.
+    Uses a watch, or a request each second if the user may not watch. Raises ApiError.
     """
     try:
         async for found in _watched(api, namespace, name):
@@ -123,7 +124,7 @@ async def _watched(api: Api, namespace: str, name: str) -> AsyncIterator[Object 
                     yield one
             pause = _RETRY
         except Unreachable:
-            # It may come back: who follows decides when that is too long.
+            # The API server may be reachable again; the caller decides how long to wait.
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LAST_RETRY)
         except ApiError as exc:
@@ -153,14 +154,14 @@ async def _polled(api: Api, namespace: str, name: str) -> AsyncIterator[Object |
 
 
 def status_of(cluster: Object) -> Object:
-    """The status that tells of the stored specification; {} where the operator has not looked at it yet."""
+    """The status if it belongs to the stored generation; {} until the operator has reconciled that."""
     status = cluster.get("status") or {}
     current = status.get("observedGeneration", 0) >= cluster["metadata"].get("generation", 0)
     return status if current else {}
 
 
 def ended(cluster: Object) -> str:
-    """What to say of a MiniCluster that has ended, whatever its specification is by now; "" for one that has not."""
+    """The message for a MiniCluster that has ended, even if its spec was changed since; "" for any other."""
     status = cluster.get("status") or {}
     if not (status.get("times") or {}).get("finished"):
         return ""
@@ -170,7 +171,7 @@ def ended(cluster: Object) -> str:
 
 
 def progress(cluster: Object) -> str:
-    """One line about how far a MiniCluster is."""
+    """One line about the progress of a MiniCluster."""
     status = status_of(cluster)
     phase = status.get("phase") or "waiting for the operator"
     ready = f" {status['ready']}" if status.get("ready") and phase in ("Starting", "Running") else ""
@@ -179,7 +180,7 @@ def progress(cluster: Object) -> str:
 
 
 def exit_status(cluster: Object) -> int:
-    """What a command that waited for a MiniCluster's end exits with: the job's status, 1 where it has none."""
+    """The exit status of a command that waited for the end of a MiniCluster: the job's status, 1 without one."""
     status = status_of(cluster)
     if status.get("phase") == "Finished":
         return int(status.get("exitCode") or 0)
@@ -198,7 +199,7 @@ async def pod_of(api: Api, namespace: str, name: str, index: int, group: str = "
 
 
 def connect_command(cluster: Object, words: list[str]) -> list[str]:
-    """What runs in a pod to connect to its broker: `words`, or a shell, with FLUX_URI set."""
+    """The command for a pod that connects to its broker: `words`, or a shell, with FLUX_URI set."""
     flux = cluster["spec"].get("flux") or {}
     view = flux.get("container") or {}
     mount = str(view.get("mountPath") or "/mnt/flux").rstrip("/")
@@ -207,8 +208,10 @@ def connect_command(cluster: Object, words: list[str]) -> list[str]:
 
 
 async def scale(api: Api, namespace: str, name: str, size: int) -> Object:
-    """Change the size through the scale subresource; the Scale. Raises NotFoundError, EndedError, TooLargeError,
-    ApiError."""
+    """Change the size through the scale subresource; returns the Scale.
+
+    Raises NotFoundError, EndedError, TooLargeError, ApiError.
+    """
     cluster = await find(api, namespace, name)
     over = ended(cluster)
     if over:
@@ -229,8 +232,10 @@ async def scale(api: Api, namespace: str, name: str, size: int) -> Object:
 
 
 async def delete(api: Api, namespace: str, name: str, tell: Callable[[str], None]) -> Deleted:
-    """Delete a MiniCluster and what it owns; returns when that is accepted. `tell` hears where it is being deleted
-    already. Raises NotFoundError, ApiError."""
+    """Delete a MiniCluster and its objects; returns when the deletion is accepted.
+
+    `tell` gets a message if it is being deleted already. Raises NotFoundError, ApiError.
+    """
     try:
         metadata = (await find(api, namespace, name))["metadata"]
     except NotFoundError:
@@ -248,19 +253,20 @@ async def delete(api: Api, namespace: str, name: str, tell: Callable[[str], None
 
 
 async def _controllers_left(api: Api, namespace: str, name: str) -> frozenset[str]:
-    """The uids of the controllers of pods that are on their way out with a MiniCluster that is gone."""
+    """The uids of the controllers of pods that remain of a deleted MiniCluster and are being deleted."""
     pods = await _pods_of(api, namespace, name)
     if not pods:
         return frozenset()
     jobs = {one["metadata"]["uid"]: one["metadata"] for one in await _labelled(api, JOBS, namespace, name)}
-    # Of a MiniCluster that was deleted without its Jobs (`--cascade=orphan`) these lose their owner, and stay.
+    # Jobs of a MiniCluster that was deleted without them (`--cascade=orphan`) have no owner, and stay.
     staying = {uid for uid, job in jobs.items() if not job.get("ownerReferences") and not job.get("deletionTimestamp")}
     return frozenset(_controller(pod) for pod in pods) - staying
 
 
 async def wait_until_gone(api: Api, deleted: Deleted, tell: Callable[[str], None]) -> None:
-    """Return when a MiniCluster that was deleted is gone, and its pods are. `tell` hears what is waited for, from two
-    seconds on and when that changes. Raises ApiError, Unreachable."""
+    """Return when a deleted MiniCluster and its pods are gone. `tell` gets what is waited for, after two seconds and
+    after each change. Raises ApiError, Unreachable.
+    """
     news = News(tell)
     async for found in follow(api, deleted.namespace, deleted.name):
         if found is None or found["metadata"]["uid"] != deleted.uid:
@@ -275,12 +281,12 @@ async def wait_until_gone(api: Api, deleted: Deleted, tell: Callable[[str], None
 
 
 async def _pods_of(api: Api, namespace: str, name: str) -> list[Object]:
-    """The pods of all Jobs of a MiniCluster, [] for a user who may not list pods."""
+    """The pods of all Jobs of a MiniCluster; [] for a user who may not list pods."""
     return await _labelled(api, PODS, namespace, name)
 
 
 async def _labelled(api: Api, kind: Kind, namespace: str, name: str) -> list[Object]:
-    """What has a MiniCluster's label, [] for a user who may not list that kind."""
+    """The objects with a MiniCluster's label; [] for a user who may not list that kind."""
     try:
         return (await api.list_objects(kind, namespace, f"{names.CLUSTER}={name}")).items
     except ApiError as exc:
@@ -290,7 +296,7 @@ async def _labelled(api: Api, kind: Kind, namespace: str, name: str) -> list[Obj
 
 
 def _is_of(pod: Object, deleted: Deleted) -> bool:
-    """Whether a pod is the deleted MiniCluster's: one of its name may have been made since."""
+    """Whether a pod belongs to the deleted MiniCluster, and not to a new one of the same name."""
     return _controller(pod) in deleted.controllers
 
 

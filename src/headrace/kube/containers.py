@@ -1,7 +1,7 @@
 """A container of a MiniCluster's pod, for users: its log, and whether a command can run in it.
 
-The API server's refusals speak of containers and their states. What a user needs is why there is nothing yet, or no
-longer, and what to do: `state_of` says which, and the errors here say it in words.
+The API server's refusals name containers and their states. Users need to know why there is no log or shell yet, or no
+longer, and what to do: `state_of` distinguishes the cases, and the errors here have the messages.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from .client import OVER, News, NotFoundError, ended, find, pod_of, progress, st
 
 Object = dict[str, Any]
 
-# Seconds between two looks at a pod that has not started: for its log there is no watch.
+# Seconds between two requests for a pod that has not started, since its log cannot be watched.
 _LOOK = 1.0
 
 
 class NotRunningError(Exception):
-    """The container has not started, or has ended; the message says why, and what can be done."""
+    """The container has not started, or has ended; the message has the reason and what can be done."""
 
 
 class Chosen(Struct, frozen=True):
-    """A container of the pod of an index of a MiniCluster, or of its group `group`; "" is the one with Flux."""
+    """A container of the pod with an index, of a MiniCluster or of its group `group`; "" is the container with Flux."""
 
     namespace: str
     name: str
@@ -41,8 +41,9 @@ class Chosen(Struct, frozen=True):
 
 
 async def logs(api: Api, chosen: Chosen, going_on: bool, tell: Callable[[str], None]) -> AsyncIterator[bytes]:
-    """What a container has written; with `going_on` also what it writes, from its start to its end, and `tell` hears
-    what its start waits for. Raises NotFoundError, NotRunningError, ApiError, Unreachable."""
+    """The output of a container so far; with `going_on` also later output, from its start to its end, and `tell` gets
+    what its start waits for. Raises NotFoundError, NotRunningError, ApiError, Unreachable.
+    """
     news = News(tell)
     query = {"container": chosen.of_pod, "follow": "true" if going_on else ""}
     while True:
@@ -58,7 +59,7 @@ async def logs(api: Api, chosen: Chosen, going_on: bool, tell: Callable[[str], N
                     yield chunk
                 return
             except ApiError as exc:
-                # 404: the pod has been deleted since it was found, and another one may follow.
+                # 404: the pod was deleted after it was found; another one may follow.
                 if exc.status == 400:
                     news.waits_for(_why_no_log(pod, chosen, exc, going_on))
                 elif exc.status != 404 or not going_on:
@@ -67,7 +68,7 @@ async def logs(api: Api, chosen: Chosen, going_on: bool, tell: Callable[[str], N
 
 
 async def _before_its_pod(api: Api, chosen: Chosen) -> str:
-    """What a MiniCluster without the chosen pod waits for. Raises NotFoundError where no pod will come."""
+    """What a MiniCluster without the chosen pod waits for. Raises NotFoundError if there will be no such pod."""
     cluster = await find(api, chosen.namespace, chosen.name)
     if ended(cluster) or status_of(cluster).get("phase") in OVER:
         pod = f"{chosen.name}-{chosen.group}-{chosen.index}" if chosen.group else f"{chosen.name}-{chosen.index}"
@@ -76,8 +77,10 @@ async def _before_its_pod(api: Api, chosen: Chosen) -> str:
 
 
 def _why_no_log(pod: Object, chosen: Chosen, exc: ApiError, going_on: bool) -> str:
-    """Why a container that the API server refuses the log of has none yet. Raises NotRunningError where it will have
-    none, or is not waited for; the refusal itself where it is about something else."""
+    """Why a container has no log yet, given the API server's refusal `exc`.
+
+    Raises NotRunningError if it never will have one, or is not waited for, and `exc` itself if it has another cause.
+    """
     state, text = state_of(pod, chosen.of_pod)
     if state != "waiting":
         raise exc
@@ -89,8 +92,10 @@ def _why_no_log(pod: Object, chosen: Chosen, exc: ApiError, going_on: bool) -> s
 
 
 def state_of(pod: Object, container: str) -> tuple[str, str]:
-    """Whether a container is "waiting" for its start, "running" or "ended", and a sentence about it. Raises
-    NotFoundError for one that the pod does not have."""
+    """Whether a container is "waiting" for its start, "running" or "ended", and a sentence about it.
+
+    Raises NotFoundError for a container that the pod does not have.
+    """
     name, status = pod["metadata"]["name"], pod.get("status") or {}
     spec = pod.get("spec") or {}
     known = [str(one.get("name")) for key in ("containers", "initContainers") for one in spec.get(key) or ()]
@@ -110,7 +115,7 @@ def state_of(pod: Object, container: str) -> tuple[str, str]:
 
 
 async def running_pod(api: Api, chosen: Chosen, cluster: Object) -> Object:
-    """The chosen pod, whose container runs. Raises NotFoundError, NotRunningError, ApiError, Unreachable."""
+    """The chosen pod, if its container runs. Raises NotFoundError, NotRunningError, ApiError, Unreachable."""
     over = ended(cluster)
     try:
         pod = await pod_of(api, chosen.namespace, chosen.name, chosen.index, chosen.group)

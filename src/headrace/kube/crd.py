@@ -1,9 +1,9 @@
 """The CustomResourceDefinition of MiniClusters, made from `minicluster.fields`. Pure.
 
-Types, defaults, required fields and bounds come from the records; here stand only the rules that compare fields with
-each other (CEL), and the status, which users do not write. A rule is CEL where its worst case fits the API server's
-cost budget; the others are the admission webhook's (`admission`). The messages are those of `minicluster.validate`,
-which knows every rule. Source: apiextensions.k8s.io/v1 (structural schema, x-kubernetes-validations), Kubernetes 1.34.
+Types, defaults, required fields and bounds come from the records. This file adds the rules that compare fields with
+each other (CEL), and the status, which users do not write. A rule is CEL if its worst case fits the API server's cost
+budget; the admission webhook (`admission`) checks the other rules. The messages are those of `minicluster.validate`,
+which has every rule. Source: apiextensions.k8s.io/v1 (structural schema, x-kubernetes-validations), Kubernetes 1.34.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ Schema = dict[str, Any]
 class Rule(NamedTuple):
     """A CEL rule of an object: `field` is the path below the object that the error names.
 
-    The messages are plain text: one that has a number in it exceeds the cost budget, since the API server estimates
-    text made of a number as long as a request can be.
+    Messages are constant: a message with a number in it would exceed the cost budget, since the API server assumes that
+    text made of a number is as long as a whole request.
     """
 
     rule: str
@@ -48,7 +48,7 @@ class Rule(NamedTuple):
     field: str = ""
 
 
-# "Absent or false".
+# Holds if a field is absent or false.
 _UNSET = "(!has(self.{0}) || !self.{0})"
 _RULES: dict[type[Record], tuple[Rule, ...]] = {
     Spec: (
@@ -109,7 +109,7 @@ _NAME_RULE = Rule(
     "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
     f"metadata.name cannot name hosts: {LABEL_RULE}; the first must be a letter",
 )
-# Bounds of lists; further keys of a schema by record and attribute.
+# Further keys of a schema by record and attribute: the bounds of lists.
 _LISTS: dict[tuple[type[Record], str], Schema] = {
     (Spec, "containers"): {"minItems": 1, "maxItems": MOST_CONTAINERS},
     (Spec, "services"): {"maxItems": MOST_CONTAINERS},

@@ -1,7 +1,7 @@
-"""Finds the API server and our credentials: in a kubeconfig file, or in the service account of the pod we run in.
+"""Finds the API server and credentials: in a kubeconfig file, or in the service account of this process's pod.
 
-Tokens are asked for before each request: a service account's token file is rotated by the kubelet about once an hour,
-and the tokens of a kubeconfig's `exec` program expire (client.authentication.k8s.io/v1).
+A token is read before each request: the kubelet replaces the token file of a service account about once an hour, and
+the tokens of a kubeconfig's `exec` program expire (client.authentication.k8s.io/v1).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ import yaml
 from msgspec import Struct
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-# Seconds for which a token file's content is used without a look at the file.
+# Seconds for which the content of a token file is used without reading it again.
 _TOKEN_FILE_LIFE = 60.0
-# Seconds before its expiry at which a token of an `exec` program is replaced.
+# Seconds before its expiry from which a token of an `exec` program is replaced.
 _EXPIRY_MARGIN = 60.0
 
 
 class CredentialsError(Exception):
-    """No API server or no credentials were found; the message says what was looked for and where."""
+    """No API server or no credentials were found; the message names the places that were searched."""
 
 
 class Identity:
-    """Our credentials: gives the bearer token that is valid now, "" where a client certificate is used instead."""
+    """A user's credentials: `token` returns the valid bearer token, "" if a client certificate is used instead."""
 
     def __init__(self, token: str = "", file: Path | None = None, program: dict[str, Any] | None = None) -> None:
         self._token = token
@@ -55,13 +55,13 @@ class Identity:
         return self._token
 
     def forget(self) -> None:
-        """The server has refused the token: the next request reads or makes another."""
+        """The server has refused the token: the next request reads or makes another one."""
         if self._file or self._program:
             self._until = 0.0
 
 
 class Cluster(Struct, frozen=True):
-    """One cluster: `server` is a URL, `tls` None for plain HTTP, `namespace` the one to use where none is named."""
+    """One cluster: `server` is a URL, `tls` None for plain HTTP, `namespace` the default namespace."""
 
     server: str
     identity: Identity
@@ -70,7 +70,7 @@ class Cluster(Struct, frozen=True):
 
 
 def find(kubeconfig: str = "", context: str = "", environ: dict[str, str] | None = None) -> Cluster:
-    """The cluster of `kubeconfig`, of KUBECONFIG, of the pod we run in, or of ~/.kube/config, in this order.
+    """The cluster of `kubeconfig`, of KUBECONFIG, of this process's pod, or of ~/.kube/config, in this order.
 
     Raises CredentialsError.
     """
@@ -91,7 +91,7 @@ def find(kubeconfig: str = "", context: str = "", environ: dict[str, str] | None
 
 
 def in_cluster(environ: dict[str, str], folder: Path = SERVICE_ACCOUNT) -> Cluster:
-    """The cluster whose pod we run in, as the service account that is mounted there."""
+    """The cluster of this process's pod, with the service account that is mounted there."""
     host, port = environ["KUBERNETES_SERVICE_HOST"], environ.get("KUBERNETES_SERVICE_PORT", "443")
     namespace = folder / "namespace"
     return Cluster(
@@ -103,7 +103,7 @@ def in_cluster(environ: dict[str, str], folder: Path = SERVICE_ACCOUNT) -> Clust
 
 
 def from_kubeconfig(paths: list[Path], context: str = "") -> Cluster:
-    """The cluster and user of a context ("" is the current one) of kubeconfig files, merged as kubectl does."""
+    """The cluster and user of a context ("" is the current one) of kubeconfig files, merged as kubectl merges them."""
     merged: dict[str, dict[str, tuple[dict[str, Any], Path]]] = {"clusters": {}, "users": {}, "contexts": {}}
     current = ""
     for path in paths:
@@ -154,7 +154,7 @@ def _tls(cluster: dict[str, Any], cluster_path: Path, user: dict[str, Any], user
         tls.verify_mode = ssl.CERT_NONE
     certificate, key = _data(user, "client-certificate", user_path), _data(user, "client-key", user_path)
     if certificate and key:
-        # The ssl module reads certificates from files only.
+        # The ssl module reads certificates only from files.
         with tempfile.NamedTemporaryFile(prefix="headrace-") as file:
             file.write(certificate + b"\n" + key)
             file.flush()
@@ -174,7 +174,7 @@ def _data(entry: dict[str, Any], key: str, path: Path) -> bytes:
 
 
 async def _token_from_program(program: dict[str, Any]) -> tuple[str, float]:
-    """The token of an `exec` program and until when (seconds since the epoch) it holds."""
+    """The token of an `exec` program and its expiry (seconds since the epoch)."""
     command = [str(program["command"]), *map(str, program.get("args") or [])]
     environ = {**os.environ, **{one["name"]: one["value"] for one in program.get("env") or []}}
     environ["KUBERNETES_EXEC_INFO"] = json.dumps(

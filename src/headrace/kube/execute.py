@@ -1,8 +1,8 @@
-"""Carries out what `reconcile` wants: the one place where the operator writes to the API server.
+"""Carries out the steps of `reconcile`: creates, changes and deletes the objects of a MiniCluster.
 
-Objects are made with a plain create, which fails where the name is taken: what is there is then looked at, and is ours
-only if its controller has the MiniCluster's uid and it has our label. Changes carry that object's uid, so that an
-object which was deleted and made anew by somebody else meanwhile is not touched.
+Objects are made with a plain create, which fails if the name is taken. The existing object is then read, and is ours
+only if its controller has the MiniCluster's uid and it has our label. Changes carry the object's uid, so that an object
+of the same name that somebody else has created since is not changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger("headrace.kube.execute")
 
 
 class Writer(Protocol):
-    """What of `api.Api` is used here."""
+    """The methods of `api.Api` that are used here."""
 
     async def get(self, kind: Kind, namespace: str, name: str, subresource: str = "") -> Object: ...
     async def create(self, kind: Kind, namespace: str, body: Object, dry_run: bool = False) -> Object: ...
@@ -34,7 +34,7 @@ class Writer(Protocol):
 
 
 class Taken(Exception):
-    """An object of a name that is wanted is somebody else's; `what` is "Kind/name"."""
+    """An object with a required name has another owner; `what` is "Kind/name"."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} exists and is not this MiniCluster's")
@@ -42,8 +42,9 @@ class Taken(Exception):
 
 
 class Executor:
-    """`seen` is called with each object that the server answered with; `tell` takes requests to the lead; `secret`
-    makes the body of a MiniCluster's Secret with fresh keys."""
+    """`seen` is called with each object in a response; `tell` takes requests to the lead; `secret` makes the body of a
+    MiniCluster's Secret with fresh keys.
+    """
 
     def __init__(
         self, api: Writer, seen: Callable[[Kind, Object], None], tell: Callable[[str, Object], None],
@@ -55,7 +56,7 @@ class Executor:
         self._secret = secret
 
     async def carry_out(self, cluster: Object, steps: tuple[Step, ...]) -> None:
-        """Do the steps in order. Raises Taken, ApiError, Unreachable at the first that fails."""
+        """Do the steps in order, up to the first that fails: raises Taken, ApiError, Unreachable."""
         namespace, uid = cluster["metadata"]["namespace"], cluster["metadata"]["uid"]
         for step in steps:
             if isinstance(step, MakeSecret):
@@ -80,7 +81,8 @@ class Executor:
         except ApiError as exc:
             if exc.reason != "AlreadyExists":
                 raise
-            # Ours where an operator died before it heard of its own creation. The Go operator's have the same owner.
+            # It is ours if an operator ended before the response arrived. The Go operator's objects have the same
+            # owner.
             made = await self._api.get(kind, namespace, name)
             labels = made["metadata"].get("labels") or {}
             if owner_of(made) != uid or labels.get(names.MANAGED_BY) != names.MANAGER:
@@ -91,6 +93,6 @@ class Executor:
         try:
             await self._api.delete(step.kind, namespace, step.name, step.uid, step.propagation)
         except ApiError as exc:
-            # It is gone, or another object has its name.
+            # The object is gone, or another one has its name.
             if exc.status not in (404, 409):
                 raise

@@ -28,7 +28,7 @@ _ADDED = (
     *("suspend", "managed_by", "ttl_seconds_after_finished", "pod_failure_policy", "ignore_failure"),
     *("start_timeout_seconds", "autoscale", "groups"),
 )
-# Objects in the order of the page, and what they are called in it.
+# Objects in the order of the page, with their titles.
 _SECTIONS: tuple[tuple[type[Record], str], ...] = (
     (Spec, "spec"),
     (fields.Container, "A container: `containers[]`, `services[]`"),

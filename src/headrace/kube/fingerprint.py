@@ -1,7 +1,7 @@
-"""Fingerprints of specs and objects, by which the operator tells what has changed since an object was made. Pure.
+"""Fingerprints of specs and objects, from which the operator knows what has changed since an object was made. Pure.
 
-They must not differ between versions of the operator for the same spec, so fields that are at their defaults count as
-absent: a field that a later version adds changes no fingerprint.
+Fingerprints of a spec are the same in all versions of the operator: fields at their defaults count as absent, so that a
+field that a later version adds changes no fingerprint.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .changes import Effect, effect_of, leaves
 
 Object = dict[str, Any]
 
-# The key under which a cached object has its fingerprint in place of its content.
+# The key under which a cached object has its fingerprint instead of its content.
 TRIMMED = "headrace-content"
 
 
@@ -25,19 +25,20 @@ def whole(cluster: MiniCluster) -> str:
 
 
 def recreating(cluster: MiniCluster) -> str:
-    """The fingerprint of the part of the spec whose change needs another Job: its template is immutable."""
+    """The fingerprint of the fields whose change needs another Job, as a Job's template is immutable."""
     found = leaves(cluster)
     return _hash({path: found[path] for path in found if effect_of(path) is Effect.RECREATES})
 
 
 def configuration(cluster: MiniCluster) -> str:
-    """The fingerprint of the brokers' configuration, which a live MiniCluster reloads."""
+    """The fingerprint of the brokers' configuration, which running brokers reload."""
     return _hash(cluster.flux.broker_config)
 
 
 def content_of(body: Object) -> str:
-    """The fingerprint of what an object says, as far as the API server keeps it as it is. A trimmed object has its own
-    (`operator`)."""
+    """The fingerprint of an object's content, as far as the API server stores it unchanged. A trimmed object carries
+    its own (`operator`).
+    """
     if TRIMMED in body:
         return str(body[TRIMMED])
     if body.get("kind") == "Service" or "clusterIP" in (body.get("spec") or {}):

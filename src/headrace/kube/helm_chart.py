@@ -1,9 +1,8 @@
 """The operator's Helm chart as texts, from the objects of `install`. Pure.
 
-In the templates stand words of this module's where a value is chosen at install time; they are put into the objects as
-texts and replaced after the objects have become YAML, so that there is one source of them all. Values, their schema
-(JSON Schema, draft 7) and the comments of `values.yaml` are one table. Source: the chart format of Helm 3 (`apiVersion`
-v2).
+Where a value is chosen at install time, the objects have a placeholder of this module, which is replaced after the
+objects have become YAML; so objects and templates have one source. Values, their schema (JSON Schema, draft 7) and the
+comments of `values.yaml` are one table. Source: the chart format of Helm 3 (`apiVersion` v2).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _SWITCH: Object = {"type": "boolean"}
 
 
 class Value(NamedTuple):
-    """A value of the chart: its name ("webhook.enabled"), default, JSON schema, and what it is for."""
+    """A value of the chart: its name ("webhook.enabled"), default, JSON schema, and description."""
 
     name: str
     default: Any
@@ -66,7 +65,7 @@ VALUES = (
     Value("webhook.certManager", False, _SWITCH, "Take the certificate from cert-manager."),
 )
 
-# Texts in objects, as YAML has them, and what takes their places in a template.
+# Placeholders in objects, as they appear in YAML, and the template text that replaces them.
 _WORDS = {
     "<namespace>": "{{ $.Release.Namespace }}",
     "<image>": "{{ $.Values.image }}",
@@ -86,7 +85,7 @@ _TEMPLATED = Install(
     resources="<resources>",
     network_policies=("<guarded>",),
 )
-# Conditions of the chart, and what is chosen where they hold and where not.
+# Conditions of the chart, with the choices for true and for false.
 _Switches = tuple[tuple[str, dict[str, Any], dict[str, Any]], ...]
 _SWITCHES: _Switches = (
     ("$.Values.watchNamespaces", {}, {"watched": ()}),
@@ -96,7 +95,7 @@ _SWITCHES: _Switches = (
 
 
 def helm_chart() -> dict[str, str]:
-    """Path and text of the files of the chart."""
+    """The files of the chart: text by path."""
     chart = {
         **{"apiVersion": "v2", "name": OPERATOR, "version": __version__, "appVersion": __version__},
         **{"type": "application", "description": "The operator of Headrace: MiniClusters on Kubernetes"},
@@ -117,7 +116,7 @@ def helm_chart() -> dict[str, str]:
 
 
 def values_schema() -> Object:
-    """What Helm checks values against; `global` is there for charts that have this one as a part."""
+    """The JSON schema of the values; `global` is allowed for charts that include this one."""
     schema = _closed({"global": {"type": "object"}})
     for one in VALUES:
         *parents, name = one.name.split(".")
@@ -145,7 +144,7 @@ def _values() -> str:
 
 
 def _template(build: Callable[[Install], list[Object]], switches: _Switches = _SWITCHES) -> str:
-    """The objects of `build`, each in the variants that the chart's values choose from by `switches`."""
+    """The objects of `build` as templates, in the variants that the chart's values select through `switches`."""
     conditions = [condition for condition, _, _ in switches]
     texts: dict[tuple[bool, ...], dict[str, str]] = {}
     for chosen in product((True, False), repeat=len(switches)):
@@ -158,7 +157,7 @@ def _template(build: Callable[[Install], list[Object]], switches: _Switches = _S
 
 
 def _worded(one: Object) -> str:
-    """An object as YAML with the chart's words: once, or once for each namespace of a list."""
+    """An object as YAML with placeholders replaced: once, or once for each namespace of a list."""
     text = yaml_text([one])
     for word, value in _WORDS.items():
         text = text.replace(word, value)
@@ -172,13 +171,13 @@ def _worded(one: Object) -> str:
 
 
 def _around(line: str, action: str, text: str) -> str:
-    """The text with an action of the template around each such line."""
+    """The text with a template action around each such line."""
     found = re.compile(rf"^ *{re.escape(line)}\n", re.MULTILINE)
     return found.sub(lambda one: f"{{{{- {action} }}}}\n{one[0]}{{{{- end }}}}\n", text)
 
 
 def _chosen(variants: dict[tuple[bool, ...], str], conditions: list[str]) -> str:
-    """A text with conditions that gives for each choice (which of `conditions` hold) the one of `variants`."""
+    """A text with template conditions that yields, for each combination of `conditions`, the one of `variants`."""
     if not conditions:
         return variants[()]
     held, not_held = (

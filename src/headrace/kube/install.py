@@ -1,8 +1,8 @@
 """The objects that install the operator: definition, service account and roles, Deployment, webhook. Pure.
 
-One declaration gives the install file, the kustomize base and the Helm chart (`install_files`). The roles have what the
-operator does and no more: no `pods/exec`, and Secrets are created, and read by their names only. Sources: API reference
-of Kubernetes 1.34 (rbac, apps, admissionregistration v1), its Pod Security Standards ("restricted").
+The install file, the kustomize base and the Helm chart (`install_files`) are made from this one declaration. The roles
+allow only what the operator does: no `pods/exec`, and Secrets are created, and read only by name. Sources: API
+reference of Kubernetes 1.34 (rbac, apps, admissionregistration v1), its Pod Security Standards ("restricted").
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from .operator_names import (
 Object = dict[str, Any]
 
 DEFAULT_IMAGE = f"headrace-operator:{__version__}"
-# Where a certificate from elsewhere is mounted.
+# The mount of a certificate that another program provides.
 CERTIFICATE_FOLDER = "/certificate"
-# The authority of cert-manager's certificate: its Issuer, Certificate and Secret. Its lifetime is ten years.
+# The authority of cert-manager's certificate: the name of its Issuer, Certificate and Secret, and its lifetime.
 AUTHORITY = f"{WEBHOOK}-authority"
 AUTHORITY_LIFETIME = "87600h"
 # The NetworkPolicy of a namespace with MiniClusters.
@@ -46,12 +46,12 @@ _ALL = ["get", "list", "watch", "create", "patch", "delete"]
 
 
 class Install(Struct, frozen=True, kw_only=True):
-    """What may be chosen. `watched` are the namespaces to look after, () is all of them.
+    """The choices of an installation. `watched` are the namespaces of the MiniClusters, () for all namespaces.
 
-    With `cert_manager` the webhook's certificate is cert-manager's. `replicas` are operators, one of which acts; all of
-    them answer the API server. With `view_as_volume` pods mount the view's image instead of copying it. Each of the
-    namespaces `network_policies` gets a NetworkPolicy for its MiniClusters. `resources` are the operator's own
-    (core/v1). Texts may be templates of a renderer, `resources` may be one.
+    With `cert_manager`, cert-manager provides the webhook's certificate. `replicas` is the number of operators; one of
+    them reconciles, all of them serve the webhook. With `view_as_volume`, pods mount the view's image instead of
+    copying it. Each of the namespaces `network_policies` gets a NetworkPolicy for its MiniClusters. `resources` are
+    those of the operator's container (core/v1). Texts may be templates of a renderer, and so may `resources`.
     """
 
     namespace: str = DEFAULT_NAMESPACE
@@ -94,24 +94,24 @@ def _rule(groups: list[str], resources: list[str], verbs: list[str], names: list
 
 
 def watched_rules() -> list[Object]:
-    """What the operator does where the MiniClusters are."""
+    """The operator's rights in the namespaces of MiniClusters."""
     return [
         _rule([GROUP], [PLURAL], ["get", "list", "watch", "patch", "delete"]),
         _rule([GROUP], [f"{PLURAL}/status"], ["patch"]),
-        # Owner references that block deletion ask for this (OwnerReferencesPermissionEnforcement).
+        # Needed for owner references that block deletion (OwnerReferencesPermissionEnforcement).
         _rule([GROUP], [f"{PLURAL}/finalizers"], ["update"]),
         _rule(["batch"], ["jobs"], _ALL),
         _rule([""], ["pods", "services", "configmaps"], _ALL),
-        # The keys of a MiniCluster: without `list` and `watch` only a Secret whose name is known can be read.
+        # The keys of a MiniCluster: without `list` and `watch`, only a Secret with a known name can be read.
         _rule([""], ["secrets"], ["get", "create"]),
-        # Warnings of quotas and mounts are told in Events alone.
+        # Only Events report exceeded quotas and failed mounts.
         _rule([""], ["events"], ["list", "create"]),
         _rule(["coordination.k8s.io"], ["leases"], ["list", "watch"], [OTHER_LEASE]),
     ]
 
 
 def own_rules(install: Install) -> list[Object]:
-    """What the operator does in its own namespace: its Lease, and the webhook's certificate."""
+    """The operator's rights in its own namespace: on its Lease, and on the webhook's certificate."""
     rules = [
         _rule(["coordination.k8s.io"], ["leases"], ["create"]),
         _rule(["coordination.k8s.io"], ["leases"], ["get", "update"], [LEASE]),
@@ -128,7 +128,7 @@ def access(install: Install) -> list[Object]:
         "apiVersion": "v1",
         "kind": "ServiceAccount",
         "metadata": _metadata(OPERATOR, install.namespace),
-        # The Deployment mounts the token where it is used.
+        # The Deployment mounts the token itself.
         "automountServiceAccountToken": False,
     }
     found = [account]
@@ -149,7 +149,7 @@ def access(install: Install) -> list[Object]:
 
 
 def _granted(install: Install, name: str, namespace: str, rules: list[Object]) -> list[Object]:
-    """A role and its binding to the operator's account, for all namespaces where `namespace` is ""."""
+    """A role and its binding to the operator's account, for all namespaces if `namespace` is ""."""
     prefix = "" if namespace else "Cluster"
     api = "rbac.authorization.k8s.io"
     metadata = _metadata(name, namespace)
@@ -165,7 +165,7 @@ def _granted(install: Install, name: str, namespace: str, rules: list[Object]) -
 
 
 def user_roles() -> list[Object]:
-    """What the cluster's roles `edit`, `admin` and `view` get: who may use a namespace may use MiniClusters in it."""
+    """Additions to the cluster's roles `edit`, `admin` and `view`: users of a namespace may use MiniClusters in it."""
     write = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
     read = ["get", "list", "watch"]
     return [
@@ -209,7 +209,7 @@ def workload(install: Install) -> list[Object]:
             "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [_container(install)],
             "volumes": volumes,
-            # The Lease is given back at the end of a run.
+            # The operator releases the Lease when it ends.
             "terminationGracePeriodSeconds": 10,
         },
     }
@@ -257,7 +257,7 @@ def _container(install: Install) -> Object:
 
 
 def webhook(install: Install) -> list[Object]:
-    """The Service and the configuration of the webhook, and with cert-manager its certificate."""
+    """The Service and the configuration of the webhook, with its certificate if it is cert-manager's."""
     service = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -272,10 +272,10 @@ def webhook(install: Install) -> list[Object]:
 
 
 def configuration(client: Object, install: Install) -> Object:
-    """The webhook configuration; `client` says where the API server finds the webhook (`clientConfig`).
+    """The webhook configuration; `client` is how the API server reaches the webhook (`clientConfig`).
 
-    It fails closed, for MiniClusters alone. What changes no `spec`, and what is being deleted, does not need it, so
-    that MiniClusters can be removed while no operator runs.
+    The webhook fails closed, only for MiniClusters. Changes without a change of `spec`, and objects that are being
+    deleted, are not reviewed, so that MiniClusters can be removed while no operator runs.
     """
     rule = {
         "apiGroups": [GROUP],
@@ -313,11 +313,11 @@ def configuration(client: Object, install: Install) -> Object:
 
 
 def _certificate(install: Install) -> list[Object]:
-    """The webhook's certificate by cert-manager.io/v1, in the Secret that the Deployment mounts, and its authority.
+    """The webhook's certificate (cert-manager.io/v1) in the Secret that the Deployment mounts, and its authority.
 
-    A serving certificate that signs itself would be another authority after each renewal, and the API server would
-    refuse the webhook until both ends have it. The authority keeps its key when it is renewed, so what it has signed
-    stays trusted; cert-manager writes it into the webhook configuration (`cert-manager.io/inject-ca-from`).
+    A self-signed serving certificate would be another authority after each renewal, and the API server would refuse the
+    webhook until both sides have it. The authority keeps its key when it is renewed, so certificates that it has signed
+    stay trusted; cert-manager writes the authority into the webhook configuration (`cert-manager.io/inject-ca-from`).
     """
     authority = {
         "secretName": AUTHORITY,
@@ -347,12 +347,14 @@ def _cert_manager(install: Install, kind: str, name: str, spec: Object) -> Objec
     return {"apiVersion": "cert-manager.io/v1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
-# --- who reaches the pods of MiniClusters
+# --- network access to the pods of MiniClusters
 
 
 def network_policies(install: Install) -> list[Object]:
-    """A NetworkPolicy (networking.k8s.io/v1) for each of `network_policies`: brokers are reached by the namespace's
-    MiniClusters, the leads' channel by the operator. All other ports of the pods, which programs use, stay open."""
+    """A NetworkPolicy (networking.k8s.io/v1) for each of `network_policies`: only MiniClusters of the namespace reach
+    the brokers, and only the operator reaches the lead's channel. All other ports, which users' programs use, stay
+    open.
+    """
     ours = {"podSelector": {"matchLabels": {MANAGED_BY: MANAGER}}}
     place = {"matchLabels": {_NAME_OF_NAMESPACE: install.namespace}}
     operator = {"namespaceSelector": place, "podSelector": {"matchLabels": dict(_LABELS)}}

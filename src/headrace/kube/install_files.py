@@ -20,12 +20,12 @@ _MADE = "# Made by `make install-files` from src/headrace/kube/install.py.\n"
 
 
 def install_file(install: Install) -> str:
-    """All objects, for `kubectl apply --server-side -f`."""
+    """All objects in one text, for `kubectl apply --server-side -f`."""
     return _MADE + yaml_text(objects(install))
 
 
 def kustomize_base() -> dict[str, str]:
-    """Path and text of the files of the base."""
+    """The files of the kustomize base: text by path."""
     install = Install()
     parts = {
         "crd.yaml": [definition()],
@@ -40,7 +40,7 @@ def kustomize_base() -> dict[str, str]:
 
 
 def all_files() -> dict[str, str]:
-    """Path and text of all files of `deploy/`."""
+    """All files of `deploy/`: text by path."""
     return {
         "headrace-operator.yaml": install_file(Install()),
         **{f"kustomize/{path}": text for path, text in kustomize_base().items()},

@@ -1,8 +1,8 @@
-"""The keys of a MiniCluster and the Secret that holds them.
+"""The keys of a MiniCluster, and the Secret that stores them.
 
-A MiniCluster has three CURVE key pairs (ZeroMQ RFC 26), random and made once: the one that all its brokers share, that
-of the lead's channel, and the operator's own for that channel. The operator's pair is in the Secret but is mounted in
-no pod; pods get its public key only.
+A MiniCluster has three CURVE key pairs (ZeroMQ RFC 26), random and made once: one that all its brokers share, one of
+the lead's channel, and the operator's for that channel. The operator's pair is in the Secret but not mounted in any
+pod; pods get only its public key.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CURVE_CERT = "curve.cert"
 CHANNEL_CERT = "channel.cert"
 CHANNEL_CLIENT_CERT = "channel-client.cert"
 CHANNEL_CLIENT_PUBLIC = "channel-client.pub"
-# The keys of the Secret that pods see.
+# The keys of the Secret that are mounted in pods.
 MOUNTED = (CURVE_CERT, CHANNEL_CERT, CHANNEL_CLIENT_PUBLIC)
 
 
@@ -34,11 +34,11 @@ class Keys(NamedTuple):
     channel_client_public: str
 
     def __repr__(self) -> str:
-        return "Keys(...)"  # no key reaches a log
+        return "Keys(...)"  # keeps the keys out of logs
 
 
 def fresh_keys() -> Keys:
-    """Random key pairs. Raises zmq.ZMQError where libzmq was built without CURVE."""
+    """Random key pairs. Raises zmq.ZMQError if libzmq was built without CURVE."""
     client_public, client_secret = zmq.curve_keypair()
     return Keys(
         curve=_certificate(*zmq.curve_keypair()),
@@ -49,7 +49,7 @@ def fresh_keys() -> Keys:
 
 
 def secret(cluster: MiniCluster, keys: Keys, *, uid: str = "") -> dict[str, Any]:
-    """The Secret (v1) of a MiniCluster; a `flux.curveCert` of the file stands in for the brokers' own certificate."""
+    """The Secret (v1) of a MiniCluster; the file's `flux.curveCert`, if given, is the brokers' certificate."""
     texts = {
         CURVE_CERT: cluster.flux.curve_cert or keys.curve,
         CHANNEL_CERT: keys.channel,
@@ -66,7 +66,7 @@ def secret(cluster: MiniCluster, keys: Keys, *, uid: str = "") -> dict[str, Any]
 
 
 def keys_of(found: dict[str, Any]) -> Keys:
-    """The keys in a Secret of a MiniCluster. Raises ValueError where one is missing or unreadable."""
+    """The keys in a Secret of a MiniCluster. Raises ValueError if one is missing or unreadable."""
     data = found.get("data") or {}
     name = found.get("metadata", {}).get("name", "")
     texts = []

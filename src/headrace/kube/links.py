@@ -1,8 +1,8 @@
-"""Connections to the leads of running MiniClusters: what each says of itself, and what it is asked to do.
+"""Connections to the leads of running MiniClusters: their state, and requests to them.
 
-One ZeroMQ connection a MiniCluster, kept while its lead runs. News of a lead, and answers to requests, change its
-`Lead` record and wake the MiniCluster's reconcile; nothing is asked again and again. A lead takes one resize at a time,
-so requests of different groups are made one after the other.
+Each MiniCluster has one ZeroMQ connection while its lead runs. A lead's messages and responses update its `Lead` record
+and queue a reconcile of the MiniCluster; nothing is polled. A lead handles one resize at a time, so requests of
+different groups are sent one after the other.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Object = dict[str, Any]
 
 log = logging.getLogger("headrace.kube.links")
 
-# A connection takes two sockets beside its own; the default limit would be reached by 341 MiniClusters.
+# A connection needs three sockets; with libzmq's default limit, 341 MiniClusters would be the most.
 _MOST_SOCKETS = 65_000
-# Seconds for a lead to save its queue, and before a request that failed is made again.
+# Seconds that a lead has for saving its queue, and seconds before a failed request is repeated.
 _SAVE_PATIENCE = 600.0
 _RETRY = 5.0
 
@@ -43,7 +43,7 @@ class Keys(Struct, frozen=True):
 
 
 class Links:
-    """`changed` is called with the uid of a MiniCluster whose lead has news."""
+    """`changed` is called with the uid of a MiniCluster whose `Lead` record has changed."""
 
     def __init__(self, changed: Callable[[str], None]) -> None:
         self._changed = changed
@@ -57,12 +57,12 @@ class Links:
         return sum(1 for one in self._links.values() if one.lead is not None)
 
     def lead(self, uid: str) -> Lead | None:
-        """What the lead says of itself; None without a connection."""
+        """The lead's record; None without a connection."""
         link = self._links.get(uid)
         return link.lead if link else None
 
     def keep(self, uid: str, address: str, keys: Keys) -> None:
-        """Be connected to the lead at `address` (tcp://HOST:PORT)."""
+        """Connect to the lead at `address` (tcp://HOST:PORT), and keep the connection."""
         link = self._links.get(uid)
         if link is not None and link.address == address:
             return
@@ -75,7 +75,7 @@ class Links:
         self._links[uid] = _Link(address, client, lambda: self._changed(uid))
 
     def address(self, uid: str) -> str:
-        """The address of the lead that a connection is kept to; "" where none is."""
+        """The address of the lead's connection; "" without one."""
         link = self._links.get(uid)
         return link.address if link else ""
 
@@ -85,7 +85,7 @@ class Links:
             link.close()
 
     def tell(self, uid: str, request: Object) -> None:
-        """Make a request of the lead, unless the same is under way."""
+        """Send a request to the lead, unless the same request is under way."""
         link = self._links.get(uid)
         if link is not None:
             link.ask(request)
@@ -104,7 +104,7 @@ class _Link:
         self.lead: Lead | None = None
         self._client = client
         self._changed = changed
-        # By what they are about: requests that wait, and those under way with their tasks.
+        # By subject: requests that wait, and those under way with their tasks.
         self._waiting: dict[tuple[str, str], Object] = {}
         self._asked: dict[tuple[str, str], tuple[Object, asyncio.Task[None]]] = {}
         self._watching = asyncio.create_task(self._watch(), name=f"lead {address}")

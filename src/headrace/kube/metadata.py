@@ -1,4 +1,4 @@
-"""What every object of a MiniCluster has in its metadata: name, namespace, owner and the label of its manager."""
+"""The common metadata of a MiniCluster's objects: name, namespace, owner and the label of their manager."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from . import names
 
 
 def owned(cluster: MiniCluster, name: str, uid: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
-    """Metadata of an object called `name`. `uid` is the MiniCluster's: with it the object is deleted when the
-    MiniCluster is; "" leaves the owner out, for objects that are applied without an operator."""
+    """Metadata of an object with a name. `uid` is the MiniCluster's, so that the object is deleted with it; with ""
+    there is no owner, for objects that are applied without an operator.
+    """
     metadata: dict[str, Any] = {"name": name}
     if cluster.namespace:
         metadata["namespace"] = cluster.namespace

@@ -1,7 +1,7 @@
 """Counters and gauges of the operator, written in Prometheus' text format (version 0.0.4).
 
-A few lines of our own: prometheus_client would bring collectors, registries and a server of its own, and aiohttp
-serves here already.
+This is a few lines, where prometheus_client would add collectors, registries and a server, and aiohttp is a dependency
+already.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Labels = tuple[str, ...]
 
 
 class Metrics:
-    """What the operator counts. Gauges are read when they are asked for."""
+    """The operator's counters and gauges. Gauges are read for each request."""
 
     def __init__(self) -> None:
         self._help: dict[str, tuple[str, str, Labels]] = {}

@@ -1,7 +1,7 @@
-"""Names of a MiniCluster's Kubernetes objects, and the labels, paths and ports that users and our own parts rely on.
+"""Names of a MiniCluster's Kubernetes objects, and the labels, paths and ports that users and other parts depend on.
 
-Names, labels and paths without a remark are those of the Flux Operator (v1alpha2), which scripts and YAML files in use
-depend on. A name is at most 63 characters long: validation refuses a MiniCluster whose hosts would have longer ones.
+Names, labels and paths without a comment are those of the Flux Operator (v1alpha2), on which existing scripts and YAML
+files depend. A name has at most 63 characters: validation refuses a MiniCluster with longer host names.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ CLUSTER = "flux-framework.org/minicluster"  # on every pod of a MiniCluster: its
 # Set by Kubernetes on each pod of an Indexed Job (1.28 and later).
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 
-# Where things are in a container, beside what `pod_plan` says.
-VIEW_ROOT = VIEW.rpartition("/")[0]  # what `flux.container.mountPath` is by default
+# Paths in a container, in addition to those of `pod_plan`.
+VIEW_ROOT = VIEW.rpartition("/")[0]  # the default of `flux.container.mountPath`
 RUNNER = f"{VIEW}/bin/headrace-pod"
 CONFIG_MOUNT = f"{PLAN_FOLDER}/"
 KEYS_MOUNT = f"{KEYS_FOLDER}/"
@@ -33,7 +33,7 @@ SOFTWARE_MOUNT = "/opt/software"
 HOME_VOLUME = "flux-operator-home"
 SOFTWARE_VOLUME = "spack-software"
 VIEW_IMAGE_VOLUME = "headrace-view"
-# The environment of a group's pods names the group; the MiniCluster's own pods have no such variable.
+# Set in the pods of a group to its name; the MiniCluster's own pods do not have this variable.
 GROUP_VARIABLE = "HEADRACE_POD_GROUP"
 
 _LONGEST = 63
@@ -56,7 +56,7 @@ def secret(cluster: MiniCluster) -> str:
 
 
 def service(cluster: MiniCluster) -> str:
-    """The Service that gives the pods their host names; also their subdomain."""
+    """The Service of the pods' host names; its name is also their subdomain."""
     network = cluster.spec.network
     return (network.headless_name if network else "") or cluster.name
 
@@ -78,6 +78,6 @@ def keys_volume(cluster: MiniCluster) -> str:
 
 
 def _volume(cluster: MiniCluster, part: str) -> str:
-    """A volume's name is a label, shorter than the ConfigMap's or Secret's may be (RFC 1123)."""
+    """The name of a volume is a label, and so shorter than a ConfigMap's or Secret's name may be (RFC 1123)."""
     name = f"{cluster.name}-{part}"
     return name if len(name) <= _LONGEST else part

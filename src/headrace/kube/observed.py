@@ -1,7 +1,7 @@
-"""What the operator has seen of one MiniCluster: the input of `reconcile` and of `status`. Data only.
+"""The operator's knowledge of one MiniCluster: the input of `reconcile` and of `status`. Data only.
 
-Objects are dictionaries as the API server has them, with only those that the MiniCluster's uid owns. Times are seconds
-since the epoch.
+Objects are dictionaries as the API server sends them; only objects that the MiniCluster's uid owns are included. Times
+are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ Object = dict[str, Any]
 
 
 class Lead(Struct, frozen=True, kw_only=True):
-    """What the lead of a running MiniCluster told over its channel (`minicluster.channel`).
+    """The state of a running MiniCluster's lead, from its channel (`minicluster.channel`).
 
-    `resized` has the sizes, by group ("" is the MiniCluster's own pods), for which the lead has done its part: hosts
-    beyond them are drained and idle. `config` is the broker configuration of the last reload. `demand_nodes` is how
-    many nodes the active jobs want, `idle_since` when the last job ended, None while jobs are active. `saved` is set
-    once the instance has been saved as asked, `save_error` says why it could not be.
+    `resized` has the sizes, by group ("" is the MiniCluster's own pods), for which the lead has finished its part:
+    hosts beyond them are drained and idle. `config` is the broker configuration of the last reload. `demand_nodes` is
+    the number of nodes that the active jobs need, `idle_since` the end of the last job, None while jobs are active.
+    `saved` is set once the instance was saved on request, `save_error` is the reason if that failed.
     """
 
     state: str = "starting"
@@ -35,12 +35,12 @@ class Lead(Struct, frozen=True, kw_only=True):
 
 
 class Observed(Struct, frozen=True, kw_only=True):
-    """`cluster` is the MiniCluster object. `secret` says that its Secret exists and is its own. `taken` names objects
-    of our names that are somebody else's ("Service/hello"); they are tried again at `try_taken_at`. `refused`
-    is what the API server said of the last step, "" where it took it. `lead` is None without a connection to the lead.
-    `other_operator_until` is until when the Go operator's Lease counts (0: it does not). `warnings` are messages of
-    Events about the MiniCluster's Jobs and pods that no status tells, such as an exceeded quota; `pulled` are the
-    containers, by the uids of their pods and their names, whose images the kubelets have begun to pull.
+    """`cluster` is the MiniCluster object. `secret`: its Secret exists and is its own. `taken` names objects with our
+    names and another owner ("Service/hello"); they are tried again at `try_taken_at`. `refused` is the API server's
+    refusal of the last step, "" if it succeeded. `lead` is None without a connection to the lead.
+    `other_operator_until` is when the Go operator's Lease expires (0: it is not held). `warnings` are messages of
+    Events about the MiniCluster's Jobs and pods that no status has, such as an exceeded quota; `pulled` are the
+    containers, by their pods' uids and their names, whose images the kubelet has begun to pull.
     """
 
     cluster: Object
@@ -48,7 +48,7 @@ class Observed(Struct, frozen=True, kw_only=True):
     config_maps: dict[str, Object] = {}
     services: dict[str, Object] = {}
     pods: dict[str, list[Object]] = {}
-    """By the name of the owning Job; those of the MiniCluster itself (its services) under ""."""
+    """Pods by the name of their Job; those of the MiniCluster itself (its services) under ""."""
     secret: bool = False
     taken: tuple[str, ...] = ()
     try_taken_at: float = 0.0

@@ -1,8 +1,8 @@
-"""The operator: caches of what is, a queue of MiniClusters that want a look, and workers that look (`reconcile`) and
-act (`execute`). Here things are only joined; what is decided is in the pure modules.
+"""The operator: caches of the objects, a queue of MiniClusters to reconcile, and workers that decide (`reconcile`) and
+act (`execute`). This file only connects these; all decisions are in pure modules.
 
-Idle, it makes no requests but its watches and the renewal of its Lease: nothing is polled, and a look that changes
-nothing writes nothing.
+When idle, the operator makes no requests but its watches and the renewal of its Lease: nothing is polled, and a
+reconcile without changes writes nothing.
 """
 
 from __future__ import annotations
@@ -57,20 +57,20 @@ Object = dict[str, Any]
 
 log = logging.getLogger("headrace.kube.operator")
 
-# The Lease of the Flux Operator that is written in Go (leader-election id of its manager).
+# The Lease of the Flux Operator in Go (leader-election id of its manager).
 OTHER_OPERATOR = "14dde902.flux-framework.org"
 COMPONENT = "headrace-operator"
-# Seconds between writes of a status in which only counts and texts differ.
+# Seconds between two writes of a status that differs only in counts and texts.
 STATUS_INTERVAL = 2.0
-# Seconds that changes of pods other than the lead wait for more of them: each pod changes several times as it starts.
+# Seconds for which changes of followers' pods are collected, since each pod changes several times as it starts.
 POD_GATHERING = 0.25
-# Seconds after which a name that somebody else's object has is tried again.
+# Seconds after which a name that another object has is tried again.
 TAKEN_RETRY = 30.0
 WORKERS = 8
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """How the operator runs: without `namespaces` it looks after all of them."""
+    """The operator's options; without `namespaces`, it manages the MiniClusters of all of them."""
 
     namespaces: tuple[str, ...] = ()
     images: Images = Images()
@@ -89,7 +89,9 @@ class Operator:
         self.config_maps, self.services, self.leases = Cache(_trim_config_map), Cache(_trim), Cache(_trim)
         self.links = Links(self._lead_changed)
         self._executor = Executor(api, self._seen, self.links.tell, self._secret_of)
-        self._settings = Settings(build=self._build, stands_in=lambda cluster: view_image(cluster, options.images)[1])
+        self._settings = Settings(
+            build=self._build, replaced_image=lambda cluster: view_image(cluster, options.images)[1]
+        )
         self._memory: dict[str, _Memory] = {}
         self._reflectors = self._make_reflectors()
         _declare(metrics, self)
@@ -100,11 +102,11 @@ class Operator:
         return all(one.synced.is_set() for one in self._reflectors)
 
     async def watch(self) -> None:
-        """Fill and keep the caches, until cancelled: also in an operator that waits for the Lease."""
+        """Fill the caches and keep them current, until cancelled; an operator that waits for the Lease does so, too."""
         await asyncio.gather(*(one.run() for one in self._reflectors))
 
     async def work(self) -> None:
-        """Look at MiniClusters and act, until cancelled; the next operator makes good a look that was broken off."""
+        """Reconcile MiniClusters, until cancelled; the next operator completes an interrupted reconcile."""
         for one in self._reflectors:
             await one.synced.wait()
         for cluster in self.clusters:
@@ -115,13 +117,13 @@ class Operator:
         finally:
             self.links.close()
 
-    # --- what changed, and whom it concerns
+    # --- changes, and the MiniClusters that they concern
 
     def _make_reflectors(self) -> list[Reflector]:
         return [one for where in self.options.namespaces or ("",) for one in self._reflectors_of(where)]
 
     def _reflectors_of(self, where: str) -> list[Reflector]:
-        """Those of one namespace, or of all ("")."""
+        """The reflectors of one namespace, or of all ("")."""
         ours = f"{names.MANAGED_BY}={names.MANAGER}"
         children = ((JOBS, self.jobs), (CONFIG_MAPS, self.config_maps), (SERVICES, self.services))
         return [
@@ -155,8 +157,9 @@ class Operator:
                 self.queue.add_at(key, time.monotonic() + POD_GATHERING)
 
     def _lease_changed(self, lease: Object) -> None:
-        """A renewal of the other operator's Lease concerns no MiniCluster that waits already, and the Lease runs out by
-        time. Where that operator has given it back, those that wait go on at once."""
+        """A renewal of the other operator's Lease needs no reconcile, and its expiry is scheduled. If that operator has
+        released it, the waiting MiniClusters are reconciled at once.
+        """
         is_free = self._other_operator_seconds(time.time()) <= 0
         for cluster in self.clusters:
             status = cluster.get("status") or {}
@@ -167,7 +170,7 @@ class Operator:
                 self.queue.add(key_of(cluster))
 
     def _other_operator_seconds(self, now: float) -> float:
-        """For how long from `now` the Go operator's Lease counts as held; 0 or less where it does not."""
+        """The seconds from `now` for which the Go operator's Lease is held; 0 or less if it is not."""
         moment = datetime.fromtimestamp(now, timezone.utc)
         return max((seconds_fresh(lease, moment) for lease in self.leases), default=0.0)
 
@@ -177,7 +180,7 @@ class Operator:
             self.queue.add(memory.key)
 
     def _seen(self, kind: Kind, item: Object) -> None:
-        """What a write was answered with is known before the watch tells of it."""
+        """Put an object of a response into its cache before the watch reports it."""
         uid = owner_of(item)
         if kind is SECRETS:
             memory = self._recall(uid)
@@ -187,13 +190,13 @@ class Operator:
         caches |= {CONFIG_MAPS: self.config_maps, SERVICES: self.services}
         caches[kind].put(item)
 
-    # --- one look
+    # --- one reconcile
 
     async def _worker(self) -> None:
         while True:
             key = await self.queue.get()
             try:
-                await self._look(key)
+                await self._reconcile(key)
                 self.queue.succeeded(key)
             except (ApiError, Unreachable, CredentialsError) as exc:
                 delay = self.queue.add_failed(key)
@@ -206,7 +209,7 @@ class Operator:
             finally:
                 self.queue.done(key)
 
-    async def _look(self, key: Key) -> None:
+    async def _reconcile(self, key: Key) -> None:
         cluster = self.clusters.get(*key)
         if cluster is None:
             self._forget_absent()
@@ -215,7 +218,7 @@ class Operator:
         if not is_ours(cluster):
             return
         if self._recall(cluster["metadata"]["uid"]).namespace_ends and not cluster["metadata"].get("deletionTimestamp"):
-            # It will be deleted, too.
+            # The MiniCluster is being deleted with its namespace, or will be.
             return
         began = time.perf_counter()
         uid, now = cluster["metadata"]["uid"], time.time()
@@ -233,7 +236,7 @@ class Operator:
         except Taken as exc:
             known = exc.what in memory.taken
             memory.taken, memory.try_taken_at = (exc.what,), now + TAKEN_RETRY
-            # The next look writes the status, and tries again when it is time.
+            # The next reconcile writes the status, and tries again in time.
             self.queue.add_at(key, time.monotonic() + (TAKEN_RETRY if known else 0.0))
             return
         except ApiError as exc:
@@ -241,7 +244,7 @@ class Operator:
                 memory.namespace_ends = True
                 log.info("the namespace is being deleted", extra=_where(key))
                 return
-            # What may pass by itself is only tried again; a refusal is shown in the status, too.
+            # Temporary errors are only retried; a refusal is also shown in the status.
             if exc.status in (400, 403, 413, 422) and exc.message != refused:
                 self.queue.add(key)
             memory.refused = exc.message if exc.status in (400, 403, 413, 422) else ""
@@ -249,18 +252,18 @@ class Operator:
             raise
         await self._publish(cluster, actions.events, actions.status, now)
         await self._link(observed, memory)
-        if actions.look_for_warnings:
-            await self._look_for_warnings(observed, memory, key)
-        if actions.again_at is not None:
-            self.queue.add_at(key, time.monotonic() + max(actions.again_at - now, 0.0))
+        if actions.read_events:
+            await self._read_events(observed, memory, key)
+        if actions.requeue_at is not None:
+            self.queue.add_at(key, time.monotonic() + max(actions.requeue_at - now, 0.0))
 
     async def _tell(self, cluster: Object, observed: Observed, now: float) -> None:
-        """Write the status alone: the steps were refused."""
+        """Write only the status, after the steps were refused."""
         actions = reconcile(observed, self._settings, now)
         await self._publish(cluster, actions.events, actions.status, now)
 
     def observe(self, cluster: Object, now: float) -> Observed:
-        """What is known of a MiniCluster."""
+        """The operator's knowledge of a MiniCluster."""
         uid = cluster["metadata"]["uid"]
         memory = self._recall(uid)
         jobs = {one["metadata"]["name"]: one for one in self.jobs.owned_by(uid)}
@@ -283,8 +286,9 @@ class Operator:
         )
 
     def _pods_of(self, job: Object, memory: _Memory) -> list[Object]:
-        """The pods of a Job; of one that has ended with its first pod, which Kubernetes may have deleted as soon as
-        that had ended: nothing else tells the lead's exit code."""
+        """The pods of a Job. Of an ended Job, its remembered lead is included: Kubernetes may have deleted that pod as
+        soon as it had ended, and only the pod has the lead's exit code.
+        """
         found, uid = self.pods.owned_by(job["metadata"]["uid"]), job["metadata"]["uid"]
         if job_end(job) and uid in memory.ended_leads and not any(pods.index_of(pod) == 0 for pod in found):
             found = [*found, memory.ended_leads[uid]]
@@ -313,12 +317,12 @@ class Operator:
         try:
             await self.api.create(EVENTS, cluster["metadata"]["namespace"], event_body(cluster, event, now))
         except ApiError as exc:
-            # AlreadyExists: it was told before a crash. Forbidden: the namespace is being deleted.
+            # AlreadyExists: the Event was written before a crash. Forbidden: the namespace is being deleted.
             if exc.status not in (403, 404, 409):
                 log.warning("event %s: %s", event.reason, exc, extra=_where(key_of(cluster)))
 
     async def _link(self, observed: Observed, memory: _Memory) -> None:
-        """Be connected to the lead while it runs, and only then."""
+        """Connect to the lead while it runs, and disconnect otherwise."""
         address = "" if job_end(observed.job) else lead_address(observed)
         if not address:
             self.links.drop(observed.uid)
@@ -332,8 +336,8 @@ class Operator:
             if memory.keys is not None:
                 self.links.keep(observed.uid, address, memory.keys)
 
-    async def _look_for_warnings(self, observed: Observed, memory: _Memory, key: Key) -> None:
-        """Read the Events of Jobs and pods that have not come up: quota, mounts and pulls are told nowhere else."""
+    async def _read_events(self, observed: Observed, memory: _Memory, key: Key) -> None:
+        """Read the Events of Jobs and pods that are not up: quotas, mounts and pulls are reported nowhere else."""
         uids = {job["metadata"]["uid"] for job in observed.jobs.values()}
         uids |= {pod["metadata"]["uid"] for group in observed.pods.values() for pod in group}
         found: dict[str, str] = {}
@@ -351,7 +355,7 @@ class Operator:
             memory.warnings, memory.pulled = warnings, pulled
             self.queue.add(key)
 
-    # --- for the pure parts
+    # --- arguments of the pure parts
 
     def _build(self, cluster: MiniCluster, uid: str, size: int) -> list[Object]:
         return desired(
@@ -378,7 +382,7 @@ class Operator:
 
 
 class _Memory(Struct):
-    """What the operator remembers of a MiniCluster beside its caches; all of it can be found out again."""
+    """The operator's state of a MiniCluster in addition to its caches; all of it can be determined again."""
 
     key: Key = ("", "")
     keys: Keys | None = None
@@ -389,13 +393,13 @@ class _Memory(Struct):
     warnings: tuple[str, ...] = ()
     pulled: frozenset[tuple[str, str]] = frozenset()
     namespace_ends: bool = False
-    # The last pod of index 0 that has ended, by the uid of its Job.
+    # The last ended pod of index 0, by the uid of its Job.
     ended_leads: dict[str, Object] = {}
     status_at: float = 0.0
 
 
 def _clusters_of(child: Object) -> list[Key]:
-    """The MiniClusters that control a Job, another object or a pod of theirs."""
+    """The MiniClusters that control a Job, or another object or pod of theirs."""
     meta = child["metadata"]
     return [
         (meta.get("namespace", ""), one["name"])
@@ -405,7 +409,7 @@ def _clusters_of(child: Object) -> list[Key]:
 
 
 def lead_address(observed: Observed) -> str:
-    """Where the lead's channel is (tcp://HOST:PORT); "" where no lead of ours runs."""
+    """The address of the lead's channel (tcp://HOST:PORT); "" if no lead of ours runs."""
     container = (observed.cluster.get("spec") or {}).get("flux", {}).get("container") or {}
     lead = next((pod for pod in pods.current(observed.own_pods) if pods.index_of(pod) == 0), None)
     if lead is None or not pods.is_running(lead) or container.get("disable"):
@@ -415,7 +419,7 @@ def lead_address(observed: Observed) -> str:
 
 
 def link_keys(secret: Object) -> Keys | None:
-    """The keys of the channel in a MiniCluster's Secret; None where they are not readable."""
+    """The keys of the channel in a MiniCluster's Secret; None if they are unreadable."""
     try:
         found = keys.keys_of(secret)
         return Keys(key_pair(found.channel)[0], *key_pair(found.channel_client))
@@ -425,7 +429,7 @@ def link_keys(secret: Object) -> Keys | None:
 
 
 def patch_of(before: Object, after: Object) -> Object:
-    """The merge patch (RFC 7386) that makes `after` of `before`: what is absent from `after` becomes null."""
+    """The merge patch (RFC 7386) from `before` to `after`: fields that `after` lacks become null."""
     patch: Object = {key: None for key in before if key not in after}
     for key, value in after.items():
         old = before.get(key)
@@ -439,8 +443,9 @@ def patch_of(before: Object, after: Object) -> Object:
 
 
 def event_body(cluster: Object, event: Report, now: float) -> Object:
-    """A core/v1 Event. Its name follows from what it tells and from the status before, so that an operator that was
-    restarted before it wrote the status tells nothing twice."""
+    """A core/v1 Event. Its name is derived from its content and the status before, so that an operator that was
+    restarted before it wrote the status does not write an Event twice.
+    """
     meta = cluster["metadata"]
     told = json.dumps([meta["uid"], cluster.get("status"), event.reason, event.message], sort_keys=True)
     moment = datetime.fromtimestamp(now, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -465,23 +470,23 @@ def event_body(cluster: Object, event: Report, now: float) -> Object:
 
 
 def _pulled_by(event: Object) -> tuple[str, str]:
-    """The container that an Event of the kubelet about an image is for: its pod's uid, and its name."""
+    """The container of a kubelet's Event about an image: its pod's uid, and its name."""
     about = event.get("involvedObject") or {}
-    # spec.containers{NAME} or spec.initContainers{NAME}.
+    # The path is spec.containers{NAME} or spec.initContainers{NAME}.
     return about.get("uid") or "", (about.get("fieldPath") or "").partition("{")[2].rstrip("}")
 
 
 def _namespace_ends(exc: ApiError) -> bool:
-    """Whether an object was refused since its namespace is being deleted."""
+    """Whether an object was refused because its namespace is being deleted."""
     return any(one.get("reason") == "NamespaceTerminating" for one in exc.details.get("causes") or ())
 
 
-# Reasons of Events that say why pods do not come up, where the pods' own status does not.
+# Reasons of Events that explain why pods do not come up, where the pods' status does not.
 _TELLING = ("FailedCreate", "FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "FailedToCreateEndpoint")
 
 
 def _is_urgent(before: Object, after: Object) -> bool:
-    """Whether a status is to be written at once: not where only counts and texts differ."""
+    """Whether a status must be written at once: it differs in more than counts and texts."""
     if any(before.get(key) != after.get(key) for key in ("phase", "exitCode", "size", "observedGeneration")):
         return True
     statuses = [{one["type"]: one["status"] for one in each.get("conditions") or ()} for each in (before, after)]
@@ -493,7 +498,7 @@ def _where(key: Key) -> Object:
 
 
 def _trim(item: Object) -> Object:
-    """An object without what the operator never reads: a few hundred MiniClusters are kept in memory."""
+    """An object without fields that the operator never reads, as hundreds of MiniClusters are kept in memory."""
     meta = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
     if _LAST_APPLIED in meta.get("annotations", ()):
         meta["annotations"] = {key: text for key, text in meta["annotations"].items() if key != _LAST_APPLIED}
@@ -509,7 +514,7 @@ def _trim_config_map(item: Object) -> Object:
     return {"metadata": _trim(item)["metadata"], TRIMMED: content_of(item)}
 
 
-# kubectl's copy of what was applied.
+# kubectl's copy of the applied document.
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _JOB_SPEC = ("parallelism", "completions", "suspend", "activeDeadlineSeconds", "backoffLimit")
 _POD_META = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "labels", "creationTimestamp")

@@ -1,9 +1,9 @@
-"""Names, ports and the path of the operator itself, which its install files, its program and users' tools share."""
+"""Names, ports and the path of the operator itself, for its install files, its program and users' tools."""
 
 from __future__ import annotations
 
 DEFAULT_NAMESPACE = "headrace-system"
-# Deployment, service account, roles, and the label `app.kubernetes.io/name` of them all.
+# The name of Deployment, service account and roles, and the value of their label `app.kubernetes.io/name`.
 OPERATOR = "headrace-operator"
 LEASE = OPERATOR
 # The Service of the webhook and the Secret of its certificate.
@@ -13,5 +13,5 @@ WEBHOOK_PATH = "/validate"
 WEBHOOK_PORT = 9443
 METRICS_PORT = 8080
 HEALTH_PORT = 8081
-# The Lease of the Flux Operator that is written in Go (leader-election id of its manager).
+# The Lease of the Flux Operator in Go (leader-election id of its manager).
 OTHER_LEASE = "14dde902.flux-framework.org"

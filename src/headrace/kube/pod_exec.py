@@ -1,6 +1,6 @@
 """A command in a pod's container, with this process's standard streams, through the API server.
 
-One WebSocket carries the streams as channels: the first byte of a message says which. Source: the subprotocol
+One WebSocket carries the streams as channels; the first byte of a message is the channel. Source: the subprotocol
 v5.channel.k8s.io of Kubernetes (1.30 and later).
 """
 
@@ -27,14 +27,15 @@ _CHUNK = 32768
 
 
 class BrokenExecError(Exception):
-    """The connection ended before the command told its status, or the command could not be started."""
+    """The connection ended before the command's status arrived, or the command could not be started."""
 
 
 async def execute(
     api: Api, namespace: str, pod: str, container: str, command: list[str], stdin: int = 0, terminal: bool = False
 ) -> int:
-    """Run `command` and give its exit status. `stdin` is a descriptor; with `terminal` the command gets a terminal,
-    and this one's keys. Raises ApiError, Unreachable, BrokenExecError."""
+    """Run `command` and return its exit status. `stdin` is a descriptor; with `terminal`, the command gets a terminal
+    and the keys of this one. Raises ApiError, Unreachable, BrokenExecError.
+    """
     query = [("container", container), ("stdin", "true"), ("stdout", "true")]
     query += [("tty", "true")] if terminal else [("stderr", "true")]
     query += [("command", word) for word in command]
@@ -64,7 +65,7 @@ async def _receive(socket: aiohttp.ClientWebSocketResponse) -> int:
 
 
 def exit_status(status: dict[str, Any]) -> int:
-    """The exit status of a command from the Status that ends it. Raises BrokenExecError where it was not started."""
+    """The exit status in the Status at the end of a command. Raises BrokenExecError if it was not started."""
     if status.get("status") == "Success":
         return 0
     causes = (status.get("details") or {}).get("causes") or []
@@ -95,7 +96,7 @@ async def _readable(stdin: int) -> None:
     try:
         loop.add_reader(stdin, readable.set)
     except OSError:
-        # A file, which is always readable.
+        # A regular file is always readable, and cannot be watched.
         return
     try:
         await readable.wait()
@@ -107,12 +108,12 @@ def _read(stdin: int) -> bytes:
     try:
         return os.read(stdin, _CHUNK)
     except OSError:
-        # A terminal that was hung up.
+        # The terminal was hung up.
         return b""
 
 
 async def _send_sizes(socket: aiohttp.ClientWebSocketResponse, stdin: int) -> None:
-    """Tell the size of the terminal, now and whenever it changes."""
+    """Send the size of the terminal, now and after each change."""
     loop = asyncio.get_running_loop()
     sending: set[asyncio.Task[None]] = set()
 
@@ -130,10 +131,10 @@ async def _send_sizes(socket: aiohttp.ClientWebSocketResponse, stdin: int) -> No
 
 @contextlib.contextmanager
 def _raw(stdin: int) -> Iterator[None]:
-    """This terminal gives keys as they are pressed while the block runs."""
+    """Switch this terminal to raw mode, with keys as they are pressed, while the block runs."""
     before = termios.tcgetattr(stdin)
     try:
-        # What was typed already is the command's, too.
+        # Keys that were typed earlier are kept for the command.
         tty.setraw(stdin, termios.TCSADRAIN)
         yield
     finally:

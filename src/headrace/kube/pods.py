@@ -1,7 +1,7 @@
-"""What the pods of a MiniCluster tell: which brokers are up, how the lead ended, and why a pod does not run.
+"""The state of a MiniCluster's pods: which brokers are up, how the lead ended, and why a pod does not run.
 
-Pure: functions of pods as the API server has them (core/v1 PodStatus). The texts are for people: they say what is short
-and where, and pods with the same trouble are told together.
+Pure: functions of pods as the API server sends them (core/v1 PodStatus). Texts are for users: they say what is short
+and where, and pods with the same trouble share a text.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ..spec.hostlist import Hostlist
 from . import names
 
 Object = dict[str, Any]
-# Containers, by the uids of their pods and their names.
+# Containers, by their pods' uids and their names.
 Pulled = frozenset[tuple[str, str]]
-# What containers that were killed end with: 128 + SIGKILL, 128 + SIGTERM.
+# Exit codes of killed containers: 128 + SIGKILL, 128 + SIGTERM.
 KILLED = (137, 143)
 
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
-# Characters of a message of the kubelet or scheduler that a reason repeats.
+# Characters of a kubelet's or scheduler's message that a reason includes.
 _LONGEST = 200
 _IMAGE_TROUBLE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
 _BEGINNING = ("", "ContainerCreating", "PodInitializing")
@@ -33,9 +33,10 @@ _UNFIT = re.compile(r"(\d+) (.+)")
 
 
 class LeadEnd(Struct, frozen=True):
-    """How the lead ended: the job's own exit code, what it said of it, when (RFC 3339), its times (seconds since the
-    epoch), the jobs by state, and the type of the exception that ended its job ("cancel", "timeout"), "" for none.
-    `killed`: the pod was, so the exit code is not the job's."""
+    """The end of the lead: the job's exit code, the reason, the time (RFC 3339), its times (seconds since the epoch),
+    the jobs by state, and the type of the exception that ended its job ("cancel", "timeout"), "" for none. `killed`:
+    the pod was killed, so the exit code is not the job's.
+    """
 
     exit_code: int
     reason: str
@@ -47,13 +48,13 @@ class LeadEnd(Struct, frozen=True):
 
 
 def index_of(pod: Object) -> int:
-    """The pod's index in its Job; -1 where it has none."""
+    """The pod's index in its Job; -1 without one."""
     text = (pod["metadata"].get("labels") or {}).get(INDEX_LABEL, "")
     return int(text) if text.isdigit() else -1
 
 
 def current(pods: Iterable[Object]) -> list[Object]:
-    """One pod for each index, the newest: a pod that failed stays beside the one that stands in for it."""
+    """One pod for each index, the newest: a failed pod remains beside its replacement."""
     newest: dict[int, Object] = {}
     for pod in pods:
         index = index_of(pod)
@@ -64,9 +65,9 @@ def current(pods: Iterable[Object]) -> list[Object]:
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether the pod's broker is up: the kubelet's readiness probe asks its runner.
+    """Whether the pod's broker is up: the runner responds to the kubelet's readiness probe.
 
-    That a container beside the runner is not ready makes the pod not ready, but not its broker.
+    Another container that is not ready makes the pod not ready, but not its broker.
     """
     if is_going(pod):
         return False
@@ -78,7 +79,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def is_yet_to_be_ready(pod: Object) -> bool:
-    """Whether the pod runs and the kubelet has not asked its readiness probe with success since that."""
+    """Whether the pod runs, and its readiness probe has not succeeded since its containers started."""
     since = ready_since(pod)
     starts = [(one.get("state") or {}).get("running", {}).get("startedAt", "") for _, one in _containers(pod)]
     return is_running(pod) and not is_ready(pod) and since <= max(starts, default="")
@@ -97,7 +98,7 @@ def ready_since(pod: Object) -> str:
 
 
 def started(pod: Object, container: str) -> str:
-    """When the container of this name began to run (RFC 3339), "" where it has not."""
+    """When the container with this name started (RFC 3339); "" before that."""
     state = _container(pod, container).get("state") or {}
     for one in ("running", "terminated"):
         if state.get(one):
@@ -106,9 +107,9 @@ def started(pod: Object, container: str) -> str:
 
 
 def lead_end(pod: Object, container: str) -> LeadEnd | None:
-    """How the lead's container ended, None while it has not.
+    """The end of the lead's container; None before that.
 
-    A container that Kubernetes starts again (restartPolicy OnFailure) has ended only where its pod has.
+    A container that Kubernetes restarts (restartPolicy OnFailure) has ended only if its pod has.
     """
     ended = (_container(pod, container).get("state") or {}).get("terminated")
     if not ended or _phase(pod) not in ("Succeeded", "Failed"):
@@ -132,19 +133,19 @@ def lead_end(pod: Object, container: str) -> LeadEnd | None:
 
 
 def host_of(pod: Object) -> str:
-    """The pod's host name, which users know it by: that of its Job and its index."""
+    """The pod's host name, by which users know it: the name of its Job and its index."""
     owner = next((one["name"] for one in pod["metadata"].get("ownerReferences") or () if one.get("controller")), "")
     return f"{owner}-{index_of(pod)}" if owner and index_of(pod) >= 0 else str(pod["metadata"]["name"])
 
 
 def exit_code(pod: Object, container: str) -> int | None:
-    """What the container of this name has ended with, None while it has not."""
+    """The exit code of the container with this name; None before its end."""
     ended = (_container(pod, container).get("state") or {}).get("terminated")
     return int(ended.get("exitCode", 0)) if ended else None
 
 
 def ended_before(pod: Object, other: Object) -> bool:
-    """Whether the pod has ended with success, and had when the other one was made."""
+    """Whether the pod had ended with success when the other one was created."""
     ends = [(one.get("state") or {}).get("terminated") or {} for _, one in _containers(pod)]
     last = max((one.get("finishedAt") or "" for one in ends), default="")
     return _phase(pod) == "Succeeded" and bool(last) and last <= (other["metadata"].get("creationTimestamp") or "")
@@ -161,7 +162,7 @@ def is_going(pod: Object) -> bool:
 
 
 def troubles(pods: Iterable[Object], pulled: Pulled = frozenset()) -> list[str]:
-    """Why pods do not run, each reason once with the number of pods, the most frequent first."""
+    """Why pods do not run: each reason once with the number of pods, the most frequent first."""
     pods = list(pods)
     found = Counter(reason for pod in pods if not is_going(pod) for reason in [trouble(pod, pulled)] if reason)
     texts = [
@@ -171,7 +172,7 @@ def troubles(pods: Iterable[Object], pulled: Pulled = frozenset()) -> list[str]:
 
 
 def told_of(going: list[Object]) -> list[str]:
-    """That these pods are being deleted, by their names."""
+    """The message that these pods are being deleted, with their names."""
     hosts = sorted(map(host_of, going))
     if len(hosts) < 2:
         return [f"pod {host} is being deleted" for host in hosts]
@@ -179,7 +180,7 @@ def told_of(going: list[Object]) -> list[str]:
 
 
 def missing(job: str, size: int, current: list[Object]) -> list[str]:
-    """That pods of a Job which had them all are to be made again."""
+    """The messages that pods of a Job, which had all of them, are to be created again."""
     hosts = [f"{job}-{index}" for index in sorted({*range(size)} - {index_of(pod) for pod in current})]
     text = "Kubernetes waits 10 s or more before it makes"
     if len(hosts) < 2:
@@ -188,8 +189,9 @@ def missing(job: str, size: int, current: list[Object]) -> list[str]:
 
 
 def trouble(pod: Object, pulled: Pulled = frozenset()) -> str:
-    """Why the pod does not run; "" where it does, has ended in order, or is on its way. `pulled` are containers whose
-    image the kubelet has begun to pull."""
+    """Why the pod does not run; "" if it runs, has succeeded, or is starting. `pulled` are containers whose images the
+    kubelet has begun to pull.
+    """
     if is_going(pod):
         return "is being deleted"
     for name, status in _containers(pod):
@@ -214,7 +216,7 @@ def unschedulable(message: str) -> str:
     _head, _, rest = message.partition("available: ")
     if not rest:
         return _cut(message) or "not scheduled"
-    # What follows the counts is about claims and preemption.
+    # The text after the counts is about claims and preemption.
     rest = rest.split(". ")[0].split(" preemption:")[0].strip().rstrip(".")
     parts = []
     for part in rest.split(", "):
@@ -229,7 +231,7 @@ def unschedulable(message: str) -> str:
 
 
 def _waits_for_image(status: Object) -> bool:
-    """Whether a container has not begun: the kubelet knows the id of its image when it makes the container."""
+    """Whether the image of a container is not there yet: the kubelet reports its id when it creates the container."""
     return "waiting" in (status.get("state") or {}) and not status.get("imageID")
 
 
@@ -286,7 +288,7 @@ def _age(pod: Object) -> tuple[str, bool, str]:
 
 
 def _message(text: str) -> Object:
-    """A termination message of our runner; {} for any other text."""
+    """A termination message of the runner; {} for any other text."""
     try:
         said = json.loads(text)
     except ValueError:

@@ -1,8 +1,8 @@
-"""One look at a MiniCluster: what is to be done now, from what was observed. Pure; time is an argument.
+"""One reconcile of a MiniCluster: the actions that its observed state requires. Pure; time is an argument.
 
-Level-triggered: nothing depends on which change led here, and every answer is the same after a crash in the middle of
-carrying out the last. Objects are created, never adopted: a name that is taken is reported, and only objects whose
-controller is this MiniCluster's uid are changed or deleted.
+It is level-triggered: the result depends on the state, not on the change that led here, and is the same after a crash
+while the last result was carried out. Objects are created, never adopted: a name that is taken is reported, and only
+objects whose controller is this MiniCluster's uid are changed or deleted.
 """
 
 from __future__ import annotations
@@ -31,43 +31,46 @@ from .transitions import events_of
 Object = dict[str, Any]
 
 FINALIZER = "flux-framework.org/headrace-save"
-# Annotations on our objects: the spec that an object was made from, its content, and (on a Job) the part of the spec
-# whose change needs another Job, the brokers' configuration, and that the operator has suspended it.
+# Annotations on our objects: the fingerprints of the spec that an object was made from, of its content, and (on a Job)
+# of the fields that need another Job and of the brokers' configuration; and that the operator has suspended the Job.
 SPEC = "flux-framework.org/headrace-spec"
 CONTENT = "flux-framework.org/headrace-content"
 RECREATES = "flux-framework.org/headrace-recreates"
 CONFIG = "flux-framework.org/headrace-config"
 SUSPENDED_BY_US = "flux-framework.org/headrace-suspended"
 
-# Seconds for which a deletion or suspension waits until the instance is saved.
+# Seconds for which a deletion or suspension waits until the instance has saved its queue.
 SAVE_TIMEOUT = 60.0
-# Seconds after its Job's start from which a MiniCluster without all its pods has its Events read, and between readings.
+# Seconds after the start of its Job from which the Events of a MiniCluster with missing pods are read, and between two
+# readings.
 WARNINGS_AFTER = 10.0
 WARNINGS_EVERY = 60.0
-# The same while an image is being pulled: after that the kubelet may pull another, or make the container.
+# Seconds between two readings while an image is being pulled: the kubelet reports further pulls and starts by Events.
 PULLING_EVERY = 10.0
 
 
 class Settings(Struct, frozen=True):
-    """`build` gives the objects of a MiniCluster without its Secret, in order (`builders.desired`): arguments are the
-    MiniCluster, its uid, and the size of its own Job. `stands_in` names the image that the view stands in for ("")."""
+    """`build` returns the objects of a MiniCluster without its Secret, in order (`builders.desired`); its arguments are
+    the MiniCluster, its uid, and the size of its own Job. `replaced_image` returns the image that the view replaces (""
+    for none).
+    """
 
     build: Callable[[MiniCluster, str, int], list[Object]]
-    stands_in: Callable[[MiniCluster], str] = lambda cluster: ""
+    replaced_image: Callable[[MiniCluster], str] = lambda cluster: ""
 
 
 class _Work:
-    """Collects the steps of one look."""
+    """Collects the steps of one reconcile."""
 
     def __init__(self, observed: Observed, now: float) -> None:
         self.observed = observed
         self.now = now
         self.steps: list[Step] = []
-        self.again: list[float] = []
+        self.requeue_times: list[float] = []
         self.waits_for = ""
         self.saving = False
         self.notices: list[Report] = []
-        self.look_for_warnings = False
+        self.read_events = False
 
     def finish(self, cluster: MiniCluster | None, problems: tuple[str, ...] = (), status: bool = True) -> Actions:
         observed = self.observed
@@ -84,8 +87,8 @@ class _Work:
             notices=tuple(self.notices),
             events=events,
             status=fresh,
-            again_at=min(self.again) if self.again else None,
-            look_for_warnings=self.look_for_warnings,
+            requeue_at=min(self.requeue_times) if self.requeue_times else None,
+            read_events=self.read_events,
         )
 
 
@@ -96,7 +99,7 @@ def is_ours(cluster: Object) -> bool:
 
 
 def reconcile(observed: Observed, settings: Settings, now: float) -> Actions:
-    """What to do about a MiniCluster at time `now` (seconds since the epoch)."""
+    """The actions for a MiniCluster at time `now` (seconds since the epoch)."""
     if not is_ours(observed.cluster):
         return Actions()
     work = _Work(observed, now)
@@ -106,11 +109,11 @@ def reconcile(observed: Observed, settings: Settings, now: float) -> Actions:
     try:
         cluster, problems = check(without_server_fields(observed.cluster)), ()
     except InvalidMiniCluster as exc:
-        # A live Job stays as it is: the rules broken are of the new spec.
+        # A running Job is not changed, since the problems are those of the new spec.
         return work.finish(None, tuple(str(one) for one in exc.problems))
     if observed.other_operator_until > now and observed.job is None:
         work.waits_for = "the Go operator is active in this cluster (its Lease is fresh); waiting until that is gone"
-        work.again.append(observed.other_operator_until)
+        work.requeue_times.append(observed.other_operator_until)
         return work.finish(cluster)
     if job_end(observed.job) or _was_over(observed):
         _after_end(work, cluster)
@@ -120,7 +123,7 @@ def reconcile(observed: Observed, settings: Settings, now: float) -> Actions:
 
 
 def without_server_fields(cluster: Object) -> Object:
-    """The document as a user would write it: validation knows nothing of status and of the API server's metadata."""
+    """The document as a user would write it, since validation does not know the status and the server's metadata."""
     meta = cluster["metadata"]
     kept = {key: meta[key] for key in ("name", "namespace", "labels", "annotations") if key in meta}
     given = {key: value for key, value in cluster.items() if key != "status"}
@@ -128,12 +131,12 @@ def without_server_fields(cluster: Object) -> Object:
 
 
 def _was_over(observed: Observed) -> bool:
-    """Whether the MiniCluster has ended and its Job was deleted since, by its own TTL or by hand."""
+    """Whether the MiniCluster has ended and its Job was deleted afterwards, by its TTL or by hand."""
     status = observed.cluster.get("status") or {}
     return observed.job is None and bool((status.get("times") or {}).get("finished"))
 
 
-# --- while it lives
+# --- running
 
 
 def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
@@ -154,7 +157,7 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
     size = _number(job["spec"].get("parallelism")) if job else cluster.spec.size
     desired = settings.build(cluster, observed.uid, size or cluster.spec.size)
     _keep_objects(work, cluster, desired)
-    image = "" if observed.cluster.get("status") else settings.stands_in(cluster)
+    image = "" if observed.cluster.get("status") else settings.replaced_image(cluster)
     if image:
         work.notices.append(Report("Normal", "ViewReplaced", f"Headrace's own view stands in for {image}"))
     if job is None:
@@ -171,7 +174,7 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
 
 
 def _make_anew(work: _Work, notice: Report, waits_for: str) -> None:
-    """Delete the Jobs with their pods; others are made when they are gone."""
+    """Delete the Jobs with their pods; new Jobs are made when these are gone."""
     observed = work.observed
     work.steps += [Delete(JOBS, name, one["metadata"]["uid"]) for name, one in observed.jobs.items()]
     work.steps += _without(PODS, observed.pods.get("", ()))
@@ -180,10 +183,10 @@ def _make_anew(work: _Work, notice: Report, waits_for: str) -> None:
 
 
 def _ended_with_another_lead(observed: Observed, cluster: MiniCluster) -> str:
-    """The pods, as a hostlist, that had ended with success when the lead that there is was made; "" without any.
+    """The pods, as a hostlist, that had ended with success when the present lead was created; "" without any.
 
-    A Job never runs a completed index again, so such a lead would wait for them for ever. Followers of our own view
-    wait for the next lead, but those of an image's own Flux cannot know why theirs has ended.
+    A Job never runs a completed index again, so such a lead would wait for these pods for ever. Followers with our view
+    wait for the next lead, but those with an image's own Flux do not know that the lead was replaced.
     """
     bursting = cluster.flux.bursting
     lead = next((pod for pod in pods.current(observed.own_pods) if pods.index_of(pod) == 0), None)
@@ -195,10 +198,10 @@ def _ended_with_another_lead(observed: Observed, cluster: MiniCluster) -> str:
 
 
 def _keep_objects(work: _Work, cluster: MiniCluster, desired: list[Object]) -> None:
-    """Create what is missing, and apply what the spec has changed or somebody else has."""
+    """Create missing objects, and apply those that differ from the spec."""
     observed = work.observed
     if observed.taken and work.now < observed.try_taken_at:
-        work.again.append(observed.try_taken_at)
+        work.requeue_times.append(observed.try_taken_at)
         return
     if observed.job is None and not observed.secret:
         work.steps.append(MakeSecret(names.secret(cluster)))
@@ -219,7 +222,7 @@ def _keep_objects(work: _Work, cluster: MiniCluster, desired: list[Object]) -> N
         if found is None:
             work.steps.append(Create(KINDS[kind], made))
         elif kind == "Service" and _is_headless(found) != _is_headless(made):
-            # An address cannot be changed.
+            # The address of a Service cannot be changed.
             work.steps += [*_without(SERVICES, [found]), Create(KINDS[kind], made)]
         elif kind in ("ConfigMap", "Service") and _differs(found, made):
             work.steps.append(Apply(KINDS[kind], name, found["metadata"]["uid"], made))
@@ -229,7 +232,7 @@ def _keep_objects(work: _Work, cluster: MiniCluster, desired: list[Object]) -> N
 
 
 def _without(kind: Kind, items: Iterable[Object]) -> list[Step]:
-    """Deletions of objects, but for those that are being deleted."""
+    """Deletions of objects that are not being deleted yet."""
     metas = [one["metadata"] for one in items]
     return [Delete(kind, meta["name"], meta["uid"]) for meta in metas if not meta.get("deletionTimestamp")]
 
@@ -241,7 +244,7 @@ def _is_headless(service: Object) -> bool:
 def _differs(found: Object, made: Object) -> bool:
     """Whether an object was made from another spec, or was changed since.
 
-    An object that was made by another version of the operator from this spec stays as it is.
+    An object that another version of the operator made from this spec is not changed.
     """
     annotations = found["metadata"].get("annotations") or {}
     if annotations.get(SPEC) != made["metadata"]["annotations"][SPEC]:
@@ -263,7 +266,7 @@ def _made_from_another(job: Object, cluster: MiniCluster) -> bool:
 
 
 def _suspend(work: _Work, cluster: MiniCluster, job: Object) -> bool:
-    """Suspend or resume the Jobs; whether the MiniCluster is suspended, or about to be."""
+    """Suspend or resume the Jobs; returns whether the MiniCluster is suspended, or about to be."""
     observed = work.observed
     annotations = job["metadata"].get("annotations") or {}
     if cluster.spec.suspend:
@@ -293,7 +296,7 @@ def _patch_jobs(observed: Observed, body: Object) -> list[Step]:
 
 
 def _suspend_asked(work: _Work) -> float:
-    """Since when the suspension is wanted: the time is kept in the condition that says what is waited for."""
+    """The time since which the suspension is wanted, kept in the condition that reports the wait."""
     for one in (work.observed.cluster.get("status") or {}).get("conditions") or ():
         if one.get("type") == "Saving" and one.get("status") == "True":
             return seconds_of(one["lastTransitionTime"])
@@ -301,7 +304,7 @@ def _suspend_asked(work: _Work) -> float:
 
 
 def _saved(work: _Work, cluster: MiniCluster, since: float) -> bool:
-    """Whether nothing is left to be saved; asks the lead to save where something is."""
+    """Whether the instance has saved its queue or has none; asks the lead to save it."""
     observed = work.observed
     path = cluster.spec.archive.path if cluster.spec.archive else ""
     lead_runs = any(pods.index_of(pod) == 0 and pods.is_ready(pod) for pod in pods.current(observed.own_pods))
@@ -317,7 +320,7 @@ def _saved(work: _Work, cluster: MiniCluster, since: float) -> bool:
         work.steps.append(Tell({"op": "save", "path": path}))
     work.waits_for = f"saving the queue to {path}"
     work.saving = True
-    work.again.append(since + SAVE_TIMEOUT)
+    work.requeue_times.append(since + SAVE_TIMEOUT)
     return False
 
 
@@ -330,7 +333,7 @@ def _active_jobs(observed: Observed) -> int:
 
 
 def _resize(work: _Work, cluster: MiniCluster, job: Object) -> None:
-    """Bring each Job to its size: growth at once, shrinking once nothing runs on the pods that go."""
+    """Bring each Job to its size: growth at once, shrinking when the pods to be deleted have no jobs."""
     observed = work.observed
     _resize_job(work, cluster, job, "", cluster.spec.size)
     for group in cluster.spec.groups:
@@ -340,8 +343,9 @@ def _resize(work: _Work, cluster: MiniCluster, job: Object) -> None:
 
 
 def _resize_job(work: _Work, cluster: MiniCluster, job: Object, group: str, size: int) -> None:
-    """`group` is "" for the MiniCluster's own pods. The lead hears of every size: it drains hosts beyond it, lets those
-    that it had drained take jobs again, and learns of hosts that it does not know."""
+    """Resize one Job; `group` is "" for the MiniCluster's own pods. The lead is told of every size: it drains hosts
+    beyond it, undrains hosts within it that it had drained, and adds hosts that it does not know.
+    """
     observed, name, lead = work.observed, job["metadata"]["name"], work.observed.lead
     have = _number(job["spec"].get("parallelism"))
     done = lead is not None and lead.resized.get(group) == size
@@ -360,7 +364,7 @@ def _resize_job(work: _Work, cluster: MiniCluster, job: Object, group: str, size
 
 
 def _reload(work: _Work, cluster: MiniCluster, job: Object, desired: list[Object]) -> None:
-    """Have the brokers take a configuration that has changed since their Job was made."""
+    """Let the brokers reload a configuration that has changed since their Job was made."""
     lead, wanted = work.observed.lead, configuration(cluster)
     if (job["metadata"].get("annotations") or {}).get(CONFIG) in (None, wanted) or lead is None:
         return
@@ -373,7 +377,7 @@ def _reload(work: _Work, cluster: MiniCluster, job: Object, desired: list[Object
 
 
 def _autoscale(work: _Work, cluster: MiniCluster, job: Object) -> None:
-    """The queue-driven size: written to spec.size as an HPA would, and carried out at the next look."""
+    """Apply the queue-driven size: written to spec.size as by an HPA, and carried out by the next reconcile."""
     observed, policy = work.observed, cluster.spec.autoscale
     if policy is None or observed.lead is None or observed.lead.state != "running":
         return
@@ -382,7 +386,7 @@ def _autoscale(work: _Work, cluster: MiniCluster, job: Object) -> None:
         observed.lead.demand_nodes, observed.lead.idle_since, policy.idle_seconds, work.now,
     )  # fmt: skip
     if again is not None:
-        work.again.append(again)
+        work.requeue_times.append(again)
     if size != cluster.spec.size:
         work.steps.append(Patch(MINICLUSTERS, observed.name, observed.uid, {"spec": {"size": size}}))
         demand = observed.lead.demand_nodes
@@ -394,7 +398,7 @@ def _autoscale(work: _Work, cluster: MiniCluster, job: Object) -> None:
 
 
 def _watch_start(work: _Work, cluster: MiniCluster, job: Object) -> None:
-    """The time-out of a start, and the Events that say what a start lacks."""
+    """The timeout of a start, and the Events with its problems."""
     observed = work.observed
     began = (job.get("status") or {}).get("startTime")
     if not began or ran_in_full(observed):
@@ -402,45 +406,45 @@ def _watch_start(work: _Work, cluster: MiniCluster, job: Object) -> None:
     since = seconds_of(began)
     elapsed = work.now - since
     if elapsed >= WARNINGS_AFTER:
-        work.look_for_warnings = not shortage(observed) or bool(observed.warnings or observed.pulled)
-        if work.look_for_warnings:
-            work.again.append(work.now + (PULLING_EVERY if observed.pulled else WARNINGS_EVERY))
+        work.read_events = not shortage(observed) or bool(observed.warnings or observed.pulled)
+        if work.read_events:
+            work.requeue_times.append(work.now + (PULLING_EVERY if observed.pulled else WARNINGS_EVERY))
         if any(f'"{names.secret(cluster)}" not found' in one for one in observed.warnings):
             work.steps.append(MakeSecret(names.secret(cluster)))
     else:
-        work.again.append(since + WARNINGS_AFTER)
+        work.requeue_times.append(since + WARNINGS_AFTER)
     limit = cluster.spec.start_timeout_seconds
     if limit is None:
         return
     if elapsed < limit:
-        work.again.append(since + limit)
+        work.requeue_times.append(since + limit)
         return
     why = shortage(observed)
     text = f"not all pods ran within spec.startTimeoutSeconds ({limit}){f': {why}' if why else ''}"
-    # A Job whose deadline has passed fails at once, and its pods are let go.
+    # A Job with an expired deadline fails at once, and its pods are deleted.
     body = {"metadata": {"annotations": {START_TIMEOUT: text}}, "spec": {"activeDeadlineSeconds": 1}}
     if START_TIMEOUT not in (job["metadata"].get("annotations") or {}):
         work.steps += _patch_jobs(observed, body)
 
 
 def _after_end(work: _Work, cluster: MiniCluster) -> None:
-    """Let go of what the end leaves: finalizer, groups' Jobs, and the MiniCluster itself where it is to go."""
+    """Clean up after the end: the finalizer, groups' Jobs, and the MiniCluster itself if its TTL has expired."""
     observed = work.observed
     _drop_finalizer(work)
     for name, job in observed.jobs.items():
         left = name != observed.name and not is_over(job) and not job["metadata"].get("deletionTimestamp")
-        # Followers of a group end with the lead; their Job is deleted where they have not.
+        # Followers of a group end with the lead; if they have not, their Job is deleted.
         if left and is_over(observed.job):
             work.steps.append(Delete(JOBS, name, job["metadata"]["uid"]))
     if observed.job is not None and not is_over(observed.job):
         return
     if not ((observed.cluster.get("status") or {}).get("times") or {}).get("finished"):
-        # The status tells of the end before the MiniCluster is deleted: a client that waits for the end sees it.
+        # The status reports the end before the MiniCluster is deleted, for clients that wait for the end.
         return
     finished = _finished_at(observed, work.now)
     ttl = cluster.spec.ttl_seconds_after_finished
     if ttl is not None and work.now < finished + ttl:
-        work.again.append(finished + ttl)
+        work.requeue_times.append(finished + ttl)
     if cluster.spec.cleanup or (ttl is not None and work.now >= finished + ttl):
         work.steps.append(Delete(MINICLUSTERS, observed.name, observed.uid))
 
@@ -453,7 +457,7 @@ def _finished_at(observed: Observed, now: float) -> float:
 
 
 def _leave(work: _Work) -> None:
-    """The MiniCluster is being deleted: save what is to be saved, then let go. Children are the garbage collector's."""
+    """Delete the MiniCluster: save the queue, then remove the finalizer. The garbage collector deletes its objects."""
     observed = work.observed
     if not _has_finalizer(observed.cluster):
         return
@@ -474,7 +478,7 @@ def _drop_finalizer(work: _Work) -> None:
     observed = work.observed
     if _has_finalizer(observed.cluster):
         left = [one for one in observed.cluster["metadata"]["finalizers"] if one != FINALIZER]
-        # The version makes sure that no finalizer which somebody else has added meanwhile is lost.
+        # With the version, the patch fails if another finalizer was added in the meantime.
         body = {"metadata": {"finalizers": left, "resourceVersion": observed.cluster["metadata"]["resourceVersion"]}}
         work.steps.append(Patch(MINICLUSTERS, observed.name, observed.uid, body))
 

@@ -1,4 +1,6 @@
-"""Runs an operator as a program: cluster, Lease, caches, workers, HTTP pages for health and metrics, orderly stop."""
+"""Runs an operator as a program: cluster, Lease, caches, workers, HTTP pages for health and metrics, orderly
+shutdown.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,10 @@ _RECORD = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime"))
 
 
 class Serving(Struct, frozen=True, kw_only=True):
-    """Addresses are HOST:PORT, "" for none. `lease_namespace` "" is the one of the pod or kubeconfig.
+    """Addresses are HOST:PORT, "" for none. `lease_namespace` "" stands for that of the pod or kubeconfig.
 
-    `webhook_certificate` is a folder with tls.crt and tls.key, "" for a certificate of our own; `webhook_address` is
-    what the API server calls a webhook by that is no Service of the cluster.
+    `webhook_certificate` is a folder with tls.crt and tls.key, "" for the operator's own certificate; `webhook_address`
+    is the address by which the API server reaches a webhook without a Service in the cluster.
     """
 
     kubeconfig: str = ""
@@ -47,7 +49,7 @@ class Serving(Struct, frozen=True, kw_only=True):
 
 
 async def serve(serving: Serving, options: Options) -> int:
-    """Run until SIGTERM or SIGINT (status 0), or until the Lease is lost (status 1: start again)."""
+    """Run until SIGTERM or SIGINT (status 0), or until the Lease is lost (status 1: to be restarted)."""
     cluster = credentials.find(serving.kubeconfig, serving.context)
     metrics = Metrics()
     metrics.counter("headrace_operator_api_requests_total", "Requests to the API server.", ("verb", "resource"))
@@ -82,7 +84,7 @@ async def serve(serving: Serving, options: Options) -> int:
 
 
 class _Webhook:
-    """The admission webhook of this operator, whether it leads or not."""
+    """This operator's admission webhook, which runs whether the operator leads or not."""
 
     def __init__(self, api: Api, serving: Serving) -> None:
         self.listens = False
@@ -104,7 +106,7 @@ class _Webhook:
         log.info("the webhook listens", extra={"port": port})
 
     async def _stored(self, namespace: str, name: str) -> dict[str, Any] | None:
-        # The cache may not have a maxSize yet that was raised just before the size.
+        # The cache may not have a maxSize yet that was raised just before this scale.
         try:
             return await self._api.get(MINICLUSTERS, namespace, name)
         except ApiError as exc:
@@ -140,7 +142,9 @@ async def _run(
 
 
 async def _comes_first(work: Coroutine[Any, Any, None], others: list[asyncio.Task[Any]]) -> bool:
-    """Run `work` until it or one of the others ends; whether it was the work. Raises what ended any of them."""
+    """Run `work` until it or one of `others` ends; returns whether it was `work`. Raises the exception of any
+    of them.
+    """
     own = asyncio.create_task(work)
     try:
         done, _ = await asyncio.wait([own, *others], return_when=asyncio.FIRST_COMPLETED)
@@ -153,7 +157,7 @@ async def _comes_first(work: Coroutine[Any, Any, None], others: list[asyncio.Tas
 
 
 async def _http(bind: str, pages: dict[str, Any]) -> web.AppRunner | None:
-    """Serve text pages; each gives (status, text, content type)."""
+    """Serve text pages; each returns (status, text, content type)."""
     if not bind:
         return None
     app = web.Application()
@@ -175,7 +179,7 @@ async def _http(bind: str, pages: dict[str, Any]) -> web.AppRunner | None:
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, logger, message and what the call gave as `extra`."""
+    """One JSON object on each line: time, level, logger, message and the call's `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -191,7 +195,7 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """For people: time, level, message and then key=value."""
+    """For users: time, level, message and then key=value."""
 
     def format(self, record: logging.LogRecord) -> str:
         extra = "".join(f" {key}={value}" for key, value in vars(record).items() if key not in _RECORD)
@@ -201,7 +205,7 @@ class TextLines(logging.Formatter):
 
 
 def log_to_stderr(style: str, level: str) -> None:
-    """`style` is json or text, `level` a name of package logging in lower case."""
+    """`style` is json or text, `level` a lower-case name of a level of package logging."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if style == "json" else TextLines())
     root = logging.getLogger("headrace")

@@ -33,8 +33,9 @@ class StaleFields(NamedTuple):
 
 
 def find_stale_fields(stored: Object, document: Object) -> StaleFields | None:
-    """The stale fields of `spec` after `document` was applied, None where there are none. Fields without an effect,
-    such as defaults, are not counted."""
+    """The stale fields of `spec` after `document` was applied; None without any. Fields without an effect, such as
+    defaults, are ignored.
+    """
     found: dict[_Path, str] = {}
     for entry in stored["metadata"].get("managedFields") or ():
         manager = entry.get("manager", "")
@@ -80,7 +81,7 @@ def _has(document: Any, path: _Path) -> bool:
 
 
 def _matters(stored: Object, path: _Path) -> bool:
-    """Whether the MiniCluster would be another one without this field: the API server stores defaults, too."""
+    """Whether the field makes the MiniCluster a different one; the API server stores defaults, too."""
     document = json.loads(json.dumps({key: stored[key] for key in ("apiVersion", "kind", "spec")}))
     document["metadata"] = {"name": stored["metadata"]["name"]}
     try:

@@ -1,8 +1,8 @@
-"""The status of a MiniCluster: phase, reason, counts, times and conditions, from what was observed.
+"""The status of a MiniCluster: phase, reason, counts, times and conditions, from its observed state.
 
-Pure. Everything is derived from the objects at each call; from the status written before come only the times of
-conditions' transitions, and facts whose witnesses are gone (a pod that was deleted takes its exit code with it).
-Conditions follow metav1.Condition; the first five have the names of the Flux Operator, whose scripts wait for them.
+Pure. Everything is derived from the objects at each call. The previous status provides only the transition times of
+conditions, and facts whose objects are gone (the exit code of a deleted pod). Conditions are metav1.Condition; the
+first five have the names of the Flux Operator's, for which scripts wait.
 """
 
 from __future__ import annotations
@@ -29,26 +29,28 @@ FAILED = "Failed"
 INVALID = "Invalid"
 
 STATES = ("depend", "priority", "sched", "run", "cleanup", "inactive")
-# Set on the Job by the operator where the pods did not run in time; its value is what was short.
+# Set on the Job by the operator if the pods did not run in time; its value is what was short.
 START_TIMEOUT = "flux-framework.org/headrace-start-timeout"
-# The reason of JobRunning once an instance that was told to run has ended.
+# The reason of JobRunning after the end of an instance that was reported as running.
 _RUN_ENDED = "Ended"
 _ENDING = "the job has ended, its pods are ending"
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """What `reconcile` knows beside the objects: the valid MiniCluster or the problems, and what it waits for."""
+    """What `reconcile` knows in addition to the objects: the valid MiniCluster or its problems, and what it
+    waits for.
+    """
 
     cluster: MiniCluster | None = None
     problems: tuple[str, ...] = ()
     waits_for: str = ""
-    """Why the operator holds back something that the spec asks for; "" where it does not."""
+    """Why the operator delays something that the spec asks for; "" if it does not."""
     saving: bool = False
-    """The instance is being saved; the condition of that name keeps since when."""
+    """Whether the instance is being saved; the condition of that name has the start."""
 
 
 class End(Struct, frozen=True):
-    """How the MiniCluster's Job ended, or is ending."""
+    """The end of the MiniCluster's Job, which may still be in progress."""
 
     failed: bool
     reason: str
@@ -57,7 +59,7 @@ class End(Struct, frozen=True):
 
 
 def job_end(job: Object | None) -> End | None:
-    """The end of a Job: its final condition, or the one that says what the final one will be (batch/v1 JobStatus)."""
+    """The end of a Job: its final condition, or the condition that announces it (batch/v1 JobStatus)."""
     if job is None:
         return None
     found = {one["type"]: one for one in (job.get("status") or {}).get("conditions") or () if one["status"] == "True"}
@@ -71,28 +73,28 @@ def job_end(job: Object | None) -> End | None:
 
 
 def is_over(job: Object | None) -> bool:
-    """Whether the Job has ended and its pods have."""
+    """Whether the Job and its pods have ended."""
     conditions = ((job or {}).get("status") or {}).get("conditions") or ()
     return any(one["type"] in ("Complete", "Failed") and one["status"] == "True" for one in conditions)
 
 
 def text_of(moment: float) -> str:
-    """A time as the API writes it (RFC 3339, whole seconds)."""
+    """A time in the API's format (RFC 3339, whole seconds)."""
     return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def seconds_of(text: str) -> float:
-    """The reverse of `text_of`, also for fractions of seconds."""
+    """The inverse of `text_of`; fractions of seconds are accepted."""
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
 def status_of(observed: Observed, view: View, now: float) -> Object:
-    """The status to write."""
+    """The status of a MiniCluster."""
     before: Object = observed.cluster.get("status") or {}
     wanted = wanted_brokers(observed, view.cluster)
     current = [pod for name in observed.jobs for pod in pods.current(observed.pods.get(name, []))]
     ready = brokers_up(observed, current, wanted)
-    # The code of a lead that is ending is not known yet: the end is told with it.
+    # The exit code of a lead that is ending is unknown; the end is reported together with it.
     end = None if _is_lead_there(observed) else job_end(observed.job)
     lead_end = _lead_end(observed, current)
     phase, reason = _phase(observed, view, end, lead_end, current, before)
@@ -121,21 +123,22 @@ def status_of(observed: Observed, view: View, now: float) -> Object:
 
 
 def wanted_pods(observed: Observed) -> int:
-    """How many pods the Jobs are to have."""
+    """The number of pods that the Jobs should have."""
     return sum(_number((job.get("spec") or {}).get("parallelism")) for job in observed.jobs.values())
 
 
 def wanted_brokers(observed: Observed, cluster: MiniCluster | None) -> int:
-    """How many brokers there are to be: one in each pod, and those of the hosts outside the MiniCluster that its lead
-    waits for (bursting)."""
+    """The number of brokers that should be up: one in each pod, and those of the hosts outside the MiniCluster that its
+    lead waits for (bursting).
+    """
     return wanted_pods(observed) + (hosts_outside(cluster) if cluster else 0)
 
 
 def brokers_up(observed: Observed, current: list[Object], wanted: int) -> int:
-    """How many brokers are up: by the lead's word, which is quicker than the kubelet's, where it is heard.
+    """The number of brokers that are up: from the lead, which knows earlier than the kubelet, if it is connected.
 
-    An operator that has just been started has no connection to the lead yet. Until it has one, brokers that the status
-    before has counted are up, unless the kubelet has told since that a pod no longer is.
+    An operator that has just started has no connection to the lead. Until it has one, the brokers in the previous
+    status count as up, unless the kubelet has since reported a pod as not ready.
     """
     if observed.lead and _lead_says(observed):
         return min(observed.lead.brokers_up, wanted)
@@ -152,13 +155,13 @@ def _lead_pod(observed: Observed) -> Object | None:
 
 
 def _is_lead_there(observed: Observed) -> bool:
-    """Whether there is a lead that has not ended."""
+    """Whether a lead exists that has not ended."""
     lead = _lead_pod(observed)
     return lead is not None and not pods.is_over(lead)
 
 
 def _still_runs(observed: Observed, before: Object) -> bool:
-    """Whether the lead whose instance has been told to run is the one that there is, and was not killed."""
+    """Whether the lead of the instance that was reported as running still exists and was not killed."""
     lead, name = _lead_pod(observed), observed.name
     told: Object = next((one for one in before.get("conditions") or () if one.get("type") == "JobRunning"), {})
     if before.get("phase") != RUNNING or told.get("status") != "True" or lead is None or pods.is_going(lead):
@@ -168,7 +171,7 @@ def _still_runs(observed: Observed, before: Object) -> bool:
 
 
 def _start_timeout(observed: Observed) -> str:
-    """What a start lacked that the operator has given up; "" where it has not."""
+    """The shortage because of which the operator has ended a start; "" if it has not."""
     annotations = ((observed.job or {}).get("metadata") or {}).get("annotations") or {}
     return str(annotations.get(START_TIMEOUT, ""))
 
@@ -179,20 +182,20 @@ def _lead_says(observed: Observed) -> bool:
 
 
 def shortage(observed: Observed) -> str:
-    """Why pods do not run; "" where nothing is known to be wrong."""
+    """Why pods do not run; "" if nothing is known."""
     found: list[str] = []
     for name, job in observed.jobs.items():
         current = pods.current(observed.pods.get(name, []))
         found += pods.troubles(current, observed.pulled)
         if _times_before(observed).get("podsRunning"):
             found += pods.missing(name, _number((job.get("spec") or {}).get("parallelism")), current)
-    # Warnings are about starts: what they tell of is over when all pods have run.
+    # Warnings are about starts, so they are outdated when all pods have run.
     warnings = () if ran_in_full(observed) else observed.warnings
     return "; ".join(dict.fromkeys([*found, *warnings, *([observed.refused] if observed.refused else [])]))
 
 
 def ran_in_full(observed: Observed) -> bool:
-    """Whether all the pods of this start run, or have run."""
+    """Whether all pods of this start are running or have run."""
     times = _times_before(observed)
     current = [pod for name in observed.jobs for pod in pods.current(observed.pods.get(name, []))]
     return bool(times.get("podsRunning")) or sum(map(pods.is_running, current)) >= wanted_pods(observed)
@@ -230,7 +233,7 @@ def _phase(
         short = f"{ready} of {wanted} brokers up" if ready < wanted else ""
         return RUNNING, view.waits_for or ", ".join(part for part in (short, trouble) if part)
     if _still_runs(observed, before):
-        # Its pods end one after another, and the Job does when the last container of the lead has.
+        # The pods end one by one, and the Job ends after the last container of the lead.
         return RUNNING, _ENDING
     if not any(map(pods.is_scheduled, current)):
         return PENDING, ", ".join(part for part in (count, trouble) if part)
@@ -244,7 +247,7 @@ def _ended(observed: Observed, end: End, lead_end: pods.LeadEnd | None, before: 
         return FAILED, _start_timeout(observed)
     kept = before.get("phase") == (FAILED if end.failed else FINISHED)
     if lead_end is None and kept and before.get("reason"):
-        # The pods are gone, and their termination messages with them: the reason of the status before holds.
+        # The pods and their termination messages are gone, so the previous reason is kept.
         return str(before["phase"]), str(before["reason"])
     code = lead_end.exit_code if lead_end else before.get("exitCode")
     said = lead_end.reason if lead_end else ""
@@ -261,8 +264,9 @@ def _ended(observed: Observed, end: End, lead_end: pods.LeadEnd | None, before: 
 
 
 def _lead_end(observed: Observed, current: list[Object]) -> pods.LeadEnd | None:
-    """The end of the lead; None while one runs, also one that stands in for a lead that was killed. A lead that was
-    told to end since the pod of another index had failed ends as that one did."""
+    """The end of the lead; None while one runs, including the replacement of a lead that was killed. A lead that was
+    ended because the pod of another index had failed has the end of that pod.
+    """
     lead = _lead_pod(observed)
     found = pods.lead_end(lead, observed.name) if lead is not None else None
     if lead is None or found is None or not found.killed:
@@ -276,7 +280,7 @@ def _lead_end(observed: Observed, current: list[Object]) -> pods.LeadEnd | None:
 
 
 def _jobs(observed: Observed, before: Object, lead_end: pods.LeadEnd | None, end: End | None) -> Object:
-    """Jobs by state: what the lead says, or said at its end; of an instance that is over none is active."""
+    """Jobs by state: from the lead, or its termination message; after the end of the instance no job is active."""
     known: Object = {}
     if lead_end and lead_end.jobs:
         known = lead_end.jobs
@@ -292,7 +296,7 @@ def _jobs(observed: Observed, before: Object, lead_end: pods.LeadEnd | None, end
 def _times(
     observed: Observed, current: list[Object], lead_end: pods.LeadEnd | None, end: End | None, wanted: int, now: float
 ) -> Object:  # fmt: skip
-    """When each phase of this start was reached; a resumed MiniCluster starts anew."""
+    """The time of each phase in this start; a resumed MiniCluster starts anew."""
     old, job = _times_before(observed), observed.job
     times: Object = {"requested": observed.cluster["metadata"].get("creationTimestamp") or text_of(now)}
     if job is None:
@@ -306,7 +310,7 @@ def _times(
     up = [pods.ready_since(pod) for pod in current if pods.is_ready(pod)]
     if old.get("brokersUp") or brokers_up(observed, current, wanted) >= wanted > 0:
         times["brokersUp"] = old.get("brokersUp") or (max(up) if len(up) >= wanted else text_of(now))
-    # The lead's own word is exact; the operator may hear of a short run only when it is over.
+    # The lead's own time is exact; the operator may see a short run only when it is over.
     told = _moment((lead_end.times if lead_end else {}).get("run"))
     began = told or old.get("jobStarted")
     if not began and observed.lead and observed.lead.state == "running" and _active(observed):
@@ -321,14 +325,14 @@ def _times(
 
 
 def _times_before(observed: Observed) -> Object:
-    """The times in the status, unless they are those of a former Job."""
+    """The times in the previous status, unless they are those of a former Job."""
     times: Object = (observed.cluster.get("status") or {}).get("times") or {}
     made = observed.job["metadata"].get("creationTimestamp") if observed.job else times.get("created")
     return dict(times) if times.get("created", made) == made else {}
 
 
 def _moment(seconds: Any) -> str:
-    """A time that a termination message gives in seconds since the epoch; "" where it is none."""
+    """A time in a termination message, given in seconds since the epoch; "" for an invalid one."""
     return text_of(seconds) if isinstance(seconds, (int, float)) and 0 <= seconds < 1e11 else ""
 
 
@@ -346,8 +350,8 @@ def _conditions(
     suspended = phase == SUSPENDED
     waiting = phase in (PENDING, STARTING) and observed.job is not None
     told = _run_was_told(before, old)
-    # An instance may run from beginning to end between two looks. Then the status that tells of its end has JobRunning
-    # as true, and the next one as false: a client that waits for the condition sees it, as with a longer job.
+    # An instance may start and end between two reconciles. The status with its end then has JobRunning as true, and the
+    # next one as false, so that a client that waits for the condition sees it as with a longer job.
     running = phase == RUNNING or bool(end and lead_end and _ran(lead_end) and not told)
     up = "BrokersUp" if phase == RUNNING else "HasRun" if running else phase
     ran = _span(status["times"]) if end else ""
@@ -372,13 +376,13 @@ def _conditions(
         ),
         ("StandingBack", bool(view.waits_for) and observed.other_operator_until > now, "OtherOperator", view.waits_for),
     ]
-    # A condition that was never true is left out.
+    # A condition that has never been true is omitted.
     rows += [row for row in optional if row[1] or row[0] in old]
     return [_condition(row, old.get(row[0]), status["observedGeneration"], now) for row in rows]
 
 
 def _run_was_told(before: Object, old: Object) -> bool:
-    """Whether a status before has told that the instance, which has ended by now, was running."""
+    """Whether a previous status has reported as running the instance that has now ended."""
     told = old.get("JobRunning", {})
     return before.get("phase") == RUNNING or told.get("status") == "True" or told.get("reason") == _RUN_ENDED
 
@@ -395,7 +399,7 @@ def _span(times: Object) -> str:
 def _failure_reason(
     observed: Observed, end: End | None, lead_end: pods.LeadEnd | None, status: Object, old: Object
 ) -> str:
-    """The reason of the condition Failed (a word, metav1.Condition): what failed, rather than how Kubernetes saw it."""
+    """The reason of the condition Failed (one word, metav1.Condition): what failed, not how Kubernetes reported it."""
     if _start_timeout(observed):
         return "StartTimeout"
     if end and end.reason == "DeadlineExceeded":

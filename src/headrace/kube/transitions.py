@@ -1,4 +1,4 @@
-"""The Kubernetes Events of a MiniCluster's life: one for each change of phase, and for what became wrong. Pure."""
+"""The Kubernetes Events of a MiniCluster's life: one for each change of phase, and one for each new problem. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .status import FAILED, FINISHED, INVALID, RUNNING, STARTING, SUSPENDED
 
 Object = dict[str, Any]
 
-# Phases in which a reason that is new deserves an Event of its own, beside the phase's.
+# Phases in which a new reason is an Event of its own, in addition to the phase's.
 _TOLD = {
     FINISHED: ("Normal", "Finished"),
     FAILED: ("Warning", "Failed"),
@@ -21,7 +21,7 @@ _TOLD = {
 
 
 def events_of(before: Object, after: Object) -> Iterator[Report]:
-    """What to tell of the change from one status to another."""
+    """The Events for the change from one status to another."""
     phase, reason = after["phase"], after.get("reason") or ""
     if phase != before.get("phase") and phase in _TOLD:
         kind, name = _TOLD[phase]

@@ -1,8 +1,8 @@
-"""The admission webhook: an HTTPS server that asks `admission` and answers the API server.
+"""The admission webhook: an HTTPS server that passes reviews to `admission` and returns its responses.
 
-It is an aiohttp.web application, because the operator has that library for its client already. The certificate can be
-replaced while it serves: connections that begin later get the new one (`SSLContext.load_cert_chain`). A review that
-cannot be answered is an HTTP error, which the API server takes for a refusal of the request (failurePolicy Fail).
+It is an aiohttp.web application, because the operator uses that library for its client already. The certificate can be
+replaced while the server runs: new connections get the new one (`SSLContext.load_cert_chain`). A review that fails is
+an HTTP error, which the API server treats as a refusal of the request (failurePolicy Fail).
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from . import admission
 from .certificates import Pair
 from .operator_names import WEBHOOK_PATH
 
-# Bytes of a review: it holds the object twice, each at most what etcd takes in a request (1.5 MiB), and some more.
+# Bytes of a review: it has the object twice, each at most the size of a request to etcd (1.5 MiB), and some more.
 _LARGEST = 4 * 2**20
-# Bytes of a review that is judged in a thread, so that the operator's loop goes on meanwhile.
+# Bytes above which a review is handled in a thread, so that the operator's loop continues.
 _LARGE = 64 * 2**10
 
-# Gives the stored MiniCluster of a namespace and name, or None where there is none.
+# Returns the stored MiniCluster with a namespace and name; None if there is none.
 Lookup = Callable[[str, str], Awaitable["admission.Object | None"]]
 
 log = logging.getLogger(__name__)
 
 
 def application(lookup: Lookup) -> web.Application:
-    """The webhook as a web application; `lookup` is asked for the MiniCluster of a Scale."""
+    """The webhook as a web application; `lookup` returns the MiniCluster of a Scale."""
     app = web.Application(client_max_size=_LARGEST)
 
     async def validate(request: web.Request) -> web.Response:
@@ -60,7 +60,7 @@ def application(lookup: Lookup) -> web.Application:
 
 
 def tls_context(pair: Pair) -> ssl.SSLContext:
-    """A server's TLS context with the certificate of `pair`. Raises ssl.SSLError where it is none."""
+    """A server's TLS context with the certificate of `pair`. Raises ssl.SSLError for an invalid pair."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     use_pair(context, pair)
@@ -68,15 +68,16 @@ def tls_context(pair: Pair) -> ssl.SSLContext:
 
 
 def use_pair(context: ssl.SSLContext, pair: Pair) -> None:
-    """Let connections that begin from now on have the certificate of `pair`. Raises ssl.SSLError."""
-    # A certificate and a key that are no pair, as files have them that are being replaced, would take the context's
-    # own pair away, so a context that nobody uses tries them first.
+    """Use the certificate of `pair` for new connections. Raises ssl.SSLError."""
+    # A certificate and a key that do not match, as in files during a replacement, would remove the context's own pair,
+    # so they are loaded into another context first.
     for one in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
         _load(one, pair)
 
 
 def _load(context: ssl.SSLContext, pair: Pair) -> None:
-    # The ssl module reads keys from files only; this one is in memory, for the operator's root is read-only.
+    # The ssl module reads keys only from files; this file is in memory, since the operator's root file system is
+    # read-only.
     with os.fdopen(os.memfd_create("headrace-webhook"), "w", encoding="ascii") as file:
         file.write(pair.key + pair.certificate)
         file.flush()
@@ -85,7 +86,7 @@ def _load(context: ssl.SSLContext, pair: Pair) -> None:
 
 @asynccontextmanager
 async def serving(app: web.Application, context: ssl.SSLContext, host: str, port: int) -> AsyncIterator[int]:
-    """Serve `app` while the block runs; gives the port, which the system chooses for 0. Raises OSError."""
+    """Serve `app` while the block runs; yields the port, which the system chooses for 0. Raises OSError."""
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=2.0)
     await runner.setup()
     try:

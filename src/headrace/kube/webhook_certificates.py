@@ -1,9 +1,9 @@
-"""Keeps the webhook's certificate good: in a Secret and trusted by the API server, or as files that others provide.
+"""Keeps the webhook's certificate valid: its own in a Secret, trusted by the API server, or one that files provide.
 
-Without further software: the pair is made on the first start, kept in a Secret of the operator's namespace, replaced
-after two thirds of its life, and its authority written into the webhook configuration (`caBundle`), again whenever
-somebody removes it there. With cert-manager, or any other source, the pair is a folder with `tls.crt` and `tls.key`,
-read again when they change, and who provides it provides the `caBundle`.
+The operator's own pair is made on the first start, stored in a Secret of the operator's namespace, and replaced after
+two thirds of its lifetime; its authority is written into the webhook configuration (`caBundle`), and again whenever it
+is removed there. With cert-manager, or any other source, the pair is a folder with `tls.crt` and `tls.key`, read again
+when they change; the source then also provides the `caBundle`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from .webhook import Lookup, application, serving, tls_context, use_pair
 CONFIGURATIONS = Kind(
     "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"
 )
-# Seconds between looks at the clock, or at the files of a folder.
+# Seconds between two checks of the time, or of the files in a folder.
 _LOOK = 60.0
-# Seconds after which a failed step is tried again: the first time, and at most.
+# Seconds before a failed step is repeated: the first time, and at most.
 _FIRST_RETRY = 1.0
 _LAST_RETRY = 60.0
 
@@ -37,10 +37,10 @@ log = logging.getLogger(__name__)
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """Where the webhook listens, and the names of what it keeps its certificate in.
+    """The address of the webhook, and the names of the objects that store its certificate.
 
-    With `folder` the certificate comes from `tls.crt` and `tls.key` in it, and nothing is kept in the cluster.
-    `address` is a host name or address of an operator outside of the cluster, which the configuration has as a URL.
+    With `folder`, the certificate is read from `tls.crt` and `tls.key` in it, and nothing is stored in the cluster.
+    `address` is the host name or address of an operator outside the cluster; the webhook configuration has it as a URL.
     """
 
     namespace: str
@@ -54,7 +54,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     @property
     def hosts(self) -> list[str]:
-        """What the API server calls the webhook by."""
+        """The names by which the API server calls the webhook."""
         return [f"{self.service}.{self.namespace}.svc", *([self.address] if self.address else [])]
 
 
@@ -63,7 +63,7 @@ def _utc() -> datetime:
 
 
 async def serve(api: Api, settings: Settings, lookup: Lookup, ready: Callable[[int], None] = lambda port: None) -> None:
-    """Serve the webhook until this is cancelled; `ready` gets the port once it listens. Raises OSError."""
+    """Serve the webhook until cancelled; `ready` gets the port once it listens. Raises OSError."""
     keeper = Keeper(api, settings)
     pair = await keeper.first()
     context = tls_context(pair)
@@ -73,7 +73,7 @@ async def serve(api: Api, settings: Settings, lookup: Lookup, ready: Callable[[i
 
 
 class Keeper:
-    """The certificate of one replica of the operator."""
+    """Keeps the certificate of one replica of the operator."""
 
     def __init__(self, api: Api, settings: Settings, clock: Callable[[], datetime] = _utc) -> None:
         self.api = api
@@ -84,7 +84,7 @@ class Keeper:
         self._renewal = datetime.max.replace(tzinfo=timezone.utc)
 
     async def first(self) -> Pair:
-        """The pair to begin with; waits, with a line in the log, until there is one."""
+        """The initial pair; waits until there is one, with a line in the log."""
         pause = _FIRST_RETRY
         while True:
             try:
@@ -95,7 +95,7 @@ class Keeper:
             pause = min(pause * 2, _LAST_RETRY)
 
     async def keep(self, use: Callable[[Pair], None]) -> None:
-        """Replace the pair in time, and keep its authority trusted, until this is cancelled."""
+        """Replace the pair in time, and keep its authority trusted, until cancelled."""
         if self.settings.folder:
             await self._follow_folder(use)
             return
@@ -107,7 +107,7 @@ class Keeper:
                 task.cancel()
 
     async def current(self) -> Pair:
-        """The pair to serve with at this time, made or replaced where that is due, and trusted."""
+        """The present pair, made or replaced if necessary, and trusted."""
         if self.settings.folder:
             return _read(Path(self.settings.folder))
         while True:
@@ -124,9 +124,10 @@ class Keeper:
                 if secret:
                     log.warning("replacing the webhook's certificate: %s", exc)
             fresh = make_pair(self.settings.hosts, self.clock())
-            # Trusted before it is served by anybody; a replica that still serves the one before stays trusted, too.
+            # The new authority is trusted before any replica uses it; the old one stays trusted for replicas that still
+            # use it.
             await self._trust(fresh.authority, before=stored.authority)
-            # Another replica may have been first: its pair is found in the next turn.
+            # Another replica may have stored its pair first; the next turn finds that pair.
             await self._store(fresh, secret)
 
     async def _stored(self) -> dict[str, Any] | None:
@@ -151,7 +152,7 @@ class Keeper:
                 raise
 
     async def _trust(self, authority: str, before: str = "") -> None:
-        """Have the API server trust `authority`, and `before`; nothing is done where it does already."""
+        """Let the API server trust `authority` and `before`; nothing is written if it does already."""
         name = self.settings.configuration
         try:
             configuration = await self.api.get(CONFIGURATIONS, "", name)
@@ -172,7 +173,7 @@ class Keeper:
             log.info("the API server trusts the webhook's certificate now")
 
     async def _renew(self, use: Callable[[Pair], None]) -> None:
-        # Replicas do not all begin at the same moment.
+        # A random delay keeps replicas from renewing at the same time.
         late = random.uniform(0, 10 * _LOOK)
         while True:
             await asyncio.sleep(self.pause)
@@ -184,7 +185,7 @@ class Keeper:
                 log.warning("the webhook's certificate could not be replaced yet: %s", exc)
 
     async def _follow_configuration(self) -> None:
-        """Write the authority into the configuration whenever that is made anew, or loses it."""
+        """Write the authority into the configuration whenever that is created anew, or lacks it."""
         fields = f"metadata.name={self.settings.configuration}"
         pause = _FIRST_RETRY
         while True:
@@ -220,7 +221,7 @@ class Keeper:
 
 
 def trusted_hook(hook: dict[str, Any], authority: str, before: str) -> dict[str, Any]:
-    """One webhook of a configuration, with its caBundle so that it trusts `authority`."""
+    """One webhook of a configuration, with a caBundle that trusts `authority`."""
     client = hook.get("clientConfig") or {}
     held = decoded(client.get("caBundle"))
     wanted = trusting(held, authority, before)
@@ -230,5 +231,5 @@ def trusted_hook(hook: dict[str, Any], authority: str, before: str) -> dict[str,
 
 
 def _read(folder: Path) -> Pair:
-    """The pair in a folder, as a Secret of type kubernetes.io/tls is mounted. Raises OSError, UnicodeDecodeError."""
+    """The pair in a folder like a mounted Secret of type kubernetes.io/tls. Raises OSError, UnicodeDecodeError."""
     return Pair("", (folder / "tls.crt").read_text(), (folder / "tls.key").read_text())

@@ -1,4 +1,4 @@
-"""Kubernetes objects as YAML that every reader of YAML 1.1 and 1.2 understands alike."""
+"""Kubernetes objects as YAML that means the same in YAML 1.1 and 1.2."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: Any, value: str) -> Any:
-    # Quotes wherever the text could be read as a number, a date or a truth value.
+    # Text that could be read as a number, a date or a truth value is quoted.
     style = None if _PLAIN.match(value) and value.lower() not in _WORDS else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 

@@ -1,7 +1,7 @@
 """Builds the Kubernetes objects of a MiniCluster: pure functions of its fields.
 
-`desired` gives what the operator applies and `headrace mini manifests` prints. An object has only fields that mean
-something: the API server's own defaults are left to it, so that server-side apply owns no more than what is meant.
+The operator applies the objects of `desired`, and `headrace mini manifests` prints them. An object has no field at the
+API server's default, so that server-side apply owns only the fields that differ.
 Source: the API reference of Kubernetes 1.34; names and labels are those of the Flux Operator (see `names`).
 """
 
@@ -32,11 +32,11 @@ def desired(
     cluster_domain: str = "cluster.local",
     size: int | None = None,
 ) -> list[dict[str, Any]]:
-    """All objects of a valid MiniCluster, in the order in which they are created: what pods need comes before pods.
+    """All objects of a valid MiniCluster, in the order in which they are created: pods come after what they need.
 
-    `uid` is the MiniCluster's, "" leaves owner references out. `keys` None leaves the Secret out: it is made once.
-    `cluster_domain` is the DNS domain of the Kubernetes cluster. `size` is the number of pods of the MiniCluster's own
-    Job where that is not yet, or no longer, `spec.size` (pods).
+    `uid` is the MiniCluster's; with "" there are no owner references. With `keys` None there is no Secret, since it is
+    made only once. `cluster_domain` is the DNS domain of the Kubernetes cluster. `size` is the number of pods of the
+    MiniCluster's own Job while it differs from `spec.size` (pods).
     """
     if has_own_flux(cluster):
         data = scripts(cluster, cluster_domain)

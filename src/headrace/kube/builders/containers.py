@@ -1,4 +1,4 @@
-"""The containers of a MiniCluster's pods: the one that runs Flux, those beside it, services, and the view's copy."""
+"""The containers of a MiniCluster's pods: the runner's, sidecars, services, and the copy of the view."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .records import as_object, without_unset
 from .volumes import PodVolumes, base_mounts, keys_mount, view_mounts
 
 _TERMINAL = {"stdin": True, "tty": True}
-# The runner answers the first probe when its broker is up, and those after at once. Within two seconds it listens, on a
-# node where many pods start, too: each probe that fails is an Event, and has the kubelet look at the pod again.
+# The runner answers the first probe when its broker is up, and later ones at once. The first probe comes after two
+# seconds, when the runner listens even on a node where many pods start: a failed probe would be an Event, and delay.
 _READINESS = {
     "httpGet": {"path": "/", "port": READY_PORT},
     "initialDelaySeconds": 2,
@@ -30,11 +30,11 @@ _READINESS = {
 
 
 def sidecars(cluster: MiniCluster, images: Images, volumes: PodVolumes) -> list[dict[str, Any]]:
-    """The containers beside the one that runs Flux, in the file's order: init containers that go on.
+    """The containers beside the one with Flux, in the file's order: init containers that keep running.
 
-    Kubernetes ends such containers when the one that runs Flux has ended, and restarts each in its place when it fails
-    (sidecar containers, Kubernetes 1.29). Ordinary containers that go on would keep the pod from ever ending, and one
-    that fails would have the whole pod, and so the job, run again.
+    Kubernetes ends such containers after the container with Flux, and restarts one in place when it fails (sidecar
+    containers, Kubernetes 1.29). Ordinary containers would keep the pod from ending, and a failure of one would fail
+    the pod, and so repeat the job.
     """
     return [
         _sidecar(cluster, one, index, images, volumes)
@@ -44,7 +44,7 @@ def sidecars(cluster: MiniCluster, images: Images, volumes: PodVolumes) -> list[
 
 
 def runner(cluster: MiniCluster, images: Images, volumes: PodVolumes, group: Group | None = None) -> dict[str, Any]:
-    """The container that runs the broker, in the MiniCluster's own pods or in those of a group."""
+    """The container with the broker, in the MiniCluster's own pods or in those of a group."""
     one = cluster.runner
     if group:
         one = msgspec.structs.replace(
@@ -86,7 +86,7 @@ def _sidecar(cluster: MiniCluster, one: Container, index: int, images: Images, v
 
 
 def service(one: Container, volumes: PodVolumes) -> dict[str, Any]:
-    """A container of the services pod: its image's own entry point."""
+    """A container of the services pod: its image's own entry point runs."""
     found = _container(one, one.name)
     found.update(_TERMINAL)
     mounts = volumes.mounts(one.volumes)
@@ -94,7 +94,7 @@ def service(one: Container, volumes: PodVolumes) -> dict[str, Any]:
 
 
 def view_copies(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
-    """The init container that copies the view, where a view is copied."""
+    """The init container that copies the view; none for a view that is mounted."""
     if images.as_volume or has_own_flux(cluster):
         return []
     view = cluster.flux.container or View()
@@ -112,8 +112,9 @@ def view_copies(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
 
 
 def _least_privileged(one: Container) -> SecurityContext:
-    """What the copy of a view needs, as the user that the container which runs Flux has: so that a MiniCluster whose
-    containers keep to the `restricted` Pod Security Standard does as a whole."""
+    """The security context for the copy of a view: least privileges, and the user of the container with Flux. A
+    MiniCluster whose containers satisfy the `restricted` Pod Security Standard satisfies it as a whole.
+    """
     given = one.security_context or SecurityContext()
     return SecurityContext(
         allow_privilege_escalation=False,
@@ -127,7 +128,7 @@ def _least_privileged(one: Container) -> SecurityContext:
 
 
 def _container(one: Container, name: str) -> dict[str, Any]:
-    """What a container of the file says of itself; its command and mounts depend on its part."""
+    """The fields of a container that the file gives; command and mounts depend on the container's role."""
     secrets = [
         {"name": variable, "valueFrom": {"secretKeyRef": {"name": ref.name, "key": ref.key}}}
         for variable, ref in one.secrets.items()

@@ -1,4 +1,4 @@
-"""Which image brings the broker into a pod, and how."""
+"""The image that provides the broker in a pod, and how its files get there."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _FLUX_VIEW = re.compile(r"(.*/)?flux-view-[a-z0-9-]+(:[^/]*)?(@.*)?\Z")
 
 
 class Images(NamedTuple):
-    """`view` is the view image. An init container copies the view, or, with `as_volume`, the kubelet mounts it.
+    """`view` is the view image. An init container copies the view, or, with `as_volume`, the kubelet mounts the image.
 
-    An API server where the feature ImageVolume is off (by default before Kubernetes 1.35) leaves image volumes out of
-    pods without a word, so nothing but the installer's choice can turn `as_volume` on.
+    An API server without the feature ImageVolume (off by default before Kubernetes 1.35) silently drops image volumes
+    from pods, so that `as_volume` can only be the installer's choice.
     """
 
     view: str = DEFAULT_VIEW
@@ -25,9 +25,9 @@ class Images(NamedTuple):
 
 
 def view_image(cluster: MiniCluster, images: Images) -> tuple[str, str]:
-    """The view image of a MiniCluster, and the image that the file names and ours stands in for ("" where none does).
+    """The view image of a MiniCluster, and the image of the file that ours replaces ("" for none).
 
-    An image that is not one of the Flux Operator's is taken as it is: a copy of ours under another name.
+    Any image other than the Flux Operator's is used as it is: it is a copy of ours under another name.
     """
     given = (cluster.flux.container or View()).image
     return (images.view, given) if _FLUX_VIEW.match(given) and not has_own_flux(cluster) else (given, "")

@@ -1,9 +1,9 @@
-"""The Indexed Jobs of a MiniCluster: one for its own pods, one for each of its groups.
+"""The Indexed Jobs of a MiniCluster: one for its own pods, and one for each of its groups.
 
-Only the lead, index 0, decides how the Job ends: success is the lead's success, whatever the followers do. Followers
+Only the lead, index 0, decides the end of the Job: success is the lead's success, whatever the followers do. Followers
 never end with a non-zero code by themselves, so a non-zero code is the lead's, and fails the Job without a retry. Codes
 137 and 143 stand for SIGKILL and SIGTERM: a pod of any index may have been killed (out of memory, deleted), so these
-count towards `backoffLimit` and the pod is replaced. Pods that Kubernetes itself disrupts are replaced and not counted.
+count towards `backoffLimit`, and the pod is replaced. Pods that Kubernetes disrupts are replaced without being counted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def job(cluster: MiniCluster, images: Images, *, uid: str, size: int) -> dict[st
 
 
 def group_job(cluster: MiniCluster, group: Group, images: Images, *, uid: str, size: int) -> dict[str, Any]:
-    """The Job of a group's pods. Its followers end when the lead does; it has no success of its own."""
+    """The Job of a group's pods. Its followers end when the lead ends; it has no success of its own."""
     pod = group.pod or cluster.spec.pod or Pod()
     name = names.group_job(cluster, group)
     labels = cluster.spec.job_labels or _labels(template_labels(cluster, pod, group), name)
@@ -44,7 +44,7 @@ def group_job(cluster: MiniCluster, group: Group, images: Images, *, uid: str, s
 
 
 def failure_policy(cluster: MiniCluster) -> dict[str, Any]:
-    """The pod failure policy of the MiniCluster's Jobs: the file's own, or ours."""
+    """The pod failure policy of the MiniCluster's Jobs: the file's, or the default."""
     if cluster.spec.pod_failure_policy:
         return as_object(cluster.spec.pod_failure_policy)
     codes = {"containerName": cluster.name, "operator": "NotIn", "values": [0, *_KILLED]}
@@ -57,7 +57,7 @@ def failure_policy(cluster: MiniCluster) -> dict[str, Any]:
 
 
 def _labels(labels: dict[str, str], name: str) -> dict[str, str]:
-    """The labels of a Job that the file gives none: those of its pods, as the API server gives a Job without any."""
+    """The labels of a Job for which the file has none: those of its pods, as the API server sets them by default."""
     return {**labels, names.JOB_NAME: name, f"batch.kubernetes.io/{names.JOB_NAME}": name}
 
 
@@ -72,7 +72,7 @@ def _spec(cluster: MiniCluster, pod: Pod, size: int) -> dict[str, Any]:
         "suspend": spec.suspend,
     }
     if pod.restart_policy != "OnFailure":
-        # Kubernetes takes a failure policy only for pods that are not restarted in place.
+        # Kubernetes accepts a failure policy only for pods with restartPolicy Never.
         fields["podFailurePolicy"] = failure_policy(cluster)
         fields["podReplacementPolicy"] = "Failed"
     return fields

@@ -1,9 +1,9 @@
-"""Scripts for pods that run the Flux of their own image (`flux.container.disable`): there is no view in them.
+"""Scripts for pods that run the Flux of their own image (`flux.container.disable`), which have no view.
 
-Such an image brings bash and Flux itself, of any version, so the scripts use only what every version takes: `flux
-start` with the broker's options behind `-o`, `flux R encode`, and a configuration file. The broker's key comes from the
-MiniCluster's Secret. As in pods with a view, the exit code is the job's own, and a follower starts its broker again
-until the instance has ended in order.
+Such an image has bash and a Flux of any version, so the scripts use only what every version accepts: `flux start` with
+the broker's options after `-o`, `flux R encode`, and a configuration file. The broker's key comes from the
+MiniCluster's Secret. As in pods with a view, the exit code is the job's own, and a follower restarts its broker until
+the instance has ended in order.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _END = "HEADRACE_END_OF_FILE"
 
 
 def script_key(cluster: MiniCluster, index: int) -> str:
-    """The key of a container's script in the ConfigMap, under the Flux Operator's names."""
+    """The key of a container's script in the ConfigMap, with the Flux Operator's names."""
     part = "wait" if cluster.spec.containers[index] is cluster.runner else "start"
     return f"{part}-{index}"
 
 
 def command(cluster: MiniCluster, index: int) -> list[str]:
-    """The command of a container that its script starts."""
+    """The command of a container that runs its script."""
     return ["/bin/bash", f"{names.CONFIG_MOUNT}{script_key(cluster, index)}.sh"]
 
 
@@ -42,7 +42,7 @@ def items(cluster: MiniCluster) -> list[dict[str, Any]]:
 
 
 def scripts(cluster: MiniCluster, domain: str) -> dict[str, str]:
-    """The script of each container that is started by one, by its key. `domain` is the cluster's DNS domain."""
+    """The script of each container that has one, by its key. `domain` is the cluster's DNS domain."""
     found = {}
     for index, one in enumerate(cluster.spec.containers):
         if one is cluster.runner:
@@ -53,9 +53,9 @@ def scripts(cluster: MiniCluster, domain: str) -> dict[str, str]:
 
 
 def broker_script(cluster: MiniCluster, domain: str) -> str:
-    """Runs one broker, the lead's or a follower's; the lead's runs the job."""
+    """The script that runs one broker, the lead's or a follower's; the lead's runs the job."""
     plan, pods = make_plan(cluster, with_groups=True), make_pod_plan(cluster, domain=domain)
-    # A lead that is no pod of this MiniCluster leaves followers only. A group's pods have indexes of their own.
+    # With a lead outside this MiniCluster, all pods are followers. A group's pods have indexes of their own.
     is_lead = f'[ "${{{INDEX_VARIABLE}:-}}${{{names.GROUP_VARIABLE}:-}}" = 0 ]'
     return "\n".join(
         [
@@ -77,7 +77,7 @@ def broker_script(cluster: MiniCluster, domain: str) -> str:
 
 
 def _surroundings(cluster: MiniCluster, plan: Plan) -> str:
-    """Folders, the environment that the users' commands rely on, and what is done when the pod ends."""
+    """Folders, environment variables that users' commands need, and the signal handler."""
     base = shlex.quote(_base(cluster))
     exports = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in cluster.flux.environment.items())
     return f"""
@@ -110,7 +110,7 @@ broker() {{
 
 
 def _configuration(cluster: MiniCluster, pods: PodPlan) -> str:
-    """The key, the host list, the resources and `broker.toml`, which is the user's own where it is given."""
+    """The key, the host list, the resources and `broker.toml`, which is the user's own if it is given."""
     toml = '"$config/etc/flux/config/broker.toml"'
     common = f"""
 (umask 077; cat {names.KEYS_MOUNT}{CURVE_CERT} > "$config/curve/curve.cert")
@@ -154,7 +154,7 @@ def _options(cluster: MiniCluster, plan: Plan) -> str:
         attrs["local-uri"] = "$fluxsocket"
     attrs |= plan.attrs
     if not cluster.flux.topology:
-        # Versions before 0.50 know no tbon.topo.
+        # Versions before 0.50 do not have tbon.topo.
         del attrs["tbon.topo"]
         attrs["tbon.fanout"] = "256"
     if cluster.logging.zeromq:
@@ -188,7 +188,7 @@ printf '{{"exit": %d}}' "$result" > /dev/termination-log || :
 exit {0 if ignore_failure else '"$result"'}"""
 
 
-# Prints the time since `begin` (nanoseconds) as time(1) writes %E.
+# Prints the time since `begin` (nanoseconds) in the format %E of time(1).
 _TIMED = r"""
 elapsed() {
     local hundredths=$((($(date +%s%N) - begin) / 10000000))
@@ -219,7 +219,9 @@ exit 0"""
 
 
 def _sidecar_script(cluster: MiniCluster, index: str) -> str:
-    """Runs a container's command, and stays after it has done its work: Kubernetes would run it again."""
+    """The script that runs a container's command and then waits, since Kubernetes would restart a container
+    that ends.
+    """
     one = make_pod_plan(cluster).sidecars[index]
     base = _base(cluster)
     socket = shlex.quote(f"{base}/config/run/flux/local")

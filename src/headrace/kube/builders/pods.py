@@ -47,7 +47,7 @@ def pod_template(cluster: MiniCluster, images: Images, group: Group | None = Non
 
 
 def template_labels(cluster: MiniCluster, pod: Pod, group: Group | None = None) -> dict[str, str]:
-    """The labels of pods that have a broker. A size counts the pods of `hpa-selector`, so a group's have none."""
+    """The labels of pods with a broker. A size counts the pods of `hpa-selector`, so a group's pods do not have it."""
     fixed = {
         names.APP: names.APP_VALUE,
         names.APP_NAME: cluster.name,
@@ -68,7 +68,7 @@ def services_pod(cluster: MiniCluster, uid: str) -> dict[str, Any]:
         names.JOB_NAME: cluster.name,
         "job-index": "services",
     }
-    # A size and a sidecar's Service count and select the Job's pods alone.
+    # The scale subresource and the Service of a sidecar select only the Job's pods.
     del labels[names.HPA_SELECTOR]
     metadata = {**owned(cluster, name, uid, labels), "annotations": pod.annotations}
     volumes = PodVolumes([])
@@ -84,7 +84,7 @@ def services_pod(cluster: MiniCluster, uid: str) -> dict[str, Any]:
 
 
 def _pod_spec(pod: Pod, pull_secrets: list[str]) -> dict[str, Any]:
-    """What both kinds of pods take from `spec.pod`."""
+    """The fields of `spec.pod` for both kinds of pods."""
     return {
         "automountServiceAccountToken": pod.automount_service_account_token,
         "dnsPolicy": pod.dns_policy,
@@ -99,7 +99,7 @@ def _pod_spec(pod: Pod, pull_secrets: list[str]) -> dict[str, Any]:
 
 
 def _pod_resources(pod: Pod) -> dict[str, Any]:
-    """Resources of the whole pod, which its containers share (pod-level resources, Kubernetes 1.34)."""
+    """Resources of the whole pod, shared by its containers (pod-level resources, Kubernetes 1.34)."""
     return {"limits": pod.resources, "requests": pod.resources} if pod.resources else {}
 
 
@@ -111,7 +111,7 @@ def _pull_secrets(cluster: MiniCluster, containers: list[Container], view: bool 
 
 
 def _affinity(cluster: MiniCluster, pod: Pod) -> dict[str, Any]:
-    """One pod a node and all in one zone, where that is possible; and only nodes with the labels of `nodeAffinity`."""
+    """Preferably one pod on each node, all in one zone; and only nodes with the labels of `nodeAffinity`."""
     found: dict[str, Any] = {}
     wanted = [{"key": key, "operator": "In", "values": values} for key, values in pod.node_affinity.items() if values]
     if wanted:

@@ -1,4 +1,4 @@
-"""Turns records of a MiniCluster's fields into the JSON of the Kubernetes API, where absent means unset."""
+"""Converts records of a MiniCluster's fields into the JSON of the Kubernetes API, where absent means unset."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ...minicluster.fields import Record
 
 
 def as_object(record: Record | None) -> dict[str, Any]:
-    """The fields of a record that are set, under the API's names. A `false` or a 0 that was given stays."""
+    """The fields of a record that are set, under the API's names. A given `false` or 0 is included."""
     unset: dict[str, Any] = {}
     return unset if record is None else _set_only(msgspec.to_builtins(record))
 
 
 def without_unset(fields: dict[str, Any]) -> dict[str, Any]:
-    """The entries that have a value: none that is None, "" or an empty list or mapping."""
+    """The entries with a value: not None, "" or an empty list or mapping."""
     return {key: value for key, value in fields.items() if value is not None and value not in ("", [], {})}
 
 

@@ -1,4 +1,4 @@
-"""The Services of a MiniCluster: the one that gives pods their host names, and one for each sidecar with ports."""
+"""The Services of a MiniCluster: one for the pods' host names, and one for each sidecar with ports."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..metadata import owned
 
 
 def network(cluster: MiniCluster, uid: str) -> dict[str, Any]:
-    """The headless Service of the pods' host names; with `minimalService` one address, the lead's.
+    """The headless Service of the pods' host names; with `minimalService` it has the lead's address alone.
 
-    Brokers find each other before they are ready, so names of pods that are not ready resolve, too.
+    Brokers connect before they are ready, so names of pods that are not ready are published, too.
     """
     if cluster.flux.minimal_service:
         spec: dict[str, Any] = {
@@ -21,14 +21,14 @@ def network(cluster: MiniCluster, uid: str) -> dict[str, Any]:
             "selector": {names.JOB_NAME: cluster.name, names.COMPLETION_INDEX: "0"},
         }
     else:
-        # A group's pods belong to a Job of another name.
+        # A group's pods belong to a Job with another name.
         selector = {names.CLUSTER: cluster.name} if cluster.spec.groups else {names.JOB_NAME: cluster.name}
         spec = {"clusterIP": "None", "selector": selector}
     return _service(owned(cluster, names.service(cluster), uid), {**spec, "publishNotReadyAddresses": True})
 
 
 def sidecars(cluster: MiniCluster, uid: str) -> list[dict[str, Any]]:
-    """A Service of its own name for each container beside the one that runs Flux, if it has ports."""
+    """A Service with the container's name for each sidecar with ports."""
     return [_sidecar(cluster, one, uid) for one in cluster.spec.containers if one is not cluster.runner and one.ports]
 
 
@@ -37,11 +37,11 @@ def _sidecar(cluster: MiniCluster, one: Container, uid: str) -> dict[str, Any]:
         {"port": port, "targetPort": port, "protocol": "TCP"} for port in dict.fromkeys(one.ports)
     ]
     if len(ports) > 1:
-        # Kubernetes takes a Service of several ports only with their names.
+        # Kubernetes requires names for several ports of a Service.
         ports = [{"name": f"port-{port['port']}", **port} for port in ports]
     selector = {names.APP_NAME: cluster.name}
     if cluster.spec.services or cluster.spec.groups:
-        # These have pods of the same label, without the sidecar.
+        # Services and groups have pods with the same label, but without the sidecar.
         selector[names.HPA_SELECTOR] = cluster.name
     return _service(owned(cluster, one.name, uid), {"ports": ports, "selector": selector})
 

@@ -1,4 +1,4 @@
-"""The volumes of a pod and where each container has them mounted."""
+"""The volumes of a pod, and their mounts in each container."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ..keys import MOUNTED
 from . import own_flux
 from .images import Images, has_own_flux, view_image
 
-_READABLE = 0o444  # for whichever user the container runs as
+_READABLE = 0o444  # readable for any user, as the container's user is unknown
 
 
 class PodVolumes:
     """Collects the users' volumes of one pod's containers. `specs` are the pod's volumes so far.
 
-    Two containers that give one key to the same source share a volume; to different sources, each gets its own.
+    Containers with one key for the same source share a volume; with one key for different sources, each has its own.
     """
 
     def __init__(self, base: list[dict[str, Any]]) -> None:
         self.specs = list(base)
 
     def mounts(self, given: dict[str, Volume]) -> list[dict[str, Any]]:
-        """The volume mounts of a container that has these volumes."""
+        """The volume mounts of a container with these volumes."""
         return [_mount(self._add(key, volume), volume) for key, volume in given.items()]
 
     def _add(self, key: str, volume: Volume) -> str:
@@ -41,7 +41,7 @@ class PodVolumes:
 
 
 def base_volumes(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
-    """The volumes of every pod that has a broker, in the order of the Flux Operator, then ours."""
+    """The volumes of every pod with a broker, in the order of the Flux Operator, then ours."""
     keys = [{"key": key, "path": key} for key in MOUNTED]
     files = {"items": own_flux.items(cluster)} if has_own_flux(cluster) else {}
     volumes: list[dict[str, Any]] = [
@@ -61,7 +61,7 @@ def base_volumes(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
 
 
 def base_mounts(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
-    """What every container of such a pod has mounted; the keys are for the one that runs Flux alone."""
+    """The mounts of every container in such a pod; the keys are mounted only in the container with Flux."""
     return [
         {"name": names.HOME_VOLUME, "mountPath": names.HOME_MOUNT},
         *view_mounts(cluster, images),
@@ -71,7 +71,7 @@ def base_mounts(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
 
 
 def view_mounts(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
-    """The view's volume, at `mountPath` and always at the path that the view's programs have in them."""
+    """The mounts of the view's volume: at `mountPath`, and at the path that the view's programs are built for."""
     volume = names.view_volume(cluster)
     view = cluster.flux.container
     paths = [view.mount_path.rstrip("/") or "/" if view else names.VIEW_ROOT]

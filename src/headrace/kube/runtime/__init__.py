@@ -1,5 +1,5 @@
-"""The controller runtime: what any Kubernetes operator needs, and nothing about MiniClusters.
+"""The controller runtime: parts that any Kubernetes operator needs, without knowledge of MiniClusters.
 
-A reflector lists and watches one kind of objects into a cache; a work queue holds the keys that want a look, each once;
-a Lease elects the one of several operators that acts.
+A reflector lists and watches one kind of objects into a cache; a work queue has the keys to reconcile, each once; a
+Lease elects one of several operators as leader.
 """

@@ -1,7 +1,7 @@
 """A local copy of the objects of one kind, by namespace and name, with an index by owner.
 
-Filled by a reflector; what the operator itself wrote is put in at once (`put`), so that a reconcile that follows sees
-it even where the watch has not told of it yet. Of two versions the newer stays. Pure.
+A reflector fills it; objects that the operator itself wrote are added at once (`put`), so that the next reconcile has
+them even before the watch reports them. Of two versions, the newer one is kept. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def key_of(item: Object) -> Key:
 
 
 def owner_of(item: Object) -> str:
-    """The uid of the controller that owns the object, "" where none does."""
+    """The uid of the controller that owns the object; "" without one."""
     for one in item["metadata"].get("ownerReferences") or ():
         if one.get("controller"):
             return str(one.get("uid", ""))
@@ -28,13 +28,13 @@ def owner_of(item: Object) -> str:
 
 
 def version_of(item: Object) -> int:
-    """The resource version as a number (KEP-5504 makes them comparable); 0 where it is none."""
+    """The resource version as a number (KEP-5504 makes versions comparable); 0 for any other text."""
     text = item["metadata"].get("resourceVersion", "")
     return int(text) if text.isdigit() else 0
 
 
 class Cache:
-    """Objects of one kind. `trim` cuts an object down to what its readers need before it is kept."""
+    """Objects of one kind. `trim` reduces an object to the fields that are used before it is stored."""
 
     def __init__(self, trim: Callable[[Object], Object] = lambda item: item) -> None:
         self._trim = trim
@@ -55,7 +55,7 @@ class Cache:
         return [self._items[key] for key in sorted(self._owned.get(uid, ()))]
 
     def put(self, item: Object) -> Object | None:
-        """Keep `item` unless a newer one of its uid is kept already; returns what it stands in for, or None."""
+        """Store `item` unless a newer version with its uid is stored; returns the replaced object, or None."""
         key = key_of(item)
         old = self._items.get(key)
         if old is not None:
@@ -67,7 +67,7 @@ class Cache:
         return old
 
     def drop(self, item: Object) -> None:
-        """Forget an object that was deleted; one of its name that came after it stays."""
+        """Remove a deleted object; a newer object of the same name is kept."""
         key = key_of(item)
         old = self._items.get(key)
         if old is not None and _uid(old) == _uid(item):
@@ -75,8 +75,9 @@ class Cache:
             del self._items[key]
 
     def replace(self, items: Iterable[Object], namespace: str = "") -> list[Object]:
-        """Take a whole listing, of one namespace or of all (""); returns the objects that are gone. Objects that are
-        newer than the listing's stay."""
+        """Store a whole listing, of one namespace or of all (""); returns the objects that are gone. Objects that are
+        newer than the listing are kept.
+        """
         fresh = list(items)
         present = {(key_of(one), _uid(one)) for one in fresh}
         listed = [one for key, one in self._items.items() if namespace in ("", key[0])]

@@ -1,8 +1,8 @@
-"""Which of several operators acts: the one that holds a Lease and renews it (coordination.k8s.io/v1).
+"""Leader election among operators: the leader holds a Lease and renews it (coordination.k8s.io/v1).
 
-`decide` is pure: what to do about a Lease as it was read. A holder that could not renew within the Lease's duration
-stops acting before another may begin: it gives up after RENEW_DEADLINE, which is shorter. Clocks of two machines are
-not compared: a Lease is taken over only after it has been seen unchanged for its duration, by our own clock.
+`decide` is pure: what to do about a Lease as it was read. A holder that cannot renew stops acting after RENEW_DEADLINE,
+which is shorter than the Lease's duration, after which another operator may take it. Clocks of two machines are not
+compared: a Lease is taken over only after it was unchanged for its duration by our own clock.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Step(enum.Enum):
 
 
 def decide(lease: Object | None, me: str, unchanged_for: float) -> Step:
-    """What `me` does about `lease` (None: there is none), which has not changed for so many seconds."""
+    """The step of `me` for `lease` (None: there is none), which has not changed for this number of seconds."""
     if lease is None:
         return Step.CREATE
     spec = lease.get("spec") or {}
@@ -47,7 +47,7 @@ def decide(lease: Object | None, me: str, unchanged_for: float) -> Step:
 
 
 def seconds_fresh(lease: Object, now: datetime) -> float:
-    """For how many seconds from `now` the Lease still counts as held; 0 or less where it does not."""
+    """The seconds from `now` for which the Lease is held; 0 or less if it is not."""
     spec = lease.get("spec") or {}
     if not spec.get("holderIdentity") or not spec.get("renewTime"):
         return 0.0
@@ -56,7 +56,7 @@ def seconds_fresh(lease: Object, now: datetime) -> float:
 
 
 def spec_of(me: str, now: datetime, before: Object | None) -> Object:
-    """The Lease's spec after `me` renewed or took it."""
+    """The Lease's spec after `me` has renewed or taken it."""
     old = (before or {}).get("spec") or {}
     text = now.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     ours = old.get("holderIdentity") == me
@@ -70,7 +70,7 @@ def spec_of(me: str, now: datetime, before: Object | None) -> Object:
 
 
 class Election:
-    """Holds a Lease. `wait` returns when it is ours; `lost` is set when it no longer is."""
+    """Holds a Lease. `wait` returns when this operator is the leader; `lost` is set when it no longer is."""
 
     def __init__(self, api: Api, namespace: str, name: str, me: str, clock: Callable[[], float]) -> None:
         self.lost = asyncio.Event()
@@ -88,7 +88,7 @@ class Election:
         self._task = asyncio.create_task(self._keep(), name="lease")
 
     async def release(self) -> None:
-        """Stop renewing and give the Lease back, so that another operator need not wait until it has expired."""
+        """Stop renewing and release the Lease, so that another operator need not wait until it has expired."""
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -112,7 +112,7 @@ class Election:
         self.lost.set()
 
     async def _try(self) -> bool:
-        """One attempt to create, renew or take the Lease; whether it is ours now."""
+        """One attempt to create, renew or take the Lease; returns whether this operator holds it."""
         try:
             lease = await self._read()
             step = decide(lease, self._me, self._clock() - self._seen_at)
@@ -130,7 +130,7 @@ class Election:
             return True
         except (ApiError, Unreachable, CredentialsError) as exc:
             log.debug("lease: %s", exc)
-            # It was deleted, or has changed since it was read.
+            # The Lease was deleted, or has changed since it was read.
             if isinstance(exc, ApiError) and exc.status in (404, 409):
                 self._lease = None
             return False
@@ -138,7 +138,7 @@ class Election:
     async def _read(self) -> Object | None:
         ours = (self._lease or {}).get("spec", {}).get("holderIdentity") == self._me
         if ours:
-            # A renewal needs no look before: where another took the Lease its version differs, and the write fails.
+            # A renewal needs no read: if another operator took the Lease, its version differs, and the write fails.
             return self._lease
         try:
             self._keep_read(await self._api.get(LEASES, *self._place))

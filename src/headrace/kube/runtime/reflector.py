@@ -1,7 +1,7 @@
-"""Keeps a cache equal to the API server's objects of one kind: lists once, then watches, and lists again only where
-the server has forgotten the version to go on from (status 410). Nothing is polled.
+"""Keeps a cache equal to the API server's objects of one kind: lists once, then watches, and lists again only if the
+server no longer has the version to continue from (status 410). Nothing is polled.
 
-A break is followed by a new watch from the last version seen, after a pause that grows with breaks in a row.
+After an error, a new watch starts from the last version seen, after a pause that grows with consecutive errors.
 Source: Kubernetes API concepts, "Efficient detection of changes" and "Watch bookmarks".
 """
 
@@ -26,8 +26,9 @@ LARGEST_PAUSE = 20.0
 
 
 class Reflector:
-    """Fills a cache with the objects of one kind, of a namespace or of all (""); those of several namespaces may share
-    a cache. `changed` is called with each object that came, changed or went."""
+    """Fills a cache with the objects of one kind, of a namespace or of all (""). Reflectors of several namespaces may
+    share a cache. `changed` is called with each object that was added, changed or deleted.
+    """
 
     def __init__(
         self, api: Api, kind: Kind, cache: Cache, changed: Callable[[Object], None],
@@ -46,7 +47,7 @@ class Reflector:
         self._breaks = 0
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Fill the cache and keep it current, until cancelled."""
         while True:
             try:
                 if not self._version:

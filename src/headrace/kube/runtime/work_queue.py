@@ -1,4 +1,4 @@
-"""Keys that want work: each at most once in the queue, never worked on twice at a time, again later after a failure.
+"""Keys to process: each is at most once in the queue, never processed twice at a time, and again after a failure.
 
 The queue's state is data and time is an argument, so that tests run it without a clock; `get` is the only coroutine.
 """
@@ -17,7 +17,7 @@ LARGEST_DELAY = 60.0
 
 
 class WorkQueue(Generic[Item]):
-    """`clock` gives seconds; delays are on its scale."""
+    """`clock` returns seconds; all times are on its scale."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -34,7 +34,7 @@ class WorkQueue(Generic[Item]):
         return len(self._ready)
 
     def add(self, item: Item) -> None:
-        """Have `item` worked on as soon as may be; while it is being worked on, once more afterwards."""
+        """Queue `item`; if it is being processed, it is queued again when that is done."""
         if item in self._working:
             self._again.add(item)
         elif item not in self._ready:
@@ -42,7 +42,7 @@ class WorkQueue(Generic[Item]):
             self._changed.set()
 
     def add_at(self, item: Item, when: float) -> None:
-        """Have `item` worked on at `when`, unless an earlier time is set already."""
+        """Queue `item` at `when`, unless an earlier time is set already."""
         if self._due.get(item, float("inf")) <= when:
             return
         self._due[item] = when
@@ -51,7 +51,7 @@ class WorkQueue(Generic[Item]):
         self._changed.set()
 
     def add_failed(self, item: Item) -> float:
-        """Have `item` worked on again after a delay that doubles with each failure in a row; returns the delay."""
+        """Queue `item` again after a delay that doubles with each consecutive failure; returns the delay."""
         failures = self._failures.get(item, 0)
         self._failures[item] = failures + 1
         delay = min(FIRST_DELAY * 2.0**failures, LARGEST_DELAY)
@@ -59,18 +59,18 @@ class WorkQueue(Generic[Item]):
         return delay
 
     def succeeded(self, item: Item) -> None:
-        """The failures of `item` are over."""
+        """Reset the delay of `item` after failures."""
         self._failures.pop(item, None)
 
     def done(self, item: Item) -> None:
-        """The work on `item` that `get` gave out is over."""
+        """The processing of `item`, which `get` returned, has ended."""
         self._working.discard(item)
         if item in self._again:
             self._again.discard(item)
             self.add(item)
 
     def take(self) -> Item | None:
-        """The next item whose time has come, now being worked on; None where there is none."""
+        """The next due item, which is then being processed; None if none is due."""
         now = self._clock()
         while self._later and self._later[0][0] <= now:
             when, _, item = heapq.heappop(self._later)
@@ -85,13 +85,13 @@ class WorkQueue(Generic[Item]):
         return item
 
     def next_due(self) -> float | None:
-        """When the next delayed item is due."""
+        """The time of the next delayed item."""
         while self._later and self._due.get(self._later[0][2]) != self._later[0][0]:
             heapq.heappop(self._later)
         return self._later[0][0] if self._later else None
 
     async def get(self) -> Item:
-        """Wait for an item; it is being worked on until `done`."""
+        """Wait for an item; it counts as being processed until `done`."""
         while True:
             item = self.take()
             if item is not None:

@@ -42,8 +42,7 @@ SEARCH_BUDGET = 32
 
 
 class RepairableScheduler(Scheduler):
-    """A scheduler that assumes repair of resources that are down: a request is impossible only if all of them up fail
-    it.
+    """A scheduler for which resources that are down can be repaired: a request is refused only if it fails with all up.
 
     The result depends on the request and on properties alone and is cached, since it is needed for every pending job.
     """
@@ -341,8 +340,7 @@ class Pool:
         """Pending jobs that may take over, in this order, the resources of a job with the same request that ends.
 
         Empty unless the scheduler would decide the same: nothing else is free for the first of them, no other queue has
-        pending jobs, the queue makes no reservations, and no vertex is down, since a job may still hold resources on
-        it.
+        pending jobs, the queue keeps no reservations, and no vertex is down, as a successor must not get such a vertex.
         """
         waiting = [queue for queue in self.queues.values() if queue.pending]
         if len(waiting) != 1 or waiting[0].policy.keeps or not self._all_up():
