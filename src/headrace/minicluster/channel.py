@@ -1,8 +1,8 @@
 """The operator's end of its connection to a MiniCluster's lead: requests and the stream of the lead's states.
 
-ZeroMQ with CURVE: the lead lets in one key only, the operator's, before a byte of a message is parsed, and we talk to
-nobody but the lead's key. A connection that is lost is made again; what was asked over it fails, watching goes on.
-The messages are in `channel_messages`, the lead's end is in `pod.channel_server`.
+The transport is ZeroMQ with CURVE: the lead accepts only the operator's key, before a byte of a message is parsed, and
+the operator only the lead's key. A lost connection is made again; requests that were under way fail, and watching
+continues. The messages are in `channel_messages`, the lead's end is in `pod.channel_server`.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import zmq.asyncio
 
 from . import channel_messages as messages
 
-# Milliseconds between two signs of life, and after how long without one a lead counts as gone.
+# Milliseconds between two heartbeats, and without one after which the lead counts as lost.
 _HEARTBEAT, _SILENCE = 15_000, 45_000
 
 
 class ChannelError(Exception):
-    """The lead refused a request, or could not be asked; the text is for the user."""
+    """The lead refused a request, or could not be reached; the text is for users."""
 
 
 class ChannelClient:
     """One connection to the lead at `address` (`tcp://HOST:PORT`), whose public key is `server_public`.
 
-    `client_keys` are the operator's (public, secret); keys are Z85 text as bytes. To be used in one asyncio loop.
-    `close` it. A `context` may be shared by many clients.
+    `client_keys` are the operator's (public, secret); keys are Z85 text as bytes. A client belongs to one asyncio loop,
+    and must be closed by `close`. Clients may share a `context`.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class ChannelClient:
         sock.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT)
         sock.setsockopt(zmq.HEARTBEAT_TIMEOUT, _SILENCE)
         sock.setsockopt(zmq.MAXMSGSIZE, messages.LARGEST)
-        # What is not connected takes no message: a request is never kept for a lead of another life.
+        # A socket without a connection accepts no message, so that no request is kept for a later lead.
         sock.setsockopt(zmq.IMMEDIATE, 1)
         if "[" in address:
             sock.setsockopt(zmq.IPV6, 1)
@@ -66,12 +66,14 @@ class ChannelClient:
 
     @property
     def connected(self) -> bool:
-        """Whether the lead has let us in, and is there."""
+        """Whether the lead has accepted the connection, and it is alive."""
         return self._connected.is_set()
 
     async def request(self, op: str, *, timeout: float | None = None, **fields: Any) -> dict[str, Any]:
-        """Ask once, when there is a connection; the answer without its id. Raises ChannelError, also after `timeout`
-        seconds."""
+        """Send a request once there is a connection; returns the response without its id.
+
+        Raises ChannelError, also after `timeout` seconds.
+        """
         try:
             return await asyncio.wait_for(self._request(op, fields), timeout)
         except asyncio.TimeoutError:
@@ -87,8 +89,10 @@ class ChannelClient:
             self._waiting.pop(id, None)
 
     async def watch(self) -> AsyncIterator[dict[str, Any]]:
-        """The lead's states, from the latest one on, for ever: after a lost connection from the next one. A `state`
-        "lost" is given in between. Raises ChannelError where the lead refuses to be watched."""
+        """The lead's states, from the latest on, without an end; after a lost connection, a `state` "lost" comes first.
+
+        Raises ChannelError if the lead refuses the watch.
+        """
         while True:
             await self._connected.wait()
             id, answers = self._open()
@@ -104,7 +108,7 @@ class ChannelClient:
                 self._waiting.pop(id, None)
 
     def close(self) -> None:
-        """End the connection; what still waits is cancelled with its task."""
+        """Close the connection; pending requests are cancelled with their tasks."""
         for task in self._tasks:
             task.cancel()
         self._socket.disable_monitor()

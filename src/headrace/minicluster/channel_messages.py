@@ -1,7 +1,7 @@
-"""The messages between the operator and the lead of a MiniCluster: one JSON object each. Pure.
+"""The messages between the operator and a MiniCluster's lead: each is a JSON object. Pure.
 
-A request has an `id`, an `op` and what that takes; each answer has the request's `id`. `watch` is answered again and
-again, at most twice a second, for as long as the connection lasts. An answer with `error` is the last to its request.
+A request has an `id`, an `op` and the fields of that operation; a response has the request's `id`. `watch` has many
+responses, at most two in a second, while the connection lasts. A response with `error` is the last to its request.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-# Bytes of the largest message that is taken.
+# The limit of a message, in bytes.
 LARGEST = 1 << 20
 
-# What each operation takes: the type of each field, and whether it has to be there.
+# The fields of each operation: type, and whether it is required.
 _OPERATIONS: Mapping[str, Mapping[str, tuple[type, bool]]] = {
     "watch": {},
     "resize": {"size": (int, True), "max_size": (int, False), "hosts": (str, False), "group": (str, False)},
@@ -25,7 +25,7 @@ _NAMES = {int: "a whole number", str: "text", dict: "an object"}
 
 
 class MessageError(ValueError):
-    """A message is not one of this protocol; `id` is that of the request where it has one."""
+    """An invalid message; `id` is that of the request if it has one."""
 
     def __init__(self, text: str, id: int | None = None) -> None:
         super().__init__(text)
@@ -37,7 +37,7 @@ def encode(body: Mapping[str, Any]) -> bytes:
 
 
 def decode(data: bytes) -> dict[str, Any]:
-    """Any message. Raises MessageError."""
+    """A message of any kind. Raises MessageError."""
     try:
         body = json.loads(data)
     except (ValueError, RecursionError) as exc:
@@ -48,7 +48,7 @@ def decode(data: bytes) -> dict[str, Any]:
 
 
 def parse_request(data: bytes) -> dict[str, Any]:
-    """A request whose operation is known and whose fields are as that operation takes them. Raises MessageError."""
+    """A request with a known operation and that operation's fields. Raises MessageError."""
     body = decode(data)
     id = body.get("id")
     if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < 1 << 63:

@@ -1,4 +1,4 @@
-"""The YAML documents of a MiniCluster file, read as kubectl reads them: no dates, only text as keys."""
+"""The YAML documents of a MiniCluster file, read as kubectl reads them: dates are text, and keys must be text."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from yaml.composer import Composer
 
 from .problems import InvalidMiniCluster, Problem
 
-# Characters. An object is at most what etcd takes in a request, 1.5 MiB ("System limits" of etcd's documentation); a
-# file may have comments.
+# Characters. An object in a request to etcd has at most 1.5 MiB ("System limits" of etcd's documentation); a file may
+# also have comments.
 LARGEST = 3_000_000
 
-# LibYAML's parser is used where PyYAML has it, because it is three times as fast. Its composer would crash the process
-# on a text that is nested some ten thousand times, so the one in Python, which raises RecursionError, is used instead.
+# LibYAML's parser is used if PyYAML has it, because it is three times as fast. The composer is the one in Python, which
+# raises RecursionError, since LibYAML's crashes the process on a text nested some ten thousand times.
 _YAML: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Base: Any = _YAML if issubclass(_YAML, Composer) else type("_Base", (Composer, _YAML), {})
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """Takes the last value of a key that is given twice, and keeps a warning of it in `warnings`."""
+    """Uses the last value of a key that is given twice, and adds a warning to `warnings`."""
 
     def __init__(self, text: str) -> None:
         _YAML.__init__(self, text)
@@ -53,7 +53,7 @@ _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 
 def documents(text: str) -> tuple[list[Any], list[str]]:
-    """The documents of a text and its warnings. Raises InvalidMiniCluster where it is no YAML, empty or too large."""
+    """The documents of a text, and warnings. Raises InvalidMiniCluster if it is not YAML, empty or too large."""
     if len(text) > LARGEST:
         why = f"larger than {LARGEST // 1_000_000} MB: Kubernetes takes objects of 1.5 MiB at most (a request to etcd)"
         raise InvalidMiniCluster([Problem("", why)])

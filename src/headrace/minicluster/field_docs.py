@@ -1,4 +1,4 @@
-"""What each field of a MiniCluster is for, in a sentence: `kubectl explain minicluster` and docs/user show these.
+"""A sentence for each field of a MiniCluster, shown by `kubectl explain minicluster` and in docs/user.
 
 Keys are RECORD.FIELD, with the names of `fields` and of the API.
 """

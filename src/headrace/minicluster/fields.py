@@ -1,9 +1,9 @@
 """The fields of a MiniCluster (flux-framework.org/v1alpha2), with their defaults, as frozen records.
 
-One declaration serves everybody: validation walks it, the plan reads it, the local runner and the Kubernetes side share
-it. Attribute names are the API's names in snake case. As in the API, a default inside an object holds only where that
-object is given: `flux` absent is None, `flux: {}` has a connect timeout of 5 s. Sizes are counts of pods (or brokers),
-times are seconds, quantities are Kubernetes quantities (text or whole numbers).
+This one declaration is used everywhere: validation walks it, the plan reads it, the local runner and the Kubernetes
+side share it. Attribute names are the API's names in snake case. As in the API, a default inside an object applies only
+if the object is given: `flux` absent is None, `flux: {}` has a connect timeout of 5 s. Sizes are numbers of pods (or
+brokers), times are seconds, quantities are Kubernetes quantities (text or whole numbers).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from msgspec import Meta, Struct, field
 
 API_VERSION = "flux-framework.org/v1alpha2"
 KIND = "MiniCluster"
-# `spec.managedBy` of what Headrace's operator manages, beside "".
+# A `spec.managedBy` that Headrace's operator accepts; "" is the other.
 MANAGED_BY_US = "flux-framework.org/headrace-operator"
 
 INT64 = 2**63
 MOST_ID = 2**31 - 1
-# Pods of an Indexed Job (batch/v1: at most so many in parallel).
+# The limit of an Indexed Job (batch/v1 JobSpec, parallelism).
 MOST_PODS = 100_000
 DEFAULT_IMAGE = "ghcr.io/rse-ops/accounting:app-latest"
 DEFAULT_VIEW_IMAGE = "ghcr.io/converged-computing/flux-view-ubuntu:tag-noble"
@@ -28,15 +28,15 @@ QUANTITY = re.compile(
     r"(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?\Z"
 )
 
-# Marks of the schema on a type: Meta.title names the form, which validation reads, too; Meta.extra_json_schema has
-# what the CRD says beyond it. The rules in `validate` and the files beside it tell of the same bounds.
+# Annotations of types for the schema: Meta.title is the format, which validation reads, too; Meta.extra_json_schema is
+# for the CRD alone. The rules in `validate` and beside it check the same bounds.
 Int64 = Annotated[int, Meta(title="int64")]
 Quantity = Annotated[str, Meta(title="quantity")]
-# A bool whose default the API server writes into the stored object.
+# A bool with a default that the API server writes into the stored object.
 Switch = Annotated[bool, Meta(title="bool", extra_json_schema={"default": False})]
 Natural = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 0})]
 Positive = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 1})]
-# A number of pods, and one for which 0 stands for another field.
+# A number of pods; and one for which 0 means the value of another field.
 Size = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 1, "maximum": MOST_PODS})]
 SizeOrDefault = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 0, "maximum": MOST_PODS})]
 Natural64 = Annotated[int, Meta(title="int64", extra_json_schema={"minimum": 0})]
@@ -44,7 +44,7 @@ Port = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 1, "maxi
 LogLevel = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 0, "maximum": 7})]
 UserId = Annotated[int, Meta(title="int64", extra_json_schema={"minimum": 0, "maximum": MOST_ID})]
 
-# Values of fields that have a closed set of them; "" is not given.
+# The values of fields with a closed set of values; "" means not given.
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 RESTART_POLICIES = ("OnFailure", "Never")
 DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default")
@@ -67,14 +67,14 @@ def _at_most(length: int) -> Meta:
     return Meta(title="text", extra_json_schema={"maxLength": length})
 
 
-# A pod has few containers, a MiniCluster few groups; bounds let the API server estimate what its rules cost.
+# These bounds let the API server estimate the cost of CEL rules; real files have far fewer.
 MOST_CONTAINERS = 64
 MOST_NAME = 63
 MOST_GROUPS = 64
 
 
 class Record(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What every object of the schema has in common."""
+    """The base of all objects in the schema."""
 
 
 class SeLinuxOptions(Record, frozen=True):
@@ -143,7 +143,7 @@ class Resources(Record, frozen=True):
 
 
 class Commands(Record, frozen=True):
-    """Text for the shell at the stations of a start; see `plan` for their order."""
+    """Shell text for the steps of a start; `plan` defines their order."""
 
     init: str = ""
     pre: str = ""
@@ -166,7 +166,9 @@ class SecretKey(Record, frozen=True):
 
 
 class Volume(Record, frozen=True):
-    """One volume of a container; the first source given of csiDriver, secretName, emptyDir, hostPath, ... counts."""
+    """One volume of a container; of csiDriver, secretName, emptyDir, hostPath, ... the first one given is its
+    source.
+    """
 
     path: str = ""
     read_only: Switch = False
@@ -183,7 +185,7 @@ class Volume(Record, frozen=True):
 
 
 class Container(Record, frozen=True):
-    """A container beside the brokers, a service, or (runFlux) the one that the brokers and the job run in."""
+    """A sidecar, a service, or (runFlux) the container in which the broker and the job run."""
 
     name: Annotated[str, _at_most(MOST_NAME)] = ""
     image: str = DEFAULT_IMAGE
@@ -227,7 +229,7 @@ class Bursting(Record, frozen=True):
 
 
 class View(Record, frozen=True):
-    """`flux.container`: the container that brings Flux into the user's image."""
+    """`flux.container`: the container that adds Flux to the user's image."""
 
     name: str = "flux-view"
     image: str = DEFAULT_VIEW_IMAGE
@@ -309,7 +311,7 @@ class Archive(Record, frozen=True):
     path: str = ""
 
 
-# --- fields that v1alpha2 of the Flux Operator does not have; the absence of each means what that operator does
+# --- fields that v1alpha2 of the Flux Operator does not have; without one of them, that operator's behaviour applies
 
 
 class ExitCodes(Record, frozen=True):
@@ -334,22 +336,22 @@ class PodFailureRule(Record, frozen=True):
 
 
 class PodFailurePolicy(Record, frozen=True):
-    """What a failed pod means for the whole MiniCluster (batch/v1 PodFailurePolicy), instead of the default rules."""
+    """What a failed pod means for the whole MiniCluster (batch/v1 PodFailurePolicy); overrides the default rules."""
 
     rules: list[PodFailureRule] = []
 
 
 class Autoscale(Record, frozen=True):
-    """The size follows the queue between `min_size` and `spec.max_size`; a pod is let go after `idle_seconds`."""
+    """The queue decides the size, between `min_size` and `spec.max_size`; pods are removed after `idle_seconds`."""
 
     min_size: Positive = 1
     idle_seconds: Natural = 60
 
 
 class Group(Record, frozen=True):
-    """Further pods of another template, `NAME-GROUP-0` and on, whose brokers join as followers.
+    """Further pods with another template, `NAME-GROUP-0` and on, whose brokers join as followers.
 
-    `max_size` 0 is `size`; `image` "" is that of the container that runs Flux.
+    `max_size` 0 means `size`; `image` "" means that of the container with Flux.
     """
 
     name: Annotated[str, _at_most(MOST_NAME)]
@@ -380,7 +382,7 @@ class Spec(Record, frozen=True):
     logging: Logging | None = None
     network: Network | None = None
     pod: Pod | None = None
-    # Added: see above.
+    # Fields that the Flux Operator does not have.
     suspend: bool = False
     managed_by: Annotated[str, _at_most(MOST_NAME)] = ""
     ttl_seconds_after_finished: Natural | None = None
@@ -392,7 +394,7 @@ class Spec(Record, frozen=True):
 
 
 class MiniCluster(Struct, frozen=True, kw_only=True):
-    """A valid MiniCluster: its name, namespace ("" is not given) and specification."""
+    """A valid MiniCluster: its name, namespace ("": not given) and spec."""
 
     name: str
     spec: Spec
@@ -400,7 +402,7 @@ class MiniCluster(Struct, frozen=True, kw_only=True):
 
     @property
     def flux(self) -> Flux:
-        """`spec.flux`, or what its absence means: no options (and so no connect timeout)."""
+        """`spec.flux`, or its meaning if absent: no options (and so no connect timeout)."""
         return self.spec.flux or Flux(connect_timeout="")
 
     @property
@@ -409,6 +411,6 @@ class MiniCluster(Struct, frozen=True, kw_only=True):
 
     @property
     def runner(self) -> Container:
-        """The container that runs the brokers and the job: the one marked runFlux, or the only one."""
+        """The container in which the broker and the job run: the one marked runFlux, or the only one."""
         containers = self.spec.containers
         return containers[0] if len(containers) == 1 else next(one for one in containers if one.run_flux)

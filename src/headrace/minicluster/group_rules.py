@@ -1,4 +1,4 @@
-"""Rules of `groups`: further pods of other templates, each group a Job of its own. Pure."""
+"""Rules of `groups`: further pods with other templates, each group in a Job of its own. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def check_groups(cluster: MiniCluster) -> Iterator[Problem]:
 def _check_name(cluster: MiniCluster, group: Group, path: str) -> Iterator[Problem]:
     path = f"{path}.name"
     if not LABEL.match(group.name) or not group.name[0].isalpha():
-        # A group of digits alone would have the host names of the MiniCluster's own pods.
+        # The pods of a group whose name is a number would have the host names of the MiniCluster's own pods.
         yield Problem(path, f"{group.name!r} cannot name hosts: {LABEL_RULE}; the first must be a letter")
         return
     if group.name == "services":

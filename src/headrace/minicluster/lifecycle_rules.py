@@ -1,6 +1,6 @@
-"""Rules of the added fields that say how a MiniCluster lives and ends: time limits, failure policy, automatic size.
+"""Rules of the added fields for the life and end of a MiniCluster: time limits, failure policy, automatic size.
 
-Their source is the API that each field is carried to: batch/v1 JobSpec of Kubernetes 1.34 (managedBy,
+Their source is the API field that each is copied to: batch/v1 JobSpec of Kubernetes 1.34 (managedBy,
 ttlSecondsAfterFinished, podFailurePolicy). Pure.
 """
 
@@ -13,7 +13,7 @@ from .fields import CONDITION_STATUSES, EXIT_OPERATORS, FAILURE_ACTIONS, Autosca
 from .object_rules import check_key
 from .problems import Problem, check_choice
 
-# batch/v1: the most rules, exit codes of a rule, and conditions of a rule.
+# batch/v1: the limits of rules, exit codes of a rule, and conditions of a rule.
 _MOST_RULES = 20
 _MOST_CODES = 255
 _MOST_CONDITIONS = 20
@@ -22,7 +22,7 @@ _CONDITION = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z
 
 
 def check_lifecycle(cluster: MiniCluster) -> Iterator[Problem]:
-    """Problems of the fields that are not in v1alpha2 of the Flux Operator, but for `groups`."""
+    """Problems of the fields that v1alpha2 of the Flux Operator does not have, except `groups`."""
     spec = cluster.spec
     if spec.managed_by:
         yield from _check_manager(spec.managed_by)
@@ -73,14 +73,14 @@ def _check_policy(cluster: MiniCluster) -> Iterator[Problem]:
 
 
 def _container_names(cluster: MiniCluster) -> set[str]:
-    """The containers of a pod by the names that they get there; the one that runs Flux has the cluster's name."""
+    """The names of a pod's containers in Kubernetes; the container with Flux has the cluster's name."""
     others = {one.name for one in cluster.spec.containers if not one.run_flux and len(cluster.spec.containers) > 1}
     view = cluster.flux.container.name if cluster.flux.container else "flux-view"
     return {cluster.name, view, *others}
 
 
 def _check_rule(rule: PodFailureRule, containers: set[str], path: str) -> Iterator[Problem]:
-    # FailIndex needs a back-off limit per index, which a MiniCluster cannot have: its pods are one instance.
+    # FailIndex requires a back-off limit for each index, which a MiniCluster cannot have, as its pods are one instance.
     if rule.action not in FAILURE_ACTIONS:
         yield Problem(f"{path}.action", f"must be one of FailJob, Ignore, Count, not {rule.action!r}")
     codes = rule.on_exit_codes

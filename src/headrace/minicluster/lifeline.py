@@ -1,7 +1,7 @@
-"""Does what has to be done when this process is killed: a process of its own that waits for that.
+"""Cleans up when this process is killed, by another process that waits for its end.
 
-`kill -9`, or a machine short of memory, leaves no time for a `finally`. The waiting process has a session of its own,
-so that no terminal ends it, and one end of a pipe whose other end only we hold: the pipe closes when we end, however.
+`kill -9`, or a machine out of memory, leaves no time for a `finally`. The waiting process has a session of its own, so
+that no terminal ends it, and one end of a pipe; the pipe closes when this process, which has the other end, ends.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def lifeline(when_killed: Callable[[int], None]) -> Iterator[Callable[[int], None]]:
-    """Run `when_killed(number)` in another process if this one is killed inside the block, or leaves it otherwise than
-    by its end. Gives a function to say the number (0 until then). Call before threads exist. Raises OSError."""
+    """Run `when_killed(number)` in another process if this one is killed inside the block, or leaves it by an error.
+
+    Yields a function that sets the number (0 before). Call it before threads exist. Raises OSError.
+    """
     reading, writing = os.pipe2(os.O_CLOEXEC)
     guard = os.fork()
     if guard == 0:

@@ -1,9 +1,9 @@
-"""Runs a MiniCluster as brokers of this machine: no server, no root, nothing left behind.
+"""Runs a MiniCluster as brokers on this machine: without a server or root, and without leaving anything behind.
 
-A shell runs the plan's text around `flux start`; a named pipe brings back the moments that matter (brokers started,
-instance ready, job done). The brokers live in a session of their own, so that Ctrl-C comes to this process alone, which
-then ends them in order; when this process is killed, its lifeline does. All pods' commands run once: one machine has
-one file system.
+A shell runs the plan's text around `flux start`; a named pipe reports steps (brokers started, instance ready, job
+done). The brokers have a session of their own, so that only this process receives Ctrl-C, and then ends them in order;
+if this process is killed, its lifeline ends them. The commands of all pods run once, since one machine has one file
+system.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PATIENCE = 10.0  # seconds that a stopped instance has before it is killed
 
 
 class Times(NamedTuple):
-    """Seconds: until brokers start, until all of them are up, the job, until nothing is left."""
+    """Seconds: until the start of brokers, from there until all are up, of the job, and until everything has ended."""
 
     create: float
     ready: float
@@ -47,7 +47,9 @@ class Times(NamedTuple):
 
 
 class Result(NamedTuple):
-    """How a run ended: the job's exit status, the times of what came about, and whether brokers were started."""
+    """The result of a run: the job's exit status, the times of the steps that were reached, and whether brokers
+    started.
+    """
 
     status: int
     times: Times
@@ -59,11 +61,11 @@ Say = Callable[[str], None]
 
 
 class StartError(Exception):
-    """The cluster cannot be started on this machine; the text says why."""
+    """The MiniCluster cannot be started on this machine; the text has the reason."""
 
 
 def run(plan: Plan, folder: str, say: Say) -> Result:
-    """Run `plan` with `folder` as its working directory; `say` gets a line for each step.
+    """Run `plan` in the working directory `folder`; `say` gets a line for each step.
 
     The job's output goes to this process's stdout and stderr. Raises StartError.
     """
@@ -102,14 +104,14 @@ def run(plan: Plan, folder: str, say: Say) -> Result:
 
 
 def _times(began: float, marks: dict[str, float], ended: float) -> Times:
-    # What has not come, or came after it was told to stop, counts as stopped.
+    # Steps that were not reached, or were reached after the stop, have the time of the stop.
     stop = marks.get("stop", ended)
     at = [began, *(min(marks.get(name, stop), stop) for name in ("start", "ready", "done")), ended]
     return Times(*(later - earlier for earlier, later in zip(at, at[1:])))
 
 
 def _find_flux() -> str:
-    """The `flux` of this installation: beside our interpreter or the running command, else the one in PATH."""
+    """The `flux` of this installation: beside our interpreter or the running command, otherwise the one in PATH."""
     folders = [os.path.dirname(os.path.abspath(sys.argv[0])), os.path.dirname(sys.executable)]
     found = shutil.which("flux", path=":".join(folders)) or shutil.which("flux")
     if not found:
@@ -118,22 +120,22 @@ def _find_flux() -> str:
 
 
 def _shell() -> str:
-    # Files are written for bash; a plain sh does where there is none.
+    # Files are written for bash; sh is used without it.
     return shutil.which("bash") or "/bin/sh"
 
 
 def _directory(plan: Plan, folder: str) -> str:
-    """Where the job starts: the file's folder, or the working directory that the file names, if it exists here."""
+    """The job's working directory: the file's folder, or the directory that the file names, if it exists here."""
     wanted = os.path.join(folder, plan.working_dir)
     return wanted if os.path.isdir(wanted) else folder
 
 
 def _environment(plan: Plan, work: str, flux: str) -> dict[str, str]:
-    # Of an instance around us nothing is wanted: the new one stands alone.
+    # The instance is independent of an enclosing one, so that one's variables are removed.
     env = {name: value for name, value in os.environ.items() if not name.startswith(("FLUX_", "PMI_", "SLURM_"))}
     env.update(plan.environment)
     env["HEADRACE_MINI_DIR"] = work
-    # Where this run found a place, instances in it do as well; they know of /tmp only.
+    # Instances within this one use TMPDIR, too, as their default is /tmp.
     env.setdefault("TMPDIR", os.path.dirname(work))
     env["FLUX_OUTPUT_DIR"] = plan.output_dir
     env["PATH"] = os.path.dirname(flux) + ":" + env.get("PATH", "/usr/local/bin:/usr/bin:/bin")
@@ -156,7 +158,7 @@ def _workspace() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _stopping() -> Iterator[list[int]]:
-    """Signals that ask us to stop, in the order they come, as a list that grows."""
+    """The stop signals received so far, as a list that grows."""
     stopped: list[int] = []
     previous = {}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -180,7 +182,7 @@ def _write_files(plan: Plan, work: str, flux: str) -> None:
 
 
 def _check_texts(work: str) -> None:
-    """Have the shell read the texts before anything runs; it would find a mistake at the end when all else is done."""
+    """Let the shell parse the texts first; otherwise it would find an error only after everything before it has run."""
     fields = {"outer": "init, pre, brokerPre, workerPre and post", "inner": "command, prefix and flux.optionFlags"}
     for name, parts in fields.items():
         path = os.path.join(work, name)
@@ -191,10 +193,10 @@ def _check_texts(work: str) -> None:
 
 
 def resources(plan: Plan) -> dict[str, Any]:
-    """The `resource` table: each broker a node of its own name, with all the cores that this process may use.
+    """The `resource` table: each broker is a node with its own name and all the cores that this process may use.
 
-    Several brokers number them beyond the machine's own: cores that a machine does not show bind no task, where equal
-    numbers would bind the tasks of every broker to the same first cores.
+    The cores of several brokers are numbered on beyond the machine's: tasks are not bound to cores that do not exist,
+    while equal numbers would bind the tasks of all brokers to the same first cores.
     """
     count = len(os.sched_getaffinity(0))
     first = 0 if plan.size == 1 else (os.cpu_count() or count)
@@ -205,11 +207,11 @@ def resources(plan: Plan) -> dict[str, Any]:
 def start_command(plan: Plan, work: str, flux: str) -> str:
     """The command line that starts the brokers around the inner text."""
     attrs = {name: value for name, value in plan.attrs.items() if not name.startswith("log-stderr")}
-    # The operator's default shows what brokers do; on a terminal there is a job to be seen.
+    # The operator's default log level shows the brokers' work, but a user at a terminal wants to see the job.
     if plan.attrs["log-stderr-level"] != "6":
         attrs["log-stderr-level"] = plan.attrs["log-stderr-level"]
     words = [flux, "start", f"--test-size={plan.size}", f"--test-hosts={hosts_of(plan.name, plan.size)}"]
-    # As in a cluster, a follower that fails does not end the others.
+    # As in Kubernetes, a follower that fails does not end the others.
     words += [f"--test-rundir={work}/run", "--test-exit-mode=leader", f"--config-path={work}/broker.json"]
     words += [f"-S{name}={value}" for name, value in attrs.items()]
     return shlex.join([*words, _shell(), f"{work}/inner"])
@@ -220,7 +222,9 @@ def _mark(name: str) -> str:
 
 
 def outer_text(plan: Plan, start: str) -> str:
-    """Shell text of the whole run: what every pod would run before its broker, the brokers, what comes after."""
+    """Shell text of the whole run: the commands of a pod before its broker, the brokers, and the commands after
+    them.
+    """
     before = plan.before + plan.lead_before + (plan.follower_before if plan.size > 1 else "")
     return shell_text.outer_text(before, _mark("start") + start, plan.after, strict=plan.strict, quiet=plan.quiet)
 
@@ -233,7 +237,7 @@ def inner_text(plan: Plan) -> str:
 def _follow(
     plan: Plan, process: subprocess.Popen[bytes], pipe: int, stopped: list[int], work: str, say: Say
 ) -> dict[str, float]:
-    """Wait for the end; returns when each mark came. A signal, or a second one, ends the instance sooner."""
+    """Wait for the end; returns the time of each step. A signal, or a second one, ends the instance sooner."""
     marks: dict[str, float] = {}
     killed_at = 0.0
     asked = 0
@@ -281,7 +285,7 @@ def _tell(plan: Plan, mark: str, work: str, say: Say) -> None:
 
 
 def _session(leader: int) -> list[int]:
-    """The living processes of the session that `leader` made."""
+    """The running processes in the session of `leader`."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -296,27 +300,27 @@ def _session(leader: int) -> list[int]:
 
 
 def _signal_leader(shell: int, number: int) -> None:
-    """Ask the outer shell, and its children (`flux start`, or a command before or after it), to end."""
+    """Signal the outer shell and its children (`flux start`, or a command before or after it)."""
     try:
         with open(f"/proc/{shell}/task/{shell}/children", encoding="utf-8") as handle:
             children = [int(pid) for pid in handle.read().split()]
     except OSError:
         children = []
-    # The shell first: it would go on to the next command.
+    # The shell is signalled first, as it would start the next command.
     for pid in (shell, *children):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
 def _end_session(leader: int) -> None:
-    """Kill what is left of the session; in the normal case nothing is."""
+    """Kill the remaining processes of the session; normally there are none."""
     for pid in _session(leader):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
 def _end_all(shell: int, work: str) -> None:
-    """What `run` does after a signal, for a `run` that was killed."""
+    """Clean up after a `run` that was killed, as `run` does after a signal."""
     if shell:
         _signal_leader(shell, signal.SIGTERM)
         deadline = time.monotonic() + _PATIENCE

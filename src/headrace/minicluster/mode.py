@@ -1,4 +1,4 @@
-"""The ways in which a MiniCluster runs its command."""
+"""The ways to run the command of a MiniCluster."""
 
 from __future__ import annotations
 

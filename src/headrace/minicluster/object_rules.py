@@ -1,6 +1,6 @@
-"""Rules that the API server holds the objects of a MiniCluster to: labels, names, pods, resources, volumes, mounts.
+"""The API server's rules for the objects of a MiniCluster: labels, names, pods, resources, volumes, mounts.
 
-The operator copies these parts of a specification into a Job, a Service and a ConfigMap, and tries for ever where one
+The operator copies these parts of a spec into a Job, a Service and a ConfigMap, and would retry for ever if one of them
 is refused. Sources: the API conventions of Kubernetes and the reference of its Pod (version 1.34). Pure.
 """
 
@@ -47,17 +47,18 @@ _SCALES = {
     **{f"{prefix}i": Fraction(1024) ** power for power, prefix in enumerate("KMGTPE", 1)},
 }
 _SOURCES = ("csiDriver", "secretName", "emptyDir", "hostPath", "configMapName", "claimName")
-# What the operator mounts beside the view.
+# Volumes that the operator mounts in addition to the view.
 _BASE_VOLUMES = ("spack-software", "flux-operator-home")
 _BASE_MOUNTS = ("/home/flux-operator", "/flux_operator/", "/flux_operator_keys/", "/opt/software")
-# Where the view's programs find each other, whatever mountPath says. Pods that run the Flux of their own image have no
-# view.
+# The path that the view's programs are built for, whatever mountPath is. Pods with their image's own Flux have no view.
 _VIEW = "/mnt/flux/view"
 _VIEW_MOUNTS = ("/mnt/flux", _VIEW)
 
 
 def check_objects(cluster: MiniCluster) -> Iterator[Problem]:
-    """What the API server would refuse in the objects of a cluster whose specification has the right shape."""
+    """The problems that the API server would report for the objects of a cluster; the spec must have the right
+    shape.
+    """
     spec = cluster.spec
     if spec.network:
         yield from _check_service_name(spec.network.headless_name, "spec.network.headlessName")
@@ -71,7 +72,7 @@ def check_objects(cluster: MiniCluster) -> Iterator[Problem]:
     yield from _check_view_path(view)
     for index, one in enumerate(spec.containers):
         path = f"spec.containers[{index}]"
-        # The container that runs Flux has the cluster's name.
+        # The container with Flux has the cluster's name.
         runs = one.run_flux or len(spec.containers) == 1
         name, where = (cluster.name, "metadata.name") if runs else (one.name, f"{path}.name")
         if name == view.name:
@@ -93,7 +94,7 @@ def check_objects(cluster: MiniCluster) -> Iterator[Problem]:
 
 
 def _check_view_path(view: View) -> Iterator[Problem]:
-    """Where the view's volume appears there must be nothing else of ours."""
+    """No other mount of the operator may be at the path of the view's volume."""
     path = posixpath.normpath(view.mount_path)
     if not path.startswith("/") or not path.strip("/"):
         rule = f"must be an absolute path below /, such as /mnt/flux, not {view.mount_path!r}"
@@ -104,7 +105,7 @@ def _check_view_path(view: View) -> Iterator[Problem]:
 
 
 def own_volumes(cluster: MiniCluster) -> tuple[tuple[str, ...], set[str]]:
-    """Names and mount paths of the volumes that the operator itself gives a pod with a broker."""
+    """The names and mount paths of the volumes that the operator adds to a pod with a broker."""
     view = cluster.flux.container or View()
     names = (*_BASE_VOLUMES, view.name, f"{cluster.name}-entrypoint", f"{cluster.name}-curve")
     return names, {*_BASE_MOUNTS, *(() if view.disable else _VIEW_MOUNTS), view.mount_path}
@@ -116,7 +117,7 @@ def check_most_pods(size: int, path: str) -> Iterator[Problem]:
 
 
 def check_labels(labels: dict[str, str], path: str) -> Iterator[Problem]:
-    """Labels, or what selects by them: names with an optional domain, and values that may be empty."""
+    """Labels, or selectors of labels: names with an optional domain, and values that may be empty."""
     for key, value in labels.items():
         yield from check_key(key, path)
         if value and (len(value) > 63 or not _WORD.match(value)):
@@ -135,7 +136,7 @@ def _is_domain(text: str) -> bool:
 
 
 def _check_domain(name: str, path: str) -> Iterator[Problem]:
-    """The name of an object that the MiniCluster refers to; "" where none is given."""
+    """The name of an object that the MiniCluster refers to; "" if none is given."""
     if name and not _is_domain(name):
         yield Problem(path, f"{name!r} is no name: {LABEL_RULE}; '.' may separate parts")
 
@@ -146,7 +147,7 @@ def _check_name(name: str, path: str) -> Iterator[Problem]:
 
 
 def _check_service_name(name: str, path: str) -> Iterator[Problem]:
-    """The name of a Service (RFC 1035), or "" where it is not given."""
+    """The name of a Service (RFC 1035); "" if it is not given."""
     if name and (len(name) > 63 or not LABEL.match(name) or not name[0].isalpha()):
         yield Problem(path, f"{name!r} cannot name a Service: {LABEL_RULE}; the first must be a letter; 63 at most")
 
@@ -172,7 +173,7 @@ def check_pod(pod: Pod, cluster: MiniCluster, path: str) -> Iterator[Problem]:
     preferences = not (cluster.spec.network and cluster.spec.network.disable_affinity)
     for key, values in pod.node_affinity.items():
         yield from check_key(key, f"{path}.nodeAffinity")
-        # Without the operator's own affinity such a label has never been asked for.
+        # If the operator adds no affinity of its own, such a label has no effect.
         if not values and preferences:
             yield Problem(f"{path}.nodeAffinity.{key}", "must have one value at least, or no node fits")
         for index, value in enumerate(values):
@@ -210,7 +211,7 @@ def _check_windows(options: WindowsOptions | None, path: str) -> Iterator[Proble
 
 
 def _check_pod_resources(given: dict[str, str], cluster: MiniCluster, path: str) -> Iterator[Problem]:
-    """Resources of a whole pod: they are its limits and its requests, so no container may have more."""
+    """Resources of a whole pod are its limits and its requests, so no container may have more."""
     containers = [one.resources for one in cluster.spec.containers if one.resources]
     for name, text in given.items():
         where = f"{path}.{name}"
@@ -246,7 +247,7 @@ def _check_container(container: Container, path: str) -> Iterator[Problem]:
 
 
 def _check_words(text: str, path: str) -> Iterator[Problem]:
-    """A command that runs without a shell."""
+    """A command that runs without a shell must be parseable into words."""
     try:
         shlex.split(text)
     except ValueError as exc:
@@ -279,17 +280,17 @@ def _check_seccomp(profile: SeccompProfile, path: str) -> Iterator[Problem]:
 
 
 def quantity(text: str) -> Fraction:
-    """The value of a Kubernetes quantity such as 500m, 1Gi or 2e3, whose form has been checked."""
+    """The value of a Kubernetes quantity such as 500m, 1Gi or 2e3; the form must be valid."""
     found = _NUMBER.match(text)
     assert found
     digits, exponent, suffix = found.groups()
-    # Kubernetes knows 18 digits; beyond those a number is as good as any.
+    # Kubernetes uses 18 digits; larger exponents do not change a comparison.
     power = max(-40, min(int(Fraction(exponent or 0)), 40))
     return Fraction(digits.rstrip(".")) * Fraction(10) ** power * _SCALES[suffix]
 
 
 def check_resources(resources: Resources | None, path: str) -> Iterator[Problem]:
-    """Names and amounts of a container's resources, whose quantities have the right form."""
+    """The names and amounts of a container's resources; the quantities must be valid."""
     if not resources:
         return
     for kind, given in (("limits", resources.limits), ("requests", resources.requests)):
@@ -314,9 +315,9 @@ def check_resources(resources: Resources | None, path: str) -> Iterator[Problem]
 
 
 def check_volumes(volumes: dict[str, Volume], taken: tuple[str, ...], mounts: set[str], path: str) -> Iterator[Problem]:
-    """`taken` are names, `mounts` are paths in the container that the operator's own volumes have.
+    """`taken` are the names and `mounts` the mount paths of the operator's own volumes in the container.
 
-    `mounts` gets the paths of these volumes.
+    The paths of `volumes` are added to `mounts`.
     """
     for key, volume in volumes.items():
         where = f"{path}.{key}"

@@ -1,10 +1,10 @@
-"""What a MiniCluster means: its hosts, the brokers' options, and the shell text that its lead runs around them.
+"""The plan of a MiniCluster: its hosts, the brokers' options, and the shell text that its lead runs around them.
 
 Pure. The local runner turns a plan into processes of this machine, the Kubernetes side turns it into objects. The text
-of a user's file is shell: `command`, `prefix` and the `commands` are put where the operator puts them, and
-`commands.script` and the lines of a batch go through an unquoted here-document, because files in use escape the
-variables that are meant for the job as `\\${NAME}`. One thing differs from the operator on purpose: the status is the
-job's, not that of the last command.
+in a user's file is shell: `command`, `prefix` and `commands` are placed where the operator places them, and
+`commands.script` and the lines of a batch are written through an unquoted here-document, because existing files escape
+the job's variables as `\\${NAME}`. One thing differs from the operator on purpose: the status is the job's, not that of
+the last command.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-# Characters of a configuration: more than thousands of hosts and queues take.
+# Characters of a configuration; thousands of hosts and queues need less.
 _LARGEST_CONFIG = 500_000
 _MOST_KEY_PARTS = 50
 _KEY_CHARACTERS = string.ascii_letters + string.digits + "-_'\""
 DEFAULT_OUTPUT = "/tmp/fluxout"
-# What a batch prints, as a word for the shell.
+# The file with a batch's output, as a word for the shell.
 _PRINTED = '"$FLUX_OUTPUT_DIR/flux-job.out"'
 _END = "HEADRACE_END_OF_TEXT"
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """A MiniCluster ready to start.
+    """The plan of a MiniCluster.
 
-    `hosts` is a hostlist (RFC 29) of all that may ever join, the lead first; `size` of them start. `quorum` is the
-    broker attribute ("" waits for all). The last five are shell text: what every host runs before its broker, what then
-    only the lead and only the followers run, what runs inside the instance (its status is the job's), and after it.
+    `hosts` is a hostlist (RFC 29) of all hosts that may ever join, the lead first; `size` of them start. `quorum` is
+    the broker attribute ("" waits for all). The last five are shell text: for every host before its broker, then for
+    the lead and for the followers alone, inside the instance (its status is the job's), and after the instance.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 def make_plan(cluster: MiniCluster, *, with_groups: bool = False) -> Plan:
-    """The plan of a valid MiniCluster; the pods of its groups have hosts and run the job where they exist."""
+    """The plan of a valid MiniCluster; with `with_groups`, the pods of its groups are hosts and run the job, too."""
     runner = cluster.runner
     commands = runner.commands or Commands()
     mode = mode_of(cluster)
@@ -104,7 +104,7 @@ def make_plan(cluster: MiniCluster, *, with_groups: bool = False) -> Plan:
 
 
 def mode_of(cluster: MiniCluster) -> Mode:
-    """How the runFlux container's command is run."""
+    """How the command of the runFlux container is run."""
     runner = cluster.runner
     if not runner.command.strip() and not (runner.commands and runner.commands.script):
         return Mode.INTERACTIVE
@@ -114,7 +114,7 @@ def mode_of(cluster: MiniCluster) -> Mode:
 
 
 def hostlist(cluster: MiniCluster) -> str:
-    """All hosts that may join, as a hostlist: our own, then those of bursting (RFC 29)."""
+    """All hosts that may join, as a hostlist (RFC 29): the MiniCluster's own, then those of bursting."""
     bursting = cluster.flux.bursting or Bursting()
     if bursting.hostlist:
         return bursting.hostlist
@@ -131,7 +131,7 @@ def hostlist(cluster: MiniCluster) -> str:
 
 
 def hosts_outside(cluster: MiniCluster) -> int:
-    """How many hosts that are no pods of this MiniCluster its lead waits for before it runs a job."""
+    """The number of hosts outside this MiniCluster that its lead waits for before it runs a job."""
     bursting = cluster.flux.bursting
     if bursting is None or (bursting.lead_broker and bursting.lead_broker.address) or quorum(cluster, with_groups=True):
         return 0
@@ -150,12 +150,12 @@ def group_hosts(cluster: MiniCluster) -> list[str]:
 
 
 def nodes_of(cluster: MiniCluster, with_groups: bool) -> int:
-    """How many brokers start."""
+    """The number of brokers that start."""
     return cluster.spec.size + sum(one.size for one in cluster.spec.groups if with_groups)
 
 
 def quorum(cluster: MiniCluster, with_groups: bool = False) -> str:
-    """How many brokers make the instance ready; "" where all of those that are named start."""
+    """The number of brokers at which the instance is ready; "" for all."""
     spec = cluster.spec
     groups = spec.groups if with_groups else []
     if spec.min_size:
@@ -165,7 +165,7 @@ def quorum(cluster: MiniCluster, with_groups: bool = False) -> str:
 
 
 def node_flags(cluster: MiniCluster, with_groups: bool = False) -> list[str]:
-    """The options of `flux submit` that give the job its nodes and tasks."""
+    """The options of `flux submit` for the job's nodes and tasks."""
     size, tasks = nodes_of(cluster, with_groups), cluster.spec.tasks
     if tasks == 0:
         return [f"-N{size}"]
@@ -175,8 +175,8 @@ def node_flags(cluster: MiniCluster, with_groups: bool = False) -> list[str]:
 def job_lines(lines: str) -> Iterator[tuple[int, str]]:
     """The jobs of a batch, each with the number of its (first) line, from 0.
 
-    The operator numbers output files by all lines of the text, also by those that are no jobs: empty ones and comments.
-    A line that ends with a backslash goes on in the next.
+    The operator numbers output files by all lines of the text, including empty lines and comments, which are not jobs.
+    A line that ends with a backslash continues in the next.
     """
     texts = lines.split("\n")
     begun, first = "", 0
@@ -195,8 +195,10 @@ def job_lines(lines: str) -> Iterator[tuple[int, str]]:
 
 
 def batch_script(lines: str, raw: bool) -> str:
-    """The script of a batch: `lines` as they are (raw), or each one submitted, waited for, its output in a file."""
-    # Lines are written for bash; the shell that writes the script out is one where there is one.
+    """The script of a batch: `lines` as they are (raw), or each line submitted with its output in a file, then
+    a wait.
+    """
+    # Lines are written for bash, so the script runs in bash if that writes it, otherwise in sh.
     head = "#!${BASH:-/bin/sh}"
     if raw:
         return f"{head}\n{lines}"
@@ -204,12 +206,12 @@ def batch_script(lines: str, raw: bool) -> str:
     for index, line in job_lines(lines):
         files = f"--error=${{FLUX_OUTPUT_DIR}}/job-{index}.err --output=${{FLUX_OUTPUT_DIR}}/job-{index}.out"
         out.append(f"flux submit --flags=waitable {files} {line}")
-    # The wait comes last: its status says whether each of the jobs went well.
+    # The wait is last: its status shows whether all jobs succeeded.
     return "\n".join([*out, "flux queue idle --quiet", "flux jobs -a", "flux job wait --all"]) + "\n"
 
 
 def initial_program(cluster: MiniCluster, *, with_groups: bool = False) -> str:
-    """The shell text that runs inside the instance, on the lead; "" where users bring their own commands."""
+    """The shell text that runs inside the instance, on the lead; "" if users run commands themselves."""
     mode = mode_of(cluster)
     if mode is Mode.INTERACTIVE:
         return ""
@@ -229,9 +231,9 @@ def initial_program(cluster: MiniCluster, *, with_groups: bool = False) -> str:
 
 
 def one_line(command: str) -> str:
-    """A command over several lines as one, as the operator passes it on: lines are no more than words apart.
+    """A command of several lines as one line, as the operator passes it: line ends separate words.
 
-    Text in quotes stays as it is. Lines that begin with `#` are left out.
+    Quoted text is not changed. Lines that begin with `#` are removed.
     """
     out: list[str] = []
     quote = ""
@@ -248,13 +250,13 @@ def one_line(command: str) -> str:
             elif not quote and character in "'\"":
                 quote = character
         if not quote and line.endswith("\\"):
-            # Goes on in the next line anyway.
+            # The line continues in the next.
             out[-1] = line[:-1]
     return "".join(out).strip()
 
 
 def _batch_program(prefix: str, flags: list[str], quiet: bool) -> str:
-    """Submits the batch, waits for it, and shows what it printed: its jobs' table and errors, even where one failed."""
+    """Submits the batch, waits for it, and prints its output: the table of jobs, and errors even if a job failed."""
     words = ["flux batch", *flags, f"--flags=waitable --output={_PRINTED}", '"$HEADRACE_MINI_DIR/flux-job.batch"']
     run = f"{prefix} sh -c {shlex.quote(' '.join(words) + ' && flux job wait --all')}".strip()
     if quiet:
@@ -276,11 +278,11 @@ def _attributes(cluster: MiniCluster, with_groups: bool) -> dict[str, str]:
 
 
 def given_config(text: str) -> dict[str, Any]:
-    """The tables of a `brokerConfig`. Raises ValueError (tomllib.TOMLDecodeError where it is no TOML)."""
+    """The tables of a `brokerConfig`. Raises ValueError (tomllib.TOMLDecodeError for text that is not TOML)."""
     if len(text) > _LARGEST_CONFIG:
         raise ValueError(f"has {len(text)} characters, at most {_LARGEST_CONFIG} are read")
     if _longest_key(text) > _MOST_KEY_PARTS:
-        # The parser takes memory by the square of a key's parts.
+        # The parser's memory grows with the square of a key's parts.
         raise ValueError(f"a key has more than {_MOST_KEY_PARTS} parts")
     try:
         tables: dict[str, Any] = tomllib.loads(text)
@@ -290,7 +292,9 @@ def given_config(text: str) -> dict[str, Any]:
 
 
 def _longest_key(text: str) -> int:
-    """Most words in a row with no more than dots and spaces between them: no key of the TOML text has more parts."""
+    """An upper bound for the parts of a key in TOML text: the longest run of words with only dots and spaces
+    between.
+    """
     longest = run = 0
     for part in text.split("."):
         run = run + 1 if part and not part.strip(" \t").strip(_KEY_CHARACTERS) else 1
@@ -299,12 +303,12 @@ def _longest_key(text: str) -> int:
 
 
 def placement_of(config: dict[str, Any]) -> list[str]:
-    """The tables in it that say where brokers are and what they have: whoever starts the brokers decides that."""
+    """The tables that place brokers and define resources, which are left to the program that starts the brokers."""
     return [name for name in config if name in ("bootstrap", "resource")]
 
 
 def _config(cluster: MiniCluster) -> dict[str, Any]:
-    """The brokers' configuration without what says where they are."""
+    """The brokers' configuration without the tables of `placement_of`."""
     flux = cluster.flux
     if flux.broker_config:
         given = given_config(flux.broker_config)
@@ -315,7 +319,7 @@ def _config(cluster: MiniCluster) -> dict[str, Any]:
 
 
 def _here_document(path: str, text: str) -> str:
-    # Unquoted: the shell replaces variables now, unless they are escaped.
+    # The here-document is unquoted: the shell expands variables now, unless they are escaped.
     return f'cat > "{path}" <<{_END}\n{text.rstrip()}\n{_END}'
 
 

@@ -1,8 +1,8 @@
-"""The plan of a MiniCluster's pods: the one JSON document that the operator puts into a ConfigMap and every pod reads.
+"""The plan of a MiniCluster's pods: one JSON document, which the operator puts into a ConfigMap and every pod reads.
 
-It holds no secrets (keys come from a Secret) and nothing that depends on the namespace or on one pod: a pod knows its
-own name and namespace. Every pod imports this file when it starts, so what only `make_pod_plan` needs is imported
-inside the functions.
+It has no secrets (keys are in a Secret) and nothing that depends on the namespace or on one pod: a pod determines its
+own name and namespace. Every pod imports this file when it starts, so the imports of `make_pod_plan` are inside the
+functions.
 """
 
 from __future__ import annotations
@@ -15,30 +15,31 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from .fields import Container, MiniCluster
 
-# Where a pod finds the plan, the keys and the view. The view has one path whatever `mountPath` says.
+# The folders of the plan, the keys and the view in a pod. The view's path does not depend on `mountPath`.
 PLAN_FOLDER = "/flux_operator"
 PLAN_FILE = "plan.json"
 KEYS_FOLDER = "/flux_operator_keys"
 VIEW = "/mnt/flux/view"
 
-# Ports of a pod: the tree's (TBON), the lead's channel to the operator, and the one that probes ask (HTTP).
+# Ports of a pod: the tree of brokers (TBON), the lead's channel to the operator, and the readiness probe (HTTP).
 BROKER_PORT = 8050
 CHANNEL_PORT = 8051
 READY_PORT = 8052
 
-# Environment variables of a pod: its namespace, which the builders set (downward API), and its index in its Job, which
-# Kubernetes sets.
+# Environment variables of a pod: its namespace, which the builders set (downward API), and its index in its Job, set by
+# Kubernetes.
 NAMESPACE_VARIABLE = "HEADRACE_POD_NAMESPACE"
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
-# The file in which a pod says how it ended, and the bytes that Kubernetes keeps of it.
+# The file of the termination message, and the number of bytes of it that Kubernetes keeps.
 TERMINATION_LOG = "/dev/termination-log"
 TERMINATION_LIMIT = 4096
 
 
 class Sidecar(Struct, frozen=True, kw_only=True):
-    """A container beside the one with the broker: its command, shell texts to run before and after that, and whether it
-    starts only when the broker's socket is there."""
+    """A container beside the one with the broker: its command, shell texts before and after it, and whether it waits
+    for the broker's socket.
+    """
 
     name: str
     before: str
@@ -49,7 +50,7 @@ class Sidecar(Struct, frozen=True, kw_only=True):
 
 
 class Group(Struct, frozen=True, kw_only=True):
-    """Pods of another template; `size` of them start. Their hosts are `<name>-<group>-<i>`."""
+    """Pods with another template; `size` of them start. Their hosts are `<name>-<group>-<i>`."""
 
     name: str
     size: int
@@ -57,12 +58,12 @@ class Group(Struct, frozen=True, kw_only=True):
 
 
 class PodPlan(Struct, frozen=True, kw_only=True):
-    """What every pod of a MiniCluster is told.
+    """The plan of every pod in a MiniCluster.
 
-    `hosts` is a hostlist (RFC 29) by rank of all that may ever join, `lead` the host of rank 0; `lead_connect` is the
-    address of a lead that is no pod of this MiniCluster (`tcp://HOST:PORT`), else "". `quorum`, `attrs` and `config`
-    are the broker's. The five shell texts are those of `plan.Plan`. `mode` is a value of `plan.Mode`. `archive` is a
-    path or "", `wrap` the words of `flux start --wrap`. `sidecars` has the index of a container, as text, as its key.
+    `hosts` is a hostlist (RFC 29) by rank of all hosts that may ever join, `lead` the host of rank 0; `lead_connect` is
+    the address of a lead outside this MiniCluster (`tcp://HOST:PORT`), otherwise "". `quorum`, `attrs` and `config` are
+    the broker's. The five shell texts are those of `plan.Plan`. `mode` is a value of `plan.Mode`. `archive` is a path
+    or "", `wrap` the words of `flux start --wrap`. `sidecars` are keyed by the container's index as text.
     """
 
     name: str
@@ -81,7 +82,7 @@ class PodPlan(Struct, frozen=True, kw_only=True):
     follower_before: str
     initial_program: str
     after: str
-    # `flux.environment`, for users who source flux-view.sh; what a container has of its own is in its environment.
+    # `flux.environment`, for users who source flux-view.sh; a container's own variables are in its environment.
     environment: dict[str, str]
     python_path: str = ""
     output_dir: str
@@ -94,7 +95,7 @@ class PodPlan(Struct, frozen=True, kw_only=True):
     complete_workers: bool = False
     disable_socket: bool = False
     ignore_failure: bool = False
-    # Kubernetes replaces a pod whose container ends with 137 or 143, as it does by our own pod failure policy.
+    # Whether Kubernetes replaces a pod whose container exits with 137 or 143, as under the default pod failure policy.
     replaces_killed: bool = False
     wrap: list[str] = []
     archive: str = ""
@@ -108,14 +109,14 @@ def encode(plan: PodPlan) -> str:
 
 
 def decode(text: str | bytes) -> PodPlan:
-    """Raises ValueError (also msgspec's) for a text that is no plan."""
+    """The plan in a text. Raises ValueError (also msgspec's) for any other text."""
     return msgspec.json.decode(text, type=PodPlan)
 
 
 def make_pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local", known_hosts: str = "") -> PodPlan:
-    """The plan of a valid MiniCluster's pods, in a Kubernetes cluster of this DNS domain.
+    """The plan of a valid MiniCluster's pods, in a Kubernetes cluster with this DNS domain.
 
-    `known_hosts` is the hostlist of an instance that runs: its hosts keep their ranks, new ones follow them.
+    `known_hosts` is the hostlist of a running instance: its hosts keep their ranks, new hosts are appended.
     """
     from ..spec.hostlist import Hostlist
     from .plan import make_plan
@@ -168,9 +169,9 @@ def make_pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local", known_
 def _config(config: dict[str, Any], broker_config: str) -> dict[str, Any]:
     """The brokers' configuration.
 
-    The user's `[resource]` is kept without `path`: that names a file with one R for all pods, and here each pod reports
-    the resources that it finds. Unless the user says otherwise, the rank of a lost pod is drained, and the instance
-    does not wait for pods that may come later.
+    The user's `[resource]` is used without `path`, which names a file with one R for all pods, while here each pod
+    reports the resources that it finds. By default, the rank of a lost pod is drained, and the instance does not wait
+    for pods that may start later.
     """
     from .plan import given_config
 

@@ -1,4 +1,4 @@
-"""What is wrong with a MiniCluster: each thing with its path in the document and the rule that it breaks."""
+"""The problems of a MiniCluster: each with its path in the document and the rule that is broken."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LABEL_RULE = "use lower case letters, digits and '-', and begin and end with a l
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong: `path` in the document ("" is the file itself) and the rule that it breaks."""
+    """One problem: `path` in the document ("" is the file itself), and the rule that is broken."""
 
     path: str
     rule: str
@@ -21,7 +21,7 @@ class Problem(NamedTuple):
 
 
 class InvalidMiniCluster(ValueError):
-    """The file holds no usable MiniCluster; `problems` has everything that is wrong with it."""
+    """The file has no valid MiniCluster; `problems` has all its problems."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))

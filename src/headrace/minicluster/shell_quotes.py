@@ -1,7 +1,8 @@
 """Finds the quote that shell text opens and never closes (POSIX.1-2017, XCU 2.2). Pure.
 
-The operator's image has no shell to ask. Only text that no shell would run is found: where a quote's meaning depends on
-more than is read here (here-documents, backquotes, `$'...'`, quotes in `${...}`, `case` in `$(...)`), nothing is said.
+The operator's image has no shell that could parse the text. Only text that no shell would run is reported: where a
+quote's meaning depends on more than is parsed here (here-documents, backquotes, `$'...'`, quotes in `${...}`, `case` in
+`$(...)`), nothing is reported.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from typing import NamedTuple
 
 _QUOTES = "'\""
 _BEFORE_COMMENT = frozenset(" \t\n;|&()<>")
-# A shell that comes to one of these does not read the lines after it.
+# A shell that reaches one of these does not read the following lines.
 _ENDS = re.compile(r"\b(exit|exec|return)\b")
 _CASE = re.compile(r"\bcase\b")
 _SHOWN = 24
 
 
 class OpenQuote(NamedTuple):
-    """A quote character that nothing closes: its line, from 1, and the text from it on, cut where it is long."""
+    """A quote that is never closed: its line, from 1, and the text from it on, truncated if it is long."""
 
     line: int
     excerpt: str
@@ -28,7 +29,7 @@ class OpenQuote(NamedTuple):
 
 
 def open_quote(text: str) -> OpenQuote | None:
-    """The quote that `text` leaves open; None where each is closed, or where that cannot be told."""
+    """The quote that `text` leaves open; None if all are closed, or if that cannot be determined."""
     left = _left_open(text)
     opened = [at for closer, at in left if closer in _QUOTES]
     if not opened or ("$(" in text and _CASE.search(text)):
@@ -42,8 +43,9 @@ def open_quote(text: str) -> OpenQuote | None:
 
 
 def _left_open(text: str) -> list[tuple[str, int]]:
-    """What `text` opens and does not close, outermost first: the character that would close it, and where it begins.
-    Empty where that cannot be told."""
+    """The open constructs at the end of `text`, outermost first: the character that would close each, and its position.
+    Empty if they cannot be determined.
+    """
     opened: list[tuple[str, int]] = []
     at = 0
     while at < len(text):
@@ -72,7 +74,7 @@ def _left_open(text: str) -> list[tuple[str, int]]:
 
 
 def _is_beyond(character: str, pair: str, closer: str) -> bool:
-    """Whether something begins here whose quotes follow other rules, or rules that differ between shells."""
+    """Whether a construct begins here whose quotes follow other rules, or rules that differ between shells."""
     if closer != '"' and pair in ("<<", "$'"):
         return True
     return character == "`" or (closer == "}" and character in _QUOTES)

@@ -1,6 +1,6 @@
-"""Rules about the shell text of a MiniCluster: what no shell can read is refused before a pod starts for it. Pure.
+"""Rules for the shell text of a MiniCluster: text that no shell can parse is refused before a pod starts. Pure.
 
-The parts are looked at as they are put together (`plan`), because a quote may begin in one of them and end in the next.
+The parts are checked as they are joined in `plan`, because a quote may begin in one part and end in the next.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from .plan import initial_program, job_lines, mode_of, one_line
 from .problems import Problem
 from .shell_quotes import OpenQuote, open_quote
 
-# A field's path and its text.
+# The path and the text of a field.
 _Part = tuple[str, str]
-# What an unquoted here-document replaces, and what of it a backslash keeps as it is.
+# What the shell expands in an unquoted here-document, and what a backslash protects from that.
 _REPLACED = re.compile(r"(?<!\\)(\\\\)*[$`]")
 _ESCAPED = re.compile(r"\\(\n|[\\$`])")
 
 
 def check_shell_texts(cluster: MiniCluster) -> Iterator[Problem]:
-    """Quotes that are never closed, in the texts that shells of ours run."""
+    """Problems with quotes that are never closed, in the texts that Headrace's shells run."""
     containers = cluster.spec.containers
     if len(containers) > 1 and sum(one.run_flux for one in containers) != 1:
         return
@@ -57,7 +57,7 @@ def _check_runner(cluster: MiniCluster, path: str) -> Iterator[Problem]:
 
 
 def _check_around(cluster: MiniCluster, commands: Commands, path: str) -> Iterator[Problem]:
-    """What runs before and after the brokers, of the lead and of followers."""
+    """The texts that run before and after the brokers, of the lead and of followers."""
     spec = cluster.spec
     first = [(f"{path}.init", commands.init), (f"{path}.pre", commands.pre)]
     lead, worker = (f"{path}.brokerPre", commands.broker_pre), (f"{path}.workerPre", commands.worker_pre)
@@ -77,7 +77,7 @@ def _check_sidecar(container: Container, path: str) -> Iterator[Problem]:
 
 
 def _batch(container: Container) -> str:
-    """What the shell that runs a batch reads; "" where that depends on values of variables."""
+    """The text that the shell of a batch parses; "" if it depends on values of variables."""
     text = container.command if container.batch_raw else "\n".join(line for _, line in job_lines(container.command))
     return "" if _REPLACED.search(text) else _ESCAPED.sub(lambda found: found[1].strip("\n"), text)
 
@@ -87,7 +87,7 @@ def _check_lines(*parts: _Part) -> Iterator[Problem]:
 
 
 def _check(whole: str, *parts: _Part) -> Iterator[Problem]:
-    """A problem where `whole` leaves a quote open and one of its parts does by itself; it names the first of those."""
+    """A problem if `whole` leaves a quote open and one of its parts does so by itself; it names the first of those."""
     if not open_quote(whole):
         return
     for path, text in parts:

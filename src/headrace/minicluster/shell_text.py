@@ -1,4 +1,4 @@
-"""Shell text around an instance, as the local runner and the pods run it. Pure."""
+"""Shell text around an instance, for the local runner and for pods. Pure."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from .mode import Mode
 
 
 def outer_text(before: str, start: str, after: str, *, strict: bool, quiet: bool) -> str:
-    """Shell text of the whole run: what comes before the brokers, the command `start` around them, what comes after.
+    """Shell text of the whole run: `before` the brokers, the command `start` that runs them, and `after` them.
 
-    SIGTERM ends it at once before and after the brokers; while they are there they are to end first. The status is that
-    of `start`.
+    Before and after the brokers, SIGTERM ends the text at once; while they run, the brokers end first. The status is
+    that of `start`.
     """
     if before and quiet:
         before = f"{{\n{before}}} > /dev/null\n"
-    # Only bash has the operator's `set -E -o pipefail`.
+    # Only bash has `set -E -o pipefail`, which the operator uses.
     flags = 'set -eu\n[ -z "${BASH:-}" ] || set -E -o pipefail\n' if strict else ""
-    # Every variable that the user's text sets is for the job too.
+    # All variables that the user's text sets are exported to the job.
     return (
         f"set -a\n{flags}{before}set +e\ntrap : TERM\n{start}\nheadrace_status=$?\n"
         f"trap - TERM\n{flags}{after}exit $headrace_status\n"
@@ -23,8 +23,8 @@ def outer_text(before: str, start: str, after: str, *, strict: bool, quiet: bool
 
 
 def sidecar_text(before: str, command: str, after: str, *, strict: bool, quiet: bool) -> str:
-    """Shell text of a container beside the brokers. SIGTERM ends `command`, as soon as the program that the shell waits
-    for has ended; `after` is run in any case. The status is that of `command`, 143 where it was ended.
+    """Shell text of a sidecar. SIGTERM ends `command` as soon as the program that the shell waits for has ended;
+    `after` is always run. The status is that of `command`, or 143 after SIGTERM.
     """
     if before and quiet:
         before = f"{{\n{before}}} > /dev/null\n"
@@ -36,7 +36,7 @@ def sidecar_text(before: str, command: str, after: str, *, strict: bool, quiet: 
 
 
 def inner_text(mode: Mode, program: str, *, ready: str = "", done: str = "") -> str:
-    """Shell text that runs inside the instance, on the lead; `ready` and `done` are commands around the program."""
+    """Shell text inside the instance, on the lead; `ready` and `done` are commands before and after the program."""
     if mode is Mode.INTERACTIVE:
         program = 'trap "exit 0" TERM HUP\nsleep infinity &\nwait\n'
     return f"export fluxsocket=$FLUX_URI\n{ready}{program}headrace_status=$?\n{done}exit $headrace_status\n"

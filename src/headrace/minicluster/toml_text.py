@@ -1,4 +1,4 @@
-"""A configuration as TOML text (TOML 1.0), for the broker.toml that users of a pod look into. Pure."""
+"""A configuration as TOML text (TOML 1.0), for the broker.toml in a pod. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 
 def toml_text(tables: dict[str, Any]) -> str:
-    """Text of tables with text, numbers, booleans, times, arrays and tables. Raises TypeError for anything else."""
+    """The text of tables with strings, numbers, booleans, times, arrays and tables. Raises TypeError for other
+    values.
+    """
     lines: list[str] = []
     _table(lines, [], tables)
     return "\n".join(lines) + "\n" if lines else ""
@@ -32,7 +34,7 @@ def _key(key: str) -> str:
 
 
 def _string(text: str) -> str:
-    # A basic string. (Package json would do it, too, and takes longer to import than this file.)
+    # A basic string; package json could write it, but takes longer to import than this file.
     return f'"{text.translate(_ESCAPES)}"'
 
 

@@ -1,6 +1,6 @@
-"""Which fields of a MiniCluster one machine cannot honour: images, volumes, the pods' own settings, network.
+"""The fields of a MiniCluster that have no effect on one machine: images, volumes, pod settings, network.
 
-The local runner lists them once, so that nobody believes a limit or a mount that is not there. Pure.
+The local runner lists them once, so that no user relies on a limit or a mount that does not exist. Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .fields import Commands, Flux, MiniCluster, Record
 from .mode import Mode
 from .plan import given_config, mode_of, placement_of
 
-# Honoured by the local runner, as attribute paths below the record; a name covers what lies under it.
+# Fields that the local runner applies, as attribute paths below the record; a name includes all fields below it.
 _SPEC = frozenset(
     {
         "size",
@@ -45,7 +45,7 @@ _FLUX = frozenset(
 _RUNNER = frozenset(
     {"name", "run_flux", "command", "commands", "working_dir", "environment", "launcher", "batch", "batch_raw", "logs"}
 )
-# Who submits where it is not the submit command.
+# What submits in modes without the submit command.
 _SUBMITS = {
     Mode.BATCH: "a batch is submitted by flux batch",
     Mode.LAUNCHER: "a launcher submits by itself",
@@ -54,7 +54,7 @@ _SUBMITS = {
 
 
 def not_applied(cluster: MiniCluster) -> list[str]:
-    """Paths of the fields that are given and have no effect on one machine, in the order of the schema."""
+    """The paths of the given fields that have no effect on one machine, in the order of the schema."""
     spec = cluster.spec
     found = []
     for index, container in enumerate(spec.containers):
@@ -75,7 +75,7 @@ def not_applied(cluster: MiniCluster) -> list[str]:
 
 
 def _without_effect(flux: Flux, mode: Mode) -> Iterator[str]:
-    """What another field of the same file leaves without effect."""
+    """Fields that have no effect because of another field of the same file."""
     if flux.broker_config:
         for name in placement_of(given_config(flux.broker_config)):
             yield f"spec.flux.brokerConfig [{name}]"

@@ -1,9 +1,9 @@
-"""Reads a MiniCluster file and says everything that is wrong with it at once, each with its path and the rule.
+"""Reads a MiniCluster file and reports all its problems at once, each with its path and the rule.
 
-Two passes, both pure: the shape (fields and types, from `fields`), then the rules that the API server, the operator or
-the objects it makes would enforce later. The second looks at what is left without the parts whose shape is wrong, and
-says nothing that depends on them, so that one mistake is told once. What users run elsewhere without trouble must pass
-here.
+There are two passes, both pure: first the shape (fields and types, from `fields`), then the rules that the API server,
+the operator or its objects would enforce later. The second pass checks the document without the parts of wrong shape,
+and does not report problems that depend on these, so that each mistake is reported once. Files that work elsewhere must
+be accepted here.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from .shell_rules import check_shell_texts
 
 _HOST_LIMIT = 63
 _REQUIRED = "is required"
-# Fields that a rule of another field of the same object looks at.
+# The fields that a field's rule compares with, in the same object.
 _LOOKED_AT = {
     "maxSize": ("size",),
     "minSize": ("size",),
@@ -58,7 +58,7 @@ _LOOKED_AT = {
     "path": ("emptyDir",),
     "items": ("configMapName",),
 }
-# Fields, by the beginning of their paths, whose rules look at those of other objects.
+# The fields that a field's rule compares with in other objects, by the beginning of the field's path.
 _LOOKED_AT_ELSEWHERE = {
     "spec.autoscale.minSize": ("spec.size", "spec.maxSize", "spec.minSize"),
     "spec.podFailurePolicy.rules": ("spec.containers", "spec.flux"),
@@ -73,8 +73,9 @@ _METADATA = (
 
 
 class Source(NamedTuple):
-    """What a file held: its MiniCluster, the other kinds beside it ("PersistentVolumeClaim/data"), warnings, and all
-    documents as they were read."""
+    """The contents of a file: its MiniCluster, the other kinds in it ("PersistentVolumeClaim/data"), warnings, and all
+    documents as they were read.
+    """
 
     cluster: MiniCluster
     others: list[str]
@@ -83,7 +84,7 @@ class Source(NamedTuple):
 
 
 def load(text: str) -> Source:
-    """The one MiniCluster of a YAML text. Raises InvalidMiniCluster with every problem found."""
+    """The only MiniCluster in a YAML text. Raises InvalidMiniCluster with all problems."""
     found, warnings = documents(text)
     clusters = [one for one in found if isinstance(one, dict) and one.get("kind") == KIND]
     if not clusters and len(found) == 1:
@@ -96,7 +97,7 @@ def load(text: str) -> Source:
 
 
 def check(document: Any) -> MiniCluster:
-    """A parsed document as a MiniCluster. Raises InvalidMiniCluster with every problem found."""
+    """A parsed document as a MiniCluster. Raises InvalidMiniCluster with all problems."""
     if not isinstance(document, dict):
         raise InvalidMiniCluster([Problem("", f"a {KIND} must be a mapping with apiVersion, kind, metadata and spec")])
     problems = list(_check_head(document))
@@ -169,7 +170,7 @@ def _check_head(document: dict[str, Any]) -> Iterator[Problem]:
 
 
 def _check_shape(value: Any, hint: Any, path: str) -> Iterator[Problem]:
-    """Compare `value` with the type that `fields` declares; a null stands for an absent field."""
+    """Compare `value` with the type in `fields`; null counts as an absent field."""
     origin = get_origin(hint)
     if origin in (UnionType, Union):
         hint = next(one for one in get_args(hint) if one is not NoneType)
@@ -204,7 +205,7 @@ def _check_shape(value: Any, hint: Any, path: str) -> Iterator[Problem]:
 
 @functools.cache
 def _declared(record: type[Record]) -> tuple[dict[str, Any], dict[str, msgspec.structs.FieldInfo]]:
-    """Types by attribute, and fields by the names of the API."""
+    """Types by attribute, and fields by the API's names."""
     return get_type_hints(record, include_extras=True), {one.encode_name: one for one in msgspec.structs.fields(record)}
 
 
@@ -258,7 +259,9 @@ def _unknown(key: str, known: tuple[str, ...]) -> str:
 
 
 def _well_shaped(raw: Any, shape: list[Problem]) -> tuple[Any, set[str]]:
-    """`raw` without what `shape` finds wrong, and the paths of that; an object that lacks a field goes as a whole."""
+    """`raw` without the parts that `shape` reports, and their paths; an object without a required field is removed
+    whole.
+    """
     left, wrong = raw, set[str]()
     while shape and "spec" not in wrong:
         wrong |= {one.path.rpartition(".")[0] if one.rule == _REQUIRED else one.path for one in shape}
@@ -268,7 +271,7 @@ def _well_shaped(raw: Any, shape: list[Problem]) -> tuple[Any, set[str]]:
 
 
 def _without(value: Any, wrong: set[str], path: str) -> Any:
-    """`value`, found at `path`, without what is at the paths of `wrong`; a list with such an item is empty."""
+    """`value`, found at `path`, without the values at the paths `wrong`; a list with such an item becomes empty."""
     if isinstance(value, dict):
         parts = {key: f"{path}.{key}" for key in value}
         return {key: _without(value[key], wrong, where) for key, where in parts.items() if where not in wrong}
@@ -279,7 +282,7 @@ def _without(value: Any, wrong: set[str], path: str) -> Any:
 
 
 def _depends(path: str, wrong: set[str]) -> bool:
-    """Whether what a rule says of the field at `path` may come of a part that was left out."""
+    """Whether a rule's problem at `path` may be caused by a part that was removed."""
     parent, _, key = path.rpartition(".")
     if {f"{parent}.{other}" for other in _LOOKED_AT.get(key, ())} & wrong:
         return True
@@ -287,7 +290,7 @@ def _depends(path: str, wrong: set[str]) -> bool:
         if path.startswith(prefix) and any(part.startswith(others) for part in wrong):
             return True
     within = (f"{path}.", f"{path}[")
-    # Which container runs Flux is a rule of the list, and the rest of its items' fields is not.
+    # The rule about runFlux belongs to the list; other fields of the containers do not affect it.
     own = [part for part in wrong if not part.startswith("spec.containers[") or part.endswith((".runFlux", "]"))]
     return any(path == part or path.startswith((f"{part}.", f"{part}[")) for part in wrong) or any(
         part.startswith(within) for part in (own if path == "spec.containers" else wrong)
@@ -295,7 +298,7 @@ def _depends(path: str, wrong: set[str]) -> bool:
 
 
 def _without_nulls(value: Any) -> Any:
-    """As the API server does: a null field is an absent one. Quantities become text."""
+    """Remove null fields, as the API server does. Quantities become text."""
     if isinstance(value, dict):
         return {
             key: {name: str(one) for name, one in item.items() if one is not None}
@@ -376,7 +379,7 @@ def _check_hosts(spec: Spec) -> Iterator[Problem]:
     sizes += [one.size for one in bursting.clusters]
     if bursting.lead_broker:
         sizes.append(bursting.lead_broker.size)
-    # A size that is out of bounds is told of by itself.
+    # Sizes out of bounds are reported by their own rule.
     if sum(min(max(size, 0), MOST_PODS) for size in sizes) > MAX_HOSTS:
         yield Problem("spec", f"names more than {MAX_HOSTS} hosts, with those of groups and bursting")
 
@@ -445,7 +448,7 @@ def _check_flux(spec: Spec) -> Iterator[Problem]:
         except ValueError as exc:
             yield Problem("spec.flux.brokerConfig", f"not TOML: {exc}")
     try:
-        # What is wrong with a topology shows with few brokers, too; the shape is worked out for each of them.
+        # A wrong topology is detected with few brokers, too, and the shape is computed for each broker.
         Topology(min(max(spec.size, 1), 64), flux.topology or "kary:2")
     except TopologyError as exc:
         yield Problem("spec.flux.topology", str(exc).removeprefix(f"tbon.topo={flux.topology}: "))
@@ -455,7 +458,7 @@ def _check_flux(spec: Spec) -> Iterator[Problem]:
 
 
 def _is_host(name: str) -> bool:
-    """Whether a hostlist (RFC 29) of this text is one host of this name."""
+    """Whether a hostlist (RFC 29) with this text is one host with this name."""
     try:
         return list(Hostlist.parse(name)) == [name]
     except ValueError:

@@ -1,4 +1,4 @@
-"""What runs in the pods of a MiniCluster: one program, `headrace-pod`, started by the container.
+"""The program in the pods of a MiniCluster, `headrace-pod`, which is process 1 of a container.
 
-It is process 1 there. Every 10 ms that it imports are felt in each of many pods that start together on one node.
+Many pods start together on one node, so every 10 ms of imports count.
 """

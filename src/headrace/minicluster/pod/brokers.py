@@ -1,7 +1,7 @@
-"""Starts the broker of a pod, as a fork of the runner, and says how it fares.
+"""Starts the broker of a pod as a fork of the runner, and reports its states.
 
-The runner imports what brokers use before it forks the first one. So the first start costs one start of an interpreter,
-and starting a lost broker again costs a fork only.
+The runner imports the broker's modules before it forks the first broker. So the first start costs one start of an
+interpreter, and every later start only a fork.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ..mode import Mode
 from ..pod_plan import PodPlan
 from .place import Place
 
-# Environment variable by which a broker under a wrapper gets its arguments, as JSON.
+# Environment variable with the arguments of a broker under a wrapper, as JSON.
 _WRAPPED = "HEADRACE_POD_BROKER"
-# Exit code of a follower's broker whose lead was ended by a signal: EX_TEMPFAIL of sysexits.h.
+# Exit code of a follower's broker after a signal has ended its lead: EX_TEMPFAIL of sysexits.h.
 EXIT_LEAD_SIGNALED = 75
-# How long a broker that ends waits for those below it: one of them may hang, which no connection tells.
+# How long a broker that ends waits for its children: one of them may hang, which its connection does not show.
 SHUTDOWN_TIMEOUT = "20s"
-# States in which a broker takes part in its instance.
+# The states in which a broker is part of its instance.
 UP = ("quorum", "run", "cleanup")
 
 
@@ -48,18 +48,18 @@ def attributes(plan: PodPlan, place: Place, statedir: bool) -> dict[str, str]:
 
 
 def archive_attributes(path: str, statedir: str) -> dict[str, str]:
-    """The broker attributes for an instance that `archive.path` of the MiniCluster keeps beyond its pods."""
+    """The broker attributes for an instance whose state `archive.path` of the MiniCluster keeps beyond its pods."""
     if not path:
         return {}
     attrs = {"content.dump": path}
-    # What a broker of this pod has left in the statedir is newer than the archive.
+    # A statedir from an earlier broker of this pod is newer than the archive.
     if os.path.exists(path) and not os.path.isdir(f"{statedir}/jobs"):
         attrs["content.restore"] = path
     return attrs
 
 
 def preload(size: int) -> None:
-    """Import what the broker of an instance of `size` uses; no thread, loop or ZeroMQ context may exist afterwards."""
+    """Import the modules of a broker in an instance of `size`; no thread, loop or ZeroMQ context may result."""
     from headrace.broker.launch import preload as brokers
 
     brokers.preload(size > 1)
@@ -68,8 +68,9 @@ def preload(size: int) -> None:
 def fork_broker(
     attrs: dict[str, str], config: dict[str, Any], command: list[str], report: int, wrapper: list[str]
 ) -> int:
-    """Start the broker, and return its pid. It writes the name of each state it enters to the descriptor `report`, one
-    a line. The words of a `wrapper`, if there are any, are a command that runs the broker as a program of its own."""
+    """Start the broker and return its pid. The broker writes the name of each state that it enters to the descriptor
+    `report`, one on each line. `wrapper`, if not empty, is a command that runs the broker as a program of its own.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
@@ -84,7 +85,7 @@ def fork_broker(
 
 
 def _be_wrapped(wrapper: list[str], attrs: dict[str, str], command: list[str], report: int) -> NoReturn:
-    """Become the wrapper, which runs the broker."""
+    """Execute the wrapper, which runs the broker."""
     import json
 
     from .environment import own_command
@@ -101,7 +102,10 @@ def _be_wrapped(wrapper: list[str], attrs: dict[str, str], command: list[str], r
 
 def be_wrapped_broker() -> int:
     """Entry point of `headrace-pod broker`, which a wrapper (`spec.flux.wrap`) runs: becomes the broker and does not
-    return. Returns exit status 2 when anybody else calls it."""
+    return.
+
+    Returns exit status 2 for any other caller.
+    """
     import json
 
     text = os.environ.pop(_WRAPPED, "")
@@ -117,7 +121,7 @@ def be_wrapped_broker() -> int:
 
 
 def _be_broker(attrs: dict[str, str], config: dict[str, Any], command: list[str], report: int) -> NoReturn:
-    """Be the broker, and end."""
+    """Run the broker in this process, and exit."""
     from headrace.broker.launch import launch
     from headrace.broker.launch.options import LaunchError, LaunchOptions
 

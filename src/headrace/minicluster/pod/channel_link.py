@@ -13,14 +13,14 @@ from .place import Place
 
 
 class Link:
-    """States of the broker go out, a line each; the numbers of jobs and the wish to end come in."""
+    """Sends the broker's states, one on each line; receives counts of jobs, and requests to end."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._lines = b""
         self.asks_to_end = False
         self.closed = False
-        # Once the instance has ended: jobs by state, and of an only job that an exception ended its attributes.
+        # Set when the instance has ended: jobs by state, and the attributes of an only job that an exception ended.
         self.jobs: dict[str, int] = {}
         self.failed_job: dict[str, Any] = {}
 
@@ -29,12 +29,12 @@ class Link:
         return self._sock.fileno()
 
     def tell(self, line: str) -> None:
-        # That process may have been killed.
+        # The process may have been killed.
         with contextlib.suppress(OSError):
             self._sock.sendall(line.encode() + b"\n")
 
     def read(self) -> bool:
-        """Take what has come; False when nothing more will."""
+        """Read what has arrived; False at the end."""
         data = self._sock.recv(4096)
         self.closed = not data
         *lines, self._lines = (self._lines + data).split(b"\n")
@@ -51,7 +51,9 @@ class Link:
 
 
 def open_link(plan: PodPlan, place: Place) -> Link | None:
-    """Start the process that serves the channel; None where the MiniCluster has no operator, and so no keys for it."""
+    """Start the process that serves the channel; None for a MiniCluster without an operator, which has no keys
+    for it.
+    """
     if not os.path.exists(os.path.join(pod_plan.KEYS_FOLDER, "channel.cert")):
         return None
     from . import channel_server

@@ -1,8 +1,8 @@
 """The lead's end of the channel to the operator, in a process of its own beside the lead's broker.
 
-ZeroMQ runs threads, and the runner forks brokers, so the two are apart: a socket between them carries the broker's
-states one way and the operator's wish to end the instance the other, one line each. The only key that is let in is the
-operator's (ZAP, RFC 27 of ZeroMQ): nobody else gets a byte to the parser.
+ZeroMQ starts threads, and the runner forks brokers, so they are in different processes: a socket between them carries
+the broker's states one way and the operator's request to end the instance the other, one on each line. Only the
+operator's key is accepted (ZAP, RFC 27 of ZeroMQ), before any message is parsed.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from .brokers import UP
 from .instance import Instance
 from .place import Place
 
-# Seconds between two answers to a watcher.
+# Seconds between two responses to a watch.
 _PERIOD = 0.5
 _KEY = re.compile(r"^\s*(public-key|secret-key)\s*=\s*\"([^\"]{40})\"\s*$", re.MULTILINE)
 _NOW, _NOW_MORE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
 _DOMAIN = b"headrace-channel"
-# Why a rank that is to leave gets no more jobs.
+# The drain reason of ranks that are about to leave.
 SCALING = "the MiniCluster is scaled down"
 
 
 class Keys(NamedTuple):
-    """The secret key of this end, and the public key of the only other; Z85."""
+    """The secret key of this end, and the public key of the operator; Z85."""
 
     secret: bytes
     client: bytes
 
 
 def read_keys(folder: str = pod_plan.KEYS_FOLDER) -> Keys | None:
-    """The channel's keys; None where this MiniCluster has none, and so no operator."""
+    """The channel's keys; None for a MiniCluster without them, and so without an operator."""
     try:
         with open(os.path.join(folder, "channel.cert"), encoding="utf-8") as file:
             found = dict(_KEY.findall(file.read()))
@@ -65,7 +65,7 @@ def read_keys(folder: str = pod_plan.KEYS_FOLDER) -> Keys | None:
 
 
 def fork_server(plan: PodPlan, place: Place, keys: Keys) -> tuple[int, socket.socket]:
-    """Start the process; its pid and the runner's end of the socket to it."""
+    """Start the process; returns its pid and the runner's end of the socket to it."""
     ours, its = socket.socketpair()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -83,7 +83,7 @@ def _be_server(plan: PodPlan, place: Place, keys: Keys, link: socket.socket) -> 
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            # The runner ends, and with its end of the link this process.
+            # The runner ends, and this process ends when the runner's end of the link is closed.
             signal.signal(number, signal.SIG_IGN)
         ChannelServer(plan, place, keys, link).run()
         code = 0
@@ -111,9 +111,9 @@ class ChannelServer:
         self._watchers: set[_Request] = set()
         self._due = False
         self._told: dict[str, Any] = {}
-        # The latest resize, which waits for its ranks to fall idle, and the stream that tells of that.
+        # The latest resize, which waits until its ranks are idle, and the stream that reports busy ranks.
         self._resizing: tuple[_Request, Rpc] | None = None
-        # Requests that wait for the end.
+        # Requests to end the instance.
         self._ending: list[_Request] = []
         self._lines = b""
         self._context = Context(1)
@@ -124,7 +124,7 @@ class ChannelServer:
         self._reactor.add_fd(self._link.fileno(), lambda _events: self._read_link())
         for sock, read in ((self._zap, self._read_zap), (self._socket, self._read_socket)):
             self._reactor.add_fd(cast(int, sock.get(zmq.FD)), partial(_call, read))
-        # The descriptor of a ZeroMQ socket tells of a change, also of one that a send has noticed already.
+        # The descriptor of a ZeroMQ socket is edge-triggered, and a send may have consumed the edge.
         self._reactor.add_turn("check", self._settle)
         self._settle()
         self._reactor.run()
@@ -175,7 +175,7 @@ class ChannelServer:
         try:
             _send(self._socket, [request.peer, messages.encode({"id": request.id, **body})])
         except zmq.ZMQError:
-            # Whoever asked has gone, or does not read.
+            # The sender has disconnected, or does not read.
             self._watchers.discard(request)
 
     # -- requests
@@ -209,8 +209,9 @@ class ChannelServer:
         return handle
 
     def _resize(self, request: _Request, body: dict[str, Any]) -> None:
-        """Hosts of the MiniCluster (or of one of its groups) from `size` on get no more jobs, and the answer comes when
-        none is left there; those before take jobs again."""
+        """Drain the hosts of the MiniCluster (or of one of its groups) from `size` on, and respond when they are idle;
+        undrain the hosts before `size`.
+        """
         handle = self._handle()
         self._end_resizing({"error": "another resize has come since"})
         known = handle.rpc("attr.get", {"name": "hostlist"}).get()["value"]
@@ -226,13 +227,13 @@ class ChannelServer:
         if new:
             targets = {"targets": str(Idset(new)), "reason": SCALING, "mode": "update"}
             handle.rpc("resource.drain", targets, nodeid=0).get()
-        # A stream of its own, whose first answer is asked for after the drain: no news of before can be taken for it.
+        # The stream is started after the drain, so that its first response is not from before.
         busy = handle.stream("resource.busy", {}, nodeid=0)
         self._resizing = (request, busy)
         busy.then(partial(self._take_busy, Idset(leave)))
 
     def _take_busy(self, leave: Idset, rpc: Rpc) -> None:
-        """An answer of the stream that a resize follows, which waits for the ranks `leave` to fall idle."""
+        """Handle a response of the stream for a resize that waits until the ranks `leave` are idle."""
         try:
             busy = Idset.parse(rpc.get()["ranks"])
         except OSError as exc:
@@ -242,7 +243,7 @@ class ChannelServer:
             self._end_resizing({"drained": True})
 
     def _end_resizing(self, answer: dict[str, Any]) -> None:
-        """Answer the latest resize, if there is one that waits."""
+        """Respond to the latest resize if it still waits."""
         if self._resizing is not None:
             request, busy = self._resizing
             self._resizing = None
@@ -256,7 +257,7 @@ class ChannelServer:
         return {rank: one.get("reason", "") for ranks, one in drained.items() for rank in Idset.parse(ranks)}
 
     def _reload(self, request: _Request, body: dict[str, Any]) -> None:
-        """A new configuration, but for where the brokers are, which stays."""
+        """Load a new configuration without the tables that place brokers."""
         handle = self._handle()
         current = handle.rpc("config.get", {}, nodeid=0).get()
         kept = {name: current[name] for name in ("bootstrap",) if name in current}
@@ -268,7 +269,7 @@ class ChannelServer:
             except OSError as exc:
                 self._answer(request, {"error": exc.strerror or str(exc)})
             else:
-                # `flux config reload` of a user must not bring back the old one.
+                # A user's `flux config reload` must not load the old configuration again.
                 with open(f"{self._place.config}/etc/flux/config/broker.toml", "w", encoding="utf-8") as file:
                     file.write(toml_text(config))
                 self._answer(request, {"reloaded": True})
@@ -279,7 +280,7 @@ class ChannelServer:
         self._dump(body["path"], lambda why: self._answer(request, {"error": why} if why else {"saved": body["path"]}))
 
     def _end(self, request: _Request, body: dict[str, Any]) -> None:
-        """Save where that is asked for, then shut the instance down; the answer comes when it has ended."""
+        """Save the queue if requested, then shut the instance down; respond when it has ended."""
         if self._instance.snapshot.state == "finished":
             self._answer(request, {"ended": True})
             return
@@ -297,7 +298,7 @@ class ChannelServer:
             saved("")
 
     def _dump(self, path: str, done: Callable[[str], None]) -> None:
-        """Write the instance's content to an archive; `done` gets why that failed, or ""."""
+        """Write the instance's content to an archive; `done` gets the error, or ""."""
         env = {**os.environ, "FLUX_URI": f"local://{self._place.socket}"}
         flux = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "flux")
         process = subprocess.Popen(
@@ -310,7 +311,7 @@ class ChannelServer:
             os.close(pidfd)
             text = process.communicate()[1].decode(errors="replace").strip()
             if not process.returncode:
-                # The end that follows cancels what runs: an archive of then would not have it go on.
+                # The following shutdown cancels running jobs; an archive made then would not continue them.
                 with contextlib.suppress(OSError):
                     self._handle().rpc("attr.set", {"name": "content.dump", "value": ""})
             done((text or f"flux dump ended with status {process.returncode}") if process.returncode else "")
@@ -345,7 +346,7 @@ class ChannelServer:
             if state == "run":
                 self._instance.set_state("running")
         if state in ("cleanup", "shutdown"):
-            # The last numbers: the stream of them is slower than an end.
+            # The stream of counts may be slower than the end, so they are requested.
             with contextlib.suppress(OSError):
                 self._instance.count_jobs()
                 self._instance.find_failure()
@@ -378,7 +379,7 @@ class ChannelServer:
 
 
 def ranks_of(hosts: str, name: str, group: str, size: int) -> tuple[list[int], list[int]]:
-    """The ranks of a MiniCluster's own hosts, or a group's, with an index below `size`, and the other ones."""
+    """The ranks of a MiniCluster's own hosts, or of a group's, with an index below `size`, and the others."""
     prefix = f"{name}-{group}-" if group else f"{name}-"
     stay: list[int] = []
     leave: list[int] = []

@@ -1,5 +1,6 @@
-"""How a pod says how it ended: the termination message that Kubernetes keeps with the container's status. Pure but for
-`write`."""
+"""The end of a pod as its termination message, which Kubernetes keeps in the container's status. Pure, except
+`write`.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +11,18 @@ from typing import Any, NamedTuple
 from ...spec import plain_json
 from .. import pod_plan
 
-# The attributes of a job that `failure` needs (RFC 43).
+# The attributes of a job that `failure` reads (RFC 43).
 FAILURE = ("exception_occurred", "exception_type", "exception_severity", "exception_note")
 # Exit codes of a container that was killed by SIGKILL or SIGTERM.
 _KILLED = (137, 143)
 
 
 class Ending(NamedTuple):
-    """The job's exit status, why it is not 0, jobs by state, and the times (seconds since the epoch) of steps.
+    """The job's exit status, the reason if it is not 0, jobs by state, and the times (seconds since the epoch) of
+    steps.
 
-    `killed`: the pod was told to go, or its broker was killed, so the status is not that of the job. `cause` is the
-    type of the exception (RFC 21) that ended the job, "cancel" or "timeout" for instance; "" where none did.
+    `killed`: the pod was deleted or its broker was killed, so the status is not the job's. `cause` is the type of the
+    exception (RFC 21) that ended the job, such as "cancel" or "timeout"; "" without one.
     """
 
     status: int
@@ -32,10 +34,10 @@ class Ending(NamedTuple):
 
 
 def container_status(ending: Ending, replaces_killed: bool) -> int:
-    """What the container exits with: the job's status, but for one that Kubernetes would take for a killed pod.
+    """The exit code of the container: the job's status, except for those by which Kubernetes recognises a killed pod.
 
-    Where a pod that was killed is replaced (`replaces_killed`), a job that itself ended by SIGKILL or SIGTERM would
-    run again. Its container exits with the negative number of the signal instead: 247 (-9) or 241 (-15).
+    If killed pods are replaced (`replaces_killed`), a job that ended by SIGKILL or SIGTERM would be repeated. Its
+    container exits with the negative number of the signal instead: 247 (-9) or 241 (-15).
     """
     if replaces_killed and not ending.killed and ending.status in _KILLED:
         return 256 - (ending.status - 128)
@@ -43,7 +45,7 @@ def container_status(ending: Ending, replaces_killed: bool) -> int:
 
 
 def message(ending: Ending) -> str:
-    """One JSON object of at most `pod_plan.TERMINATION_LIMIT` bytes; a longer reason is cut."""
+    """One JSON object of at most `pod_plan.TERMINATION_LIMIT` bytes; a longer reason is truncated."""
     times = {name: round(at, 3) for name, at in ending.times.items()}
     body: dict[str, Any] = {"exit": ending.status, "reason": ending.reason, "jobs": ending.jobs, "times": times}
     if ending.killed:
@@ -52,7 +54,7 @@ def message(ending: Ending) -> str:
         body["cause"] = ending.cause
     text = plain_json.dumps(body, ensure_ascii=True)
     while len(text) > pod_plan.TERMINATION_LIMIT and body["reason"]:
-        # A character takes at most 12 bytes (a pair of \\uXXXX).
+        # One character takes at most 12 bytes (a pair of \\uXXXX).
         cut = max(1, (len(text) - pod_plan.TERMINATION_LIMIT) // 12)
         body["reason"] = body["reason"][:-cut]
         text = plain_json.dumps(body, ensure_ascii=True)
@@ -60,7 +62,7 @@ def message(ending: Ending) -> str:
 
 
 def write(ending: Ending, path: str = pod_plan.TERMINATION_LOG) -> None:
-    """Leave the message where there is a file for it, which only Kubernetes makes."""
+    """Write the message if its file exists, which only Kubernetes makes."""
     with contextlib.suppress(OSError):
         fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
         with os.fdopen(fd, "w", encoding="utf-8") as file:
@@ -68,9 +70,9 @@ def write(ending: Ending, path: str = pod_plan.TERMINATION_LOG) -> None:
 
 
 def failure(job: dict[str, Any]) -> tuple[str, str]:
-    """The type of the exception that ended a job, and a reason that tells of it; ("", "") where none did.
+    """The type of the exception that ended a job, and a reason for users; ("", "") without an exception.
 
-    `job` has the attributes of job-list (RFC 43) that FAILURE names.
+    `job` has the attributes of job-list (RFC 43) in FAILURE.
     """
     kind, note = str(job.get("exception_type") or ""), str(job.get("exception_note") or "")
     if not job.get("exception_occurred") or job.get("exception_severity") != 0:
@@ -82,7 +84,7 @@ def failure(job: dict[str, Any]) -> tuple[str, str]:
 
 
 def reason_of(status: int, what: str = "the job") -> str:
-    """`what` ended with this status of a shell."""
+    """The sentence for the end of `what` with this status of a shell."""
     if status == 0:
         return ""
     if status > 128:

@@ -1,7 +1,7 @@
-"""The command in the middle of a pod's shell text: what comes before the brokers has run, what comes after waits.
+"""The command in the middle of a pod's shell text, in place of the brokers: it waits while the runner runs them.
 
-The runner, process 1, starts the brokers. It gets the environment and the directory that the shell text has made, over
-a socket that the shell passed on, and answers with the status that the shell goes on with.
+The runner, process 1, starts the brokers. This command sends it the environment and the directory that the shell text
+has set, over a socket that the shell passed on, and receives the status with which the shell continues.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ VARIABLE = "HEADRACE_POD_ENTER"
 
 
 def enter(env: Mapping[str, str]) -> int:
-    """Tell the runner, and wait for its answer; the status of the brokers."""
+    """Send environment and directory to the runner, and wait for its response; returns the status of the brokers."""
     number = env.get(VARIABLE, "")
     if not number.isdigit():
         print("headrace-pod enter: is called by the runner's own shell text", file=sys.stderr)
         return 2
-    # Not in every runner, which imports this file.
+    # Imported here, because the runner imports this file and does not need it.
     import json
 
     fd = int(number)
@@ -34,7 +34,7 @@ def enter(env: Mapping[str, str]) -> int:
 
 
 def read(text: bytes) -> tuple[dict[str, str], str]:
-    """The environment and the directory of a shell text that has come to its brokers. Raises ValueError."""
+    """The environment and the directory of a shell text, as `enter` sent them. Raises ValueError."""
     import json
 
     told: dict[str, Any] = json.loads(text)

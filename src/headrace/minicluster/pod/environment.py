@@ -1,4 +1,4 @@
-"""What the container's environment lacks for a broker and its jobs: where images have no HOME, no /tmp, no shell."""
+"""Completes the container's environment for a broker and its jobs: some images have no HOME, no /tmp, no shell."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def prepare(env: MutableMapping[str, str], plan: PodPlan, place: Place) -> None:
-    """Complete `env` for the broker, and so for its jobs. What the image or the user has set stays."""
+    """Complete `env` for the broker and its jobs. Variables of the image or the user are not changed."""
     env.update(plan.environment)
     env["FLUX_OUTPUT_DIR"] = plan.output_dir
     env["HEADRACE_MINI_DIR"] = f"{place.config}/run/headrace"
@@ -30,7 +30,7 @@ def prepare(env: MutableMapping[str, str], plan: PodPlan, place: Place) -> None:
     if plan.python_path:
         env["PYTHONPATH"] = _with(env.get("PYTHONPATH", ""), plan.python_path)
     if Mode(plan.mode) is Mode.LAUNCHER:
-        # A launcher submits by itself, many of them by `import flux`. Other commands get no PYTHONPATH of ours.
+        # Many launchers use `import flux` to submit. Other commands do not get the bindings' PYTHONPATH.
         env["PYTHONPATH"] = _with(env.get("PYTHONPATH", ""), BINDINGS)
     if env.get("HOME", "/") == "/" and os.access(files.HOME, os.W_OK | os.X_OK):
         env["HOME"] = files.HOME
@@ -38,9 +38,9 @@ def prepare(env: MutableMapping[str, str], plan: PodPlan, place: Place) -> None:
     if "TMPDIR" not in env and not os.access("/tmp", os.W_OK | os.X_OK):
         env["TMPDIR"] = f"{place.config}/run/headrace"
     if place.host != socket.gethostname().split(".")[0]:
-        # On the node's network a pod has the node's name.
+        # With the node's network, a pod has the node's host name.
         env["FLUX_FAKE_HOSTNAME"] = place.host
-    # Where jobs write by default: a folder that few images have.
+    # The default folder for jobs' output, which few images have.
     try:
         os.makedirs(plan.output_dir, exist_ok=True)
     except OSError:
@@ -49,18 +49,18 @@ def prepare(env: MutableMapping[str, str], plan: PodPlan, place: Place) -> None:
 
 
 def _with(path: str, folder: str) -> str:
-    # After what the image has: a user's programs stay the user's own.
+    # The folder is last, so that a user's own modules are preferred.
     return ":".join([*(part for part in path.split(":") if part and part != folder), folder])
 
 
 def find_shell(env: Mapping[str, str]) -> str:
-    """bash, for which files are written, else sh; "" where the image has none."""
+    """The path of bash, for which files are written, or of sh; "" if the image has neither."""
     path = env.get("PATH") or _PATH
     return shutil.which("bash", path=path) or shutil.which("sh", path=f"{path}:{_PATH}") or ""
 
 
 def own_command() -> list[str]:
-    """The words that start this program again."""
+    """The command that runs this program again."""
     program = os.path.abspath(sys.argv[0])
     if os.path.basename(program) == "headrace-pod":
         return [program]
@@ -68,14 +68,14 @@ def own_command() -> list[str]:
 
 
 def own_address(host: str) -> str:
-    """The address at which other pods reach this one."""
+    """The address by which other pods reach this one."""
     try:
         found = address_of(host)
     except AddressError:
         found = ""
     if found and not found.startswith("127."):
         return found
-    # A pod without IPv4: its own name stands in /etc/hosts.
+    # In a pod without IPv4, /etc/hosts has its own name.
     try:
         for *_, where in socket.getaddrinfo(host.encode(), None, socket.AF_INET6, socket.SOCK_STREAM):
             if where[0] != "::1":
@@ -86,7 +86,7 @@ def own_address(host: str) -> str:
 
 
 def elapsed(seconds: float) -> str:
-    """As time(1) writes %E: [hours:]minutes:seconds."""
+    """A duration in the format %E of time(1): [hours:]minutes:seconds."""
     minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(int(minutes), 60)
     return f"{hours}:{minutes:02d}:{rest:02.0f}" if hours else f"{minutes}:{rest:05.2f}"

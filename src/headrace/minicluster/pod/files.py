@@ -1,7 +1,7 @@
-"""The files in a pod that users, sidecars and scripts rely on, at the paths that the Flux Operator gives them.
+"""The files in a pod that users, sidecars and scripts use, at the Flux Operator's paths.
 
-They lie below `mountPath`, a folder that the containers of a pod share. Their texts are pure functions; `write_files`
-puts them there. A pod's restart writes them again.
+They are below `mountPath`, a folder that the containers of a pod share. Their texts are pure functions; `write_files`
+writes them, again after each restart of the pod.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ..pod_plan import PodPlan
 from ..toml_text import toml_text
 from .place import Place, PlaceError
 
-# What a container whose home is "/" gets instead, as in the Flux Operator: a volume that is there for it.
+# The home in a container whose home is "/": a volume for that purpose, as in the Flux Operator.
 HOME = "/home/flux-operator"
 
 
 def bootstrap(plan: PodPlan, place: Place, address: str) -> dict[str, Any]:
-    """The table `[bootstrap]` (flux-config-bootstrap(5)) of a pod that others reach at `address`."""
+    """The table `[bootstrap]` (flux-config-bootstrap(5)) of a pod whose address is `address`."""
     first, _, rest = plan.hosts.partition(",") if plan.lead_connect else (plan.hosts, "", "")
     bind = f"tcp://[{address}]:%p" if ":" in address else f"tcp://{address}:%p"
     hosts = [{"host": first, "connect": plan.lead_connect} if plan.lead_connect else {"host": first}]
@@ -37,7 +37,7 @@ def bootstrap(plan: PodPlan, place: Place, address: str) -> dict[str, Any]:
 
 
 def view_text(plan: PodPlan, place: Place) -> str:
-    """flux-view.sh: what a shell needs so that `flux` and `import flux` are ours. To be sourced."""
+    """flux-view.sh, to be sourced: sets up a shell so that `flux` and `import flux` are Headrace's."""
     paths = ":".join([BINDINGS, *([plan.python_path] if plan.python_path else [])])
     lines = [
         f'export PATH="$PATH:{pod_plan.VIEW}/bin"',
@@ -53,12 +53,12 @@ def _quoted(value: str) -> str:
 
 
 def connect_text(place: Place) -> str:
-    """flux-connect.sh: a shell that is connected to the pod's broker."""
+    """flux-connect.sh: starts a shell that is connected to the pod's broker."""
     return f'#!/bin/sh\n. {place.mount}/flux-view.sh\nexec flux proxy "$fluxsocket" "${{SHELL:-sh}}"\n'
 
 
 def fluxion_text() -> str:
-    """load-fluxion.sh: the graph scheduler in place of the one that is loaded."""
+    """load-fluxion.sh: loads the graph scheduler in place of the present one."""
     lines = ("remove -f sched-simple", "load sched-fluxion-resource", "load sched-fluxion-qmanager")
     return "".join(f"flux module {line}\n" for line in lines)
 
@@ -76,7 +76,7 @@ def folders(place: Place) -> list[str]:
 
 
 def texts(plan: PodPlan, place: Place, config: dict[str, Any]) -> dict[str, str]:
-    """Text of each file by its path, but for the certificate."""
+    """The text of each file by its path, without the certificate."""
     mount = place.mount
     return {
         f"{place.config}/etc/flux/config/broker.toml": toml_text(config),
@@ -89,11 +89,11 @@ def texts(plan: PodPlan, place: Place, config: dict[str, Any]) -> dict[str, str]
 
 
 def write_files(plan: PodPlan, place: Place, config: dict[str, Any], keys: str = pod_plan.KEYS_FOLDER) -> None:
-    """Write all of them, and the certificate where the broker takes it from. Raises PlaceError."""
+    """Write all files, and the certificate to the path that the broker reads. Raises PlaceError."""
     try:
         for folder in folders(place):
             os.makedirs(folder, exist_ok=True)
-        # Programs of any user in the pod may need the socket; the broker says who may do what.
+        # Programs of any user in the pod may use the socket; the broker checks their rights.
         for path, text in texts(plan, place, config).items():
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
@@ -106,7 +106,7 @@ def write_files(plan: PodPlan, place: Place, config: dict[str, Any], keys: str =
 
 
 def _copy_private(source: str, target: str) -> None:
-    # A volume's file is readable by every user of the pod; a broker takes only one that is its own.
+    # A file of a volume is readable for every user of the pod; a broker requires that only its own user can read it.
     with open(source, "rb") as file:
         data = file.read()
     with contextlib.suppress(FileNotFoundError):

@@ -1,6 +1,6 @@
-"""What the lead's instance is like: brokers up, jobs by state, nodes in demand; a pure record, and who keeps it.
+"""The state of the lead's instance: brokers that are up, jobs by state, demand for nodes.
 
-`Instance` follows the broker through its local socket by streams alone: nothing is asked while nothing happens.
+`Instance` follows the broker through its local socket by streams alone, so that an idle instance costs nothing.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from .ending import FAILURE
 
 JOB_STATES = ("depend", "priority", "sched", "run", "cleanup", "inactive")
 _ACTIVE = JOB_STATES[:-1]
-# Pending jobs that are looked at for their demand; there are never more nodes than that.
+# The number of pending jobs that are read for their demand; a MiniCluster never has more nodes.
 _MOST_PENDING = 1000
-# Seconds that a broker which ends has for its last answer.
+# Seconds that a broker has for its last response before it ends.
 _LAST_PATIENCE = 1.0
 
 
 class Snapshot(NamedTuple):
-    """`state` is starting, running or finished; `up` an idset of ranks (RFC 22); `demand_nodes` what jobs that run or
-    wait need; `idle_since` the time (seconds since the epoch) from which there is no active job, None while one is."""
+    """`state` is starting, running or finished; `up` an idset of ranks (RFC 22); `demand_nodes` the nodes that running
+    and pending jobs need; `idle_since` the time (seconds since the epoch) since which no job is active, None while one
+    is.
+    """
 
     state: str
     up: str
@@ -39,8 +41,9 @@ class Snapshot(NamedTuple):
 
 
 def demand(pending: list[dict[str, Any]], busy: int, cores_per_node: int) -> int:
-    """Nodes that all jobs need at once: `busy` are in use, and each job of `pending` (its `nnodes` or `ncores`) needs
-    its own."""
+    """The number of nodes that all jobs need at once: `busy` are in use, and each job of `pending` (`nnodes` or
+    `ncores`) needs nodes of its own.
+    """
     wanted = 0
     for job in pending:
         cores = job.get("ncores") or job.get("ntasks") or 1
@@ -49,7 +52,7 @@ def demand(pending: list[dict[str, Any]], busy: int, cores_per_node: int) -> int
 
 
 class Instance:
-    """Keeps `snapshot` current, and calls `changed()` when it has changed. `connect` when there may be a broker."""
+    """Keeps `snapshot` current, and calls `changed()` after changes. Call `connect` when a broker may be running."""
 
     def __init__(self, uri: str, changed: Callable[[], None], now: Callable[[], float] = time.time) -> None:
         self._uri = uri
@@ -60,14 +63,14 @@ class Instance:
         self._up = Idset()
         self._jobs = dict.fromkeys(JOB_STATES, 0)
         self._busy = Idset()
-        # The attributes of the instance's only job, where it has failed: see `find_failure`.
+        # The attributes of the instance's only job if it has failed; see `find_failure`.
         self.failed_job: dict[str, Any] = {}
         self._pending: list[dict[str, Any]] = []
-        # A list of pending jobs was asked for, and jobs have changed since.
+        # Whether a list of pending jobs was requested, and whether jobs have changed since.
         self._asking = self._asks_again = False
         self._cores_per_node = 1
         self._idle_since: float | None = now()
-        # Streams that were refused: the scheduler, say, is ready only when the instance already runs.
+        # Requests for streams that were refused, since for example the scheduler becomes ready only after the broker.
         self._refused: list[tuple[str, dict[str, Any], Callable[[Any], None]]] = []
 
     @property
@@ -83,7 +86,7 @@ class Instance:
             self._changed()
 
     def connect(self) -> int:
-        """Open the connection and follow the broker; the connection's descriptor. Raises OSError."""
+        """Open the connection and follow the broker; returns the connection's descriptor. Raises OSError."""
         self.close()
         self._asking = False
         self._refused.clear()
@@ -99,25 +102,25 @@ class Instance:
             handle.close()
 
     def read(self) -> None:
-        """Take what has come. Raises OSError when the connection is gone."""
+        """Read what has arrived. Raises OSError if the connection is lost."""
         if self.handle is not None:
             self.handle.pump(0)
 
     def dispatch(self) -> None:
-        """Work on what was taken, also while an answer was waited for."""
+        """Handle messages that were read, also during a wait for a response."""
         while self.handle is not None and self.handle.dispatch():
             pass
 
     def count_jobs(self) -> None:
-        """Have the number of jobs as it is now, from an instance that is about to end. Raises OSError."""
+        """Request the present counts of jobs, for an instance that is about to end. Raises OSError."""
         if self.handle is not None:
             self._take_stats(self.handle.rpc("job-list.job-stats", {}).get(_LAST_PATIENCE))
 
     def find_failure(self) -> None:
-        """Have `failed_job` where the instance has had one job alone and that has failed. Raises OSError."""
+        """Set `failed_job` if the instance has had only one job and that has failed. Raises OSError."""
         others = sum(self._jobs[name] for name in _ACTIVE)
         if self.handle is None or others or self._jobs["inactive"] != 1:
-            # Which of several jobs decided how the instance ended is known to its initial program only.
+            # With several jobs, only the initial program knows which of them decided the end.
             return
         rpc = self.handle.stream("job-list.list", {"max_entries": 1, "attrs": list(FAILURE), "constraint": {}})
         for one in rpc.get(_LAST_PATIENCE)["jobs"]:
@@ -128,7 +131,8 @@ class Instance:
             try:
                 take(rpc.get())
             except OSError:
-                # Tried again with the next news of jobs; until then its part of the snapshot stays as it is.
+                # The request is repeated with the next change of jobs; until then its part of the snapshot does not
+                # change.
                 self._refused.append((topic, body, take))
             else:
                 self._changed()
@@ -174,7 +178,7 @@ class Instance:
                     self._pending = found
                     self._changed()
                 if self._asks_again:
-                    # What has happened meanwhile may not be in the answer.
+                    # Changes since the request may be missing in the response.
                     self._ask_for_pending()
 
         self.handle.stream("job-list.list", body).then(answered)

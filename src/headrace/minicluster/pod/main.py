@@ -1,4 +1,4 @@
-"""`headrace-pod`: the runner of a pod, of a sidecar (`headrace-pod sidecar INDEX`), and what shell texts call."""
+"""`headrace-pod`: the runner of a pod, the runner of a sidecar (`headrace-pod sidecar INDEX`), and their helpers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The exit status. Ends the process at once where there is nothing to tidy up."""
+    """Run the program that the arguments name; returns the exit status, or ends the process at once."""
     words = sys.argv[1:] if argv is None else argv
     if words == ["--version"]:
         from ... import __version__
@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _end(status: int) -> int:
-    """The interpreter's own way out takes longer than a container needs to end."""
+    """End the process at once, since the interpreter's shutdown takes longer than the end of a container should."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -1,4 +1,4 @@
-"""Which pod of its MiniCluster this is: host, rank, namespace, and where its files are."""
+"""Which pod of the MiniCluster this is: host, rank, namespace, and the folder of its files."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ...spec.hostlist import Hostlist
 from .. import pod_plan
 from ..pod_plan import PodPlan
 
-# Where Kubernetes puts the namespace of a pod that has a service account's token.
+# Kubernetes writes the namespace here for a pod with a service account's token.
 _NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
 class PlaceError(Exception):
-    """This pod is none of its plan's."""
+    """This pod is not in its plan, or the plan is unusable."""
 
 
 class Place(NamedTuple):
-    """A pod: its host name in the plan, its rank, and the folder that its container shares with sidecars."""
+    """A pod: its host name in the plan, its rank, and the folder that its containers share."""
 
     host: str
     rank: int
@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
     @property
     def config(self) -> str:
-        """The folder with the broker's files; other containers of the pod know it, too."""
+        """The folder of the broker's files, which the pod's other containers use, too."""
         return f"{self.mount}/config"
 
     @property
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 def read_plan(folder: str = pod_plan.PLAN_FOLDER) -> PodPlan:
-    """Raises PlaceError."""
+    """The plan in a folder. Raises PlaceError."""
     path = os.path.join(folder, pod_plan.PLAN_FILE)
     try:
         with open(path, "rb") as file:
@@ -49,11 +49,11 @@ def read_plan(folder: str = pod_plan.PLAN_FOLDER) -> PodPlan:
 
 
 def find_place(plan: PodPlan, env: Mapping[str, str], hostname: str = "") -> Place:
-    """The pod that this process is in, by its host name, else by its index in its Job. Raises PlaceError."""
+    """The pod of this process, by its host name, or by its index in its Job. Raises PlaceError."""
     name = (hostname or socket.gethostname()).split(".")[0]
     hosts = list(Hostlist.parse(plan.hosts))
     index = env.get(pod_plan.INDEX_VARIABLE, "")
-    # With the node's network a pod has the node's name.
+    # With the node's network, a pod has the node's host name.
     host = next((one for one in (name, f"{plan.name}-{index}") if one in hosts), "")
     if not host:
         raise PlaceError(f"this pod's host name, {name}, is not among the hosts {plan.hosts}")

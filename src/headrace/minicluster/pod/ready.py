@@ -1,7 +1,7 @@
-"""The port that a readiness probe of the pod asks by HTTP: 200 while the pod's broker is up, 503 when it no longer is.
+"""The port for the pod's readiness probe (HTTP): 200 while the pod's broker is up, 503 when it no longer is.
 
-Before the broker has been up for the first time there is no answer yet: the request waits. So the kubelet asks once at
-a start. Each answer that the pod is not ready would cost an Event, and the probes that follow it.
+Before the broker has been up for the first time, requests are not answered but wait. So one probe of the kubelet
+suffices for a start, while each response "not ready" would cost an Event and a further probe.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import os
 import socket
 from collections.abc import Callable
 
-# Requests that may wait: a kubelet has one at a time.
+# Backlog of connections; a kubelet has one at a time.
 _LARGEST_WAITING = 16
 
 
 class ReadyPort:
-    """Listens from `open` on. `tell` says whether the broker is up.
+    """The server of the port, from `open` on. `tell` sets whether the broker is up.
 
-    `watch(fd, read)` has `read` called whenever descriptor `fd` has something to read, until `forget(fd)`.
+    `watch(fd, read)` registers `read` for descriptor `fd`, `forget(fd)` removes it.
     """
 
     def __init__(
@@ -28,21 +28,21 @@ class ReadyPort:
         self._watch = watch
         self._forget = forget
         self._listener: socket.socket | None = None
-        # None until the broker has been up.
+        # None before the broker has been up for the first time.
         self._up: bool | None = None
-        # Connections that have not been answered, by descriptor, the oldest first.
+        # Connections without a response, by descriptor, the oldest first.
         self._connections: dict[int, socket.socket] = {}
         self._waiting: set[int] = set()
 
     def open(self) -> None:
-        """Raises OSError where another program has the port."""
+        """Raises OSError if another program has the port."""
         self._listener = _listen(self._port)
         self._watch(self._listener.fileno(), self._accept)
-        # A broker is a fork, which has nothing to answer.
+        # A broker is a fork, which must not keep these sockets.
         os.register_at_fork(after_in_child=self._close_all)
 
     def tell(self, up: bool) -> None:
-        """The broker is up, or not. Requests wait only until it is up for the first time."""
+        """Set whether the broker is up. Requests wait only before it is up for the first time."""
         if up or self._up is not None:
             self._up = up
             for fd in list(self._waiting):
@@ -62,7 +62,7 @@ class ReadyPort:
             self._watch(fd, lambda fd=fd: self._read(fd))  # type: ignore[misc]
 
     def _read(self, fd: int) -> None:
-        # A request without a body arrives in one piece; what it asks for does not matter.
+        # A request without a body arrives in one piece; its contents do not matter.
         try:
             data = self._connections[fd].recv(4096)
         except BlockingIOError:
@@ -94,7 +94,7 @@ class ReadyPort:
 
 
 def _listen(port: int) -> socket.socket:
-    # Probes come over IPv4 or IPv6, as the node's network is; some kernels have no IPv6.
+    # Probes come over IPv4 or IPv6, depending on the cluster's network; some kernels have no IPv6.
     for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):
         try:
             sock = socket.socket(family, socket.SOCK_STREAM)

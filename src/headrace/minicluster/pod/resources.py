@@ -1,9 +1,9 @@
-"""The instance's R (RFC 20) and its hosts in the pod's file system, where scripts look for them: `R` and `hostlist` in
+"""The instance's R (RFC 20) and its hosts as files for scripts in the pod: `R` and `hostlist` in
 `config/etc/flux/system`.
 
-The Flux Operator's pods each write both once, before their brokers start, as if all pods were like themselves. Here
-each pod has what the instance has, R as `flux resource R` prints it, once its broker is in state run (a follower some
-seconds later); and again whenever the instance's resources or hosts change, as when it grows.
+The Flux Operator's pods each write both files once, before their brokers start, assuming that all pods are alike. Here
+the files have the instance's own data, R as `flux resource R` prints it, once the pod's broker is in state run (in a
+follower some seconds later), and again whenever the instance's resources or hosts change, as when it grows.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from ...client.handle import Handle, Rpc
 from ...spec.message import EVENT
 from .place import Place
 
-# The events that tell of a change of R, and of hosts that may join.
+# Events after a change of R, and of hosts that may join.
 _CHANGES = ("resource-define", "overlay.grow")
 
 
 class ResourceFiles:
     """Keeps the files current through a connection to the pod's own broker. Nothing here waits: the broker may hang,
-    and the runner has to end nevertheless. Raises OSError where there is no broker."""
+    and the runner must be able to end nevertheless. Raises OSError if there is no broker.
+    """
 
     def __init__(self, place: Place) -> None:
         self._folder = f"{place.config}/etc/flux/system"
@@ -41,7 +42,7 @@ class ResourceFiles:
         return self._sock.fileno()
 
     def read(self) -> bool:
-        """Take what has come; False when nothing more will."""
+        """Read what has arrived; False at the end."""
         try:
             if self._handle is None:
                 return self._begin()
@@ -60,11 +61,11 @@ class ResourceFiles:
         self._sock.close()
 
     def _begin(self) -> bool:
-        """Take the broker's greeting: one byte, 0 where it lets us in."""
+        """Read the broker's greeting: one byte, 0 if the connection is accepted."""
         if self._sock.recv(1) != b"\0":
             return False
         self._handle = Handle("local", self._sock)
-        # An instance without resources, or without room for the files, is as good.
+        # Errors are ignored: an instance works without these files.
         for topic in _CHANGES:
             self._handle.rpc("event.subscribe", {"topic": topic}).then(lambda _answer: None)
         self._ask()

@@ -1,10 +1,10 @@
-"""The runner of a pod: process 1 of the container that runs Flux.
+"""The runner of a pod: process 1 of the container with Flux.
 
-Its life: write the files that the pod's users rely on, run the shell text before the brokers, start the broker, run the
-initial program on the lead, run the text after it, end with the job's own status. A follower's broker that ends without
-the instance having ended is started again in place. SIGTERM ends the pod in order.
+It writes the files for users, runs the shell text before the brokers, starts the broker (on the lead with the initial
+program), runs the text after it, and ends with the job's own status. A follower's broker that ends before the instance
+has ended is restarted. SIGTERM ends the pod in order.
 
-Everything waits in one `poll`: signals, the states of the broker, the shell text, probes.
+All events are waited for in one `poll`: signals, states of the broker, the shell text, probes.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from .words import plain_words
 if TYPE_CHECKING:
     from .resources import ResourceFiles
 
-# Exit status of a pod that was told to go (SIGTERM) before its instance had ended: a shell's for that signal.
+# Exit status of a pod that received SIGTERM before its instance had ended: a shell's status for that signal.
 TOLD_TO_GO = 128 + signal.SIGTERM
-# Seconds between the ends of a follower's brokers and their next starts.
+# Seconds between the end of a follower's broker and the start of the next.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
-# Seconds that what was told to end may take, of the 30 that Kubernetes gives a pod by default.
+# Seconds for an orderly end after SIGTERM, of the 30 that Kubernetes gives a pod by default.
 _PATIENCE = 20.0
-# Seconds in state run after which a follower keeps the files with R and the hosts: the followers of a short job do not
-# ask the lead for it all at once while their pods still start.
+# Seconds in state run before a follower writes the files with R and hosts, so that the followers of a short job do not
+# request them from the lead all at once while pods are still starting.
 _SETTLED = 3.0
-# Seconds that the channel has to say how many jobs there were.
+# Seconds for the channel's process to report the final counts of jobs.
 _LAST_WORDS = 1.0
 
 
 def run_pod() -> int:
-    """Be this pod; the exit status of its container."""
+    """Run this pod; returns the exit status of its container."""
     began = time.time()
     try:
         plan = read_plan()
@@ -66,19 +66,19 @@ class Runner:
         self._leads = place.rank == 0
         self._times = {"start": began}
         self._reason = self._cause = ""
-        # SIGTERM came.
+        # Whether SIGTERM was received.
         self._told = False
-        # The broker was told to end before its initial program had ended.
+        # Whether the broker was told to end before its initial program had ended.
         self._cut_short = False
         self._kill_at: float | None = None
         self._keep_resources_at: float | None = None
-        # Processes that were started here and have ended, with their wait statuses.
+        # Wait statuses of child processes that have ended.
         self._ended: dict[int, int] = {}
         self._broker = self._shell = 0
         self._state = ""
-        # The descriptor that the broker writes its states to, -1 without a broker.
+        # The descriptor to which the broker writes its states; -1 without a broker.
         self._states = -1
-        # Of the last broker: a signal ended it.
+        # Whether the last broker was ended by a signal.
         self._was_killed = False
         self._ready = ReadyPort(pod_plan.READY_PORT, self._watch, self._forget)
         self._channel: channel_link.Link | None = None
@@ -104,7 +104,7 @@ class Runner:
             raise PlaceError(f"port {pod_plan.READY_PORT}, where probes ask for the broker: {exc.strerror}") from None
 
     def _prepare(self) -> None:
-        """The environment and the files. Raises PlaceError."""
+        """Set up the environment and the files. Raises PlaceError."""
         plan, place = self._plan, self._place
         address = environment.own_address(place.host)
         self._config = {**plan.config, "bootstrap": files.bootstrap(plan, place, address)}
@@ -119,14 +119,14 @@ class Runner:
         return any(self._texts())
 
     def _run_in_shell(self) -> int:
-        """Run the user's texts around the brokers, in one shell; the status of the whole."""
+        """Run the user's texts around the brokers in one shell; returns the status of the whole."""
         shell = environment.find_shell(os.environ)
         if not shell:
             raise PlaceError(
                 "this image has no shell (bash or sh), which commands.init, pre, brokerPre, workerPre, script and post "
                 "and a batch need"
             )
-        # Most pods have no such text.
+        # Imported here, as most pods have no such text.
         import shlex
 
         plan = self._plan
@@ -154,14 +154,14 @@ class Runner:
             self._wait(lambda: self._shell in self._ended)
         ended = self._status_of(self._shell)
         if self._told:
-            # SIGTERM may have cut the text after the brokers short.
+            # SIGTERM may have interrupted the text after the brokers.
             return status
         if ended != status:
             self._reason = ending.reason_of(ended, "commands.post")
         return ended
 
     def _read_enter(self, sock: socket.socket) -> tuple[dict[str, str], str] | None:
-        """What the shell text has made when it comes to the brokers; None when it ends before."""
+        """The environment and directory of the shell text when it reaches the brokers; None if it ends before."""
         data = bytearray()
         sock.setblocking(False)
 
@@ -179,7 +179,7 @@ class Runner:
         return enter.read(bytes(data)) if data.endswith(b"\n") else None
 
     def _run_brokers(self) -> int:
-        """Run the lead's broker, or a follower's until the instance has ended; the status."""
+        """Run the lead's broker, or a follower's until the instance has ended; returns the status."""
         attrs = brokers.attributes(self._plan, self._place, statedir=True)
         brokers.preload(self._place.size)
         self._times["brokers"] = time.time()
@@ -241,15 +241,16 @@ class Runner:
             self._send_to_broker(signal.SIGTERM)
 
     def _end_channel(self, channel: channel_link.Link) -> None:
-        """Tell the operator that the instance has ended. If it asked for that, it decides what becomes of the pod: one
-        that ends by itself is a Job that has succeeded."""
+        """Tell the operator that the instance has ended. If the operator requested the end, wait until it deletes the
+        pod: a pod that ends by itself would complete the Job.
+        """
         channel.tell("ended")
         self._wait(lambda: channel.closed or bool(channel.jobs), _LAST_WORDS)
         if channel.asks_to_end:
             self._wait(self._is_told)
 
     def _initial_program(self) -> list[str]:
-        """The command line of what runs in the instance. Raises PlaceError where it needs a shell that is not there."""
+        """The command line of the initial program. Raises PlaceError if it needs a shell and there is none."""
         plan = self._plan
         if Mode(plan.mode) is Mode.INTERACTIVE:
             return []
@@ -287,7 +288,7 @@ class Runner:
     # -- the broker
 
     def _run_broker(self, attrs: dict[str, str], command: list[str]) -> tuple[int, bool]:
-        """Start a broker and wait for its end: its status, and whether it ended because its instance did."""
+        """Start a broker and wait for its end; returns its status, and whether it ended because its instance did."""
         reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._state = ""
         self._broker = brokers.fork_broker(attrs, self._config, command, writing, self._plan.wrap)
@@ -306,7 +307,7 @@ class Runner:
         self._was_killed = os.WIFSIGNALED(self._ended[self._broker])
         status = self._status_of(self._broker)
         self._broker = 0
-        # A broker that lost its parent, or never found it, ends with an error.
+        # A broker that lost its parent, or never reached it, ends with an error.
         return status, status == 0
 
     def _read_states(self) -> None:
@@ -328,7 +329,7 @@ class Runner:
         self._ready.tell(self._state in brokers.UP)
 
     def _keep_resources(self) -> None:
-        """Have the files with the instance's R and hosts; without them the instance is as good."""
+        """Start to keep the files with the instance's R and hosts; an error is ignored, as they are not essential."""
         from .resources import ResourceFiles
 
         with contextlib.suppress(OSError):
@@ -369,7 +370,7 @@ class Runner:
         self._watch(reading, read)
 
     def _reap(self) -> None:
-        """Take the ends of our processes, and of those that lost theirs: process 1 inherits them."""
+        """Collect ended processes: our own, and orphans, which process 1 inherits."""
         with contextlib.suppress(ChildProcessError):
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -393,7 +394,7 @@ class Runner:
             self._signal_shell(signal.SIGTERM)
 
     def _note_end_by_signal(self) -> None:
-        """A signal is about to end the broker: what its initial program ends with from now on is not the job's."""
+        """Note that a signal is about to end the broker: the initial program's status from now on is not the job's."""
         if self._states >= 0:
             self._read_states()
         self._cut_short = self._cut_short or not self._leads or "done" not in self._times
@@ -416,7 +417,7 @@ class Runner:
             self._poll.unregister(fd)
 
     def _wait(self, until: Callable[[], bool], limit: float | None = None) -> None:
-        """Serve what comes until `until()`, or for `limit` seconds."""
+        """Handle events until `until()` is true, or for `limit` seconds."""
         deadline = None if limit is None else time.monotonic() + limit
         while not until():
             now = time.monotonic()
@@ -436,7 +437,7 @@ class Runner:
                     read()
 
     def _kill(self) -> None:
-        """What was told to end did not."""
+        """Kill processes that did not end when told to."""
         if self._broker:
             self._send_to_broker(signal.SIGKILL)
         if self._shell:
@@ -444,7 +445,7 @@ class Runner:
 
 
 def _start(argv: list[str], fd: int) -> int:
-    """Start a program in a process group of its own, with descriptor `fd`; its pid."""
+    """Start a program in a process group of its own, with descriptor `fd`; returns its pid."""
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()

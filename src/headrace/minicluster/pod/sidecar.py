@@ -1,9 +1,9 @@
-"""A sidecar: a container beside the brokers whose command is to find the instance's socket.
+"""A sidecar: a container beside the one with the broker, whose command uses the instance's socket.
 
-It has the pod's `mountPath`, and so the socket, as a volume. Its command runs when the instance does and takes jobs,
-unless the file asks not to wait. Kubernetes keeps the container (an init container with `restartPolicy: Always`) for as
-long as the pod has a broker: it runs a command that has failed again, and would run one that has done its work again,
-too. So after success the container stays, idle, until the pod ends.
+It mounts the pod's `mountPath`, which has the socket. Its command starts when the instance is ready to run jobs, unless
+the file disables the wait. Kubernetes keeps the container (an init container with `restartPolicy: Always`) while the
+pod has a broker: it restarts a container whose command has failed, and would restart one whose command has succeeded,
+too. So after success the container stays idle until the pod ends.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from . import environment
 from .place import Place, PlaceError, find_place, read_plan
 from .words import plain_words
 
-# Seconds between two attempts to connect to the socket: a broker in another container sends no event when it listens.
+# Seconds between two attempts to connect to the socket, since no event reports that a broker listens.
 _LOOK = 0.1
-# What there is before a broker has made its socket, and while one is lost.
+# Errors before a broker has made its socket, and while a broker is lost.
 _NOT_YET = (errno.ENOENT, errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE)
 
 
 def run_sidecar(index: str) -> int:
-    """Run the command of container `index` of this pod; its exit status, or that of what cannot be run."""
-    # The kernel drops signals for process 1 of a container that the process has no handler for.
+    """Run the command of container `index` in this pod; returns its exit status, or one for a command that
+    cannot run.
+    """
+    # The kernel drops signals for process 1 of a container if it has no handler for them.
     signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
     try:
         plan = read_plan()
@@ -53,7 +55,7 @@ def run_sidecar(index: str) -> int:
 
 
 def _keep(argv: list[str], in_shell: bool) -> int:
-    """Run a program as a child until it fails, or until this process is told to end. Raises OSError.
+    """Run a program as a child until it fails, or until this process receives a signal. Raises OSError.
 
     `in_shell`: the child is the shell of `command_of`, and the command a child of that.
     """
@@ -75,7 +77,7 @@ def _keep(argv: list[str], in_shell: bool) -> int:
     status = 0
     pid = 0
     while pid != child:
-        # What the command has left behind becomes a child of process 1.
+        # Orphans of the command become children of process 1.
         pid, status = os.wait()
     child = 0
     code = os.waitstatus_to_exitcode(status)
@@ -88,11 +90,12 @@ def _keep(argv: list[str], in_shell: bool) -> int:
 
 
 def _end(child: int, number: int, in_shell: bool) -> None:
-    """Pass a signal on to the command. One that ignores SIGTERM is killed: it would end only when Kubernetes kills the
-    container, half a minute later, and the pod not before."""
+    """Pass a signal on to the command. A command that ignores SIGTERM is killed, as it would otherwise delay the end of
+    the pod until Kubernetes kills the container half a minute later.
+    """
     commands = [child]
     if in_shell:
-        # A shell that waits for a program acts on the signal when that program has ended.
+        # A shell handles the signal only after the program that it waits for has ended.
         with contextlib.suppress(OSError), open(f"/proc/{child}/task/{child}/children", encoding="ascii") as file:
             commands += map(int, file.read().split())
     for pid in commands:
@@ -123,8 +126,9 @@ def command_of(plan: PodPlan, sidecar: Sidecar, shell: str) -> list[str]:
 
 
 def wait_for_instance(place: Place) -> None:
-    """Return when the broker of this pod says that its instance runs: a socket that accepts is there before jobs are
-    taken. A broker that is lost meanwhile is waited for again."""
+    """Return when the broker of this pod is in state run, since its socket exists before jobs are accepted. If the
+    broker is lost in the meantime, wait for the next.
+    """
     while True:
         try:
             with Handle(f"local://{place.socket}") as handle:
@@ -132,7 +136,7 @@ def wait_for_instance(place: Place) -> None:
                 return
         except OSError as exc:
             if exc.errno not in _NOT_YET:
-                # The command meets the same refusal, and its status tells of it.
+                # The command will get the same error, and its status shows it.
                 print(f"headrace-pod: not waiting for the instance: {exc.strerror}", file=sys.stderr)
                 return
             time.sleep(_LOOK)

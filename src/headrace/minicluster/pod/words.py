@@ -1,16 +1,16 @@
-"""Which command lines mean the same with a shell and without one. Pure."""
+"""Recognises command lines that mean the same with and without a shell. Pure."""
 
 from __future__ import annotations
 
-# What a shell acts on, outside of quotes and within double ones.
+# Special characters of a shell outside of quotes, and within double quotes.
 _SPECIAL = frozenset("|&;<>()$`\\*?[]#~{}!\n")
 _SPECIAL_QUOTED = frozenset("$`\\!")
 
 
 def plain_words(text: str) -> list[str] | None:
-    """The words of a command that needs no shell: words and quoted text. None for any other."""
+    """The words of a command that needs no shell: plain and quoted words. None for any other command."""
     words: list[str] = []
-    # None between words: a word may be empty, in quotes.
+    # None between words, since a quoted word may be empty.
     word: str | None = None
     quote = ""
     for character in text.strip():
@@ -30,5 +30,5 @@ def plain_words(text: str) -> list[str] | None:
     if quote:
         return None
     words += [] if word is None else [word]
-    # Of a first word like this a shell makes a variable.
+    # A shell treats a first word with "=" as an assignment.
     return words if words and "=" not in words[0] else None
