@@ -1,8 +1,8 @@
 """The handle: one connection to a broker, and remote procedure calls over it (RFC 6).
 
-Commands, `import flux` and the local runner all talk through this file, so it stays synchronous, small and quick to
-import. Responses are sorted to their calls by matchtag; everything else waits in arrival order. Nothing is ever
-dropped: a call that nobody reads yet keeps its responses until `get`, iteration or a reactor takes them.
+Commands, `import flux` and the local runner all use this file, so it is synchronous, small and quick to import.
+Responses are assigned to their calls by matchtag; other messages are queued in order of arrival. Nothing is dropped: a
+call keeps its responses until `get`, an iteration or a reactor takes them.
 """
 
 from __future__ import annotations
@@ -38,17 +38,19 @@ if TYPE_CHECKING:
 __all__ = ["NODEID_ANY", "Handle", "Rpc"]
 
 _RECV_SIZE = 1 << 18
-# Seconds; poll(2) takes its milliseconds as an int.
+# Seconds; poll(2) takes milliseconds as an int.
 _LONGEST = 2e6
 
 
 def response_error(msg: Message) -> OSError:
-    """The exception that a failed response stands for: its errno, and its text or the errno's own."""
+    """The exception for a failed response: its errno, with its text or that of the errno."""
     return OSError(msg.errnum, msg.text or os.strerror(msg.errnum))
 
 
 class Rpc:
-    """One call. `get()` the next response's object; iterate a streaming call up to its ENODATA; or `then(callback)`."""
+    """One call. `get()` returns the next response's object; iterate over a streaming call; or register
+    `then(callback)`.
+    """
 
     __slots__ = ("_callback", "_handle", "_inbox", "done", "matchtag", "nodeid", "topic")
 
@@ -62,7 +64,7 @@ class Rpc:
         self.done = False
 
     def next_message(self, timeout: Optional[float] = None) -> Message:
-        """The next response as it came, error or not. Raises TimeoutError after `timeout` seconds."""
+        """The next response message, failed or not. Raises TimeoutError after `timeout` seconds."""
         inbox = self._inbox
         if not inbox:
             if self.done:
@@ -82,7 +84,7 @@ class Rpc:
         return msg.obj
 
     def get_raw(self) -> bytes:
-        """The next response's payload as it is, for services that answer with bytes (RFC 10)."""
+        """The next response's payload, for services that answer with bytes (RFC 10)."""
         msg = self.next_message()
         if msg.errnum:
             raise response_error(msg)
@@ -106,43 +108,43 @@ class Rpc:
         return self._callback is not None
 
     def then(self, callback: Callable[[Rpc], None]) -> Rpc:
-        """Have a reactor call `callback(self)` once for each response; the callback takes it with `get()`."""
+        """Register `callback(self)`, which a reactor calls for each response; it takes the response with `get()`."""
         self._callback = callback
         if self._inbox:
             self._handle.mark_ready(self)
         return self
 
     def abandon(self) -> None:
-        """Call back no more, and drop what comes."""
+        """Remove the callback, and drop further responses."""
         self._callback = None
         self._inbox.clear()
         self._handle.forget(self)
 
     def run_callbacks(self) -> None:
-        """Hand every response that has arrived to the callback; called by the handle's owner loop."""
+        """Call the callback for every response that has arrived; for the handle's event loop."""
         while self._inbox and self._callback is not None:
             first = self._inbox[0]
             self._callback(self)
-            # A callback may wait for other calls meanwhile, so that more has arrived.
+            # A callback may wait for other calls, so that it has taken this response already.
             if self._inbox and self._inbox[0] is first:
                 self._inbox.popleft()
 
     def deliver(self, msg: Message) -> None:
-        """Take a response that the handle has read."""
+        """Add a response that the handle has read."""
         self._inbox.append(msg)
         if self._callback is not None:
             self._handle.mark_ready(self)
 
     def cancel(self, topic: str = "") -> None:
-        """Ask the service to end this streaming call; it answers with an error response. Harmless when it is over."""
+        """Ask the service to end this streaming call with an error response. A call that has ended is not affected."""
         if not self.done:
             self._handle.rpc_noreply(topic or self.topic + "-cancel", {"matchtag": self.matchtag}, self.nodeid)
 
 
 class Handle:
-    """A connection to the broker at `uri` (default: FLUX_URI, else the system instance), or over a connected `sock`.
+    """A connection to the broker at `uri` (default: FLUX_URI, or the system instance), or over a connected `sock`.
 
-    Not thread-safe. Raises OSError when the broker cannot be reached; its text is fit for a user.
+    Not thread-safe. Raises OSError if the broker cannot be reached; its text is for users.
     """
 
     __slots__ = (
@@ -175,10 +177,10 @@ class Handle:
         self._next_tag = 1
         self._events: Deque[Message] = deque()
         self._requests: Deque[Message] = deque()
-        # Answers to requests that were sent as messages, not as calls.
+        # Responses to requests that were sent as messages, not as calls.
         self._responses: Deque[Message] = deque()
         self._ready: Deque[Rpc] = deque()
-        # Who takes messages that belong to no call, their types as a mask, and how many wait for them.
+        # The receiver of messages that belong to no call, the mask of its types, and the number of watchers behind it.
         self.message_callback: Optional[Callable[[Message], None]] = None
         self.message_types = 0
         self.watching = 0
@@ -198,7 +200,7 @@ class Handle:
     # -- sending
 
     def send(self, msg: Message) -> None:
-        """Send a message; a claimed identity is stamped on it. Raises OSError when the connection is gone."""
+        """Send a message, with the claimed identity if there is one. Raises OSError if the connection is lost."""
         if self._user is not None:
             msg.userid = self._user
         if self._role is not None:
@@ -214,7 +216,7 @@ class Handle:
             self._send_rest(data[sent:])
 
     def _send_rest(self, data: bytes) -> None:
-        """Send what the broker has no room for yet, and read meanwhile: it may wait for that before it reads on."""
+        """Send the rest when the broker is ready, and read in the meantime, since the broker may wait for that."""
         poller = select.poll()
         poller.register(self._sock, select.POLLIN | select.POLLOUT)
         left = memoryview(data)
@@ -238,12 +240,12 @@ class Handle:
         flags: int = 0,
         payload: Optional[bytes] = None,
     ) -> Rpc:
-        """Call `topic` with a JSON object, or with `payload` as it is; `flags` may hold FLAG_STREAMING.
+        """Call `topic` with a JSON object, or with `payload` as it is; `flags` may include FLAG_STREAMING.
 
         `nodeid` is a rank, NODEID_ANY or NODEID_UPSTREAM.
         """
         if nodeid == NODEID_UPSTREAM:
-            # Which broker's parent is meant stands in the request (RFC 6).
+            # A request upstream names the broker whose parent is meant (RFC 6).
             nodeid, flags = int(self.attr_get("rank")), flags | FLAG_UPSTREAM
         if self._free_tags:
             tag = heappop(self._free_tags)
@@ -256,19 +258,21 @@ class Handle:
         return call
 
     def stream(self, topic: str, obj: Any = None, nodeid: int = NODEID_ANY) -> Rpc:
-        """Call a streaming method (RFC 6): many responses, ended by an error response, ENODATA when all went well."""
+        """Call a streaming method (RFC 6): many responses, ended by an error response, ENODATA for success."""
         return self.rpc(topic, obj, nodeid, FLAG_STREAMING)
 
     def rpc_noreply(
         self, topic: str, obj: Any = None, nodeid: int = NODEID_ANY, payload: Optional[bytes] = None
     ) -> None:
-        """Send a request that asks for no response."""
+        """Send a request without a response."""
         self.send(request(topic, obj, nodeid, payload=payload))
 
     # -- receiving
 
     def pump(self, timeout: Optional[float] = None) -> bool:
-        """Read once from the broker and sort what came. False if nothing came within `timeout` seconds (None: wait)."""
+        """Read once from the broker and assign messages. False if none arrived within `timeout` seconds (None:
+        wait).
+        """
         if timeout is not None and timeout > 0:
             poller = select.poll()
             poller.register(self._sock, select.POLLIN)
@@ -304,7 +308,7 @@ class Handle:
             self._requests.append(msg)
 
     def forget(self, call: Rpc) -> None:
-        """Drop the responses of a call that nobody waits for; its matchtag stays taken, for they may still come."""
+        """Drop the responses of a call; its matchtag is not reused, as responses may still arrive."""
         if self._calls.get(call.matchtag) is call:
             del self._calls[call.matchtag]
 
@@ -312,7 +316,7 @@ class Handle:
         self._ready.append(call)
 
     def dispatch(self) -> bool:
-        """Run the callbacks of everything that has been read. True if anything ran. Called by the reactor."""
+        """Run the callbacks of all messages that were read; returns whether any ran. Called by the reactor."""
         worked = False
         while self._ready:
             worked = True
@@ -324,7 +328,7 @@ class Handle:
         return worked
 
     def expected(self) -> int:
-        """How many calls and watchers have a callback that may still be called."""
+        """The number of calls and watchers whose callbacks may still be called."""
         return self.watching + sum(call.has_callback for call in self._calls.values())
 
     # -- events
@@ -337,7 +341,7 @@ class Handle:
         self.rpc("event.unsubscribe", {"topic": topic}).get()
 
     def next_event(self, timeout: Optional[float] = None) -> Optional[Message]:
-        """The next event that is subscribed to, or None after `timeout` seconds."""
+        """The next subscribed event; None after `timeout` seconds."""
         limit = None if timeout is None else time.monotonic() + timeout
         while not self._events:
             left = None if limit is None else limit - time.monotonic()
@@ -346,26 +350,29 @@ class Handle:
         return self._events.popleft()
 
     def unclaimed(self, types: int) -> List[Deque[Message]]:
-        """The messages of these types (a mask) that were read, belong to no call and were not taken; take from them."""
+        """The queues of read messages of these types (a mask) that belong to no call; the caller removes what
+        it uses.
+        """
         queues = ((EVENT, self._events), (REQUEST, self._requests), (RESPONSE, self._responses))
         return [queue for kind, queue in queues if types & kind]
 
     def publish(self, topic: str, obj: Any = None, payload: Optional[bytes] = None, flags: int = 0) -> None:
-        """Send an event; rank 0 gives it a sequence number and distributes it."""
+        """Publish an event; rank 0 gives it a sequence number and distributes it."""
         self.send(make_event(topic, obj, flags, payload))
 
-    # -- what nearly every command asks
+    # -- requests of nearly every command
 
     def attr_get(self, name: str) -> str:
-        """A broker attribute. Raises OSError ENOENT if it is not set."""
+        """A broker attribute. Raises OSError ENOENT for one that is not set."""
         value = str(self.rpc("attr.get", {"name": name}).get()["value"])
         return through_proxy(value) if name == "parent-uri" else value
 
 
 def enclosing(path: str) -> str:
-    """The URI of an instance around ours: ".." is the one that runs it as a job, "../.." the next, "/" the outermost.
+    """The URI of an enclosing instance: ".." is the one with this instance as a job, "../.." its own, "/" the
+    outermost.
 
-    Hops beyond the outermost have no effect. Raises OSError EINVAL for other paths.
+    Levels beyond the outermost have no effect. Raises OSError EINVAL for other paths.
     """
     words = path.split("/")
     if path != "/" and (path[0] == "/" or not {"", ".", ".."}.issuperset(words)):

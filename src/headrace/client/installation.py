@@ -1,8 +1,8 @@
-"""Where this installation's commands and bindings are, and the environment in which `flux` and `import flux` are ours.
+"""The commands and bindings of this installation, and the environment in which `flux` and `import flux` find them.
 
-An instance gives that environment to its programs. Only PATH and PYTHONPATH change. PYTHONPATH gets a folder that holds
-nothing but the package `flux`, so that a user's own Python finds our bindings and none of our dependencies; not in a
-view, which leaves PYTHONPATH alone.
+An instance passes that environment to its programs. Only PATH and PYTHONPATH change. The folder in PYTHONPATH has only
+the package `flux`, so that a user's own Python finds the bindings without Headrace's dependencies; in a view,
+PYTHONPATH is not changed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Callable, Dict, Mapping, Tuple
 BINDINGS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "compat", "python")
 
 
-# Looked at in turn: the scripts folder costs a megabyte of configuration, which every broker would keep.
+# Tried in order: sysconfig, for the scripts folder, would cost every broker a megabyte of memory.
 _CANDIDATES: Tuple[Callable[[], str], ...] = (
     lambda: os.path.dirname(os.path.abspath(sys.argv[0])) if sys.argv and sys.argv[0] else "",
     lambda: os.path.dirname(sys.executable or ""),
@@ -25,16 +25,16 @@ _CANDIDATES: Tuple[Callable[[], str], ...] = (
 
 
 def is_in_view() -> bool:
-    """Whether this is the installation that a MiniCluster brings into a user's container (docs/dev/view.md).
+    """Whether this is the installation that a MiniCluster adds to a user's container (docs/dev/view.md).
 
-    There PYTHONPATH is left as it is: the container's programs get our bindings only when they ask, by sourcing
+    There PYTHONPATH is not changed: the container's programs get the bindings only on request, by sourcing
     flux-view.sh, by `flux env` or by `flux python`.
     """
     return "_headrace_code" in sys.modules
 
 
 def command_folder() -> str:
-    """The folder with our `flux` and `headrace` commands, "" when none can be found."""
+    """The folder with the `flux` and `headrace` commands of this installation; "" if there is none."""
     for candidate in _CANDIDATES:
         folder = candidate()
         if folder and all(os.access(os.path.join(folder, name), os.X_OK) for name in ("flux", "headrace")):

@@ -1,4 +1,4 @@
-"""The handle of `loop://`: every message that is sent comes back, so that programs are tried out without a broker."""
+"""The handle of `loop://`: every message that is sent comes back, to test programs without a broker."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LOOP_URI = "loop://"
 
 
 class LoopHandle(Handle):
-    """A handle whose requests arrive at itself; whoever takes one with `unclaimed` may answer it with `send`.
+    """A handle whose requests arrive at itself; the receiver takes one with `unclaimed` and answers it with `send`.
 
-    Every event comes back too, subscribed to or not. A message that names no sender is from this user as the owner.
+    Every event comes back, with or without a subscription. A message without a sender gets this user, as owner.
     """
 
     __slots__ = ("_entrance",)
@@ -46,7 +46,7 @@ class LoopHandle(Handle):
                 self.pump(0)
 
     def pump(self, timeout: Optional[float] = None) -> bool:
-        """Read what was sent. Raises OSError EDEADLK for a wait without end, because nobody else sends here."""
+        """Read sent messages. Raises OSError EDEADLK for a wait without timeout, because there is no other sender."""
         if timeout is None:
             poller = select.poll()
             poller.register(self._sock, select.POLLIN)
@@ -55,7 +55,7 @@ class LoopHandle(Handle):
         return super().pump(timeout)
 
     def subscribe(self, topic: str) -> None:
-        """Nothing: all events come back."""
+        """Does nothing: all events come back."""
 
     def unsubscribe(self, topic: str) -> None:
-        """Nothing: all events come back."""
+        """Does nothing: all events come back."""

@@ -1,7 +1,7 @@
 """A small event loop over poll(2) for commands that follow several streams at once, and for `import flux`.
 
-asyncio and selectors cost more to import than a whole command may take. File descriptors, timers and signals are
-watched here; a handle joins as a descriptor whose messages are dispatched after each read.
+asyncio and selectors take more time to import than a whole command may take. This loop watches file descriptors, timers
+and signals; a handle is a descriptor whose messages are dispatched after each read.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 POLLIN = select.POLLIN
 POLLOUT = select.POLLOUT
 POLLERR = select.POLLERR
-# Seconds; poll(2) takes its milliseconds as an int.
+# Seconds; poll(2) takes milliseconds as an int.
 _LONGEST = 2e6
 
 
 class Timer:
-    """A timer in a reactor; `stop()` it and it will not fire again."""
+    """A timer in a reactor; after `stop()` it does not fire."""
 
     __slots__ = ("active", "callback", "repeat")
 
@@ -42,7 +42,7 @@ class Timer:
 
 
 class Reactor:
-    """Watches descriptors, timers and signals and runs their callbacks until `stop()`."""
+    """Watches descriptors, timers and signals, and runs their callbacks until `stop()`."""
 
     def __init__(self) -> None:
         self._poll = select.poll()
@@ -54,11 +54,11 @@ class Reactor:
         self._wakeup: Optional[Tuple[int, int]] = None
         self._running = False
         self._turns: Dict[str, List[Callable[[], None]]] = {"prepare": [], "check": [], "idle": []}
-        # How many of the watched things shall not keep a loop from being idle.
+        # The number of watched items that do not keep the loop from being idle.
         self.ignored = 0
 
     def add_fd(self, fd: int, callback: Callable[[int], None], events: int = POLLIN) -> None:
-        """Call `callback(revents)` whenever `fd` shows one of `events`, an error or a hang-up."""
+        """Call `callback(revents)` when `fd` has one of `events`, an error or a hang-up."""
         self._fds[fd] = callback
         self._poll.register(fd, events)
 
@@ -77,7 +77,7 @@ class Reactor:
         heappush(self._timers, (when, self._count, timer))
 
     def add_signal(self, signum: int, callback: Callable[[], None]) -> None:
-        """Call `callback()` in the loop when `signum` arrives; the old handler comes back when `run` ends."""
+        """Call `callback()` in the loop when `signum` arrives; the previous handler is restored when `run` ends."""
         if self._wakeup is None:
             self._wakeup = os.pipe()
             for fd in self._wakeup:
@@ -92,7 +92,7 @@ class Reactor:
         self._signals.setdefault(signum, old)
 
     def remove_signal(self, signum: int) -> None:
-        """Put back the handler that `signum` had."""
+        """Restore the handler that `signum` had before."""
         if signum in self._signals:
             signal.signal(signum, self._signals.pop(signum))
 
@@ -116,7 +116,9 @@ class Reactor:
         self._running = False
 
     def add_turn(self, when: str, callback: Callable[[], None]) -> None:
-        """Call `callback()` in each turn: before the loop waits ("prepare"), after it ("check"), instead ("idle")."""
+        """Call `callback()` in each turn: before the loop waits ("prepare"), after it ("check"), or instead
+        ("idle").
+        """
         self._turns[when].append(callback)
 
     def remove_turn(self, when: str, callback: Callable[[], None]) -> None:
@@ -124,10 +126,10 @@ class Reactor:
             self._turns[when].remove(callback)
 
     def run(self, until_idle: bool = False) -> bool:
-        """Run until `stop()`. Exceptions of callbacks leave through here; signal handlers are put back.
+        """Run until `stop()`. Exceptions of callbacks are raised here; signal handlers are restored.
 
-        With `until_idle` also until nothing is left that could call back: no timer, signal or descriptor is watched
-        and no handle has a call with a callback. True if something is left.
+        With `until_idle`, also stop when no callback can be called any more: no timer, signal or descriptor is watched
+        and no handle has a call with a callback. Returns whether a callback can still be called.
         """
         self._running = True
         try:
@@ -142,9 +144,9 @@ class Reactor:
             self._restore_signals()
 
     def step(self, wait: bool = True) -> bool:
-        """Wait for the next things to happen and run their callbacks, also in a callback of `run`.
+        """Wait for the next events and run their callbacks; may be called in a callback of `run`.
 
-        Without `wait` what has happened already. True if something is left that could call back.
+        Without `wait`, only handle events that have occurred. Returns whether a callback can still be called.
         """
         running, self._running = self._running, True
         try:
@@ -193,7 +195,7 @@ class Reactor:
         if not ready:
             self._call_turns("idle")
         for fd, revents, callback in [(fd, revents, self._fds.get(fd)) for fd, revents in ready]:
-            # A callback of this turn may have closed the descriptor and opened another of its number.
+            # A callback in this turn may have closed the descriptor and opened another one with the same number.
             if callback is not None and self._fds.get(fd) is callback:
                 callback(revents)
         now = time.monotonic()

@@ -1,6 +1,6 @@
-"""How a client reaches a broker: `local://PATH` sockets and `ssh://HOST/PATH` through a relay process.
+"""Connections of clients to a broker: `local://PATH` sockets, and `ssh://HOST/PATH` through a relay process.
 
-A broker greets a new connection with one byte: 0, or the errno of a refusal.
+A broker answers a new connection with one byte: 0, or the errno of a refusal.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ def split_uri(uri: str) -> Tuple[str, str, str]:
 
 
 def _is_ssh_host(host: str) -> bool:
-    """True for [USER@]HOST[:PORT]. A user or host that begins with a dash is none: ssh would take it for an option, and
-    some options run commands (ProxyCommand), while addresses come from job memos, too."""
+    """Whether a text is [USER@]HOST[:PORT]. A user or host must not begin with a dash: ssh would take it for an option,
+    some options run commands (ProxyCommand), and addresses may come from job memos.
+    """
     user, at, rest = host.rpartition("@")
     name, colon, port = rest.partition(":")
     if not name or name.startswith("-") or (at and (not user or user.startswith("-"))):
@@ -42,24 +43,25 @@ def _is_ssh_host(host: str) -> bool:
 
 
 def through_proxy(uri: str) -> str:
-    """The address of another instance that a broker gave, as a client of `flux proxy` can use it: a socket there is on
-    the host that the proxy is connected to (FLUX_PROXY_REMOTE)."""
+    """The address of another instance, as given by a broker, for a client of `flux proxy`: a local socket is on the
+    host that the proxy is connected to (FLUX_PROXY_REMOTE).
+    """
     remote = os.environ.get("FLUX_PROXY_REMOTE")
     return f"ssh://{remote}{uri[8:]}" if remote and uri.startswith("local://") else uri
 
 
 def is_this_host(host: str) -> bool:
-    """Whether an ssh URI's host is the machine we run on, so that no ssh is needed to reach its socket."""
+    """Whether the host of an ssh URI is this machine, so that its socket is reached without ssh."""
     name = host.rpartition("@")[2].partition(":")[0]
     here = os.environ.get("FLUX_FAKE_HOSTNAME") or os.uname().nodename
     return name in ("localhost", here) or name == here.partition(".")[0]
 
 
 def connect(uri: str) -> socket.socket:
-    """A connected, greeted stream to the broker at `uri`.
+    """A connected stream to the broker at `uri`, after the broker's greeting.
 
-    Raises OSError with the text users know from Flux: ENOENT when the socket is not there, ECONNREFUSED when nobody
-    listens, or the errno that the broker answered.
+    Raises OSError with Flux's text: ENOENT if there is no socket, ECONNREFUSED if no broker listens on it, or the errno
+    in the broker's greeting.
     """
     scheme, host, path = split_uri(uri)
     if scheme == "ssh":
@@ -94,10 +96,10 @@ def _greet(sock: socket.socket) -> socket.socket:
 
 
 def ssh_command(host: str, path: str) -> List[str]:
-    """The command that carries bytes to the socket `path` on `host` ([USER@]HOST[:PORT]).
+    """The command that relays bytes to the socket `path` on `host` ([USER@]HOST[:PORT]).
 
-    FLUX_SSH names another ssh. At the other end `flux` is looked for beside the socket, where its broker puts a link to
-    its own, then where it is here; FLUX_SSH_RCMD names it instead.
+    FLUX_SSH names another ssh. On the host, `flux` is found next to the socket, where the broker has linked its own, or
+    at its local path; FLUX_SSH_RCMD names it instead.
     """
     import shlex
 
@@ -119,7 +121,7 @@ def ssh_command(host: str, path: str) -> List[str]:
 
 
 def _own_folder() -> str:
-    """The folder of the `flux` command here."""
+    """The folder of the local `flux` command."""
     import shutil
     import sys
 
@@ -128,8 +130,9 @@ def _own_folder() -> str:
 
 
 def _connect_ssh(host: str, path: str) -> socket.socket:
-    """A greeted socket whose other end is `flux relay PATH` on `host`. What ssh says is part of the error, not printed:
-    programs that use the handle print what they want themselves."""
+    """A greeted socket whose other end is `flux relay PATH` on `host`. The output of ssh becomes part of the error
+    instead of being printed, since programs that use the handle decide what they print.
+    """
     import subprocess
 
     argv = ssh_command(host, path)
@@ -156,7 +159,7 @@ def _connect_ssh(host: str, path: str) -> socket.socket:
 
 
 def claimed_credentials() -> Tuple[Optional[int], Optional[int]]:
-    """The userid and role mask that FLUX_HANDLE_USERID and FLUX_HANDLE_ROLEMASK ask for (an owner may claim less)."""
+    """The userid and role mask in FLUX_HANDLE_USERID and FLUX_HANDLE_ROLEMASK, by which an owner may claim less."""
     user = os.environ.get("FLUX_HANDLE_USERID")
     roles = os.environ.get("FLUX_HANDLE_ROLEMASK")
     try:

@@ -1,4 +1,4 @@
-"""Which shell a user gets where none is named: `flux start`, `flux alloc` and `flux proxy` must agree on it."""
+"""The default shell of a user, the same for `flux start`, `flux alloc` and `flux proxy`."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ if TYPE_CHECKING:
     from typing import Mapping
 
 _LAST = "/bin/sh"
-# Shells of accounts that nobody shall log in to; who is here already has.
+# Shells that refuse a log-in; this user has logged in already.
 _NO_SHELLS = ("nologin", "false")
 
 
 def user_shell(env: Mapping[str, str]) -> str:
-    """`SHELL` of `env`, else the login shell of our user where there is one that runs, else /bin/sh."""
+    """`SHELL` of `env`, or the user's login shell if it can be run, or /bin/sh."""
     named = env.get("SHELL")
     if named:
         return named
     try:
         shell = pwd.getpwuid(os.getuid()).pw_shell
     except KeyError:
-        # A container may run us under a uid that no one has.
+        # A container may run this process under an unknown uid.
         return _LAST
     usable = os.path.basename(shell) not in _NO_SHELLS and os.access(shell, os.X_OK)
     return shell if usable else _LAST

@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _check_architecture(wanted: str) -> None:
-    """Raises BuildError for another architecture than this machine's, where nothing could be built for it."""
+    """Raise BuildError for another architecture than this machine's, for which nothing can be built here."""
     here = oci.this_architecture()
     if wanted and oci.architecture(wanted) != here:
         raise BuildError(
@@ -54,7 +54,7 @@ def _check_architecture(wanted: str) -> None:
 
 def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Not seen half written, by who loads it meanwhile.
+    # The file is renamed when it is complete, since it may be read at any time.
     part = path.with_suffix(".part")
     part.write_bytes(data)
     part.replace(path)

@@ -1,8 +1,8 @@
-"""Writes the file of modules that `code_finder` reads, and compiles what goes into it.
+"""Writes the file of modules that `code_finder` reads, and compiles the modules in it.
 
-Run as a program by the interpreter of the view (`python code_store.py ROOT` with a list on standard input), because
-code is only for the version that compiled it. Docstrings, assertions and columns of positions are left out: they are a
-third of what an import reads.
+The view's interpreter runs it as a program (`python code_store.py ROOT` with a list on standard input), because code
+works only with the version that compiled it. Docstrings, assertions and column positions are left out: they are a third
+of the bytes that an import reads.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ HEAD = b"HRCODE01"
 
 @dataclass(frozen=True)
 class Source:
-    """A module to be compiled: its `text` lies at `path` below the root; or, without, an extension module there."""
+    """A module to be compiled: its `text`, with `path` below the root; without a text, an extension module at
+    `path`.
+    """
 
     path: str
     text: str | None
     is_package: bool = False
-    # Costs a tenth of an import's time, and saves two thirds of its room.
+    # Compression adds a tenth to an import's time and saves two thirds of the space.
     compressed: bool = False
 
 
 def compile_store(python: str, root: str, sources: Mapping[str, Source]) -> bytes:
-    """The file of `sources` (by module name), compiled by `python` as if they lay below `root`.
+    """The file of `sources` (by module name), compiled by `python` for paths below `root`.
 
-    Raises ValueError with what the interpreter said of a module that it does not compile.
+    Raises ValueError with the interpreter's error for a module that does not compile.
     """
     request = {
         name: {"path": source.path, "text": source.text, "package": source.is_package, "compressed": source.compressed}
@@ -45,14 +47,16 @@ def compile_store(python: str, root: str, sources: Mapping[str, Source]) -> byte
 
 
 def module_file(python: str, path: str, text: str, magic: bytes) -> bytes:
-    """A compiled module without its source (`.pyc` in place of a `.py`), as `python`, whose `magic` it begins with,
-    imports it. Raises ValueError."""
+    """A compiled module without its source (`.pyc` in place of a `.py`) for `python`, whose magic number is `magic`.
+
+    Raises ValueError.
+    """
     argv = [python, "-S", "-X", "no_debug_ranges", "-X", "utf8", str(Path(__file__).resolve()), "--one", path]
     return magic + bytes(12) + _compiled(argv, text)
 
 
 def _compiled(argv: list[str], text: str) -> bytes:
-    # The order of sets in code depends on the seed.
+    # The order of sets in compiled code depends on the hash seed.
     env = {"PATH": os.environ.get("PATH", ""), "PYTHONHASHSEED": "0"}
     done = subprocess.run(argv, input=text.encode(), capture_output=True, env=env, check=False)
     if done.returncode:

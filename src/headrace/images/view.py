@@ -1,8 +1,8 @@
-"""The view: what the operator brings into a user's container, complete, for one fixed path.
+"""The view: a complete installation for a user's container, at one fixed path.
 
-Our interpreter, libraries and dynamic loader, and the code of all modules in one file; nothing of it depends on what
-the user's image holds, and nothing of it is found by the user's programs unless they name it. The interpreter lies
-outside of `bin`, which is in the PATH of jobs: `python3` stays the user's own. docs/dev/view.md has the layout.
+It has its own interpreter, libraries and dynamic loader, and the code of all modules in one file. It does not depend on
+the user's image, and the user's programs do not find any of it unless they name it. The interpreter is not in `bin`,
+which is in the PATH of jobs, so that `python3` is the user's own. docs/dev/view.md has the layout.
 """
 
 from __future__ import annotations
@@ -27,29 +27,30 @@ from .elf import BuildError
 from .layer import Entry, file, link, program
 
 PREFIX = "/mnt/flux/view"
-# Libraries lie deeper than in `lib`, which scripts of Flux's own operator put into LD_LIBRARY_PATH of users' programs.
+# Libraries are not in `lib` itself, which scripts of the Flux Operator add to LD_LIBRARY_PATH of users' programs.
 NATIVE = "lib/native"
-# Command in bin: the function that it calls.
+# Commands in bin, with the function that each calls.
 COMMANDS = {
     "flux": "headrace.cli.main:flux",
     "headrace": "headrace.cli.main:headrace",
     "headrace-pod": "headrace.minicluster.pod.main:main",
 }
 _PACKAGE = Path(__file__).resolve().parent.parent
-# Other people's packages and modules that engine and commands import, each with what of it nobody imports.
+# Third-party packages and modules that engine and commands import, each with the parts that are left out.
 _PACKAGES: Mapping[str, tuple[str, ...]] = {
     "msgspec": (),
     "zmq": ("zmq.tests", "zmq.green", "zmq.eventloop", "zmq.ssh", "zmq.log", "zmq.devices", "zmq.auth.ioloop"),
     "yaml": (),
 }
-# Extension modules of those that have a slower or unused alternative.
+# Extension modules of these packages that are slower than an alternative, or unused.
 _EXTENSIONS_LEFT_OUT = frozenset(("yaml._yaml",))
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What such a tree has: commands, packages of others (and what of them it has not), parts of Headrace that it has
-    not, what of the standard library it has not, extension modules of that, and whether jobs run from it."""
+    """The contents of such a tree: commands, third-party packages (with the parts left out), the parts of Headrace and
+    of the standard library that are left out, extension modules of the latter, and whether jobs run in it.
+    """
 
     commands: Mapping[str, str]
     packages: Mapping[str, tuple[str, ...]]
@@ -64,7 +65,7 @@ VIEW = Contents(COMMANDS, _PACKAGES, ("headrace.kube", "headrace.images"), stdli
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python that the view is made of: its program, version (`3.11`), what is built in, and its folders."""
+    """The Python of a view: its program, version (`3.11`), built-in modules, and folders."""
 
     program: Path
     version: str
@@ -85,7 +86,9 @@ print(json.dumps(out))
 
 
 def describe(python: Path) -> Interpreter:
-    """Raises BuildError for what is no CPython with the extension modules that brokers need."""
+    """The interpreter of a program. Raises BuildError unless it is a CPython with the extension modules that brokers
+    need.
+    """
     done = subprocess.run([python, "-I", "-S", "-c", _ASK], capture_output=True, text=True, check=False)
     if done.returncode:
         raise BuildError(f"{python}: {(done.stderr.strip().splitlines() or ['no Python'])[-1]}")
@@ -103,8 +106,8 @@ def describe(python: Path) -> Interpreter:
 
 
 def choose_interpreter(wanted: str = "") -> Interpreter:
-    """The Python at `wanted`; without, the system's of our own version, which is as a rule built with optimizations,
-    or the one that this environment is based on. Raises BuildError.
+    """The Python at `wanted`; by default the system's, if it has this Python's version, since it is usually built with
+    optimizations, otherwise the Python of this environment. Raises BuildError.
     """
     own = f"{sys.version_info[0]}.{sys.version_info[1]}"
     candidates = [wanted] if wanted else [f"/usr/bin/python{own}", os.path.realpath(sys.executable)]
@@ -126,7 +129,7 @@ def choose_interpreter(wanted: str = "") -> Interpreter:
 
 
 def build(interpreter: Interpreter, prefix: str = PREFIX, contents: Contents = VIEW) -> dict[str, Entry]:
-    """The tree of a view, or of another installation like it, for the path `prefix`. Raises BuildError."""
+    """The tree of a view, or of a similar installation, for the path `prefix`. Raises BuildError."""
     lib = f"lib/python{interpreter.version}"
     root = f"{prefix}/{lib}"
     natives = _native_modules(interpreter, contents)
@@ -160,7 +163,7 @@ def _standard(interpreter: Interpreter, contents: Contents) -> dict[str, Source]
 
 
 def _text(path: Path) -> str:
-    # As the compiler would decode it.
+    # Decoded as by the compiler.
     return importlib.util.decode_source(path.read_bytes())
 
 
@@ -177,7 +180,7 @@ def _third_party(contents: Contents) -> dict[str, Source]:
 
 
 def _own(contents: Contents) -> dict[str, Source]:
-    """All of Headrace but the bindings, which are files, and what is not used there."""
+    """All modules of Headrace, except the bindings, which are files, and the parts left out."""
     found: dict[str, Source] = {}
     bindings = _PACKAGE / "compat" / "python"
     for path in sorted(_PACKAGE.rglob("*.py")):
@@ -189,7 +192,7 @@ def _own(contents: Contents) -> dict[str, Source]:
 
 
 def _module_name(path: Path, root: Path) -> str:
-    """The full name of the module at `path`, "" for a file that cannot be imported."""
+    """The full name of the module at `path`; "" for a file that cannot be imported."""
     parts = list(path.relative_to(root).with_suffix("").parts)
     if parts[-1] == "__init__":
         parts.pop()
@@ -209,7 +212,7 @@ def _place_of(name: str) -> Path:
 
 
 def _native_modules(interpreter: Interpreter, contents: Contents) -> dict[str, Path]:
-    """Full name: file of each extension module."""
+    """The file of each extension module by full name."""
     found: dict[str, Path] = {}
     for name in sorted(contents.extensions - interpreter.builtin):
         for suffix in importlib.machinery.EXTENSION_SUFFIXES:
@@ -229,7 +232,7 @@ def _native_modules(interpreter: Interpreter, contents: Contents) -> dict[str, P
 def _natives(
     interpreter: Interpreter, natives: Mapping[str, Path], prefix: str, lib: str, more: Mapping[str, Path]
 ) -> dict[str, Entry]:
-    """The interpreter, extension modules, loader and libraries, `more` among them, made for places below `prefix`."""
+    """The interpreter, extension modules, loader and libraries, with `more` files, relocated below `prefix`."""
     folder = f"{prefix}/{NATIVE}"
     loader = elf.interpreter(interpreter.program)
     libraries = dict(more)
@@ -243,7 +246,7 @@ def _natives(
     for name, path in sorted(libraries.items()):
         if name == loader.name:
             continue
-        # The C library is as it is: it needs only its own parts, which are found where the first of them was.
+        # The C library is not relocated: it needs only its own parts, which are in its folder.
         own = path.resolve().parent == libc and _is_glibc(name)
         out[f"{NATIVE}/{name}"] = program(elf.stripped(path) if own else elf.relocated(path, folder))
     for name, path in natives.items():
@@ -259,8 +262,9 @@ _HOOK = "import _headrace_code\n"
 
 
 def _landmarks(interpreter: Interpreter, prefix: str, lib: str) -> dict[str, Entry]:
-    """What the interpreter looks for to know its folders, and package encodings, which it imports first of all: this
-    installs the finder."""
+    """The files by which the interpreter finds its folders, and package encodings, its first import, which installs the
+    finder.
+    """
 
     def compiled(name: str, text: str) -> Entry:
         return file(module_file(str(interpreter.program), f"{prefix}/{lib}/{name}", text, interpreter.magic))
@@ -277,7 +281,7 @@ def _landmarks(interpreter: Interpreter, prefix: str, lib: str) -> dict[str, Ent
 
 
 def _bindings() -> dict[str, Entry]:
-    """Package flux, and what of Headrace it imports, as files: users' own Pythons, of any version, read them."""
+    """Package flux, and the modules of Headrace that it imports, as files for users' own Pythons of any version."""
     out: dict[str, Entry] = {}
     flux = _PACKAGE / "compat" / "python"
     pending = sorted(flux.rglob("*.py"))
@@ -298,7 +302,7 @@ def _bindings() -> dict[str, Entry]:
 
 
 def _imported(path: Path) -> set[str]:
-    """The names that a file of the standard-library rooms may import, those of functions included."""
+    """The imports of a file in the standard-library rooms, including those inside functions."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
@@ -317,7 +321,7 @@ def _source_of(parts: list[str]) -> Path | None:
 
 
 def write(tree: Mapping[str, Entry], folder: Path) -> None:
-    """Have the view in `folder`, which is emptied."""
+    """Write the view into `folder`, whose previous contents are removed."""
     from .layer import write_folder
 
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The image `headrace-view`: the view at /view, and the program that an init container copies it with."""
+"""The image `headrace-view`: the view at /view, and the program with which an init container copies it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .layer import Entry, complete, file, program
 from .oci import Image
 
 COPY = "headrace-copy"
-# An image volume and `headrace-copy` both take the view from here.
+# The view's folder, for image volumes and for `headrace-copy`.
 FOLDER = "view"
 
 
 def view_image(python: str = "") -> Image:
-    """Raises BuildError."""
+    """The image, with the view of `python`. Raises BuildError."""
     return image_of(view.build(view.choose_interpreter(python)))
 
 
@@ -29,7 +29,7 @@ def image_of(tree: Mapping[str, Entry]) -> Image:
 
 
 def digest(tree: Mapping[str, Entry]) -> str:
-    """Tells a view from others."""
+    """A digest of a view's contents."""
     out = hashlib.sha256()
     for path, entry in complete(tree).items():
         out.update(repr((path, entry.mode, entry.link, entry.data and hashlib.sha256(entry.data).digest())).encode())
