@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from headrace.jobs.record import Job, inactive_result
-from headrace.modules.job_manager.core import SUCCESS, Core
+from headrace.modules.job_manager.core import Core
 from headrace.modules.job_manager.effects import Effect, Request
 from headrace.modules.job_manager.queues import Queues
 from headrace.modules.job_manager.replay import replay
 from headrace.spec import jobid
+from headrace.spec.requests.sched import AllocResponse
 
 R: dict[str, Any] = {
     "version": 1,
@@ -61,10 +62,10 @@ class World:
         self.flush()
         return refusal
 
-    def alloc(self, id: int, kind: int = SUCCESS, note: str = "", **execution: Any) -> None:
+    def alloc(self, id: int, kind: AllocResponse = AllocResponse.SUCCESS, note: str = "", **execution: Any) -> None:
         r = {**R, "execution": {**R["execution"], **execution}}
-        annotations = {"sched": {"resource_summary": "rank0/core0"}} if kind == SUCCESS else None
-        self.core.alloc_reply(id, kind, r if kind == SUCCESS else None, annotations, note)
+        annotations = {"sched": {"resource_summary": "rank0/core0"}} if kind == AllocResponse.SUCCESS else None
+        self.core.alloc_reply(id, kind, r if kind == AllocResponse.SUCCESS else None, annotations, note)
         self.flush()
 
     def exec(self, id: int, kind: str, **data: Any) -> None:

@@ -11,15 +11,23 @@ import signal
 from collections.abc import Callable
 from typing import Any, Optional
 
-NEW, DEPEND, PRIORITY, SCHED, RUN, CLEANUP, INACTIVE = 1, 2, 4, 8, 16, 32, 64
-PENDING = DEPEND | PRIORITY | SCHED
-RUNNING = RUN | CLEANUP
-COMPLETED, FAILED, CANCELED, TIMEOUT = 1, 2, 4, 8
-
-FLAG_DEBUG, FLAG_WAITABLE, FLAG_NOVALIDATE = 2, 4, 8
-
-URGENCY_HOLD, URGENCY_DEFAULT, URGENCY_EXPEDITE = 0, 16, 31
-PRIORITY_MAX = 0xFFFFFFFF
+from headrace.spec.job_state import (
+    CANCELED,
+    CLEANUP,
+    COMPLETED,
+    DEPEND,
+    FAILED,
+    FLAG_DEBUG,
+    FLAG_NOVALIDATE,
+    FLAG_WAITABLE,
+    INACTIVE,
+    NEW,
+    PRIORITY,
+    RUN,
+    SCHED,
+    TIMEOUT,
+)
+from headrace.spec.urgency import URGENCY_DEFAULT
 
 # Timestamp (seconds), name, context.
 Event = tuple[float, str, Optional[dict[str, Any]]]
@@ -322,11 +330,6 @@ def updated_jobspec(jobspec: dict[str, Any], updates: dict[str, Any]) -> dict[st
 def updated_r(r: dict[str, Any], updates: dict[str, Any]) -> dict[str, Any]:
     """R with the `execution` keys of a resource-update event set."""
     return {**r, "execution": {**r["execution"], **updates}}
-
-
-def priority_of(urgency: int) -> int:
-    """The priority of an urgency (RFC 30): the same, but expedited jobs go before all others."""
-    return PRIORITY_MAX if urgency == URGENCY_EXPEDITE else urgency
 
 
 def failure_text(job: Job) -> str:

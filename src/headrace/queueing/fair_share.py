@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-# RFC 30: 0 holds a job, 31 expedites it before all others, whoever owns them.
-_HELD, _EXPEDITED = 0, 31
+from headrace.spec.urgency import URGENCY_EXPEDITE, URGENCY_HOLD
+
 # Priorities between one urgency and the next.
 STEPS = 100_000
 
@@ -54,7 +54,7 @@ class FairShare:
 
     def priority(self, urgency: int, user: str) -> int:
         """The priority of a user's job: by urgency, then by factor; held and expedited jobs are not weighed."""
-        if urgency in (_HELD, _EXPEDITED):
+        if urgency in (URGENCY_HOLD, URGENCY_EXPEDITE):
             return urgency * STEPS
         return urgency * STEPS + int(self.factor(user) * (STEPS - 1))
 

@@ -16,11 +16,10 @@ from headrace.graph.request import JobRequest, total_needs
 from headrace.graph.usage import Allocation
 from headrace.queueing.fair_share import FairShare
 from headrace.queueing.queue import Decision, Queue, Refused, Started
+from headrace.spec.urgency import URGENCY_DEFAULT, URGENCY_HOLD
 
 # The types of resources whose utilisation is measured, where the graph has them.
 _MEASURED = ("core", "gpu")
-# A job of urgency 0 is held (RFC 30).
-_HELD = 0
 # Simulated seconds between two computations of all priorities from usage.
 REVIEW = 300
 
@@ -35,7 +34,7 @@ class Job(NamedTuple):
     submit: int
     runtime: int
     request: JobRequest
-    urgency: int = 16
+    urgency: int = URGENCY_DEFAULT
     user: str = ""
 
 
@@ -140,7 +139,7 @@ def simulate(
         while arrived < len(arrivals) and arrivals[arrived].submit <= now:
             job = arrivals[arrived]
             arrived += 1
-            if job.urgency == _HELD:
+            if job.urgency == URGENCY_HOLD:
                 never.append((job, "held: its urgency is 0"))
                 continue
             priority = job.urgency if fair is None else fair.priority(job.urgency, job.user)

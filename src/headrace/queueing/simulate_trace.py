@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from headrace.graph.request import Count, JobRequest, Request, RequestError, parse_jobspec
 from headrace.queueing.simulate import Job
 from headrace.spec import jobid, swf
+from headrace.spec.urgency import URGENCY_DEFAULT, URGENCY_EXPEDITE, URGENCY_HOLD
 
-_MOST_URGENT = 31
 _MOST_SECONDS = 10**15
 
 
@@ -138,9 +138,9 @@ def _json_job(line: str) -> Job:
         if name not in found:
             raise _FieldError(f"{name}: missing")
     request, limit = _request(found["jobspec"])
-    urgency = found.get("urgency", 16)
-    if not isinstance(urgency, int) or isinstance(urgency, bool) or not 0 <= urgency <= _MOST_URGENT:
-        raise _FieldError(f"urgency: must be an integer from 0 to {_MOST_URGENT}, not {urgency!r}")
+    urgency = found.get("urgency", URGENCY_DEFAULT)
+    if not isinstance(urgency, int) or isinstance(urgency, bool) or not URGENCY_HOLD <= urgency <= URGENCY_EXPEDITE:
+        raise _FieldError(f"urgency: must be an integer from {URGENCY_HOLD} to {URGENCY_EXPEDITE}, not {urgency!r}")
     user = found.get("user", "")
     if isinstance(user, bool) or not isinstance(user, str | int):
         raise _FieldError(f"user: must be a name or a number, not {user!r}")

@@ -11,10 +11,10 @@ import pytest
 from jobs_world import World, jobspec, shown, signed
 
 from headrace.broker.module.context import RpcError
-from headrace.jobs.record import FLAG_NOVALIDATE
 from headrace.modules.job_ingest import service as job_ingest
 from headrace.modules.job_ingest.checks import Checks, checks
 from headrace.spec import jobid
+from headrace.spec.job_state import FLAG_NOVALIDATE
 
 Run = Callable[..., None]
 

@@ -9,7 +9,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.modules.job_list.record import ATTRS, INACTIVE, PRIORITY, RUN, SCHED, Job, Packer, asked
+from headrace.modules.job_list.record import ATTRS, Job, Packer, asked
+from headrace.spec.job_state import INACTIVE, PRIORITY, RUN, SCHED
 
 # Events of a job that `flux run` started and canceled, as recorded from flux-core 0.88 (wire/43).
 JOBSPEC: dict[str, Any] = {

@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from headrace.modules.job_list.record import CANCELED, CLEANUP, COMPLETED, DEPEND, INACTIVE, RUN, SCHED, TIMEOUT
 from headrace.modules.job_list.stats import Stats
+from headrace.spec.job_state import CANCELED, CLEANUP, COMPLETED, DEPEND, INACTIVE, RUN, SCHED, TIMEOUT
 
 _NEXT = {0: [DEPEND], DEPEND: [SCHED, CLEANUP], SCHED: [RUN, CLEANUP], RUN: [CLEANUP], CLEANUP: [INACTIVE]}
 _NAMES = {DEPEND: "depend", SCHED: "sched", RUN: "run", CLEANUP: "cleanup", INACTIVE: "inactive"}

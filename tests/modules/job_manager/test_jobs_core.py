@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from core_world import World
 
-from headrace.jobs.record import CANCELED, COMPLETED, FAILED, RUN, SCHED, TIMEOUT
-from headrace.modules.job_manager.core import ANNOTATE, CANCEL, DENY, SUCCESS
 from headrace.modules.job_manager.effects import Alloc, Cancel, Expiration, Free, Prioritize, Raised, Start
+from headrace.spec.job_state import CANCELED, COMPLETED, FAILED, RUN, SCHED, TIMEOUT
+from headrace.spec.requests.sched import AllocResponse
 
 
 def test_a_job_that_runs_has_the_events_of_the_recordings() -> None:
@@ -32,7 +32,7 @@ def test_a_job_that_runs_has_the_events_of_the_recordings() -> None:
 def test_a_denied_job_ends_with_an_alloc_exception() -> None:
     world = World()
     world.submit(1)
-    world.alloc(1, DENY, "unsatisfiable request: too big")
+    world.alloc(1, AllocResponse.DENY, "unsatisfiable request: too big")
     assert world.events(1)[4:] == ["exception", "clean"]
     assert world.context(1, "exception") == {
         "type": "alloc",
@@ -60,7 +60,7 @@ def test_holding_a_job_takes_its_request_back() -> None:
     world.core.set_urgency(world.core.active[1], 0, 0)
     world.flush()
     assert world.asked(Cancel) == [Cancel(1)]
-    world.alloc(1, CANCEL)
+    world.alloc(1, AllocResponse.CANCEL)
     assert (world.core.alloc_pending, world.core.active[1].state) == (0, SCHED)
 
 
@@ -77,7 +77,7 @@ def test_resources_that_cross_a_cancellation_are_given_back() -> None:
     world.submit(1)
     world.cancel(1)
     assert "clean" not in world.events(1)
-    world.alloc(1, SUCCESS)
+    world.alloc(1, AllocResponse.SUCCESS)
     assert [request.job.id for request in world.asked(Free)] == [1]
     assert world.events(1)[-2:] == ["exception", "clean"]
     assert world.result(1) == CANCELED
@@ -87,7 +87,7 @@ def test_a_canceled_pending_job_is_clean_once_the_scheduler_has_dropped_it() -> 
     world = World()
     world.submit(1)
     world.cancel(1)
-    world.alloc(1, CANCEL)
+    world.alloc(1, AllocResponse.CANCEL)
     assert world.events(1)[-2:] == ["exception", "clean"]
     assert world.asked(Free) == []
 
@@ -154,7 +154,7 @@ def test_a_pending_job_goes_to_the_scheduler_with_its_new_jobspec() -> None:
     world.flush()
     assert world.events(1)[-2:] == ["jobspec-update", "priority"]
     assert world.asked(Cancel) == [Cancel(1)]
-    world.alloc(1, CANCEL)
+    world.alloc(1, AllocResponse.CANCEL)
     assert len(world.asked(Alloc)) == 2
     assert world.core.active[1].jobspec["attributes"]["system"]["duration"] == 60.0
 
@@ -163,7 +163,7 @@ def test_resources_for_an_old_jobspec_are_given_back() -> None:
     world = World()
     world.submit(1)
     world.core.update(world.core.active[1], {"attributes.system.duration": 60.0})
-    world.alloc(1, SUCCESS)
+    world.alloc(1, AllocResponse.SUCCESS)
     assert "alloc" not in world.events(1)
     assert [request.job.id for request in world.asked(Free)] == [1]
     assert len(world.asked(Alloc)) == 2
@@ -173,8 +173,8 @@ def test_annotations_are_merged_and_null_removes() -> None:
     world = World()
     world.submit(1)
     notes = {"sched": {"reason_pending": "busy", "t_estimate": 5.0}}
-    world.core.alloc_reply(1, ANNOTATE, None, notes, "")
-    world.core.alloc_reply(1, ANNOTATE, None, {"sched": {"t_estimate": None}}, "")
+    world.core.alloc_reply(1, AllocResponse.ANNOTATE, None, notes, "")
+    world.core.alloc_reply(1, AllocResponse.ANNOTATE, None, {"sched": {"t_estimate": None}}, "")
     assert world.core.active[1].annotations == {"sched": {"reason_pending": "busy"}}
 
 
@@ -223,7 +223,7 @@ def test_a_stopped_queue_takes_its_requests_back_and_gives_them_again() -> None:
     world.core.start_queues([""], False, "later", True)
     world.flush()
     assert world.asked(Cancel) == [Cancel(1)]
-    world.alloc(1, CANCEL)
+    world.alloc(1, AllocResponse.CANCEL)
     world.core.start_queues([""], True, None, True)
     world.flush()
     assert [request.job.id for request in world.asked(Alloc)] == [1, 1]
@@ -240,9 +240,9 @@ def test_jobs_of_a_stopped_queue_say_so_until_it_is_started_or_they_end() -> Non
     assert first.annotations == {"sched": {"reason_pending": "queue stopped: maintenance"}}
     world.core.start_queues(["batch"], True, None, True)
     assert not first.annotations
-    world.core.alloc_reply(1, ANNOTATE, None, {"sched": {"reason_pending": "no core"}}, "")
+    world.core.alloc_reply(1, AllocResponse.ANNOTATE, None, {"sched": {"reason_pending": "no core"}}, "")
     world.core.start_queues(["batch"], False, None, True)
-    world.alloc(1, CANCEL)
+    world.alloc(1, AllocResponse.CANCEL)
     assert first.annotations == {"sched": {"reason_pending": "queue stopped"}}
     world.core.raise_exception(first, "cancel", 0, "", 0)
     assert not first.annotations

@@ -14,13 +14,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headrace.jobs.record import CLEANUP, RUN, RUNNING, Job
-from headrace.modules.job_manager.core import CANCEL, DENY, SUCCESS, Core
+from headrace.jobs.record import Job
+from headrace.modules.job_manager.core import Core
 from headrace.modules.job_manager.effects import Alloc, Answer, Cancel, Free, Inherit, Request, Start
 from headrace.modules.job_manager.queues import Queues
 from headrace.modules.job_manager.replay import replay, restart
 from headrace.spec import jobid
+from headrace.spec.job_state import CLEANUP, RUN, RUNNING
 from headrace.spec.message import REQUEST, Message
+from headrace.spec.requests.sched import AllocResponse
 
 R: dict[str, Any] = {"version": 1, "execution": {"R_lite": [{"rank": "0", "children": {"core": "0"}}]}}
 
@@ -79,7 +81,7 @@ class Simulator:
             case Cancel(id):
                 if id in self.asked:
                     del self.asked[id]
-                    self.core.alloc_reply(id, CANCEL, None, None, "")
+                    self.core.alloc_reply(id, AllocResponse.CANCEL, None, None, "")
             case Free(job, r):
                 assert r is not None
                 assert job.id not in self.running, f"job {job.id} still runs"
@@ -138,12 +140,12 @@ class Simulator:
             id = self.random.choice(list(self.asked))
             del self.asked[id]
             if self.random.random() < 0.1:
-                self.core.alloc_reply(id, DENY, None, None, "no")
+                self.core.alloc_reply(id, AllocResponse.DENY, None, None, "no")
                 return
             self.holding[id] = self.holding.get(id, 0) + 1
             expiration = self.now + self.random.choice([3, 100])
             r = {**R, "execution": {**R["execution"], "expiration": expiration}}
-            self.core.alloc_reply(id, SUCCESS, r, None, "")
+            self.core.alloc_reply(id, AllocResponse.SUCCESS, r, None, "")
 
     def name_successors(self) -> None:
         """The scheduler's word on who comes next: of one kind, by priority."""

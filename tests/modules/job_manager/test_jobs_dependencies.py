@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.jobs.record import CANCELED, COMPLETED, FAILED, TIMEOUT
 from headrace.modules.job_manager.dependencies import DependencyError, from_description, parse, refusal, verdict
 from headrace.spec import jobid
+from headrace.spec.job_state import CANCELED, COMPLETED, FAILED, TIMEOUT
 
 SCHEMES = {
     "after": "after-start",

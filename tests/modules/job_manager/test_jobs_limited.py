@@ -7,9 +7,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headrace.jobs.record import SCHED, Job
-from headrace.modules.job_manager.core import CANCEL, DENY, SUCCESS
+from headrace.jobs.record import Job
 from headrace.modules.job_manager.effects import Alloc, Cancel
+from headrace.spec.job_state import SCHED
+from headrace.spec.requests.sched import AllocResponse
 
 
 class LimitedScheduler(RuleBasedStateMachine):
@@ -61,7 +62,7 @@ class LimitedScheduler(RuleBasedStateMachine):
         self.world.core.start_queues(["batch"], on, None, True)
 
     @precondition(lambda self: self.asked)
-    @rule(choice=st.integers(0, 99), kind=st.sampled_from([SUCCESS, DENY]))
+    @rule(choice=st.integers(0, 99), kind=st.sampled_from([AllocResponse.SUCCESS, AllocResponse.DENY]))
     def answer(self, choice: int, kind: int) -> None:
         id = sorted(self.asked)[choice % len(self.asked)]
         self.asked.discard(id)
@@ -74,7 +75,7 @@ class LimitedScheduler(RuleBasedStateMachine):
         id = min(self.canceled)
         self.canceled.discard(id)
         self.asked.discard(id)
-        self.world.alloc(id, CANCEL)
+        self.world.alloc(id, AllocResponse.CANCEL)
 
     @invariant()
     def it_has_the_most_urgent(self) -> None:
@@ -112,12 +113,12 @@ def test_a_more_urgent_job_takes_the_place_before_a_limited_scheduler() -> None:
         [1],
         [1, 2],
     )
-    world.alloc(1, CANCEL)
+    world.alloc(1, AllocResponse.CANCEL)
     assert ([request.id for request in world.asked(Cancel)], [request.job.id for request in world.asked(Alloc)]) == (
         [1, 2],
         [1, 2, 3],
     )
-    world.alloc(2, CANCEL)
+    world.alloc(2, AllocResponse.CANCEL)
     assert [request.job.id for request in world.asked(Alloc)] == [1, 2, 3, 4]
     world.core.set_urgency(world.core.active[3], 13, 0)
     world.flush()

@@ -80,6 +80,23 @@ def test_an_unloaded_scheduler_is_no_error_in_the_log(
     in_broker(scenario)
 
 
+def test_a_scheduler_that_answers_with_an_unknown_type_is_gone_until_it_says_hello(
+    in_broker: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        id = await world.job()
+        await world.until(lambda: id in world.allocs)
+        logged: list[tuple[int, str, str]] = []
+        monkeypatch.setattr(broker, "log", lambda *line: logged.append(line))
+        world.ctx.respond(world.allocs.pop(id), {"id": id, "type": 7})
+        await world.until(lambda: bool(logged))
+        assert logged == [(logging.ERROR, "job-manager", "sched.alloc: unknown type of response 7: must be 0 to 3")]
+
+    in_broker(scenario)
+
+
 class _Calls:
     """A module context that keeps what is called: (topic, body, on_reply)."""
 

@@ -8,12 +8,12 @@ from core_world import World, after
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.jobs.record import CLEANUP, PENDING, PRIORITY, RUN, SCHED
 from headrace.modules.job_manager.core import Core
 from headrace.modules.job_manager.effects import Free
 from headrace.modules.job_manager.queues import Queues
 from headrace.modules.job_manager.replay import _LOST_NOTE, replay, restart
 from headrace.spec import jobspec as js
+from headrace.spec.job_state import CLEANUP, PENDING, PRIORITY, RUN, SCHED
 
 STEPS = [
     "submit",

@@ -9,10 +9,11 @@ from core_world import World, after
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.jobs.record import CANCELED, COMPLETED, DEPEND, FAILED, SCHED, inactive_started
+from headrace.jobs.record import inactive_started
 from headrace.modules.job_manager import dependencies as deps
-from headrace.modules.job_manager.core import CANCEL
 from headrace.spec import jobid
+from headrace.spec.job_state import CANCELED, COMPLETED, DEPEND, FAILED, SCHED
+from headrace.spec.requests.sched import AllocResponse
 
 SCHEMES = ["after", "afterany", "afterok", "afternotok", "afterexcept"]
 
@@ -168,7 +169,7 @@ def test_afterstart_waits_for_the_start_and_fails_without_one() -> None:
     world.exec(1, "start")
     assert world.events(11)[-1] == "priority"
     world.cancel(2)
-    world.alloc(2, CANCEL)
+    world.alloc(2, AllocResponse.CANCEL)
     assert world.events(12)[-2:] == ["exception", "clean"]
 
 
@@ -178,7 +179,7 @@ def test_only_afterany_takes_a_job_that_never_started() -> None:
     for id, scheme in ((2, "afterany"), (3, "afternotok"), (4, "afterexcept")):
         world.submit(id, **after(scheme, 1))
     world.cancel(1)
-    world.alloc(1, CANCEL)
+    world.alloc(1, AllocResponse.CANCEL)
     assert [world.events(id)[3] for id in (2, 3, 4)] == ["dependency-remove", "exception", "exception"]
     assert "never started" in world.submit(5, **after("afternotok", 1))
 
@@ -242,7 +243,7 @@ def test_a_long_chain_of_jobs_ends_with_the_first(how: str) -> None:
         world.run(1, 256)
     else:
         world.cancel(1)
-        world.alloc(1, kind=CANCEL)
+        world.alloc(1, kind=AllocResponse.CANCEL)
     assert not world.core.active
     assert world.result(2000) == FAILED
 

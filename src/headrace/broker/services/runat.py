@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
 from headrace.broker.program import run_command
+from headrace.spec.job_state import RUN
 from headrace.spec.message import Message
 from headrace.spec.requests.broker import RUNAT
 
@@ -59,7 +60,7 @@ class Cleanup:
 async def end_jobs(broker: Broker, number: int, limit: float | None, wait: bool) -> int:
     """Stop every queue, cancel what runs, `wait` until nothing does: each a step, counted from `number` in the log, of
     `limit` seconds at most. Returns how many there were: none without a job manager."""
-    running = {"dry_run": False, "userid": -1, "states": 16, "severity": 0, "type": "cancel"}
+    running = {"dry_run": False, "userid": -1, "states": RUN, "severity": 0, "type": "cancel"}
     steps: list[tuple[str, str, dict[str, Any]]] = [
         ("stop queues", "job-manager.queue-start", {"start": False, "all": True, "nocheckpoint": True}),
         ("cancel running jobs", "job-manager.raiseall", running),

@@ -12,6 +12,7 @@ import os
 from headrace.cli.common.errors import CommandError
 from headrace.client.handle import Handle
 from headrace.client.transport import is_this_host, split_uri
+from headrace.spec.job_state import INACTIVE, PENDING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,11 +78,11 @@ def job_uri(handle: Handle, jobid: int, shown: str) -> str:
         if exc.errno == errno.ENOENT:
             raise CommandError(f"jobid {shown} not found") from None
         raise
-    if job["state"] == 64:
+    if job["state"] == INACTIVE:
         raise CommandError(f"jobid {shown} is not running")
     uri = job.get("annotations", {}).get("user", {}).get("uri")
     if not uri:
-        if job["state"] & 14:
+        if job["state"] & PENDING:
             raise CommandError(f"jobid {shown} has not started")
         raise CommandError(f"{shown}: URI not found")
     return str(uri)

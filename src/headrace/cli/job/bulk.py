@@ -11,6 +11,7 @@ from headrace.cli.common.getopts import Command
 from headrace.cli.job.control import signal_option
 from headrace.cli.jobs.query import STATE_NAMES
 from headrace.client.handle import Handle
+from headrace.spec.message import USERID_UNKNOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +49,6 @@ _CANCELALL = Command(
         ("q", "quiet", "", "Say nothing when there are no such jobs"),
     ),
 )
-_ANYONE = 0xFFFFFFFF
 
 
 def _user(options: Options) -> int:
@@ -57,7 +57,7 @@ def _user(options: Options) -> int:
     if not text:
         return os.getuid()
     if text == "all":
-        return _ANYONE
+        return USERID_UNKNOWN
     if text.isdigit():
         return int(text)
     import pwd

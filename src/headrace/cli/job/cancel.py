@@ -12,6 +12,7 @@ from headrace.cli.common.quick_arguments import job_id
 from headrace.cli.jobs.query import STATE_NAMES, Query, list_jobs
 from headrace.client.handle import Handle
 from headrace.spec import jobid
+from headrace.spec.message import USERID_UNKNOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _query(args: Namespace) -> Query:
 def _check_rights(handle: Handle, query: Query) -> None:
     """Have the job manager refuse what is not ours to cancel, even where there is no such job. Raises OSError."""
     userids = [clause["userid"][0] for clause in query.clauses if "userid" in clause]
-    request = {"dry_run": True, "userid": userids[0] if userids else 0xFFFFFFFF, "states": query.states}
+    request = {"dry_run": True, "userid": userids[0] if userids else USERID_UNKNOWN, "states": query.states}
     handle.rpc("job-manager.raiseall", {**request, "severity": 0, "type": "cancel"}).get()
 
 

@@ -12,6 +12,7 @@ from headrace.cli.common.getopts import Command
 from headrace.cli.job.main import parse_id
 from headrace.client.handle import Handle
 from headrace.spec import duration, jobid
+from headrace.spec.urgency import URGENCY_DEFAULT, URGENCY_EXPEDITE, URGENCY_HOLD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ _SUBMIT = Command(
         ("f", "flags", "FLAGS", "Submit flags, split at commas: debug, waitable, novalidate"),
     ),
 )
-_URGENCIES = {"hold": 0, "default": 16, "expedite": 31}
+_URGENCIES = {"hold": URGENCY_HOLD, "default": URGENCY_DEFAULT, "expedite": URGENCY_EXPEDITE}
 _SUBMIT_FLAGS = {"debug": 2, "waitable": 4, "novalidate": 8}
 _PURGE_BATCH = 50
 

@@ -15,6 +15,7 @@ from headrace.cli.jobs.info import signal_name
 from headrace.client.handle import Handle
 from headrace.spec import duration, jobid
 from headrace.spec.eventlog import decode_line
+from headrace.spec.job_state import INACTIVE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -193,6 +194,6 @@ def _job_expiration(handle: Handle, job: int, text: str) -> float:
         raise
     if found["state"] & (2 | 4 | 8):
         raise CommandError("job has not started")
-    if found["state"] == 64:
+    if found["state"] == INACTIVE:
         return 1.0
     return float(found.get("expiration", 0.0))

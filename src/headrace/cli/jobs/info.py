@@ -10,22 +10,39 @@ import os
 import time
 
 from headrace.spec import duration, jobid
+from headrace.spec.job_state import (
+    CANCELED,
+    CLEANUP,
+    COMPLETED,
+    DEPEND,
+    FAILED,
+    INACTIVE,
+    NEW,
+    PENDING,
+    PRIORITY,
+    RUN,
+    SCHED,
+    TIMEOUT,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List
 
-STATES = {1: "NEW", 2: "DEPEND", 4: "PRIORITY", 8: "SCHED", 16: "RUN", 32: "CLEANUP", 64: "INACTIVE"}
-STATES_SINGLE = {1: "N", 2: "D", 4: "P", 8: "S", 16: "R", 32: "C", 64: "I"}
-RESULTS = {1: "COMPLETED", 2: "FAILED", 4: "CANCELED", 8: "TIMEOUT"}
-RESULTS_SHORT = {1: "CD", 2: "F", 4: "CA", 8: "TO"}
-_STATE_EMOJI = {1: "🆕", 2: "🛑", 4: "⏳", 8: "📅", 16: "🏃", 32: "🧹", 64: "🪦"}
-_RESULT_EMOJI = {1: "✅", 2: "❌", 4: "🚫", 8: "⏰"}
-
-PENDING = 2 | 4 | 8
-RUNNING = 16 | 32
-ACTIVE = PENDING | RUNNING
-INACTIVE = 64
+STATES = {
+    NEW: "NEW",
+    DEPEND: "DEPEND",
+    PRIORITY: "PRIORITY",
+    SCHED: "SCHED",
+    RUN: "RUN",
+    CLEANUP: "CLEANUP",
+    INACTIVE: "INACTIVE",
+}
+STATES_SINGLE = {NEW: "N", DEPEND: "D", PRIORITY: "P", SCHED: "S", RUN: "R", CLEANUP: "C", INACTIVE: "I"}
+RESULTS = {COMPLETED: "COMPLETED", FAILED: "FAILED", CANCELED: "CANCELED", TIMEOUT: "TIMEOUT"}
+RESULTS_SHORT = {COMPLETED: "CD", FAILED: "F", CANCELED: "CA", TIMEOUT: "TO"}
+_STATE_EMOJI = {NEW: "🆕", DEPEND: "🛑", PRIORITY: "⏳", SCHED: "📅", RUN: "🏃", CLEANUP: "🧹", INACTIVE: "🪦"}
+_RESULT_EMOJI = {COMPLETED: "✅", FAILED: "❌", CANCELED: "🚫", TIMEOUT: "⏰"}
 
 # Every attribute that job-list may send, with what a client shows for one that is missing.
 DEFAULTS: Dict[str, Any] = {
@@ -342,9 +359,9 @@ def _show_dependency(text: str, now: float) -> str:
 
 def _contextual_info(job: JobInfo) -> Any:
     state = _state(job)
-    if state == 2:
+    if state == DEPEND:
         return "depends:" + _dependencies(job)
-    if state == 4:
+    if state == PRIORITY:
         return "priority-wait"
     if state != 8:
         return job.raw.get("nodelist", "")

@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import errno
 
-from headrace.cli.jobs.info import ACTIVE, INACTIVE, PENDING, RUNNING, JobInfo
+from headrace.cli.jobs.info import JobInfo
+from headrace.spec.job_state import (
+    ACTIVE,
+    CANCELED,
+    CLEANUP,
+    COMPLETED,
+    DEPEND,
+    FAILED,
+    INACTIVE,
+    PENDING,
+    PRIORITY,
+    RUN,
+    RUNNING,
+    SCHED,
+    TIMEOUT,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,17 +28,17 @@ if TYPE_CHECKING:
     from headrace.client.handle import Handle
 
 STATE_NAMES = {
-    "depend": 2,
-    "priority": 4,
-    "sched": 8,
-    "run": 16,
-    "cleanup": 32,
+    "depend": DEPEND,
+    "priority": PRIORITY,
+    "sched": SCHED,
+    "run": RUN,
+    "cleanup": CLEANUP,
     "inactive": INACTIVE,
     "pending": PENDING,
     "running": RUNNING,
     "active": ACTIVE,
 }
-RESULT_NAMES = {"completed": 1, "failed": 2, "canceled": 4, "timeout": 8}
+RESULT_NAMES = {"completed": COMPLETED, "failed": FAILED, "canceled": CANCELED, "timeout": TIMEOUT}
 
 
 class QueryError(ValueError):

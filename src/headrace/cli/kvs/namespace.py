@@ -7,6 +7,7 @@ import os
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command, dispatch
 from headrace.client.handle import Handle
+from headrace.spec.message import USERID_UNKNOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ _DROPCACHE = Command(
     "Have the KVS forget what it can load again",
     (("a", "all", "", "On every broker, not on this one only"),),
 )
-_ANYONE = 0xFFFFFFFF
 
 
 def namespace(argv: List[str]) -> int:
@@ -45,7 +45,7 @@ def namespace(argv: List[str]) -> int:
 def _create(argv: List[str]) -> int:
     options = _CREATE.parse(argv)
     owner = options.get_int("owner", os.getuid())
-    if not 0 <= owner <= _ANYONE:
+    if not 0 <= owner <= USERID_UNKNOWN:
         raise CommandError(f"--owner: {owner} is no user id")
     request: Dict[str, Any] = {"owner": owner, "flags": 0}
     if options.has("rootref"):
@@ -71,7 +71,7 @@ def _list(argv: List[str]) -> int:
     _LIST.parse(argv).need(0, 0)
     print(f"{'NAMESPACE':<36} {'OWNER':>10} {'FLAGS':>10}")
     for space in Handle().rpc("kvs.namespace-list").get()["namespaces"]:
-        owner = "-" if space["owner"] == _ANYONE else space["owner"]
+        owner = "-" if space["owner"] == USERID_UNKNOWN else space["owner"]
         print(f"{space['namespace']:<36} {owner:>10} {space['flags']:#010x}")
     return 0
 

@@ -19,18 +19,20 @@ from headrace.broker.module.args import only
 from headrace.broker.module.context import ModuleContext, RpcError
 from headrace.jobs.pack import split_j
 from headrace.jobs.policy import Policy, PolicyConfigError, PolicyError, UnknownQueue
-from headrace.jobs.record import FLAG_DEBUG, FLAG_NOVALIDATE, FLAG_WAITABLE, URGENCY_DEFAULT, updated_jobspec
+from headrace.jobs.record import updated_jobspec
 from headrace.modules.job_ingest.checks import checks, refuse_direct
 from headrace.modules.job_ingest.decode import NOTHING, decode, fresh
 from headrace.spec import jobspec as js
 from headrace.spec.hostlist import Hostlist
+from headrace.spec.job_state import FLAG_DEBUG, FLAG_NOVALIDATE, FLAG_PRE_SIGNED, FLAG_WAITABLE
 from headrace.spec.jobid import MAX_GENERATOR, FluidGenerator
 from headrace.spec.message import ROLE_OWNER, Message
 from headrace.spec.requests.jobs import JOB_INGEST
+from headrace.spec.urgency import URGENCY_DEFAULT, URGENCY_EXPEDITE, URGENCY_HOLD
 
 NAME = "job-ingest"
 
-_FLAGS = 1 | FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
+_FLAGS = FLAG_PRE_SIGNED | FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
 _HEADS = 64
 _pack = msgspec.msgpack.Encoder().encode
 # What flux-core takes for its validators, which are processes.
@@ -117,7 +119,7 @@ class _Ingest:
         if urgency is None:
             urgency = URGENCY_DEFAULT
         owner = bool(msg.rolemask & ROLE_OWNER)
-        if not 0 <= urgency <= 31:
+        if not URGENCY_HOLD <= urgency <= URGENCY_EXPEDITE:
             raise RpcError(errno.EINVAL, "urgency range is [0:31]")
         if not owner and urgency > URGENCY_DEFAULT:
             raise RpcError(errno.EINVAL, f"only the instance owner can submit with urgency >{URGENCY_DEFAULT}")

@@ -10,9 +10,11 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from headrace.modules.job_list.record import INACTIVE, RESULT_NAMES, STATE_NAMES, Job
+from headrace.modules.job_list.record import RESULT_NAMES, STATE_NAMES, Job
 from headrace.spec.hostlist import Hostlist, HostlistError
 from headrace.spec.idset import Idset, IdsetError
+from headrace.spec.job_state import INACTIVE
+from headrace.spec.message import USERID_UNKNOWN
 
 Test = Callable[[Job], bool]
 
@@ -98,7 +100,7 @@ def _any(tests: list[Test]) -> Test:
 def _userid(values: list[Any]) -> tuple[Test | None, int]:
     users = set(_checked("userid", values, int))
     # In flux-core, FLUX_USERID_UNKNOWN stands for any user.
-    if -1 in users or 0xFFFFFFFF in users:
+    if -1 in users or USERID_UNKNOWN in users:
         return None, ALL_STATES
     return (lambda job: job.userid in users), ALL_STATES
 

@@ -15,11 +15,21 @@ import msgspec
 
 from headrace.spec import jobspec as js
 from headrace.spec.idset import Idset
-
-NEW, DEPEND, PRIORITY, SCHED, RUN, CLEANUP, INACTIVE = 1, 2, 4, 8, 16, 32, 64
-PENDING = DEPEND | PRIORITY | SCHED
-RUNNING = RUN | CLEANUP
-COMPLETED, FAILED, CANCELED, TIMEOUT = 1, 2, 4, 8
+from headrace.spec.job_state import (
+    CANCELED,
+    CLEANUP,
+    COMPLETED,
+    DEPEND,
+    FAILED,
+    INACTIVE,
+    NEW,
+    PENDING,
+    PRIORITY,
+    RUN,
+    RUNNING,
+    SCHED,
+    TIMEOUT,
+)
 
 STATE_NAMES = {
     "new": NEW,

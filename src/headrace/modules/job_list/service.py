@@ -22,8 +22,9 @@ from headrace.broker.module.args import only
 from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
 from headrace.modules.common.privacy import is_hidden, refuse_if_hidden
 from headrace.modules.job_list.match import Match, MatchError
-from headrace.modules.job_list.record import ATTRS, INACTIVE, NEW, NOTHING, PENDING, RUNNING, Job, Packer, asked
+from headrace.modules.job_list.record import ATTRS, NOTHING, Job, Packer, asked
 from headrace.modules.job_list.stats import Stats
+from headrace.spec.job_state import INACTIVE, NEW, PENDING, RUNNING
 from headrace.spec.message import Message
 from headrace.spec.requests.jobs import JOB_LIST
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.modules.job_list.record import (
+from headrace.modules.job_list.record import Job
+from headrace.spec.job_state import (
     CANCELED,
     CLEANUP,
     COMPLETED,
@@ -16,7 +17,6 @@ from headrace.modules.job_list.record import (
     RUNNING,
     SCHED,
     TIMEOUT,
-    Job,
 )
 
 _STATES = (

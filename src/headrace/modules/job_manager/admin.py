@@ -8,13 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.broker.module.context import ModuleContext, RpcError
-from headrace.jobs.record import INACTIVE, RUNNING, SCHED, inactive_user
+from headrace.jobs.record import inactive_user
 from headrace.modules.common.privacy import is_hidden, refuse_if_hidden
 from headrace.modules.job_manager.core import Core
 from headrace.modules.job_manager.effects import Answer, Purged
 from headrace.modules.job_manager.queues import QueueError
 from headrace.modules.job_manager.store import Store
 from headrace.spec import duration as durations
+from headrace.spec.job_state import INACTIVE, RUNNING, SCHED
 from headrace.spec.message import Message
 from headrace.spec.rset import ResourceSet
 

@@ -11,22 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from headrace.jobs.record import (
-    CLEANUP,
-    DEPEND,
-    FLAG_DEBUG,
-    PRIORITY,
-    RUN,
-    RUNNING,
-    SCHED,
-    Job,
-    failure_text,
-    inactive_since,
-    merged,
-    priority_of,
-    requeues,
-    summary,
-)
+from headrace.jobs.record import Job, failure_text, inactive_since, merged, requeues, summary
 from headrace.modules.job_manager import dependencies as deps
 from headrace.modules.job_manager.deadlines import Deadlines
 from headrace.modules.job_manager.effects import (
@@ -48,13 +33,14 @@ from headrace.modules.job_manager.queues import Queues
 from headrace.modules.job_manager.successors import Successors, notes
 from headrace.modules.job_manager.waiting import Waiting
 from headrace.spec import jobspec as js
+from headrace.spec.job_state import CLEANUP, DEPEND, FLAG_DEBUG, PRIORITY, RUN, RUNNING, SCHED
+from headrace.spec.requests.sched import AllocResponse
+from headrace.spec.urgency import priority_of
 
 # Kinds of records, as the journal has them: (kind, job id, value).
 NEW_JOB, EVENTS, RSET, QUEUES, PURGED, REAPED = 1, 2, 3, 5, 6, 7
 
 Record = tuple[int, int, Any]
-
-SUCCESS, ANNOTATE, DENY, CANCEL = 0, 1, 2, 3
 
 # Seconds; eventlogs show it as a difference, whatever a double makes of it in this century.
 _TICK = 1.2e-6
@@ -301,30 +287,33 @@ class Core:
                 if job.state == CLEANUP:
                     self._clean_up(job)
 
-    def alloc_reply(self, id: int, kind: int, r: dict[str, Any] | None, notes: dict[str, Any] | None, why: str) -> None:
-        """A response to an alloc request: SUCCESS with R, ANNOTATE, DENY or CANCEL."""
+    def alloc_reply(
+        self, id: int, kind: AllocResponse, r: dict[str, Any] | None, notes: dict[str, Any] | None, why: str
+    ) -> None:
+        """A response to an alloc request: SUCCESS has R, and DENY may say why."""
         job = self.active.get(id)
         if job is None or not job.alloc_pending:
             return
-        if kind == ANNOTATE:
+        if kind is AllocResponse.ANNOTATE:
             job.annotations = merged(job.annotations or {}, notes or {})
             self.effects.append(Annotated(job))
             return
         wanted = job.state == SCHED and not job.alloc_canceled
         job.alloc_pending = job.alloc_canceled = False
         self.alloc_pending -= 1
-        if kind == SUCCESS and wanted:
-            self._allocated(job, r or {}, notes)
-        elif kind == SUCCESS:
-            # The answer crossed a cancellation or a fatal exception: give it back.
-            self.requests.append(Free(job, r))
-            self.advance(job)
-        elif kind == DENY:
-            self._forget_annotations(job)
-            self.raise_exception(job, "alloc", 0, why, self.owner)
-        else:
-            self._forget_annotations(job)
-            self.advance(job)
+        match kind:
+            case AllocResponse.SUCCESS if wanted:
+                self._allocated(job, r or {}, notes)
+            case AllocResponse.SUCCESS:
+                # The answer crossed a cancellation or a fatal exception: give it back.
+                self.requests.append(Free(job, r))
+                self.advance(job)
+            case AllocResponse.DENY:
+                self._forget_annotations(job)
+                self.raise_exception(job, "alloc", 0, why, self.owner)
+            case AllocResponse.CANCEL:
+                self._forget_annotations(job)
+                self.advance(job)
         if self.limited.limit:
             self.limited.fill()
 

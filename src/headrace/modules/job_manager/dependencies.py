@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from headrace.jobs.record import COMPLETED
 from headrace.spec import jobid
+from headrace.spec.job_state import COMPLETED
 
 _SCHEMES = {
     "after": "after-start",

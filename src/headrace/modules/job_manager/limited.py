@@ -9,8 +9,9 @@ from __future__ import annotations
 import heapq
 from typing import Protocol
 
-from headrace.jobs.record import SCHED, Job
+from headrace.jobs.record import Job
 from headrace.modules.job_manager.queues import Queues
+from headrace.spec.job_state import SCHED
 
 
 class Core(Protocol):

@@ -17,6 +17,7 @@ from headrace.jobs.record import Job
 from headrace.modules.job_manager.core import Core
 from headrace.spec.jobspec import Bare
 from headrace.spec.message import Message
+from headrace.spec.requests.sched import AllocResponse
 
 # Seconds that the scheduler may learn later of what changes nothing for it, and how many such things it may not know:
 # fewer than the successors that it still has named when it names more.
@@ -100,8 +101,14 @@ class Scheduler:
                 self.touch()
             return
         body = reply.obj
-        kind = body["type"]
-        if kind != 1:
+        try:
+            kind = AllocResponse(body["type"])
+        except ValueError:
+            self.ctx.log(logging.ERROR, f"sched.alloc: unknown type of response {body['type']!r}: must be 0 to 3")
+            self._drop()
+            self.touch()
+            return
+        if kind is not AllocResponse.ANNOTATE:
             tag = self.tags.pop(body["id"], None)
             if tag is not None:
                 self.ctx.forget(tag)

@@ -24,11 +24,12 @@ import msgspec
 from headrace.broker.module.context import ModuleContext
 from headrace.broker.state import disk
 from headrace.broker.state.journal import Journal
-from headrace.jobs.record import CLEANUP, Event, Job
+from headrace.jobs.record import Event, Job
 from headrace.modules.job_manager.core import NEW_JOB, PURGED, REAPED, Core, Record
 from headrace.modules.job_manager.effects import Answer, Effect, Request, Start
 from headrace.modules.job_manager.recover import LOGS, TEXT, Recovery
 from headrace.modules.job_manager.store import Store
+from headrace.spec.job_state import CLEANUP
 from headrace.spec.os_error import reason, text_of
 
 # Bytes of journal after which the state is saved and a new file begun.

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.broker.module.context import ModuleContext
-from headrace.jobs.record import DEPEND, PENDING, PRIORITY, Job
+from headrace.jobs.record import Job
 from headrace.modules.job_manager.core import Core
+from headrace.spec.job_state import DEPEND, PENDING, PRIORITY
 from headrace.spec.message import Message
 
 # Seconds that the scheduler may take for its part; after that the answer goes out without it.

@@ -10,10 +10,11 @@ import msgspec
 
 from headrace.broker.state.journal import Journal, JournalError, Saved
 from headrace.jobs.pack import Submission, unpack
-from headrace.jobs.record import INACTIVE, Job, summary
+from headrace.jobs.record import Job, summary
 from headrace.modules.job_manager.core import NEW_JOB, PURGED, Core, Record
 from headrace.modules.job_manager.replay import replay, restore, restore_inactive
 from headrace.modules.job_manager.store import Store
+from headrace.spec.job_state import INACTIVE
 
 # Kinds of journal entries next to those of the core: a reference text by number, the guest logs of a job that ends.
 TEXT, LOGS = 0, 4

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.jobs.record import CLEANUP, DEPEND, INACTIVE, RUN, Event, Job, failure_text, summary
+from headrace.jobs.record import Event, Job, failure_text, summary
 from headrace.modules.job_manager.core import EVENTS, NEW_JOB, PURGED, QUEUES, REAPED, RSET, Core, Record
 from headrace.spec import jobspec as js
+from headrace.spec.job_state import CLEANUP, DEPEND, INACTIVE, RUN
 
 _LOST_NOTE = "lost when the broker restarted"
 

@@ -16,14 +16,16 @@ import msgspec
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.jobs.pack import event_line
 from headrace.jobs.policy import Policy, PolicyError, UnknownQueue
-from headrace.jobs.record import CLEANUP, RUN, URGENCY_DEFAULT, URGENCY_HOLD, Job, updated_jobspec
+from headrace.jobs.record import Job, updated_jobspec
 from headrace.modules.common.privacy import is_hidden
 from headrace.modules.job_manager.core import Core
 from headrace.modules.job_manager.effects import Answer
 from headrace.modules.job_manager.peers import Exec
 from headrace.modules.job_manager.store import Store
 from headrace.spec import jobspec as js
+from headrace.spec.job_state import CLEANUP, RUN
 from headrace.spec.message import ROLE_OWNER, USERID_UNKNOWN, Message
+from headrace.spec.urgency import URGENCY_DEFAULT, URGENCY_EXPEDITE, URGENCY_HOLD
 
 _ANY = frozenset((-1, 0xFFFFFFFFFFFFFFFF))
 _ALL_USERS = frozenset((-1, USERID_UNKNOWN))
@@ -132,7 +134,7 @@ class Requests:
     def urgency(self, msg: Message) -> None:
         """`urgency {id, urgency}`: {old_urgency}."""
         urgency = msg.obj["urgency"]
-        if not 0 <= urgency <= 31:
+        if not URGENCY_HOLD <= urgency <= URGENCY_EXPEDITE:
             raise RpcError(errno.EINVAL, "urgency value is out of range")
         job = self._job(msg, "can only reprioritize")
         if not msg.rolemask & ROLE_OWNER and urgency > max(job.urgency, URGENCY_DEFAULT):

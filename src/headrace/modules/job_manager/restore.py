@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 
 from headrace.jobs.pack import Submission, split_j
-from headrace.jobs.record import FLAG_WAITABLE, INACTIVE, Event, Job, failure_text, summary, updated_r
+from headrace.jobs.record import Event, Job, failure_text, summary, updated_r
 from headrace.modules.job_manager.core import NEW_JOB, RSET, Core
 from headrace.modules.job_manager.replay import take_up
 from headrace.modules.job_manager.store import GUEST_LOGS, Store
+from headrace.spec.job_state import FLAG_WAITABLE, INACTIVE
 
 LOST_NOTE = "it ran when the instance that it was restored from was saved"
 

@@ -11,8 +11,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.jobs.record import SCHED, Job
+from headrace.jobs.record import Job
 from headrace.spec import jobspec as js
+from headrace.spec.job_state import SCHED
 
 
 class Successors:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Protocol
 
-from headrace.jobs.record import DEPEND, Job, inactive_excepted, inactive_result, inactive_started
+from headrace.jobs.record import Job, inactive_excepted, inactive_result, inactive_started
 from headrace.modules.job_manager import dependencies as deps
 from headrace.spec import jobspec as js
+from headrace.spec.job_state import DEPEND
 
 
 class Core(Protocol):

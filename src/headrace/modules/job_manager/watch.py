@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.broker.module.context import ModuleContext
-from headrace.jobs.record import SCHED, Event
+from headrace.jobs.record import Event
 from headrace.modules.job_manager.pipeline import News
 from headrace.modules.job_manager.store import Store
+from headrace.spec.job_state import SCHED
 from headrace.spec.jobspec import Bare
 from headrace.spec.message import Message
 

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import enum
+
 from ..payload import form
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..payload import Form, Methods
+
+
+class AllocResponse(enum.IntEnum):
+    """The field `type` of a response to `sched.alloc` (RFC 27). A request is over after each but ANNOTATE."""
+
+    SUCCESS = 0
+    ANNOTATE = 1
+    DENY = 2
+    CANCEL = 3
+
 
 _NONE = form({})
 _CHECK = form({"jobspec": (dict, str)})

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, 
 from flux.future import Future
 from flux.rpc import RPC
 from headrace.spec import kvs_flags
+from headrace.spec.message import USERID_UNKNOWN
 
 if TYPE_CHECKING:
     from flux.core.handle import Flux
@@ -305,7 +306,7 @@ def _walk(directory: KVSDir, path: str, topdown: bool) -> Iterator[Any]:
         yield path, below, values
 
 
-def namespace_create(flux_handle: Flux, name: str, owner: int = 0xFFFFFFFF, flags: int = 0) -> None:
+def namespace_create(flux_handle: Flux, name: str, owner: int = USERID_UNKNOWN, flags: int = 0) -> None:
     """Raises FileExistsError when there is one of this name."""
     flux_handle.rpc("kvs.namespace-create", {"namespace": name, "owner": owner, "flags": flags}).get()
 

@@ -31,12 +31,11 @@ from headrace.queueing import Refused, Started
 from headrace.spec.constraint import ConstraintError
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
-from headrace.spec.requests.sched import FEASIBILITY, SCHED
+from headrace.spec.requests.sched import FEASIBILITY, SCHED, AllocResponse
 from headrace.spec.rset import ResourceSet
 
 NAME = "sched-graph"
 
-_SUCCESS, _ANNOTATE, _DENY, _CANCEL = 0, 1, 2, 3
 _NOWHERE = "what was asked for is on no node with a rank: ask for a node or a core, too, which says where tasks run"
 # Seconds before a pending job gets its reason; in a busy system, the first jobs change faster than users can read.
 _EXPLAIN_AFTER = 0.1
@@ -229,7 +228,7 @@ class _Scheduler:
         shares = pool.started(job.id, decision.allocation, expiration)
         if not shares:
             pool.free(job.id, self._time())
-            self.ctx.respond(job.msg, {"id": job.id, "type": _DENY, "note": _NOWHERE})
+            self.ctx.respond(job.msg, {"id": job.id, "type": AllocResponse.DENY, "note": _NOWHERE})
             self._changed()
             return
         r = pool.nodes.write(shares, now, expiration)
@@ -238,13 +237,15 @@ class _Scheduler:
             r["scheduling"] = write(pool.graph, decision.allocation)
         sched: dict[str, Any] = dict.fromkeys(job.annotated)
         sched["resource_summary"] = summary(r)
-        self.ctx.respond(job.msg, {"id": job.id, "type": _SUCCESS, "annotations": {"sched": sched}, "R": r})
+        self.ctx.respond(
+            job.msg, {"id": job.id, "type": AllocResponse.SUCCESS, "annotations": {"sched": sched}, "R": r}
+        )
 
     def _refuse(self, decision: Refused) -> None:
         pool, job = self._pool(), self.jobs.pop(decision.jobid)
         pool.forget(job.id)
         note = refusal(pool.scheduler, job.msg.obj["jobspec"], job.request, decision.failure)
-        self.ctx.respond(job.msg, {"id": job.id, "type": _DENY, "note": note})
+        self.ctx.respond(job.msg, {"id": job.id, "type": AllocResponse.DENY, "note": note})
 
     # -- resources come, go and change (RFC 28)
 
@@ -318,7 +319,7 @@ class _Scheduler:
         try:
             request = pool.request_of(bytes(body.jobspec.resources), duration, bytes(system.constraints))
         except (RequestError, ConstraintError) as exc:
-            self.ctx.respond(msg, {"id": body.id, "type": _DENY, "note": str(exc)})
+            self.ctx.respond(msg, {"id": body.id, "type": AllocResponse.DENY, "note": str(exc)})
             return
         self.jobs[body.id] = _Job(body.id, msg, request, duration)
         pool.submit(body.id, request, body.priority, system.queue or "", body.userid, body.t_submit)
@@ -329,7 +330,7 @@ class _Scheduler:
         job = self.jobs.pop(id, None)
         if job is not None:
             self._pool().cancel(id)
-            self.ctx.respond(job.msg, {"id": id, "type": _CANCEL})
+            self.ctx.respond(job.msg, {"id": id, "type": AllocResponse.CANCEL})
             self._changed()
 
     def _prioritize(self, msg: Message) -> None:
@@ -421,7 +422,9 @@ class _Scheduler:
                 if notes != job.annotated:
                     change = {**dict.fromkeys(job.annotated), **notes}
                     job.annotated = notes
-                    self.ctx.respond(job.msg, {"id": id, "type": _ANNOTATE, "annotations": {"sched": change}})
+                    self.ctx.respond(
+                        job.msg, {"id": id, "type": AllocResponse.ANNOTATE, "annotations": {"sched": change}}
+                    )
 
     def _reason(self, id: int) -> dict[str, Any] | None:
         """The reason of a pending job for `sched.reasons`; None for a job that is not pending here."""

@@ -29,12 +29,11 @@ from headrace.spec.constraint import ConstraintError
 from headrace.spec.constraint_why import excluding
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
-from headrace.spec.requests.sched import ALLOC, FEASIBILITY, SCHED
+from headrace.spec.requests.sched import ALLOC, FEASIBILITY, SCHED, AllocResponse
 from headrace.spec.rset import ResourceSet
 
 NAME = "sched-simple"
 
-_SUCCESS, _ANNOTATE, _DENY, _CANCEL = 0, 1, 2, 3
 # The number of requests that the job manager sends at a time by default, as with flux-core's scheduler.
 _QUEUE_DEPTH = 8
 # Seconds before a first job gets its reason; in a busy system, first jobs change faster than users can read.
@@ -196,12 +195,12 @@ class _Scheduler:
     def _alloc(self, msg: Message) -> None:
         jobspec = msg.obj["jobspec"]
         if self.ctx.debug & _FAIL_ALLOC:
-            self.ctx.respond(msg, {"id": msg.obj["id"], "type": _DENY, "note": "DEBUG_FAIL_ALLOC"})
+            self.ctx.respond(msg, {"id": msg.obj["id"], "type": AllocResponse.DENY, "note": "DEBUG_FAIL_ALLOC"})
             return
         try:
             job = _Job(msg, request_of(jobspec), self._mask(js.constraints(jobspec)))
         except (js.JobspecError, ConstraintError) as exc:
-            self.ctx.respond(msg, {"id": msg.obj["id"], "type": _DENY, "note": str(exc)})
+            self.ctx.respond(msg, {"id": msg.obj["id"], "type": AllocResponse.DENY, "note": str(exc)})
             return
         self.jobs[job.id] = job
         self._enqueue(job)
@@ -227,7 +226,7 @@ class _Scheduler:
     def _cancel(self, msg: Message) -> None:
         job = self.jobs.pop(msg.obj["id"], None)
         if job is not None:
-            self.ctx.respond(job.msg, {"id": job.id, "type": _CANCEL})
+            self.ctx.respond(job.msg, {"id": job.id, "type": AllocResponse.CANCEL})
             if self.blocked.get(job.queue) == job.id:
                 del self.blocked[job.queue]
                 self.ctx.at_flush(self._schedule)
@@ -348,7 +347,7 @@ class _Scheduler:
                 self._refuse_impossible(job.request, job.msg.obj["jobspec"])
             except Unsatisfiable as exc:
                 self._drop(job)
-                self.ctx.respond(job.msg, {"id": job.id, "type": _DENY, "note": str(exc)})
+                self.ctx.respond(job.msg, {"id": job.id, "type": AllocResponse.DENY, "note": str(exc)})
                 return
             self.blocked[job.queue] = job.id
             if not self.explaining:
@@ -363,7 +362,9 @@ class _Scheduler:
         r = self.pool.job_r(shares, now, expiration)
         sched: dict[str, Any] = dict.fromkeys(job.annotated)
         sched["resource_summary"] = summary(r)
-        self.ctx.respond(job.msg, {"id": job.id, "type": _SUCCESS, "annotations": {"sched": sched}, "R": r})
+        self.ctx.respond(
+            job.msg, {"id": job.id, "type": AllocResponse.SUCCESS, "annotations": {"sched": sched}, "R": r}
+        )
 
     def _drop(self, job: _Job) -> None:
         del self.jobs[job.id]
@@ -392,7 +393,7 @@ class _Scheduler:
         if notes != job.annotated:
             change = {**dict.fromkeys(job.annotated), **notes}
             job.annotated = notes
-            self.ctx.respond(job.msg, {"id": job.id, "type": _ANNOTATE, "annotations": {"sched": change}})
+            self.ctx.respond(job.msg, {"id": job.id, "type": AllocResponse.ANNOTATE, "annotations": {"sched": change}})
 
     def _estimate(self, job: _Job) -> float:
         """When enough running jobs will have ended for this one; 0 if unknown."""

@@ -12,11 +12,12 @@ from types import SimpleNamespace
 from typing import Any, Dict, List, Mapping, Union
 
 from headrace.cli.jobs import info
+from headrace.spec import job_state
 
 _UNKNOWN = "(unknown)"
 _UNKNOWN_SHORT = "?"
 
-_STATE_MASKS = {"PENDING": info.PENDING, "RUNNING": info.RUNNING, "ACTIVE": info.ACTIVE}
+_STATE_MASKS = {"PENDING": job_state.PENDING, "RUNNING": job_state.RUNNING, "ACTIVE": job_state.ACTIVE}
 
 
 def _new(cdecl: str, init: Any = None) -> List[Any]:

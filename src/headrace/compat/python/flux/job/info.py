@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional
 from flux.job.JobID import JobID, to_id
 from flux.rpc import RPC
 from headrace.cli.jobs import info as fields
+from headrace.spec.job_state import INACTIVE
+from headrace.spec.message import USERID_UNKNOWN
 
 if TYPE_CHECKING:
     from flux.core.handle import Flux
@@ -134,7 +136,7 @@ def job_list(
     """List jobs, one's own by default; `states` and `results` are bit masks, 0 for all."""
     terms: List[Dict[str, Any]] = []
     user = os.getuid() if userid is None else userid
-    if user != 0xFFFFFFFF:
+    if user != USERID_UNKNOWN:
         terms.append({"userid": [user]})
     if name:
         terms.append({"name": [name]})
@@ -149,7 +151,7 @@ def job_list(
 
 
 def job_list_inactive(flux_handle: Flux, since: float = 0.0, max_entries: int = 1000, **options: Any) -> JobListRPC:
-    return job_list(flux_handle, max_entries=max_entries, since=since, states=64, **options)
+    return job_list(flux_handle, max_entries=max_entries, since=since, states=INACTIVE, **options)
 
 
 def job_list_id(flux_handle: Flux, jobid: Any, attrs: Iterable[str] = ("all",)) -> JobListIdRPC:

@@ -9,11 +9,11 @@ from flux.future import Future, connection
 from flux.job.JobID import JobID
 from flux.job.Jobspec import Jobspec, to_text
 from headrace.cli.common.signing import sign
+from headrace.spec.job_state import FLAG_DEBUG, FLAG_NOVALIDATE, FLAG_WAITABLE
+from headrace.spec.urgency import URGENCY_DEFAULT
 
 if TYPE_CHECKING:
     from flux.core.handle import Flux
-
-_DEBUG, _WAITABLE, _NOVALIDATE = 2, 4, 8
 
 
 class SubmitFuture(Future):
@@ -26,7 +26,7 @@ class SubmitFuture(Future):
 def submit_async(
     flux_handle: Flux,
     jobspec: Union[Jobspec, str],
-    urgency: int = 16,
+    urgency: int = URGENCY_DEFAULT,
     waitable: bool = False,
     debug: bool = False,
     pre_signed: bool = False,
@@ -34,7 +34,7 @@ def submit_async(
 ) -> SubmitFuture:
     """Submit a job; `.get_id()` of the result is its id."""
     handle, text = connection(flux_handle), to_text(jobspec)
-    flags = (_DEBUG if debug else 0) | (_WAITABLE if waitable else 0) | (_NOVALIDATE if novalidate else 0)
+    flags = (FLAG_DEBUG if debug else 0) | (FLAG_WAITABLE if waitable else 0) | (FLAG_NOVALIDATE if novalidate else 0)
     body = {"J": text if pre_signed else sign(text), "urgency": urgency, "flags": flags}
     return SubmitFuture(flux_handle, handle.rpc("job-ingest.submit", body))
 

@@ -9,6 +9,7 @@ from flux.future import Future, connection
 from flux.job.event import EventLogEvent, JobEventWatchFuture
 from flux.job.info import JobInfo
 from flux.job.JobID import JobID, to_id
+from headrace.spec.urgency import URGENCY_DEFAULT
 
 if TYPE_CHECKING:
     from flux.core.handle import Flux
@@ -47,7 +48,11 @@ class _Outcome:
     def take(self, event: EventLogEvent) -> None:
         raw, context = self.raw, event.context or {}
         if event.name == "submit":
-            raw.update(t_submit=event.timestamp, userid=context.get("userid", -1), urgency=context.get("urgency", 16))
+            raw.update(
+                t_submit=event.timestamp,
+                userid=context.get("userid", -1),
+                urgency=context.get("urgency", URGENCY_DEFAULT),
+            )
         elif event.name in ("alloc", "clean"):
             raw["t_run" if event.name == "alloc" else "t_inactive"] = event.timestamp
         elif event.name == "finish":
