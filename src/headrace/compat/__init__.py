@@ -1,1 +1,1 @@
-"""What makes `flux` and `import flux` resolve to us."""
+"""The parts by which `flux` and `import flux` resolve to Headrace."""

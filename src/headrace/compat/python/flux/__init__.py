@@ -1,8 +1,8 @@
-"""`import flux`: the Python bindings of Flux, over the standard library only.
+"""`import flux`: the Python bindings of Flux, using only the standard library.
 
-This folder stands alone on PYTHONPATH, so that a user's own Python finds it and nothing else of ours. The package
-`headrace`, which holds the formats and the handle, is taken from where this file lies when the user's Python does
-not have it.
+Only this folder is in PYTHONPATH, so that a user's own Python finds the bindings and no other part of Headrace. The
+package `headrace`, which has the formats and the handle, is loaded from this file's installation if the user's Python
+does not have it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def _find_headrace() -> None:
 
     if "headrace" in sys.modules:
         return
-    # A view has a link to this folder where distributions have theirs.
+    # In a view, `site-packages` has a link to this folder.
     here = os.path.dirname(os.path.realpath(__file__))
     root = os.path.dirname(os.path.dirname(os.path.dirname(here)))
     spec = importlib.util.spec_from_file_location(
@@ -39,7 +39,7 @@ __all__ = ["Flux"]
 
 
 def __getattr__(name: str) -> ModuleType:
-    """`flux.util` needs no import of its own; it is loaded when it is first named, as few programs do (PEP 562)."""
+    """Import `flux.util` with its first use, as few programs need it (PEP 562)."""
     if name == "util":
         import importlib
 

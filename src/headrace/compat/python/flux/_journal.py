@@ -1,4 +1,4 @@
-"""What the consumers of journals have in common: past events first, then each as it comes, as one stream."""
+"""The common base of journal consumers: past events first, then each event as it occurs, as one stream."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ C = TypeVar("C", bound="JournalConsumerBase")
 
 
 class JournalConsumerBase:
-    """Events since time `since`, the past in order of time; `include_sentinel` adds `SENTINEL_EVENT` where that ends.
+    """Events since time `since`, past ones sorted by time; `include_sentinel` adds `SENTINEL_EVENT` after these.
 
-    Read with `poll`, or have the reactor call back.
+    Read events with `poll`, or register a callback.
     """
 
     SENTINEL_EVENT: ClassVar[Any]
@@ -37,11 +37,11 @@ class JournalConsumerBase:
         self._stopped = False
 
     def _read(self, body: Dict[str, Any]) -> List[EventLogEvent]:
-        """The events of one response."""
+        """The events in one response."""
         raise NotImplementedError
 
     def start(self: C) -> C:
-        """Ask for the events. Raises RuntimeError the second time."""
+        """Request the events. Raises RuntimeError for a second call."""
         if self._call is not None:
             raise RuntimeError(f"{type(self).__name__} is already running")
         self._call = self.handle.handle.stream(self._topic, self._request)
@@ -50,19 +50,21 @@ class JournalConsumerBase:
         return self
 
     def stop(self) -> None:
-        """Ask the service to end the stream; `poll` gives what has arrived, then None; no callback tells."""
+        """Ask the service to end the stream; `poll` returns events that have arrived, then None; the callback gets no
+        None.
+        """
         self._stopped = True
         if self._call is not None:
             self._call.cancel()
 
     def set_callback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-        """Have the reactor call `callback(event, ...)` for every event, with None when the service ends the stream."""
+        """Register `callback(event, ...)` for every event; it gets None when the service ends the stream."""
         self._callback = lambda event: callback(event, *args, **kwargs)
         if self._call is not None:
             self._call.then(self._arrived)
 
     def poll(self, timeout: float = -1.0) -> Any:
-        """The next event, None at the end. Raises TimeoutError after `timeout` seconds (negative: wait for ever)."""
+        """The next event; None at the end. Raises TimeoutError after `timeout` seconds (negative: no limit)."""
         if self._call is None:
             raise RuntimeError(f"{type(self).__name__} is not running: call start()")
         if self._callback is not None:
@@ -81,7 +83,7 @@ class JournalConsumerBase:
         return not self._events
 
     def _check_end(self, errnum: int, text: str) -> None:
-        # ECANCELED is how a stream that was stopped ends.
+        # A stopped stream ends with ECANCELED.
         if errnum not in (errno.ENODATA, errno.ECANCELED):
             raise OSError(errnum, text or os.strerror(errnum))
 
@@ -102,7 +104,7 @@ class JournalConsumerBase:
         if not body.get("events"):
             if self._past is not None:
                 past, self._past = self._past, None
-                # Jobs come one after another, each with all its events.
+                # The journal sends the past job by job, with all events of each.
                 self._events.extend(sorted(past, key=lambda event: event.timestamp))
                 if self._sentinel:
                     self._events.append(self.SENTINEL_EVENT)

@@ -1,6 +1,6 @@
-"""What a Python program of Flux's manner is made with: its `main` (`CLIMain`) and the layout of its help.
+"""The base of Python programs in Flux's style: their `main` (`CLIMain`), and the layout of their help.
 
-Both are taken from `flux.util`, where flux-core has them.
+Both are exported by `flux.util`, as in flux-core.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import Any, Callable, NoReturn, Optional, Type
 class CLIMain:
     """A decorator that runs a program's main function at once, and ends the process with its status.
 
-    Log lines of the program read `NAME: LEVEL: MESSAGE` on stderr. An exception becomes one such line of level ERROR
-    on `logger` and the status 1; with FLUX_PYCLI_LOGLEVEL=10 (a level of package logging, default 20) its traceback
-    follows.
+    Log lines of the program are `NAME: LEVEL: MESSAGE` on stderr. An exception is logged with level ERROR on `logger`,
+    and makes the status 1; its traceback follows with FLUX_PYCLI_LOGLEVEL=10 (a level of package logging, default 20).
     """
 
     def __init__(self, logger: Optional[logging.Logger] = None) -> None:
@@ -47,7 +46,7 @@ def _level() -> int:
 
 
 def _text(exc: Exception) -> str:
-    """The operating system's words where an exception has them, with the file that they are about."""
+    """The operating system's message of an exception, with its file; otherwise the exception's own text."""
     words = getattr(exc, "strerror", None)
     if not words:
         return str(exc) or type(exc).__name__
@@ -63,13 +62,13 @@ class _Formatter(argparse.HelpFormatter):
             return super()._format_action_invocation(action)
         value = self._format_args(action, action.dest.upper())
         last = action.option_strings[-1]
-        # An optional value comes in brackets of its own, which the equals sign belongs into.
+        # The brackets of an optional value include the equals sign.
         shown = f"[={value[1:]}" if value[:1] == "[" else f"={value}" if last[:2] == "--" else f" {value}"
         return ", ".join(action.option_strings) + shown
 
 
 class _RawFormatter(_Formatter, argparse.RawDescriptionHelpFormatter):
-    """Leaves the line breaks of a description as they are."""
+    """Keeps the line breaks of a description."""
 
 
 def help_formatter(argwidth: int = 40, raw_description: bool = False) -> Callable[[str], _Formatter]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import Dict, Iterator, List, Optional, Tuple
 
-# What stands before a child, the last child, and what is below each of them.
+# The text before a child, before the last child, and before the lines below each of these.
 _STYLES = {
     "box": ("├── ", "└── ", "│   ", "    "),
     "compact": ("├─", "└─", "│ ", "  "),
@@ -14,7 +14,7 @@ _STYLES = {
 
 
 class Tree:
-    """A label and the trees below it; with `combine_children` leaves of one label are one, with their number."""
+    """A label and the trees below it; with `combine_children`, leaves with equal labels are merged and counted."""
 
     def __init__(self, label: str, combine_children: bool = False) -> None:
         self.label = label
@@ -23,7 +23,7 @@ class Tree:
         self._count = 1
 
     def append(self, label: str) -> Tree:
-        """Add a leaf, and return it."""
+        """Add a leaf and return it."""
         return self.append_tree(Tree(label, self.combine_children))
 
     def append_tree(self, tree: Tree) -> Tree:
@@ -33,7 +33,7 @@ class Tree:
     def render(
         self, style: str = "box", level: Optional[int] = None, skip_root: bool = False, truncate: bool = True
     ) -> None:
-        """Print the tree, `level` levels of it below the root, cut to the terminal's width with a `+`."""
+        """Print the tree, `level` levels below the root, truncated to the terminal's width with a `+`."""
         if style not in _STYLES:
             raise ValueError(f"unknown style {style!r}: known are {', '.join(_STYLES)}")
         width = shutil.get_terminal_size().columns if truncate else 0

@@ -1,4 +1,4 @@
-"""`flux.conf_builtin`: where this installation keeps what."""
+"""`flux.conf_builtin`: the paths of this installation."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from headrace.cli.config.main import builtin_values
 
 
 def conf_builtin_get(name: str, which: str = "auto") -> str:
-    """A value that `flux config builtin` prints; there is one set, so `which` (auto, intree, installed) changes
-    nothing. Raises ValueError for another name or another `which`."""
+    """A value of `flux config builtin`. There is one set of values, so `which` (auto, intree, installed) has no effect.
+
+    Raises ValueError for an unknown name or `which`.
+    """
     values = builtin_values()
     if which not in ("auto", "intree", "installed"):
         raise ValueError(f"invalid which={which!r}: auto, intree and installed are known")

@@ -1,4 +1,4 @@
-"""The FLUX_* numbers of the C interface (RFC 3, 6, 12, 21, 30)."""
+"""The FLUX_* constants of the C interface (RFC 3, 6, 12, 21, 30)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`flux.eventlog`: events as lines of text, as `flux job eventlog` prints them."""
+"""`flux.eventlog`: events as lines of text, in the form of `flux job eventlog`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from headrace.spec.eventlog import Event
 
 
 class EventLogFormatter:
-    """Formats the events of one eventlog in order: `format` is text or json, `timestamp_format` raw, iso, offset or
-    human, `color` always, never or auto. Raises ValueError for anything else."""
+    """Formats the events of one eventlog in order.
+
+    `format` is text or json, `timestamp_format` raw, iso, offset or human, `color` always, never or auto. Raises
+    ValueError for any other value.
+    """
 
     def __init__(self, format: str = "text", timestamp_format: str = "raw", color: str = "auto") -> None:
         try:
@@ -20,6 +23,6 @@ class EventLogFormatter:
             raise ValueError(exc.text) from None
 
     def format(self, entry: Dict[str, Any]) -> str:
-        """One line, without its newline, of an entry as RFC 18 has it."""
+        """One line, without a newline, for an entry (RFC 18)."""
         event = Event(entry["timestamp"], entry["name"], entry.get("context"))
         return self._formatter.line(event).rstrip("\n")

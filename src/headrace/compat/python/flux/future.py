@@ -1,4 +1,4 @@
-"""Futures: what an asynchronous call returns, fulfilled from a handle's connection."""
+"""Futures: the results of asynchronous calls, fulfilled from a handle's connection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ E = TypeVar("E", bound="FutureExt")
 
 
 def connection(flux_handle: Optional[Flux]) -> Handle:
-    """The connection of a handle. Raises OSError EINVAL where there is no handle."""
+    """The connection of a handle. Raises OSError EINVAL for None."""
     if flux_handle is None:
         raise OSError(errno.EINVAL, "a Flux handle is needed")
     return flux_handle.handle
@@ -27,9 +27,10 @@ def connection(flux_handle: Optional[Flux]) -> Handle:
 
 @contextlib.contextmanager
 def not_ignoring_interrupts(action: Any) -> Iterator[None]:
-    """Within, SIGINT does `action` if it is ignored, as in what a shell without job control runs in the background.
+    """Inside the block, SIGINT has `action` if it is ignored, as in background processes of a shell without job
+    control.
 
-    A handler stays as it is, and so does all in other threads than the first, which cannot change signals.
+    A handler is not changed, and neither is anything in other threads than the first, which cannot change signals.
     """
     changed = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     if changed:
@@ -45,7 +46,7 @@ def not_ignoring_interrupts(action: Any) -> Iterator[None]:
 
 
 class Future:
-    """The answer, or the stream of answers, of one call. `get()` waits for it; `then(cb)` has the reactor call `cb`."""
+    """The response, or the stream of responses, of one call: `get()` waits for it, `then(cb)` registers a callback."""
 
     def __init__(self, handle: Flux, call: Rpc) -> None:
         self._handle = handle
@@ -58,23 +59,23 @@ class Future:
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        """Nothing: a future lives as long as somebody holds it."""
+        """Does nothing: a future lives as long as it is referenced."""
 
     def get_flux(self) -> Flux:
         return self._handle
 
     get_handle = get_flux
-    # The attribute of Flux's own class for remote calls.
+    # An attribute of Flux's own class for remote calls.
     flux_handle = property(get_flux)
 
     def get_reactor(self) -> Any:
         return self._handle.reactor
 
     def incref(self) -> None:
-        """Nothing: a future lives as long as somebody holds it."""
+        """Does nothing: a future lives as long as it is referenced."""
 
     def stop(self) -> None:
-        """Call back no more."""
+        """Remove the callback."""
         self._stop_timer()
         self._call.abandon()
 
@@ -87,7 +88,7 @@ class Future:
         return self._message
 
     def get(self) -> Any:
-        """The answer; raises OSError when the call failed."""
+        """The response. Raises OSError if the call failed."""
         return self._received().obj
 
     def is_ready(self) -> bool:
@@ -96,23 +97,23 @@ class Future:
         return self._message is not None or bool(self._call.ready)
 
     def wait_for(self: F, timeout: float = -1.0) -> F:
-        """Wait for an answer; TimeoutError after `timeout` seconds (negative: for ever)."""
+        """Wait for a response. Raises TimeoutError after `timeout` seconds (negative: no limit)."""
         if self._message is None:
             with not_ignoring_interrupts(signal.SIG_DFL):
                 self._message = self._call.next_message(None if timeout < 0 else timeout)
         return self
 
     def reset(self) -> None:
-        """Take the next answer of a stream."""
+        """Continue with the next response of a stream."""
         self._message = None
         if self._timeout is not None and not self._call.done:
             self._timeout()
 
     def then(self: F, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any) -> F:
-        """Call `callback(future, ...)` for every answer, from the reactor.
+        """Register `callback(future, ...)`, which the reactor calls for every response.
 
-        A callback that raises is not called again. An answer that does not come in `timeout` seconds (negative: for
-        ever) is the error ETIMEDOUT. Raises OSError EEXIST when there is a callback already.
+        After an exception it is not called again. A response that does not arrive in `timeout` seconds (negative: no
+        limit) is the error ETIMEDOUT. Raises OSError EEXIST if there is a callback already.
         """
         if self._call.has_callback:
             raise OSError(errno.EEXIST, "the future has a callback already")
@@ -145,7 +146,7 @@ class Future:
             self._timer.stop()
 
     def cancel(self, stop: bool = False) -> None:
-        """Ask the service to end a stream; with `stop` the callback is not called any more."""
+        """Ask the service to end a stream; with `stop`, the callback is not called any more."""
         self._call.cancel()
         if stop:
             self.stop()
@@ -163,7 +164,7 @@ def _strerror(number: int) -> str:
 
 
 class WaitAllFuture:
-    """Several futures as one: fulfilled when all of them are."""
+    """Several futures as one, which is fulfilled when all of them are."""
 
     def __init__(self, children: Optional[List[Future]] = None) -> None:
         self.children: Dict[str, Future] = {str(index): child for index, child in enumerate(children or [])}
@@ -182,7 +183,7 @@ class WaitAllFuture:
         return self
 
     def then(self, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any) -> WaitAllFuture:
-        """Call `callback(future, ...)` from the reactor when all are fulfilled."""
+        """Register `callback(future, ...)`, which the reactor calls when all are fulfilled."""
         left = len(self.children)
 
         def one(_child: Any) -> None:
@@ -197,7 +198,7 @@ class WaitAllFuture:
 
 
 class FutureExt(Future):
-    """A future that its owner fulfils: `init_cb(future, ...)` runs once somebody waits for it."""
+    """A future that its owner fulfils: `init_cb(future, ...)` is called with the first wait."""
 
     def __init__(self, init_cb: Callable[..., Any], *args: Any, flux_handle: Optional[Flux] = None) -> None:
         self._init: Optional[Callable[[], Any]] = lambda: init_cb(self, *args)
@@ -227,7 +228,7 @@ class FutureExt(Future):
         return bool(self._results)
 
     def wait_for(self: E, timeout: float = -1.0) -> E:
-        """Raises TimeoutError after `timeout` seconds (negative: wait for ever)."""
+        """Wait until it is fulfilled. Raises TimeoutError after `timeout` seconds (negative: no limit)."""
         self._begin()
         if self._results:
             return self
@@ -248,7 +249,7 @@ class FutureExt(Future):
         return self
 
     def get(self) -> Any:
-        """The result; raises OSError when it is an error."""
+        """The result. Raises OSError if it is an error."""
         self.wait_for()
         result, failure = self._results[0]
         if failure is not None:

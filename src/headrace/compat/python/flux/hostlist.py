@@ -1,4 +1,4 @@
-"""`flux.hostlist`: host lists of RFC 29, with the methods of the C bindings."""
+"""`flux.hostlist`: host lists (RFC 29) with the methods of the C bindings."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def _names(hosts: Any) -> List[str]:
 
 
 class Hostlist(_hostlist.Hostlist):
-    """A list of host names, from text in RFC 29 form or from several such."""
+    """A list of host names, from text in RFC 29 form or from several such texts."""
 
     def __init__(self, hosts: Union[str, Iterable[str]] = ()) -> None:
         super().__init__(_names(hosts))
 
     def __getitem__(self, at: Any) -> Any:
-        """A host by index; a list by slice or by a set of indices."""
+        """A host by index; a list by a slice or a set of indices."""
         if isinstance(at, str):
             raise TypeError("an index of a host list is a number, a slice or a set of numbers")
         if isinstance(at, (int, slice)):
@@ -41,11 +41,11 @@ class Hostlist(_hostlist.Hostlist):
         return f"Hostlist('{self}')"
 
     def append(self, hosts: Any) -> int:
-        """Returns how many hosts are new."""
+        """Append hosts; returns the number of hosts added."""
         return super().append(_hostlist.Hostlist(_names(hosts)))
 
     def delete(self, hosts: Any) -> int:
-        """Take out one of each; returns how many were there."""
+        """Remove the first occurrence of each host; returns the number of hosts removed."""
         return super().delete(_hostlist.Hostlist(_names(hosts)))
 
     def count(self) -> int:  # type: ignore[override]
@@ -59,19 +59,19 @@ class Hostlist(_hostlist.Hostlist):
         return self
 
     def uniq(self) -> Hostlist:  # type: ignore[override]
-        """Sort, and take out what is there twice."""
+        """Sort, and remove repetitions."""
         super().uniq()
         return self
 
     def find(self, host: str) -> int:
-        """The index of a host. Raises FileNotFoundError for one that is not there."""
+        """The index of a host. Raises FileNotFoundError for an unknown host."""
         found = super().find(host)
         if found < 0:
             raise FileNotFoundError(errno.ENOENT, f"Unable to find '{host}'")
         return found
 
     def index(self, hosts: Any, ignore_nomatch: bool = False) -> Any:
-        """The index of a host, a list of them for a hostlist. Raises FileNotFoundError for one that is not there."""
+        """The index of a host; for a hostlist, a list of indices. Raises FileNotFoundError for an unknown host."""
         wanted = _names(hosts)
         found = [super(Hostlist, self).find(host) for host in wanted]
         if -1 in found and not ignore_nomatch:

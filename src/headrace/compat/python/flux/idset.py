@@ -13,7 +13,7 @@ IDSET_INVALID_ID = 0xFFFFFFFE
 
 
 def _id(value: Any) -> int:
-    """Raises TypeError for what is no integer, ValueError below 0."""
+    """The id as an int. Raises TypeError for any other type, ValueError for a negative number."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"an id is an integer, not {type(value).__name__}")
     if value < 0:
@@ -43,7 +43,7 @@ def _ids(arg: Any) -> Idset:
 
 
 class IDset:
-    """A changeable set of ids, from text, a number or numbers. Flags say how it prints."""
+    """A mutable set of ids, from text, a number or numbers. Flags determine its text."""
 
     def __init__(self, arg: Union[str, int, Iterable[int], Idset, IDset] = "", flags: Optional[int] = None) -> None:
         self.ids: Idset = _ids(arg)
@@ -81,7 +81,7 @@ class IDset:
     __hash__ = None  # type: ignore[assignment]
 
     def equal(self, other: Any) -> bool:
-        """Raises TypeError for what is no IDset."""
+        """Whether two sets are equal. Raises TypeError for anything but an IDset."""
         if not isinstance(other, IDset):
             raise TypeError(f"an IDset is compared with another, not with {type(other).__name__}")
         return self.ids == other.ids
@@ -90,7 +90,7 @@ class IDset:
         return _id(index) in self.ids
 
     def __setitem__(self, index: int, value: Any) -> None:
-        """Put in or take out. Raises TypeError for a value but True, False, 1 and 0."""
+        """Add or remove an id. Raises TypeError for a value other than True, False, 1 and 0."""
         if value not in (True, False):
             raise TypeError("an id is in a set or not: True or False")
         (self.set if value else self.clear)(index)
@@ -144,15 +144,15 @@ class IDset:
         return self
 
     def first(self) -> int:
-        """The lowest id, IDSET_INVALID_ID of an empty set."""
+        """The lowest id; IDSET_INVALID_ID for an empty set."""
         return self.ids.first if self.ids else IDSET_INVALID_ID
 
     def last(self) -> int:
-        """The highest id, IDSET_INVALID_ID of an empty set."""
+        """The highest id; IDSET_INVALID_ID for an empty set."""
         return self.ids.last if self.ids else IDSET_INVALID_ID
 
     def next(self, value: int) -> int:
-        """The next higher id, IDSET_INVALID_ID after the last."""
+        """The next higher id; IDSET_INVALID_ID after the last."""
         above = self.ids.bits >> (_id(value) + 1) << (value + 1)
         return Idset.from_bits(above).first if above else IDSET_INVALID_ID
 

@@ -36,7 +36,7 @@ def _lookup(handle: Flux, key: str, flags: int, namespace: Optional[str]) -> Any
 
 
 def _decode(data: bytes) -> Any:
-    """A stored value: what its JSON says, else its text, else its bytes; None of an empty one."""
+    """A stored value: decoded JSON, otherwise its text, otherwise its bytes; None for an empty value."""
     if not data:
         return None
     try:
@@ -81,12 +81,12 @@ def isdir(flux_handle: Flux, key: str, namespace: Optional[str] = None) -> bool:
 
 
 def _prefix(path: str) -> str:
-    """A directory's path as keys below it begin; the root is named by a point or by nothing."""
+    """The prefix of keys below a directory; the root is "." or ""."""
     return path.strip(".")
 
 
 class KVSTxn:
-    """Changes that are made together, to keys below `path`; `with` commits them at the end of the block."""
+    """Changes that are committed together, to keys below `path`; a `with` block commits them at its end."""
 
     def __init__(self, flux_handle: Flux, path: str = ".", namespace: Optional[str] = None) -> None:
         self._handle = flux_handle
@@ -105,7 +105,7 @@ class KVSTxn:
         self.ops.append({"key": join(self._path, key), "flags": flags, "dirent": dirent})
 
     def put(self, key: str, value: Any, raw: bool = False) -> None:
-        """Set `key` to a value as JSON; bytes, and with `raw` a string, are stored as they are."""
+        """Set `key` to a value as JSON; bytes, and with `raw` a string, are stored unchanged."""
         if raw and not isinstance(value, bytes):
             value = value.encode("utf-8")
         data = value if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False).encode()
@@ -121,19 +121,19 @@ class KVSTxn:
         self._add(key, {"ver": 1, "type": "symlink", "data": {"target": target}})
 
     def clear(self) -> None:
-        """Forget the changes."""
+        """Drop the changes."""
         self.ops = []
 
     def commit_async(self, flags: int = 0, namespace: Optional[str] = None) -> RPC:
-        """What `commit` does; `.get()` of the result waits for it."""
+        """As `commit`, but returns at once; `.get()` of the result waits."""
         ops, self.ops = self.ops, []
         body = {"namespace": _namespace(namespace or self.namespace), "flags": flags, "ops": ops}
         return self._handle.rpc("kvs.commit", body)
 
     def commit(self, flags: int = 0, namespace: Optional[str] = None) -> int:
-        """Make the changes; returns the sequence number of the new root, 0 where there is nothing to do.
+        """Commit the changes; returns the sequence number of the new root, 0 without changes.
 
-        Changes that are refused are forgotten.
+        Changes that are refused are dropped.
         """
         if not self.ops and not flags:
             return 0
@@ -142,7 +142,7 @@ class KVSTxn:
 
 
 def _transaction(handle: Flux, txn: Optional[KVSTxn]) -> KVSTxn:
-    """The transaction that a caller named, else the one that the handle has open."""
+    """The given transaction, or the handle's open one."""
     if txn is not None:
         return txn
     if handle.kvs_txn is None:
@@ -151,7 +151,7 @@ def _transaction(handle: Flux, txn: Optional[KVSTxn]) -> KVSTxn:
 
 
 def put(flux_handle: Flux, key: str, value: Any, raw: bool = False, _kvstxn: Optional[KVSTxn] = None) -> None:
-    """Set `key` when `commit` is called next."""
+    """Set `key` with the next `commit`."""
     _transaction(flux_handle, _kvstxn).put(key, value, raw)
 
 
@@ -170,19 +170,19 @@ def put_symlink(flux_handle: Flux, key: str, target: str, _kvstxn: Optional[KVST
 def commit_async(
     flux_handle: Flux, flags: int = 0, namespace: Optional[str] = None, _kvstxn: Optional[KVSTxn] = None
 ) -> RPC:
-    """What `commit` does; `.get()` of the result waits for it."""
+    """As `commit`, but returns at once; `.get()` of the result waits."""
     return _transaction(flux_handle, _kvstxn).commit_async(flags, namespace)
 
 
 def commit(flux_handle: Flux, flags: int = 0, namespace: Optional[str] = None, _kvstxn: Optional[KVSTxn] = None) -> int:
-    """Make what was put since the last commit; returns the sequence number of the new root."""
+    """Commit all changes since the last commit; returns the sequence number of the new root."""
     return _transaction(flux_handle, _kvstxn).commit(flags, namespace)
 
 
 class KVSDir(collections.abc.MutableMapping):  # type: ignore[type-arg]
-    """A directory as a mapping from names to values (or to further directories).
+    """A directory as a mapping from names to values (or to directories).
 
-    Changes wait for `commit`, or for the end of a `with` block; directories below share them. Raises
+    Changes are made by `commit`, or at the end of a `with` block; directories below share them. Raises
     FileNotFoundError, NotADirectoryError.
     """
 
@@ -245,18 +245,18 @@ class KVSDir(collections.abc.MutableMapping):  # type: ignore[type-arg]
         return self._txn.commit(flags)
 
     def commit_async(self, flags: int = 0) -> RPC:
-        """What `commit` does; `.get()` of the result waits for it."""
+        """As `commit`, but returns at once; `.get()` of the result waits."""
         return self._txn.commit_async(flags)
 
     def mkdir(self, name: str, contents: Optional[Mapping[str, Any]] = None) -> None:
-        """Make a directory and commit; fill it with `contents`."""
+        """Make a directory with `contents`, and commit."""
         self._txn.mkdir(self.key_at(name))
         for key, value in (contents or {}).items():
             self[join(name, key)] = value
         self.commit()
 
     def fill(self, contents: Mapping[str, Any]) -> None:
-        """Set all of these and commit. A key may be a path, `dir.name`; a dictionary is a value, not a directory."""
+        """Set several values and commit. A key may be a path, `dir.name`; a dictionary is a value, not a directory."""
         for key, value in contents.items():
             self[key] = value
         self.commit()
@@ -284,9 +284,9 @@ def join(*parts: str) -> str:
 def walk(
     directory: Any, topdown: bool = False, flux_handle: Any = None, namespace: Optional[str] = None
 ) -> Iterator[Any]:
-    """(path, names of directories, names of values) of a directory and all below it, as os.walk has it.
+    """(path, names of directories, names of values) for a directory and all directories below it, as in os.walk.
 
-    `directory` is a KVSDir, or a key with `flux_handle`; the path of the first is "". Raises ValueError.
+    `directory` is a KVSDir, or a key with `flux_handle`; its own path is "". Raises ValueError.
     """
     if not isinstance(directory, KVSDir):
         if flux_handle is None:
@@ -307,7 +307,7 @@ def _walk(directory: KVSDir, path: str, topdown: bool) -> Iterator[Any]:
 
 
 def namespace_create(flux_handle: Flux, name: str, owner: int = USERID_UNKNOWN, flags: int = 0) -> None:
-    """Raises FileExistsError when there is one of this name."""
+    """Create a namespace. Raises FileExistsError if there is one with this name."""
     flux_handle.rpc("kvs.namespace-create", {"namespace": name, "owner": owner, "flags": flags}).get()
 
 
@@ -321,9 +321,9 @@ def namespace_list(flux_handle: Flux) -> List[str]:
 
 
 def kvs_checkpoint_lookup(flux_handle: Flux, cache_bypass: bool = False) -> List[Dict[str, Any]]:
-    """The checkpoints of the primary namespace, newest first: `version`, `rootref`, `sequence` and `timestamp` of each.
+    """The checkpoints of the primary namespace, newest first: `version`, `rootref`, `sequence`, `timestamp` of each.
 
-    `cache_bypass` asks what lies behind the cache. Raises FileNotFoundError when there is none yet.
+    `cache_bypass` reads the backing store. Raises FileNotFoundError if there is none.
     """
     topic = "content-backing.checkpoint-get" if cache_bypass else "content.checkpoint-get"
     checkpoints: List[Dict[str, Any]] = flux_handle.rpc(topic, {}, nodeid=0).get()["value"]
@@ -331,10 +331,10 @@ def kvs_checkpoint_lookup(flux_handle: Flux, cache_bypass: bool = False) -> List
 
 
 class KVSWatchFuture(Future):
-    """The values of a key, one after another."""
+    """The values of a key, one at a time."""
 
     def get(self, autoreset: bool = True) -> Any:
-        """The next value, None after the last. Raises FileNotFoundError when the key is not there."""
+        """The next value; None after the last. Raises FileNotFoundError if the key does not exist."""
         try:
             data = super().get()["val"]["data"]
         except OSError as exc:
@@ -346,7 +346,7 @@ class KVSWatchFuture(Future):
         return _decode(base64.b64decode(data or ""))
 
     def cancel(self, stop: bool = False) -> None:
-        """Ask for the end of the stream; with `stop` the callback is not called any more."""
+        """Ask the service to end the stream; with `stop`, the callback is not called any more."""
         self._call.cancel("kvs-watch.cancel")
         if stop:
             self.stop()
@@ -360,9 +360,9 @@ def kvs_watch_async(
     uniq: bool = False,
     full: bool = False,
 ) -> KVSWatchFuture:
-    """The value of a key now and whenever it changes.
+    """The value of a key, now and after each change.
 
-    `waitcreate` waits for the key, `uniq` leaves out values that are the same, `full` sees changes by other names.
+    `waitcreate` waits for the key, `uniq` omits repeated values, `full` includes changes through other keys.
     """
     flags = (
         kvs_flags.WATCH | kvs_flags.WAITCREATE * waitcreate | kvs_flags.WATCH_UNIQ * uniq | kvs_flags.WATCH_FULL * full

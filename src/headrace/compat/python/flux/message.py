@@ -1,4 +1,4 @@
-"""`flux.message.Message`: a message as the bindings show it (RFC 3)."""
+"""`flux.message.Message`: a message (RFC 3) in the bindings."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _TYPES = {m.REQUEST: "request", m.RESPONSE: "response", m.EVENT: "event", m.CONT
 
 
 def to_text(text: Union[str, bytes]) -> str:
-    """A string that the C bindings also take as bytes."""
+    """Text that may be given as bytes, as in the C bindings."""
     return text.decode("utf-8") if isinstance(text, bytes) else text
 
 
 class Message:
-    """A message that was received, or is to be sent; `payload` is its JSON object, None without one."""
+    """A received message, or one to be sent; `payload` is its JSON object, None without one."""
 
     def __init__(self, type: int = m.REQUEST, *, message: Optional[m.Message] = None) -> None:
         self.message = m.Message(type) if message is None else message
@@ -26,7 +26,7 @@ class Message:
 
     @classmethod
     def from_event_encode(cls, topic: Union[str, bytes], payload: Any = None) -> Message:
-        """An event; `payload` is an object, or text that is sent as it is."""
+        """An event; `payload` is an object, or text that is sent unchanged."""
         if isinstance(payload, str):
             return cls(message=m.event(to_text(topic), payload=payload.encode("utf-8") + b"\0"))
         return cls(message=m.event(to_text(topic), payload))
@@ -111,7 +111,7 @@ class Message:
 
 
 class Credentials:
-    """Says as whom a message is sent (RFC 12). A broker accepts another user or role from the instance's owner only."""
+    """Sets the sender of a message (RFC 12). A broker accepts another user or role only from the instance's owner."""
 
     def __init__(self, message: Message) -> None:
         self._message = message

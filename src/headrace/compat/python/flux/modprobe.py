@@ -1,7 +1,9 @@
-"""`flux.modprobe`: startup and shutdown of an instance by a Python file (flux-modprobe(1)): `setup(context)` says which
-modules to load or remove, functions under `@task` run before or after them.
+"""`flux.modprobe`: startup and shutdown of an instance by a Python file (flux-modprobe(1)).
 
-Which module needs which to be there is built in; there are no configuration files of modules.
+The file's `setup(context)` names modules to load or remove; its functions under `@task` run before or after them.
+
+
+The dependencies of modules are built in; modules have no configuration files.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from headrace.spec.idset import Idset
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-# The modules that Flux loads at a start, in that order, and the ranks that each is for. Those of other names come last.
+# The modules that Flux loads at a start, in that order, with the ranks of each. Other modules are loaded after these.
 _RANKS = {
     "content": "all",
     "content-files": "0",
@@ -46,7 +48,9 @@ _TASK_ARGUMENTS = frozenset(
 
 
 class Task(NamedTuple):
-    """A function and when it runs: on the `ranks` ("all", an idset, ">0"), if all that it `needs` is there."""
+    """A function with its conditions: it runs on the `ranks` ("all", an idset, ">0"), if all that it `needs` is
+    enabled.
+    """
 
     name: str
     function: Callable[[Any], Any]
@@ -63,7 +67,7 @@ _tasks: Dict[str, Task] = {}
 
 
 def task(name: str, **options: Any) -> Callable[[_F], _F]:
-    """Make a function of one argument, the Context, a task. Raises ValueError for an option there is not."""
+    """Make a function with one argument, the Context, a task. Raises ValueError for an unknown option."""
     for option in options:
         if option not in _TASK_ARGUMENTS:
             raise ValueError(f"{name}: unknown task argument {option}")
@@ -76,7 +80,7 @@ def task(name: str, **options: Any) -> Callable[[_F], _F]:
 
 
 class Context:
-    """What `setup` and tasks are given."""
+    """The argument of `setup` and of tasks."""
 
     def __init__(self, verbose: bool = False) -> None:
         self.verbose = verbose
@@ -89,14 +93,14 @@ class Context:
 
     @property
     def handle(self) -> flux.Flux:
-        """A handle of this thread's own."""
+        """A handle for the calling thread."""
         if not hasattr(self._own, "handle"):
             self._own.handle = flux.Flux()
         handle: flux.Flux = self._own.handle
         return handle
 
     def print(self, *args: Any) -> None:
-        """Say something where modprobe is verbose."""
+        """Print a message if modprobe is verbose."""
         if self.verbose:
             print(*args, file=sys.stderr)
 
@@ -122,7 +126,7 @@ class Context:
         return self.handle.rpc(topic, *args, **kwargs)
 
     def setopt(self, module: str, options: str, overwrite: bool = False) -> None:
-        """Arguments that a module is to be loaded with, as text with spaces between them."""
+        """Set the arguments for loading a module, as text separated by spaces."""
         self._options[module] = ([] if overwrite else self._options.get(module, [])) + options.split()
 
     def getopts(self, name: str, default: Optional[List[str]] = None, also: Sequence[str] = ()) -> List[str]:
@@ -130,14 +134,14 @@ class Context:
         return found or list(default or [])
 
     def bash(self, command: str) -> None:
-        """Run a command by bash. Raises CalledProcessError."""
+        """Run a command in bash. Raises CalledProcessError."""
         subprocess.run(["bash", "-c", command], check=True)
 
     def load_modules(self, modules: Sequence[str]) -> None:
         self.loads += [_module(self, name) for name in modules]
 
     def remove_modules(self, modules: Optional[Sequence[str]] = None) -> None:
-        """Remove modules, by default all that Flux loads at a start and that are loaded."""
+        """Remove modules; by default all loaded modules that Flux loads at a start."""
         loaded = _loaded(self.handle)
         names = [_module(self, name) for name in modules or (name for name in loaded if name in _RANKS)]
         self.removals += [name for name in names if name in loaded]
@@ -148,7 +152,7 @@ def _loaded(handle: flux.Flux) -> List[str]:
 
 
 def _module(context: Context, name: str) -> str:
-    """The module that provides a service; of the store of blobs there is a choice."""
+    """The module that provides a service; for the content store, it depends on the configuration."""
     if name == "content-backing":
         return str(context.attr_get("content.backing-module", "content-sqlite"))
     return _SERVICES.get(name, (name,))[0]
@@ -163,7 +167,7 @@ def _is_here(ranks: str, rank: int) -> bool:
 
 
 def _enabled(context: Context, modules: Sequence[str]) -> Dict[str, Task]:
-    """The tasks of this broker whose needs are met, also by other tasks that are enabled."""
+    """The tasks of this broker whose needs are met, possibly by other enabled tasks."""
     enabled = {one.name: one for one in _tasks.values() if _is_for_us(context, one)}
     while True:
         present = {*modules, *enabled}
@@ -191,7 +195,7 @@ def _is_for_us(context: Context, one: Task) -> bool:
 
 
 def plan(modules: Sequence[str], tasks: Mapping[str, Task]) -> List[str]:
-    """The order of modules, which have one, and of the tasks among them. Raises ValueError where there is none."""
+    """The order of modules, which is given, and of the tasks among them. Raises ValueError if there is none."""
     names = [*modules, *tasks]
     first: Dict[str, Set[str]] = {name: set() for name in names}
     for earlier, later in zip(modules, modules[1:]):
@@ -215,7 +219,9 @@ def plan(modules: Sequence[str], tasks: Mapping[str, Task]) -> List[str]:
 
 
 def run_file(path: str, verbose: bool = False, dry_run: bool = False) -> int:
-    """Run a file; the exit status. What fails ends the run, and is told by the name of the module or task."""
+    """Run a file; returns the exit status. An error ends the run, and is reported with the name of the module
+    or task.
+    """
     name = "setup"
     try:
         spec = importlib.util.spec_from_file_location("modprobe_rc", path)

@@ -24,7 +24,7 @@ class _Sizes:
 
 
 class QueueLimits:
-    """`timelimit` (also `duration`) in seconds, and the sizes of jobs, `min` and `max`; inf where there is no limit."""
+    """`timelimit` (also `duration`) in seconds, and the sizes of jobs, `min` and `max`; inf for no limit."""
 
     def __init__(self, timelimit: float, least: Dict[str, float], most: Dict[str, float]) -> None:
         self.timelimit = self.duration = timelimit
@@ -33,7 +33,7 @@ class QueueLimits:
 
 
 class QueueDefaults:
-    """`timelimit` in seconds of a job that asks for none, inf for no limit."""
+    """`timelimit` in seconds of a job without one; inf for no limit."""
 
     def __init__(self, timelimit: float) -> None:
         self.timelimit = timelimit
@@ -43,9 +43,9 @@ class QueueInfo:
     """A queue: `name` ("" for the anonymous one), whether it is `enabled`, `started` and the `default` one (also
     `is_default`), its `limits`, `defaults` and `resources` (`all`, `up`, `down`, `allocated`, `free`).
 
-    Made of an instance's configuration and resources, so a program can try it on others. With the name of a `parent`
-    it is a virtual queue (RFC 33): it has the parent's resources, and the parent's limits and defaults where it has
-    none of its own. Raises ValueError for a parent that is not configured.
+    It is made from an instance's configuration and resources, so a program can apply it to others. With a `parent`, it
+    is a virtual queue (RFC 33): it has the parent's resources, and the parent's limits and defaults unless it has its
+    own. Raises ValueError for a parent that is not configured.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class QueueInfo:
         self.defaults = QueueDefaults(seconds(policy_value(policies, "jobspec", "defaults", "system", "duration")))
         least = {kind: policy_value(policies, "limits", "job-size", "min", kind) or 0 for kind in _KINDS}
         most = {kind: policy_value(policies, "limits", "job-size", "max", kind) for kind in _KINDS}
-        # -1 is no limit.
+        # In the configuration, -1 means no limit.
         self.limits = QueueLimits(
             seconds(policy_value(policies, "limits", "duration")),
             {kind: max(0, size) for kind, size in least.items()},
@@ -83,9 +83,9 @@ class QueueInfo:
 
 
 class QueueList:
-    """The queues of an instance, or those of them that are named; by `[name]`, as attributes, or one by one.
+    """The queues of an instance, or those that are named; by `[name]`, as attributes, or by iteration.
 
-    Raises ValueError for a name that no queue has.
+    Raises ValueError for an unknown name.
     """
 
     def __init__(self, handle: Flux, queues: Optional[Iterable[str]] = None) -> None:

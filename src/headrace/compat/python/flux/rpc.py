@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class RPC(Future):
-    """A request to `topic` with `payload`: an object, or text that is sent as it is.
+    """A request to `topic` with `payload`: an object, or text that is sent unchanged.
 
-    Raises OSError EINVAL without a topic, TypeError for a payload that JSON cannot say.
+    Raises OSError EINVAL without a topic, TypeError for a payload that JSON cannot represent.
     """
 
     def __init__(
@@ -52,6 +52,6 @@ class RPC(Future):
         super().__init__(flux_handle, call)
 
     def get_str(self) -> Any:
-        """The answer's payload as text, None without one."""
+        """The response's payload as text; None without one."""
         msg = self._received()
         return msg.text if msg.has_payload else None

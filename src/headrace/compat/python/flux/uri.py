@@ -1,4 +1,4 @@
-"""`flux.uri`: addresses of instances, and finding them from jobs and processes."""
+"""`flux.uri`: addresses of instances, found by job or process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.cli.instance.uri import resolve
 
 
 class URI:
-    """An address with its parts: `scheme`, `netloc` (of ssh), `path`, `query`, `fragment`, `params`."""
+    """An address by its parts: `scheme`, `netloc` (of ssh), `path`, `query`, `fragment`, `params`."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
@@ -30,9 +30,9 @@ class URI:
 
 
 class JobURI(URI):
-    """The address of an instance: `remote` for ssh from anywhere, `local` for its own machine.
+    """The address of an instance: `remote` for ssh from anywhere, `local` on its own machine.
 
-    Both raise ValueError where the scheme is neither. `remote_hostname` is where a local address is, by default here.
+    Both raise ValueError for any other scheme. `remote_hostname` is the host of a local address, by default this one.
     """
 
     def __init__(self, uri: str, remote_hostname: Optional[str] = None) -> None:
@@ -61,7 +61,7 @@ class FluxURIResolver:
         pass
 
     def resolve(self, uri: str) -> JobURI:
-        """The instance of a job id, `pid:N`, `slurm:ID` or an address. Raises ValueError when there is none."""
+        """The instance of a job id, `pid:N`, `slurm:ID` or an address. Raises ValueError if there is none."""
         try:
             return JobURI(resolve(uri, connectable=False))
         except CommandError as exc:

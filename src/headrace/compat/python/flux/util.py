@@ -1,6 +1,6 @@
-"""What programs take from `flux.util`: durations (RFC 23), dates as users write them, tables by format strings.
+"""The functions that programs import from `flux.util`: durations (RFC 23), users' dates, tables by format strings.
 
-The formats and the dates are those of our own commands, so a program's `-o` and `--since` take what `flux jobs` takes.
+Formats and dates are those of Headrace's commands, so a program's `-o` and `--since` accept what `flux jobs` accepts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def parse_fsd(text: str) -> float:
-    """Seconds of a Flux standard duration; ValueError when it is none."""
+    """The seconds of a Flux standard duration. Raises ValueError."""
     return duration.parse(text)
 
 
@@ -43,9 +43,9 @@ def fsd(seconds: float) -> str:
 
 
 def parse_datetime(string: str, now: Optional[datetime] = None, assumeFuture: bool = True) -> datetime:
-    """The local time that `string` names: `+1h`, `tomorrow noon`, `2026-11-21 08:00`; ValueError when it is none.
+    """The local time of a text: `+1h`, `tomorrow noon`, `2026-11-21 08:00`. Raises ValueError.
 
-    `now` is what it is relative to; with `assumeFuture` a time of day or a weekday is the next one, else the last.
+    It is relative to `now`; with `assumeFuture`, a time of day or a weekday is the next one, otherwise the last.
     """
     now = datetime.now() if now is None else now
     if string.strip().lower() == "now":
@@ -54,7 +54,7 @@ def parse_datetime(string: str, now: Optional[datetime] = None, assumeFuture: bo
 
 
 class UtilDatetime(datetime):
-    """A time whose format specification is `STRFTIME::COLUMN`, where a last `h` in COLUMN shows the epoch as `-`."""
+    """A time whose format specification is `STRFTIME::COLUMN`; a final `h` in COLUMN shows the epoch as `-`."""
 
     def __format__(self, spec: str) -> str:
         clock, _, column = spec.partition("::")
@@ -65,9 +65,10 @@ class UtilDatetime(datetime):
 
 
 class OutputFormat:
-    """A table of objects by a format string as `flux jobs -o` takes it: its fields are attributes, with dots where an
-    attribute has attributes. It may begin with `sort:KEY,... `. Raises ValueError for a format that cannot be used or
-    a field without a heading."""
+    """A table of objects by a format string of `flux jobs -o`: fields are attributes, with dots for nested ones.
+
+    It may begin with `sort:KEY,... `. Raises ValueError for an invalid format, or for a field without a heading.
+    """
 
     headings: Mapping[str, str] = {}
 
@@ -81,7 +82,7 @@ class OutputFormat:
         self.set_sort_keys(keys)
 
     def copy(self, except_fields: Iterable[str] = (), nullify_expansion: bool = False) -> OutputFormat:
-        """The same table without some fields, `nullify_expansion` with its `+:` columns as wide as what they show."""
+        """A copy without some fields; with `nullify_expansion`, its `+:` columns are as wide as their contents."""
         other = OutputFormat(self.fmt, self.headings, self._prepend)
         other._sort_keys = self._sort_keys
         left_out = set(except_fields)
@@ -96,11 +97,11 @@ class OutputFormat:
         return self._format.names
 
     def get_format(self, include_sort_prefix: bool = True) -> str:
-        """The format for `str.format(object)`, or for what `prepend` begins its names with."""
+        """The format for `str.format(object)`, or for an object with the name that `prepend` has."""
         return self._prefix(include_sort_prefix) + self._text(lambda field: (self._prepend + field.name, field.whole))
 
     def get_format_prepended(self, prepend: str, include_sort_prefix: bool = True) -> str:
-        """The format as it was given, `?:` and `+:` with it, its names beginning with `prepend`."""
+        """The original format, including `?:` and `+:`, with `prepend` before each name."""
         return self._prefix(include_sort_prefix) + self._text(
             lambda field: (prepend + field.name, field.whole),
             lambda field: ("?" * field.drop_empty + "+" * field.widen + ":").lstrip(":"),
@@ -116,7 +117,7 @@ class OutputFormat:
         return self._format.row(_getter(obj))
 
     def set_sort_keys(self, sort_keys: str) -> None:
-        """Sort by `KEY,...` (`-KEY`: descending) instead of the format's own keys; ValueError for an unknown one."""
+        """Sort by `KEY,...` (`-KEY`: descending) instead of the format's keys. Raises ValueError for an unknown key."""
         keys = [key for key in sort_keys.split(",") if key]
         for key in keys:
             if key.lstrip("-") not in self.headings:
@@ -124,13 +125,15 @@ class OutputFormat:
         self._sort_keys = keys
 
     def sort_items(self, items: List[Any]) -> None:
-        """Sort a list in place, the first key being the most significant."""
+        """Sort a list in place; the first key is the most significant."""
         for key in reversed(self._sort_keys):
             name = key.lstrip("-")
             items.sort(key=lambda item: _getter(item)(name), reverse=key[0] == "-")
 
     def filter(self, items: Iterable[Any], no_header: bool = False) -> str:
-        """The format without the `?:` columns that are empty in all items, its `+:` columns as wide as they are."""
+        """The format without `?:` columns that are empty in all items, and with `+:` columns as wide as their
+        contents.
+        """
         fitted = self.copy()
         fitted._format.fit([_getter(item) for item in items], header=not no_header)
         return fitted._text(lambda field: (field.name, field.whole))
@@ -157,7 +160,7 @@ def _getter(obj: Any) -> Callable[[str], Any]:
 
 
 def set_treedict(tree: Dict[str, Any], key: str, value: Any) -> None:
-    """Set a value by its dotted key, making dicts on the way."""
+    """Set a value by dotted key, making dicts on its path."""
     *path, last = key.split(".")
     for part in path:
         tree = tree.setdefault(part, {})
@@ -165,7 +168,7 @@ def set_treedict(tree: Dict[str, Any], key: str, value: Any) -> None:
 
 
 def get_treedict(tree: Mapping[str, Any], key: str, default: Any = None) -> Any:
-    """The value of a dotted key, `default` where there is none."""
+    """The value of a dotted key; `default` if there is none."""
     for part in key.split("."):
         if not isinstance(tree, Mapping) or part not in tree:
             return default
@@ -174,7 +177,9 @@ def get_treedict(tree: Mapping[str, Any], key: str, default: Any = None) -> Any:
 
 
 def del_treedict(tree: Dict[str, Any], key: str, remove_empty: bool = False) -> None:
-    """Delete a value by its dotted key, with `remove_empty` the dicts that it leaves empty; KeyError if it is none."""
+    """Delete a value by dotted key, and with `remove_empty` dicts that become empty. Raises KeyError if there
+    is none.
+    """
     first, _, rest = key.partition(".")
     if not rest:
         del tree[first]
@@ -186,7 +191,7 @@ def del_treedict(tree: Dict[str, Any], key: str, remove_empty: bool = False) -> 
 
 
 class ColorWhen(str):
-    """When to color, of `always`, `never` and `auto`; `enabled` is whether that is now."""
+    """When to use color: `always`, `never` or `auto`; `enabled` is the present decision."""
 
     @property
     def enabled(self) -> bool:
@@ -194,8 +199,9 @@ class ColorWhen(str):
 
 
 class ColorAction(argparse.Action):
-    """The action of an option `--color[=WHEN]`, of which a `ColorWhen` comes: always without WHEN, never where
-    NO_COLOR is set and the option is not given."""
+    """The action of an option `--color[=WHEN]`, whose value is a `ColorWhen`: always without WHEN; never if NO_COLOR is
+    set and the option is not given.
+    """
 
     def __init__(self, option_strings: List[str], dest: str, **kwargs: Any) -> None:
         kwargs["default"] = ColorWhen("never" if color.unwanted() else "auto")
@@ -207,8 +213,9 @@ class ColorAction(argparse.Action):
 
 
 class Fileref(Dict[str, Any]):
-    """A file as a jobspec has it (RFC 37): of a mapping, of text with its `encoding` (utf-8 or base64), or of the file
-    at a path. Raises ValueError for another encoding, OSError."""
+    """A file for a jobspec (RFC 37): from a mapping, from text with its `encoding` (utf-8 or base64), or from the file
+    at a path. Raises ValueError for another encoding, OSError.
+    """
 
     def __init__(
         self, data: Union[str, Mapping[str, Any]], perms: Optional[int] = None, encoding: Optional[str] = None

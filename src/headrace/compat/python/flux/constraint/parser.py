@@ -11,10 +11,10 @@ ConstraintSyntaxError = constraint.ConstraintSyntaxError
 
 
 class ConstraintParser:
-    """Parses queries into objects. A class below this one says what its operators are.
+    """Parses queries into objects. A subclass defines its operators.
 
-    `operator_map` gives operators other names, and to None the one of a term that has none; `split_values` gives the
-    separator of an operator's values; terms of an operator in `combined_terms` that "and" joins become one.
+    `operator_map` gives other names to operators, and the default operator under the key None; `split_values` has the
+    separator of an operator's values; terms of an operator in `combined_terms` are merged when "and" joins them.
     """
 
     operator_map: Mapping[Optional[str], str] = {}
@@ -25,7 +25,7 @@ class ConstraintParser:
         self.operator_map = dict(self.operator_map)
 
     def parse(self, text: str) -> Dict[str, Any]:
-        """Raises ConstraintSyntaxError."""
+        """The object of a query. Raises ConstraintSyntaxError."""
         syntax = constraint.Syntax(self.operator_map, self.split_values, frozenset(self.combined_terms))
         parsed: Dict[str, Any] = constraint.parse(text, syntax)
         return parsed

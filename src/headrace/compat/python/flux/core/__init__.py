@@ -1,1 +1,1 @@
-"""Handles, watchers and reactors (the names that flux-core's bindings have them under)."""
+"""Handles, watchers and reactors, under the names of flux-core's bindings."""

@@ -1,4 +1,4 @@
-"""`flux.Flux`: a connection to a broker, its remote procedure calls, events and reactor."""
+"""`flux.Flux`: a connection to a broker, with its remote procedure calls, events and reactor."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def _connect(url: Optional[str]) -> Handle:
 
 
 class Flux:
-    """A broker connection. `url` as in FLUX_URI, or `loop://` for requests that come back; not thread-safe.
+    """A broker connection. `url` is as in FLUX_URI, or `loop://` for requests that come back; not thread-safe.
 
-    Raises OSError (FileNotFoundError and friends) when the broker cannot be reached.
+    Raises OSError (FileNotFoundError and so on) if the broker cannot be reached.
     """
 
     def __init__(self, url: Optional[str] = None, flags: int = 0, handle: Optional[Handle] = None) -> None:
@@ -57,7 +57,7 @@ class Flux:
 
     @property
     def reactor(self) -> Reactor:
-        """The reactor that this handle's futures and watchers run in."""
+        """The reactor of this handle's futures and watchers."""
         if self._reactor is None:
             self._reactor = Reactor()
             self._reactor.add_handle(self.handle)
@@ -67,28 +67,28 @@ class Flux:
         return self.reactor
 
     def rpc(self, topic: Union[str, bytes], payload: Any = None, nodeid: int = NODEID_ANY, flags: int = 0) -> RPC:
-        """Send a request; `.get()` its answer. `payload` is an object, or JSON text."""
+        """Send a request; `.get()` returns the response. `payload` is an object, or JSON text."""
         return RPC(self, topic, payload, nodeid, flags)
 
     def attr_get(self, name: str) -> str:
-        """A broker attribute; FileNotFoundError when it is not set."""
+        """A broker attribute. Raises FileNotFoundError for one that is not set."""
         return self.handle.attr_get(name)
 
     def attr_set(self, name: str, value: str) -> None:
-        """Set a broker attribute. Raises ValueError for anything but strings, OSError where it cannot be changed."""
+        """Set a broker attribute. Raises ValueError for anything but strings, OSError if it cannot be changed."""
         for what, text in (("name", name), ("value", value)):
             if not isinstance(text, str):
                 raise ValueError(f"an attribute's {what} is a string, not {type(text).__name__}")
         self.rpc("attr.set", {"name": name, "value": value}).get()
 
     def attr_remove(self, name: str) -> None:
-        """Remove a broker attribute. Raises ValueError for anything but a string, OSError where it must stay."""
+        """Remove a broker attribute. Raises ValueError for anything but a string, OSError if it cannot be removed."""
         if not isinstance(name, str):
             raise ValueError(f"an attribute's name is a string, not {type(name).__name__}")
         self.rpc("attr.rm", {"name": name}).get()
 
     def conf_get(self, key: Optional[str] = None, default: Any = None, update: bool = False) -> Any:
-        """The configuration, or what `key` (with dots) names in it; it is asked for once, and again with `update`."""
+        """The configuration, or the value of `key` (with dots) in it; it is requested once, and again with `update`."""
         if self._config is None or update:
             self._config = self.rpc("config.get").get() or {}
         value = self._config
@@ -101,7 +101,7 @@ class Flux:
     def barrier(self, name: str, nprocs: int) -> RPC:
         """Wait until `nprocs` handles have entered the barrier `name` (the module `barrier` must be loaded).
 
-        Raises OSError: ECONNABORTED when somebody entered twice or left, ENOSYS without the module.
+        Raises OSError: ECONNABORTED if a handle entered twice or left, ENOSYS without the module.
         """
         call = self.rpc("barrier.enter", {"name": name, "nprocs": nprocs})
         call.get()
@@ -123,12 +123,12 @@ class Flux:
         return 0
 
     def event_unsubscribe(self, topic: Union[str, bytes]) -> int:
-        """Raises FileNotFoundError for what was not subscribed to."""
+        """Unsubscribe. Raises FileNotFoundError without a subscription."""
         self.handle.unsubscribe(to_text(topic))
         return 0
 
     def event_create(self, topic: Union[str, bytes], payload: Any = None) -> Message:
-        """An event to `send`; `payload` is an object, or text that is sent as it is."""
+        """An event for `send`; `payload` is an object, or text that is sent unchanged."""
         return Message.from_event_encode(topic, payload)
 
     def event_recv(self, topic: Optional[str] = None) -> Message:
@@ -146,7 +146,7 @@ class Flux:
         return 0
 
     def recv(self, type_mask: int = MSGTYPE_ANY, topic_glob: Optional[str] = None) -> Message:
-        """Wait for an event, a request, or a response to what was `send`t, of these types and topics."""
+        """Wait for an event, a request, or a response to a message of `send`, with these types and topics."""
         while True:
             for queue in self.handle.unclaimed(type_mask):
                 for msg in list(queue):
@@ -156,7 +156,7 @@ class Flux:
             self.handle.pump()
 
     def respond(self, message: Message, payload: Any = None) -> int:
-        """Answer a request to a service of ours."""
+        """Respond to a request to a service of this handle."""
         self.handle.send(response(message.message, json.loads(payload) if isinstance(payload, str) else payload))
         return 0
 
@@ -173,7 +173,9 @@ class Flux:
         match_tag: int = 0,
         rolemask: Optional[int] = None,
     ) -> MessageWatcher:
-        """Have `callback(handle, watcher, message, args)` get events and requests; see MessageWatcher."""
+        """A watcher that calls `callback(handle, watcher, message, args)` for events and requests; see
+        MessageWatcher.
+        """
         return MessageWatcher(self, type_mask, callback, to_text(topic_glob), args, rolemask)
 
     def timer_watcher_create(
@@ -190,25 +192,25 @@ class Flux:
         return SignalWatcher(self, signum, callback, args)
 
     def prepare_watcher_create(self, callback: Callable[..., Any], args: Any = None) -> TurnWatcher:
-        """Fires each time before the reactor waits."""
+        """A watcher that fires each time before the reactor waits."""
         return TurnWatcher(self, "prepare", callback, args)
 
     def check_watcher_create(self, callback: Callable[..., Any], args: Any = None) -> TurnWatcher:
-        """Fires each time after the reactor has waited."""
+        """A watcher that fires each time after the reactor has waited."""
         return TurnWatcher(self, "check", callback, args)
 
     def idle_watcher_create(self, callback: Callable[..., Any], args: Any = None) -> TurnWatcher:
-        """Fires whenever nothing else does; the reactor does not wait while it is started."""
+        """A watcher that fires whenever no other does; while it is started, the reactor does not wait."""
         return TurnWatcher(self, "idle", callback, args)
 
     def in_reactor(self) -> bool:
         return self._running
 
     def reactor_run(self, reactor: Any = None, flags: int = 0) -> int:
-        """Run until `reactor_stop` or until nothing is left to wait for; raises what a callback raised.
+        """Run until `reactor_stop`, or until nothing is left to wait for; raises an exception of a callback.
 
-        With FLUX_REACTOR_ONCE among the flags only until something happened, with FLUX_REACTOR_NOWAIT without waiting.
-        Returns -1 after `reactor_stop_error`, 0 when nothing is left to wait for, a positive number otherwise.
+        With FLUX_REACTOR_ONCE in `flags`, only one turn that handles events; with FLUX_REACTOR_NOWAIT, without waiting.
+        Returns -1 after `reactor_stop_error`, 0 if nothing is left to wait for, otherwise a positive number.
         """
         self._status = 0
         self._running = True
@@ -241,7 +243,9 @@ class Flux:
             raise failure
 
     def guard(self, fn: Callable[..., Any], *args: Any) -> bool:
-        """Run a user's callback; what it raises ends the reactor and comes out of `reactor_run`. False if it raised."""
+        """Run a user's callback; its exception ends the reactor and is raised by `reactor_run`. False after an
+        exception.
+        """
         try:
             fn(*args)
         except BaseException as exc:

@@ -1,7 +1,8 @@
-"""`flux.core.inner`: what programs use of the C bindings, without C.
+"""`flux.core.inner`: the functions of the C bindings that programs use, without C.
 
-`ffi.NULL` stands for no handle, no jobspec or no callback. `ffi.new` makes the one-element arrays that the functions of
-`raw` put a number in. `raw` has the four functions that turn job states and results (RFC 21, 43) into names and back.
+`ffi.NULL` stands for no handle, no jobspec or no callback. `ffi.new` makes the one-element arrays in which the
+functions of `raw` return a number. `raw` has the four functions that convert job states and results (RFC 21, 43) to
+names and back.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _STATE_MASKS = {"PENDING": job_state.PENDING, "RUNNING": job_state.RUNNING, "ACT
 
 
 def _new(cdecl: str, init: Any = None) -> List[Any]:
-    """An array for `cdecl`, "TYPE [N]" or "TYPE *": N elements or one, each 0 unless `init` says otherwise."""
+    """An array for `cdecl`, "TYPE [N]" or "TYPE *": N elements or one, each 0 unless `init` has values."""
     length = cdecl.partition("[")[2].rstrip(" ]")
     values = [0] * (int(length) if length else 1)
     given = list(init) if isinstance(init, (list, tuple)) else [] if init is None else [init]
@@ -43,7 +44,7 @@ def _name(number: int, fmt: Union[str, bytes, None], long: Mapping[int, str], sh
 
 
 def _number(name: Union[str, bytes], out: Any, *tables: Mapping[int, str]) -> int:
-    """Put the number that a table gives a name, in upper or lower case, into `out[0]`. Raises OSError(EINVAL)."""
+    """Store the number of a name, in upper or lower case, in `out[0]`. Raises OSError(EINVAL)."""
     numbers: Dict[str, int] = {known: number for table in tables for number, known in table.items()}
     text = _text(name)
     known = text.upper()
@@ -65,13 +66,13 @@ def _job_resulttostr(result: int, fmt: Union[str, bytes, None] = None) -> bytes:
 
 
 def _job_strtostate(name: Union[str, bytes], out: Any) -> int:
-    """Put the number of a state, or of PENDING, RUNNING or ACTIVE, into `out[0]`. Raises OSError(EINVAL)."""
+    """Store the number of a state, or of PENDING, RUNNING or ACTIVE, in `out[0]`. Raises OSError(EINVAL)."""
     masks = {number: name for name, number in _STATE_MASKS.items()}
     return _number(name, out, info.STATES, info.STATES_SINGLE, masks)
 
 
 def _job_strtoresult(name: Union[str, bytes], out: Any) -> int:
-    """Put the number of a result into `out[0]`. Raises OSError(EINVAL)."""
+    """Store the number of a result in `out[0]`. Raises OSError(EINVAL)."""
     return _number(name, out, info.RESULTS, info.RESULTS_SHORT)
 
 

@@ -1,4 +1,4 @@
-"""Timers, descriptors, signals, messages and turns in a handle's reactor."""
+"""Watchers of timers, descriptors, signals, messages and turns in a handle's reactor."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 W = TypeVar("W", bound="Watcher")
 
 
-# The C interface numbers what can be waited for in its own way.
+# The C interface has its own constants for events.
 _POLL_EVENTS = ((FLUX_POLLIN, select.POLLIN), (FLUX_POLLOUT, select.POLLOUT), (FLUX_POLLERR, select.POLLERR))
 
 
 class Watcher:
-    """Something that calls `callback(handle, watcher, what, args)` while it is started.
+    """Calls `callback(handle, watcher, what, args)` for an event while it is started.
 
-    `what` is the descriptor, the number of the signal or the message that it is about, else 0.
+    `what` is the descriptor, the number of the signal, or the message of the event, otherwise 0.
     """
 
     def __init__(self, handle: Flux, callback: Callable[..., Any], args: Any) -> None:
@@ -63,7 +63,7 @@ class Watcher:
         return self._started
 
     def unref(self: W) -> W:
-        """Do not let this watcher alone keep `reactor_run` from returning."""
+        """Do not keep `reactor_run` from returning."""
         self._ignore(self._counted and self._started)
         self._counted = False
         return self
@@ -88,7 +88,10 @@ class Watcher:
 
 
 class TimerWatcher(Watcher):
-    """Fires `after` seconds from start, then every `repeat` seconds if that is not 0. Raises OSError EINVAL below 0."""
+    """Fires `after` seconds after the start, then every `repeat` seconds unless that is 0.
+
+    Raises OSError EINVAL for a negative time.
+    """
 
     def __init__(
         self, handle: Flux, after: float, callback: Callable[..., Any], repeat: float = 0.0, args: Any = None
@@ -112,15 +115,17 @@ class TimerWatcher(Watcher):
         self._fire()
 
     def reset(self, after: float = 0.0, repeat: float = 0.0) -> TimerWatcher:
-        """Start again with these times."""
+        """Start again with other times."""
         self.stop()
         self.after, self.repeat = after, repeat
         return self.start()
 
 
 class FDWatcher(Watcher):
-    """Fires while `fd` is ready: `callback(handle, watcher, fd, revents, args)`; `events` and `revents` are masks of
-    FLUX_POLLIN, FLUX_POLLOUT and FLUX_POLLERR."""
+    """Fires when `fd` is ready: `callback(handle, watcher, fd, revents, args)`.
+
+    `events` and `revents` are masks of FLUX_POLLIN, FLUX_POLLOUT and FLUX_POLLERR.
+    """
 
     def __init__(
         self, handle: Flux, fd: int, events: Optional[int], callback: Callable[..., Any], args: Any = None
@@ -139,13 +144,13 @@ class FDWatcher(Watcher):
     def _ready(self, ready: int) -> None:
         revents = sum(event for event, bit in _POLL_EVENTS if ready & bit)
         if ready & select.POLLHUP:
-            # The end of a stream is read, as libev has it.
+            # The end of a stream counts as readable, as in libev.
             revents |= self.events & FLUX_POLLIN or FLUX_POLLERR
         self.flux_handle.guard(self.callback, self.flux_handle, self, self.fd, revents, self.args)
 
 
 class SignalWatcher(Watcher):
-    """Fires when the process gets `signum`."""
+    """Fires when the process receives `signum`."""
 
     def __init__(self, handle: Flux, signum: int, callback: Callable[..., Any], args: Any = None) -> None:
         super().__init__(handle, callback, args)
@@ -181,9 +186,9 @@ class TurnWatcher(Watcher):
 class MessageWatcher(Watcher):
     """Gets events, and requests and responses that no earlier watcher took: `callback(handle, watcher, message, args)`.
 
-    `type_mask` holds FLUX_MSGTYPE numbers, `topic_glob` is a shell pattern; a request of a user whose roles are not in
-    `rolemask` (default: the owner's alone) is refused. A request that no watcher wants gets ENOSYS. Responses are those
-    to requests that were `send`t; answers to calls go to their futures.
+    `type_mask` has FLUX_MSGTYPE constants, `topic_glob` is a shell pattern; a request from a user whose roles are not
+    in `rolemask` (default: the owner's alone) is refused. A request that no watcher takes is answered with ENOSYS.
+    Responses are those to requests of `send`; responses to calls are passed to their futures.
     """
 
     def __init__(
@@ -219,7 +224,7 @@ class MessageWatcher(Watcher):
 
 
 def _watch_messages(flux_handle: Flux) -> None:
-    """Have the connection hand over the messages that watchers want."""
+    """Let the connection pass on the messages that watchers take."""
     watchers, handle = flux_handle.message_watchers, flux_handle.handle
     handle.watching = len(watchers)
     handle.message_types = 0

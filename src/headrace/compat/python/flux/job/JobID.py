@@ -1,4 +1,4 @@
-"""Job ids: integers that print as f58."""
+"""Job ids: integers whose text form is f58."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ jobid.follow_locale()
 
 
 class JobID(int):
-    """A job id, from any of its written forms or a number."""
+    """A job id, from any of its text forms or from a number."""
 
     orig: str
 
@@ -74,5 +74,5 @@ def id_encode(number: int, encoding: str = "f58") -> str:
 
 
 def to_id(value: Any) -> int:
-    """The number of what a caller gave as a job id."""
+    """The number of a caller's job id in any form."""
     return int(JobID(value)) if isinstance(value, str) else int(value)

@@ -20,15 +20,15 @@ from headrace.spec.jobspec_validate import validate_canonical
 J = TypeVar("J", bound="Jobspec")
 V = TypeVar("V", bound="JobspecV1")
 
-# What `unbuffered` sets: seconds for which a shell gathers output, and input.
+# The shell options of `unbuffered`: seconds for which a shell collects output and input.
 _BATCH = {"output.batch-timeout": 0.05, "input.batch-timeout": 0.0}
 
 
 class Jobspec:
-    """Resources, tasks and attributes of a job. What is not as RFC 14 says raises ValueError or TypeError.
+    """Resources, tasks and attributes of a job. Values that RFC 14 does not allow raise ValueError or TypeError.
 
-    A jobspec of this class may go beyond version 1 (RFC 25) whatever its version; JobspecV1 and `validate_jobspec` hold
-    version 1 to it.
+    A jobspec of this class may go beyond version 1 (RFC 25) whatever its version number; JobspecV1 and
+    `validate_jobspec` check version 1.
     """
 
     def __init__(self, resources: Any, tasks: Any, attributes: Any, version: int) -> None:
@@ -40,12 +40,12 @@ class Jobspec:
         }
         self._check(self.jobspec)
 
-    # Validates a decoded jobspec for this class; raises ValueError.
+    # Validates a decoded jobspec for this class. Raises ValueError.
     _check = staticmethod(validate_canonical)
 
     @classmethod
     def _of(cls: type[J], obj: Any) -> J:
-        """A jobspec that was read. Raises ValueError, TypeError."""
+        """A jobspec from a decoded object. Raises ValueError, TypeError."""
         if not isinstance(obj, dict):
             raise TypeError(f"a jobspec is a mapping, not {type(obj).__name__}")
         cls._check(obj)
@@ -53,7 +53,7 @@ class Jobspec:
 
     @classmethod
     def from_yaml_stream(cls: type[J], yaml_stream: Any) -> J:
-        """Read JSON, or YAML where PyYAML is installed, from text or a file."""
+        """Read JSON, or YAML if PyYAML is installed, from text or a file."""
         text = yaml_stream if isinstance(yaml_stream, (str, bytes)) else yaml_stream.read()
         try:
             obj = json.loads(text)
@@ -69,7 +69,7 @@ class Jobspec:
             return cls.from_yaml_stream(stream)
 
     def dumps(self, **kwargs: Any) -> str:
-        """The jobspec as JSON; what is set in the environment as text, whatever it is here."""
+        """The jobspec as JSON; values of environment variables are converted to text."""
         kwargs.setdefault("ensure_ascii", False)
         whole, environment = self.jobspec, self.environment
         if environment is not None:
@@ -105,7 +105,7 @@ class Jobspec:
         return int(self.jobspec["version"])
 
     def setattr(self, key: str, val: Any) -> None:
-        """Set an attribute by dotted key, as `getattr` reads it. Raises TypeError where the way is not an object."""
+        """Set an attribute by dotted key, with `getattr`'s rules. Raises TypeError if its path has a non-object."""
         try:
             jobspec_build.set_attribute(self.jobspec, key, val)
         except ValueError as exc:
@@ -144,10 +144,10 @@ class Jobspec:
         perms: Optional[int] = None,
         encoding: Optional[str] = None,
     ) -> None:
-        """Put a file into the jobspec (RFC 37) under the name `path`.
+        """Store a file (RFC 37) in the jobspec under the name `path`.
 
-        A string of several lines, and any with `encoding`, is the content; another is the path of a file to load.
-        Raises TypeError, OSError.
+        A string of several lines, and any string with `encoding`, is the content; any other string is the path of a
+        file to read. Raises TypeError, OSError.
         """
         if not isinstance(data, (str, collections.abc.Mapping)):
             raise TypeError("data must be a Mapping or string")
@@ -164,7 +164,7 @@ class Jobspec:
 
     @property
     def duration(self) -> Any:
-        """Time limit in seconds, 0 for none; takes numbers, timedelta and Flux durations (`"10m"`)."""
+        """Time limit in seconds, 0 for none; accepts numbers, timedelta and Flux durations (`"10m"`)."""
         return self._get("system.duration")
 
     @duration.setter
@@ -206,7 +206,7 @@ class Jobspec:
 
     @property
     def environment(self) -> Any:
-        """The job's environment, the very mapping that was set: changes to it are changes of the job's."""
+        """The job's environment: the mapping that was set itself, so that changes to it change the job."""
         return self._get("system.environment")
 
     @environment.setter
@@ -217,7 +217,7 @@ class Jobspec:
 
     @property
     def unbuffered(self) -> bool:
-        """Whether standard output and error are passed on as they come."""
+        """Whether standard output and error are passed on without being collected."""
         return all(self._get(f"shell.options.output.{stream}.buffer.type") == "none" for stream in ("stdout", "stderr"))
 
     @unbuffered.setter
@@ -236,7 +236,7 @@ class Jobspec:
                 self._delete(key)
 
     def _delete(self, key: str) -> None:
-        """Take out a shell option, and what is empty without it."""
+        """Remove a shell option, and objects that become empty."""
         *way, last = key.split(".")
         here: Any = self._get("shell.options") or {}
         nodes = [here]
@@ -249,7 +249,7 @@ class Jobspec:
                 del parent[part]
 
     def __iter__(self) -> Iterator[Dict[str, Any]]:
-        """Every vertex of the resources, parents first."""
+        """All vertices of the resources, parents first."""
         return (vertex for _parent, vertex, _count in self.resource_walk())
 
     def resource_walk(self) -> Iterator[Tuple[Any, Dict[str, Any], int]]:
@@ -271,7 +271,7 @@ class Jobspec:
 
 
 def _path_property(stream: str) -> property:
-    """The path of a standard stream, None where it is not set."""
+    """The path of a standard stream; None if it is not set."""
 
     def read(self: Jobspec) -> Any:
         return self._get(f"shell.options.{stream}.path")
@@ -296,7 +296,7 @@ for _names, _stream in (
 
 
 class JobspecV1(Jobspec):
-    """Version 1 job specifications and their builders; wrong arguments raise ValueError or TypeError."""
+    """Version 1 job specifications and their builders; invalid arguments raise ValueError or TypeError."""
 
     _check = staticmethod(specs.validate)
 
@@ -321,7 +321,7 @@ class JobspecV1(Jobspec):
         queue: Optional[str] = None,
         bank: Optional[str] = None,
     ) -> V:
-        """What all builders take besides a size; without `environment` the job gets ours."""
+        """Apply the arguments that all builders have; without `environment`, the job gets this process's."""
         self.environment = dict(os.environ) if environment is None else environment
         for option, what, mapping in (("env-expand", "env_expand", env_expand), ("rlimit", "rlimits", rlimits)):
             if mapping is not None:
@@ -332,7 +332,7 @@ class JobspecV1(Jobspec):
             if value is not None:
                 setattr(self, field, value)
         for field, stream, path in (("output", "stdout", output), ("error", "stderr", error)):
-            # "none" and "kvs" name the place output goes to anyway.
+            # Without a file, output goes to the KVS, which "none" and "kvs" also stand for.
             if path is not None and path not in ("none", "kvs"):
                 setattr(self, field, path)
                 if label_io:
@@ -378,7 +378,7 @@ class JobspecV1(Jobspec):
         exclusive: bool = False,
         **more: Any,
     ) -> V:
-        """A job of so many tasks on each of its nodes or cores."""
+        """A job with a number of tasks on each of its nodes or cores."""
         if exclusive and nnodes is None:
             raise ValueError("exclusive can only be set with a node count")
         if nnodes is not None and ncores is None and not exclusive:
@@ -390,7 +390,7 @@ class JobspecV1(Jobspec):
 
     @classmethod
     def from_batch_command(cls: type[V], script: str, jobname: str, *args: Any, **more: Any) -> V:
-        """A job that is an instance running a batch script, whose text goes into the jobspec."""
+        """A job that is an instance running a batch script, whose text is stored in the jobspec."""
         size = {key: more.pop(key) for key in ("args", *submit_options.BUILDER_SIZE) if key in more}
         obj = jobspec_build.from_batch_command(script, jobname, *args, **size)
         return cls(**obj)._with(**more)
@@ -413,16 +413,16 @@ class JobspecV1(Jobspec):
         exclusive: bool = False,
         **more: Any,
     ) -> V:
-        """What `flux submit` makes of the options of the same names; see `apply_options`."""
+        """The jobspec of `flux submit` with the options of the same names; see `apply_options`."""
         options = submit_options.take(more)
         spec = cls.from_command(command, ntasks, cores_per_task, gpus_per_task, nodes, exclusive, **more)
         return spec.apply_options(prog="submit", **options)
 
     @classmethod
     def from_alloc(cls: type[V], *, bg: bool = False, **more: Any) -> V:
-        """What `flux alloc` makes of the options of the same names: `nslots` or `nodes`, `conf`, and so on.
+        """The jobspec of `flux alloc` with the options of the same names: `nslots` or `nodes`, `conf`, and so on.
 
-        With `bg` the instance has no initial program.
+        With `bg`, the instance has no initial program.
         """
         if more.get("nslots") is None and more.get("nodes") is None:
             raise ValueError("from_alloc() requires nslots or nodes")
@@ -445,9 +445,9 @@ class JobspecV1(Jobspec):
         name: Optional[str] = None,
         **more: Any,
     ) -> V:
-        """What `flux batch` makes of the options of the same names, of a script file or of its `content`.
+        """The jobspec of `flux batch` with the options of the same names, for a script file or its `content`.
 
-        `wrap` puts `#!/bin/sh` first where a script has no interpreter.
+        `wrap` adds `#!/bin/sh` to a script without an interpreter.
         """
         if (script is None) == (content is None):
             raise TypeError("from_batch() takes either 'script' (a path) or 'content' (the script's text)")
@@ -463,17 +463,17 @@ class JobspecV1(Jobspec):
         return cls.from_batch_command(content, name or "batch", **size, **more).apply_options(prog="batch", **options)
 
     def apply_options(self: V, args: Any = None, *, prog: Optional[str] = None, **options: Any) -> V:
-        """Apply options of `flux submit`, from a namespace or as keywords, which win; returns self.
+        """Apply options of `flux submit`, from a namespace or from keywords, which override it; returns self.
 
         `env` and `rlimit` are lists of rules, `dependency`, `requires` and `add_file` lists as on the command line,
-        `shell_options` and `attributes` mappings. Raises TypeError for other names, ValueError for wrong values.
+        `shell_options` and `attributes` mappings. Raises TypeError for unknown names, ValueError for invalid values.
         """
         submit_options.apply(self, args, options)
         return self
 
 
 def to_text(jobspec: Any) -> str:
-    """A job specification, or its text, as text. Raises OSError EINVAL for None, TypeError for anything else."""
+    """The text of a job specification or of its text. Raises OSError EINVAL for None, TypeError for anything else."""
     if isinstance(jobspec, Jobspec):
         return jobspec.dumps()
     if isinstance(jobspec, bytes):
@@ -486,7 +486,7 @@ def to_text(jobspec: Any) -> str:
 
 
 def validate_jobspec(jobspec: Any, require_version: Optional[int] = None) -> Tuple[bool, Jobspec]:
-    """(True, the Jobspec) of one that is valid. Raises ValueError, which names the field, TypeError, OSError."""
+    """(True, the Jobspec) for a valid jobspec. Raises ValueError, which names the field, TypeError, OSError."""
     obj = json.loads(to_text(jobspec))
     specs.validate(obj, require_version)
     kind: Callable[..., Jobspec] = JobspecV1 if obj["version"] == 1 else Jobspec

@@ -1,7 +1,7 @@
 """`flux.job`: job specifications, submission, listing, watching, waiting and ending jobs.
 
-Functions have the names of modules here (submit, kill, wait, timeleft), as in Flux. So all of the modules are imported
-here, before: an import that comes later leaves the functions in their place.
+Some functions have the names of modules here (submit, kill, wait, timeleft), as in Flux. All modules are imported
+first, since a later import of one would replace the function.
 """
 
 from __future__ import annotations

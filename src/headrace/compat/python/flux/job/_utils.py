@@ -1,4 +1,4 @@
-"""How values of the command line are read, for programs that take a job's signals and times as `flux run` does."""
+"""Parsing of values from the command line, for programs with `flux run`'s options for signals and times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["decode_duration", "decode_signal"]
 
 
 def decode_duration(value: Union[str, float]) -> float:
-    """Seconds of a number or a Flux standard duration (RFC 23). Raises ValueError."""
+    """The seconds of a number or a Flux standard duration (RFC 23). Raises ValueError."""
     if isinstance(value, str):
         return duration.parse(value)
     if isinstance(value, (int, float)) and value >= 0:

@@ -1,4 +1,4 @@
-"""`flux.job.BatchConfig`: an instance's configuration put together as `flux batch --conf` does."""
+"""`flux.job.BatchConfig`: an instance's configuration, assembled as by `flux batch --conf`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class BatchConfig:
         self.config: Optional[Dict[str, Any]] = None
 
     def update(self, val: str) -> BatchConfig:
-        """Merge a `KEY=VALUE`, a TOML or JSON file, or the text of one over several lines; a later value wins.
+        """Merge a `KEY=VALUE`, a TOML or JSON file, or the text of one in several lines; a later value overrides.
 
         Raises ValueError, OSError.
         """

@@ -34,7 +34,7 @@ class JobException(Exception):
 
 
 class EventLogEvent(Dict[str, Any]):
-    """One event, from its line or from its fields, which are attributes and items."""
+    """One event, from its line or from its fields; fields are attributes and items."""
 
     def __init__(self, event: Union[str, Mapping[str, Any]]) -> None:
         if isinstance(event, str):
@@ -66,17 +66,17 @@ class EventLogEvent(Dict[str, Any]):
 
 
 def event_watch(flux_handle: Flux, jobid: Any, eventlog: str = "eventlog") -> Iterator[EventLogEvent]:
-    """Every event of the job, past and to come, until its eventlog is complete."""
+    """All events of the job, past and future, until its eventlog is complete."""
     body = {"id": to_id(jobid), "path": eventlog, "flags": 0}
     for answer in connection(flux_handle).stream("job-info.eventlog-watch", body):
         yield EventLogEvent(answer["event"])
 
 
 class JobEventWatchFuture(Future):
-    """The events of a job, one by one."""
+    """The events of a job, one at a time."""
 
     def get_event(self, autoreset: bool = True) -> Any:
-        """The next event, None after the last one; `autoreset` makes room for the one after it."""
+        """The next event; None after the last. With `autoreset`, the future continues with the event after it."""
         while True:
             try:
                 event = self._decode(self.get())
@@ -90,12 +90,12 @@ class JobEventWatchFuture(Future):
                 return event
 
     def _decode(self, answer: Dict[str, Any]) -> Any:
-        """The event of an answer, None where it is to be passed over."""
+        """The event of a response; None if it is to be skipped."""
         return EventLogEvent(answer["event"])
 
 
 def event_watch_async(flux_handle: Flux, jobid: Any, eventlog: str = "eventlog") -> JobEventWatchFuture:
-    """A future for every event of the job, past and to come; its callback runs once for each and once at the end."""
+    """A future for all events of the job, past and future; its callback is called for each, and at the end."""
     body = {"id": to_id(jobid), "path": eventlog, "flags": 0}
     return JobEventWatchFuture(flux_handle, connection(flux_handle).stream("job-info.eventlog-watch", body))
 
@@ -103,7 +103,9 @@ def event_watch_async(flux_handle: Flux, jobid: Any, eventlog: str = "eventlog")
 def event_wait(
     flux_handle: Flux, jobid: Any, name: str, eventlog: str = "eventlog", raiseJobException: bool = True
 ) -> EventLogEvent:
-    """Wait for event `name`. Raises JobException on a fatal exception, OSError(ENODATA) when it will never come."""
+    """Wait for event `name`. Raises JobException after a fatal exception, OSError(ENODATA) if the log ends
+    without it.
+    """
     for event in event_watch(flux_handle, jobid, eventlog):
         if event.name == name:
             return event

@@ -1,4 +1,4 @@
-"""`FluxExecutor`: concurrent.futures over Flux jobs. One thread owns the handle; futures are set from it."""
+"""`FluxExecutor`: concurrent.futures for Flux jobs. One thread owns the handle and sets the futures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 def _call(callback: Callable[..., Any], *args: Any) -> None:
-    """As futures call back: what is raised is logged, and costs nobody else anything."""
+    """Call a callback as futures do: an exception is logged and has no other effect."""
     try:
         callback(*args)
     except Exception:
@@ -35,7 +35,7 @@ def _call(callback: Callable[..., Any], *args: Any) -> None:
 
 
 class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
-    """The future of one job: its result is the exit status, or -signal; a fatal exception is a JobException.
+    """The future of one job: its result is the exit status, or -signal; after a fatal exception it raises JobException.
 
     A shell exits with 128 plus the number of the signal that ended a task.
     """
@@ -47,7 +47,7 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
         self._jobid: Any = None
         self._submitted = True
         self._known = threading.Event()
-        # The thread that calls back before others go on.
+        # The thread that is running the callbacks for the job id.
         self._teller = 0
         self._lock = threading.RLock()
         self._events: List[EventLogEvent] = []
@@ -57,9 +57,9 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
         self._failure: Optional[JobException] = None
 
     def jobid(self, timeout: Optional[float] = None) -> Any:
-        """The job's id, when it is known; of a job that was attached to, what `attach` was given.
+        """The job's id, once it is known; for an attached job, the argument of `attach`.
 
-        Raises TimeoutError, CancelledError, RuntimeError of a job that was refused.
+        Raises TimeoutError, CancelledError, or RuntimeError for a job that was refused.
         """
         if self._teller != threading.get_ident() and not self._known.wait(timeout):
             raise concurrent.futures.TimeoutError()
@@ -74,7 +74,7 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
         return self
 
     def add_jobid_callback(self, callback: Callable[[Any], Any]) -> FluxExecutorFuture:
-        """Have `callback(future)` called when the id is known, or when there will be none; returns self."""
+        """Register `callback(future)`, called when the id is known or there will be none; returns self."""
         with self._lock:
             if not self._known.is_set():
                 self._id_callbacks.append(callback)
@@ -83,7 +83,7 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
         return self
 
     def add_event_callback(self, event: str, callback: Callable[[Any, Any], Any]) -> FluxExecutorFuture:
-        """Have `callback(future, event)` called for every such event, past and to come; returns self."""
+        """Register `callback(future, event)`, called for every such event, past and future; returns self."""
         if event not in EVENTS:
             raise ValueError(f"{event} is not a valid event")
         with self._lock:
@@ -94,14 +94,14 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
         return self
 
     def cancel(self, *args: Any, **kwargs: Any) -> bool:
-        """Only what was not submitted yet can be cancelled here; cancel a job with flux.job.cancel."""
+        """Cancel a job that has not been submitted yet; use flux.job.cancel for others."""
         cancelled = super().cancel()
         if cancelled:
             self._know(None, False)
         return cancelled
 
     def _know(self, jobid: Any, submitted: bool = True) -> None:
-        """The id of the job, or that there is none. What is known stays."""
+        """Set the id of the job, or that there is none; a known id is not changed."""
         with self._lock:
             if self._known.is_set():
                 return
@@ -109,7 +109,7 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
             self._submitted = submitted
             callbacks, self._id_callbacks = self._id_callbacks, []
             self._teller = threading.get_ident()
-        # Before anybody else who waits for the id can go on, as the C bindings have it.
+        # The callbacks run before waiting threads continue, as in the C bindings.
         for callback in callbacks:
             _call(callback, self)
         self._known.set()
@@ -143,7 +143,7 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
 
 
 class FluxExecutor(concurrent.futures.Executor):
-    """Submits job specifications; a context manager that waits for its jobs."""
+    """Submits job specifications; as a context manager, it waits for its jobs."""
 
     EVENTS = EVENTS
 
@@ -167,11 +167,11 @@ class FluxExecutor(concurrent.futures.Executor):
         self._thread.start()
 
     def submit(self, jobspec: Any, *args: Any, **kwargs: Any) -> FluxExecutorFuture:  # type: ignore[override]
-        """Submit a job; takes what flux.job.submit takes."""
+        """Submit a job, with the arguments of flux.job.submit."""
         return self._add("submit", jobspec, kwargs)
 
     def attach(self, jobid: Any) -> FluxExecutorFuture:
-        """A future for a job that was submitted elsewhere; ValueError is its exception if there is none."""
+        """A future for a job that was submitted elsewhere; its exception is ValueError if there is no such job."""
         return self._add("attach", jobid, {})
 
     def _add(self, what: str, subject: Any, options: Dict[str, Any]) -> FluxExecutorFuture:
@@ -195,7 +195,7 @@ class FluxExecutor(concurrent.futures.Executor):
         if wait:
             self._thread.join()
 
-    # Everything below runs in the executor's thread, which alone touches the handle.
+    # The following methods run in the executor's thread, which alone uses the handle.
 
     def _run(self) -> None:
         from flux.core.handle import Flux

@@ -1,4 +1,4 @@
-"""What job-list knows of jobs (RFC 43), as JobInfo objects with the fields that clients derive."""
+"""Jobs from job-list (RFC 43), as JobInfo objects with the fields that clients derive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _View:
-    """A dictionary whose keys are attributes; what is missing is empty."""
+    """A dictionary whose keys are attributes; a missing attribute is empty."""
 
     def __init__(self, values: Dict[str, Any]) -> None:
         self._values = values
@@ -35,7 +35,7 @@ class _View:
 
 
 class JobInfo:
-    """One job. Every attribute of RFC 43, and status, runtime, returncode, result and so on derived from them."""
+    """One job: every attribute of RFC 43, and status, runtime, returncode, result and so on, derived from these."""
 
     def __init__(self, raw: Dict[str, Any]) -> None:
         self._raw = raw
@@ -80,7 +80,7 @@ class JobInfo:
         return float(self._info.get("t_remaining"))
 
     def to_dict(self, filtered: bool = True) -> Dict[str, Any]:
-        """The job's fields; those that do not apply are left out, or empty if not `filtered`."""
+        """The job's fields; those that do not apply are omitted, or empty without `filtered`."""
         fields_ = {} if filtered else {name: self._info.get(name) for name in (*fields.DEFAULTS, *_ALWAYS)}
         return {**fields_, **self._info.to_dict()}
 
@@ -89,7 +89,7 @@ _ALWAYS = ("runtime", "returncode", "result", "t_remaining", "uri")
 
 
 class JobListRPC(RPC):
-    """A listing; `.get_jobs()` are dictionaries, `.get_jobinfos()` objects."""
+    """A listing: `.get_jobs()` returns dictionaries, `.get_jobinfos()` objects."""
 
     def get_jobs(self) -> List[Dict[str, Any]]:
         jobs: List[Dict[str, Any]] = self.get()["jobs"]
@@ -99,7 +99,7 @@ class JobListRPC(RPC):
         return (JobInfo(job) for job in self.get_jobs())
 
     def get(self) -> Any:
-        """All of the listing: it comes as a stream."""
+        """The whole listing, which is streamed."""
         if not hasattr(self, "_all"):
             self._all: Dict[str, Any] = {"jobs": []}
             for answer in self._call:
@@ -108,7 +108,7 @@ class JobListRPC(RPC):
 
 
 class JobListIdRPC(RPC):
-    """One job; `.get_job()` is a dictionary, `.get_jobinfo()` an object."""
+    """One job: `.get_job()` returns a dictionary, `.get_jobinfo()` an object."""
 
     def get_job(self) -> Dict[str, Any]:
         job: Dict[str, Any] = self.get()["job"]
@@ -133,7 +133,7 @@ def job_list(
     queue: Optional[str] = None,
     constraint: Optional[Dict[str, Any]] = None,
 ) -> JobListRPC:
-    """List jobs, one's own by default; `states` and `results` are bit masks, 0 for all."""
+    """List jobs, by default the user's own; `states` and `results` are bit masks, 0 for all."""
     terms: List[Dict[str, Any]] = []
     user = os.getuid() if userid is None else userid
     if user != USERID_UNKNOWN:
@@ -159,7 +159,7 @@ def job_list_id(flux_handle: Flux, jobid: Any, attrs: Iterable[str] = ("all",)) 
 
 
 def get_job(flux_handle: Flux, jobid: Any) -> Optional[Dict[str, Any]]:
-    """The job as a dictionary of derived fields, None when there is none."""
+    """The job as a dictionary of derived fields; None if there is none."""
     try:
         return job_list_id(flux_handle, jobid).get_jobinfo().to_dict(filtered=False)
     except FileNotFoundError:
@@ -167,7 +167,7 @@ def get_job(flux_handle: Flux, jobid: Any) -> Optional[Dict[str, Any]]:
 
 
 class JobList:
-    """A listing by ids or filters; `.jobs()` fetches it. Raises ValueError for a filter or user there is not."""
+    """A listing by ids or filters; `.jobs()` requests it. Raises ValueError for an unknown filter or user."""
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class JobList:
 
 
 def statetostr(state: int, fmt: str = "L") -> str:
-    """The name of a job state, short with fmt "S"."""
+    """The name of a job state; short with fmt "S"."""
     return fields.STATES_SINGLE[state] if fmt == "S" else fields.STATES[state]
 
 
@@ -234,7 +234,7 @@ def get_username(userid: int) -> str:
 
 
 def statustostr(name: str, fmt: str = "L") -> str:
-    """The name of a status, short with fmt "S"."""
+    """The name of a status; short with fmt "S"."""
     short = {**_SHORT_STATUS, **{v: fields.RESULTS_SHORT[k] for k, v in fields.RESULTS.items()}}
     return short.get(name, name) if fmt == "S" else name
 
@@ -251,12 +251,12 @@ def resulttoemoji(result: int) -> str:
 
 
 def job_fields_to_attrs(names: Iterable[str]) -> List[str]:
-    """The attributes of job-list that fields of a format are made from."""
+    """The attributes of job-list from which the fields of a format are derived."""
     return list(fields.attributes_for(list(names)))
 
 
 class JobInfoFormat:
-    """A format string of `flux jobs -o`. Raises ValueError when it cannot be used."""
+    """A format string of `flux jobs -o`. Raises ValueError for an invalid format."""
 
     headings = fields.HEADINGS
 

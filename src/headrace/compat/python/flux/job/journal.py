@@ -1,4 +1,4 @@
-"""`flux.job.JournalConsumer`: every event of every job, past ones first, as one stream."""
+"""`flux.job.JournalConsumer`: all events of all jobs, past ones first, as one stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class JournalEvent(EventLogEvent):
-    """An event with its `jobid`, and the job's `jobspec` and `R` where they came with it (else None)."""
+    """An event with its `jobid`, and the job's `jobspec` and `R` if they came with the event (otherwise None)."""
 
     def __init__(self, jobid: int, event: Dict[str, Any], jobspec: Any = None, R: Any = None) -> None:
         super().__init__(event)
@@ -22,7 +22,7 @@ class JournalEvent(EventLogEvent):
         self.R = R
 
     def is_empty(self) -> bool:
-        """True of the sentinel that separates the past from the present."""
+        """True for the sentinel between past and new events."""
         return not self.name
 
     def __str__(self) -> str:
@@ -32,14 +32,15 @@ class JournalEvent(EventLogEvent):
         return f"{self.jobid.f58}: t={self.timestamp:.6f} {self.name} {self.context_string}".rstrip() + extra
 
 
-# The event that separates the past from the present.
+# The event between past and new events.
 SENTINEL_EVENT = JournalEvent(-1, {"timestamp": 0.0, "name": ""})
 
 
 class JournalConsumer(JournalConsumerBase):
-    """Events of jobs since time `since`; `full` includes those of finished jobs; the past comes in order of time.
+    """Events of jobs since time `since`; `full` includes those of inactive jobs; past events are sorted by time.
 
-    `include_sentinel` adds an event without name where the past ends. Read with `poll`, or have the reactor call back.
+    `include_sentinel` adds an event without a name after the past events. Read events with `poll`, or register a
+    callback.
     """
 
     SENTINEL_EVENT = SENTINEL_EVENT
@@ -51,6 +52,6 @@ class JournalConsumer(JournalConsumerBase):
         super().__init__(flux_handle, {"full": full}, since, include_sentinel)
 
     def _read(self, body: Dict[str, Any]) -> List[EventLogEvent]:
-        # With what came with them; else None.
+        # Only these events come with a jobspec or R.
         extra = {"submit": {"jobspec": body.get("jobspec")}, "alloc": {"R": body.get("R")}}
         return [JournalEvent(body["id"], event, **extra.get(event["name"], {})) for event in body.get("events", ())]

@@ -21,7 +21,7 @@ def job_raise_async(
 def job_raise(
     flux_handle: Flux, jobid: Any, exception_type: str, severity: int = 0, note: Optional[str] = None
 ) -> None:
-    """Raise an exception on a job; FileNotFoundError when there is no such job."""
+    """Raise an exception on a job. Raises FileNotFoundError if there is no such job."""
     job_raise_async(flux_handle, jobid, exception_type, severity, note).get()
 
 

@@ -1,4 +1,4 @@
-"""What the KVS and the job-info service hold of one job."""
+"""The data of one job in the KVS and in the job-info service."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def job_kvs(flux_handle: Flux, jobid_: Any) -> KVSDir:
 
 
 def job_kvs_guest(flux_handle: Flux, jobid_: Any) -> KVSDir:
-    """The directory that the job itself writes to."""
+    """The directory to which the job itself writes."""
     return KVSDir(flux_handle, jobid.encode(to_id(jobid_), "kvs") + ".guest")
 
 
@@ -31,20 +31,20 @@ class JobInfoLookupRPC(RPC):
     """Entries of a job's directory, with its `id`."""
 
     def get_decode(self) -> Dict[str, Any]:
-        """The entries, jobspec and R as objects where `get` gives their text."""
+        """The entries, with jobspec and R as objects, where `get` returns text."""
         return _decoded(self.get())
 
 
 def job_info_lookup(flux_handle: Flux, jobid_: Any, keys: Iterable[str] = ("jobspec",)) -> JobInfoLookupRPC:
-    """Entries of the job's directory as they were at first: jobspec, R, eventlog ..."""
+    """Entries of the job's directory in their original form: jobspec, R, eventlog ..."""
     body = {"id": to_id(jobid_), "keys": list(keys), "flags": 0}
     return JobInfoLookupRPC(flux_handle, "job-info.lookup", body)
 
 
 def job_info_update_lookup(flux_handle: Flux, jobid_: Any, key: str = "jobspec") -> JobInfoLookupRPC:
-    """The job's jobspec or R as updates have made it; the answer is OSError EINVAL for another key."""
+    """The job's jobspec or R with updates applied; for another key, the future's error is OSError EINVAL."""
     body: Dict[str, Any] = {"id": to_id(jobid_), "key": key, "keys": [key], "flags": _CURRENT}
-    # Both services take this; the second refuses keys that no update changes, and gives objects instead of text.
+    # Both services accept a key; the second refuses keys without updates, and returns objects instead of text.
     topic = "job-info.lookup" if key in _OBJECTS else "job-info.update-lookup"
     return JobInfoLookupRPC(flux_handle, topic, body)
 
@@ -57,16 +57,16 @@ def job_kvs_lookup(
     original: bool = False,
     base: bool = False,
 ) -> Optional[Dict[str, Any]]:
-    """Entries of one job with its `id`, None when there is no such job or entry.
+    """Entries of one job with its `id`; None if there is no such job or entry.
 
-    jobspec and R are as updates have made them: `base` leaves these out, `original` gives the jobspec as it was signed.
-    They are objects unless `decode` is False.
+    Updates are applied to jobspec and R: `base` omits them, `original` returns the jobspec as it was signed. Both are
+    objects unless `decode` is False.
     """
     return JobKVSLookup(flux_handle, [jobid_], keys, decode, original, base)._one(to_id(jobid_))
 
 
 class JobKVSLookup:
-    """Entries of several jobs; `data()` asks for all of them together. Arguments as for `job_kvs_lookup`."""
+    """Entries of several jobs; `data()` requests all of them at once. Arguments are those of `job_kvs_lookup`."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class JobKVSLookup:
         self._flags = 0 if base or original else _CURRENT
 
     def data(self) -> List[Dict[str, Any]]:
-        """What was found, in the order of the ids; `errors` has a line for each of the others."""
+        """The results in the order of the ids; `errors` has a line for each id without a result."""
         out = []
         calls = [(number, self._ask(number)) for number in self.ids]
         for number, call in calls:

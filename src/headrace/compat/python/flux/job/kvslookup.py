@@ -1,4 +1,4 @@
-"""The names of `flux.job.kvslookup` in the C bindings' layout."""
+"""The names of `flux.job.kvslookup`, for programs that import it by that path."""
 
 from flux.job.kvs import (
     JobInfoLookupRPC,

@@ -1,4 +1,4 @@
-"""The names of `flux.job.list` in the C bindings' layout."""
+"""The names of `flux.job.list`, for programs that import it by that path."""
 
 from flux.job.info import (
     JobList,

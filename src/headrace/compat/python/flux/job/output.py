@@ -1,6 +1,6 @@
-"""Output of jobs, at once or as it comes (RFC 24).
+"""Output of jobs, as a whole or as it arrives (RFC 24).
 
-Three views of the same events: the events themselves, pieces of text by stream, and lines. Each comes as an iterator,
+There are three forms of the same data: events, pieces of text by stream, and lines. Each is available as an iterator,
 which waits, and as a future for the reactor.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flux.core.handle import Flux
     from headrace.client.handle import Rpc
 
-# Severities of what a shell logs: a level takes itself and what is worse.
+# Severities of the shell's log messages; a level includes more severe messages.
 LOG_QUIET = -1
 LOG_FATAL = 0
 LOG_ERROR = 3
@@ -40,7 +40,7 @@ class JobOutput(NamedTuple):
 
 
 class TaskRanks:
-    """The tasks that an event is of; prints as in the event, `ids` are the numbers."""
+    """The tasks of an event; the text is that of the event, `ids` are the numbers."""
 
     def __init__(self, text: str, ntasks: int) -> None:
         self._text = text
@@ -53,7 +53,7 @@ class TaskRanks:
 class OutputEvent(EventLogEvent):
     """An event of `guest.output`.
 
-    `data` has `stream`, `rank` and `data` (text, None where the stream only ends); `redirect` has `stream`, `rank` and
+    `data` has `stream`, `rank` and `data` (text; None if the stream only ends); `redirect` has `stream`, `rank` and
     `path`; `log` has `level`, `rank` (of the shell), `component` and `message`.
     """
 
@@ -74,7 +74,7 @@ class OutputEvent(EventLogEvent):
             self.rank = TaskRanks(str(self.rank), ntasks)
 
     def text(self) -> str:
-        """The line or lines, as a user reads them, of anything but data."""
+        """The text of any event but data, for users."""
         if self.name == "redirect":
             shown = str(self.rank)
             return f"{shown if shown.isdigit() else f'[{shown}]'}: {self.stream} redirected to {self.path}\n"
@@ -84,7 +84,7 @@ class OutputEvent(EventLogEvent):
 
 
 class _Reader:
-    """Makes events of what the service answers, those of the wanted tasks only."""
+    """Converts responses of the service to events of the selected tasks."""
 
     def __init__(self, tasks: Any, labelio: bool) -> None:
         self._wanted = None if tasks == "*" else IDset(str(tasks))
@@ -104,7 +104,7 @@ class _Reader:
 
 
 def _open(flux_handle: Flux, jobid: Any, nowait: bool) -> Rpc:
-    """The stream of the job's output. Raises FileNotFoundError if `nowait` and there is none yet."""
+    """The stream of the job's output. Raises FileNotFoundError if `nowait` and there is no output yet."""
     handle, number = connection(flux_handle), to_id(jobid)
     if nowait:
         handle.rpc("job-info.lookup", {"id": number, "keys": ["guest.output"], "flags": 0}).get()
@@ -114,10 +114,9 @@ def _open(flux_handle: Flux, jobid: Any, nowait: bool) -> Rpc:
 def output_event_watch(
     flux_handle: Flux, jobid: Any, tasks: Any = "*", labelio: bool = False, nowait: bool = False
 ) -> Iterator[OutputEvent]:
-    """The events of a job's output, past and to come; data of `tasks` only (an idset, `*` for all).
+    """The events of a job's output, past and future; data only of `tasks` (an idset, `*` for all).
 
-    `labelio` puts `RANK: ` before each line; `nowait` does not wait for a job that has not started. Raises
-    FileNotFoundError.
+    `labelio` adds `RANK: ` to each line; `nowait` does not wait for the job's start. Raises FileNotFoundError.
     """
     reader = _Reader(tasks, labelio)
     for answer in _open(flux_handle, jobid, nowait):
@@ -127,7 +126,7 @@ def output_event_watch(
 
 
 class JobOutputEventWatch(JobEventWatchFuture):
-    """The events of a job's output, one by one."""
+    """The events of a job's output, one at a time."""
 
     def __init__(self, flux_handle: Flux, call: Rpc, labelio: bool) -> None:
         super().__init__(flux_handle, call)
@@ -140,14 +139,14 @@ class JobOutputEventWatch(JobEventWatchFuture):
 def output_event_watch_async(
     flux_handle: Flux, jobid: Any, labelio: bool = False, nowait: bool = False
 ) -> JobOutputEventWatch:
-    """A future for every event of a job's output; `get_event()` is None at the end."""
+    """A future for all events of a job's output; `get_event()` returns None at the end."""
     return JobOutputEventWatch(flux_handle, _open(flux_handle, jobid, nowait), labelio)
 
 
 class _Pieces:
-    """Text by stream of a job's events and of its output's: exceptions and, up to a level, the shell's log on stderr.
+    """Text by stream, from events of a job and its output: exceptions and, up to a level, the shell's log on stderr.
 
-    With `lines` whole lines only, but for the last of each task's streams.
+    With `lines`, only whole lines, except for the last of each task's streams.
     """
 
     def __init__(self, tasks: Any, labelio: bool, log_stderr_level: int, lines: bool, keepends: bool) -> None:
@@ -194,7 +193,7 @@ class _Pieces:
         return [(stream, label + line + self._end) for line in lines]
 
     def unfinished(self) -> List[Piece]:
-        """The last lines that have no end."""
+        """The last lines, which have no end."""
         rest, self._rest = self._rest, {}
         return [(stream, (f"{rank}: " if self._labelio else "") + line) for (stream, rank), line in rest.items()]
 
@@ -244,10 +243,10 @@ def output_watch(
     nowait: bool = False,
     log_stderr_level: int = LOG_TRACE,
 ) -> Iterator[Tuple[str, str]]:
-    """(stream, text) as they come; the stream is `stdout`, `stderr` or `log`.
+    """(stream, text) as they arrive; the stream is `stdout`, `stderr` or `log`.
 
-    What the shell logs up to `log_stderr_level` is on `stderr`. Raises OSError EIO after the exception of a job that
-    never started, FileNotFoundError.
+    The shell's log messages up to `log_stderr_level` are on `stderr`. Raises OSError EIO after the exception of a job
+    that has never started, FileNotFoundError.
     """
     return _watch(flux_handle, jobid, _Pieces(tasks, labelio, log_stderr_level, False, True), nowait)
 
@@ -261,12 +260,12 @@ def output_watch_lines(
     keepends: bool = False,
     log_stderr_level: int = LOG_TRACE,
 ) -> Iterator[Tuple[str, str]]:
-    """(stream, line) as they come, whole lines only but for the last; otherwise as `output_watch`."""
+    """(stream, line) as they arrive, only whole lines except for the last; otherwise as `output_watch`."""
     return _watch(flux_handle, jobid, _Pieces(tasks, labelio, log_stderr_level, True, keepends), nowait)
 
 
 class JobOutputWatch(FutureExt):
-    """Pieces of a job's output, one by one; `get_output()` is (None, None) at the end."""
+    """Pieces of a job's output, one at a time; `get_output()` returns (None, None) at the end."""
 
     def __init__(self, flux_handle: Flux, jobid: Any, pieces: _Pieces, nowait: bool) -> None:
         self._jobid = jobid
@@ -296,7 +295,7 @@ class JobOutputWatch(FutureExt):
             self._main.abandon()
 
     def _take(self, call: Rpc, read: Callable[[Dict[str, Any]], List[Piece]]) -> bool:
-        """Hand over what an answer holds. False at the end of the stream."""
+        """Pass on the text in a response. False at the end of the stream."""
         try:
             answer = call.get()
         except OSError as exc:
@@ -308,7 +307,7 @@ class JobOutputWatch(FutureExt):
         return True
 
     def get_output(self) -> Piece:
-        """The next (stream, text). Raises what `output_watch` does; `reset` goes on after that."""
+        """The next (stream, text). Raises the exceptions of `output_watch`; `reset` continues after one."""
         piece: Piece = self.get()
         self.reset()
         return piece
@@ -324,7 +323,7 @@ def output_watch_async(
     nowait: bool = False,
     log_stderr_level: int = LOG_TRACE,
 ) -> JobOutputWatch:
-    """What `output_watch` gives, as a future with `get_output`."""
+    """The pieces of `output_watch`, as a future with `get_output`."""
     return JobOutputWatch(flux_handle, jobid, _Pieces(tasks, labelio, log_stderr_level, False, True), nowait)
 
 
@@ -337,7 +336,7 @@ def output_watch_lines_async(
     keepends: bool = False,
     log_stderr_level: int = LOG_TRACE,
 ) -> JobOutputWatch:
-    """What `output_watch_lines` gives, as a future with `getline`."""
+    """The lines of `output_watch_lines`, as a future with `getline`."""
     return JobOutputWatch(flux_handle, jobid, _Pieces(tasks, labelio, log_stderr_level, True, keepends), nowait)
 
 
@@ -349,9 +348,9 @@ def job_output(
     nowait: bool = False,
     log_stderr_level: int = LOG_TRACE,
 ) -> JobOutput:
-    """What the job printed, when it has ended; with `nowait` until now.
+    """The output of a job that has ended; with `nowait`, the output so far.
 
-    Raises FileNotFoundError where there is no such job or, with `nowait`, no output yet; JobException of a job that
+    Raises FileNotFoundError if there is no such job or, with `nowait`, no output yet; JobException for a job that has
     never started.
     """
     pieces = _Pieces(tasks, labelio, log_stderr_level, False, True)
@@ -365,7 +364,7 @@ def job_output(
 
 
 def _present(flux_handle: Flux, jobid: Any, pieces: _Pieces) -> Iterator[Piece]:
-    """What there is now."""
+    """The output so far."""
     body = {"id": to_id(jobid), "keys": ["guest.output"], "flags": 0}
     for line in connection(flux_handle).rpc("job-info.lookup", body).get()["guest.output"].splitlines():
         yield from pieces.output({"event": line})

@@ -1,4 +1,4 @@
-"""`flux.job.stats.JobStats`: how many jobs are in which state and ended how, of one queue or of all."""
+"""`flux.job.stats.JobStats`: the numbers of jobs by state and result, of one queue or of all."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _RESULTS = ("successful", "failed", "canceled", "timeout", "inactive_purged")
 
 
 class JobStats:
-    """Counts as attributes: those of job-list.job-stats, and `pending`, `running` and `active` made from them.
+    """Counts as attributes: those of job-list.job-stats, and the sums `pending`, `running` and `active`.
 
-    All are -1 until `update_sync`, or until the callback of `update`.
+    All are -1 until `update_sync` returns, or until the callback of `update`.
     """
 
     def __init__(self, handle: Flux, queue: Optional[str] = None) -> None:
@@ -26,12 +26,12 @@ class JobStats:
             setattr(self, name, -1)
 
     def update_sync(self) -> JobStats:
-        """Ask and wait for the answer. Raises ValueError when there is no such queue."""
+        """Request the counts and wait for them. Raises ValueError if there is no such queue."""
         self._take(self._ask().get())
         return self
 
     def update(self, callback: Optional[Callable[..., Any]] = None, *args: Any, **kwargs: Any) -> None:
-        """Ask; the reactor calls `callback(self, ...)` when the counts are new."""
+        """Request the counts; the reactor then calls `callback(self, ...)`."""
 
         def answered(rpc: Any) -> None:
             self._take(rpc.get())

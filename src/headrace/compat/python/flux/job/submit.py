@@ -47,5 +47,5 @@ def submit_get_id(future: SubmitFuture) -> JobID:
 
 
 def submit(flux_handle: Flux, jobspec: Union[Jobspec, str], **options: Any) -> JobID:
-    """Submit a job and return its id; raises OSError when it is refused."""
+    """Submit a job and return its id. Raises OSError if it is refused."""
     return submit_async(flux_handle, jobspec, **options).get_id()

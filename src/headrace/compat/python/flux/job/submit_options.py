@@ -1,6 +1,6 @@
-"""The options of `flux submit`, `flux batch` and `flux alloc` as keywords of the builders of job specifications.
+"""The options of `flux submit`, `flux batch` and `flux alloc` as keywords for the builders of job specifications.
 
-What an option means is decided once, by the command line's own functions.
+The command line's own functions interpret the options.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator
 if TYPE_CHECKING:
     from flux.job.Jobspec import JobspecV1
 
-# How the builders name the size of an instance.
+# The builders' names for the size of an instance.
 BUILDER_SIZE = ("num_slots", "cores_per_slot", "gpus_per_slot", "num_nodes", "broker_opts", "exclusive", "conf")
 _LISTS = ("env", "rlimit", "dependency", "requires", "add_file")
 _OPTIONS = (*_LISTS, "signal", "taskmap", "shell_options", "time_limit", "attributes")
-# What only a namespace of the command line has.
+# Options that only a namespace of the command line has.
 _COMMAND_LINE = ("setopt", "setattr", "begin_time", "preemptible_after")
 
 
 def apply(spec: JobspecV1, args: Any, options: Dict[str, Any]) -> None:
-    """Change `spec` as the options of a namespace (or None) and of `options` say, which win.
+    """Apply the options of a namespace (or None), and `options`, which override it, to `spec`.
 
-    Raises TypeError for names that are no options, ValueError for wrong values.
+    Raises TypeError for unknown names, ValueError for invalid values.
     """
     unknown = sorted(set(options) - set(_OPTIONS))
     if unknown:
@@ -59,14 +59,14 @@ def _apply(spec: JobspecV1, merged: argparse.Namespace, from_namespace: bool) ->
 
 
 def take(more: Dict[str, Any]) -> Dict[str, Any]:
-    """Take the options that `apply` knows out of `more`; our environment and limits come along unasked."""
+    """Remove the options that `apply` accepts from `more`; environment and limits of this process are added."""
     options = {key: more.pop(key) for key in _OPTIONS if key in more}
     return {"env": [], "rlimit": [], **options}
 
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """What ends a command is a ValueError to a program."""
+    """Turn the error with which a command would end into a ValueError."""
     from headrace.cli.common.errors import CommandError
 
     try:
@@ -76,7 +76,7 @@ def _refusals() -> Iterator[None]:
 
 
 def take_size(more: Dict[str, Any]) -> Dict[str, Any]:
-    """Take the size of an instance out of `more`, named as on the command line, and name it as the builders do."""
+    """Remove the size of an instance from `more`, named as on the command line; returns it with the builders' names."""
     nslots, nodes = more.pop("nslots", None), more.pop("nodes", None)
     names = ("cores_per_slot", "gpus_per_slot", "broker_opts", "conf")
     size: Dict[str, Any] = {key: more.pop(key) for key in names if key in more}

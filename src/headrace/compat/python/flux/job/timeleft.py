@@ -1,4 +1,4 @@
-"""How long a job may still run."""
+"""The remaining time of a job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def timeleft(flux_handle: Optional[Flux] = None) -> float:
-    """Seconds until this job (or this instance) expires, infinity without a limit."""
+    """The seconds until this job (or this instance) expires; infinity without a limit."""
     import time
 
     from flux.core.handle import Flux as Handle

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class JobWaitResult(collections.namedtuple("JobWaitResult", "jobid, success, errstr")):
-    """What became of a waitable job; `errstr` is bytes, as in the C bindings."""
+    """The result of a waitable job; `errstr` is bytes, as in the C bindings."""
 
 
 class JobWaitFuture(Future):
@@ -35,12 +35,12 @@ def wait_get_status(future: JobWaitFuture) -> JobWaitResult:
 
 
 def wait(flux_handle: Flux, jobid: Any = -1) -> JobWaitResult:
-    """Wait for a waitable job, any one by default."""
+    """Wait for a waitable job, by default for any."""
     return wait_async(flux_handle, jobid).get_status()
 
 
 class _Outcome:
-    """What a job's events say of it, as job-list would."""
+    """The result of a job from its events, as job-list would have it."""
 
     def __init__(self, id: int) -> None:
         self.raw: Dict[str, Any] = {"id": id, "state": 64, "exception_occurred": False, "duration": 0.0}
@@ -77,7 +77,7 @@ class _Outcome:
 
 
 class JobResultFuture(JobEventWatchFuture):
-    """Fulfilled when the job has ended; its callback runs once."""
+    """Fulfilled when the job has ended; its callback is called once."""
 
     def __init__(self, handle: Flux, call: Any, id: int) -> None:
         super().__init__(handle, call)
@@ -85,7 +85,7 @@ class JobResultFuture(JobEventWatchFuture):
         self._over = False
 
     def get_dict(self) -> Dict[str, Any]:
-        """What became of the job, with the keys of job-list. Waits for its end."""
+        """The result of the job with the keys of job-list. Waits for its end."""
         while not self._over:
             event = self.get_event()
             if event is None:
@@ -117,5 +117,5 @@ def result_async(flux_handle: Flux, jobid: Any, flags: int = 0) -> JobResultFutu
 
 
 def result(flux_handle: Flux, jobid: Any, flags: int = 0) -> JobInfo:
-    """Wait for a job's end and return what became of it."""
+    """Wait for a job's end, and return its result."""
     return result_async(flux_handle, jobid, flags).get_info()

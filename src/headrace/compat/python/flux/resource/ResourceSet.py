@@ -15,7 +15,8 @@ from headrace.spec import rset as spec_rset
 class ResourceSet:
     """Ranks with their cores and gpus, from R as an object or text; `None` is the empty set.
 
-    Raises TypeError for anything else, ValueError for what is no R of version 1, KeyError for an object without one.
+    Raises TypeError for other types, ValueError for an invalid R of version 1, KeyError for an object without a
+    version.
     """
 
     rset: spec_rset.ResourceSet
@@ -81,7 +82,7 @@ class ResourceSet:
 
     @property
     def properties(self) -> str:
-        """The names of the properties that a rank has, with commas."""
+        """The names of all properties, separated by commas."""
         return ",".join(self.rset.properties)
 
     def count(self, name: str) -> int:
@@ -145,7 +146,7 @@ class ResourceSet:
         return self._with(self.rset.select_constraint(constraint))
 
     def add(self, other: ResourceSet) -> ResourceSet:
-        """Add what is not there yet."""
+        """Add the resources that are missing."""
         self.rset = self.rset.union(ResourceSet(other).rset)
         return self
 
@@ -157,7 +158,7 @@ class ResourceSet:
         return self
 
     def host_ranks(self, hosts: Any, ignore_nomatch: bool = False) -> List[int]:
-        """The first rank of each host. Raises FileNotFoundError for one that is not there."""
+        """The first rank of each host. Raises FileNotFoundError for an unknown host."""
         out = []
         for host in Hostlist(hosts) if isinstance(hosts, str) else hosts:
             ranks = self.rset.host_ranks(host)
@@ -168,7 +169,7 @@ class ResourceSet:
         return out
 
     def set_property(self, name: str, ranks: Any = None) -> ResourceSet:
-        """Give a property to `ranks`, by default to all."""
+        """Add a property to `ranks`, by default to all."""
         self.rset = self.rset.with_property(name, self.rset.ranks if ranks is None else IDset(ranks).ids)
         return self
 

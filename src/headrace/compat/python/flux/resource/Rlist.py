@@ -1,4 +1,4 @@
-"""Resources put together rank by rank."""
+"""Resources added rank by rank."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Dict
 
 
 class Rlist:
-    """Resources put together rank by rank, to make a ResourceSet of."""
+    """Resources added rank by rank, to make a ResourceSet."""
 
     def __init__(self) -> None:
         self._ranks: Dict[int, Dict[str, str]] = {}

@@ -1,4 +1,4 @@
-"""`flux.resource`: resource sets and what the scheduler says of them."""
+"""`flux.resource`: resource sets, and the scheduler's state of the resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`flux.resource.ResourceJournalConsumer`: every event of the resource service (RFC 44), past ones first."""
+"""`flux.resource.ResourceJournalConsumer`: all events of the resource service (RFC 44), past ones first."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class ResourceJournalEvent(EventLogEvent):
-    """An event, of a `resource-define` with the resources as `R` (else None)."""
+    """An event; `resource-define` has the resources as `R` (otherwise None)."""
 
     def __init__(self, event: Dict[str, Any], R: Any = None) -> None:
         super().__init__(event)
         self.R = R
 
     def is_empty(self) -> bool:
-        """True of the sentinel that separates the past from the present."""
+        """True for the sentinel between past and new events."""
         return not self.name
 
     def __str__(self) -> str:
@@ -30,9 +30,9 @@ class ResourceJournalEvent(EventLogEvent):
 
 
 class ResourceJournalConsumer(JournalConsumerBase):
-    """Events of resources since time `since`; `include_sentinel` adds an event without name where the past ends.
+    """Events of resources since time `since`; `include_sentinel` adds an event without a name after the past events.
 
-    Read with `poll`, or have the reactor call back.
+    Read events with `poll`, or register a callback.
     """
 
     SENTINEL_EVENT = ResourceJournalEvent({"timestamp": 0.0, "name": ""})

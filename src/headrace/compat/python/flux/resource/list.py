@@ -1,4 +1,4 @@
-"""What is free, allocated and down."""
+"""Free, allocated and down resources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SchedResourceList:
-    """The sets `all`, `down`, `allocated`, and `up` and `free` made from them."""
+    """The sets `all`, `down` and `allocated`, and `up` and `free`, derived from these."""
 
     def __init__(self, answer: Dict[str, Any]) -> None:
         self.all = ResourceSet(answer.get("all"))
@@ -35,7 +35,7 @@ class SchedResourceList:
         return out
 
     def filter(self, include: Any) -> SchedResourceList:
-        """These sets cut to ranks (an idset) or hosts (a hostlist). Raises ValueError for anything else."""
+        """These sets with only some ranks (an idset) or hosts (a hostlist). Raises ValueError for anything else."""
         try:
             ranks = IDset(str(include))
         except ValueError:
@@ -43,7 +43,7 @@ class SchedResourceList:
         return self._cut(lambda part: part.copy_ranks(ranks))
 
     def copy_constraint(self, constraint: Dict[str, Any]) -> SchedResourceList:
-        """These sets cut to what meets a constraint (RFC 31)."""
+        """These sets with only the ranks that satisfy a constraint (RFC 31)."""
         return self._cut(lambda part: part.copy_constraint(constraint))
 
     def _cut(self, cut: Callable[[ResourceSet], ResourceSet]) -> SchedResourceList:
@@ -59,5 +59,5 @@ class ResourceListRPC(RPC):
 
 
 def resource_list(flux_handle: Flux) -> ResourceListRPC:
-    """Ask the scheduler through the resource service; `.get()` is a SchedResourceList."""
+    """Request the scheduler's state through the resource service; `.get()` returns a SchedResourceList."""
     return ResourceListRPC(flux_handle, "resource.sched-status", nodeid=0)

@@ -1,4 +1,4 @@
-"""The resource service's own view: drained, online and excluded ranks."""
+"""The resource service's state: drained, online and excluded ranks."""
 
 from __future__ import annotations
 
