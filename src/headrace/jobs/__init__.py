@@ -1,1 +1,1 @@
-"""What a job is to the services that know jobs: its record, how records are packed, and the policy of queues."""
+"""Parts of several job services: the record of a job, its packed form, and the policy of queues."""

@@ -1,9 +1,9 @@
-"""One job as bytes: for the journal, for the database, and for memory once the job is over. Pure.
+"""One job as bytes: for the journal, for the database, and for inactive jobs in memory. Pure.
 
-A submission is mostly what the submission before it was (the environment alone is some kilobytes), so its text is kept
-as what differs from reference texts. Jobs of one user differ in two places as a rule: in an argument of the command
-and in a variable of the environment, such as FLUX_JOB_CC. The text is therefore cut in front of the environment, and
-each of the two parts is kept as its difference from a reference. Records are msgpack.
+A submission mostly repeats the one before it (the environment alone is some kilobytes), so its text is stored as the
+difference from reference texts. Jobs of one user usually differ in two places: in an argument of the command, and in a
+variable of the environment, such as FLUX_JOB_CC. The text is therefore split before the environment, and each of the
+two parts is stored as its difference from a reference. Records are msgpack.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from headrace.jobs.record import Event
 
-# Where a submission is cut. The cut only decides how well a text packs: any place gives back the same text.
+# Where a submission is split, which only affects how well a text packs.
 _CUT = b'"environment"'
 _REFERENCES = 256
 
@@ -26,7 +26,7 @@ Code = tuple[int, int, int, bytes]
 
 
 class _Known:
-    """The reference that the last part in this place was compared with: its start and end that both had."""
+    """The reference of the last part in this place, with the common start and end of the two."""
 
     __slots__ = ("end", "number", "start")
 
@@ -36,7 +36,7 @@ class _Known:
         self.end = end
 
     def code(self, part: bytes) -> Code | None:
-        """The difference of `part` if it has this start and this end, too."""
+        """The difference of `part` if it has the same start and end."""
         start, end = len(self.start), len(self.end)
         if len(part) < start + end or not part.startswith(self.start) or not part.endswith(self.end):
             return None
@@ -44,7 +44,7 @@ class _Known:
 
 
 class Texts:
-    """The reference texts. `fresh` are those that are not journalled yet: [(number, text)]."""
+    """The reference texts. `fresh` are those that are not in the journal yet: [(number, text)]."""
 
     def __init__(self) -> None:
         self.table: list[bytes] = []
@@ -62,7 +62,7 @@ class Texts:
         return self._decode(first) if second is None else self._decode(first) + self._decode(second)
 
     def _encode(self, part: bytes, place: int) -> Code:
-        # As much of a part may be its own before it becomes a reference itself, while there is room for references.
+        # While there is room for references, a part with more bytes of its own than this becomes a reference.
         most = 32 + len(part) // 8
         known = self._known[place]
         if known is not None:
@@ -102,7 +102,7 @@ class Texts:
         return reference[:start] + own + (reference[-end:] if end else b"")
 
     def restore(self, number: int, text: bytes) -> None:
-        """Take a reference back from the journal or the database; they come in order."""
+        """Add a reference from the journal or the database; they must be added in order."""
         if number == len(self.table):
             self.table.append(text)
 
@@ -114,7 +114,7 @@ def _difference(reference: bytes, text: bytes, number: int) -> Code:
 
 
 def _common(one: bytes, other: bytes) -> int:
-    """How many bytes are alike at the start; by bisection, so that the comparing is done in C."""
+    """The number of equal bytes at the start, found by bisection, so that the comparison runs in C."""
     low, high = 0, min(len(one), len(other))
     if one[:high] == other[:high]:
         return high
@@ -128,8 +128,8 @@ def _common(one: bytes, other: bytes) -> int:
 
 
 class Submission(msgspec.Struct, array_like=True):
-    """What was submitted: `J` taken apart (RFC 15), and what ingest added to the jobspec. The text of the jobspec is
-    `Texts.decode(text, environment)`; a record without `environment` has all of it in `text`.
+    """A submission: `J` split into its parts (RFC 15), and ingest's additions to the jobspec. The text of the jobspec
+    is `Texts.decode(text, environment)`; without `environment`, `text` has all of it.
     """
 
     head: bytes
@@ -139,7 +139,8 @@ class Submission(msgspec.Struct, array_like=True):
     environment: Code | None = None
 
 
-# A log's text, or how many bytes of it are in its file, or the latter and the text that has no room there.
+# The text of a log; or the number of its bytes in the log's file; or this number and the text that the file has no room
+# for.
 SavedLog = bytes | int | tuple[int, bytes]
 
 
@@ -171,8 +172,10 @@ def split_j(j: str) -> tuple[bytes, bytes, bytes]:
 
 
 def _from_base64(text: str) -> bytes:
-    """What a text stands for. msgspec decodes eight times as fast as the standard library, which has the words for a
-    text that is wrong. Raises ValueError.
+    """Decoded base64. msgspec decodes eight times as fast as the standard library, which has the message for invalid
+    text.
+
+    Raises ValueError.
     """
     try:
         return msgspec.convert(text, bytes)

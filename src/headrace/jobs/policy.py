@@ -1,7 +1,7 @@
-"""Policy of RFC 33: what a jobspec is given by default and what it may ask for, from `[policy]` and `[queues]`. Pure.
+"""Policy (RFC 33): defaults and limits of jobspecs, from `[policy]` and `[queues]` of the configuration. Pure.
 
-Ingest applies all of it to every submitted job; the job manager checks limits again when a guest updates a job. A
-queue's own table wins over the general one, key by key.
+Ingest applies it to every submitted job; the job manager checks limits again when a guest updates a job. A queue's own
+table overrides the general one, key by key.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SIZES = ("nnodes", "ncores", "ngpus")
 
 
 class PolicyError(ValueError):
-    """A job asks for what its queue does not give; the text names the request and the limit."""
+    """A job requests more than its queue allows; the text names the request and the limit."""
 
 
 class UnknownQueue(ValueError):
@@ -24,7 +24,7 @@ class UnknownQueue(ValueError):
 
 
 class PolicyConfigError(ValueError):
-    """A configuration's policy cannot be used; the text has the key and what would be right."""
+    """An invalid policy in the configuration; the text has the key and what would be right."""
 
 
 class Limits(NamedTuple):
@@ -36,7 +36,7 @@ class Limits(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """What one queue does to a jobspec."""
+    """The effects of one queue on a jobspec."""
 
     name: str
     duration: float
@@ -68,13 +68,13 @@ class Policy:
         return [name for name in self.queues if name]
 
     def updates(self, jobspec: dict[str, Any]) -> dict[str, Any]:
-        """What a jobspec lacks: {"attributes.system.KEY": value}; raises UnknownQueue."""
+        """The missing parts of a jobspec: {"attributes.system.KEY": value}; raises UnknownQueue."""
         system = js.system(jobspec)
         out: dict[str, Any] = {}
         name = system.get("queue")
         if name is None and self.default_queue:
             name = out["attributes.system.queue"] = self.default_queue
-        # The empty name is our own for the only queue of an instance without named ones.
+        # The empty name is internal: it stands for the only queue of an instance without named ones.
         queue = None if name == "" else self.queues.get(name or "")
         if queue is None:
             if name is not None:
@@ -104,7 +104,7 @@ class Policy:
         return {"and": [own, after]} if own else after
 
     def check(self, jobspec: dict[str, Any]) -> None:
-        """Raises PolicyError when a jobspec (with its defaults) is over a limit of its queue."""
+        """Raise PolicyError if a jobspec (with its defaults) exceeds a limit of its queue."""
         system = js.system(jobspec)
         queue = self.queues.get(system.get("queue") or "")
         if queue is None:
@@ -125,7 +125,7 @@ class Policy:
                 raise PolicyError(f"requested {kind} ({count}) is under policy limit of {least}{where}")
 
     def check_duration(self, seconds: float, name: str) -> None:
-        """Raises PolicyError when a time limit (0: none) is over that of queue `name`."""
+        """Raise PolicyError if a time limit (0: none) exceeds that of queue `name`."""
         queue = self.queues.get(name)
         most = queue.limits.duration if queue is not None else 0.0
         if not most or 0 < seconds <= most:

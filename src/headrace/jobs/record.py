@@ -1,7 +1,7 @@
-"""One job as its eventlog tells it (RFC 21): the record, and what every event does to it. Pure.
+"""The record of one job, derived from its eventlog (RFC 21), and the effect of each event on it. Pure.
 
-State derives from events and nothing else, so a live job and a job read back from the journal are the same. What is
-not derived (a request that is under way with the scheduler or the exec service) is at the end of the slots and is
+State is derived from events alone, so the record of a running job and one read back from the journal are the same.
+State that is not derived (a request under way to the scheduler or the exec service) is at the end of the slots, and is
 empty after a replay.
 """
 
@@ -87,11 +87,11 @@ class Job:
         self.alloc_pending = False
         self.alloc_canceled = False
         self.start_sent = False
-        # Events that are durable and were given to watchers.
+        # The number of events that are durable and were passed to watchers.
         self.shown = 0
 
     def apply(self, event: Event) -> None:
-        """Append an event and take its effect; events that are not of RFC 21 have none."""
+        """Append an event and apply its effect; an event that RFC 21 does not define has none."""
         self.events.append(event)
         handler = _EVENTS.get(event[1])
         if handler is not None:
@@ -103,11 +103,11 @@ class Job:
 
     @property
     def expiration(self) -> float:
-        """When the job's time is over, in seconds since the epoch; 0 for never."""
+        """The end of the job's time limit, in seconds since the epoch; 0 without one."""
         return float(self.r["execution"].get("expiration") or 0.0) if self.r is not None else 0.0
 
     def ends_after(self, duration: float) -> float:
-        """When a running job's time is over if it may take `duration` seconds in all (0: for ever)."""
+        """The end of a running job's time if it may run `duration` seconds in all (0: no limit)."""
         if not duration:
             return 0.0
         assert self.r is not None
@@ -116,7 +116,7 @@ class Job:
 
     @property
     def result(self) -> int:
-        """How the job ended: COMPLETED, FAILED, CANCELED or TIMEOUT."""
+        """The result of the job: COMPLETED, FAILED, CANCELED or TIMEOUT."""
         if self.fatal is not None:
             return {"cancel": CANCELED, "timeout": TIMEOUT}.get(self.fatal[0], FAILED)
         return COMPLETED if self.status == 0 else FAILED
@@ -191,14 +191,14 @@ def _flux_restart(job: Job, time: float, context: dict[str, Any]) -> None:
 
 
 def _requeue(job: Job, time: float, context: dict[str, Any]) -> None:
-    """What the job ran on is lost; it waits anew."""
+    """The job has lost its resources and is pending again."""
     if job.state == RUN:
         job.state = PRIORITY
         job.r, job.has_resources, job.started, job.annotations = None, False, False, None
 
 
 def requeues(job: Job) -> int:
-    """How often a job was queued again after what it ran on was lost."""
+    """How often a job was queued again after its resources were lost."""
     return sum(
         name == "requeue" or (name == "flux-restart" and context is not None and bool(context.get("requeue")))
         for _, name, context in job.events
@@ -275,7 +275,7 @@ _EVENTS: dict[str, Callable[[Job, float, dict[str, Any]], None]] = {
     "jobspec-update": _jobspec_update,
     "resource-update": _resource_update,
     "flux-restart": _flux_restart,
-    # Not of RFC 21.
+    # This event is an extension of RFC 21.
     "requeue": _requeue,
     "alloc": _alloc,
     "prolog-start": _prolog_start,
@@ -311,7 +311,7 @@ def merged(old: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 
 
 def updated_jobspec(jobspec: dict[str, Any], updates: dict[str, Any]) -> dict[str, Any]:
-    """The jobspec with `{"attributes.system.duration": 60, ...}` set; what is not on the way is shared."""
+    """The jobspec with `{"attributes.system.duration": 60, ...}` set; the result shares all unchanged parts."""
     out = dict(jobspec)
     for path, value in updates.items():
         here = out
@@ -333,7 +333,7 @@ def updated_r(r: dict[str, Any], updates: dict[str, Any]) -> dict[str, Any]:
 
 
 def failure_text(job: Job) -> str:
-    """Why a job did not succeed, as `flux job wait` tells it; "" if it did."""
+    """Why a job failed, in the words of `flux job wait`; "" if it succeeded."""
     if job.fatal is not None:
         kind, note = job.fatal
         return f"Fatal exception type={kind} {note}".rstrip()
@@ -361,14 +361,14 @@ _EXCEPTED = 0x20
 
 
 def summary(job: Job) -> int:
-    """What the core keeps of an inactive job, in one number: its end, its user, whether it started, how it ended."""
+    """The core's data of an inactive job in one number: its end, its user, whether it started, its result."""
     ended = int(job.events[-1][0] * 1000)
     flags = (_STARTED if job.started else 0) | (_EXCEPTED if job.fatal is not None else 0)
     return ended << 40 | job.userid << 8 | flags | job.result
 
 
 def inactive_since(known: int) -> float:
-    """When the job of a summary ended, in seconds since the epoch (to the millisecond)."""
+    """The end of a summary's job, in seconds since the epoch (with milliseconds)."""
     return (known >> 40) / 1000
 
 

@@ -1,1 +1,1 @@
-"""What starts, feeds and looks at processes, on Linux."""
+"""Parts that start, feed and inspect processes, on Linux."""

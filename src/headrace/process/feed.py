@@ -1,4 +1,4 @@
-"""Non-blocking writes to the standard input of a child: data that the pipe does not take is queued here."""
+"""Non-blocking writes to the standard input of a child; data that the pipe has no room for is queued."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Feed:
         return len(self._buffer)
 
     def end(self) -> None:
-        """Close once everything is written."""
+        """Close the pipe when everything is written."""
         self._ending = True
         self._pump()
 
     def close(self) -> None:
-        """Close now and discard the queue."""
+        """Close the pipe now and discard the queue."""
         if self.fd >= 0:
             waited = self._unwatch()
             os.close(self.fd)
@@ -55,7 +55,7 @@ class Feed:
                 self._on_room()
 
     def _unwatch(self) -> bool:
-        """Stop waiting for room in the pipe; whether the queue was in use."""
+        """Stop waiting for room in the pipe; returns whether it was waiting."""
         waited, self._watched = self._watched, False
         if waited:
             self._loop.unwatch_writable(self.fd)
@@ -73,7 +73,7 @@ class Feed:
                 self._loop.watch_writable(self.fd, self._pump)
             return
         except OSError:
-            # The reader has closed its end: the rest is dropped, as by a pipe of a shell.
+            # The reader has closed its end, so the rest is dropped, as in a shell's pipeline.
             self.close()
             return
         waited = self._unwatch()

@@ -1,4 +1,4 @@
-"""What is particular to Linux and not in the standard library: subreaper, parent-death signal, /proc."""
+"""Functions of Linux that the standard library does not have: subreaper, parent-death signal, /proc."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _PR_SET_CHILD_SUBREAPER = 36
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 _SCHED_OTHER = 0
 _RESET_ON_FORK = 1
-# Nanoseconds, the least that the kernel takes.
+# Nanoseconds, the least value that the kernel accepts.
 _SHORT_SLICE = 100_000
-# Nanoseconds that the kernel counts as one.
+# Nanoseconds of a clock tick.
 _TICK = 10**9 // os.sysconf("SC_CLK_TCK")
 
-# Of a signalfd_siginfo (signalfd(2)): its size, and the number, the code and the sender's pid.
+# struct signalfd_siginfo (signalfd(2)): its size, and the fields number, code and sender's pid.
 _SIGNAL_SIZE = 128
 _SIGNAL = struct.Struct("=I4xiI")
 
-# Of the flags of a process in /proc (include/linux/sched.h).
+# A flag of a process in /proc (include/linux/sched.h).
 _PF_EXITING = 4
 
 
-# Found here, in a process that is still to be forked: each library and each of its functions is a class of its own.
+# Looked up at import, before forks: each library and each of its functions is a class of its own, in memory.
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc_prctl, _libc_syscall = _libc.prctl, _libc.syscall
 
@@ -42,12 +42,12 @@ def _prctl(option: int, value: int) -> None:
 
 
 def become_subreaper() -> None:
-    """Orphans among our descendants become our children. Raises OSError."""
+    """Make orphans among the descendants children of this process. Raises OSError."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(signum: int) -> None:
-    """Get `signum` when the thread that forked us ends. Raises OSError."""
+    """Let the kernel send `signum` when the thread that forked this process ends. Raises OSError."""
     _prctl(_PR_SET_PDEATHSIG, signum)
 
 
@@ -69,23 +69,23 @@ _sched_setattr = _SCHED_SETATTR.get(os.uname().machine)
 
 
 def ask_for_short_slices() -> None:
-    """Run for a moment at a time, but soon: who computes at length is interrupted for us (Linux 6.12; nothing before).
+    """Request short time slices, so that this process runs soon after it wakes (Linux 6.12; no effect before).
 
-    What we start does not inherit that. Our share of the processors stays what it is.
+    Children do not inherit the request. The share of the processor does not change.
     """
     nice = os.getpriority(os.PRIO_PROCESS, 0)
-    # A negative one would not be inherited either.
+    # A negative nice value is not inherited either.
     if _sched_setattr is not None and nice >= 0:
         _short_slices.nice = nice
         _libc_syscall(_sched_setattr, 0, ctypes.byref(_short_slices), 0)
 
 
 def name_process(short: str, title: str = "") -> None:
-    """Let `ps` tell us from others of the same program: `short` (15 bytes of it) is our command name, `title` our
-    command line, as far as there is room: it takes the place of the one we were started with. Nothing if that fails.
+    """Set the name in `ps`: `short` (15 bytes of it) is the command name, `title` the command line, as far as it fits
+    in the place of the original one. Errors are ignored.
     """
     with contextlib.suppress(OSError, ValueError, IndexError):
-        # Known from now on in what we fork, too.
+        # Known from now on in forks of this process, too.
         start, end = _arguments()
         _write("/proc/self/comm", short.encode(), 0)
         if title:
@@ -93,7 +93,7 @@ def name_process(short: str, title: str = "") -> None:
 
 
 def _write(path: str, data: bytes, offset: int) -> None:
-    # Without a buffer: every broker of many does this as it starts.
+    # Unbuffered, since each of many brokers does this as it starts.
     fd = os.open(path, os.O_RDWR)
     try:
         if offset:
@@ -105,8 +105,7 @@ def _write(path: str, data: bytes, offset: int) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _arguments() -> tuple[int, int]:
-    """Where our arguments lie in memory, which is where they lie in processes forked from us. Raises OSError or
-    IndexError."""
+    """The address range of this process's arguments, which is the same in its forks. Raises OSError or IndexError."""
     with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
         # The fields are numbered from 1 in proc(5), and the third comes after the name.
         fields = file.read().rpartition(")")[2].split()
@@ -114,7 +113,7 @@ def _arguments() -> tuple[int, int]:
 
 
 def signal_descriptor(signals: Iterable[int]) -> int:
-    """A descriptor that `signals`, which must be blocked, are read from. Raises OSError."""
+    """A descriptor from which `signals`, which must be blocked, are read. Raises OSError."""
     mask = sum(1 << number - 1 for number in signals)
     fd: int = _libc.signalfd(-1, mask.to_bytes(_SIGNAL_SIZE, sys.byteorder), os.O_NONBLOCK | os.O_CLOEXEC)
     if fd < 0:
@@ -124,13 +123,13 @@ def signal_descriptor(signals: Iterable[int]) -> int:
 
 
 def read_signals(fd: int) -> list[tuple[int, int]]:
-    """What has come on a `signal_descriptor`: (number, pid of the sender), pid 0 for one that no process has sent."""
+    """The signals from a `signal_descriptor`: (number, pid of the sender), pid 0 for one sent by the kernel."""
     try:
         data = os.read(fd, 16 * _SIGNAL_SIZE)
     except BlockingIOError:
         return []
     found = (_SIGNAL.unpack_from(data, at) for at in range(0, len(data), _SIGNAL_SIZE))
-    # Codes above 0 are the kernel's (sigaction(2)).
+    # Codes above 0 mean that the kernel sent the signal (sigaction(2)).
     return [(number, 0 if code > 0 else pid) for number, code, pid in found]
 
 
@@ -144,18 +143,18 @@ def _stat(pid: int) -> list[str]:
 
 
 def parent_of(pid: int) -> int:
-    """The pid of a process' parent; 0 when it is gone."""
+    """The pid of a process's parent; 0 for a process that is gone."""
     fields = _stat(pid)
     return int(fields[4 - 3]) if fields else 0
 
 
 def processes() -> list[int]:
-    """All that /proc tells of."""
+    """The pids in /proc."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def children_of(pid: int) -> list[int]:
-    """Direct children of a process, as far as /proc tells."""
+    """The direct children of a process, as far as /proc has them."""
     found: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -175,37 +174,37 @@ def descendants_of(pid: int) -> list[int]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process that has not ended: one that nobody has collected counts as ended."""
+    """Whether there is such a process and it has not ended; a zombie counts as ended."""
     fields = _stat(pid)
     return bool(fields) and fields[0] not in "ZX"
 
 
 def is_ending(pid: int) -> bool:
-    """Whether a process is gone or on its way to it: it closes its files before its children have another parent."""
+    """Whether a process is gone or exiting: it closes its files before its children have another parent."""
     fields = _stat(pid)
     return not fields or fields[0] in "ZX" or bool(int(fields[9 - 3]) & _PF_EXITING)
 
 
 def began(pid: int) -> int:
-    """When a process began, in the kernel's ticks since boot; 0 when it is gone."""
+    """The start time of a process, in clock ticks since boot; 0 for a process that is gone."""
     fields = _stat(pid)
     return int(fields[22 - 3]) if fields else 0
 
 
 def ticks() -> int:
-    """Now, on the clock of `began`."""
+    """The present time on the clock of `began`."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _TICK
 
 
 def name_of(pid: int) -> str:
-    """The command name of a process, "" if it is gone."""
+    """The command name of a process; "" for a process that is gone."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
         return file.read().rstrip("\n")
     return ""
 
 
 def environment_of(pid: int) -> dict[str, str]:
-    """The environment a process was started with; empty when it is gone or another user's."""
+    """The environment with which a process was started; empty if it is gone or belongs to another user."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             words = file.read().decode("utf-8", "surrogateescape").split("\0")

@@ -1,6 +1,6 @@
-"""Starts one process; what posix_spawn cannot set (directory, limits, affinity) the agent sets on itself first.
+"""Starts one process. What posix_spawn cannot set (directory, limits, affinity), the agent sets on itself before.
 
-posix_spawn instead of fork: it does not copy page tables and reports a failed exec as an exception of the caller.
+posix_spawn is used instead of fork, as it does not copy page tables, and raises an exception if exec fails.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
-# All that may be set: the C library looks at what each is set to otherwise, which costs a tenth of a spawn.
+# All signals that can be reset: without this list, the C library reads the state of each, a tenth of a spawn's time.
 _RESET = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
 
 _Action = tuple[int, int, int] | tuple[int, int, str, int, int]
@@ -23,14 +23,14 @@ LIMITS = {
     name[len("RLIMIT_") :].lower(): getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")
 }
 _soft: dict[int, tuple[int, int]] = {}
-# Limits that we have raised for ourselves: what is spawned gets what we were given.
+# Limits before raise_file_limit, which spawned processes get.
 _given: dict[int, int] = {}
-# Descriptors that a broker and its agent take where they may: more are never needed.
+# The number of descriptors that a broker and its agent request; they never need more.
 _FILES = 1 << 20
 
 
 def find_program(name: str, path: str) -> str:
-    """The file that `name` stands for along `path`. Raises OSError(ENOENT or EACCES) as execvp would."""
+    """The file for the command `name` in `path`. Raises OSError(ENOENT or EACCES), as execvp would."""
     if "/" in name:
         return name
     known = _found.get((name, path))
@@ -51,7 +51,7 @@ def find_program(name: str, path: str) -> str:
 
 
 def enter(cwd: str) -> None:
-    """Make `cwd` the directory of what is spawned next. Raises OSError."""
+    """Make `cwd` the directory of the process spawned next. Raises OSError."""
     if _state["cwd"] != cwd:
         _state["cwd"] = None
         os.chdir(cwd)
@@ -59,7 +59,7 @@ def enter(cwd: str) -> None:
 
 
 def use_cpus(cpus: frozenset[int]) -> None:
-    """Bind what is spawned next to `cpus`. Raises OSError."""
+    """Bind the process spawned next to `cpus`. Raises OSError."""
     if _state["cpus"] != cpus:
         _state["cpus"] = None
         os.sched_setaffinity(0, cpus)
@@ -67,8 +67,11 @@ def use_cpus(cpus: frozenset[int]) -> None:
 
 
 def raise_file_limit() -> None:
-    """Let this process, and those forked from it, have as many descriptors as it may: the usual limit is for programs
-    of one user, not for those that serve all of a node's. What is spawned has the limit that we came with."""
+    """Raise the limit of descriptors for this process and its forks, as the usual limit is meant for programs of one
+    user.
+
+    Spawned processes get the original limit.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -78,7 +81,7 @@ def raise_file_limit() -> None:
 
 
 def limits_that_differ(wanted: Mapping[str, int]) -> dict[int, int]:
-    """Soft limits (resource number to value) to be set for a child: those of `wanted` that it would not get anyway."""
+    """The soft limits (resource number to value) that must be set for a child, as it would not inherit them."""
     out = dict(_given)
     for name, value in wanted.items():
         number = LIMITS.get(name)
@@ -108,17 +111,18 @@ def spawn(
 ) -> int:
     """Start `argv` in a process group of its own; `fds` are (ours, its) pairs. Returns the pid.
 
-    A file that is executable but no program, and names no interpreter, is a script of /bin/sh if `runs_text`.
+    With `runs_text`, an executable file that is not a program and names no interpreter is a script of /bin/sh.
 
-    With `terminal`, a device that controls no session yet, it leads a session of its own with that as its standard
-    streams and its controlling terminal, in the foreground.
+    With `terminal`, a device that controls no session, the process leads a session with it as its standard streams and
+    controlling terminal, in the foreground.
 
-    Raises OSError: ENOENT, EACCES and ENOEXEC mean the program, E2BIG the arguments.
+    Raises OSError: ENOENT, EACCES and ENOEXEC are about the program, E2BIG about the arguments.
     """
     path = find_program(argv[0], env.get("PATH", _DEFAULT_PATH))
     actions: list[_Action] = [(os.POSIX_SPAWN_DUP2, ours, its) for ours, its in fds]
     if terminal:
-        # A session without a terminal gets the first that its leader opens; one that is inherited does not count.
+        # A session leader gets the first terminal that it opens as controlling terminal; an inherited one does not
+        # count.
         opened = (os.POSIX_SPAWN_OPEN, 0, terminal, os.O_RDWR, 0)
         actions = [opened, (os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2), *actions]
     how = (_given if limits is None else limits, bool(terminal), group)
@@ -127,7 +131,7 @@ def spawn(
     except FileNotFoundError:
         if "/" in argv[0]:
             raise
-        # The cache may be older than the file system.
+        # The cached path may be outdated.
         _found.pop((argv[0], env.get("PATH", _DEFAULT_PATH)), None)
         path = find_program(argv[0], env.get("PATH", _DEFAULT_PATH))
         return _spawn(path, argv, env, actions, *how)
@@ -157,10 +161,10 @@ def _spawn(
 
 
 def _no_signals(limits: Mapping[int, int]) -> Iterator[int]:
-    """An empty signal mask, and with it our limits become the child's.
+    """An empty signal mask; while it is iterated, the child's limits are set.
 
-    The C library takes no file action about a descriptor beyond our limit, and ours may be beyond the child's. The mask
-    is read after the actions are made and before the child is.
+    The C library refuses file actions for descriptors beyond the present limit, which may be higher than the child's.
+    Python iterates over the mask after it has read the actions and before it starts the child.
     """
     for number, value in limits.items():
         resource.setrlimit(number, (value, _soft[number][1]))

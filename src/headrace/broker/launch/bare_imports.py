@@ -1,11 +1,12 @@
-"""Packages with what brokers and their agents need of them: each would pay for the rest in time and memory.
+"""Imports of asyncio, msgspec, traceback and zmq for brokers and agents, without the modules that they do not use.
 
-The imports of a broker take 61 ms of CPU time instead of 78 so. What is left out of each is optional for it: where it
-cannot be imported the package goes without, and so for a moment it cannot. That is TLS of asyncio (9 ms), and of
-msgspec (8 ms) the types of typing_extensions and of packages whose values no message has. Packages threading and
-logging would also do something after each fork: a process that forks while it has one thread finds their locks free.
-Modules that asyncio, zmq and traceback use in a few of their functions are imported when one of these is called (9 ms).
-A module file of a user's own gets it all back before it is loaded.
+There are three ways to leave out a module while a package is imported. `_without` makes the import of an optional
+module fail: ssl for asyncio, typing_extensions for msgspec. `_stand_ins` puts an empty module in the place of one whose
+classes msgspec names and no message uses. `_deferred` puts a module there that imports the real one with its first use.
+
+A broker's imports take 61 ms of CPU time instead of 78. In addition, the fork hooks of threading and logging are held
+back: a process that forks while it has one thread finds their locks free. `complete` imports everything left out,
+before a user's own module is loaded.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def _forget_signals() -> None:
     signals.forget()
 
 
-# What is to be done around each fork once somebody else may fork: by us, and by packages.
+# The fork hooks held back by load_asyncio, which `complete` registers: those of packages, and one of the broker's.
 _hooks: list[dict[str, Callable[[], object]]] = [{"after_in_child": _forget_signals}]
 
 
@@ -43,8 +44,8 @@ def _without(*names: str) -> Iterator[None]:
             del sys.modules[name]
 
 
-# Modules that msgspec imports for value types and for JSON Schema, which no message of Headrace uses. Importing these
-# modules takes longer than all the rest of msgspec.
+# Modules that msgspec imports for value types and for JSON Schema, with the classes that it names. No message of
+# Headrace uses them, and they take longer to import than all the rest of msgspec.
 _UNUSED_BY_MSGSPEC = {
     "uuid": ("UUID", "SafeUUID"),
     "decimal": ("Decimal",),
@@ -55,7 +56,7 @@ _UNUSED_BY_MSGSPEC = {
 
 @contextlib.contextmanager
 def _stand_ins(wanted: dict[str, tuple[str, ...]]) -> Iterator[None]:
-    """Have modules for a moment that hold nothing but empty classes; whoever imports them later gets the real ones."""
+    """Replace modules by ones with empty classes inside the block; a later import gets the real modules."""
     made = {name: types.ModuleType(name) for name in wanted if name not in sys.modules}
     for name, module in made.items():
         for each in wanted[name]:
@@ -72,8 +73,9 @@ def _stand_ins(wanted: dict[str, tuple[str, ...]]) -> Iterator[None]:
 
 
 class _Deferred(types.ModuleType):
-    """Stands for a module until somebody asks it for something that is not among `known`: that comes from the module
-    itself, which is imported then."""
+    """A module in place of another, with its attributes `known`; any other attribute imports the real module and is
+    read from there.
+    """
 
     def __init__(self, name: str, known: dict[str, object]) -> None:
         super().__init__(name)
@@ -88,8 +90,9 @@ class _Deferred(types.ModuleType):
 
 @contextlib.contextmanager
 def _deferred(*names: str, **known: dict[str, object]) -> Iterator[None]:
-    """Who imports one of these modules meanwhile has it later, when it is used; whoever imports it afterwards has it at
-    once. `known` are attributes that are read during the import."""
+    """Inside the block, imports of these modules get a _Deferred; a later import gets the real module. `known` has, by
+    module, the attributes that are read during the import.
+    """
     made = {name: _Deferred(name, known.get(name, {})) for name in (*names, *known) if name not in sys.modules}
     sys.modules.update(made)
     try:
@@ -101,7 +104,7 @@ def _deferred(*names: str, **known: dict[str, object]) -> Iterator[None]:
 
 
 def load_small() -> None:
-    """Import what agents need, too: msgspec and traceback."""
+    """Import msgspec and traceback, which agents need, too."""
     if "traceback" not in sys.modules:
         with _deferred("linecache", "textwrap"):
             importlib.import_module("traceback")
@@ -111,13 +114,14 @@ def load_small() -> None:
 
 
 def load_asyncio() -> None:
-    """Import asyncio, unless somebody has it, or package ssl, already. What this process forks from then on it must
-    fork with one thread only."""
+    """Import asyncio, unless it or package ssl is imported already. After this, the process may fork only while it has
+    one thread, until `complete`.
+    """
     if "asyncio" in sys.modules or "ssl" in sys.modules:
         return
     register, os.register_at_fork = os.register_at_fork, lambda **hooks: _hooks.append(hooks)
     try:
-        # Asyncio looks into functions and sources when it tells of them; subprocess asks for the locale to make text.
+        # asyncio needs inspect and linecache only for debug output, and subprocess needs locale only in text mode.
         with _without("ssl"), _deferred("inspect", "linecache", "locale"):
             for name in ("logging", "asyncio"):
                 importlib.import_module(name)
@@ -126,7 +130,7 @@ def load_asyncio() -> None:
 
 
 def load_zmq() -> None:
-    """Import zmq without what it serializes Python objects with, chooses ports by and tells interpreters by."""
+    """Import zmq without modules of some of its functions: pickled messages, random ports, platform names."""
     if "zmq" in sys.modules:
         return
     read: dict[str, dict[str, object]] = {
@@ -138,7 +142,7 @@ def load_zmq() -> None:
 
 
 def end(loop: asyncio.AbstractEventLoop) -> None:
-    """Close a loop that was stopped, as asyncio.run() does but for what nobody has: generators and signal handlers."""
+    """Close a stopped loop as asyncio.run() does, except for asynchronous generators, which brokers do not have."""
     import asyncio
     import threading
 
@@ -149,14 +153,14 @@ def end(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(asyncio.wait(tasks))
     if threading.active_count() > 1:
         loop.run_until_complete(loop.shutdown_default_executor())
-    # What is closed is closed in the next turn.
+    # Transports are closed in the turn after their close().
     loop.call_soon(loop.stop)
     loop.run_forever()
     loop.close()
 
 
 def complete() -> None:
-    """Have all that was left out: who comes now may use it, and may fork."""
+    """Import everything that was left out and register the fork hooks, for modules that may use both."""
     import ssl
 
     while _hooks:

@@ -1,4 +1,4 @@
-"""Imports what brokers need in a process that will fork them, so that they share its memory and its time."""
+"""Imports the modules of brokers in a process that will fork them, so that they share its memory and imports."""
 
 from __future__ import annotations
 
