@@ -23,21 +23,19 @@ class World:
         self.logged: list[str] = []
         self.started: list[int] = []
         self.tasks: list[Any] = []
-        self.agent = SimpleNamespace(pid=1001, closed=False, start=self._start)
+        self.agent: Any = SimpleNamespace(pid=1001, closed=False, start=self._start)
         self.broker: Any = SimpleNamespace(
             rank=0,
             stopping=False,
-            agent=self.agent,
             program=None,
             attrs={"local-uri": "local:///here"},
             loop=asyncio.get_running_loop(),
             log=lambda _level, _name, text: self.logged.append(text),
             spawn=lambda coro: self.tasks.append(asyncio.ensure_future(coro)),
-            go_without_agent=self.over.append,
         )
         monkeypatch.setattr(reaper, "kill_remains", lambda *args: self.killed.append(args))
         self.fails: OSError | None = None
-        self.restarts = AgentRestarts(self.broker, self._spawn)
+        self.restarts = AgentRestarts(self.broker, self.agent, self._spawn, self.over.append)
 
     def _spawn(self) -> tuple[int, socket.socket]:
         if self.fails is not None:

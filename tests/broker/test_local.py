@@ -60,6 +60,12 @@ async def connected(path: Path) -> socket.socket:
     return sock
 
 
+def server_of(broker: Any, path: str) -> LocalServer:
+    server = LocalServer(broker, path)
+    server.connector = broker.connector
+    return server
+
+
 async def turns(count: int = 10) -> None:
     for _ in range(count):
         await asyncio.sleep(0.001)
@@ -67,7 +73,7 @@ async def turns(count: int = 10) -> None:
 
 def test_a_closed_connection_is_freed_without_the_collector(tmp_path: Path):
     async def main() -> None:
-        server = LocalServer(LittleBroker(), str(tmp_path / "local"))  # type: ignore[arg-type]
+        server = server_of(LittleBroker(), str(tmp_path / "local"))
         server.start()
         sock = await connected(tmp_path / "local")
         await turns()
@@ -94,7 +100,7 @@ def test_services_hear_once_that_a_client_left_wherever_it_asked_them(tmp_path: 
         box = broker.router.services["box"] = Box()
         upward: list[m.Message] = []
         broker.router.up = lambda msg: upward.append(msg) is None
-        server = LocalServer(broker, str(tmp_path / "local"))  # type: ignore[arg-type]
+        server = server_of(broker, str(tmp_path / "local"))
         server.start()
         sock = await connected(tmp_path / "local")
         for tag in (1, 2):
@@ -118,7 +124,7 @@ def test_services_hear_once_that_a_client_left_wherever_it_asked_them(tmp_path: 
 def test_who_may_enter_and_as_what(tmp_path: Path):
     async def main() -> None:
         broker = LittleBroker()
-        server = LocalServer(broker, str(tmp_path / "local"))  # type: ignore[arg-type]
+        server = server_of(broker, str(tmp_path / "local"))
         broker.owner = 1000
         owner, guest = m.ROLE_OWNER | m.ROLE_LOCAL, m.ROLE_USER | m.ROLE_LOCAL
         for access, roles in (
@@ -144,7 +150,7 @@ def test_who_may_enter_and_as_what(tmp_path: Path):
 def test_messages_are_counted_by_type_until_that_is_cleared(tmp_path: Path):
     async def main() -> None:
         broker = LittleBroker()
-        server = LocalServer(broker, str(tmp_path / "s"))
+        server = server_of(broker, str(tmp_path / "s"))
         server.start()
         sock = await connected(tmp_path / "s")
         for msg in (m.request("nosuch.call"), m.event("a"), m.event("b")):
@@ -167,7 +173,7 @@ def test_requests_are_read_while_streams_wait_for_the_client_but_not_without_end
     async def main() -> None:
         broker = LittleBroker()
         box = broker.router.services["box"] = Box()
-        server = LocalServer(broker, str(tmp_path / "s"))  # type: ignore[arg-type]
+        server = server_of(broker, str(tmp_path / "s"))
         server.start()
         sock = await connected(tmp_path / "s")
         (client,) = server.clients
@@ -210,7 +216,7 @@ def test_who_sends_a_thousand_requests_at_once_delays_another_by_a_share_of_them
     async def main() -> None:
         broker = LittleBroker()
         box = broker.router.services["box"] = Slow()
-        server = LocalServer(broker, str(tmp_path / "s"))  # type: ignore[arg-type]
+        server = server_of(broker, str(tmp_path / "s"))
         server.start()
         many, one = await connected(tmp_path / "s"), await connected(tmp_path / "s")
         many.send(b"".join(m.frame(m.request("box.many", {}, matchtag=tag)) for tag in range(1, 401)))
@@ -232,7 +238,7 @@ def test_what_a_client_sent_before_it_left_is_routed_though_it_is_more_than_its_
     async def main() -> None:
         broker = LittleBroker()
         box = broker.router.services["box"] = Box()
-        server = LocalServer(broker, str(tmp_path / "s"))  # type: ignore[arg-type]
+        server = server_of(broker, str(tmp_path / "s"))
         server.start()
         sock = await connected(tmp_path / "s")
         sock.send(b"".join(m.frame(m.request("box.tell", {}, matchtag=tag)) for tag in range(1, 5 * SHARE)))
@@ -249,7 +255,7 @@ def test_answers_to_its_own_requests_may_be_large_and_what_else_it_does_not_read
     async def main() -> None:
         broker = LittleBroker()
         box = broker.router.services["box"] = Box()
-        server = LocalServer(broker, str(tmp_path / "s"))  # type: ignore[arg-type]
+        server = server_of(broker, str(tmp_path / "s"))
         server.start()
         sock = await connected(tmp_path / "s")
         (client,) = server.clients
@@ -291,7 +297,7 @@ def test_without_a_known_command_there_is_no_link(tmp_path: Path, monkeypatch: p
 def test_debug_bits_of_the_connector_are_for_one_client(tmp_path: Path):
     async def main() -> None:
         broker = LittleBroker()
-        server = LocalServer(broker, str(tmp_path / "local"))  # type: ignore[arg-type]
+        server = server_of(broker, str(tmp_path / "local"))
         owner = m.ROLE_OWNER | m.ROLE_LOCAL
         broker.connector.debug = 1 | 2 | 4
         roles = [server.role_of(broker.owner) for _ in range(3)]

@@ -149,7 +149,8 @@ class Cluster:
         try:
             until(lambda: not self.left(), "nothing is left")
         except AssertionError:
-            assert self.left() == []
+            left = self.left()
+            assert left == [], left
 
     def left(self) -> list[str]:
         """Processes and run directories that outlived the brokers."""

@@ -15,18 +15,30 @@ from ..agent import reaper
 from ..spec.os_error import text_of
 
 if TYPE_CHECKING:
-    from .broker import Broker
+    from .agentlink import AgentLink
+    from .parts import BrokerBase
 
 # A broker that loses more than this number of agents within this time (seconds) gets no other: it would die, too.
 _MOST, _SECONDS = 5, 60.0
 
 
 class AgentRestarts:
-    """The agents of `broker` after its first. `spawn()` makes one: its pid and our end of its socket."""
+    """The agents of `broker` after its first.
 
-    def __init__(self, broker: Broker, spawn: Callable[[], tuple[int, socket.socket]]) -> None:
+    `spawn()` makes one: its pid and our end of its socket. `give_up(why)` is called when there will be none any more.
+    """
+
+    def __init__(
+        self,
+        broker: BrokerBase,
+        agent: AgentLink,
+        spawn: Callable[[], tuple[int, socket.socket]],
+        give_up: Callable[[str], None],
+    ) -> None:
         self._broker = broker
+        self._agent = agent
         self._spawn = spawn
+        self._give_up = give_up
         # The reapers of the first agent; each later one has a reaper of its own.
         self._reapers = reaper.reapers()
         self._deaths: list[float] = []
@@ -39,14 +51,12 @@ class AgentRestarts:
         self._remains = True
         self._deaths = [*(death for death in self._deaths if death > now - _SECONDS), now]
         if self._broker.stopping:
-            self._broker.go_without_agent("the exec agent ended: no job can be run any more")
+            self._give_up("the exec agent ended: no job can be run any more")
         elif len(self._deaths) > _MOST:
-            self._broker.go_without_agent(
-                f"{len(self._deaths)} exec agents ended within {_SECONDS:g} seconds; this broker shuts down"
-            )
+            self._give_up(f"{len(self._deaths)} exec agents ended within {_SECONDS:g} seconds; this broker shuts down")
         else:
             why = "the exec agent was killed: its jobs are lost, starting another"
-            if self._broker.agent is not None and not self._broker.agent.pid:
+            if not self._agent.pid:
                 why = "there is no exec agent and no zygote that forks one: starting one"
             self._broker.log(logging.ERROR, "broker", why)
             self._broker.spawn(self._replace())
@@ -57,17 +67,14 @@ class AgentRestarts:
 
     def end(self) -> None:
         """Kill what is left of a dead agent at the end of the broker, which may come before a new agent was started."""
-        agent = self._broker.agent
-        if self._remains and agent is not None:
-            self._kill_remains(agent.pid)
+        if self._remains:
+            self._kill_remains(self._agent.pid)
 
     def _too_late(self) -> bool:
-        return self._broker.agent is None or self._broker.agent.closed
+        return self._agent.closed
 
     async def _replace(self) -> None:
-        broker = self._broker
-        agent = broker.agent
-        assert agent is not None
+        broker, agent = self._broker, self._agent
         await broker.loop.run_in_executor(None, self._kill_remains, agent.pid)
         if self._too_late():
             return
@@ -75,7 +82,7 @@ class AgentRestarts:
             agent.pid, sock = await broker.loop.run_in_executor(None, self._spawn)
         except OSError as exc:
             why = f"the exec agent ended, and another cannot be started: {text_of(exc)}; this broker shuts down"
-            broker.go_without_agent(why)
+            self._give_up(why)
             return
         self._reapers = ()
         if self._too_late():

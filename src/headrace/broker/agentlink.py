@@ -14,7 +14,7 @@ from ..agent import reaper
 from ..agent.protocol import Reader, frame
 
 if TYPE_CHECKING:
-    from .broker import Broker
+    from .parts import BrokerBase
 
 
 class AgentLink:
@@ -29,7 +29,7 @@ class AgentLink:
     The link uses readers and writers of the loop: an asyncio transport takes twice as long to create and per message.
     """
 
-    def __init__(self, broker: Broker, pid: int) -> None:
+    def __init__(self, broker: BrokerBase, pid: int) -> None:
         self.broker = broker
         self.pid = pid
         self.lost: Callable[[], None] = lambda: None

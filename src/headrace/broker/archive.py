@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from .program import run_command
 
 if TYPE_CHECKING:
-    from .broker import Broker
+    from .parts import BrokerBase
 
 # Bytes of the largest value that is restored.
 _SIZE_LIMIT = "100M"
@@ -41,7 +41,7 @@ def to_dump(setting: str, statedir: str, now: float) -> str:
     return f"{statedir}/dump/{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}.tgz" if statedir else ""
 
 
-async def restore(broker: Broker) -> int:
+async def restore(broker: BrokerBase) -> int:
     """Restore on rank 0; the command's exit status, 0 where there is nothing to do."""
     path = to_restore(broker.attrs.get("content.restore"), broker.attrs.get("statedir"))
     if not path:
@@ -57,7 +57,7 @@ async def restore(broker: Broker) -> int:
     return status
 
 
-async def dump(broker: Broker) -> int:
+async def dump(broker: BrokerBase) -> int:
     """Dump on rank 0; the command's exit status, 0 where there is nothing to do."""
     path = to_dump(broker.attrs.get("content.dump"), broker.attrs.get("statedir"), time.time())
     if not path:
@@ -90,6 +90,6 @@ def _point_to(folder: str, name: str) -> None:
     os.symlink(name, link)
 
 
-async def _flux(broker: Broker, *words: str) -> int:
+async def _flux(broker: BrokerBase, *words: str) -> int:
     # PATH of a broker's programs begins with the folder of its own `flux`.
     return await run_command(broker, shlex.join(["flux", *words]), f"content.{words[0]}")

@@ -37,13 +37,11 @@ from headrace.broker.tbon import growth
 from headrace.broker.tbon.join import LeaderState, expect_parent, when_parent_is_through
 from headrace.broker.tbon.overlay import Overlay
 
-from .. import __version__
 from ..spec import duration as durations
 from ..spec import jobid
 from ..spec import message as m
 from ..spec.hostlist import Hostlist
 from ..spec.idset import Idset
-from ..spec.message import Message
 from ..spec.os_error import text_of
 from .agent_restart import AgentRestarts
 from .agentlink import AgentLink
@@ -52,7 +50,7 @@ from .config import ConfigError
 from .local import LocalServer
 from .logbook import LEVEL_NAMES, Logbook, parse_line
 from .own_attrs import set_own
-from .parts import BrokerParts
+from .parts import BrokerBase
 from .program import Program, run_script
 from .router import Router, new_uuid
 
@@ -62,13 +60,13 @@ _AGENT_PATIENCE = 5.0
 _LEAVING_PATIENCE = 5.0
 
 
-class Broker(BrokerParts):
+class Broker(BrokerBase):
     """A broker of `boot.rank`. `run()` returns the exit code."""
 
-    events: Events
-    log: Logbook
     overlay: Overlay
     agent: AgentLink | None
+    program: Program | None
+    context: ModuleContext
 
     def __init__(
         self,
@@ -82,6 +80,7 @@ class Broker(BrokerParts):
         forked: dict[str, Forked] | None = None,
         another_agent: Callable[[], tuple[int, socket.socket]] | None = None,
     ) -> None:
+        super().__init__()
         self.boot = boot
         self.rank = boot.rank
         self.size = boot.size
@@ -93,27 +92,20 @@ class Broker(BrokerParts):
         self.env = dict(os.environ if env is None else env)
         self.owner = os.getuid()
         self.uuid = new_uuid()
-        self.version = __version__
         self.exit_code = 0
         self.state = machine.STATES[0]
         self.state_since = time.monotonic()
         # Told each state that is entered.
         self.on_state: Callable[[str], None] = lambda _state: None
-        self.run_waiters: list[Message] = []
-        self.shutdown_watchers: list[Message] = []
+        self.run_waiters = []
+        self.shutdown_watchers = []
         self.online = Idset()
         self.lost = Idset()
-        # Ranks whose loss ends the instance.
         self.indispensable = Idset()
         self.on_grown = []
-        self.local: LocalServer | None = None
-        self.context: ModuleContext
-        # The debug bits of the local connector, which `flux module debug connector-local` sets.
-        self.connector: ModuleContext
         self.groups: Groups | None = None
-        self.program: Program | None = None
+        self.program = None
         self._agent_socket, self._another_agent = agent, another_agent
-        # Processes that wait to become modules, by module name.
         self.forked = forked or {}
         self.agent = None
         self._agent_is_lost = False
@@ -121,13 +113,10 @@ class Broker(BrokerParts):
         self._leader_runs = False
         # Told to end before we could.
         self._unwanted = False
-        # The signal that ended this instance before its initial program did; followers learn it from the leader.
         self.ended_by = 0
-        # The leader got a signal that ends an instance.
         self.was_told_to_end = False
         self._own_rundir = False
         self._quorum_was_slow = False
-        self._tasks: set[asyncio.Task[Any]] = set()
 
     # -- life
 
@@ -145,8 +134,7 @@ class Broker(BrokerParts):
             self.loop.run_forever()
             # What comes now would find no handler any more, and leave our files.
             signals.hold()
-            if self.local is not None:
-                self.local.stop()
+            self.local.stop()
             self.overlay.close()
             self._let_agent_end()
             return self.exit_code
@@ -163,12 +151,11 @@ class Broker(BrokerParts):
     def _begin(self) -> bool:
         """Put the parts together and begin to live; False when that is not possible, which is told then."""
         self.router = Router(self.rank, self.loop)
-        # What any local socket receives lands here first: a fresh buffer for each read costs more than the read.
         # Memory of its own from the kernel, which is there only as far as somebody wrote.
         self.receive_buffer = memoryview(mmap.mmap(-1, 1 << 18))
         self.events = Events(self.rank, self.router, self.owner)
         self.log = Logbook(self.attrs, self.rank)
-        self.modules = ModuleHost(self)
+        self.modules = ModuleHost(self, self.forked)
         set_own(self)
         # Brokers of one machine share the leader's run directory; those of a launcher have one each.
         shared = self.rank and self.boot.method == "test"
@@ -178,10 +165,13 @@ class Broker(BrokerParts):
         self.overlay.on_parent_lost = self._parent_lost
         self.overlay.on_members = self._members
         self.overlay.on_children_gone = self._children_gone
-        broker_service.register(self)
-        self.events.subscribe(LeaderState(self), "broker.state")
+        self.overlay.on_leave = self.leave
+        self.overlay.answer_hello = self._answer_hello
+        self.local = LocalServer(self, self.attrs.get("local-uri").removeprefix("local://"))
+        self.context = broker_service.register(self, self.modules, self.overlay, self.local)
+        self.events.subscribe(LeaderState(self._leader_entered), "broker.state")
         if self.rank:
-            self.events.subscribe(growth.Follower(self), "overlay.grow")
+            self.events.subscribe(growth.Follower(self, self.overlay), "overlay.grow")
         self.groups = Groups(self.modules.builtin("groups"))
         self.pushed = Cleanup(self, self.context)
         signals.listen(self)
@@ -195,9 +185,8 @@ class Broker(BrokerParts):
                 self.agent = AgentLink(self, self._agent_socket[0])
                 self.agent.start(self._agent_socket[1])
                 if self._another_agent is not None:
-                    self._restarts = AgentRestarts(self, self._another_agent)
+                    self._restarts = AgentRestarts(self, self.agent, self._another_agent, self._go_without_agent)
                     self.agent.lost = self._restarts.lost
-            self.local = LocalServer(self, self.attrs.get("local-uri").removeprefix("local://"))
             self.local.start()
             self.overlay.start()
         except Exception as exc:
@@ -223,27 +212,9 @@ class Broker(BrokerParts):
             self.agent.lost = lambda: None
             self.agent.close()
 
-    def spawn(self, coro: Any) -> asyncio.Task[Any]:
-        task: asyncio.Task[Any] = self.loop.create_task(coro)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
     # -- states
 
-    @property
-    def state_number(self) -> int:
-        return machine.STATES.index(self.state)
-
-    @property
-    def stopping(self) -> bool:
-        return self.past("run")
-
-    def past(self, other: str) -> bool:
-        return machine.before(other, self.state)
-
     def advance(self, event: str) -> None:
-        """Take `event` into the state machine and do what the new state asks for."""
         new = machine.step(self.state, event)
         if new == self.state:
             return
@@ -253,7 +224,7 @@ class Broker(BrokerParts):
         self.state_since = time.monotonic()
         self.on_state(new)
         for msg in self.context.streams("monitor"):
-            self.context.respond(msg, {"state": self.state_number})
+            self.context.respond(msg, {"state": machine.STATES.index(new)})
         action = getattr(self, "_enter_" + new.replace("-", "_"), None)
         if action is not None:
             action()
@@ -381,7 +352,6 @@ class Broker(BrokerParts):
         self.advance("rc2-fail" if status else "rc2-success")
 
     def begin_shutdown(self) -> None:
-        """Leave `run`: the initial program gets SIGHUP and its end takes us to cleanup; without one we go at once."""
         if self.shutdown_watchers and self._tell_shutdown not in self.log.followers:
             self.log.followers.append(self._tell_shutdown)
         if self.program is not None and self.program.running:
@@ -392,7 +362,6 @@ class Broker(BrokerParts):
             self.advance("shutdown")
 
     def signal_jobs(self, number: int) -> None:
-        """Send signal `number` to all jobs that run here, whoever's they are."""
         self.spawn(self._signal_jobs(number))
 
     async def _signal_jobs(self, number: int) -> None:
@@ -485,7 +454,7 @@ class Broker(BrokerParts):
 
     # -- things that happen to us
 
-    def boot_answer(self, _hello: dict[str, Any]) -> dict[str, Any]:
+    def _answer_hello(self) -> dict[str, Any]:
         """What a child learns from our answer to its hello."""
         return {"hosts": self.boot.hosts, "state": self.state, "signal": self.ended_by}
 
@@ -495,7 +464,7 @@ class Broker(BrokerParts):
             self.boot.hosts = [str(host) for host in hosts]
             self.attrs.set("hostlist", str(Hostlist(self.boot.hosts)))
         elif isinstance(hosts, list):
-            growth.follow(self, [str(host) for host in hosts])
+            growth.follow(self, self.overlay, [str(host) for host in hosts])
         self._leader_runs = body.get("state") == "run"
         self._unwanted = body.get("state") in ("shutdown", "finalize", "goodbye", "unload-builtins")
         if self._unwanted:
@@ -505,8 +474,10 @@ class Broker(BrokerParts):
         else:
             self.advance("parent-ready")
 
-    def parent_state(self, new: str, ended_by: int = 0) -> None:
-        """Rank 0 entered `new`; `ended_by` is the signal that had it shut down, 0 for none."""
+    def _leader_entered(self, new: str, ended_by: int) -> None:
+        """Rank 0 entered state `new`; `ended_by` is the signal that had it shut down, 0 for none."""
+        if self.rank == 0:
+            return
         if new == "run":
             self._leader_runs = True
             self.advance("quorum-full")
@@ -533,17 +504,15 @@ class Broker(BrokerParts):
             return
         self.log(logging.CRITICAL, "broker", f"lost the parent broker: {why}")
         self.exit_code = 1
-        self.state = "finalize"
-        self.spawn(self._finalize())
+        self.advance("parent-lost")
 
-    def go_without_agent(self, why: str) -> None:
+    def _go_without_agent(self, why: str) -> None:
         """There is no exec agent any more, and there will be none."""
         self._agent_is_lost = True
         self.log(logging.CRITICAL, "broker", why)
         self.leave_lost("exec agent ended")
 
     def leave_lost(self, why: str) -> None:
-        """End with an error what is of no use any more: the instance with its leader, or a follower without it."""
         self.exit_code = self.exit_code or 1
         if self.rank == 0:
             self.begin_shutdown()
@@ -552,7 +521,6 @@ class Broker(BrokerParts):
             self._parent_lost(why)
 
     def leave(self) -> None:
-        """A follower goes, after those below it; the instance stays. From `init` it goes when modules are loaded."""
         if self.stopping:
             return
         self.overlay.ask_to_leave()
@@ -561,9 +529,6 @@ class Broker(BrokerParts):
             return
         self.loop.call_later(_LEAVING_PATIENCE, self.advance, "shutdown-timeout")
         self.advance("shutdown")
-        if not self.stopping:
-            self.state = "shutdown"
-            self.advance("children-none")
 
     def _remove_rundir(self) -> None:
         rundir = self.attrs.get("rundir")

@@ -17,7 +17,7 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from headrace.broker.services.admin_role import is_admin
 
@@ -26,7 +26,7 @@ from ..spec.message import Message, MessageError
 from .router import new_uuid
 
 if TYPE_CHECKING:
-    from .broker import Broker
+    from .parts import BrokerBase
 
 # Bytes of unread output at which a client's streams wait, at which its requests are no longer taken, and at which it is
 # disconnected when a stream or an event is to be added, or the answer to a request: those it asked for one by one, and
@@ -231,12 +231,20 @@ class LocalClient(asyncio.BufferedProtocol):
             broker.router.request(note)
 
 
+class Debugged(Protocol):
+    """A service with debug bits."""
+
+    debug: int
+
+
 class LocalServer:
     """The listening socket at `path` (mode 0777 in a private folder: the credential check is the gate)."""
 
-    def __init__(self, broker: Broker, path: str) -> None:
+    def __init__(self, broker: BrokerBase, path: str) -> None:
         self.broker = broker
         self.path = path
+        # Has the debug bits that `flux module debug connector-local` sets.
+        self.connector: Debugged
         self.clients: set[LocalClient] = set()
         self._listener: socket.socket | None = None
         # A descriptor for the moment when there are no more.
@@ -275,7 +283,7 @@ class LocalServer:
 
     def _debug_bit(self, bit: int) -> bool:
         """Whether a debug bit of `connector-local` is set; it is for one client, and is cleared."""
-        connector = self.broker.connector
+        connector = self.connector
         found = bool(connector.debug & bit)
         connector.debug &= ~bit
         return found

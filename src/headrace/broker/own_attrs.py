@@ -13,13 +13,13 @@ from ..spec.hostlist import Hostlist
 from ..spec.idset import Idset
 
 if TYPE_CHECKING:
-    from .broker import Broker
+    from .parts import BrokerBase
 
 # What `version` says: Flux clients compare it, so it is the Flux interface version that we speak.
 FLUX_VERSION = "0.88.0"
 
 
-def set_own(broker: Broker) -> None:
+def set_own(broker: BrokerBase) -> None:
     """Complete the attributes of `broker`. Raises ValueError on a quorum that cannot be."""
     attrs, boot = broker.attrs, broker.boot
     rundir = attrs.get("rundir")
@@ -62,7 +62,7 @@ def set_own(broker: Broker) -> None:
     set_size(broker)
 
 
-def set_size(broker: Broker) -> None:
+def set_size(broker: BrokerBase) -> None:
     """The attributes that follow from the tree as it is now, which may grow."""
     attrs, boot = broker.attrs, broker.boot
     attrs.set("size", broker.size)

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
+
+from .state import machine
 
 if TYPE_CHECKING:
     from ..spec.idset import Idset
     from ..spec.message import Message
     from .attrs import AttrTable
+    from .boot.boot import BootInfo
+    from .logbook import Logbook
     from .module.kept import Kept
     from .router import Peer, Router
+    from .services.events import Events
     from .tbon.topology import Topology
 
 
 class Agent(Protocol):
-    """The exec agent, as services use it: operations to it, and listeners for what it says (`AgentLink`)."""
+    """The exec agent: operations to it, and listeners for what it says (`AgentLink`)."""
 
     def send(self, op: dict[str, Any]) -> None: ...
+    def flush(self) -> None: ...
+    def keep_going(self) -> None: ...
     def subscribe(self, listener: Callable[[dict[str, Any]], None]) -> None: ...
     def unsubscribe(self, listener: Callable[[dict[str, Any]], None]) -> None: ...
     def pause(self) -> None: ...
@@ -54,6 +61,32 @@ class EventService(Protocol):
     def publish(self, msg: Message) -> int: ...
 
 
+class Requester(Protocol):
+    """The context by which the broker itself asks services (`ModuleContext`)."""
+
+    def call(
+        self,
+        topic: str,
+        obj: dict[str, Any] | None = None,
+        on_reply: Callable[[Message], Any] | None = None,
+        nodeid: int = ...,
+        streaming: bool = False,
+        payload: bytes | None = None,
+        flags: int = 0,
+    ) -> int: ...
+    async def rpc(self, topic: str, obj: dict[str, Any] | None = None) -> Any: ...
+
+
+class RunningProgram(Protocol):
+    """The initial program, or a script (`Program`)."""
+
+    @property
+    def running(self) -> bool: ...
+    def interrupt(self) -> None: ...
+    def stop(self) -> None: ...
+    def tell_agent(self) -> None: ...
+
+
 class BrokerParts:
     """What `Broker` is made of, as far as others use it; its subclasses assign all of it.
 
@@ -84,3 +117,69 @@ class BrokerParts:
     # None where no jobs can run.
     agent: Agent | None
     overlay: Tree
+
+
+class BrokerBase(BrokerParts):
+    """A broker as its own services, links and programs see it; `Broker` puts these together and lives."""
+
+    events: Events
+    log: Logbook
+    boot: BootInfo
+    uuid: str
+    env: dict[str, str]
+    config_path: str
+    # What any local socket receives lands here first: a fresh buffer for each read costs more than the read.
+    receive_buffer: memoryview
+    context: Requester
+    program: RunningProgram | None
+    # Requests that wait for state `run`, and streams of those who shut the instance down and look on.
+    run_waiters: list[Message]
+    shutdown_watchers: list[Message]
+    # Ranks whose loss ends the instance.
+    indispensable: Idset
+    # A state of `state.machine`, and when it was entered (time.monotonic).
+    state: str
+    state_since: float
+    exit_code: int
+    # The signal that ended this instance before its initial program did; followers learn it from the leader.
+    ended_by: int
+    # The leader got a signal that ends an instance.
+    was_told_to_end: bool
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def spawn(self, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = self.loop.create_task(coro)
+        # The loop has weak references only.
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def past(self, other: str) -> bool:
+        """Whether the state is one that comes after `other`."""
+        return machine.before(other, self.state)
+
+    @property
+    def stopping(self) -> bool:
+        return self.past("run")
+
+    def advance(self, event: str) -> None:
+        """Take `event` into the state machine and do what the new state asks for."""
+        raise NotImplementedError
+
+    def begin_shutdown(self) -> None:
+        """Leave `run`: the initial program gets SIGHUP and its end takes us to cleanup; without one we go at once."""
+        raise NotImplementedError
+
+    def signal_jobs(self, number: int) -> None:
+        """Send signal `number` to all jobs that run here, whoever's they are."""
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """A follower goes, after those below it; the instance stays. From `init` it goes when modules are loaded."""
+        raise NotImplementedError
+
+    def leave_lost(self, why: str) -> None:
+        """End with an error what is of no use any more: the instance with its leader, or a follower without it."""
+        raise NotImplementedError

@@ -24,7 +24,7 @@ from ..spec.pmix import is_of_one_job
 from .signals import YOUNG
 
 if TYPE_CHECKING:
-    from .broker import Broker
+    from .parts import BrokerBase
     from .program_output import LoggedOutput
 
 
@@ -61,7 +61,7 @@ class Program:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: BrokerBase,
         command: list[str] | None,
         done: Callable[[int, str], None],
         name: str = INITIAL,
@@ -176,7 +176,7 @@ class Program:
         self._done(status, f"{self._name}: {title} {what} (rc={status}) {took:.1f}s")
 
 
-async def run_script(broker: Broker, name: str) -> int:
+async def run_script(broker: BrokerBase, name: str) -> int:
     """Run the script that the attribute `broker.NAME_path` names, if any, by the user's shell; its exit status.
 
     Without the attribute those in the folders NAME.d of FLUX_RC_EXTRA run, one by one, and the last status that
@@ -202,7 +202,7 @@ def _extra_scripts(folders: str, name: str) -> list[str]:
 
 
 async def run_command(
-    broker: Broker, command: str, name: str, limit: float | None = None, output: LoggedOutput | None = None
+    broker: BrokerBase, command: str, name: str, limit: float | None = None, output: LoggedOutput | None = None
 ) -> int:
     """Run a command line by the user's shell, for `limit` seconds at most; its exit status, logged as `name`'s."""
     ended: asyncio.Future[int] = broker.loop.create_future()

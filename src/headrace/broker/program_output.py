@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .broker import Broker
+    from .parts import BrokerBase
 
 # Bytes without a newline that make a line of their own.
 _LONGEST_LINE = 1 << 16
@@ -19,7 +19,7 @@ _LONGEST_LINE = 1 << 16
 class LoggedOutput:
     """Two pipes to a command's stdout and stderr, whose lines are logged as `name`'s: level info and err."""
 
-    def __init__(self, broker: Broker, name: str) -> None:
+    def __init__(self, broker: BrokerBase, name: str) -> None:
         """Raises OSError."""
         self._broker = broker
         self._name = name

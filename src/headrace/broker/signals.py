@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .broker import Broker
+    from .parts import BrokerBase
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # What a job is warned with before its limit: when the job is an instance, it is for its jobs.
@@ -92,7 +92,7 @@ def forget() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-def listen(broker: Broker) -> None:
+def listen(broker: BrokerBase) -> None:
     """Give the signals that end an instance to `received`, in turns of the loop; those that were held come now.
 
     Not by the loop's own `add_signal_handler`: it looks at all 64 signals there are, for each it is given.
@@ -112,7 +112,7 @@ def _noted(_number: int, _frame: Any) -> None:
     """What was to be done was done when the number was written to the pipe."""
 
 
-def received(broker: Broker, number: int) -> None:
+def received(broker: BrokerBase, number: int) -> None:
     """Broker: `number` arrived. The leader tells the jobs, or shuts the instance down; a follower that is told to go
     alone goes."""
     if number == signal.SIGCHLD:

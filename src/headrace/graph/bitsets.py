@@ -5,7 +5,10 @@ In a set of resources, bit i is the child at place i of the vertex that holds th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+_WINDOW = (1 << 64) - 1
 
 
 def fit(parts: tuple[tuple[str, int], ...], free: int, masks: Mapping[str, int]) -> int:
@@ -56,3 +59,26 @@ def each(bits: int) -> list[int]:
         found.append(bit)
         bits ^= bit
     return found
+
+
+def numbers(bits: int) -> Iterator[int]:
+    """The numbers of the bits of a set, lowest first; 64 at a time, as sets may be large."""
+    base = 0
+    while bits:
+        skip = (bits & -bits).bit_length() - 1
+        bits >>= skip
+        base += skip
+        window = bits & _WINDOW
+        while window:
+            bit = window & -window
+            yield base + bit.bit_length() - 1
+            window ^= bit
+        bits >>= 64
+        base += 64
+
+
+def lowest_numbers(bits: int, count: int) -> list[int]:
+    """The numbers of the `count` lowest bits of a set, or of all if there are fewer."""
+    if count == 1:
+        return [(bits & -bits).bit_length() - 1] if bits else []
+    return list(islice(numbers(bits), count))

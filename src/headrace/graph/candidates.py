@@ -15,41 +15,17 @@ few integer operations. Bit i is the child with the i-th highest number.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING
 
+from headrace.graph.bitsets import lowest_numbers, numbers
 from headrace.graph.model import Graph
 
 if TYPE_CHECKING:
     from headrace.graph.selection import Selection
     from headrace.graph.usage import Usage
 
-_WINDOW = (1 << 64) - 1
 # The weight of an idle child.
 _UNTOUCHED = 1 << 63
-
-
-def numbers(bits: int) -> Iterator[int]:
-    """The numbers of the bits of a set, lowest first; 64 at a time, as sets may be large."""
-    base = 0
-    while bits:
-        skip = (bits & -bits).bit_length() - 1
-        bits >>= skip
-        base += skip
-        window = bits & _WINDOW
-        while window:
-            bit = window & -window
-            yield base + bit.bit_length() - 1
-            window ^= bit
-        bits >>= 64
-        base += 64
-
-
-def lowest(bits: int, count: int) -> list[int]:
-    """The numbers of the `count` lowest bits of a set, or of all if there are fewer."""
-    if count == 1:
-        return [(bits & -bits).bit_length() - 1] if bits else []
-    return list(islice(numbers(bits), count))
 
 
 class _Weighed:
@@ -76,7 +52,7 @@ class _Weighed:
     def first(self, among: int, count: int) -> list[int]:
         found: list[int] = []
         for weight in sorted(self.buckets, reverse=True):
-            found += lowest(self.buckets[weight] & among, count - len(found))
+            found += lowest_numbers(self.buckets[weight] & among, count - len(found))
             if len(found) == count:
                 break
         return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import sub
 
-from headrace.graph.candidates import lowest, numbers
+from headrace.graph.bitsets import lowest_numbers, numbers
 
 
 def run_of_places(bits: int, count: int, scores: Sequence[int], dense: bool) -> list[int]:
@@ -18,7 +18,7 @@ def run_of_places(bits: int, count: int, scores: Sequence[int], dense: bool) -> 
     `scores` by place never fall; they are `dense` if each is one more than the one before.
     """
     if count == 1 or bits.bit_count() <= count:
-        return lowest(bits, count)
+        return lowest_numbers(bits, count)
     if dense:
         # Bit i stays set while the `width` members from i on have no gap.
         runs, width = bits, 1

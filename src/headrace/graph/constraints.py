@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.graph.candidates import numbers
+from headrace.graph.bitsets import numbers
 from headrace.graph.model import Graph
 from headrace.spec import constraint
 

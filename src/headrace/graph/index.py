@@ -14,7 +14,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from headrace.graph import closest
-from headrace.graph.candidates import ChildOrder, lowest, numbers
+from headrace.graph.bitsets import lowest_numbers, numbers
+from headrace.graph.candidates import ChildOrder
 from headrace.graph.demands import Demands
 from headrace.graph.free import NO_NODES, FreeState
 from headrace.graph.layout import Demand, Layout, Parts
@@ -236,7 +237,7 @@ class FreeIndex:
         elif self._ids:
             ranks = closest.run_of_places(bits, count, self._ids, self._dense)
         else:
-            ranks = lowest(bits, count)
+            ranks = lowest_numbers(bits, count)
         return [self.layout.by_rank[rank] for rank in ranks]
 
     def _take_slots(self, parts: Parts, n: int, most: int, runs: dict[int, Run]) -> int:

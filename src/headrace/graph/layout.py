@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from headrace.graph import bitsets
-from headrace.graph.candidates import numbers
+from headrace.graph.bitsets import numbers
 from headrace.graph.matcher import class_of
 from headrace.graph.model import Graph
 from headrace.graph.policies.policy import Policy

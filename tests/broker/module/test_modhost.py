@@ -11,7 +11,8 @@ import pytest
 
 from headrace.broker.attrs import AttrTable
 from headrace.broker.module.context import RpcError
-from headrace.broker.module.host import ModuleHost, exec_modules, find, name_of, names_for
+from headrace.broker.module.host import ModuleHost, exec_modules, names_for
+from headrace.broker.module.search import find, name_of
 
 Run = Callable[..., None]
 NOT = AttrTable({})

@@ -88,7 +88,7 @@ class LittleBroker:
 
 async def running(broker: LittleBroker, path: Path, text: str) -> process.ModuleProcess:
     path.write_text(text)
-    module = await process.start(cast(Broker, broker), str(path))
+    module = await process.start(cast(Broker, broker), str(path), None)
     await module.found()
     await module.start([])
     return module

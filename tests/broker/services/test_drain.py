@@ -21,7 +21,7 @@ def asking(broker: Any) -> Any:
     """A broker with child `below` of rank 5, parent `above`, and a peer that asks it."""
     broker.overlay = SimpleNamespace(child_of=lambda uuid: 5 if uuid == "below" else None, parent_uuid="above")
     ctx = broker.context("overlay")
-    ctx.service("overlay", {"drained": drain.handler(broker, ctx)}, requests=OVERLAY)
+    ctx.service("overlay", {"drained": drain.handler(broker, broker.overlay, ctx)}, requests=OVERLAY)
     return broker.owner_peer()
 
 

@@ -29,9 +29,10 @@ def built(broker: Any) -> Any:
         stats=dict,
         health=lambda: {"status": "full"},
     )
-    broker.local, broker.stopping, broker.state, broker.run_waiters = None, False, "init", []
+    local = SimpleNamespace(clients=(), stats=dict, clear_stats=lambda: None)
+    broker.stopping, broker.state, broker.run_waiters = False, "init", []
     broker.config_path = ""
-    broker_service.register(broker)
+    broker.context = broker_service.register(broker, broker.modules, broker.overlay, local)
     return broker
 
 

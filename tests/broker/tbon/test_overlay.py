@@ -30,12 +30,12 @@ async def until(done: Callable[[], object]) -> None:
 
 def linked(broker: Any, info: boot.BootInfo) -> Any:
     """Give a little broker a life in the tree; `members` is what its overlay reported."""
-    broker.rank, broker.uuid, broker.version, broker.stopping = info.rank, f"uuid-{info.rank}", "0", False
+    broker.rank, broker.uuid, broker.stopping = info.rank, f"uuid-{info.rank}", False
     broker.router.rank = info.rank
     broker.context = broker.context("broker")
-    broker.boot_answer = lambda _hello: {"hosts": info.hosts, "state": "join"}
     broker.members, broker.ready, broker.lost = [], [], []
     overlay = broker.overlay = Overlay(broker, info)
+    overlay.answer_hello = lambda: {"hosts": info.hosts, "state": "join"}
     overlay.on_ready = broker.ready.append
     overlay.on_parent_lost = broker.lost.append
     overlay.on_members = lambda *ranks: broker.members.append(tuple(map(str, ranks)))

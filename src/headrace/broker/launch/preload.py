@@ -19,7 +19,8 @@ def preload(links: bool) -> None:
     from headrace.broker import broker as _broker  # noqa: F401
     from headrace.broker.discovery import discover_before_fork
     from headrace.broker.launch import launch as _launch  # noqa: F401
-    from headrace.broker.module.host import FOLLOWER_MODULES, import_leaders_parts, import_service
+    from headrace.broker.module.host import FOLLOWER_MODULES
+    from headrace.broker.module.search import import_leaders_parts, import_service
     from headrace.spec import duration
 
     if links:

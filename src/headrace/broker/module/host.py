@@ -7,22 +7,19 @@ of its part: rank 0 holds the instance's state, the others only what must run wh
 from __future__ import annotations
 
 import errno
-import importlib
 import logging
-import os
 import time
 from collections.abc import Awaitable
 from functools import partial
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker import archive
-from headrace.broker.launch import bare_imports
 from headrace.broker.module import placeholders
 from headrace.broker.module import process as module_process
 from headrace.broker.module.context import EMPTY, FINALIZING, Empty, ModuleContext, RpcError
 from headrace.broker.module.kept import data_path, forget_data
-from headrace.broker.module.process import ModuleProcess
+from headrace.broker.module.process import Forked, ModuleProcess
+from headrace.broker.module.search import find, name_of
 from headrace.broker.module.suspended import SuspendedModule
 from headrace.broker.module.trace import ModuleTrace
 from headrace.spec.message import Message
@@ -31,7 +28,7 @@ from headrace.spec.requests.broker import MODULE
 
 if TYPE_CHECKING:
     from headrace.broker.attrs import AttrTable
-    from headrace.broker.broker import Broker
+    from headrace.broker.parts import BrokerBase
 
 # Scripts that were written for Flux call whatever scheduler an instance has by default sched-simple.
 _DEFAULT_SCHEDULER, _FLUX_SCHEDULER = "sched-graph", "sched-simple"
@@ -101,8 +98,10 @@ def _scheduler(attrs: AttrTable, config: dict[str, Any]) -> str:
 class ModuleHost:
     """The modules of one broker, in load order."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerBase, forked: dict[str, Forked] | None = None) -> None:
+        """`forked` has processes that wait to become modules, by module name."""
         self.broker = broker
+        self._forked = forked or {}
         self.loaded: dict[str, ModuleContext | ModuleProcess] = {}
         broker.kept = {}
         broker.remove_module = self._begin_remove
@@ -186,7 +185,7 @@ class ModuleHost:
             raise RpcError(errno.EINVAL, f"module {path} works in the broker's process only: load it without --exec")
         self._must_be_new(name or path)
         try:
-            process = await module_process.start(self.broker, path)
+            process = await module_process.start(self.broker, path, self._forked.pop(path, None))
         except OSError as exc:
             raise RpcError(exc.errno or errno.EAGAIN, f"no process for module {path}: {exc.strerror}") from None
         try:
@@ -345,38 +344,3 @@ class ModuleHost:
 
 def _not_found() -> RpcError:
     return RpcError(errno.ENOENT, "module not found in search path")
-
-
-def name_of(module: ModuleType, path: str) -> str:
-    """The name a module is loaded under when nobody gives it another."""
-    name: str = getattr(module, "NAME", "") or os.path.basename(path).removesuffix(".py").replace("_", "-")
-    return name
-
-
-def find(path: str) -> ModuleType | None:
-    """The module of that name or .py file, imported; None when there is none."""
-    if path.endswith(".py"):
-        if not os.path.exists(path):
-            return None
-        from importlib.util import module_from_spec, spec_from_file_location
-
-        spec = spec_from_file_location("headrace_module_" + os.path.basename(path)[:-3], path)
-        if spec is None or spec.loader is None:
-            return None
-        module = module_from_spec(spec)
-        bare_imports.complete()
-        spec.loader.exec_module(module)
-        return module
-    return import_service(path)
-
-
-def import_service(name: str) -> ModuleType | None:
-    """The module of a service of ours (`headrace.modules.SERVICES`), imported; None when there is none of that name."""
-    file = importlib.import_module("headrace.modules").SERVICES.get(name.replace("_", "-"))
-    return importlib.import_module(f"headrace.modules.{file}") if file else None
-
-
-def import_leaders_parts() -> None:
-    """Import what services have on rank 0 alone and need as soon as it starts."""
-    for file in importlib.import_module("headrace.modules").LEADERS_PARTS:
-        importlib.import_module(f"headrace.modules.{file}")

@@ -28,7 +28,7 @@ from headrace.spec.idset import Idset
 from headrace.spec.message import Message
 
 if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
+    from headrace.broker.parts import BrokerBase
 
 # The process looks for this package where we found it, whatever its working folder and environment say.
 _BOOT = (
@@ -44,7 +44,7 @@ _LONGEST_LINE = 1 << 16
 class ModuleProcess:
     """One process. Made by `start`; `ended(self)` is called once when it is gone, for whatever reason."""
 
-    def __init__(self, broker: Broker, path: str, process: subprocess.Popen[bytes] | Forked) -> None:
+    def __init__(self, broker: BrokerBase, path: str, process: subprocess.Popen[bytes] | Forked) -> None:
         self.broker = broker
         self.name = path
         self.path = path
@@ -354,9 +354,9 @@ def _spawn(path: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
     return process, ours
 
 
-async def start(broker: Broker, path: str) -> ModuleProcess:
-    """A process for module `path` (a name or a .py file): one that was forked for it, or a new one. Raises OSError."""
-    forked = broker.forked.pop(path, None)
+async def start(broker: BrokerBase, path: str, forked: Forked | None) -> ModuleProcess:
+    """A process for module `path` (a name or a .py file): the one that was `forked` for it, or a new one. Raises
+    OSError."""
     process, sock = (forked, forked.sock) if forked is not None else _spawn(path)
     module = ModuleProcess(broker, path, process)
     await broker.loop.create_unix_connection(lambda: module.pipe, sock=sock)

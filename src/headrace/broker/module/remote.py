@@ -29,8 +29,8 @@ from headrace.broker import signals
 from headrace.broker.attrs import AttrTable
 from headrace.broker.logbook import format_line, severity
 from headrace.broker.module.context import ModuleContext, RpcError
-from headrace.broker.module.host import find, name_of
 from headrace.broker.module.pipe import ModulePipe, control
+from headrace.broker.module.search import find, name_of
 from headrace.broker.parts import BrokerParts
 from headrace.broker.router import Peer, Router
 from headrace.process import linux

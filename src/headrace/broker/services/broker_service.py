@@ -9,20 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
 from headrace.broker.services import config, dmesg, drain
+from headrace.broker.state import machine
 from headrace.broker.tbon import growth
 from headrace.spec.message import Message
 from headrace.spec.requests import broker as forms
 
 if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
+    from headrace.broker.local import LocalServer
+    from headrace.broker.module.host import ModuleHost
+    from headrace.broker.parts import BrokerBase
     from headrace.broker.tbon.child import Child
+    from headrace.broker.tbon.overlay import Overlay
 
 
-def register(broker: Broker) -> None:
-    """Provide every built-in service of `broker`."""
-    ctx = broker.modules.builtin("broker")
-    broker.context = ctx
-    broker.modules.register(ctx)
+def register(broker: BrokerBase, modules: ModuleHost, overlay: Overlay, local: LocalServer) -> ModuleContext:
+    """Provide every built-in service of `broker`; returns the context that the broker asks services by."""
+    ctx = modules.builtin("broker")
+    modules.register(ctx)
     _attrs(broker, ctx)
     dmesg.register(broker, ctx)
     _states(broker, ctx)
@@ -44,15 +47,19 @@ def register(broker: Broker) -> None:
 
     methods = {"getenv": _getenv, "setenv": _setenv, "heartbeat-lost": heartbeat_lost}
     ctx.service("broker", {**methods, "disconnect": lambda _msg: EMPTY}, requests=forms.BROKER)
-    ctx.on_stats(lambda: {"loop": broker.router.stats(), "clients": len(broker.local.clients) if broker.local else 0})
-    config.register(broker, broker.modules.builtin("config"))
-    _overlay(broker, broker.modules.builtin("overlay"))
-    connector = broker.modules.builtin("connector-local")
-    connector.service("connector-local", {})
-    broker.connector = connector
-    _access(connector)
-    connector.on_stats(lambda: broker.local.stats() if broker.local else {})
-    connector.on_stats_clear(lambda: broker.local.clear_stats() if broker.local else None)
+    ctx.on_stats(lambda: {"loop": broker.router.stats(), "clients": len(local.clients)})
+    config.register(broker, modules.builtin("config"), modules.loaded)
+    _overlay(broker, overlay, modules.builtin("overlay"))
+    _connector(local, modules.builtin("connector-local"))
+    return ctx
+
+
+def _connector(local: LocalServer, ctx: ModuleContext) -> None:
+    ctx.service("connector-local", {})
+    local.connector = ctx
+    _access(ctx)
+    ctx.on_stats(local.stats)
+    ctx.on_stats_clear(local.clear_stats)
 
 
 def _access(connector: ModuleContext) -> None:
@@ -72,7 +79,7 @@ def _access(connector: ModuleContext) -> None:
     connector.call_soon(tell, connector.config)
 
 
-def _attrs(broker: Broker, ctx: ModuleContext) -> None:
+def _attrs(broker: BrokerBase, ctx: ModuleContext) -> None:
     attrs = broker.attrs
 
     def set_(msg: Message) -> Empty:
@@ -96,7 +103,7 @@ def _attrs(broker: Broker, ctx: ModuleContext) -> None:
     )
 
 
-def _states(broker: Broker, ctx: ModuleContext) -> None:
+def _states(broker: BrokerBase, ctx: ModuleContext) -> None:
     def wait(msg: Message) -> dict[str, Any] | None:
         if broker.state == "run":
             return {}
@@ -108,7 +115,7 @@ def _states(broker: Broker, ctx: ModuleContext) -> None:
     def monitor(msg: Message) -> None:
         if msg.streaming:
             ctx.streams("monitor").add(msg)
-        ctx.respond(msg, {"state": broker.state_number})
+        ctx.respond(msg, {"state": machine.STATES.index(broker.state)})
 
     def shutdown(msg: Message) -> None:
         if broker.rank != 0:
@@ -134,7 +141,7 @@ def _states(broker: Broker, ctx: ModuleContext) -> None:
     ctx.service("shutdown", {"start": shutdown}, requests=forms.SHUTDOWN)
 
 
-def _services(broker: Broker, ctx: ModuleContext) -> None:
+def _services(broker: BrokerBase, ctx: ModuleContext) -> None:
     """service.add and service.remove: a client (or a module in a process) provides a service of its own."""
 
     def add(msg: Message) -> Empty:
@@ -180,9 +187,7 @@ def _setenv(msg: Message) -> Empty:
     return EMPTY
 
 
-def _overlay(broker: Broker, ctx: ModuleContext) -> None:
-    overlay = broker.overlay
-
+def _overlay(broker: BrokerBase, overlay: Overlay, ctx: ModuleContext) -> None:
     def topology(msg: Message) -> dict[str, Any]:
         rank = msg.obj["rank"]
         if rank not in overlay.topology.subtree(broker.rank):
@@ -219,9 +224,9 @@ def _overlay(broker: Broker, ctx: ModuleContext) -> None:
             "health": lambda _msg: overlay.health(),
             "topology": topology,
             "disconnect-subtree": disconnect,
-            "drained": drain.handler(broker, ctx),
+            "drained": drain.handler(broker, overlay, ctx),
             "monitor": monitor,
-            "grow": growth.handler(broker, ctx),
+            "grow": growth.handler(broker, overlay, ctx),
         },
         open=("health", "topology"),
         requests=forms.OVERLAY,

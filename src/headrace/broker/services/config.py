@@ -13,12 +13,15 @@ from headrace.spec.message import ROLE_OWNER, Message
 from headrace.spec.requests import broker as forms
 
 if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
+    from collections.abc import Mapping
+
+    from headrace.broker.module.process import ModuleProcess
+    from headrace.broker.parts import BrokerBase
 
 
-def register(broker: Broker, ctx: ModuleContext) -> None:
+def register(broker: BrokerBase, ctx: ModuleContext, modules: Mapping[str, ModuleContext | ModuleProcess]) -> None:
     """Provide `config.get`, `warnings`, `reload` and `load`; a follower takes what `config.update` brings."""
-    service = _Config(broker, ctx)
+    service = _Config(broker, ctx, modules)
     service.log_warnings(broker.config)
     # config.get answers the object itself (recorded), so an empty configuration is `{}`.
     methods = {
@@ -33,8 +36,11 @@ def register(broker: Broker, ctx: ModuleContext) -> None:
 
 
 class _Config:
-    def __init__(self, broker: Broker, ctx: ModuleContext) -> None:
+    def __init__(
+        self, broker: BrokerBase, ctx: ModuleContext, modules: Mapping[str, ModuleContext | ModuleProcess]
+    ) -> None:
         self._broker = broker
+        self._modules = modules
         self._ctx = ctx
         # Doubtful lines that the log has had: a configuration that is changed key by key repeats none of them.
         self._logged: list[str] = []
@@ -106,7 +112,7 @@ class _Config:
         broker = self._broker
         old, told = broker.config, []
         broker.config = new
-        for name, module in list(broker.modules.loaded.items()):
+        for name, module in list(self._modules.items()):
             try:
                 told.append(module)
                 await module.reconfigure(new)

@@ -16,8 +16,8 @@ from headrace.spec.message import Message
 from headrace.spec.requests.broker import LOG
 
 if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
     from headrace.broker.logbook import Logbook
+    from headrace.broker.parts import BrokerBase
 
 # Lines of the ring that are sent before the reader is asked whether it has them.
 PORTION = 64
@@ -25,7 +25,7 @@ PORTION = 64
 _PATIENCE, _URGENT = 0.02, 5
 
 
-def register(broker: Broker, ctx: ModuleContext) -> None:
+def register(broker: BrokerBase, ctx: ModuleContext) -> None:
     """Provide `log.append`, `log.dmesg` and `log.clear`; forward what a follower logs to the leader."""
     log = broker.log
     readers = _Readers(ctx, log)

@@ -16,12 +16,13 @@ from headrace.spec import message as m
 from headrace.spec.message import Message
 
 if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
+    from headrace.broker.parts import BrokerBase
+    from headrace.broker.tbon.overlay import Overlay
 
 TOPIC = "overlay.drained"
 
 
-def handler(broker: Broker, ctx: ModuleContext) -> Any:
+def handler(broker: BrokerBase, overlay: Overlay, ctx: ModuleContext) -> Any:
     """The method `drained` of the overlay service."""
 
     def drained(msg: Message) -> None:
@@ -30,7 +31,7 @@ def handler(broker: Broker, ctx: ModuleContext) -> Any:
         def answer(_reply: Message | None = None) -> None:
             ctx.respond(msg)
 
-        overlay, hop = broker.overlay, route[-1] if route else ""
+        hop = route[-1] if route else ""
         body = {"route": route[:-1]}
         child = overlay.child_of(hop)
         peer = broker.router.peers.get(hop.encode("utf-8", "replace"))

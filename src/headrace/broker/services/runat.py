@@ -16,13 +16,13 @@ from headrace.spec.message import Message
 from headrace.spec.requests.broker import RUNAT
 
 if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
+    from headrace.broker.parts import BrokerBase
 
 
 class Cleanup:
     """The commands, first that which was pushed last; on rank 0 they run before the broker's own steps of `cleanup`."""
 
-    def __init__(self, broker: Broker, ctx: ModuleContext) -> None:
+    def __init__(self, broker: BrokerBase, ctx: ModuleContext) -> None:
         self._broker = broker
         self.commands: list[str] = []
         ctx.service("runat", {"push": self._push}, requests=RUNAT)
@@ -57,7 +57,7 @@ class Cleanup:
         return status
 
 
-async def end_jobs(broker: Broker, number: int, limit: float | None, wait: bool) -> int:
+async def end_jobs(broker: BrokerBase, number: int, limit: float | None, wait: bool) -> int:
     """Stop every queue, cancel what runs, `wait` until nothing does: each a step, counted from `number` in the log, of
     `limit` seconds at most. Returns how many there were: none without a job manager."""
     running = {"dry_run": False, "userid": -1, "states": RUN, "severity": 0, "type": "cancel"}

@@ -29,8 +29,10 @@ _NEXT = {
     ("join", "parent-none"): "config-sync",
     ("join", "parent-ready"): "config-sync",
     ("join", "parent-fail"): "shutdown",
+    ("join", "shutdown"): "shutdown",
     ("config-sync", "sync-none"): "init",
     ("config-sync", "sync-success"): "init",
+    ("config-sync", "shutdown"): "shutdown",
     ("init", "rc1-none"): "quorum",
     ("init", "rc1-success"): "quorum",
     ("init", "rc1-fail"): "shutdown",
@@ -56,6 +58,9 @@ _NEXT = {
 
 def step(state: str, event: str) -> str:
     """The state after `event`; the same state when the event means nothing there."""
+    if event == "parent-lost" and before(state, "finalize"):
+        # Its jobs are lost with its instance: a follower removes its modules, from whatever state.
+        return "finalize"
     return _NEXT.get((state, event), state)
 
 

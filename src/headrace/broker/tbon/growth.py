@@ -22,12 +22,13 @@ from headrace.spec.idset import Idset
 from headrace.spec.message import Message
 
 if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
+    from headrace.broker.parts import BrokerBase
+    from headrace.broker.tbon.overlay import Overlay
 
 _TOPIC = "overlay.grow"
 
 
-def handler(broker: Broker, ctx: ModuleContext) -> Callable[[Message], dict[str, Any]]:
+def handler(broker: BrokerBase, overlay: Overlay, ctx: ModuleContext) -> Callable[[Message], dict[str, Any]]:
     """The method `overlay.grow {hosts}` of the leader: answers with the size, and the ranks of `hosts`.
 
     Hosts that are known already keep their rank.
@@ -50,7 +51,7 @@ def handler(broker: Broker, ctx: ModuleContext) -> Callable[[Message], dict[str,
         rank_of = {host: rank for rank, host in enumerate(hosts)}
         ranks = Idset(rank_of[name] for name in names)
         if len(hosts) > broker.size:
-            _extend(broker, hosts)
+            _extend(broker, overlay, hosts)
             ctx.publish(_TOPIC, {"hosts": str(Hostlist(hosts))})
         for hook in list(broker.on_grown):
             hook(ranks)
@@ -59,7 +60,7 @@ def handler(broker: Broker, ctx: ModuleContext) -> Callable[[Message], dict[str,
     return answer
 
 
-def _extend(broker: Broker, hosts: list[str]) -> None:
+def _extend(broker: BrokerBase, overlay: Overlay, hosts: list[str]) -> None:
     """Let the tree have a rank for each of `hosts`. Raises RpcError, with nothing changed."""
     # Few instances grow, and one of a single broker starts without it.
     import zmq
@@ -67,7 +68,7 @@ def _extend(broker: Broker, hosts: list[str]) -> None:
     boot, added = broker.boot, hosts[broker.size :]
     try:
         topology = boot.topology.grown(len(hosts))
-        broker.overlay.grow(topology)
+        overlay.grow(topology)
     except TopologyError as exc:
         raise RpcError(errno.EINVAL, f"overlay.grow: {exc}") from None
     except zmq.ZMQError as exc:
@@ -80,7 +81,7 @@ def _extend(broker: Broker, hosts: list[str]) -> None:
     broker.log(logging.INFO, "overlay", f"the instance has {len(hosts)} hosts, {Hostlist(added)} may join")
 
 
-def follow(broker: Broker, hosts: list[str]) -> None:
+def follow(broker: BrokerBase, overlay: Overlay, hosts: list[str]) -> None:
     """Take the leader's list of hosts, in a broker that knows fewer."""
     size = broker.size
     if not broker.may_grow or len(hosts) <= size:
@@ -90,7 +91,7 @@ def follow(broker: Broker, hosts: list[str]) -> None:
         broker.log(logging.ERROR, "overlay", text)
         return
     try:
-        _extend(broker, hosts)
+        _extend(broker, overlay, hosts)
     except RpcError as exc:
         broker.log(logging.ERROR, "overlay", str(exc))
         return
@@ -103,10 +104,11 @@ class Follower:
 
     uuid = "broker-growth"
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerBase, overlay: Overlay) -> None:
         self._broker = broker
+        self._overlay = overlay
 
     def send(self, msg: Message) -> None:
         with contextlib.suppress(m.MessageError, HostlistError):
             if msg.rolemask & m.ROLE_OWNER:
-                follow(self._broker, list(Hostlist.parse((msg.obj or {})["hosts"])))
+                follow(self._broker, self._overlay, list(Hostlist.parse((msg.obj or {})["hosts"])))

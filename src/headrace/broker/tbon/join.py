@@ -18,7 +18,7 @@ from headrace.spec import message as m
 from headrace.spec.message import Message
 
 if TYPE_CHECKING:
-    from headrace.broker.broker import Broker
+    from headrace.broker.parts import BrokerBase
 
 # Seconds after which a broker says that it has not heard of its parent.
 _SLOW = 5.0
@@ -28,7 +28,7 @@ _LOOK = 0.5
 _MET = ("simple", "pmi2", "slurm")
 
 
-def expect_parent(broker: Broker) -> None:
+def expect_parent(broker: BrokerBase) -> None:
     """Say that the parent has not answered when that takes long. After `tbon.connect_timeout` (0: never) a broker ends
     whose parent a launcher started together with it: there will be none. One of a test instance ends with `flux start`,
     whose end has the leader shut down before all have found it."""
@@ -63,7 +63,7 @@ def expect_parent(broker: Broker) -> None:
         broker.loop.call_later(patience, too_slow)
 
 
-def when_parent_is_through(broker: Broker, go: Callable[[str], None]) -> None:
+def when_parent_is_through(broker: BrokerBase, go: Callable[[str], None]) -> None:
     """`go("parent-ready")` when the parent's rc1 has run, `go("parent-fail")` when it never will."""
 
     def moved(reply: Message) -> None:
@@ -84,11 +84,12 @@ class LeaderState:
 
     uuid = "broker-state"
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, entered: Callable[[str, int], None]) -> None:
+        """`entered(state, signal)` is called for each state that the leader enters."""
+        self._entered = entered
 
     def send(self, msg: Message) -> None:
         with contextlib.suppress(m.MessageError):
-            if self._broker.rank and msg.rolemask & m.ROLE_OWNER:
+            if msg.rolemask & m.ROLE_OWNER:
                 body = msg.obj or {}
-                self._broker.parent_state(str(body.get("state")), int(body.get("signal", 0)))
+                self._entered(str(body.get("state")), int(body.get("signal", 0)))

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.spec import duration
 from headrace.spec import message as m
@@ -19,17 +19,34 @@ from headrace.spec.idset import Idset
 from headrace.spec.message import Message
 
 if TYPE_CHECKING:
+    from headrace.broker.parts import BrokerBase
     from headrace.broker.tbon.child import Child
-    from headrace.broker.tbon.overlay import Overlay
+    from headrace.broker.tbon.topology import Topology
 
 # CONTROL message type (aux1), next to those of the overlay.
 ALIVE = 4
 
 
+class Links(Protocol):
+    """The links of one broker to its neighbours, as far as this file needs them (`Overlay`)."""
+
+    # Nothing was sent to the parent since this was set.
+    quiet: bool
+    closing: bool
+    rank: int
+    topology: Topology
+    children: dict[int, Child]
+
+    @property
+    def broker(self) -> BrokerBase: ...
+    def send_up(self, msg: Message) -> bool: ...
+    def report(self) -> None: ...
+
+
 class Liveness:
     """Of one broker. `start()` when there are neighbours; nothing happens before."""
 
-    def __init__(self, overlay: Overlay) -> None:
+    def __init__(self, overlay: Links) -> None:
         self._overlay = overlay
         self._broker = overlay.broker
         attrs = overlay.broker.attrs

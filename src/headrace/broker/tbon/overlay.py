@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from headrace import __version__
 from headrace.broker.tbon.child import Child
 from headrace.broker.tbon.liveness import Liveness
 from headrace.broker.tbon.outstanding import Outstanding, disconnects, sender_of
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from zmq.backend import Socket
 
     from headrace.broker.boot.boot import BootInfo
-    from headrace.broker.broker import Broker
+    from headrace.broker.parts import BrokerBase
     from headrace.broker.tbon import sockets as links
     from headrace.broker.tbon.topology import Topology
 
@@ -50,7 +51,7 @@ _LONGEST_NAME = 64
 class Overlay:
     """The tree links of one broker. `on_ready` fires when the parent has taken our hello."""
 
-    def __init__(self, broker: Broker, boot: BootInfo) -> None:
+    def __init__(self, broker: BrokerBase, boot: BootInfo) -> None:
         self.broker = broker
         self.boot = boot
         self.rank = broker.rank
@@ -82,6 +83,10 @@ class Overlay:
         self.on_members: Callable[[Idset, Idset, Idset], None] = lambda _online, _offline, _lost: None
         self.on_child_lost: list[Callable[[int, frozenset[int]], None]] = []
         self.on_children_gone: Callable[[], None] = lambda: None
+        # The parent tells us to go.
+        self.on_leave: Callable[[], None] = lambda: None
+        # What a child learns from the answer to its hello.
+        self.answer_hello: Callable[[], dict[str, Any]] = dict
         broker.router.up = self.send_up
         broker.router.toward = self.send_toward
         broker.events.up = self.send_up
@@ -131,7 +136,7 @@ class Overlay:
         sock.connect(self.boot.parent_uri)
         hello = m.request(
             "overlay.hello",
-            {"rank": self.rank, "uuid": self.uuid, "version": self.broker.version, "host": self.boot.hostname},
+            {"rank": self.rank, "uuid": self.uuid, "version": __version__, "host": self.boot.hostname},
             matchtag=1,
         )
         self._put(sock, m.encode_parts(hello))
@@ -278,7 +283,7 @@ class Overlay:
         elif msg.type == m.CONTROL and msg.aux1 == _GOODBYE:
             self._parent_lost("parent said goodbye")
         elif msg.type == m.CONTROL and msg.aux1 == _LEAVE:
-            self.broker.leave()
+            self.on_leave()
 
     def _welcome(self, msg: Message) -> None:
         if msg.errnum:
@@ -406,7 +411,7 @@ class Overlay:
         child.send = partial(self._send_or_refuse, child)
         self._by_uuid[identity] = child
         self.broker.router.add_neighbour(child)
-        answer(m.response(msg, {"uuid": self.uuid, **self.broker.boot_answer(body)}))
+        answer(m.response(msg, {"uuid": self.uuid, **self.answer_hello()}))
 
     def _send_or_refuse(self, child: Child, msg: Message) -> None:
         if not self._send_child(child, msg) and msg.type == m.REQUEST:

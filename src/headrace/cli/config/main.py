@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command, dispatch
+from headrace.cli.config.warnings import show_warnings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -152,13 +152,6 @@ def _reload(argv: List[str]) -> int:
     handle.rpc("config.reload").get()
     show_warnings(handle)
     return 0
-
-
-def show_warnings(handle: Any) -> None:
-    """Say which keys of the new configuration nobody reads: it was taken, but not all that its author meant."""
-    with contextlib.suppress(OSError):
-        for line in handle.rpc("config.warnings").get()["lines"]:
-            sys.stderr.write(f"{PREFIX}warning: {line}\n")
 
 
 def _builtin(argv: List[str]) -> int:

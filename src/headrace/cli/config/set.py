@@ -9,7 +9,7 @@ import json
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
-from headrace.cli.config.main import show_warnings
+from headrace.cli.config.warnings import show_warnings
 from headrace.client.handle import Handle
 
 TYPE_CHECKING = False

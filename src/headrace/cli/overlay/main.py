@@ -1,4 +1,4 @@
-"""`flux overlay`: the tree of brokers; its health has a file of its own (overlay_status)."""
+"""`flux overlay`: the tree of brokers; its health has a file of its own (`status`)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command, dispatch
+from headrace.cli.overlay.ranks import ranks_of
 from headrace.client.handle import Handle
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
@@ -56,26 +57,6 @@ def main(argv: List[str]) -> int:
         "grow": _grow,
     }
     return actions[name](rest)
-
-
-def ranks_of(hosts: List[str], targets: str) -> Idset:
-    """The ranks that an idset or a hostlist names. Raises CommandError."""
-    try:
-        ranks = Idset.parse(targets)
-    except ValueError:
-        pass
-    else:
-        if ranks and ranks.last >= len(hosts):
-            raise CommandError(f"{targets}: rank is out of range: the instance has ranks 0 to {len(hosts) - 1}")
-        return ranks
-    try:
-        names = list(Hostlist.parse(targets))
-    except ValueError as exc:
-        raise CommandError(f"{targets}: {exc}") from None
-    for name in names:
-        if name not in hosts:
-            raise CommandError(f"{name}: no such host")
-    return Idset([hosts.index(name) for name in names])
 
 
 def _hosts(handle: Handle) -> List[str]:

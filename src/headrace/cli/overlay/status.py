@@ -14,7 +14,7 @@ import time
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.eventlog_format import option_wants_color
 from headrace.cli.common.getopts import Command
-from headrace.cli.overlay.main import ranks_of
+from headrace.cli.overlay.ranks import ranks_of
 from headrace.client.handle import Handle
 from headrace.spec import duration
 from headrace.spec.hostlist import Hostlist

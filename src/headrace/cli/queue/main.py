@@ -11,6 +11,7 @@ from headrace.cli.common import color
 from headrace.cli.common.arguments import Parser, subcommands
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.quick_arguments import queue_names
+from headrace.cli.queue.status import status_of
 from headrace.client.handle import Handle
 
 TYPE_CHECKING = False
@@ -110,11 +111,6 @@ def _change(handle: Handle, args: Namespace, names: List[str]) -> int:
         names = _names(handle)
         _show(handle, [args.queue] if args.queue else names or [""], (field,), args.verbose)
     return 0
-
-
-def status_of(handle: Handle, name: str, nodeid: int = 0) -> Any:
-    """The call that asks for a queue's status; "" is the anonymous queue."""
-    return handle.rpc("job-manager.queue-status", {"name": name} if name else {}, nodeid)
 
 
 def _show(handle: Handle, names: List[str], fields: Any, verbose: bool) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from headrace.cli.common.errors import CommandError
-from headrace.cli.store.restore import PREFIX, Restore, link, names_of, opened
+from headrace.cli.store.archive_reader import PREFIX, Restore, link, names_of, opened
 from headrace.spec import jobid, treeobj
 
 TYPE_CHECKING = False
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
 
     from headrace.cli.common.getopts import Options
-    from headrace.cli.store.restore import Tree
+    from headrace.cli.store.archive_reader import Tree
     from headrace.client.handle import Handle
 
 # What the job manager keeps of a job (RFC 16).

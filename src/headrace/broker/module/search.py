@@ -1,0 +1,44 @@
+"""Finds and imports modules: services of ours by name (`headrace.modules.SERVICES`), and .py files by path."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from types import ModuleType
+
+from headrace.broker.launch import bare_imports
+
+
+def name_of(module: ModuleType, path: str) -> str:
+    """The name a module is loaded under when nobody gives it another."""
+    name: str = getattr(module, "NAME", "") or os.path.basename(path).removesuffix(".py").replace("_", "-")
+    return name
+
+
+def find(path: str) -> ModuleType | None:
+    """The module of that name or .py file, imported; None when there is none."""
+    if path.endswith(".py"):
+        if not os.path.exists(path):
+            return None
+        from importlib.util import module_from_spec, spec_from_file_location
+
+        spec = spec_from_file_location("headrace_module_" + os.path.basename(path)[:-3], path)
+        if spec is None or spec.loader is None:
+            return None
+        module = module_from_spec(spec)
+        bare_imports.complete()
+        spec.loader.exec_module(module)
+        return module
+    return import_service(path)
+
+
+def import_service(name: str) -> ModuleType | None:
+    """The module of a service of ours (`headrace.modules.SERVICES`), imported; None when there is none of that name."""
+    file = importlib.import_module("headrace.modules").SERVICES.get(name.replace("_", "-"))
+    return importlib.import_module(f"headrace.modules.{file}") if file else None
+
+
+def import_leaders_parts() -> None:
+    """Import what services have on rank 0 alone and need as soon as it starts."""
+    for file in importlib.import_module("headrace.modules").LEADERS_PARTS:
+        importlib.import_module(f"headrace.modules.{file}")
