@@ -22,6 +22,7 @@ import time
 import traceback
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ..shell.job import ShellJob
 from ..shell.pmix.port import Port
@@ -30,7 +31,10 @@ from ..spec.os_error import with_class
 from . import fatal_signals, leftovers, reaper
 from .environments import Read
 from .processes import Subprocesses
-from .protocol import Op, Reader, frame
+from .protocol import Reader, frame
+
+if TYPE_CHECKING:
+    from headrace.process.operations import FromAgent, JobOperation, Program, Rpc, Start, ToAgent
 
 _READ = 1 << 18
 # Reports that may be delayed, by _BATCH_DELAY seconds, to be sent with others: each write wakes the broker, and the end
@@ -59,13 +63,13 @@ class Agent:
         self.children: dict[int, Callable[[int], None]] = {}
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = itertools.count()
-        self._out: list[Op] = []
+        self._out: list[FromAgent] = []
         self._urgent = False
         self._later: list[Callable[[], None]] = []
         self._unsent = bytearray()
         # An anonymous mapping uses memory only for the pages that were written.
         self._in = memoryview(mmap.mmap(-1, _READ))
-        self._reader = Reader()
+        self._reader: Reader[ToAgent] = Reader()
         self.jobs: dict[int, ShellJob] = {}
         self.folders = Folders()
         self.pmix = Port(self)
@@ -73,7 +77,7 @@ class Agent:
         # The job path of this instance.
         self._instance = ""
         # The last `program` operation of the broker, about its initial program.
-        self._program: Op = {"pid": 0}
+        self._program: Program = {"op": "program", "pid": 0}
         self._broker_is_gone = False
         self._sweeping = False
         self.running = True
@@ -82,7 +86,7 @@ class Agent:
 
     # -- calls of shells
 
-    def send(self, op: Op) -> None:
+    def send(self, op: FromAgent) -> None:
         """Send to the broker at the end of this turn; a report in _BATCHED may be delayed."""
         self._out.append(op)
         if op["op"] not in _BATCHED:
@@ -203,9 +207,7 @@ class Agent:
             self._broker_gone()
             return
         for op in self._reader.feed(self._in[:size]):
-            handler = _HANDLERS.get(op.get("op", ""))
-            if handler is not None:
-                _guarded(partial(handler, self, op))
+            _guarded(partial(self._take, op))
 
     def _woken(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -250,7 +252,28 @@ class Agent:
 
     # -- operations
 
-    def _start(self, op: Op) -> None:
+    def _take(self, op: ToAgent) -> None:
+        match op["op"]:
+            case "start":
+                self._start(op)
+            case "kill" | "expiration" | "peer" | "barrier":
+                self._take_job_operation(op)
+            case "rpc":
+                self._rpc(op)
+            case "exec":
+                self.subprocesses.start(op)
+            case "exec-write":
+                self.subprocesses.write(op)
+            case "exec-hold":
+                self.subprocesses.hold(op)
+            case "exec-kill":
+                self.subprocesses.kill(op)
+            case "program":
+                self._program = op
+            case "shutdown":
+                self.stop()
+
+    def _start(self, op: Start) -> None:
         try:
             named = op.get("environment")
             job = ShellJob(self, op, None if named is None else self._environments.environment(named))
@@ -268,21 +291,31 @@ class Agent:
             # A bad jobspec costs its own job, never the agent.
             job.fail(with_class(exc), 1, trace=traceback.format_exc())
 
-    def _job_op(self, op: Op) -> None:
+    def _take_job_operation(self, op: JobOperation) -> None:
         job = self.jobs.get(op["id"])
-        if job is not None:
-            _JOB_HANDLERS[op["op"]](job, op)
+        if job is None:
+            return
+        match op["op"]:
+            case "kill":
+                signum = op["signum"]
+                if signum is not None and op.get("all"):
+                    job.kill_all(signum)
+                else:
+                    job.kill(signum)
+            case "expiration":
+                job.set_expiration(op["expiration"])
+            case "peer":
+                job.from_peer(op["from"], op["data"])
+            case "barrier":
+                job.barrier_done(op["seq"], op["kvs"])
 
-    def _rpc(self, op: Op) -> None:
+    def _rpc(self, op: Rpc) -> None:
         job = self.jobs.get(op["id"])
         if job is not None:
             job.rpc(op)
         else:
-            reply = {"op": "rpc-reply", "token": op["token"], "errnum": errno.ENOENT, "payload": None, "text": ""}
-            self.send(reply)
-
-    def _program_runs(self, op: Op) -> None:
-        self._program = op
+            token = op["token"]
+            self.send({"op": "rpc-reply", "token": token, "errnum": errno.ENOENT, "payload": None, "text": ""})
 
     def stop(self) -> None:
         self.running = False
@@ -297,8 +330,8 @@ class Agent:
         try:
             while size := self._sock.recv_into(self._in):
                 for op in self._reader.feed(self._in[:size]):
-                    if op.get("op") == "program":
-                        self._program_runs(op)
+                    if op["op"] == "program":
+                        self._program = op
         except BlockingIOError:
             return
         except OSError:
@@ -316,26 +349,6 @@ class Agent:
         self.folders.remove_all()
         # This subreaper has inherited the processes that tasks left.
         reaper.kill_children(2.0)
-
-
-_JOB_HANDLERS: dict[str, Callable[[ShellJob, Op], None]] = {
-    "kill": lambda job, op: job.kill_all(op["signum"]) if op.get("all") else job.kill(op["signum"]),
-    "expiration": lambda job, op: job.set_expiration(op["expiration"]),
-    "peer": lambda job, op: job.from_peer(op["from"], op["data"]),
-    "barrier": lambda job, op: job.barrier_done(op["seq"], op["kvs"]),
-}
-# One table of unbound functions: bound methods in each agent would write to memory that forked agents share.
-_HANDLERS: dict[str, Callable[[Agent, Op], None]] = {
-    **dict.fromkeys(_JOB_HANDLERS, Agent._job_op),
-    "start": Agent._start,
-    "rpc": Agent._rpc,
-    "exec": lambda agent, op: agent.subprocesses.start(op),
-    "exec-write": lambda agent, op: agent.subprocesses.write(op),
-    "exec-hold": lambda agent, op: agent.subprocesses.hold(op),
-    "exec-kill": lambda agent, op: agent.subprocesses.kill(op),
-    "program": Agent._program_runs,
-    "shutdown": lambda agent, _op: agent.stop(),
-}
 
 
 def _guarded(fn: Callable[[], None]) -> None:

@@ -11,9 +11,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+if TYPE_CHECKING:
+    from headrace.process.operations import Environment
 
 # Variables below which an environment is sent as it is: to name it would save nothing.
 _FEW = 16
@@ -47,7 +50,7 @@ class Named:
         self._known: list[_Known] = []
         self._paths: list[str] = []
 
-    def name(self, environment: Mapping[str, Any]) -> dict[str, Any] | None:
+    def name(self, environment: Mapping[str, Any]) -> Environment | None:
         """`{base: path of a file, own: {variable: value}}` for a job's environment; None if it is to be sent as it is.
 
         `environment` must not change afterwards.
@@ -110,7 +113,7 @@ class Read:
     def __init__(self) -> None:
         self._known: dict[str, dict[str, Any]] = {}
 
-    def environment(self, named: Mapping[str, Any]) -> dict[str, Any]:
+    def environment(self, named: Environment) -> dict[str, Any]:
         """What `named` (see Named.name) stands for. Raises OSError if its file cannot be read."""
         path = named["base"]
         base = self._known.get(path)

@@ -12,10 +12,12 @@ import os
 import signal
 import time
 from collections.abc import Callable, Container, Iterable
+from typing import TYPE_CHECKING
 
 from headrace.process import linux
 
-from .protocol import Op
+if TYPE_CHECKING:
+    from headrace.process.operations import Program
 
 # Rounds in which the kill catches up with processes that fork.
 _ROUNDS = 10
@@ -57,7 +59,7 @@ def kill_orphans(
                 _kill(pid, signal.SIGKILL)
 
 
-def kill_program(op: Op) -> None:
+def kill_program(op: Program) -> None:
     """SIGKILL to the initial program of a broker that is gone, as it was last told of it (docs/dev/interfaces.md), and
     to what that has started."""
     pid = op["pid"]

@@ -18,9 +18,10 @@ from headrace.process.feed import Feed
 from headrace.process.spawn import enter, spawn
 
 from ..shell.options import rexec_grace
-from .protocol import Op
 
 if TYPE_CHECKING:
+    from headrace.process.operations import Exec, ExecHold, ExecKill, ExecWrite
+
     from ..shell.host import Host
 
 _READ = 1 << 16
@@ -53,7 +54,7 @@ class Subprocesses:
         # The tick at which the last subprocess without a job ended.
         self._latest = 0
 
-    def start(self, op: Op) -> None:
+    def start(self, op: Exec) -> None:
         agent, handle, cmd, job = self._agent, op["handle"], op["cmd"], op.get("job", 0)
         if job and (job not in self._jobs or job in self._leaving):
             text = "the job has no tasks here any more"
@@ -96,7 +97,7 @@ class Subprocesses:
         alive = any(process.pid and not process.job for process in self._by_handle.values())
         return linux.ticks() if alive else self._latest
 
-    def write(self, op: Op) -> None:
+    def write(self, op: ExecWrite) -> None:
         process = self._by_handle.get(op["handle"])
         if process is None:
             return
@@ -105,7 +106,7 @@ class Subprocesses:
         if op.get("eof"):
             process.feed.end()
 
-    def hold(self, op: Op) -> None:
+    def hold(self, op: ExecHold) -> None:
         """Stop reading the output of a process, so that it blocks when the pipe is full, or read it again."""
         process = self._by_handle.get(op["handle"])
         if process is None or process.held == op["on"]:
@@ -117,7 +118,7 @@ class Subprocesses:
             else:
                 self._agent.watch(fd, partial(self._readable, process, stream, fd))
 
-    def kill(self, op: Op) -> None:
+    def kill(self, op: ExecKill) -> None:
         process = self._by_handle.get(op["handle"])
         if process is not None and process.pid:
             with contextlib.suppress(ProcessLookupError):

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-Op = dict[str, Any]
+Op = TypeVar("Op")
 
 _LENGTH = struct.Struct("<I")
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Op]).decode
+_decode = msgspec.msgpack.Decoder(list[dict[str, Any]]).decode
 
 
-def frame(ops: list[Op]) -> bytes:
-    """One frame of `ops`."""
+def frame(ops: Sequence[Any]) -> bytes:
+    """One frame of operations (`process/operations.py`)."""
     body = _encode(ops)
     return _LENGTH.pack(len(body)) + body
 
 
-class Reader:
-    """Cuts a byte stream into operations."""
+class Reader(Generic[Op]):
+    """Cuts a byte stream into operations: `Op` is `ToAgent` or `FromAgent`. Their fields are not checked."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -32,7 +32,7 @@ class Reader:
         buffer = self._buffer
         buffer += data
         pos = 0
-        ready: list[Op] = []
+        ready: list[Any] = []
         while len(buffer) - pos >= 4:
             size = _LENGTH.unpack_from(buffer, pos)[0]
             if len(buffer) - pos - 4 < size:

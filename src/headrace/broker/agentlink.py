@@ -8,12 +8,13 @@ import os
 import select
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..agent import reaper
 from ..agent.protocol import Reader, frame
 
 if TYPE_CHECKING:
+    from ..process.operations import FromAgent, ToAgent
     from .parts import BrokerBase
 
 
@@ -33,9 +34,9 @@ class AgentLink:
         self.broker = broker
         self.pid = pid
         self.lost: Callable[[], None] = lambda: None
-        self._listeners: list[Callable[[dict[str, Any]], None]] = []
-        self._out: list[dict[str, Any]] = []
-        self._reader = Reader()
+        self._listeners: list[Callable[[FromAgent], None]] = []
+        self._out: list[ToAgent] = []
+        self._reader: Reader[FromAgent] = Reader()
         # Encoded operations that the socket has not taken yet. There is no flow control: agents read without delay.
         self._unsent = bytearray()
         self._waits = False
@@ -49,14 +50,14 @@ class AgentLink:
         self.resume()
         self.flush()
 
-    def subscribe(self, listener: Callable[[dict[str, Any]], None]) -> None:
+    def subscribe(self, listener: Callable[[FromAgent], None]) -> None:
         self._listeners.append(listener)
 
-    def unsubscribe(self, listener: Callable[[dict[str, Any]], None]) -> None:
+    def unsubscribe(self, listener: Callable[[FromAgent], None]) -> None:
         if listener in self._listeners:
             self._listeners.remove(listener)
 
-    def send(self, op: dict[str, Any]) -> None:
+    def send(self, op: ToAgent) -> None:
         if not self._out:
             self.broker.router.at_turn_end(self.flush)
         self._out.append(op)
@@ -116,18 +117,18 @@ class AgentLink:
             self._gone()
             return
         for op in self._reader.feed(memory[:size]):
-            if op.get("op") == "hello":
+            if op["op"] == "hello":
                 self.pid = op["pid"]
             else:
                 self._tell(op)
 
-    def _tell(self, op: dict[str, Any]) -> None:
+    def _tell(self, op: FromAgent) -> None:
         """Pass an operation to all listeners."""
         for listener in self._listeners:
             try:
                 listener(op)
             except Exception as exc:
-                self.broker.log(logging.ERROR, "agent", f"{op.get('op')}: {exc!r}")
+                self.broker.log(logging.ERROR, "agent", f"{op['op']}: {exc!r}")
 
     def _gone(self) -> None:
         self._leave()
@@ -167,7 +168,7 @@ class AgentLink:
             os.close(pidfd)
 
 
-def _sendable(op: dict[str, Any]) -> bool:
+def _sendable(op: ToAgent) -> bool:
     try:
         frame([op])
     except (OverflowError, TypeError, ValueError):

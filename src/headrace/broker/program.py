@@ -24,6 +24,7 @@ from ..spec.pmix import is_of_one_job
 from .signals import YOUNG
 
 if TYPE_CHECKING:
+    from ..process import operations
     from .parts import BrokerBase
     from .program_output import LoggedOutput
 
@@ -111,7 +112,7 @@ class Program:
         # At a terminal the program stays in our foreground process group; elsewhere it gets one that we can signal.
         self._own_group = sys.stdin is None or not os.isatty(0)
         # Killed before we know its pid, we could not say it any more.
-        self._tell_agent(0, uri=env["FLUX_URI"], since=linux.ticks())
+        self._tell_agent({"op": "program", "pid": 0, "uri": env["FLUX_URI"], "since": linux.ticks()})
         # Not by subprocess: a signal that its child gets between fork and exec is lost.
         try:
             group = 0 if self._own_group else os.getpgrp()
@@ -120,18 +121,18 @@ class Program:
         finally:
             if self._output is not None:
                 self._output.started()
-            self._tell_agent(self._pid)
+            self._tell_agent({"op": "program", "pid": self._pid})
         self._pidfd = os.pidfd_open(self._pid)
         broker.loop.add_reader(self._pidfd, self._ended)
 
     def tell_agent(self) -> None:
         """Another agent takes the place of the one that knew."""
-        self._tell_agent(self._pid)
+        self._tell_agent({"op": "program", "pid": self._pid})
 
-    def _tell_agent(self, pid: int, **coming: object) -> None:
+    def _tell_agent(self, op: operations.Program) -> None:
         """The agent outlives us to kill what we left when we are killed, now perhaps."""
         if self._broker.agent is not None:
-            self._broker.agent.send({"op": "program", "pid": pid, **coming})
+            self._broker.agent.send(op)
             self._broker.agent.flush()
 
     def interrupt(self) -> None:
@@ -163,7 +164,7 @@ class Program:
         self._broker.loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
         self._pid = 0
-        self._tell_agent(0)
+        self._tell_agent({"op": "program", "pid": 0})
         if self._output is not None:
             self._output.close()
         took = time.monotonic() - self._begin

@@ -16,12 +16,15 @@ import logging
 import os
 import signal
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.broker.services import drain
 from headrace.spec.message import ROLE_LOCAL, Message
 from headrace.spec.requests.execution import REXEC
+
+if TYPE_CHECKING:
+    from headrace.process.operations import Exec, FromAgent, SubprocessReport
 
 NAME = "rexec"
 
@@ -126,8 +129,15 @@ class _Server:
             "opts": process.cmd.get("opts") or {},
         }
         flags, local_flags = process.flags, msg.obj.get("local_flags") or 0
-        what = {"cmd": cmd, "flags": flags, "local_flags": local_flags, "job": process.job}
-        self.agent.send({"op": "exec", "handle": process.handle, **what})
+        op: Exec = {
+            "op": "exec",
+            "handle": process.handle,
+            "cmd": cmd,
+            "flags": flags,
+            "local_flags": local_flags,
+            "job": process.job,
+        }
+        self.agent.send(op)
         if process.background:
             self._to_stdin(process, b"", True)
 
@@ -228,32 +238,33 @@ class _Server:
 
     # -- messages of the agent
 
-    def _from_agent(self, op: dict[str, Any]) -> None:
-        kind = op["op"]
-        if kind == "gone":
-            for each in list(self.by_handle.values()):
-                self._lost(each)
-        if not kind.startswith("exec-"):
-            return
-        process = self.by_handle.get(op["handle"])
-        if process is None:
-            return
-        if kind == "exec-output":
-            stream, data, eof = op["stream"], op.get("data") or b"", bool(op.get("eof"))
-            if eof:
-                process.open.discard(stream)
-            self._output(process, stream, data, eof)
-            self._maybe_close(process)
-        elif kind == "exec-started":
-            self._started(process, op["pid"])
-        elif kind == "exec-finished":
-            process.status = op["status"]
-            self._maybe_close(process)
-        elif kind == "exec-stopped":
-            if process.client is not None:
-                self.ctx.respond(process.client, {"type": "stopped"})
-        elif kind == "exec-error":
-            self._failed(process, op["errnum"], op.get("text", ""))
+    def _from_agent(self, op: FromAgent) -> None:
+        match op["op"]:
+            case "exec-started" | "exec-output" | "exec-finished" | "exec-error":
+                process = self.by_handle.get(op["handle"])
+                if process is not None:
+                    self._report(process, op)
+            case "gone":
+                for each in list(self.by_handle.values()):
+                    self._lost(each)
+            case _:
+                # Everything else is about jobs.
+                pass
+
+    def _report(self, process: _Process, op: SubprocessReport) -> None:
+        match op["op"]:
+            case "exec-output":
+                if op["eof"]:
+                    process.open.discard(op["stream"])
+                self._output(process, op["stream"], op["data"], op["eof"])
+                self._maybe_close(process)
+            case "exec-started":
+                self._started(process, op["pid"])
+            case "exec-finished":
+                process.status = op["status"]
+                self._maybe_close(process)
+            case "exec-error":
+                self._failed(process, op["errnum"], op["text"])
 
     def _started(self, process: _Process, pid: int) -> None:
         process.pid = pid

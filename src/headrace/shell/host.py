@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headrace.process.feed import Loop
 
 if TYPE_CHECKING:
+    from headrace.process.operations import FromAgent, Start
+
     from .group import SharedGroup
     from .output import Output
     from .pmi import PmiServer
@@ -40,7 +42,7 @@ class Host(Loop, Protocol):
     @property
     def subprocesses(self) -> Subprocesses: ...
 
-    def send(self, op: dict[str, Any]) -> None:
+    def send(self, op: FromAgent) -> None:
         """Tell the broker (docs/dev/interfaces.md)."""
 
     def watch(self, fd: int, on_readable: Callable[[], None]) -> None: ...
@@ -77,7 +79,7 @@ class Job(Protocol):
     """A job on this node (`job.ShellJob`), as tasks, terminals, PMIx and services of the shell know it."""
 
     id: int
-    op: dict[str, Any]
+    op: Start
     nodeid: int
     nnodes: int
     size: int

@@ -41,6 +41,8 @@ from .task import Task
 from .tmpdir import temporary, unpack
 
 if TYPE_CHECKING:
+    from headrace.process.operations import Rpc, Start
+
     from .host import Host
 
 # Seconds the lead shell waits for the other nodes' output once the job was killed.
@@ -86,24 +88,24 @@ class ShellJob:
     the job, None if the jobspec has it.
     """
 
-    def __init__(self, agent: Host, op: dict[str, Any], environment: dict[str, Any] | None = None) -> None:
+    def __init__(self, agent: Host, op: Start, environment: dict[str, Any] | None = None) -> None:
         self.agent = agent
         self.op = op
-        self.id: int = op["id"]
+        self.id = op["id"]
         # In the kernel's ticks, no later than all that it starts.
         self.begun = linux.ticks()
-        self.path: str = op["idpath"]
-        self.jobspec: dict[str, Any] = op["jobspec"]
+        self.path = op["idpath"]
+        self.jobspec = op["jobspec"]
         self.environment = specs.environment(self.jobspec) if environment is None else environment
         # The submitter's environment decides the form: scripts use the id that submission printed as a file name.
         ascii_only = self.environment.get("FLUX_F58_FORCE_ASCII")
         self.f58 = jobid.encode(self.id, "f58plain") if ascii_only else jobid.encode(self.id)
-        self.nodeid: int = op["nodeid"]
-        self.nnodes: int = op["nnodes"]
-        self.rank: int = op["rank"]
+        self.nodeid = op["nodeid"]
+        self.nnodes = op["nnodes"]
+        self.rank = op["rank"]
         self.lead = self.nodeid == 0
         self.options = specs.shell_options(self.jobspec)
-        self.host: str = op["hosts"][self.nodeid] if self.nodeid < len(op["hosts"]) else ""
+        self.host = op["hosts"][self.nodeid] if self.nodeid < len(op["hosts"]) else ""
         self.tasks: list[Task] = []
         self.tmpdir = f"{op['rundir']}/jobtmp-{self.nodeid}-{self.f58}"
         self.names: Names | None = None
@@ -543,7 +545,7 @@ class ShellJob:
             self._proctable.done(source)
             self._maybe_finish()
 
-    def rpc(self, op: dict[str, Any]) -> None:
+    def rpc(self, op: Rpc) -> None:
         """A request to the shell's service."""
         self._service.request(op)
 

@@ -22,6 +22,8 @@ from headrace.process.feed import Feed
 from . import options as known
 
 if TYPE_CHECKING:
+    from headrace.process.operations import Rpc
+
     from .host import Job, Terminated
 
 _READ = 1 << 16
@@ -164,7 +166,7 @@ class Pty:
             self._read_or_wait()
             self._task.maybe_close()
 
-    def request(self, op: dict[str, Any]) -> None:
+    def request(self, op: Rpc) -> None:
         """A client's request: attach, write, resize or detach. Raises KeyError, TypeError, ValueError."""
         payload, token, sender = op["payload"], op["token"], op.get("sender", "")
         kind = payload["type"]
@@ -187,8 +189,6 @@ class Pty:
             self.disconnect(sender)
             if attached is not None:
                 self._job.reply(attached, None, errno.ENODATA)
-        if op.get("noresponse"):
-            return
         if kind in ("data", "write") and self._feed is not None and self._feed.backlog > _TYPED:
             self._typed.append(token)
         else:

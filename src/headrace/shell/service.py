@@ -17,6 +17,8 @@ from .input import Input
 from .proctable import ProcTable
 
 if TYPE_CHECKING:
+    from headrace.process.operations import Rpc
+
     from .host import Job
     from .task import Task
 
@@ -30,7 +32,7 @@ class Service:
         self._stdin = stdin
         self._proctable = proctable
 
-    def request(self, op: dict[str, Any]) -> None:
+    def request(self, op: Rpc) -> None:
         """Serve a request; `op` is the operation `rpc` of the broker (docs/dev/interfaces.md)."""
         job, method, token = self._job, op["method"], op["token"]
         if method == "disconnect":

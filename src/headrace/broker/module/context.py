@@ -376,7 +376,7 @@ class ModuleContext:
     def call(
         self,
         topic: str,
-        obj: dict[str, Any] | None = None,
+        obj: Mapping[str, Any] | None = None,
         on_reply: Callable[[Message], Any] | None = None,
         nodeid: int = m.NODEID_ANY,
         streaming: bool = False,

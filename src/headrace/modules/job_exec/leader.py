@@ -11,13 +11,12 @@ import errno
 import logging
 import os
 import signal
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.broker.module.args import only
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.modules.job_exec.job import Job
-from headrace.modules.job_exec.node import Node, Op
+from headrace.modules.job_exec.node import Node
 from headrace.modules.job_exec.settings import KEYS, WITHOUT_EFFECT, Settings
 from headrace.modules.job_exec.simulation import SimError, simulation
 from headrace.modules.job_exec.simulator import Simulator
@@ -28,6 +27,9 @@ from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset, IdsetError
 from headrace.spec.message import Message
 from headrace.spec.requests.execution import JOB_EXEC
+
+if TYPE_CHECKING:
+    from headrace.process.operations import Finish, RaisedException, Report
 
 _EVENTS = "guest.exec.eventlog"
 # Seconds that the first entries of a log wait for those of the shells.
@@ -49,15 +51,6 @@ class Leader:
         only(ctx, args, known=KEYS, without_effect=WITHOUT_EFFECT)
         self.settings = Settings(ctx.config, args)
         node.report = self._report
-        self._ops: dict[str, Callable[[Op], None]] = {
-            "event": self._event,
-            "output": lambda op: self._append(op["id"], "guest.output", op["entries"]),
-            "input": lambda op: self._append(op["id"], "guest.input", op["entries"]),
-            "started": self._started,
-            "finish": self._finished,
-            "exception": self._exception,
-            "lost": self._lost,
-        }
         self.simulator = Simulator(ctx, self.jobs, self._respond, self._fail, self._end)
         methods = {
             "start": self._start,
@@ -146,23 +139,34 @@ class Leader:
 
     # -- what the shells report
 
-    def _report(self, op: Op) -> None:
-        handler = self._ops.get(op["op"])
-        if handler is not None and op["id"] in self.jobs:
-            handler(op)
+    def _report(self, op: Report) -> None:
+        job = self.jobs.get(op["id"])
+        if job is None:
+            return
+        match op["op"]:
+            case "event":
+                self._append(job.id, _EVENTS, [[op["t"], op["name"], op["context"]]])
+            case "output" | "input":
+                self._append(job.id, f"guest.{op['op']}", op["entries"])
+            case "started":
+                self._started(job)
+            case "finish":
+                self._finished(job, op)
+            case "exception":
+                self._exception(job, op)
+            case "lost":
+                self._lost(job, Idset.parse(op["ranks"]))
+            case "barrier":
+                # The part of rank 0 completes barriers.
+                pass
 
-    def _event(self, op: Op) -> None:
-        self._append(op["id"], _EVENTS, [[op["t"], op["name"], op.get("context")]])
-
-    def _started(self, op: Op) -> None:
-        job = self.jobs[op["id"]]
+    def _started(self, job: Job) -> None:
         if not job.running and not job.failed:
             job.running = True
             self._respond(job, "start", {})
 
-    def _exception(self, op: Op) -> None:
-        job = self.jobs[op["id"]]
-        data = {"severity": op["severity"], "type": op["type"], "note": op.get("note", "")}
+    def _exception(self, job: Job, op: RaisedException) -> None:
+        data: dict[str, Any] = {"severity": op["severity"], "type": op["type"], "note": op["note"]}
         if "wait_status" in op:
             data["wait_status"] = op["wait_status"]
         job.failed = job.failed or data["severity"] == 0
@@ -170,9 +174,7 @@ class Leader:
         self._save()
         self._respond(job, "exception", data)
 
-    def _lost(self, op: Op) -> None:
-        job = self.jobs[op["id"]]
-        ranks = Idset.parse(op["ranks"])
+    def _lost(self, job: Job, ranks: Idset) -> None:
         nodes = Idset([nodeid for nodeid, rank in enumerate(job.ranks) if rank in ranks])
         fatal = job.critical is None or bool(nodes & job.critical)
         job.runs_again = job.runs_again or bool(fatal and job.requeues_left and not job.failed and not job.doomed)
@@ -189,8 +191,7 @@ class Leader:
             note = f"{note}: {js.REQUEUED_ENOUGH}"
         self._respond(job, "exception", {"severity": 0 if fatal else 2, "type": "node-failure", "note": note})
 
-    def _finished(self, op: Op) -> None:
-        job = self.jobs[op["id"]]
+    def _finished(self, job: Job, op: Finish) -> None:
         bad = {rank: status for rank, status in op["bad"]}
         now = self.ctx.now()
         lead = job.ranks[0]

@@ -21,8 +21,16 @@ from headrace.spec.message import Message
 
 if TYPE_CHECKING:
     from headrace.modules.job_exec.payload import Payloads
-
-Op = dict[str, Any]
+    from headrace.process.operations import (
+        Barrier,
+        FromAgent,
+        FromPeer,
+        JobOperation,
+        Report,
+        RpcReply,
+        Start,
+        ToPeer,
+    )
 
 # Bytes of output on their way to the parent at which the agent is not read any more, and at which it is again.
 _MOST, _FEW = 2 << 20, 1 << 20
@@ -35,22 +43,17 @@ class Node:
         self.ctx = ctx
         self.rank = ctx.rank
         self.parts: dict[int, Part] = {}
-        self.report: Callable[[Op], None] = self._report_up
+        self.report: Callable[[Report], None] = self._report_up
         self.shells = _ShellServices(ctx)
         # None until the first start: most followers of an idle instance never have one.
         self._payloads: Payloads | None = None
-        self._up: list[Op] = []
+        self._up: list[Report] = []
         self._up_bytes = 0
         self._on_way = 0
         self._owed: list[Message] = []
-        self._peers: dict[int, list[Op]] = {}
+        self._peers: dict[int, list[FromPeer]] = {}
         self._subtrees: dict[int, int] = {}
         self._look_below()
-        self._handlers: dict[str, Callable[[int, Op], None]] = {
-            "started": self._started,
-            "finish": self._finish,
-            "barrier": self._barrier,
-        }
         ctx.tree.on_child_lost.append(self._child_lost)
         ctx.on_growth(self._look_below)
         agent = ctx.agent
@@ -101,28 +104,27 @@ class Node:
         if agent is None:
             note = f"rank {self.rank} has no exec agent"
             self.report({"op": "exception", "id": job["id"], "severity": 0, "type": "exec", "note": note})
-            self._finish(HERE, {"id": job["id"], "status": 1 << 8})
+            self._finish(HERE, job["id"], 1 << 8, None)
             return
         nodelist = job["R"]["execution"].get("nodelist", [])
         ranks = job["ranks"]
         hosts = nodelist if len(ranks) == 1 else list(Hostlist.parse(",".join(nodelist)))
-        op = self._operation(job)
+        op = self._operation(job, nodeid, hosts)
         self.shells.add(op["service"], job["id"], job["userid"], nodeid == 0)
-        place = {"R": job["R"], "nodeid": nodeid, "nnodes": len(ranks), "rank": self.rank}
-        agent.send({"op": "start", **op, **place, "hosts": hosts, "ranks": ranks})
+        agent.send(op)
 
-    def _operation(self, job: dict[str, Any]) -> Op:
-        """A start but for the place."""
+    def _operation(self, job: dict[str, Any], nodeid: int, hosts: list[str]) -> Start:
         attrs, text = self.ctx.attrs, jobid.encode(job["id"])
         if self._payloads is None:
             from headrace.modules.job_exec.payload import Payloads
 
             self._payloads = Payloads(attrs.get("rundir", ""))
-        hint = attrs.get("tbon.interface-hint", "")
-        return {
+        jobspec, environment = self._payloads.of(job["jobspec"])
+        op: Start = {
+            "op": "start",
             "id": job["id"],
-            **({} if hint in ("", "default-route") else {"interface_hint": hint}),
-            **self._payloads.of(job["jobspec"]),
+            "jobspec": jobspec,
+            "environment": environment,
             "userid": job["userid"],
             "uri": attrs.get("local-uri"),
             "rundir": attrs.get("rundir"),
@@ -130,9 +132,19 @@ class Node:
             "instance_level": int(attrs.get("instance-level", "0")),
             "expiration": job["expiration"],
             "service": f"{job['userid']}-shell-f{text[1:]}",
+            "R": job["R"],
+            "nodeid": nodeid,
+            "nnodes": len(job["ranks"]),
+            "rank": self.rank,
+            "hosts": hosts,
+            "ranks": job["ranks"],
         }
+        hint = attrs.get("tbon.interface-hint", "")
+        if hint not in ("", "default-route"):
+            op["interface_hint"] = hint
+        return op
 
-    def down(self, op: Op) -> None:
+    def down(self, op: JobOperation) -> None:
         """Hand `op` (kill, expiration, barrier) to the job's shells at and below us."""
         part = self.parts.get(op["id"])
         if part is None:
@@ -153,16 +165,19 @@ class Node:
 
     # -- up the tree
 
-    def _from_agent(self, op: Op) -> None:
-        kind = op["op"]
-        if kind == "rpc-reply":
-            self.shells.reply(op)
-        elif kind == "peer":
-            self._peer(op)
-        elif kind == "gone":
-            self._agent_gone()
-        elif not kind.startswith("exec"):
-            self._take(HERE, op)
+    def _from_agent(self, op: FromAgent) -> None:
+        match op["op"]:
+            case "event" | "output" | "input" | "started" | "finish" | "barrier" | "exception":
+                self._take(HERE, op)
+            case "rpc-reply":
+                self.shells.reply(op)
+            case "peer":
+                self._peer(op)
+            case "gone":
+                self._agent_gone()
+            case "hello" | "exec-started" | "exec-output" | "exec-finished" | "exec-error":
+                # These are for the link to the agent and for the subprocess server.
+                pass
 
     def _on_up(self, msg: Message) -> Any:
         source = msg.obj["rank"]
@@ -173,47 +188,49 @@ class Node:
             return None
         return EMPTY
 
-    def _take(self, source: int, op: Op) -> None:
+    def _take(self, source: int, op: Report) -> None:
         """One operation from below: reduce it or pass it on."""
-        handler = self._handlers.get(op["op"])
-        if handler is None:
-            self.report(op)
-        else:
-            handler(source, op)
+        match op["op"]:
+            case "started":
+                self._started(source, op["id"])
+            case "finish":
+                self._finish(source, op["id"], op["status"], op.get("bad"))
+            case "barrier":
+                self._barrier(source, op)
+            case _:
+                self.report(op)
 
-    def _started(self, source: int, op: Op) -> None:
-        part = self.parts.get(op["id"])
+    def _started(self, source: int, job: int) -> None:
+        part = self.parts.get(job)
         if part is not None and part.started(source):
-            self.report({"op": "started", "id": op["id"]})
+            self.report({"op": "started", "id": job})
 
-    def _finish(self, source: int, op: Op) -> None:
-        part = self.parts.get(op["id"])
+    def _finish(self, source: int, job: int, status: int, bad: list[list[int]] | None) -> None:
+        part = self.parts.get(job)
         if part is None:
             return
-        status = op["status"]
-        bad = op.get("bad")
         if bad is None:
             bad = [[self.rank, status]] if status else []
         if source == HERE:
-            self.shells.remove(op["id"])
+            self.shells.remove(job)
         if part.finished(source, status, bad):
-            del self.parts[op["id"]]
-            self.report({"op": "finish", "id": op["id"], "status": part.finish.status, "bad": part.finish.bad})
+            del self.parts[job]
+            self.report({"op": "finish", "id": job, "status": part.finish.status, "bad": part.finish.bad})
 
-    def _barrier(self, source: int, op: Op) -> None:
+    def _barrier(self, source: int, op: Barrier) -> None:
         part = self.parts.get(op["id"])
         if part is None:
             return
         pairs = part.barrier(source, op["seq"], op["kvs"])
         if pairs is None:
             return
-        whole = {"op": "barrier", "id": op["id"], "seq": op["seq"], "kvs": pairs}
+        whole: Barrier = {"op": "barrier", "id": op["id"], "seq": op["seq"], "kvs": pairs}
         if self.rank == 0 or len(part.job["ranks"]) == 1:
             self.down(whole)
         else:
             self.report(whole)
 
-    def _report_up(self, op: Op) -> None:
+    def _report_up(self, op: Report) -> None:
         if not self._up:
             self.ctx.at_flush(self._send_up)
         self._up.append(op)
@@ -241,7 +258,7 @@ class Node:
 
     # -- between the shells of one job
 
-    def _peer(self, op: Op) -> None:
+    def _peer(self, op: ToPeer) -> None:
         part = self.parts.get(op["id"])
         if part is None or part.nodeid is None:
             return
@@ -251,7 +268,7 @@ class Node:
             return
         self._to_shell(ranks[to], {"op": "peer", "id": op["id"], "from": part.nodeid, "data": op["data"]})
 
-    def _to_shell(self, rank: int, out: Op) -> None:
+    def _to_shell(self, rank: int, out: FromPeer) -> None:
         if rank == self.rank:
             self.ctx.agent.send(out)  # type: ignore[union-attr]
             return
@@ -269,7 +286,7 @@ class Node:
         if agent is not None:
             for op in msg.obj["ops"]:
                 # Not as it came: the agent does what it is told, and must not be told more than this.
-                agent.send({"op": "peer", **{key: op[key] for key in ("id", "from", "data")}})
+                agent.send({"op": "peer", "id": op["id"], "from": op["from"], "data": op["data"]})
         return EMPTY
 
     # -- a child and everything below it is gone
@@ -291,8 +308,8 @@ class Node:
         """The agent with a shell of a job was killed: the node is there, and what that means the lead shell decides."""
         job = part.job["id"]
         self._to_shell(part.job["ranks"][0], {"op": "peer", "id": job, "from": nodeid, "data": {"kind": "lost-shell"}})
-        self._started(HERE, {"id": job})
-        self._finish(HERE, {"id": job, "status": LOST_STATUS})
+        self._started(HERE, job)
+        self._finish(HERE, job, LOST_STATUS, None)
 
     def _lost(self, part: Part, child: int, members: int) -> None:
         job = part.job["id"]
@@ -302,9 +319,9 @@ class Node:
             if nodeid and members >> rank & 1:
                 # The lead shell waits for it otherwise.
                 self._to_shell(ranks[0], {"op": "peer", "id": job, "from": nodeid, "data": {"kind": "done"}})
-        self._started(child, {"id": job})
+        self._started(child, job)
         bad = [[rank, LOST_STATUS] for rank in Idset.from_bits(members)]
-        self._finish(child, {"id": job, "status": LOST_STATUS, "bad": bad})
+        self._finish(child, job, LOST_STATUS, bad)
 
 
 class _ShellServices:
@@ -414,19 +431,19 @@ class _ShellServices:
         passed.routes.extend(msg.routes)
         self.ctx.forward(passed)
 
-    def reply(self, op: Op) -> None:
+    def reply(self, op: RpcReply) -> None:
         token = op["token"]
         entry = self._waiting.get(token)
         if entry is None:
             return
         msg = entry[1]
-        errnum = op.get("errnum", 0)
+        errnum = op["errnum"]
         if errnum or not msg.streaming:
             del self._waiting[token]
         if errnum:
-            self.ctx.respond_error(msg, errnum, op.get("text") or "")
+            self.ctx.respond_error(msg, errnum, op["text"])
         else:
-            self.ctx.respond(msg, op.get("payload"))
+            self.ctx.respond(msg, op["payload"])
 
 
 def _bits(ranks: frozenset[int]) -> int:

@@ -6,10 +6,13 @@ and of environments in its memory.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.agent.environments import Named
 from headrace.spec import jobspec as js
+
+if TYPE_CHECKING:
+    from headrace.process.operations import Environment
 
 
 class Payloads:
@@ -19,10 +22,11 @@ class Payloads:
         self._bare = js.Bare()
         self._environments = Named(rundir)
 
-    def of(self, jobspec: dict[str, Any]) -> dict[str, Any]:
-        """`{jobspec, environment}` of a start: a bare jobspec and the environment's name, or the whole one and None."""
+    def of(self, jobspec: dict[str, Any]) -> tuple[dict[str, Any], Environment | None]:
+        """Return `jobspec` and `environment` of a start: a bare jobspec and what names its environment, or the whole
+        jobspec and None."""
         named = self._environments.name(js.environment(jobspec))
-        return {"jobspec": jobspec if named is None else self._bare.of(jobspec), "environment": named}
+        return (jobspec, None) if named is None else (self._bare.of(jobspec), named)
 
     def clear(self) -> None:
         """Remove the files of environments, when no job is started any more."""
