@@ -46,7 +46,7 @@ class AgentRestarts:
         self._remains = False
 
     def lost(self) -> None:
-        """The agent's end of the socket is closed, and nobody asked it to end."""
+        """The agent's end of the socket was closed, though the broker had not asked it to end."""
         now = time.monotonic()
         self._remains = True
         self._deaths = [*(death for death in self._deaths if death > now - _SECONDS), now]
@@ -66,7 +66,9 @@ class AgentRestarts:
         self._remains = False
 
     def end(self) -> None:
-        """Kill what is left of a dead agent at the end of the broker, which may come before a new agent was started."""
+        """Kill the processes that a dead agent has left, at the end of a broker that may not have started
+        another one.
+        """
         if self._remains:
             self._kill_remains(self._agent.pid)
 

@@ -44,7 +44,7 @@ class AgentLink:
         self.closed = False
 
     def start(self, sock: socket.socket) -> None:
-        """`sock` is our end of the socket of an agent."""
+        """`sock` is the broker's end of the socket to an agent."""
         sock.setblocking(False)
         self._sock = sock
         self.resume()
@@ -147,7 +147,7 @@ class AgentLink:
             sock.close()
 
     def keep_going(self) -> None:
-        """A child of the broker has ended or was stopped: continue the agent or its reaper if that was stopped."""
+        """A child of the broker has ended or was stopped; if the agent or its reaper was stopped, continue it."""
         with contextlib.suppress(ChildProcessError):
             if self.pid and os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG) is not None:
                 reaper.continue_stopped(self.pid)

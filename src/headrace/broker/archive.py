@@ -52,7 +52,7 @@ async def restore(broker: BrokerBase) -> int:
     print(f"restoring content from {path}", file=sys.stderr, flush=True)
     status = await _flux(broker, "restore", "--instance", "--quiet", f"--size-limit={_SIZE_LIMIT}", path)
     if not status and os.path.basename(path) == "RESTORE" and os.path.islink(path):
-        # The state is the instance's again; a later start must not go back to the archive.
+        # From now on the statedir has the state; a later start must not restore the archive again.
         os.unlink(path)
     return status
 
@@ -64,7 +64,7 @@ async def dump(broker: BrokerBase) -> int:
         return 0
     print(f"dumping content to {path}", file=sys.stderr, flush=True)
     folder, name = os.path.split(os.path.abspath(path))
-    # An archive that is not whole must not have the name of one; the ending says how it is compressed.
+    # An incomplete archive must not have an archive's name. The suffix decides the compression.
     part = f"{folder}/.part-{os.getpid()}-{name}"
     try:
         if broker.attrs.get("content.dump") == "auto":

@@ -128,7 +128,7 @@ _MADE_UP = ("user.", "test.", "sched.")
 
 
 class AttrError(ValueError):
-    """A -S option names no attribute, or gives it a value it cannot take."""
+    """An unknown attribute in a -S option, or an invalid value for one."""
 
 
 class AttrTable:
@@ -167,11 +167,11 @@ class AttrTable:
         return iter(sorted(self._values.items()))
 
     def names(self) -> list[str]:
-        """All that attr.list says: some have no value."""
+        """The response of attr.list, which includes attributes without a value."""
         return sorted({*self._values, *_OPTIONAL})
 
     def lookup(self, name: str) -> dict[str, object]:
-        """The answer of attr.get. Raises RpcError(ENOENT)."""
+        """The response of attr.get. Raises RpcError(ENOENT)."""
         if name not in self._values:
             raise RpcError(errno.ENOENT)
         return {"value": self._values[name], "flags": FLAG_IMMUTABLE}
@@ -202,7 +202,7 @@ class AttrTable:
 
 
 def _check(name: str, value: str) -> None:
-    """Raises AttrError when an attribute cannot take `value`."""
+    """Raise AttrError if `value` is invalid for an attribute."""
     if name in _DURATIONS or (name in _LIMITS and value != "none"):
         try:
             duration.parse(value)

@@ -54,9 +54,9 @@ from .parts import BrokerBase
 from .program import Program, run_script
 from .router import Router, new_uuid
 
-# Seconds the agent gets to kill what is left of the jobs.
+# Seconds that the agent has to kill the remaining processes of jobs.
 _AGENT_PATIENCE = 5.0
-# Seconds that a broker which leaves waits for those below it.
+# Seconds that a broker which leaves waits for its children.
 _LEAVING_PATIENCE = 5.0
 
 
@@ -95,7 +95,7 @@ class Broker(BrokerBase):
         self.exit_code = 0
         self.state = machine.STATES[0]
         self.state_since = time.monotonic()
-        # Told each state that is entered.
+        # Called with each state that is entered.
         self.on_state: Callable[[str], None] = lambda _state: None
         self.run_waiters = []
         self.shutdown_watchers = []
@@ -111,7 +111,7 @@ class Broker(BrokerBase):
         self._agent_is_lost = False
         self._restarts: AgentRestarts | None = None
         self._leader_runs = False
-        # Told to end before we could.
+        # Set when the broker is told to end before it was ready.
         self._unwanted = False
         self.ended_by = 0
         self.was_told_to_end = False
@@ -121,18 +121,18 @@ class Broker(BrokerBase):
     # -- life
 
     def run(self) -> int:
-        """Live until exit; returns the exit code of the instance (rank 0) or of this broker."""
-        # Most objects live in queues for milliseconds or in tables for hours: collect the young rarely.
+        """Run until the end; returns the exit code of the instance (rank 0) or of this broker."""
+        # Most objects live in queues for milliseconds or in tables for hours, so young ones are collected rarely.
         gc.set_threshold(50_000, 20, 50)
         signals.catch()
         m.use_json_codec(msgspec.json.encode, msgspec.json.decode)
-        # Nothing but callbacks: of many brokers each would pay for a task that waits until all is over.
+        # The broker uses callbacks instead of a task that waits for its end, which would cost each of many brokers.
         self.loop = asyncio.SelectorEventLoop()
         try:
             if not self._begin():
                 return 1
             self.loop.run_forever()
-            # What comes now would find no handler any more, and leave our files.
+            # A signal from now on would find no handler, and leave files behind.
             signals.hold()
             self.local.stop()
             self.overlay.close()
@@ -149,7 +149,7 @@ class Broker(BrokerBase):
             self._remove_rundir()
 
     def _begin(self) -> bool:
-        """Put the parts together and begin to live; False when that is not possible, which is told then."""
+        """Connect the parts of the broker and enter the first state; False, with a message, if that fails."""
         self.router = Router(self.rank, self.loop)
         # Memory of its own from the kernel, which is there only as far as somebody wrote.
         self.receive_buffer = memoryview(mmap.mmap(-1, 1 << 18))
@@ -190,7 +190,7 @@ class Broker(BrokerBase):
             self.local.start()
             self.overlay.start()
         except Exception as exc:
-            # Nobody else tells the agent to end, for whose end we wait.
+            # The agent must be told to end here, since the broker waits for its end.
             self._let_agent_end()
             if isinstance(exc, ConfigError):
                 self.log(logging.CRITICAL, "connector-local", str(exc))
@@ -230,7 +230,7 @@ class Broker(BrokerBase):
             action()
 
     def _tell_shutdown(self, line: str) -> None:
-        """Show a line of the log to those who shut us down and look on, as far as they want such lines."""
+        """Send a line of the log to clients of a shutdown that requested lines of this severity."""
         level, _, host, appname, text = parse_line(line)
         if host != str(self.rank):
             return
@@ -253,7 +253,8 @@ class Broker(BrokerBase):
             self.exit_code = 1
             self.advance("rc1-fail")
             return
-        # No collection before: loading leaves little garbage, and to find it takes longer than to load many a module.
+        # Without a collection first: loading leaves little garbage, and finding it would take longer than loading
+        # modules.
         gc.freeze()
         status = await run_script(self, "rc1")
         if status and not self._unwanted:
@@ -271,7 +272,7 @@ class Broker(BrokerBase):
         if self._unwanted:
             self.advance("shutdown")
         elif self._leader_runs:
-            # We came late: the event that says so was before our time.
+            # This broker joined late: the event was published before.
             self.advance("quorum-full")
 
     def _quorum_slow(self) -> None:
@@ -328,8 +329,9 @@ class Broker(BrokerBase):
             self.advance("rc2-fail")
 
     def _tell_parent(self) -> None:
-        """Leave our URI in the enclosing instance's record of this job, where `flux uri` and `flux jobs` look, and say
-        which of its nodes we can lose."""
+        """Store this instance's URI in the enclosing instance's record of this job, for `flux uri` and `flux jobs`, and
+        tell it which nodes the instance can lose.
+        """
         # Few brokers have a parent instance.
         from ..client.handle import Handle
 
@@ -380,10 +382,10 @@ class Broker(BrokerBase):
     async def _cleanup(self) -> None:
         limit = self._timeout("broker.cleanup-timeout")
         status = await self.pushed.run(limit)
-        # An instance that a signal ended, and whose cleanup then failed or took too long, says the latter, as in Flux.
+        # If the cleanup fails or times out after a signal, that decides the exit code, as in Flux.
         if status and (self.ended_by or not self.exit_code):
             self.exit_code = status
-        # The jobs' ends cannot be seen without an agent: waiting for them would be for ever.
+        # Without an agent, the ends of jobs are not seen, so they cannot be waited for.
         steps = await end_jobs(self, len(self.pushed.commands), limit, wait=not self._agent_is_lost)
         if status:
             self.advance("cleanup-fail")
@@ -449,7 +451,7 @@ class Broker(BrokerBase):
 
     def _enter_exit(self) -> None:
         self.log.flush()
-        # One more turn, so that what was flushed by the last handlers reaches its socket.
+        # One more turn lets the messages of the last handlers reach their sockets.
         self.loop.call_soon(self.router.at_turn_end, self.loop.stop)
 
     # -- things that happen to us
@@ -494,7 +496,7 @@ class Broker(BrokerBase):
             self.exit_code = self.exit_code or int(self.attrs.get("broker.exit-restart", "0"))
 
     def _give_up_rc1(self) -> None:
-        """What begins is not wanted any more: do not wait for the user's script, only for our modules."""
+        """Abandon a start: do not wait for a user's script, only for the broker's own modules."""
         self._unwanted = True
         if self.state == "init" and self.program is not None:
             self.program.stop()

@@ -14,7 +14,7 @@ from ..spec.config_values import as_json
 
 
 class ConfigError(ValueError):
-    """A configuration file or setting cannot be used; the text names it."""
+    """An unusable configuration file or setting; the text names it."""
 
 
 def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 def _toml(text: str) -> dict[str, Any]:
-    """Raises ValueError. The parser takes a while to load, and an instance without configuration starts without it."""
+    """Parse TOML. Raises ValueError. The parser is imported here, as most instances have no configuration."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -39,7 +39,7 @@ def _toml(text: str) -> dict[str, Any]:
 
 
 def parse_file(path: str) -> dict[str, Any]:
-    """One TOML or JSON file. Raises ConfigError."""
+    """The contents of one TOML or JSON file. Raises ConfigError."""
     try:
         with open(path, "rb") as handle:
             data = handle.read()
@@ -68,7 +68,7 @@ def read(path: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def load(path: str) -> dict[str, Any]:
-    """A file, or what the files of a folder amount to together. Raises ConfigError."""
+    """The contents of a file, or of all files in a folder, merged. Raises ConfigError."""
     config: dict[str, Any] = {}
     for _name, table in read(path):
         config = merge(config, table)
@@ -111,7 +111,7 @@ def setting(text: str) -> dict[str, Any]:
 
 
 def from_options(path: str | None, settings: list[str]) -> dict[str, Any]:
-    """What `-c PATH` and the `--conf` options amount to together. Raises ConfigError."""
+    """The configuration of `-c PATH` and the `--conf` options, merged. Raises ConfigError."""
     config = load(path) if path else {}
     for text in settings:
         config = merge(config, setting(text))

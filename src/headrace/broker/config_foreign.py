@@ -6,7 +6,7 @@ one of these may be meant for it. Sources: the manuals (section 5) of flux-core 
 
 from __future__ import annotations
 
-# Whose each is and what it is for, and why nothing here reads it.
+# The owner and the purpose of each table, and why it is not read here.
 FOREIGN: dict[str, str] = {
     "accounting": "flux-accounting: weights of its priority plugin, which cannot be loaded here",
     "archive": "flux-accounting: where finished jobs are archived; here they are kept in the statedir",

@@ -25,7 +25,7 @@ _INTEL_VENDOR = "0x8086"
 _DATA_CENTRE_GPU_CLASS = "0x0380"  # PCI class of display controllers without a display output
 
 
-# The pid that discovered, and what.
+# The pid of the process that discovered, and the result.
 _inherited: tuple[int, NodeResources] | None = None
 
 
@@ -39,7 +39,9 @@ class NodeResources(NamedTuple):
 
 
 def discover(root: str | os.PathLike[str] = "/", affinity: Iterable[int] | None = None) -> NodeResources:
-    """Count what this process may use. `affinity` is the set of allowed CPU numbers; None asks the kernel."""
+    """Count the resources that this process may use. `affinity` is the set of allowed CPU numbers; None asks the
+    kernel.
+    """
     base = os.fspath(root)
     cpus = set(os.sched_getaffinity(0) if affinity is None else affinity)
     groups = _cgroup_folders(base)
@@ -61,7 +63,7 @@ def discover(root: str | os.PathLike[str] = "/", affinity: Iterable[int] | None 
 
 
 def discover_before_fork() -> None:
-    """Discover for the processes that will be forked from this one: see `discover_after_fork`."""
+    """Discover for processes that will be forked from this one; see `discover_after_fork`."""
     global _inherited
     _inherited = (os.getpid(), discover())
 
@@ -79,7 +81,9 @@ def discover_after_fork() -> NodeResources:
 
 
 def bindable_cpus() -> set[int]:
-    """The CPUs that this process could be bound to: the kernel takes from a request for all what a cpuset forbids."""
+    """The CPUs that this process could be bound to: of a request for all CPUs, the kernel drops those outside the
+    cpuset.
+    """
     bound = os.sched_getaffinity(0)
     os.sched_setaffinity(0, range(_MOST_CPUS))
     try:
@@ -89,7 +93,7 @@ def bindable_cpus() -> set[int]:
 
 
 def resource_set(rank: int, found: NodeResources, hostname: str | None = None) -> dict[str, object]:
-    """R (RFC 20) of one node that was discovered."""
+    """R (RFC 20) for the resources of one node."""
     children = {"core": str(found.cores)}
     if found.gpus:
         children["gpu"] = str(found.gpus)
@@ -122,7 +126,7 @@ def physical_cores(root: str, cpus: set[int]) -> list[tuple[int, ...]]:
 
 
 def _cgroup_folders(root: str) -> dict[str, list[str]]:
-    """For each controller the folders whose limits apply to us, innermost first."""
+    """The folders with limits on this process, by controller, innermost first."""
     mount = f"{root}/sys/fs/cgroup"
     folders: dict[str, list[str]] = {"cpu": [], "cpuset": [], "memory": []}
     for line in (_read(f"{root}/proc/self/cgroup") or "").splitlines():
@@ -141,7 +145,7 @@ def _cgroup_folders(root: str) -> dict[str, list[str]]:
 
 
 def _chain(top: str, path: str) -> list[str]:
-    """Folders from a group up to the mount point. A path from outside our namespace ends at the mount point."""
+    """The folders from a group to the mount point. A path outside the namespace ends at the mount point."""
     parts = [part for part in path.split("/") if part and part != ".."]
     chain = ["/".join([top, *parts[:depth]]) for depth in range(len(parts), -1, -1)]
     return [folder for folder in chain if os.path.isdir(folder)]
@@ -179,7 +183,7 @@ def _total_memory(root: str) -> int:
 
 
 def _count_gpus(root: str) -> int:
-    """GPUs that a process here could open: device nodes, not PCI devices, so that a container sees its share."""
+    """The GPUs that this process could open: device nodes, not PCI devices, so that a container sees its share."""
     nvidia = sum(1 for name in _names(f"{root}/dev") if _NVIDIA_DEVICE.match(name))
     return nvidia + _count_amd(root) + _count_intel(root)
 

@@ -28,21 +28,21 @@ from .router import new_uuid
 if TYPE_CHECKING:
     from .parts import BrokerBase
 
-# Bytes of unread output at which a client's streams wait, at which its requests are no longer taken, and at which it is
-# disconnected when a stream or an event is to be added, or the answer to a request: those it asked for one by one, and
-# they may be large. Streams come first by far: who writes does not read meanwhile, as a rule, and if we did not read
-# then, both would wait for ever.
+# Bytes of a client's unread output: from PAUSE_AT on its streams wait, from STOP_AT on its requests are not read, and
+# beyond DROP_AT it is disconnected; beyond DROP_ANSWERS_AT if it has only single responses to its own requests, which
+# may be large. STOP_AT is much higher than PAUSE_AT: a client that is writing usually does not read, and if its
+# requests were not read then, both would deadlock.
 PAUSE_AT = 1 << 20
 STOP_AT = 16 << 20
 DROP_AT = 64 << 20
 DROP_ANSWERS_AT = 1 << 30
-# Messages of one client that are routed before it is the turn of the others, and bytes of further ones at which it is
-# not read from meanwhile: who sends a thousand requests at once delays nobody by more than these.
+# Messages of one client that are routed before those of the others, and bytes of queued messages from which it is not
+# read, so that a client with thousands of requests delays the others no longer.
 SHARE = 16
 HOLD_AT = 1 << 18
-# Services, counted once for each broker, that one client may ask: each is told when it disconnects.
+# Services (counted once for each broker) that one client may call; each is sent a disconnect request.
 MOST_SERVICES = 1 << 16
-# Connections that are taken in one turn of the loop, and seconds in which the log hears once that there are too many.
+# Connections that are accepted in one turn of the loop, and seconds between two log lines about too many.
 _AT_ONCE = 32
 _QUIET = 60.0
 _CRED = struct.Struct("3i")
@@ -65,12 +65,12 @@ class LocalClient(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._deframer = m.Deframer()
         self._out: list[bytes] = []
-        # Whether something of that is no answer to a request of its own, or one of many.
+        # Whether the unread output has anything but single responses to this client's own requests.
         self._streams = False
         self._used: set[tuple[str, int, int]] = set()
         self._paused = False
         self._stopped = False
-        # It sent more than its share: the rest is in the deframer.
+        # Whether it has sent more than its share; the rest is in the deframer.
         self._waits = False
         self._drained: list[Callable[[], None]] = []
 
@@ -91,7 +91,7 @@ class LocalClient(asyncio.BufferedProtocol):
         self.broker.router.add_peer(self)
 
     def when_drained(self, then: Callable[[], None]) -> None:
-        """Call `then` once the client has taken most of what was sent to it, or is gone."""
+        """Call `then` when the client has read most of its output, or is gone."""
         if self._paused:
             self._drained.append(then)
         else:
@@ -141,7 +141,7 @@ class LocalClient(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _accept_some(self, most: int) -> bool:
-        """Route what it sent, up to `most` messages; returns whether there may be more."""
+        """Route up to `most` of its messages; returns whether there may be more."""
         try:
             for msg in self._deframer:
                 self._accept(msg)
@@ -180,7 +180,7 @@ class LocalClient(asyncio.BufferedProtocol):
             self.broker.events.publish(msg)
 
     def send(self, msg: Message) -> None:
-        """Write at the end of this turn."""
+        """Write at the end of this turn of the loop."""
         if self._transport is None:
             return
         if not self._out:
@@ -216,7 +216,7 @@ class LocalClient(asyncio.BufferedProtocol):
             return
         if self._waits:
             self._accept_some(-1)
-        # asyncio's transport keeps a bound method of itself: without it, it is freed now and not at some collection.
+        # asyncio's transport refers to itself by a bound method; without it, it is freed at once.
         getattr(self._transport, "__dict__", {}).pop("_read_ready_cb", None)
         self._transport = None
         self._paused = False
@@ -247,7 +247,7 @@ class LocalServer:
         self.connector: Debugged
         self.clients: set[LocalClient] = set()
         self._listener: socket.socket | None = None
-        # A descriptor for the moment when there are no more.
+        # A reserve descriptor, to refuse clients when there are no others.
         self._spare = -1
         self._quiet_until = 0.0
         self._link = ""
@@ -289,7 +289,7 @@ class LocalServer:
         return found
 
     def start(self) -> None:
-        """Listen. Raises OSError, also where somebody listens already: another instance with this run directory."""
+        """Listen. Raises OSError, also if another instance listens in this run directory."""
         self._listener = socket.socket(socket.AF_UNIX)
         try:
             self._bind(self._listener)
@@ -312,12 +312,12 @@ class LocalServer:
             with socket.socket(socket.AF_UNIX) as probe:
                 if probe.connect_ex(self.path) == 0:
                     raise OSError(errno.EADDRINUSE, "another instance listens there, choose another rundir") from None
-            # Somebody was killed.
+            # The socket of a broker that was killed.
             os.unlink(self.path)
             listener.bind(self.path)
 
     def _accept(self) -> None:
-        """Not by a server of the loop's: that tries again at once, and for ever, when there are no more descriptors."""
+        """Accept clients. A server of the loop's would retry without a pause when there are no descriptors left."""
         assert self._listener is not None
         for _ in range(_AT_ONCE):
             try:
@@ -331,7 +331,7 @@ class LocalServer:
             self.broker.spawn(self.broker.loop.connect_accepted_socket(lambda: LocalClient(self), sock))
 
     def _refuse(self, exc: OSError) -> None:
-        """There is no descriptor for the next client: say so to it, with the one that is kept for that."""
+        """Refuse the next client, for lack of a descriptor, by means of the reserve."""
         assert self._listener is not None
         os.close(self._spare)
         with contextlib.suppress(OSError), self._listener.accept()[0] as sock:
@@ -343,7 +343,7 @@ class LocalServer:
             self.broker.log(logging.ERROR, "connector-local", f"clients are refused: {exc.strerror} (ulimit -n)")
 
     def stop(self) -> None:
-        """Close all, at the end of this turn of the loop."""
+        """Close all clients, at the end of this turn of the loop."""
         if self._spare >= 0:
             assert self._listener is not None
             self.broker.loop.remove_reader(self._listener)

@@ -22,7 +22,7 @@ _LONGEST = 8 << 10
 
 
 def severity(level: int) -> int:
-    """A syslog severity from a syslog severity or a level of the logging module."""
+    """The syslog severity of a syslog severity or of a level of the logging module."""
     return _FROM_LOGGING.get(level, min(max(level, 0), 7))
 
 
@@ -33,7 +33,9 @@ def format_line(level: int, host: str, appname: str, text: str, now: float) -> s
 
 
 def parse_line(line: str) -> tuple[int, str, str, str, str]:
-    """(severity, timestamp, host, appname, text) of a line made by `format_line`; ValueError when it is not one."""
+    """(severity, timestamp, host, appname, text) of a line made by `format_line`. Raises ValueError for any
+    other line.
+    """
     head, stamp, host, appname, _procid, _msgid, _data, text = line.split(" ", 7)
     if not head.startswith("<") or ">" not in head:
         raise ValueError(f"not a syslog line: {line!r}")
@@ -41,24 +43,24 @@ def parse_line(line: str) -> tuple[int, str, str, str, str]:
 
 
 class Logbook:
-    """Log of one broker. Raises AttrError when a log-* attribute has no legal value."""
+    """Log of one broker. Raises AttrError for an invalid log-* attribute."""
 
     def __init__(self, attrs: AttrTable, rank: int) -> None:
         self.rank = rank
         self._attrs = attrs
         self.ring: deque[str] = deque(maxlen=int(attrs.get("log-ring-size", "1024")))
         attrs.watchers.append(self._changed)
-        # Lines that ever came to the ring; the newest in it has this number less one.
+        # The number of lines that the ring ever had; the newest line in it has this number less one.
         self.count = 0
         self.level = int(attrs.get("log-level", "7"))
         self.stderr_level = int(attrs.get("log-stderr-level", "3"))
         self.critical_level = int(attrs.get("log-critical-level", "2"))
         self.followers: list[Callable[[str], None]] = []
         self.forward: Callable[[int, str], None] | None = None
-        # Has what was forwarded leave now.
+        # Sends the lines that wait to be forwarded.
         self.flush: Callable[[], None] = lambda: None
         self._file: TextIO | None = None
-        # One file for the instance: what the others log comes to the leader.
+        # The instance has one file, on the leader, to which the others forward their lines.
         if rank == 0 and attrs.get("log-filename"):
             try:
                 self._file = open(attrs.get("log-filename"), "a", buffering=1, encoding="utf-8")  # noqa: SIM115
@@ -72,7 +74,7 @@ class Logbook:
             self._take(line, level, line.split(" ", 2)[1], host, appname, piece, True)
 
     def append(self, line: str, local: bool = True) -> None:
-        """Take a finished line; lines that came from another rank are not forwarded again."""
+        """Add a formatted line; lines from another rank are not forwarded again."""
         try:
             level, stamp, host, appname, text = parse_line(line)
         except ValueError:
@@ -91,11 +93,11 @@ class Logbook:
                 with contextlib.suppress(OSError):
                     self._file.write(line + "\n")
         leader = self.rank == 0
-        # What is critical is said where it happens: the way to the leader may be what is broken.
+        # A critical line is printed on its own rank, since the connection to the leader may be the problem.
         mine = leader or self._attrs.get("log-stderr-mode") == "local"
         if (level <= self.stderr_level and mine) or (level <= self.critical_level and local):
             with contextlib.suppress(OSError, ValueError):
-                # Not strptime(), which has a module to load: there may be no descriptor for that, which we are to tell.
+                # Not by strptime(), which imports a module: that fails if the problem is a lack of descriptors.
                 moment = datetime.datetime.fromisoformat(stamp.removesuffix("Z"))
                 readable = moment.strftime("%b %d %H:%M:%S.%f UTC %Y")
                 print(f"{readable} {appname}.{LEVEL_NAMES[level]}[{host}]: {text}", file=sys.stderr, flush=True)

@@ -15,7 +15,7 @@ from ..spec.idset import Idset
 if TYPE_CHECKING:
     from .parts import BrokerBase
 
-# What `version` says: Flux clients compare it, so it is the Flux interface version that we speak.
+# The version of the Flux interface that Headrace implements; clients compare it.
 FLUX_VERSION = "0.88.0"
 
 
@@ -63,7 +63,7 @@ def set_own(broker: BrokerBase) -> None:
 
 
 def set_size(broker: BrokerBase) -> None:
-    """The attributes that follow from the tree as it is now, which may grow."""
+    """Set the attributes that depend on the tree, which may grow."""
     attrs, boot = broker.attrs, broker.boot
     attrs.set("size", broker.size)
     if boot.hosts:
@@ -71,12 +71,12 @@ def set_size(broker: BrokerBase) -> None:
     attrs.set("tbon.maxlevel", boot.topology.max_level)
     attrs.set("tbon.descendants", len(boot.topology.subtree(broker.rank)) - 1)
     if not broker.indispensable:
-        # For an enclosing instance also those whose loss cuts off others; we go on, and they may come back.
+        # In an enclosing instance, the loss of these ranks cuts off others; this instance goes on, and they may return.
         attrs.set("broker.critical-ranks", str(Idset(boot.topology.routers)))
 
 
 def _check_critical_ranks(text: str, size: int) -> None:
-    """Raises ValueError unless the text is a set of ranks that there are."""
+    """Raise ValueError unless the text is a set of ranks in the instance."""
     try:
         ranks = Idset.parse(text)
     except ValueError as exc:

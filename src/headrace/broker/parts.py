@@ -55,7 +55,7 @@ class Tree(Protocol):
 
 
 class EventService(Protocol):
-    """Subscriptions and publications (RFC 3), as modules use them (`Events`)."""
+    """Subscriptions and publications (RFC 3) for modules (`Events`)."""
 
     def subscribe(self, peer: Peer, prefix: str) -> None: ...
     def unsubscribe(self, peer: Peer, prefix: str) -> object: ...

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from .program_output import LoggedOutput
 
 
-# What an environment has of a job, a launcher or for this one instance, and says nothing of its programs: an mpiexec
-# among them must not take our launcher for its own (flux-environment(7)).
+# Variables of a job, a launcher or this one instance, which its programs must not get: an mpiexec among them would take
+# our launcher for its own (flux-environment(7)).
 _NOT_OURS = (
     "FLUX_JOB_ID",
     "FLUX_JOB_NNODES",
@@ -49,7 +49,7 @@ _LAUNCHERS = ("PMI_", "SLURM_")
 
 
 def _is_file(word: str) -> bool:
-    """True for the path of a program, as of a batch script: that is executed itself, whatever it means to a shell."""
+    """Whether the command is the path of a program, such as a batch script, which is executed without a shell."""
     return os.path.isfile(word) and os.access(word, os.X_OK)
 
 
@@ -58,7 +58,7 @@ INITIAL = "rc2.0"
 
 
 class Program:
-    """One run of the initial program; `done(status, log text)` is called once with a shell's exit status."""
+    """One run of the initial program; `done(status, log text)` is called once, with a shell's exit status."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Program:
         return self._pid != 0
 
     def start(self) -> None:
-        """Start it. Raises OSError when it cannot be."""
+        """Start the program. Raises OSError."""
         broker = self._broker
         env = {
             name: value
@@ -104,12 +104,13 @@ class Program:
             # processes are found by these variables even after they left its process group.
             env = {name: value for name, value in env.items() if not name.startswith(("FLUX_JOB_", "FLUX_TASK_"))}
         env["FLUX_URI"] = broker.attrs.get("local-uri")
-        # Of the job that the instance is: that of an instance around us is not ours.
+        # This variable names the job that the instance is, not that of an enclosing instance.
         env.pop("FLUX_ENCLOSING_ID", None)
         if broker.attrs.get("jobid"):
             env["FLUX_ENCLOSING_ID"] = broker.attrs.get("jobid")
         self._begin = time.monotonic()
-        # At a terminal the program stays in our foreground process group; elsewhere it gets one that we can signal.
+        # At a terminal, the program is in the broker's foreground process group; elsewhere, it has its own, to be
+        # signalled.
         self._own_group = sys.stdin is None or not os.isatty(0)
         # Killed before we know its pid, we could not say it any more.
         self._tell_agent({"op": "program", "pid": 0, "uri": env["FLUX_URI"], "since": linux.ticks()})
@@ -126,22 +127,22 @@ class Program:
         broker.loop.add_reader(self._pidfd, self._ended)
 
     def tell_agent(self) -> None:
-        """Another agent takes the place of the one that knew."""
+        """Tell a new agent about the program."""
         self._tell_agent({"op": "program", "pid": self._pid})
 
     def _tell_agent(self, op: operations.Program) -> None:
-        """The agent outlives us to kill what we left when we are killed, now perhaps."""
+        """Tell the agent about the program, which it kills if the broker is killed."""
         if self._broker.agent is not None:
             self._broker.agent.send(op)
             self._broker.agent.flush()
 
     def interrupt(self) -> None:
-        """We got SIGINT: the program has it from the terminal, unless that cannot know it (yet)."""
+        """The broker got SIGINT: pass it on, unless the terminal sends it to the program itself."""
         if self._own_group or time.monotonic() - self._begin < YOUNG:
             self._signal(signal.SIGINT)
 
     def stop(self) -> None:
-        """SIGHUP to the program and what it started, SIGKILL after five seconds."""
+        """Send SIGHUP to the program and its descendants, and SIGKILL after five seconds."""
         self._signal(signal.SIGHUP)
         self._broker.loop.call_later(5, self._signal, signal.SIGKILL)
 
@@ -152,7 +153,7 @@ class Program:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._pid, number)
             return
-        # Its process group is ours and perhaps that of others in the same pipeline.
+        # The program shares the broker's process group, possibly with other commands of a pipeline.
         for pid in (self._pid, *linux.descendants_of(self._pid)):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)

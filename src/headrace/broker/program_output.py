@@ -20,7 +20,7 @@ class LoggedOutput:
     """Two pipes to a command's stdout and stderr, whose lines are logged as `name`'s: level info and err."""
 
     def __init__(self, broker: BrokerBase, name: str) -> None:
-        """Raises OSError."""
+        """Raises OSError if there are no descriptors."""
         self._broker = broker
         self._name = name
         self._levels: dict[int, int] = {}
@@ -35,7 +35,7 @@ class LoggedOutput:
             self.fds.append((writer, number))
 
     def started(self) -> None:
-        """The command has the other ends, or was not started."""
+        """Close the command's ends, after the command has them or has failed to start."""
         for writer, _ in self.fds:
             os.close(writer)
         self.fds = []
@@ -43,7 +43,7 @@ class LoggedOutput:
             self._broker.loop.add_reader(reader, partial(self._read, reader))
 
     def close(self) -> None:
-        """The command has ended: log what is left. What it has left running writes to nobody."""
+        """The command has ended: log the rest. Its remaining children write to a closed pipe."""
         for reader in self._levels:
             self._read(reader)
             self._log(reader, [self._partial[reader]])

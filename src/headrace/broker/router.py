@@ -19,14 +19,14 @@ from typing import Any, Protocol
 from ..spec import message as m
 from ..spec.message import Message
 
-# A turn that delivers messages for longer than this (seconds) lets the loop look at its sockets before it goes on.
+# Seconds of deliveries in one turn after which the loop handles its sockets before it continues.
 _SLICE = 0.002
-# Turns in which the flush waits for more that comes from who brings more than its share: together they are cheaper.
+# Turns for which a flush waits for further messages of busy senders, since flushing them together is cheaper.
 _PATIENCE = 4
 
 
 class Peer(Protocol):
-    """Whoever can be sent a message: a client, a module, a neighbour in the tree."""
+    """A destination of messages: a client, a module, or a neighbour in the tree."""
 
     uuid: str
 
@@ -34,7 +34,7 @@ class Peer(Protocol):
 
 
 def new_uuid() -> str:
-    """What nobody else is called: a random UUID (RFC 4122, version 4), without what package uuid does for it."""
+    """A random UUID (RFC 4122, version 4), without importing package uuid."""
     digits = os.urandom(16).hex()
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
@@ -57,23 +57,25 @@ class Router:
         self._flush: dict[Callable[[], None], None] = {}
         self._last: dict[Callable[[], None], None] = {}
         self._scheduled = False
-        # Turns that ended with something to flush, one after the other.
+        # The number of consecutive turns that ended with something to flush.
         self._put_off = 0
         self.delivered = 0
         self.longest_turn = 0.0
 
     def when_free(self, fn: Callable[[], None]) -> None:
-        """Run `fn` once when the messages so far are delivered: for who brings more than its share of messages."""
+        """Run `fn` once when the present messages are delivered; for a sender with more than its share of messages."""
         self._waiting[fn] = None
         self._schedule()
 
     def at_flush(self, fn: Callable[[], None]) -> None:
-        """Run `fn` once when the messages so far are delivered; what it sends is delivered in the same turn."""
+        """Run `fn` once when the present messages are delivered; messages that it sends are delivered in the
+        same turn.
+        """
         self._flush[fn] = None
         self._schedule()
 
     def at_turn_end(self, fn: Callable[[], None]) -> None:
-        """Run `fn` once when nothing is left to deliver or flush: for what leaves the process or waits for a disk."""
+        """Run `fn` once when nothing is left to deliver or flush, to write to a socket or wait for a disk."""
         self._last[fn] = None
         self._schedule()
 
@@ -103,7 +105,7 @@ class Router:
                         late = True
                         break
                 if self._waiting and not late and not overdue:
-                    # One of them at a time: who waits again is behind the others then.
+                    # One function at a time: a sender that waits again is queued behind the others.
                     fn = next(iter(self._waiting))
                     del self._waiting[fn]
                     fn()
@@ -127,7 +129,7 @@ class Router:
                 self._scheduled = False
 
     def request(self, msg: Message) -> None:
-        """Route a request whose `routes` already name its sender."""
+        """Route a request whose `routes` already have its sender."""
         nodeid = msg.aux1
         if nodeid == m.NODEID_ANY:
             if self._to_service(msg) or self.up(msg):
@@ -169,18 +171,18 @@ class Router:
                 return peer
 
     def forget(self, topic: str, sender: bytes, matchtag: int) -> None:
-        """`sender` waits no longer for answers to its streaming request: a provider that keeps it lets it go."""
+        """Tell the provider of a streaming request that `sender` no longer waits for its responses."""
         keeper = getattr(self.service_of(topic), "forget_request", None)
         if keeper is not None:
             keeper(sender, matchtag)
 
     def refuse(self, msg: Message, errnum: int, text: str = "") -> None:
-        """Answer request `msg` with an error, unless it wants no answer."""
+        """Respond to request `msg` with an error, unless it requests no response."""
         if not msg.flags & m.FLAG_NORESPONSE:
             self.response(m.error_response(msg, errnum, text))
 
     def response(self, msg: Message) -> None:
-        """Send a response to the peer on top of its route stack; drop it if that peer is gone."""
+        """Send a response to the peer on top of its route stack; without that peer, drop it."""
         if not msg.routes:
             return
         peer = self.peers.get(msg.routes.pop())
@@ -188,18 +190,18 @@ class Router:
             self.post(peer.send, msg)
 
     def provide(self, name: str, peer: Peer) -> None:
-        """Let `peer` answer requests to service `name`."""
+        """Let `peer` respond to requests for service `name`."""
         self.services[name] = peer
 
     def withdraw(self, name: str) -> None:
-        """Service `name` is not provided any more."""
+        """Remove the provider of service `name`."""
         self.services.pop(name, None)
 
     def add_peer(self, peer: Peer) -> None:
         self.peers[peer.uuid.encode()] = peer
 
     def add_neighbour(self, peer: Peer) -> None:
-        """Like `add_peer`, for a broker above or below."""
+        """As `add_peer`, for a parent or child in the tree."""
         self.add_peer(peer)
         self.neighbours.add(peer.uuid.encode())
 
@@ -209,7 +211,7 @@ class Router:
         return None if last in self.neighbours else self.peers.get(last)
 
     def remove_peer(self, peer: Peer) -> list[str]:
-        """Forget `peer` and the services it provided; returns their names."""
+        """Remove `peer` and its services; returns the names of these."""
         self.peers.pop(peer.uuid.encode(), None)
         self.neighbours.discard(peer.uuid.encode())
         gone = [name for name, owner in self.services.items() if owner is peer]
@@ -226,13 +228,14 @@ class Router:
 
 
 def _run_all(table: dict[Callable[[], None], None]) -> None:
-    """Call and forget the functions of `table`; those they add wait for the next round."""
+    """Call and remove the functions in `table`; functions that they add are called in the next round."""
     pending = list(table)
     table.clear()
     for index, fn in enumerate(pending):
         try:
             fn()
         except BaseException:
-            # Those behind it have been promised a call, and most ask for no other before they had it.
+            # After an exception, the functions behind it are kept, as most are not registered again before they are
+            # called.
             table.update(dict.fromkeys(pending[index + 1 :]))
             raise

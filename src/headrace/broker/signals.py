@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from .parts import BrokerBase
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# What a job is warned with before its limit: when the job is an instance, it is for its jobs.
+# Signals that warn a job before its time limit; an instance that is a job passes them on to its jobs.
 FOR_JOBS = (signal.SIGUSR1, signal.SIGUSR2)
-# logging.INFO: whoever forks agents must not have package logging, which each fork then sees to.
+# The value of logging.INFO: processes that fork agents must not import logging, which would act after each fork.
 _INFO = 20
-# Seconds that a new program may not have been in the group of processes yet that a terminal interrupts.
+# Seconds that a new program may take to join the process group to which a terminal sends interrupts.
 YOUNG = 0.2
 
 
 class Interrupted(Exception):
-    """A signal came within `interruptible`."""
+    """A signal arrived within `interruptible`."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -34,18 +34,18 @@ class Interrupted(Exception):
 
 
 def hold() -> None:
-    """Keep ending signals pending; what is forked from here starts with that."""
+    """Keep ending signals pending, also in processes that are forked from here."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
 
 
 def release() -> None:
-    """Deliver them from now on, and those that came meanwhile."""
+    """Deliver ending signals from now on, including pending ones."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """For a wait that may be long and has nothing to undo: within, a held signal raises Interrupted."""
+    """Let a held signal raise Interrupted inside the block, for a long wait without anything to undo."""
 
     def interrupt(number: int, _frame: Any) -> None:
         # Only the first: what handles it must not be interrupted.
@@ -66,7 +66,7 @@ _caught = False
 
 
 def catch() -> None:
-    """Prepare for `listen`, here or in processes that are forked from here."""
+    """Prepare for `listen`, in this process or in forks of it."""
     global _caught
     if _caught:
         return
@@ -77,7 +77,7 @@ def catch() -> None:
 
 
 def let_go() -> None:
-    """Take `catch` back, but for the signals that end an instance."""
+    """Undo `catch`, except for the signals that end an instance."""
     global _caught
     _caught = False
     for number in (*FOR_JOBS, signal.SIGALRM, signal.SIGCHLD):
@@ -85,7 +85,7 @@ def let_go() -> None:
 
 
 def forget() -> None:
-    """In a process that somebody's code has forked from a broker: what it is sent is not for the broker."""
+    """In a process that a module has forked from a broker: signals to it are not for the broker."""
     signal.set_wakeup_fd(-1)
     let_go()
     for number in _ENDING:
@@ -109,7 +109,7 @@ def listen(broker: BrokerBase) -> None:
 
 
 def _noted(_number: int, _frame: Any) -> None:
-    """What was to be done was done when the number was written to the pipe."""
+    """A handler without an action of its own: the number of the signal is written to the pipe."""
 
 
 def received(broker: BrokerBase, number: int) -> None:
@@ -121,7 +121,7 @@ def received(broker: BrokerBase, number: int) -> None:
         return
     name = signal.Signals(number).name
     if number in FOR_JOBS:
-        # All brokers of a job get it: once is enough.
+        # All brokers of a job get the signal, but only the leader passes it on.
         if not broker.rank:
             broker.log(_INFO, "broker", f"{name}: sent to all running jobs")
             broker.signal_jobs(number)
@@ -147,7 +147,7 @@ def received(broker: BrokerBase, number: int) -> None:
             broker.exit_code = broker.exit_code or 128 + number
         broker.begin_shutdown()
     elif again and broker.state == "cleanup":
-        # Told twice: do not wait for jobs any longer.
+        # A second signal: do not wait for jobs any longer.
         broker.advance("cleanup-fail")
     elif again and broker.state == "shutdown":
         broker.advance("shutdown-timeout")

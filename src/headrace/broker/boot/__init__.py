@@ -1,1 +1,1 @@
-"""How a broker learns its rank, its size and its neighbours (RFC 13, configuration, Slurm)."""
+"""How a broker determines its rank, size and neighbours (RFC 13, configuration, Slurm)."""

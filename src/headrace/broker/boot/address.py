@@ -17,11 +17,11 @@ _DEFAULT = "default-route"
 
 
 class AddressError(ValueError):
-    """No address of this host is what the hint says."""
+    """No address of this host matches the hint."""
 
 
 def hint_of(attrs: Mapping[str, str], env: Mapping[str, str]) -> str:
-    """The hint: an attribute that is set goes before variables."""
+    """The hint: from the attribute if it is set, otherwise from environment variables."""
     given = attrs.get("tbon.interface-hint") or env.get("FLUX_IPADDR_INTERFACE")
     return given or ("hostname" if "FLUX_IPADDR_HOSTNAME" in env else _DEFAULT)
 
@@ -73,7 +73,7 @@ def unreached(host: str, address: str, child: str, hint: str) -> str:
 
 
 def needs_ipv6_to_bind(endpoint: str) -> bool:
-    """Of `*` (it takes both then), an interface that has no IPv4 address, and what needs it to connect to."""
+    """Whether an endpoint to bind needs IPv6: `*` (which then has both), an interface without IPv4, an IPv6 address."""
     host = _host_of(endpoint)
     if host == "*":
         return True
@@ -87,12 +87,12 @@ def needs_ipv6_to_bind(endpoint: str) -> bool:
 
 
 def needs_ipv6_to_connect(endpoint: str) -> bool:
-    """Of an IPv6 address, and a name that has none but such. A name that is not known (yet) counts as one of IPv4."""
+    """Whether an endpoint to connect to needs IPv6: an IPv6 address, or a name with only such; not an unknown name."""
     return families_of(endpoint)[0] == {socket.AF_INET6}
 
 
 def families_of(endpoint: str) -> tuple[frozenset[int], str]:
-    """The address families that the host of an endpoint has addresses of; if there are none, the reason, too."""
+    """The address families of an endpoint's host; without any, also the reason."""
     host = _host_of(endpoint)
     if ":" in host:
         return frozenset({socket.AF_INET6}), ""
@@ -107,7 +107,7 @@ def families_of(endpoint: str) -> tuple[frozenset[int], str]:
 
 
 def _host_of(endpoint: str) -> str:
-    """Of `tcp://HOST:PORT`; the address to connect from, which may stand before it, is left out."""
+    """The host in `tcp://HOST:PORT`, without the source address that may precede it."""
     return endpoint.removeprefix("tcp://").rpartition(";")[2].rpartition(":")[0].strip("[]")
 
 
@@ -127,7 +127,7 @@ def _in_network(hint: str) -> str:
 
 
 def _only_other() -> str:
-    """The address of the only interface that has one other than loopback's, else ""."""
+    """The address of the only interface besides loopback that has one; "" otherwise."""
     found = set()
     for _, name in socket.if_nameindex():
         with contextlib.suppress(OSError):
@@ -137,7 +137,7 @@ def _only_other() -> str:
 
 
 def _of_interface(name: str) -> str:
-    """Raises OSError where there is none."""
+    """The address of the interface with the default route. Raises OSError without one."""
     import fcntl
     import struct
 

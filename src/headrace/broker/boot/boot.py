@@ -19,7 +19,7 @@ class BootError(Exception):
 
 
 class BootInfo:
-    """Rank, tree and keys of one broker. Keys are Z85 text as ZeroMQ takes them."""
+    """Rank, tree and keys of one broker. Keys are Z85 text, as ZeroMQ uses them."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class BootInfo:
 
     @property
     def may_grow(self) -> bool:
-        """Whether hosts may be added while the instance runs: who joins needs a known address, and keys."""
+        """Whether hosts may be added while the instance runs, which requires known addresses and keys."""
         return self.method == "config" and bool(self.public_key)
 
 
@@ -80,7 +80,7 @@ def prefers_tcp(attrs: Mapping[str, str]) -> bool:
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on now."""
+    """A TCP port on which no socket listens now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind(("", 0))
         port: int = probe.getsockname()[1]

@@ -76,7 +76,7 @@ def _exchange(pmi: Launcher, rundir: str, attrs: Mapping[str, str], env: Mapping
     if size == 1:
         info.hosts = [hostname]
         return info
-    # It takes an interrupt of its import for a fault of its own.
+    # pyzmq's import would treat an interrupt as an error of its own.
     signals.hold()
     # An instance of one broker starts without ZeroMQ.
     from zmq.utils import z85
@@ -111,7 +111,7 @@ def _exchange(pmi: Launcher, rundir: str, attrs: Mapping[str, str], env: Mapping
 
 
 def _check_reach(host: str, uri: str, child: str, attrs: Mapping[str, str], env: Mapping[str, str]) -> None:
-    """Raises PmiError at both ends where the broker on host `child` would try its own machine for long."""
+    """Raise PmiError at both ends if the broker on host `child` would try in vain to connect to its own machine."""
     # Tests have many hosts on one machine.
     if uri.startswith("tcp://") and "FLUX_FAKE_HOSTNAME" not in env:
         from headrace.broker.boot.address import hint_of, unreached
@@ -122,7 +122,7 @@ def _check_reach(host: str, uri: str, child: str, attrs: Mapping[str, str], env:
 
 
 def _inherited_hint(pmi: Launcher, attrs: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
-    """The attribute `tbon.interface-hint` as the enclosing instance has it, where nothing here says otherwise."""
+    """The enclosing instance's attribute `tbon.interface-hint`, unless the hint is set here."""
     own = ("FLUX_IPADDR_INTERFACE", "FLUX_IPADDR_HOSTNAME")
     if "tbon.interface-hint" in attrs or any(name in env for name in own):
         return {}
@@ -131,7 +131,7 @@ def _inherited_hint(pmi: Launcher, attrs: Mapping[str, str], env: Mapping[str, s
 
 
 def _enclosing_job(pmi: Launcher, env: Mapping[str, str]) -> dict[str, str]:
-    """Attributes of an instance that is a job of another one; none when it is not."""
+    """Attributes of an instance that is a job; none for any other."""
     mapping = pmi.lookup("flux.taskmap")
     placed = {"broker.mapping": mapping} if mapping else {}
     level = pmi.lookup("flux.instance-level")
@@ -150,11 +150,11 @@ def _enclosing_job(pmi: Launcher, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _share_node(mapping: str, size: int, ranks: Sequence[int]) -> bool:
-    """True when a PMI process mapping of `size` processes places all `ranks` on one node."""
+    """Whether a PMI process mapping of `size` processes places all `ranks` on one node."""
     if mapping.replace(" ", "") == f"(vector,(0,1,{size}))":
         return True
     if "),(" not in mapping.replace(" ", ""):
-        # One block that is spread over nodes: none, or nonsense, is no better.
+        # A single block may cover several nodes; an invalid mapping counts as such.
         return False
     from headrace.spec.taskmap import TaskMap, TaskMapError
 

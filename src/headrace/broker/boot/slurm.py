@@ -77,10 +77,10 @@ class SlurmMeeting:
         return ""
 
     def barrier(self) -> None:
-        """Nothing to wait for: reading waits for what it reads."""
+        """Does nothing, since a read waits for its data."""
 
     def finalize(self) -> None:
-        """Say that we have read; the last task removes the folder."""
+        """Note that this task has read; the last task removes the folder."""
         self.put(f"done.{self.rank}", "")
         try:
             done = sum(name.startswith("done.") and not name.endswith(".new") for name in os.listdir(self.folder))
@@ -99,7 +99,7 @@ def _number(env: Mapping[str, str], name: str) -> int:
 
 
 def _check_nodes(env: Mapping[str, str], counted: str, size: int) -> None:
-    """Who waits for tasks that nobody starts waits long: what srun says of nodes must fit `size`. Raises PmiError."""
+    """Raise PmiError if srun's variables about nodes contradict `size`, since a task would wait for others in vain."""
     nodes = {}
     text = env.get("SLURM_STEP_NODELIST", "")
     # Slurm has names with brackets twice, which RFC 29 has not.
@@ -126,5 +126,5 @@ def _check_nodes(env: Mapping[str, str], counted: str, size: int) -> None:
 
 
 def offered(env: Mapping[str, str]) -> bool:
-    """True for a task of an srun step; a batch script has SLURM_PROCID too, but is no step of its own."""
+    """Whether this is a task of an srun step; a batch script has SLURM_PROCID as well, but is not a step."""
     return "SLURM_STEP_ID" in env and "SLURM_PROCID" in env and "SLURM_JOB_ID" in env

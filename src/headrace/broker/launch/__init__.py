@@ -1,1 +1,1 @@
-"""From a command line to running brokers: one, or all of a test instance."""
+"""From a command line to running brokers: one broker, or all brokers of a test instance."""

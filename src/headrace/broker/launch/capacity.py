@@ -12,37 +12,37 @@ import resource
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# A broker of a test instance and its agent: what they do not share with the others, and their threads.
+# A broker of a test instance with its agent: memory that is not shared with other brokers, and threads.
 BROKER_BYTES = 8 << 20
 BROKER_TASKS = 4
-# What the initial program needs in order to run something.
+# The processes that the initial program needs to run a command.
 PROGRAM_TASKS = 2
 # Open files of the process that forks them all: the sockets of agents, and others.
 AGENT_FILES, START_FILES = 2, 16
-# Open files of the broker that has most: one alone, and one with as many others below it as it has at most by default.
+# Open files of one broker alone; of the broker with most, and the number of its children.
 ALONE_FILES, PARENT_FILES, CHILDREN = 20, 30, 32
-# Limits of processes from which on those in use do not count: to find them takes longer than a start of one broker.
+# With higher limits, processes in use are not counted, since that takes longer than the start of a broker.
 _MANY = 1000
 
 
 class Limit(NamedTuple):
-    """At most `brokers` fit, and what of the machine it is that holds no more."""
+    """At most `brokers` fit, because of the named limit."""
 
     brokers: int
     reason: str
 
 
 def most_brokers(proc: str = "/proc", groups: str = "/sys/fs/cgroup") -> Limit | None:
-    """The tightest limit of this machine; None where the kernel tells nothing."""
+    """The tightest limit of this machine; None if the kernel reports none."""
     limits = [_of_memory(count, where) for count, where in _memory(proc, groups)]
     limits += [_of_tasks(count, where) for count, where in _tasks(proc, groups)]
-    # Brokers take as many as they may.
+    # Brokers raise their limit of open files as far as allowed.
     limits += _of_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     return min(limits, default=None)
 
 
 def refusal(size: int) -> str:
-    """Why `size` brokers do not fit this machine and how many would, or ""."""
+    """Why `size` brokers do not fit this machine, and how many would; "" if they fit."""
     limit = most_brokers()
     if limit is None or size <= limit.brokers:
         return ""
@@ -90,7 +90,7 @@ def _tasks(proc: str, groups: str) -> Iterator[tuple[int, str]]:
         if text.isdigit():
             yield int(text), f"kernel.{name}"
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    # The limit does not hold for root.
+    # The limit does not apply to root.
     if soft != resource.RLIM_INFINITY and os.geteuid() != 0:
         used = _tasks_of_user(proc) if soft < _MANY else 0
         yield max(soft - used, 0), f"left of {soft}, ulimit -u" if used else "ulimit -u"
@@ -98,7 +98,7 @@ def _tasks(proc: str, groups: str) -> Iterator[tuple[int, str]]:
 
 
 def _tasks_of_user(proc: str) -> int:
-    """The processes and threads that count against our limit: those of the real user."""
+    """The processes and threads that count against the limit: those of the real user."""
     count = 0
     for name in os.listdir(proc):
         if name.isdigit():
@@ -109,7 +109,7 @@ def _tasks_of_user(proc: str) -> int:
 
 
 def _of_groups(controller: str, name: str, proc: str, groups: str) -> Iterator[tuple[int, str]]:
-    """What the control groups that we are in, and those around them, allow (cgroups(7), versions 1 and 2)."""
+    """The limits of this process's control groups and their parents (cgroups(7), versions 1 and 2)."""
     for line in _read(f"{proc}/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):

@@ -28,13 +28,13 @@ from headrace.process.spawn import raise_file_limit
 
 
 def _check_state(statedir: str) -> None:
-    """Raises LaunchError, and leaves no new folder, if the lead's `statedir` has too little room."""
+    """Raise LaunchError, and remove a new folder, if the leader's `statedir` has too little room."""
     from headrace.broker.state import disk
 
     short = disk.shortage(statedir)
     if short:
         with contextlib.suppress(OSError):
-            # Not if there is something in it.
+            # A folder with contents is kept.
             os.rmdir(statedir)
         raise LaunchError(f"statedir {statedir}: {short}")
 
@@ -77,7 +77,7 @@ def run_broker(
         from headrace.agent.start import spawn_agent
 
         agent = spawn_agent(*its)
-    # Not before: the agent removes it when we are killed.
+    # The folder is made only now, when the agent exists, which removes it if this process is killed.
     make_unmade(options)
     attrs = AttrTable({**options.attrs})
     attrs.set("rundir", rundir)
@@ -107,15 +107,15 @@ def _spawn_another(rundir: str, starter: int, rank: int) -> tuple[int, socket.so
 def _fork_modules(
     rank: int, attrs: AttrTable, config: dict[str, Any], agent: socket.socket
 ) -> dict[str, process.Forked]:
-    """The processes of this broker's modules that have one. They must not hold the agent's socket: it ends with us."""
+    """Fork the processes of this broker's modules. They close the agent's socket, which must end with the broker."""
     try:
         names = [name for name in names_for(rank, attrs, config) if name in exec_modules(config)]
     except RpcError:
-        # The broker will say so, in its log.
+        # The broker will log the error.
         return {}
     forked: dict[str, process.Forked] = {}
     if names:
-        # What we have not written yet would be written by them too.
+        # Unwritten output would be written by the forks as well.
         sys.stdout.flush()
         sys.stderr.flush()
     for name in names:
@@ -135,7 +135,7 @@ def start_here(options: LaunchOptions) -> int:
         # `flux start` has more brokers in this run directory, and removes the directory unless it is killed.
         options.attrs["rundir-cleanup"] = "0"
     try:
-        # The other brokers may be long in coming.
+        # Boot may wait long for other brokers.
         with signals.interruptible():
             info = _boot(options, rundir)
         if shared:
@@ -152,10 +152,10 @@ def start_here(options: LaunchOptions) -> int:
 
 
 def _boot(options: LaunchOptions, rundir: str) -> BootInfo:
-    """Raises BootError."""
+    """The BootInfo of this broker by its boot method. Raises BootError."""
     asked = asked_methods(options.attrs, os.environ)
     table = options.config.get("bootstrap")
-    # A table that names hosts goes before a launcher, which one of a single broker may have by chance.
+    # A table with hosts takes precedence over a launcher, which a single broker may have by chance.
     has_hosts = isinstance(table, dict) and bool(table.get("hosts"))
     if asked[:1] == ["config"] or (not asked and has_hosts):
         return _boot_from_config(options)

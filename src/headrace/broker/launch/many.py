@@ -68,7 +68,7 @@ def start_many(options: LaunchOptions) -> int:
 
 
 def _ranks(options: LaunchOptions) -> range:
-    """The ranks that are started at once."""
+    """The ranks that are started immediately."""
     return range(1 if options.start_mode == "leader" else options.size)
 
 
@@ -132,7 +132,7 @@ class _Forks:
         return pid
 
     def _be_broker(self, rank: int, again: bool) -> None:
-        """In the fork: be the broker of `rank`, and end."""
+        """In the fork: run the broker of `rank`, and exit."""
         from headrace.broker.launch.launch import run_broker
 
         options, own = self._options, self._own
@@ -159,7 +159,7 @@ class _Forks:
 
 
 def _end_with(starter: int) -> None:
-    """In the leader: be told to shut down when `starter` is killed; the followers end with the leader."""
+    """In the leader: receive a signal when `starter` is killed; followers end with the leader."""
     linux.die_with_parent(signal.SIGTERM)
     if os.getppid() != starter:
         raise LaunchError("flux start was killed")
@@ -172,7 +172,7 @@ def _mapping(clique: str, size: int) -> dict[str, str]:
 
 
 def _address(options: LaunchOptions) -> str:
-    """The address of this host that brokers on others would reach it at. Raises LaunchError."""
+    """The address of this host for brokers on other hosts. Raises LaunchError."""
     from headrace.broker.boot.address import AddressError, address_of, hint_of
 
     if options.clique == "single":

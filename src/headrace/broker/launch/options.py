@@ -1,4 +1,4 @@
-"""What an instance is started with, and its folders. Nothing here loads much: see many.py."""
+"""The options of an instance's start, and its folders. Imports are kept few; see many.py."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _LONGEST_PATH = 1024
 
 
 class LaunchError(Exception):
-    """The instance cannot be started; the text says why."""
+    """The instance cannot be started; the text has the reason."""
 
 
 class RundirError(LaunchError):
-    """The run directory that `flux start` was told to use cannot be one."""
+    """The run directory that `flux start` was given cannot be used."""
 
 
 class LaunchOptions:
-    """What `flux start` and `flux broker` were asked for."""
+    """The options of `flux start` and `flux broker`."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class LaunchOptions:
         self.broker_argv = broker_argv or []
         # It is not our own that runs: somebody's wrapper, or a `flux-broker` of theirs.
         self.runs_other_program = runs_other_program
-        # That of `flux start` itself; `verbose` is the brokers'.
+        # The verbosity of `flux start` itself; `verbose` is that of the brokers.
         self.start_verbose = start_verbose
         # Called in the broker's process with the name of each state that it enters.
         self.on_state = on_state
@@ -74,7 +74,7 @@ class LaunchOptions:
 
 
 def check(options: LaunchOptions) -> None:
-    """The attributes and the configuration; what that says of attributes is added to them. Raises LaunchError."""
+    """Read the configuration, and add its attributes to `attrs`. Raises LaunchError."""
     from headrace.broker.attrs import AttrError, AttrTable
     from headrace.broker.config import ConfigError
 
@@ -84,7 +84,7 @@ def check(options: LaunchOptions) -> None:
         raise LaunchError(f"Unable to get current working directory: {exc.strerror}") from None
     try:
         if options.config:
-            # Tables that most instances need not read, nor keep in each of their brokers.
+            # Imported here, so that brokers without a configuration do not keep the tables in memory.
             from headrace.broker import config_keys
 
             try:
@@ -123,7 +123,7 @@ def make_rundir(options: LaunchOptions, later: bool = False) -> str:
 
 
 def _check_local_uri(uri: str, rundir: str) -> None:
-    """Raises LaunchError for a URI at which no socket can be made."""
+    """Raise LaunchError for a URI at which no socket can be created."""
     path = uri.removeprefix("local://")
     if path == uri or not path.startswith("/"):
         raise LaunchError(f"local-uri is malformed: '{uri}' is not local:///PATH")
@@ -163,9 +163,9 @@ def _rundir(options: LaunchOptions) -> str:
             raise LaunchError(f"rundir length of {size} bytes exceeds max {_RUNDIR_LIMIT} to allow for sockets in it")
         path, new = _folder("rundir", given)
         if os.stat(path).st_mode & stat.S_ISVTX:
-            # A place that many share, like /tmp.
+            # A folder such as /tmp, which many users share.
             return _new_name(options, path)
-        # What was there before us stays.
+        # An existing folder is not removed at the end.
         options.attrs.setdefault("rundir-cleanup", "1" if new else "0")
         return path
     base = os.environ.get("TMPDIR") or "/tmp"
@@ -183,14 +183,14 @@ def _why_no_folder(path: str) -> str:
 
 
 def _new_name(options: LaunchOptions, base: str) -> str:
-    """A name that nobody guesses, and none has yet. (Package tempfile takes longer to import than this to run.)"""
+    """An unpredictable name for a new folder. (Importing package tempfile takes longer than this.)"""
     while not options.unmade or os.path.lexists(options.unmade):
         options.unmade = os.path.join(os.path.abspath(base), f"flux-{os.urandom(4).hex()}")
     return options.unmade
 
 
 def make_unmade(options: LaunchOptions) -> None:
-    """Make the folder of ours alone that has a name. Raises LaunchError."""
+    """Create the private folder with the name. Raises LaunchError."""
     path, options.unmade = options.unmade, ""
     if path:
         try:

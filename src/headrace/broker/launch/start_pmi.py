@@ -57,7 +57,7 @@ class StartPmi:
         return fd, {"PMI_FD": str(fd), "PMI_RANK": str(rank), "PMI_SIZE": str(self._size)}
 
     def ended(self, rank: int) -> None:
-        """The broker of `rank` has ended: if that was before the exchange was complete, it never will be."""
+        """The broker of `rank` has ended: if the exchange is incomplete, abort it."""
         if not self._complete:
             for other in list(self._sockets):
                 self._close(other)
@@ -65,7 +65,7 @@ class StartPmi:
             self._close(rank)
 
     def leave(self) -> None:
-        """In a process that was forked to be a broker."""
+        """Close the sockets, in a process that was forked to be a broker."""
         for sock in self._sockets.values():
             sock.close()
 

@@ -34,21 +34,21 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class Brokers(Protocol):
-    """What the service acts on: the brokers of ranks 0 to `size` - 1."""
+    """The operations of the service: the brokers of ranks 0 to `size` - 1."""
 
     size: int
 
     def pid_of(self, rank: int) -> int:
-        """The process of the broker of `rank`, -1 if none runs."""
+        """The pid of the broker of `rank`, -1 if it does not run."""
 
     def exit_code_of(self, rank: int) -> int | None:
-        """How the last broker of `rank` ended (128 and the signal if it was killed), None if none has."""
+        """The status of the last broker of `rank` (128 and the signal if it was killed); None if none has ended."""
 
     def kill(self, rank: int, signum: int) -> None:
-        """Raises OSError."""
+        """Signal the broker of `rank`. Raises OSError."""
 
     def run_again(self, rank: int) -> None:
-        """Raises OSError."""
+        """Start the broker of `rank`. Raises OSError."""
 
 
 class _Client:
@@ -73,7 +73,7 @@ class StartService:
         self._methods = {"status": self._status, "kill": self._kill, "run": self._run, "wait": self._await}
 
     def accept(self, listener: socket.socket) -> None:
-        """Greet who connects: with 0, or with EPERM if that is another user."""
+        """Greet a new client: with 0, or with EPERM if it is another user's."""
         sock, _ = listener.accept()
         _, uid, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
         if uid not in (os.getuid(), 0):
@@ -101,7 +101,7 @@ class StartService:
             self._drop(client)
 
     def ended(self, rank: int, code: int) -> None:
-        """Answer those who wait for the broker of `rank`."""
+        """Respond to the requests that wait for the broker of `rank`."""
         for client in list(self._clients.values()):
             answered = [msg for waited, msg in client.waits if waited == rank]
             client.waits = [(waited, msg) for waited, msg in client.waits if waited != rank]
@@ -109,7 +109,7 @@ class StartService:
                 self._send(client, response(msg, {"exit_rc": code}))
 
     def close_all(self) -> None:
-        """Leave every client, as in a process that was forked to be a broker."""
+        """Close all clients, in a process that was forked to be a broker."""
         for client in self._clients.values():
             client.sock.close()
         self._clients.clear()
@@ -132,7 +132,7 @@ class StartService:
             self._send(client, reply)
 
     def _send(self, client: _Client, msg: Message) -> None:
-        """A client that leaves its answers unread until the socket is full is dropped."""
+        """A client that leaves its responses unread until the socket is full is disconnected."""
         data = frame(msg)
         try:
             complete = client.sock.send(data) == len(data)

@@ -68,7 +68,7 @@ class Supervisor:
         self._results: dict[int, int] = {}
         self._failed = 0
         self._leader_killed = False
-        # When those that are left are sent which signal.
+        # When the remaining brokers are signalled, and by which signal.
         self._deadline: float | None = None
         self._next_signal = signal.SIGKILL
         self._told = False
@@ -89,11 +89,11 @@ class Supervisor:
         return self._codes.get(rank)
 
     def kill(self, rank: int, signum: int) -> None:
-        """Raises OSError."""
+        """Signal the broker of `rank`. Raises OSError."""
         os.kill(self.pid_of(rank), signum)
 
     def run_again(self, rank: int) -> None:
-        """Raises OSError; ESHUTDOWN when the instance is being ended."""
+        """Start the broker of `rank`. Raises OSError; ESHUTDOWN if the instance is being ended."""
         if self._told:
             raise OSError(errno.ESHUTDOWN, "the instance ends")
         self.start(rank)
@@ -106,11 +106,11 @@ class Supervisor:
     # -- life
 
     def listen(self) -> None:
-        """Make the socket of the service `start` in the run directory, and name it to the brokers. Raises OSError."""
+        """Create the socket of the service `start` in the run directory, and name it to the brokers. Raises OSError."""
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         path = f"{self._rundir}/start"
         with contextlib.suppress(FileNotFoundError):
-            # That of an instance whose run directory this was before.
+            # The socket of an earlier instance in this run directory.
             os.unlink(path)
         self._listener.bind(path)
         self._listener.listen()
@@ -121,7 +121,7 @@ class Supervisor:
         self._ranks[self._start(rank)] = rank
 
     def leave(self) -> None:
-        """In a process that was forked to be a broker: give up what is this process's."""
+        """Release the supervisor's sockets, in a process that was forked to be a broker."""
         if self._listener is not None:
             self._listener.close()
         if self._wakeup != -1:
@@ -132,7 +132,7 @@ class Supervisor:
             self._service.close_all()
 
     def run(self) -> int:
-        """Until all brokers have ended; returns the exit code of the instance."""
+        """Wait until all brokers have ended; returns the exit code of the instance."""
         self._take_signals()
         assert self._listener is not None
         self.watch(self._listener.fileno(), self._accept)
@@ -153,7 +153,7 @@ class Supervisor:
         return self._failed or max(self._results.values(), default=0)
 
     def watch(self, fd: int, readable: Callable[[], None] | None) -> None:
-        """Have `readable()` called when there is something to read; None ends that."""
+        """Register `readable()` for a descriptor; None removes it."""
         if readable is None:
             del self._readers[fd]
             self._poll.unregister(fd)
@@ -169,7 +169,7 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._forward)
         if signal.SIGINT in signal.sigpending():
-            # From a terminal, perhaps before there was a leader; to ignore it now is to lose it.
+            # Sent by a terminal, perhaps before there was a leader; ignoring it now discards it.
             self._forward(signal.SIGINT, None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signals.release()
@@ -184,7 +184,7 @@ class Supervisor:
                 os.kill(leader, number)
 
     def _patience(self) -> float | None:
-        """Milliseconds until somebody is to be ended."""
+        """The milliseconds until the next deadline."""
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic()) * 1000
 
     def _accept(self) -> None:
@@ -196,7 +196,7 @@ class Supervisor:
         self._service.accept(self._listener)
 
     def _reap(self) -> None:
-        """Take note of all processes that have ended, or were stopped, since we last looked."""
+        """Handle all processes that have ended or were stopped since the last call."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WUNTRACED | os.WNOHANG)
@@ -213,7 +213,7 @@ class Supervisor:
                 reaper.continue_stopped(pid)
 
     def _ended(self, rank: int, pid: int, code: int) -> None:
-        """The broker of `rank` has ended with an exit code, or a signal where `code` is negative."""
+        """The broker of `rank` has ended with an exit code, or by a signal if `code` is negative."""
         is_lost = bool(rank and code and self.pid_of(0) != -1 and len(self._ranks) < self._quorum)
         too_few = self._waits_for_all and is_lost and not (self._told or self._failed or self._has_run())
         shell_code = code if code >= 0 else 128 - code
@@ -239,7 +239,7 @@ class Supervisor:
         self.on_end(rank)
 
     def abort(self, rank: int, code: int, text: str) -> None:
-        """A broker asks for the end of all."""
+        """A broker requests the end of all brokers."""
         print(f"flux-start: {rank}: PMI abort: {text}", file=sys.stderr, flush=True)
         self._failed = self._failed or code & 0xFF or 1
         self._end_the_rest()
@@ -259,13 +259,13 @@ class Supervisor:
             self._end_within(timeout, signal.SIGKILL)
 
     def _end_within(self, seconds: float, number: signal.Signals) -> None:
-        """Have the brokers that are left sent a signal; of several such times the first holds."""
+        """Schedule a signal to the remaining brokers; the earliest of several times applies."""
         deadline = time.monotonic() + seconds
         if not self._told and (self._deadline is None or deadline < self._deadline):
             self._deadline, self._next_signal = deadline, number
 
     def _end_the_rest(self) -> None:
-        """Signal the brokers that are left: they never met the leader, or cannot leave."""
+        """Signal the remaining brokers, which have not met the leader or cannot leave."""
         number, self._next_signal = self._next_signal, signal.SIGKILL
         self._told = True
         for pid in self._ranks:
@@ -275,7 +275,7 @@ class Supervisor:
         self._deadline = time.monotonic() + _STUCK
 
     def _has_run(self) -> bool:
-        """Whether the leader has its quorum behind it, or is gone."""
+        """Whether the leader has reached its quorum, or has ended."""
         from headrace.client.handle import Handle
 
         leader = self.pid_of(0)
@@ -294,7 +294,7 @@ class Supervisor:
         return False
 
     def _kill_strays(self) -> None:
-        """When all brokers have ended: see to what they left."""
+        """Clean up after all brokers have ended."""
         if self._agents is None:
             return
         if self._leader_killed:

@@ -1,4 +1,4 @@
-"""What a handler of requests may return beside objects, the empty answer, and what it raises to refuse a request."""
+"""The empty response of a handler, and the exception by which it refuses a request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EMPTY = Empty()
 
 
 class RpcError(Exception):
-    """A failed request: `errnum` as in errno.h, and a text for the user ("" when the number says it all)."""
+    """A failed request: `errnum` as in errno.h, and a text for the user ("" if the number is enough)."""
 
     def __init__(self, errnum: int, text: str = "") -> None:
         super().__init__(text or os.strerror(errnum))

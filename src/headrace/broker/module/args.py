@@ -1,4 +1,4 @@
-"""Arguments of modules: one that nobody reads is refused, as a script that gives it expects something of it."""
+"""Arguments of modules: an unknown argument is refused, since the script that gives it expects an effect."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EMPTY", "FINALIZING", "INIT", "RUNNING", "Empty", "ModuleContext", "RpcError", "StreamSet"]
 
-# What `module list` says of a module (RFC 5).
+# The state of a module in `module list` (RFC 5).
 INIT, RUNNING, FINALIZING = 0, 1, 2
 
 Handler = Callable[[Message], Any]
@@ -58,11 +58,11 @@ class ModuleContext:
         self.owner = broker.owner
         self.attrs = broker.attrs
         self.status = RUNNING
-        # Told of every message while a module.trace runs: module name, "rx" or "tx", message.
+        # Called with every message while a module.trace runs: module name, "rx" or "tx", message.
         self.tracer: Callable[[str, str, Message], None] | None = None
         self.services: list[str] = []
         self.last_used = time.monotonic()
-        # Set by a module that is to rest when it is removed, and be resumed when it is loaded again.
+        # Set by a module that is suspended when it is removed, and resumed when it is loaded again.
         self.returns: Resumption | None = None
         self.suspended: SuspendedModule | None = None
         self.at_flush = broker.router.at_flush
@@ -77,7 +77,7 @@ class ModuleContext:
         self._config_hooks: list[Callable[[dict[str, Any]], None]] = []
         self._stats_hooks: list[Callable[[], dict[str, Any]]] = []
         self._clear_hooks: list[Callable[[], None]] = []
-        # Raises RpcError where the sender of a `stats-get` request may not read the statistics; by default all may.
+        # Raises RpcError if the sender of a `stats-get` request may not read the statistics; by default, all users may.
         self.check_stats_request: Callable[[Message], None] = lambda _msg: None
         self._unload_hooks: list[Callable[[], Any]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -92,32 +92,34 @@ class ModuleContext:
 
     @property
     def size(self) -> int:
-        """How many brokers the instance has now: it may grow."""
+        """The number of brokers in the instance, which may grow."""
         return self._broker.size
 
     @property
     def alone(self) -> bool:
-        """Whether this broker is the whole instance, and will be."""
+        """Whether the instance has only this broker, and will not grow."""
         return self._broker.size == 1 and not self._broker.may_grow
 
     @property
     def lost(self) -> Idset:
-        """Ranks that were lost, and did not leave in order, until they are back; empty in a module's own process."""
+        """Ranks that were lost and are not back, except those that left in order; empty in a module's own process."""
         return self._broker.lost
 
     @property
     def kept(self) -> dict[str, Kept] | None:
-        """What modules hand over to their next load, by name; None in a module's own process, which ends with it."""
+        """Data that modules pass to their next load, by name; None in a module's own process, which ends with the
+        module.
+        """
         return self._broker.kept
 
     @property
     def agent(self) -> Agent | None:
-        """The exec agent of this node; None where no jobs can run. Raises AttributeError in a module's own process."""
+        """The exec agent of this node; None if no jobs can run. Raises AttributeError in a module's own process."""
         return self._broker.agent
 
     @property
     def tree(self) -> Tree:
-        """The tree of brokers as this one sees it. Raises AttributeError in a module's own process."""
+        """The tree of brokers. Raises AttributeError in a module's own process."""
         return self._broker.overlay
 
     @staticmethod
@@ -129,7 +131,7 @@ class ModuleContext:
         return time.monotonic()
 
     def log(self, level: int, text: str) -> None:
-        """Append to the broker's log; `level` as in syslog (logging.INFO and friends are taken too)."""
+        """Append to the broker's log; `level` is a severity of syslog or a level of package logging."""
         self._broker.log(level, f"{self.name}", text)
 
     def service(
@@ -169,11 +171,11 @@ class ModuleContext:
                 del self._methods[topic]
 
     def delegate(self, name: str, peer: Peer) -> None:
-        """Let `peer`, which is not this module, answer requests to service `name`, until `end_delegation`."""
+        """Let `peer`, which is not this module, respond to requests for service `name`, until `end_delegation`."""
         self._router.services[name] = peer
 
     def end_delegation(self, name: str) -> None:
-        """Nobody answers requests to service `name` any more."""
+        """End the delegation of service `name`, which then has no provider."""
         self._router.services.pop(name, None)
 
     def is_here(self, msg: Message) -> bool:
@@ -181,7 +183,7 @@ class ModuleContext:
         return self._router.local_peer(msg) is not None
 
     def forward(self, msg: Message) -> None:
-        """Route a request as it is: its answer goes to those in its route stack, and not to this module."""
+        """Route a request unchanged: its response goes to the senders in its route stack, not to this module."""
         self._router.request(msg)
 
     def send(self, msg: Message) -> None:
@@ -204,7 +206,8 @@ class ModuleContext:
                 self._streaming_calls.pop(tag, None)
             self._guard(callback, msg)
         elif kind == m.EVENT and msg.rolemask & m.ROLE_OWNER:
-            # Anybody may publish; a guest's events are for other clients, and must move no service (RFC 12).
+            # Any user may publish. A guest's events are passed to clients only, since services must not act on them
+            # (RFC 12).
             for prefix, listener in list(self._subscriptions):
                 if msg.topic.startswith(prefix):
                     self._guard(listener, msg)
@@ -268,7 +271,8 @@ class ModuleContext:
         elif isinstance(exc, MessageError):
             self.respond_error(msg, errno.EPROTO, str(exc))
         elif isinstance(exc, (KeyError, TypeError, ValueError, AttributeError)) and _near(exc):
-            # Most often something inside a field of the request: the requester's mistake, but log where it showed.
+            # This is most often the requester's error in a field of the request, so the place is logged only for
+            # debugging.
             where = traceback.extract_tb(exc.__traceback__)[-1]
             place = f"{where.filename}:{where.lineno}"
             self.log(logging.DEBUG, f"{msg.topic}: {type(exc).__name__}: {exc} at {place}")
@@ -330,7 +334,7 @@ class ModuleContext:
             self.respond_error(msg, errno.EINVAL, f"rusage of {who!r}: use {', '.join(_RUSAGE_OF)}")
 
     def set_debug(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a debug request `{op, flags}`. Raises RpcError(EPROTO)."""
+        """The response to a debug request `{op, flags}`. Raises RpcError(EPROTO)."""
         flags = body.get("flags") or 0
         op = body.get("op") or ""
         if op == "setbit":
@@ -359,7 +363,7 @@ class ModuleContext:
             self._guard(hook, sender.decode("ascii", "replace"))
 
     def respond(self, msg: Message, obj: dict[str, Any] | None = None, payload: bytes | None = None) -> None:
-        """Send a success response; a streaming request takes any number of them."""
+        """Send a success response; a streaming request may have any number of them."""
         if not msg.flags & m.FLAG_NORESPONSE:
             self._answer(m.response(msg, obj, 0, payload))
 
@@ -412,7 +416,7 @@ class ModuleContext:
         return tag
 
     async def rpc(self, topic: str, obj: dict[str, Any] | None = None, nodeid: int = m.NODEID_ANY) -> Any:
-        """One request, one response: its object (None without a body). Raises RpcError."""
+        """Send one request and wait for its response: its object (None without a body). Raises RpcError."""
         future: asyncio.Future[Any] = self.loop.create_future()
 
         def done(reply: Message) -> None:
@@ -440,7 +444,7 @@ class ModuleContext:
             self._router.forget(target[0], self._route, matchtag)
 
     def on_growth(self, fn: Callable[[Idset], None]) -> None:
-        """Have `fn` called with the ranks that hosts are added for, when the tree has them."""
+        """Register `fn`, called with the ranks of added hosts when the tree includes them."""
         self._broker.on_grown.append(fn)
         self.on_unload(lambda: self._broker.on_grown.remove(fn))
 
@@ -470,7 +474,7 @@ class ModuleContext:
         self.loop.call_soon(self._guard, fn, *args)
 
     def call_later(self, seconds: float, fn: Callable[..., Any], *args: Any) -> asyncio.TimerHandle:
-        """Like loop.call_later, but logged on failure and cancelled when the module goes."""
+        """As loop.call_later, but an exception is logged, and unloading the module cancels it."""
 
         def fire() -> None:
             self._timers.discard(handle)
@@ -498,14 +502,18 @@ class ModuleContext:
         self._disconnects.append(fn)
 
     def on_config(self, fn: Callable[[dict[str, Any]], None]) -> None:
-        """`fn(config)` checks and takes a reloaded configuration; it raises RpcError(EINVAL) to refuse it."""
+        """Register `fn(config)`, which checks and applies a reloaded configuration; it raises RpcError(EINVAL) to
+        refuse it.
+        """
         self._config_hooks.append(fn)
 
     def on_stats(self, fn: Callable[[], dict[str, Any]]) -> None:
         self._stats_hooks.append(fn)
 
     def on_stats_clear(self, fn: Callable[[], None]) -> None:
-        """Call `fn` when counters shall start anew: by a request to this module, or by an event to all of its name."""
+        """Register `fn`, called to reset counters: by a request to this module, or by an event to all modules of its
+        name.
+        """
         if not self._clear_hooks:
             self.subscribe(f"{self.name}.stats-clear", lambda _msg: self._clear_stats())
         self._clear_hooks.append(fn)
@@ -514,12 +522,12 @@ class ModuleContext:
         self._unload_hooks.append(fn)
 
     async def reconfigure(self, config: dict[str, Any]) -> None:
-        """Take a reloaded configuration. Raises RpcError when the module refuses it."""
+        """Apply a reloaded configuration. Raises RpcError if the module refuses it."""
         for hook in self._config_hooks:
             hook(config)
 
     async def unload(self) -> None:
-        """Run the unload hooks, then take back every service, stream, timer and task."""
+        """Run the unload hooks, then remove every service, stream, timer and task."""
         for hook in reversed(self._unload_hooks):
             try:
                 result = hook()
@@ -530,7 +538,7 @@ class ModuleContext:
         for streams in self._streams.values():
             for msg in streams:
                 self.respond_error(msg, errno.ENOSYS, f"{self.name} was unloaded")
-        # Who still streams to us must stop (RFC 6): a resource that is acquired by nobody can be acquired again.
+        # Services must end their streams to this module (RFC 6), so that for example resources can be acquired again.
         for service, nodeid in {(topic.rpartition(".")[0], nodeid) for topic, nodeid in self._streaming_calls.values()}:
             self.call(service + ".disconnect", None, None, nodeid)
         self._router.remove_peer(self)
@@ -544,7 +552,7 @@ class ModuleContext:
 
 
 def _near(exc: BaseException) -> bool:
-    """True when `exc` was raised in the handler or just below it, where the request is read, not deep in the module."""
+    """Whether `exc` was raised in the handler or just below it, where the request is read, not deep in the module."""
     depth = 0
     trace = exc.__traceback__
     while trace is not None:

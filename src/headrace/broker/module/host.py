@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.broker.attrs import AttrTable
     from headrace.broker.parts import BrokerBase
 
-# Scripts that were written for Flux call whatever scheduler an instance has by default sched-simple.
+# Scripts for Flux use the name of Flux's default scheduler, whichever scheduler is loaded.
 _DEFAULT_SCHEDULER, _FLUX_SCHEDULER = "sched-graph", "sched-simple"
 LEADER_MODULES = (
     "content",
@@ -47,22 +47,22 @@ LEADER_MODULES = (
     "heartbeat",
 )
 FOLLOWER_MODULES = ("resource", "job-exec", "rexec", "heartbeat")
-# With an rc1 script of the user's own: what a broker has before, and what of it the script may load as well, because
-# Flux has it as a module. Until then that is not listed: content serves scripts that take it for a part of the broker,
-# a follower's job-exec those that load job-exec where it leads.
+# With a user's own rc1 script: the modules that a broker loads before it, of which the script may load some as well, as
+# they are modules in Flux. Until then these are not listed: content serves scripts that expect it in the broker, and a
+# follower's job-exec those that load job-exec on the leader.
 _BEFORE_OWN_RC1 = (("content", "rexec"), ("job-exec", "rexec"))
 _UNLISTED = frozenset({"content", "job-exec"})
-# Modules that work for longer than a broker may be away: each runs in a process of its own.
+# Modules that may compute for longer than a broker can be blocked, each in a process of its own.
 EXEC_MODULES = frozenset({_DEFAULT_SCHEDULER})
-# How many times one of those is loaded again that ended by itself, and in how many seconds: what ends at once each time
-# would keep a broker busy for nothing.
+# How many times, and within how many seconds, such a module is loaded again after its process has ended: a module that
+# ends at once each time would keep the broker busy for nothing.
 _RESTARTS, _RESTARTS_IN = 3, 60.0
-# Modules that cannot: they use the broker's own sockets, or hand each other objects that JSON has no form for.
+# Modules that must run in the broker: they use its sockets, or pass each other objects that JSON cannot represent.
 _BOUND_MODULES = frozenset({"job-exec", "job-ingest", "job-manager", "rexec"})
 
 
 def names_for(rank: int, attrs: AttrTable, config: dict[str, Any]) -> list[str]:
-    """The modules that the broker of `rank` loads, in order. Raises RpcError(EINVAL) for a scheduler there is not."""
+    """The modules that the broker of `rank` loads, in order. Raises RpcError(EINVAL) for an unknown scheduler."""
     if has_own_rc1(attrs):
         return list(_BEFORE_OWN_RC1[rank > 0])
     names = LEADER_MODULES if rank == 0 else FOLLOWER_MODULES
@@ -71,12 +71,12 @@ def names_for(rank: int, attrs: AttrTable, config: dict[str, Any]) -> list[str]:
 
 
 def has_own_rc1(attrs: AttrTable) -> bool:
-    """Whether a script of the user's loads the modules; one that is given as "" loads none."""
+    """Whether a user's script loads the modules; an empty name stands for a script that loads none."""
     return "broker.rc1_path" in attrs
 
 
 def exec_modules(config: dict[str, Any]) -> frozenset[str]:
-    """The modules that run in processes of their own: ours, and those of `exec-modules` in the table `[headrace]`."""
+    """The modules with processes of their own: the default ones, and `exec-modules` of the table `[headrace]`."""
     return EXEC_MODULES | _listed(config, "exec-modules")
 
 
@@ -87,7 +87,7 @@ def _listed(config: dict[str, Any], key: str) -> frozenset[str]:
 
 
 def _scheduler(attrs: AttrTable, config: dict[str, Any]) -> str:
-    """The scheduler's module: attribute `sched.module`, or `module` of the table `[sched]`."""
+    """The scheduler's module: from attribute `sched.module`, or `module` of the table `[sched]`."""
     table = config.get("sched", {})
     name = attrs.get("sched.module", "") or (table.get("module") if isinstance(table, dict) else table)
     if name not in (None, "simple", "graph"):
@@ -107,23 +107,23 @@ class ModuleHost:
         broker.remove_module = self._begin_remove
         # Removed modules that can be resumed, by name (suspended.py).
         self._suspended: dict[str, ModuleContext] = {}
-        # When modules were loaded again that ended by themselves, by path.
+        # The times at which modules were loaded again after their processes ended, by path.
         self._restarts: dict[str, list[float]] = {}
         self._ending = False
         self._builtin: set[str] = set()
-        # Loaded, and not listed: see _UNLISTED.
+        # Modules that are loaded but not listed; see _UNLISTED.
         self._unlisted: set[str] = set()
         self._trace: ModuleTrace
 
     def builtin(self, name: str) -> ModuleContext:
-        """A context for a service that is part of the broker itself; it cannot be removed."""
+        """A context for a service of the broker itself, which cannot be removed."""
         ctx = ModuleContext(self.broker, name)
         self.loaded[name] = ctx
         self._builtin.add(name)
         return ctx
 
     async def load_first(self) -> None:
-        """Load what this broker has by itself. Raises RpcError and what a module's load raises, noted with its name."""
+        """Load the broker's own modules. Raises RpcError or a module's exception, with the module's name as note."""
         broker = self.broker
         name = "list"
         try:
@@ -206,7 +206,7 @@ class ModuleHost:
         return name
 
     def _move_out(self, name: str) -> None:
-        """Put what a module left in this process where it finds it in another."""
+        """Move data that a module left in this process to the place where its own process reads it."""
         kept = self.broker.kept
         if kept and name in kept:
             kept[name].save(data_path(self.broker.attrs, name, apart=True))
@@ -221,7 +221,7 @@ class ModuleHost:
             del self.loaded[module.name]
 
     def _restart(self, path: str, args: list[str], module: ModuleProcess) -> None:
-        """Load a module again that was not removed: nothing is scheduled without a scheduler, and nobody notices."""
+        """Load a module again whose process ended: without a scheduler, for example, no job would start."""
         self._forget(module)
         if module.status == FINALIZING or self._ending:
             return
@@ -244,7 +244,7 @@ class ModuleHost:
             self.broker.log(logging.ERROR, "broker", f"module {name} was loaded again")
 
     async def remove(self, name: str) -> None:
-        """Unload a module; the default scheduler by the name of Flux's, too. Raises RpcError(ENOENT, EINVAL)."""
+        """Unload a module, also the default scheduler by Flux's name. Raises RpcError(ENOENT, EINVAL)."""
         if name == _FLUX_SCHEDULER and name not in self.loaded and _DEFAULT_SCHEDULER in self.loaded:
             name = _DEFAULT_SCHEDULER
         ctx = self.loaded.get(name)
@@ -264,7 +264,7 @@ class ModuleHost:
         self.broker.spawn(self.remove(name))
 
     def forgotten(self) -> list[str]:
-        """What the user's scripts have loaded and not removed. Flux takes that for a mistake."""
+        """The modules that user's scripts have loaded and not removed, which is a mistake in Flux."""
         if not has_own_rc1(self.broker.attrs):
             return []
         ours = self._builtin | self._unlisted | {"rexec"}
@@ -305,7 +305,7 @@ class ModuleHost:
             args = list(body.get("args") or ())
             await self.load(body["path"], body.get("name") or "", args, body.get("exec") is True)
         except Exception as exc:
-            # Who asked may be a script whose output nobody keeps.
+            # The requester may be a script whose output is lost.
             self.broker.log(logging.WARNING, "broker", f"load {body['path']}: {text_of(exc)}")
             if isinstance(exc, RpcError):
                 raise

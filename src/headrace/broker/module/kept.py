@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Kept(Protocol):
-    """What a module hands over. `save` writes it to the file that the module reads in a process of its own."""
+    """Data that a module passes to its next load. `save` writes it to the file that a process of its own reads."""
 
     def save(self, path: str) -> None: ...
 
@@ -23,13 +23,13 @@ def data_path(attrs: AttrTable, name: str, apart: bool) -> str:
     statedir = attrs.get("statedir", "")
     if statedir:
         return os.path.join(statedir, f"{name}.sqlite")
-    # A run directory that the user made may have files of another broker: the pid tells them apart.
+    # A user's run directory may have files of another broker; the pid distinguishes them.
     path = os.path.join(attrs.get("rundir", ""), f"{name}-{attrs.get('broker.pid', '')}.sqlite")
     return path if apart or os.path.exists(path) else ""
 
 
 def forget_data(attrs: AttrTable) -> None:
-    """Remove the databases that `data_path` has put into the run directory, which may outlive the broker."""
+    """Remove the databases of `data_path` from the run directory, which may outlive the broker."""
     ending = f"-{attrs.get('broker.pid', '')}.sqlite"
     folder = attrs.get("rundir", "")
     for name in os.listdir(folder) if os.path.isdir(folder) else ():

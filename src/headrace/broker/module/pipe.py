@@ -20,7 +20,7 @@ from headrace.broker.router import Router
 from headrace.spec import message as m
 from headrace.spec.message import Message, MessageError
 
-# Bytes of unread output at which the other side is given up: nothing grows without bound.
+# Bytes of unread output at which the connection is closed.
 DROP_AT = 256 << 20
 
 
@@ -53,7 +53,7 @@ class ModulePipe(asyncio.BufferedProtocol):
 
     @property
     def unread(self) -> int:
-        """Bytes that the other side has not taken yet."""
+        """The number of bytes that the other side has not received yet."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -68,13 +68,13 @@ class ModulePipe(asyncio.BufferedProtocol):
             self._give_up(str(exc))
 
     def send(self, msg: Message) -> None:
-        """Write at the end of this turn; nothing happens when the other side is gone."""
+        """Write at the end of this turn; without an effect when the other side is gone."""
         if self._transport is None:
             return
         if not self._out:
             self._router.at_turn_end(self.flush)
         self._out.append(m.frame(msg))
-        # Thousands of requests may wait for their answers, jobspecs in most of them.
+        # Thousands of requests may wait for responses, and most of their payloads are jobspecs.
         msg.forget_payload()
 
     def flush(self) -> None:
@@ -97,7 +97,7 @@ class ModulePipe(asyncio.BufferedProtocol):
             self._lost(self._why)
 
     def close(self) -> None:
-        """Write what is gathered and close; `lost` is called when everything is out."""
+        """Write all pending messages and close; `lost` is called when they are written."""
         self.flush()
         if self._transport is not None:
             self._transport.close()

@@ -1,4 +1,4 @@
-"""Modules of Flux that a script may load although there is nothing for them to do here.
+"""Modules of Flux that a script may load although they have nothing to do here.
 
 Followers hold no state, so what serves the whole instance runs on rank 0 alone; and some of what Flux has as modules
 is done elsewhere or not at all. Scripts that start such an instance load them on the broker they run on: that works,
@@ -12,7 +12,7 @@ import logging
 from headrace.broker.module.args import only
 from headrace.broker.module.context import ModuleContext
 
-# On a follower: why there is nothing to do.
+# Modules without work on a follower, with the reason.
 _LEADER_ALONE = {
     "barrier": "the leader counts who enters",
     "content": "blobs are kept on the leader, there is no cache in between",
@@ -24,7 +24,7 @@ _LEADER_ALONE = {
     "kvs": "lookups and commits go to the leader, there is no cache in between",
     "kvs-watch": "watchers are kept where commits are made",
 }
-# On every broker: why there is nothing to do, and the arguments that are taken and change nothing.
+# Modules without work on any broker, with the reason and the arguments that are accepted without effect.
 _NOWHERE = {
     "content-files": ("blobs are kept by the content service itself", ("testing",)),
     "cron": ("nothing runs at set times", ("dir", "sync", "sync_epsilon")),
@@ -32,7 +32,7 @@ _NOWHERE = {
 
 
 def has(name: str, rank: int) -> bool:
-    """Whether the broker of `rank` has nothing to do for the module `name`."""
+    """Whether the module `name` has nothing to do in the broker of `rank`."""
     return name in _NOWHERE or (rank > 0 and name in _LEADER_ALONE)
 
 

@@ -30,19 +30,19 @@ from headrace.spec.message import Message
 if TYPE_CHECKING:
     from headrace.broker.parts import BrokerBase
 
-# The process looks for this package where we found it, whatever its working folder and environment say.
+# The process imports this package from the broker's installation, whatever its working folder and environment are.
 _BOOT = (
     "import sys; sys.path[:] = sys.argv.pop(1).split(chr(10)); "
     "from headrace.broker.module.remote import main; main(sys.argv[1:])"
 )
-# Seconds a module may take to unload, and a process to end once its socket did, before it is killed.
+# Seconds that a module has to unload, and a process to end after its socket was closed, before it is killed.
 _UNLOAD_PATIENCE = 30.0
 _EXIT_PATIENCE = 5.0
 _LONGEST_LINE = 1 << 16
 
 
 class ModuleProcess:
-    """One process. Made by `start`; `ended(self)` is called once when it is gone, for whatever reason."""
+    """One process, made by `start`; `ended(self)` is called once after its end."""
 
     def __init__(self, broker: BrokerBase, path: str, process: subprocess.Popen[bytes] | Forked) -> None:
         self.broker = broker
@@ -68,12 +68,12 @@ class ModuleProcess:
     # -- life
 
     async def found(self) -> None:
-        """Wait until the process found its module: `name` and `path` are right from then on. Raises RpcError."""
+        """Wait until the process has found its module, and set `name` and `path` from it. Raises RpcError."""
         body = await self._next("found")
         self.name, self.path = body["name"], body["path"]
 
     async def start(self, args: list[str]) -> None:
-        """Let the module load; returns when it runs. Raises RpcError with what its load raised."""
+        """Let the module load; returns when it runs. Raises RpcError with the error of its load."""
         broker = self.broker
         broker.router.add_peer(self)
         body = {
@@ -103,7 +103,7 @@ class ModuleProcess:
         return body
 
     async def unload(self) -> None:
-        """Let the module unload and its process end; it is killed when it does not."""
+        """Let the module unload and its process end; otherwise it is killed."""
         self.status = FINALIZING
         self.pipe.send(control("remove"))
         timer = self.broker.loop.call_later(_UNLOAD_PATIENCE, self._kill, "it did not unload")
@@ -117,7 +117,7 @@ class ModuleProcess:
         self._process.kill()
 
     def _lost(self, why: str) -> None:
-        """The socket ended: nothing that waits here will be answered by the module any more."""
+        """The socket has ended: fail the requests that wait for the module."""
         broker = self.broker
         if why:
             self._kill(why)
@@ -127,7 +127,8 @@ class ModuleProcess:
         broker.events.drop(self)
         for msg in self.owing.take():
             broker.router.refuse(msg, errno.ENOSYS, f"module {self.name} ended")
-        # Also after it unloaded: it may have asked for a stream once more behind its last word to that service.
+        # Also after an unload: the module may have requested another stream after its disconnect request to that
+        # service.
         for service, nodeid, upstream in self._used:
             note = m.request(service + ".disconnect", None, nodeid, 0, upstream, broker.owner, m.ROLE_OWNER)
             note.routes.append(self.uuid.encode())
@@ -162,7 +163,7 @@ class ModuleProcess:
         self.ended(self)
 
     async def abandon(self) -> None:
-        """Give up on a process that failed to load."""
+        """Abandon a process that failed to load."""
         self.status = FINALIZING
         self.pipe.close()
         await asyncio.shield(self._gone)
@@ -208,11 +209,11 @@ class ModuleProcess:
         elif kind == m.EVENT:
             self.broker.events.publish(msg)
         else:
-            # Behind the requests that the module sent before it, in the router's queue too.
+            # After the requests that the module has sent before, including those in the router's queue.
             router.post(self._control, msg)
 
     def forget_request(self, sender: bytes, matchtag: int) -> None:
-        """Nobody is to be told any more if the module ends before it answers this request."""
+        """Forget a request: its sender is not told if the module ends before it responds."""
         self.owing.forget(sender, matchtag)
 
     def _control(self, msg: Message) -> None:
@@ -225,7 +226,7 @@ class ModuleProcess:
         self.pipe.send(control("attr", {"name": name, "value": value}))
 
     def _grown(self, ranks: Idset) -> None:
-        """Hosts were added, or named again; the attributes that tell of them have been sent."""
+        """Tell the module about added hosts, after the attributes that changed with them."""
         self.pipe.send(control("grown", {"ranks": str(ranks)}))
 
     async def reconfigure(self, config: dict[str, Any]) -> None:
@@ -234,13 +235,13 @@ class ModuleProcess:
         await self.broker.context.rpc(f"{self.name}.config-reload")
 
     async def set_debug(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The answer to module.debug; `body` as there. Raises RpcError."""
+        """The response to module.debug with this `body`. Raises RpcError."""
         answer: dict[str, Any] = await self.broker.context.rpc(f"{self.name}.debug", body)
         return answer
 
 
 class _Output:
-    """What a process writes to its standard output and error, as lines."""
+    """The lines that a process writes to its standard output and error."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, stream: IO[bytes], line: Callable[[str], None]) -> None:
         self._loop = loop
@@ -251,7 +252,7 @@ class _Output:
         loop.add_reader(stream.fileno(), self._read)
 
     def _read(self) -> bool:
-        """Take what is there; False when there was nothing."""
+        """Read available output; False if there is none."""
         try:
             data = os.read(self._stream.fileno(), _LONGEST_LINE)
         except BlockingIOError:
@@ -267,7 +268,7 @@ class _Output:
         return bool(data)
 
     def close(self) -> None:
-        """The process ended: take what it left. A process of its own that still writes there is not waited for."""
+        """Read the remaining output of a process that has ended; children of it that still write are not waited for."""
         while self._read():
             pass
         self._loop.remove_reader(self._stream.fileno())
@@ -275,7 +276,7 @@ class _Output:
 
 
 class Forked:
-    """A process that was forked from us, with what this file needs of subprocess.Popen; `sock` leads to it."""
+    """A forked process with the methods of subprocess.Popen that this file uses; `sock` is the connection to it."""
 
     def __init__(self, pid: int, sock: socket.socket, stdout: IO[bytes]) -> None:
         self.pid = pid
@@ -300,7 +301,7 @@ class Forked:
             os.kill(self.pid, signal.SIGKILL)
 
     def end(self) -> None:
-        """Leave nothing of it: it has not become a module, and will not."""
+        """Discard a process that will not become a module."""
         self.kill()
         if self.returncode is None:
             os.waitpid(self.pid, 0)

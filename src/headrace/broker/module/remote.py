@@ -40,7 +40,7 @@ from headrace.spec.message import Message
 
 
 class _Router(Router):
-    """Every message goes to the broker; what comes from there goes to the module, in turns as in a broker."""
+    """Sends every message to the broker, and passes the broker's messages to the module, in turns as in a broker."""
 
     def __init__(self, rank: int, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(rank, loop)
@@ -75,7 +75,9 @@ class _Router(Router):
             self.refusal = exc
 
     async def settle(self) -> None:
-        """Wait until the broker knows the services. Raises RpcError(EEXIST) when another module has one of them."""
+        """Wait until the broker has registered the services. Raises RpcError(EEXIST) if another module has one
+        of them.
+        """
         await asyncio.gather(*self.adding)
         self.settled = True
         self.adding.clear()
@@ -84,7 +86,7 @@ class _Router(Router):
 
 
 class _Events:
-    """Subscriptions and publications, as requests and events."""
+    """Subscriptions and publications, as messages to the broker."""
 
     def __init__(self, router: _Router) -> None:
         self._router = router
@@ -101,7 +103,7 @@ class _Events:
 
 
 class RemoteBroker(BrokerParts):
-    """The parts of its broker that a module in another process has."""
+    """The parts of a broker for a module in another process."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, start: dict[str, Any]) -> None:
         self.loop = loop
@@ -115,7 +117,7 @@ class RemoteBroker(BrokerParts):
         self.may_grow = self.attrs.get("broker.boot-method") == "config"
         self.router: _Router = _Router(self.rank, loop)
         self.events = _Events(self.router)
-        # What is kept in memory would end with this process. Modules write it to a file instead (`kept.data_path`).
+        # Data in memory would end with this process; modules write it to a file instead (`kept.data_path`).
         self.kept = None
         # A module that is told to shut down asks its broker to remove it.
         self.remove_module = lambda name: self.router.context.call("module.remove", {"name": name})
@@ -199,25 +201,25 @@ class _Remote:
         await self.context.unload()
         if failure is not None:
             self.pipe.send(failure)
-        # Behind what the last handlers sent.
+        # After the messages of the last handlers.
         self.router.at_turn_end(self.pipe.close)
 
     def _lost(self, _why: str) -> None:
         if not self.removing:
-            # The broker is gone. Threads and children of the module must not hold this process.
+            # The broker is gone; threads and children of the module must not keep this process.
             os._exit(1)
         self.closed.set_result(None)
 
 
 def _failure(exc: Exception) -> Message:
-    """What the broker tells the user who loads the module: the text that a module in the broker would give."""
+    """The text for the user who loads the module, the same as for a module in the broker."""
     if isinstance(exc, RpcError):
         return control("failed", {"errnum": exc.errnum, "text": exc.text})
     return control("failed", {"errnum": errno.EINVAL, "text": f"{type(exc).__name__}: {exc}"})
 
 
 def _messages(sock: socket.socket) -> Iterator[list[Message]]:
-    """Batches of messages as they arrive, until the end of the stream."""
+    """Received messages in batches, until the end of the stream."""
     deframer = m.Deframer()
     while True:
         data = sock.recv(1 << 16)
@@ -228,11 +230,11 @@ def _messages(sock: socket.socket) -> Iterator[list[Message]]:
 
 
 def serve(sock: socket.socket, path: str) -> int:
-    """Be the process of module `path`; returns the exit code."""
+    """Run module `path` in this process; returns the exit code."""
     m.use_json_codec(msgspec.json.encode, msgspec.json.decode)
     gc.set_threshold(50_000, 20, 50)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, *signals.FOR_JOBS):
-        # They are meant for the broker; a handler, unlike SIG_IGN, is not inherited by what the module starts.
+        # These signals are meant for the broker. Unlike SIG_IGN, a handler is not inherited by the module's children.
         signal.signal(number, lambda _number, _frame: None)
     signals.release()
     try:
@@ -258,12 +260,12 @@ async def _start(module: ModuleType, sock: socket.socket, batch: list[Message]) 
 
 
 def run(sock: socket.socket, path: str) -> None:
-    """Be the process of module `path` and end it; never returns."""
+    """Run module `path` in this process and exit; does not return."""
     code = 1
     name = os.path.basename(path).removesuffix(".py")
     linux.name_process(name, f"flux-module: {name}")
     with contextlib.suppress(AttributeError):
-        # Whoever reads the log wants a line when it is printed.
+        # Lines of output must appear in the log at once.
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     try:
         code = serve(sock, path)
@@ -273,7 +275,7 @@ def run(sock: socket.socket, path: str) -> None:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
             sys.stderr.flush()
-        # Threads that the module left must not hold the process.
+        # Threads of the module must not keep the process.
         os._exit(code)
 
 

@@ -12,7 +12,7 @@ from headrace.spec.message import Message
 
 
 class Responder(Protocol):
-    """What answers the requests of a StreamSet: a module's context."""
+    """The part of a module's context by which a StreamSet responds."""
 
     def respond(self, msg: Message, obj: dict[str, Any] | None = None) -> None: ...
     def respond_error(self, msg: Message, errnum: int, text: str = "") -> None: ...
@@ -31,7 +31,7 @@ class StreamSet:
         return (msg.routes[0] if msg.routes else b"", msg.aux2)
 
     def add(self, msg: Message) -> None:
-        """Keep `msg`; raises RpcError(EPROTO) when it does not ask for a stream (RFC 6)."""
+        """Add a streaming request. Raises RpcError(EPROTO) for any other request (RFC 6)."""
         if not msg.flags & m.FLAG_STREAMING:
             raise RpcError(errno.EPROTO)
         self._entries[self.key(msg)] = msg
@@ -50,7 +50,7 @@ class StreamSet:
         return self.key(msg) in self._entries
 
     def send(self, obj: dict[str, Any]) -> None:
-        """The same response to every entry."""
+        """Send the same response to every entry."""
         for msg in self:
             self._ctx.respond(msg, obj)
 

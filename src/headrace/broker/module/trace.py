@@ -24,7 +24,7 @@ _ALL_TYPES = m.REQUEST | m.RESPONSE | m.EVENT | m.CONTROL
 
 
 class ModuleTrace:
-    """The traces that run; `loaded` are the modules of this broker, by name."""
+    """The active traces; `loaded` are the modules of this broker, by name."""
 
     def __init__(self, ctx: ModuleContext, loaded: Mapping[str, ModuleContext | ModuleProcess]) -> None:
         self._ctx = ctx
@@ -41,7 +41,7 @@ class ModuleTrace:
         self.attach()
 
     def attach(self) -> None:
-        """Listen to the modules that somebody traces and to no other; called when traces or modules change."""
+        """Trace exactly the modules that are named by a trace; called when traces or modules change."""
         asked = [msg.obj["names"] for msg in self._streams]
         for name, module in self._loaded.items():
             module.tracer = self._note if any(not names or name in names for names in asked) else None

@@ -1,1 +1,1 @@
-"""Services that are the broker itself."""
+"""Services of the broker itself."""

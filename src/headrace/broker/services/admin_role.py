@@ -15,7 +15,7 @@ def is_admin(access: dict[str, Any], uid: int) -> bool:
     users, groups = admin.get("users", ()), admin.get("groups", ())
     if not users and not groups:
         return False
-    # Few instances have guests that are told apart by name.
+    # Imported here, as few instances assign the role by name.
     import grp
     import pwd
 

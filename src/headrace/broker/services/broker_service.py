@@ -1,4 +1,4 @@
-"""The services that are the broker itself: attr, config, event, log, service, state-machine, shutdown, overlay."""
+"""The built-in services: attr, config, event, log, service, state-machine, shutdown, overlay."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _connector(local: LocalServer, ctx: ModuleContext) -> None:
 
 
 def _access(connector: ModuleContext) -> None:
-    """Log who may connect, now and whenever that changes (`LocalServer.role_of`)."""
+    """Log which users may connect, now and after each change (`LocalServer.role_of`)."""
     told: list[str] = []
 
     def tell(config: dict[str, Any]) -> None:
@@ -142,7 +142,7 @@ def _states(broker: BrokerBase, ctx: ModuleContext) -> None:
 
 
 def _services(broker: BrokerBase, ctx: ModuleContext) -> None:
-    """service.add and service.remove: a client (or a module in a process) provides a service of its own."""
+    """service.add and service.remove: a client (or a module in a process) provides a service."""
 
     def add(msg: Message) -> Empty:
         name = msg.obj["service"]
@@ -172,7 +172,7 @@ def _getenv(msg: Message) -> dict[str, Any]:
 
 
 def _setenv(msg: Message) -> Empty:
-    """`broker.setenv {env: {name: value or null}}`: all of them, or none where one is not well formed."""
+    """`broker.setenv {env: {name: value or null}}`: sets all variables, or none if one is invalid."""
     env = msg.obj["env"]
     for name, value in env.items():
         if not name or "=" in name or "\0" in name:
@@ -211,7 +211,7 @@ def _overlay(broker: BrokerBase, overlay: Overlay, ctx: ModuleContext) -> None:
         child.changed = tell
 
     def monitor(msg: Message) -> None:
-        """Stream the children that are or were there, then each change of one: `{rank, status, torpid}`."""
+        """Stream all present and former children, then each change of one: `{rank, status, torpid}`."""
         watchers.add(msg)
         for child in overlay.children.values():
             if child.status != "offline" or child.torpid:

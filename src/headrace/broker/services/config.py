@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def register(broker: BrokerBase, ctx: ModuleContext, modules: Mapping[str, ModuleContext | ModuleProcess]) -> None:
-    """Provide `config.get`, `warnings`, `reload` and `load`; a follower takes what `config.update` brings."""
+    """Provide `config.get`, `warnings`, `reload` and `load`; a follower applies `config.update` events."""
     service = _Config(broker, ctx, modules)
     service.log_warnings(broker.config)
     # config.get answers the object itself (recorded), so an empty configuration is `{}`.
@@ -42,7 +42,7 @@ class _Config:
         self._broker = broker
         self._modules = modules
         self._ctx = ctx
-        # Doubtful lines that the log has had: a configuration that is changed key by key repeats none of them.
+        # Warnings that were logged already, so that changes of single keys do not repeat them.
         self._logged: list[str] = []
 
     async def reload(self, _msg: Message) -> Empty:
@@ -73,7 +73,7 @@ class _Config:
         are left out."""
         if not config:
             return []
-        # Tables that most instances need not read, nor keep in each of their brokers.
+        # Imported here, so that brokers without a configuration do not keep the tables in memory.
         from headrace.broker.config_keys import warnings
 
         return warnings(config, self._broker.config_path, known_only)
@@ -108,7 +108,7 @@ class _Config:
         return EMPTY
 
     async def _reconfigure_modules(self, new: dict[str, Any]) -> None:
-        """Give every module the new configuration; if one refuses it, all go back to the old one."""
+        """Apply the new configuration in every module; if one refuses it, all return to the old one."""
         broker = self._broker
         old, told = broker.config, []
         broker.config = new

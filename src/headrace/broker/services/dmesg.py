@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 # Lines of the ring that are sent before the reader is asked whether it has them.
 PORTION = 64
-# Seconds that lines on their way to the leader wait for company, and the severity that does not wait (notice).
+# Seconds that lines wait to be forwarded together, and the severity from which a line does not wait (notice).
 _PATIENCE, _URGENT = 0.02, 5
 
 
 def register(broker: BrokerBase, ctx: ModuleContext) -> None:
-    """Provide `log.append`, `log.dmesg` and `log.clear`; forward what a follower logs to the leader."""
+    """Provide `log.append`, `log.dmesg` and `log.clear`; forward a follower's lines to the leader."""
     log = broker.log
     readers = _Readers(ctx, log)
 
@@ -60,20 +60,20 @@ def register(broker: BrokerBase, ctx: ModuleContext) -> None:
 
 
 class _Readers:
-    """Who reads the log: first the ring, portion by portion, then each line that is appended."""
+    """The readers of the log: each gets the ring, portion by portion, then each appended line."""
 
     def __init__(self, ctx: ModuleContext, log: Logbook) -> None:
         self._ctx = ctx
         self._log = log
         self._streams = ctx.streams("dmesg")
         ctx.streams("log.cancel")
-        # Readers that have not had all of the ring yet, by their key in `_streams`.
+        # Readers that have not received all of the ring, by their key in `_streams`.
         self._behind: set[tuple[bytes, int]] = set()
         self._streams.on_remove = lambda msg: self._behind.discard(self._streams.key(msg))
         log.followers.append(self._appended)
 
     def read(self, msg: Message) -> None:
-        """`log.dmesg {follow, nobacklog}`: a stream of lines, which ENODATA ends unless they are followed."""
+        """`log.dmesg {follow, nobacklog}`: a stream of lines; without `follow`, it ends with ENODATA."""
         body: dict[str, Any] = msg.obj or {}
         follow = bool(body.get("follow"))
         self._streams.add(msg)
@@ -87,7 +87,7 @@ class _Readers:
         """Send a portion from the line of number `position` on, up to `end` or (None) to what is newest by then."""
         log = self._log
         last = log.count if end is None else end
-        # The ring may have moved on or been cleared meanwhile.
+        # The ring may have moved on or been cleared in the meantime.
         oldest = log.count - len(log.ring)
         position = max(position, oldest)
         stop = max(position, min(position + PORTION, last))
@@ -137,7 +137,7 @@ class _Forwarding:
             self._ctx.call_later(_PATIENCE, self.send)
 
     def send(self) -> None:
-        """Let no line wait any longer."""
+        """Send all waiting lines."""
         lines, self._lines = self._lines, []
         if lines:
             text = "\n".join(lines).encode("utf-8", "replace") + b"\0"

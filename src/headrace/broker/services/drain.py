@@ -1,4 +1,4 @@
-"""`overlay.drained`: how a service that streams much learns that its reader keeps up, wherever in the tree that is.
+"""`overlay.drained`: tells a streaming service that its reader keeps up, wherever in the tree the reader is.
 
 A request `{route: [uuid, ...]}` with the route stack of a streaming request goes the way its responses go, behind them,
 and is answered when the client at the end has taken them (or is gone). A service that sends a portion, asks, and waits

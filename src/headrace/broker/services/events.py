@@ -30,7 +30,7 @@ class Events:
         prefixes[prefix] = prefixes.get(prefix, 0) + 1
 
     def unsubscribe(self, peer: Peer, prefix: str) -> bool:
-        """False when `peer` did not subscribe to `prefix`."""
+        """Unsubscribe; False if `peer` had not subscribed to `prefix`."""
         prefixes = self._subscribers.get(peer, {})
         if prefix not in prefixes:
             return False
@@ -56,7 +56,7 @@ class Events:
         return self.sequence
 
     def deliver(self, msg: Message) -> None:
-        """Hand a numbered event to the children and to everyone here who subscribed."""
+        """Pass a numbered event to the children and to local subscribers."""
         self.sequence = msg.aux1
         self.down(msg)
         private = bool(msg.flags & m.FLAG_PRIVATE)
@@ -85,7 +85,7 @@ class Events:
         return {"seq": self.publish(event)}
 
     def handle_subscribe(self, msg: Message) -> Empty | None:
-        """event.subscribe and event.unsubscribe of a local client or a module; the answer has no payload."""
+        """event.subscribe and event.unsubscribe of a local client or a module; the response has no payload."""
         peer = self.router.local_peer(msg)
         topic = msg.obj["topic"]
         if peer is None:

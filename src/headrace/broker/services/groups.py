@@ -17,7 +17,7 @@ from headrace.spec.idset import Idset, IdsetError
 from headrace.spec.message import Message
 from headrace.spec.requests.broker import GROUPS
 
-# Groups with members. Nobody needs more; somebody may make them up.
+# The limit of groups with members, since any name makes a group.
 _MOST = 1024
 
 
@@ -27,7 +27,7 @@ class Groups:
     def __init__(self, ctx: ModuleContext) -> None:
         self.ctx = ctx
         self.members: dict[str, Idset] = {}
-        # Who joined here, by group.
+        # The local members by group.
         self._joined: dict[str, set[str]] = {}
         self._watchers = ctx.streams("get")
         ctx.service(
@@ -59,11 +59,11 @@ class Groups:
                 self.ctx.respond(msg, {"members": str(new)})
 
     def _stats(self) -> dict[str, Any]:
-        """The members of each group; torpid brokers have one even where there are none."""
+        """The members of each group; a group of torpid brokers exists even without members."""
         return {"subtree": {"broker.torpid": "", **{name: str(ranks) for name, ranks in self.members.items()}}}
 
     def lost(self, ranks: Iterable[int]) -> None:
-        """Take `ranks` out of every group."""
+        """Remove `ranks` from every group."""
         gone = list(ranks)
         for name in list(self.members):
             self.change(name, remove=gone)
@@ -104,7 +104,7 @@ class Groups:
         return EMPTY
 
     def _drop(self, name: str, sender: str) -> bool:
-        """Forget one who joined; True when that was the last."""
+        """Remove a local member; returns whether it was the last."""
         joined = self._joined.get(name, set())
         joined.discard(sender)
         if joined:
@@ -113,7 +113,7 @@ class Groups:
         return True
 
     async def _tell(self, name: str, what: str) -> None:
-        """Have rank 0 know that this broker came into, or left, a group."""
+        """Tell rank 0 that this broker joined or left a group."""
         if self.ctx.rank == 0:
             self.change(name, **{what: [0]})
         else:
@@ -129,7 +129,7 @@ class Groups:
                 self.ctx.call("groups.update", {"update": {name: {"remove": str(self.ctx.rank)}}}, nodeid=0)
 
     def _update(self, msg: Message) -> Empty:
-        """`groups.update {name: {add?: idset, remove?: idset}}`: what a subtree gathered, in one message."""
+        """`groups.update {name: {add?: idset, remove?: idset}}`: the changes of a subtree, in one message."""
         self._on_leader("update")
         try:
             update = msg.obj["update"]
@@ -145,7 +145,7 @@ class Groups:
 
 
 def _must_be_near(msg: Message) -> None:
-    """Raises RpcError(EPROTO) for a request that came from another broker, which would not tell of a disconnect."""
+    """Raise RpcError(EPROTO) for a request from another broker, whose disconnect would not be noticed here."""
     if len(msg.routes) > 1:
         raise RpcError(errno.EPROTO, f"{msg.topic} is restricted to the local broker")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Cleanup:
-    """The commands, first that which was pushed last; on rank 0 they run before the broker's own steps of `cleanup`."""
+    """The commands, the last one pushed first; on rank 0 they run before the broker's own steps of `cleanup`."""
 
     def __init__(self, broker: BrokerBase, ctx: ModuleContext) -> None:
         self._broker = broker
@@ -28,7 +28,7 @@ class Cleanup:
         ctx.service("runat", {"push": self._push}, requests=RUNAT)
 
     def _push(self, msg: Message) -> Empty:
-        """`{name: "cleanup", commands}`: each goes to the front. Raises RpcError(EPROTO, EINVAL)."""
+        """`runat.push {name: "cleanup", commands}`: adds commands at the front. Raises RpcError(EPROTO, EINVAL)."""
         name, commands = msg.obj["name"], msg.obj["commands"]
         if name != "cleanup" or self._broker.rank:
             raise RpcError(
@@ -44,7 +44,7 @@ class Cleanup:
         return EMPTY
 
     async def run(self, limit: float | None) -> int:
-        """Run them all, one after the other, each for `limit` seconds at most; the first status that is not 0."""
+        """Run all commands in order, each for `limit` seconds at most; returns the first status other than 0."""
         if not self.commands:
             return 0
         from headrace.broker.program_output import LoggedOutput

@@ -1,1 +1,1 @@
-"""What an instance is going through, and what it keeps on disk."""
+"""The states of an instance, and its data on disk."""

@@ -10,33 +10,33 @@ import glob
 import os
 import sqlite3
 
-# Room beyond its data that the journal keeps for what is still to come of active jobs when the disk is full, in all and
-# for each: from `alloc` to `clean` a job takes 1.4 KiB, if it writes no output.
+# Bytes that the journal reserves beyond its data for the further records of active jobs, in all and for each: from
+# `alloc` to `clean`, a job without output takes 1.4 KiB.
 _RESERVE = 1 << 20
 _RESERVE_JOB = 2 << 10
 
-# With less than this (bytes) nothing that a job writes has room, only what is kept in reserve.
+# With less free space than this (bytes), jobs cannot write, and only the reserve is left.
 _NOTHING = 64 << 10
 FULL = "the disk is full: make room there"
 
 
 def reserve(jobs: int) -> int:
-    """Bytes that are kept for what is still to come of `jobs` active jobs."""
+    """The bytes that are reserved for the further records of `jobs` active jobs."""
     return _RESERVE + jobs * _RESERVE_JOB
 
 
-# Bytes without which an instance does not begin: the journal's reserve, and databases with little in them.
+# Bytes that a start requires: the journal's reserve, and databases with little data.
 NEEDED = reserve(64) + (384 << 10)
-# A database that cannot be used on a disk with less than this (bytes) has no other fault.
+# A database error on a disk with less free space than this (bytes) is due to the full disk.
 _FULL = 128 << 10
-# The same where its disk takes less files than SQLite makes of one.
+# The number of files that SQLite needs for one database.
 _FILES = 3
 
 
 def shortage(statedir: str) -> str:
-    """Why there is too little room for the state of an instance, "" if there is enough."""
+    """Why there is too little room for the state of an instance; "" if there is enough."""
     free = room_in(statedir)
-    # What an instance that was killed had reserved it finds again.
+    # The reserve of an instance that was killed is available again.
     held = sum(os.stat(path).st_blocks * 512 for path in glob.glob(glob.escape(statedir) + "/jobs/journal.*"))
     if free + held >= NEEDED:
         return ""
@@ -47,7 +47,7 @@ def shortage(statedir: str) -> str:
 
 
 def unusable(path: str | os.PathLike[str], error: Exception, lost: str) -> str:
-    """Why a database cannot be used, and what helps; `lost` says what is gone without it."""
+    """Why a database cannot be used, and what helps; `lost` names the data that would be lost without it."""
     path = os.fspath(path)
     text = f"{path} cannot be used: {error}"
     if type(error) is sqlite3.DatabaseError or not isinstance(error, sqlite3.Error):
@@ -62,11 +62,11 @@ def unusable(path: str | os.PathLike[str], error: Exception, lost: str) -> str:
 
 
 def full(folder: str) -> bool:
-    """Whether the disk of `folder` has no room for anything that is not kept for it."""
+    """Whether the disk of `folder` has room only for reserved data."""
     return room_in(folder) < _NOTHING
 
 
 def room_in(folder: str | int) -> int:
-    """Bytes that we may still write where `folder`, or the file of this descriptor, is."""
+    """The bytes that may still be written to the disk of `folder`, or of the file of a descriptor."""
     room = os.statvfs(folder)
     return room.f_frsize * (room.f_bfree if os.geteuid() == 0 else room.f_bavail)

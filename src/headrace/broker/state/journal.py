@@ -24,24 +24,24 @@ from headrace.broker.state.disk import reserve, room_in, unusable
 
 _FRAME = struct.Struct("<II")
 _AHEAD = 4 << 20
-# Seconds until a disk that was full is asked again.
+# Seconds before a full disk is tried again.
 _ASK_AGAIN = 0.25
 _LOST = "Jobs as of the last checkpoint are lost then; those that only the journal beside it knows are not."
 _PREFIX = "journal."
 _ASIDE = "damaged."
-# Where whole frames are looked for behind a broken one, and how long those may be (bytes).
+# The range (bytes) in which whole frames are searched after a broken one, which also limits their length.
 _SEARCH = 1 << 20
 
 
 class JournalError(OSError):
-    """The folder cannot be used for a journal; the text says why."""
+    """The folder cannot be used for a journal; the text has the reason."""
 
     def __str__(self) -> str:
         return str(self.strerror)
 
 
 class Saved(NamedTuple):
-    """What a database holds: jobs by id, reference texts by number, settings by key."""
+    """The contents of a database: jobs by id, reference texts by number, settings by key."""
 
     jobs: Iterator[tuple[int, str, bytes]]
     texts: list[tuple[int, bytes]]
@@ -72,7 +72,7 @@ class Journal:
         self._fd = -1
         self._end = 0
         self._allocated = 0
-        # Frames by offset that may not be on the disk yet, and whether a sync of them failed.
+        # Frames by offset that may not be on the disk yet, and whether syncing them has failed.
         self._unsafe: list[tuple[int, bytes]] = []
         self._doubtful = False
         self._full_since, self._full = -1.0, False
@@ -103,12 +103,12 @@ class Journal:
             self.number = number
             rest = data[end:].rstrip(b"\0")
             later = numbers[index + 1 :]
-            # A new file is only written to when the one before it is safe.
+            # A new file is written only after the previous one was synced, so data behind a broken frame means damage.
             if rest and (_frames_behind(rest) or any(next(frames(self._read(other)), None) for other in later)):
                 self._set_aside(number, end, data[end:], later)
                 break
             if rest:
-                # Cut off below, before anything is written to the empty files after it.
+                # The torn write is cut off below, before the empty files after it are written.
                 self.torn += len(rest)
                 break
         self._fd = self._open(self._path(self.number), self._end)
@@ -123,7 +123,7 @@ class Journal:
             return b""
 
     def _set_aside(self, number: int, end: int, rest: bytes, later: list[int]) -> None:
-        """Keep what follows the damage at byte `end` of a file, and the files after it, out of the way of new ones."""
+        """Move the data after the damage at byte `end` of a file, and the files after it, to other names."""
         path = self._path(number)
         aside = os.path.join(self.folder, f"{_ASIDE}{number:08d}.{end}")
         with open(aside, "wb") as handle:
@@ -151,7 +151,7 @@ class Journal:
     # -- writing
 
     def room(self, jobs: int = 0, size: int = 0) -> bool:
-        """Whether `size` bytes more can be taken, with space left for what is still to come of `jobs` active jobs."""
+        """Whether `size` more bytes can be written, with the reserve for `jobs` active jobs left."""
         needed = reserve(jobs)
         left = self._allocated - self._end - size
         if left >= needed + _AHEAD // 2:
@@ -161,7 +161,7 @@ class Journal:
             return left >= needed
         allocated = _preallocate(self._fd, self._end, size + needed)
         if allocated is None:
-            # A file system that cannot preallocate: writes will tell.
+            # The file system cannot preallocate, so only a write shows whether there is room.
             return True
         self._allocated = max(self._allocated, allocated)
         left = self._allocated - self._end - size
@@ -187,10 +187,11 @@ class Journal:
             data = data[written:]
 
     def sync(self) -> None:
-        """Wait until what was appended before this call is on the disk; raises OSError."""
+        """Wait until all data appended before this call are on the disk. Raises OSError."""
         frames = list(self._unsafe)
         if self._doubtful:
-            # The kernel counts as written what it could not write: the next sync would pass over it and leave a hole.
+            # After a failed sync, the kernel drops the data and reports success for the next sync, so they are written
+            # again.
             for place, frame in frames:
                 self._put(frame, place)
         try:
@@ -218,7 +219,7 @@ class Journal:
             allocated = _preallocate(fd, 0, needed)
             if allocated is not None and allocated < needed:
                 raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} for another file of {needed >> 10} KiB")
-            # What was kept there is kept here now; and the rest of a write that failed is no damage before this file.
+            # The new file has the reserve now; the rest of a failed write is removed, as it would look like damage.
             os.ftruncate(self._fd, self._end)
             self._allocated = self._end
             self.sync()
@@ -270,7 +271,7 @@ class Journal:
             raise self._unusable(exc) from None
 
     def damaged(self, what: str) -> JournalError:
-        """The error to raise when what was read back is not what was saved."""
+        """The error for data that were read back and are not what was saved."""
         return self._unusable(ValueError(what))
 
     def _unusable(self, exc: Exception) -> JournalError:
@@ -331,7 +332,7 @@ def _preallocate(fd: int, end: int, needed: int) -> int | None:
     room = room_in(fd)
     for more in (_AHEAD, _AHEAD // 8, 0):
         if more and needed + more > room // 2:
-            # On a small disk the room belongs to those who have something to write.
+            # On a small disk, room is left for other data.
             continue
         try:
             os.posix_fallocate(fd, end, needed + more)
@@ -344,7 +345,7 @@ def _preallocate(fd: int, end: int, needed: int) -> int | None:
 
 
 def frames(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(offset of the end, payload) of each whole frame at the start of `data`."""
+    """(offset of the end, payload) for each whole frame at the start of `data`."""
     place = 0
     while place + _FRAME.size <= len(data):
         length, crc = _FRAME.unpack_from(data, place)
@@ -357,7 +358,7 @@ def frames(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _frames_behind(data: bytes) -> bool:
-    """Whether a whole frame follows the broken one that `data` starts with."""
+    """Whether a whole frame follows the broken frame at the start of `data`."""
     for place in range(1, min(len(data) - _FRAME.size, _SEARCH)):
         length, crc = _FRAME.unpack_from(data, place)
         start = place + _FRAME.size

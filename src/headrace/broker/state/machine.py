@@ -57,7 +57,7 @@ _NEXT = {
 
 
 def step(state: str, event: str) -> str:
-    """The state after `event`; the same state when the event means nothing there."""
+    """The state after `event`; the same state for an event without effect in it."""
     if event == "parent-lost" and before(state, "finalize"):
         # Its jobs are lost with its instance: a follower removes its modules, from whatever state.
         return "finalize"
@@ -65,7 +65,7 @@ def step(state: str, event: str) -> str:
 
 
 def before(state: str, other: str) -> bool:
-    """True when `state` comes earlier in a broker's life than `other`."""
+    """Whether `state` comes earlier in a broker's life than `other`."""
     return STATES.index(state) < STATES.index(other)
 
 

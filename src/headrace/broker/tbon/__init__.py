@@ -1,1 +1,1 @@
-"""The tree of brokers: links, handshakes, who is there and who is lost."""
+"""The tree of brokers: links, handshakes, membership and loss."""

@@ -1,4 +1,4 @@
-"""A neighbour below in the tree, as its parent sees it: where in its life it is, and what is under way with it."""
+"""A child in the tree as its parent sees it: its status, and the requests that are under way with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.spec.message import Message
 
 
 class Child:
-    """A neighbour below, from hello until it is lost. Its `uuid` is also its ZeroMQ identity."""
+    """A child, from its hello until it is lost. Its `uuid` is also its ZeroMQ identity."""
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
@@ -19,14 +19,14 @@ class Child:
         self.status = "offline"
         self.since = time.monotonic()
         self.send: Callable[[Message], None] = lambda _msg: None
-        # Requests that it has to answer, and those of its own and its subtree's that wait for an answer.
+        # Requests that it must respond to, and requests of its subtree that wait for responses.
         self.owing = Outstanding()
         self.asking = Outstanding()
         self.error = ""
         self.host = ""
         self.heard = 0.0
         self.torpid = False
-        # Called when its status has changed, or whether it is torpid.
+        # Called after a change of its status, or of whether it is torpid.
         self.changed: Callable[[Child], None] = lambda _child: None
 
     def become(self, status: str) -> None:
@@ -36,7 +36,7 @@ class Child:
             self.changed(self)
 
     def monitored(self) -> dict[str, Any]:
-        """What the answers of overlay.monitor have of it."""
+        """Its data in responses of overlay.monitor."""
         return {"rank": self.rank, "status": self.status, "torpid": self.torpid}
 
     @property
@@ -45,13 +45,13 @@ class Child:
         return "torpid" if self.torpid else self.status
 
     def health(self, now: float) -> dict[str, Any]:
-        """What the answer of overlay.health has of it; `now` is monotonic, the duration in seconds."""
+        """Its data in the response of overlay.health; `now` is monotonic, the duration in seconds."""
         entry = {"rank": self.rank, "status": self.state, "duration": now - self.since}
         return {**entry, "error": self.error} if self.error else entry
 
     @property
     def title(self) -> str:
-        """Rank and host, as far as it is known, for the log."""
+        """Rank and host, if known, for the log."""
         return f"rank {self.rank} ({self.host})" if self.host else f"rank {self.rank}"
 
     @property

@@ -61,7 +61,7 @@ def handler(broker: BrokerBase, overlay: Overlay, ctx: ModuleContext) -> Callabl
 
 
 def _extend(broker: BrokerBase, overlay: Overlay, hosts: list[str]) -> None:
-    """Let the tree have a rank for each of `hosts`. Raises RpcError, with nothing changed."""
+    """Add a rank to the tree for each of `hosts`. Raises RpcError, and then changes nothing."""
     # Few instances grow, and one of a single broker starts without it.
     import zmq
 
@@ -82,7 +82,7 @@ def _extend(broker: BrokerBase, overlay: Overlay, hosts: list[str]) -> None:
 
 
 def follow(broker: BrokerBase, overlay: Overlay, hosts: list[str]) -> None:
-    """Take the leader's list of hosts, in a broker that knows fewer."""
+    """Apply the leader's list of hosts in a broker that has fewer."""
     size = broker.size
     if not broker.may_grow or len(hosts) <= size:
         return
@@ -100,7 +100,7 @@ def follow(broker: BrokerBase, overlay: Overlay, hosts: list[str]) -> None:
 
 
 class Follower:
-    """Subscribes a broker itself to the leader's word on further hosts."""
+    """Subscribes the broker itself to the leader's events about added hosts."""
 
     uuid = "broker-growth"
 

@@ -20,11 +20,11 @@ from headrace.spec.message import Message
 if TYPE_CHECKING:
     from headrace.broker.parts import BrokerBase
 
-# Seconds after which a broker says that it has not heard of its parent.
+# Seconds after which a broker logs that its parent has not responded.
 _SLOW = 5.0
-# How often a broker that has not met its parent looks whether who started it is still there.
+# Seconds between two checks whether the process that started this broker still exists.
 _LOOK = 0.5
-# Boot methods whose brokers were all there a moment ago. Others may be started in any order, at any time.
+# Boot methods by which all brokers have met already. With others, brokers may start in any order, at any time.
 _MET = ("simple", "pmi2", "slurm")
 
 
@@ -80,7 +80,7 @@ def when_parent_is_through(broker: BrokerBase, go: Callable[[str], None]) -> Non
 
 
 class LeaderState:
-    """Subscribes a broker itself to the leader's state events."""
+    """Subscribes the broker itself to the leader's state events."""
 
     uuid = "broker-state"
 

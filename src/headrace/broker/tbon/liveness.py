@@ -44,7 +44,7 @@ class Links(Protocol):
 
 
 class Liveness:
-    """Of one broker. `start()` when there are neighbours; nothing happens before."""
+    """The liveness of one broker's neighbours. Call `start()` when there are any."""
 
     def __init__(self, overlay: Links) -> None:
         self._overlay = overlay
@@ -57,7 +57,7 @@ class Liveness:
         attrs.watchers.append(self._set)
 
     def start(self) -> None:
-        """Begin to tell and to look, or begin anew."""
+        """Start to report and to check, or start anew."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -73,7 +73,7 @@ class Liveness:
         self._timers.append(self._broker.loop.call_later(seconds, fn))
 
     def _set(self, name: str, value: str | None) -> None:
-        """An attribute has another value."""
+        """An attribute has changed."""
         if value is None or name not in ("tbon.torpid_min", "tbon.torpid_max"):
             return
         if name == "tbon.torpid_min":
@@ -95,7 +95,7 @@ class Liveness:
         if self._overlay.closing:
             return
         now = self._broker.loop.time()
-        # When we were stopped ourselves, what the children said meanwhile is still in the socket.
+        # If this process was stopped itself, messages of the children may still be in the socket.
         prompt = now - self._looked < self._most
         self._looked = now
         for child in self._overlay.children.values():
@@ -104,7 +104,7 @@ class Liveness:
         self._later(self._most / 2, self._look)
 
     def heard(self, child: Child) -> None:
-        """A torpid child spoke."""
+        """A torpid child has sent a message."""
         self._change(child, False)
 
     def _change(self, child: Child, torpid: bool) -> None:

@@ -1,4 +1,4 @@
-"""Requests that went over one link and have not had their last answer: whoever is left when the link breaks is told.
+"""Requests that went over one link without a last response: when the link breaks, both ends are told.
 
 The one end answers for a neighbour that can no longer do it; the other lets services go of what was asked through it,
 with the disconnect requests that the lost senders cannot send any more (RFC 6). Entries leave with the last response,
@@ -14,18 +14,18 @@ from headrace.spec.message import Message
 
 
 def sender_of(msg: Message) -> bytes:
-    """Who made the request that `msg` is or answers: the first route, b"" when it has none (yet, or any more)."""
+    """The sender of the request that `msg` is or answers: its first route, b"" without one."""
     return msg.routes[0] if msg.routes else b""
 
 
 class Outstanding:
-    """Requests by sender and matchtag. A matchtag is its sender's own, so the same one may be here many times."""
+    """Requests by sender and matchtag. Matchtags are unique only for one sender."""
 
     def __init__(self) -> None:
         self._senders: dict[bytes, dict[int, Message]] = {}
 
     def passed(self, request: Message, sender: bytes) -> None:
-        """`request` of `sender` went over the link: keep it, or forget the sender when this is its disconnect."""
+        """`request` of `sender` went over the link: keep it; a disconnect request removes those of its sender."""
         if not request.flags & m.FLAG_NORESPONSE:
             tags = self._senders.get(sender)
             if tags is None:
@@ -36,12 +36,12 @@ class Outstanding:
             self._senders.pop(sender, None)
 
     def answered(self, response: Message, sender: bytes) -> None:
-        """`response` went back over the link; its request is done unless more responses follow."""
+        """`response` went back over the link: its request is removed unless more responses follow."""
         if response.aux1 or not response.flags & m.FLAG_STREAMING:
             self.forget(sender, response.aux2)
 
     def forget(self, sender: bytes, matchtag: int) -> None:
-        """Nobody waits for an answer to this request any more."""
+        """Remove a request for whose response no sender waits."""
         tags = self._senders.get(sender)
         if tags is not None:
             tags.pop(matchtag, None)
@@ -49,7 +49,7 @@ class Outstanding:
                 del self._senders[sender]
 
     def take(self) -> list[Message]:
-        """All requests that are left, and none from now on."""
+        """Remove and return all requests; none are kept from now on."""
         left = [msg for tags in self._senders.values() for msg in tags.values()]
         self._senders.clear()
         return left
@@ -59,7 +59,7 @@ class Outstanding:
 
 
 def disconnects(requests: list[Message]) -> Iterator[Message]:
-    """One disconnect for each sender, service and broker that `requests` went to, routed as they were."""
+    """A disconnect request for each sender, service and broker in `requests`, with the same routes."""
     told = set()
     for msg in requests:
         service, upstream = msg.topic.rpartition(".")[0], msg.flags & m.FLAG_UPSTREAM

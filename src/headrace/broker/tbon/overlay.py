@@ -42,14 +42,14 @@ _PROBE = 3
 _LEAVE = 5
 
 _BATCH = 200
-# Seconds after which a child that is gone can no longer be sent to.
+# Seconds after which ZeroMQ refuses to send to a child that is gone.
 _PROBE_AGAIN = 0.05
 # Characters of a host's name that are kept.
 _LONGEST_NAME = 64
 
 
 class Overlay:
-    """The tree links of one broker. `on_ready` fires when the parent has taken our hello."""
+    """The tree links of one broker. `on_ready` is called when the parent has accepted the hello."""
 
     def __init__(self, broker: BrokerBase, boot: BootInfo) -> None:
         self.broker = broker
@@ -67,14 +67,14 @@ class Overlay:
         self._bound: Socket | None = None
         self._online: Idset = Idset()
         self._offline: Idset = Idset()
-        # Those of the last that were lost, and did not leave in order.
+        # The lost ranks among the last that went offline, without those that left in order.
         self._torn_off: Idset = Idset()
         self._status_sent = ""
         self.since = time.monotonic()
         self.closing = False
-        # Of the look for children that are gone: whether one is coming, and whether another is to follow it.
+        # The state of the probe for lost children: whether one is scheduled, and whether another must follow it.
         self._probing = self._probe_more = False
-        # Nothing was sent to the parent since this was set.
+        # Whether nothing was sent to the parent since this was set.
         self.quiet = False
         self.liveness = Liveness(self)
         self._parent_owing = Outstanding()
@@ -108,7 +108,7 @@ class Overlay:
     def _open(self) -> links.TreeSockets:
         """The sockets of the tree, made when the first is needed."""
         if self._sockets is None:
-            # Not before: an instance of one broker starts in a tenth less time without it.
+            # Imported only now: an instance of one broker starts in a tenth less time without it.
             global links, zmq
             import zmq
 
@@ -129,7 +129,7 @@ class Overlay:
         self._parent = sock = sockets.above(self.uuid)
         self.broker.attrs.set("tbon.parent-endpoint", self.boot.parent_uri)
         if self.boot.parent_unresolved:
-            # It may get an address later: the connection is tried again and again.
+            # The address may become known later, so connecting is tried again.
             text = f"unable to resolve upstream peer {self.boot.parent_unresolved}"
             self.broker.log(logging.WARNING, "overlay", text)
         sockets.watch(sock, self._read_parent, lambda why: self._parent_lost(why or "connection closed"))
@@ -163,7 +163,7 @@ class Overlay:
         return None if child is None else child.rank
 
     def close(self, in_order: bool = True) -> None:
-        """Say goodbye to the parent, which then counts us as offline and otherwise as lost; close every socket."""
+        """Say goodbye to the parent, which then counts this broker as offline instead of lost; close every socket."""
         self.closing = True
         if in_order and self._parent is not None and self.parent_uuid:
             self._put(self._parent, m.encode_parts(Message(m.CONTROL, aux1=_GOODBYE)))
@@ -172,7 +172,7 @@ class Overlay:
             self._sockets.close()
             self._sockets = None
         if bound is not None and self.boot.bind.startswith("ipc://"):
-            # The library leaves the file; the run directory may stay.
+            # ZeroMQ leaves the file, and the run directory may be kept.
             with contextlib.suppress(OSError):
                 os.unlink(self.boot.bind.removeprefix("ipc://"))
 
@@ -186,12 +186,12 @@ class Overlay:
                 return False
             raise
         self.quiet = self.quiet and sock is not self._parent
-        # ZeroMQ's descriptor is edge triggered, and a send may swallow the edge: look again after this turn.
+        # ZeroMQ's descriptor is edge-triggered, and a send may consume the edge, so the socket is read after this turn.
         self.broker.router.at_turn_end(self._read_parent if sock is self._parent else self._read_children)
         return True
 
     def send_up(self, msg: Message) -> bool:
-        """Toward rank 0; False when there is no parent."""
+        """Send toward rank 0; False without a parent."""
         sock = self._parent
         if sock is None:
             return False
@@ -201,7 +201,7 @@ class Overlay:
         return self._put(sock, m.encode_parts(msg))
 
     def stats(self) -> dict[str, int]:
-        """How many neighbours there are, and requests that neighbours owe an answer to."""
+        """The number of neighbours, and of requests to which neighbours owe a response."""
         return {
             "child-count": len(self.children),
             "child-connected": sum(child.alive for child in self.children.values()),
@@ -211,7 +211,7 @@ class Overlay:
         }
 
     def send_toward(self, msg: Message, rank: int) -> bool:
-        """One hop toward `rank`; False when it does not exist or the hop is down."""
+        """Send one hop toward `rank`; False if it does not exist or the hop is down."""
         if not 0 <= rank < self.topology.size:
             return False
         hop = self.topology.next_hop(self.rank, rank)
@@ -234,7 +234,7 @@ class Overlay:
         return True
 
     def send_down(self, msg: Message) -> None:
-        """An event, to every child."""
+        """Send an event to every child."""
         if self._bound is None:
             return
         parts: list[bytes] | None = None
@@ -331,7 +331,7 @@ class Overlay:
             try:
                 self._from_child(identity, msg, origin)
             except Exception as exc:
-                # One bad message must not keep those behind it in the socket.
+                # One invalid message must not block those behind it.
                 self.broker.log(logging.ERROR, "overlay", f"{msg} from a child: {exc!r}")
         self.broker.loop.call_soon(self._read_children)
 
@@ -390,7 +390,7 @@ class Overlay:
             refuse(errno.EINVAL, f"rank {rank} is not a child of rank {self.rank}, or its uuid is not its own")
             return
         if self.boot.method == "config" and host in self.boot.hosts and host != self.boot.hosts[child.rank]:
-            # Its list of hosts has them in another order, so that messages for others would reach it.
+            # The child has the hosts in another order, so messages for other ranks would reach it.
             expected, actual = self.boot.hosts[child.rank], self.boot.hosts.index(host)
             refuse(errno.EINVAL, f"rank {rank} is {expected} here, and {host} is rank {actual}")
             return
@@ -426,7 +426,9 @@ class Overlay:
                 self._lost(child, "connection closed")
 
     def _probe_children(self) -> None:
-        """A connection ended: find out whose, now and, as ZeroMQ forgets a peer a moment after it says so, again."""
+        """A connection ended: probe now for the lost child, and again later, as ZeroMQ forgets a peer only after this
+        event.
+        """
         if self._probing:
             self._probe_more = True
             return
@@ -450,7 +452,7 @@ class Overlay:
     def _lost(self, child: Child, why: str) -> None:
         graceful = why == "goodbye"
         if not graceful:
-            # It may have said goodbye, and we have not read it yet.
+            # Its goodbye may not have been read yet.
             self._read_children()
         if not child.alive:
             return
@@ -475,7 +477,7 @@ class Overlay:
             self.on_children_gone()
 
     def _fail(self, msg: Message, text: str) -> None:
-        """Answer for a neighbour that can no longer do it. `msg.routes` is as it was when the request was sent."""
+        """Respond for a neighbour that is lost. `msg.routes` is as it was when the request was sent."""
         self.broker.router.response(m.error_response(msg, errno.EHOSTUNREACH, text))
 
     def report(self, online: Iterable[int] = (), offline: Iterable[int] = (), lost: Iterable[int] = ()) -> None:
@@ -508,7 +510,7 @@ class Overlay:
             self._put(self._parent, m.encode_parts(Message(m.CONTROL, obj=body, aux1=_STATUS)))
 
     def _child_status(self, child: Child, msg: Message) -> None:
-        """Take a status message. Raises ValueError when it is none."""
+        """Handle a status message. Raises ValueError for an invalid one."""
         body = msg.obj or {}
         status, *members = (body.get(key, "") for key in ("status", "online", "offline", "lost"))
         if not (isinstance(status, str) and all(isinstance(text, str) for text in members)):
@@ -530,23 +532,23 @@ class Overlay:
         return "full"
 
     def health(self) -> dict[str, Any]:
-        """The answer of overlay.health: this broker and its children, durations in seconds."""
+        """The response of overlay.health: this broker and its children, durations in seconds."""
         now = time.monotonic()
         kids = [child.health(now) for child in self.children.values()]
         return {"rank": self.rank, "status": self.status, "duration": now - self.since, "children": kids}
 
     def shape(self, rank: int) -> dict[str, Any]:
-        """The answer of overlay.topology for the subtree at `rank`."""
+        """The response of overlay.topology for the subtree at `rank`."""
         kids = [self.shape(child) for child in self.topology.children(rank)]
         return {"rank": rank, "size": len(self.topology.subtree(rank)), "children": kids}
 
     def ask_to_leave(self) -> None:
-        """Tell the brokers below us that we go: they go first."""
+        """Tell the children that this broker is about to end; they end first."""
         for child in self.children.values():
             self._send_child(child, Message(m.CONTROL, aux1=_LEAVE))
 
     def disconnect(self, rank: int) -> bool:
-        """Cut a child off as if it had been lost; False when `rank` is no live child of ours."""
+        """Disconnect a child as if it had been lost; False if `rank` is not a live child."""
         child = self.children.get(rank)
         if child is None or not child.alive:
             return False

@@ -1,4 +1,4 @@
-"""Who is not let into the tree, and what both ends say of it.
+"""Connections and hellos that are refused, and the log lines about them at both ends.
 
 ZeroMQ tells of a handshake that failed, and then of the end of the connection. Whoever can reach a parent's port can
 make it log: each line comes once in a while, and few of them.
@@ -17,7 +17,7 @@ import zmq
 
 from headrace.broker.boot.boot import BootInfo
 
-# Seconds in which a line comes once, and lines that come in them.
+# The period (seconds) in which each line is logged once, and the number of lines in it.
 _WHILE = 60.0
 _MOST = 20
 _MAPPED = "::ffff:"
@@ -26,7 +26,7 @@ _CLOSED_BY_US = ("04", "05", "06", "0B")
 
 
 def above(event: int, boot: BootInfo) -> str:
-    """What a child says of its parent, where that event of ZeroMQ's was the end of the handshake."""
+    """The child's log text about its parent, if this ZeroMQ event ended the handshake."""
     if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
         return f"{boot.parent_uri} refused our key{', of ' + boot.certificate if boot.certificate else ''}"
     known = f"certificate of {boot.certificate}" if boot.certificate else "key that we were told"
@@ -52,14 +52,14 @@ def sent_away(endpoint: str) -> set[str]:
 
 
 def address_of(end: str) -> str:
-    """The address of an end in the kernel's tables: words of 32 bits in the machine's order, before the port."""
+    """The address in the kernel's tables: words of 32 bits in the machine's order, before the port."""
     text = end.rpartition(":")[0]
     packed = b"".join(int(text[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(text), 8))
     return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed).removeprefix(_MAPPED)
 
 
 def readable(address: str) -> str:
-    """An address as ZeroMQ has it: of IP, or of a Unix socket ("localhost", user, group and process)."""
+    """The text of a peer's address in ZeroMQ: IP, or a Unix socket ("localhost", user, group and process)."""
     words = address.split(":")
     return f"process {words[3]}" if words[0] == "localhost" and len(words) == 4 else address.removeprefix(_MAPPED)
 
@@ -72,7 +72,7 @@ def _sender_of(frame: zmq.Frame) -> str:
 
 
 class Refusals:
-    """What a parent logs of those it does not let in."""
+    """A parent's log about refused peers."""
 
     def __init__(self, log: Callable[[int, str, str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
@@ -83,15 +83,15 @@ class Refusals:
         self._old: set[str] = set()
 
     def begin(self, endpoint: str) -> None:
-        """A broker before us may have listened here a moment ago: whom it left is not our business."""
+        """Ignore closed connections of an earlier broker that listened on this port."""
         self._old = sent_away(endpoint)
 
     def tell_of_key(self, address: str) -> None:
-        """One that we do not know knocked, from where ZeroMQ says."""
+        """A peer with an unknown key was refused; ZeroMQ reports its address."""
         self.tell(logging.WARNING, f"connection from {readable(address)} refused: its key is no member's")
 
     def tell_of_handshake(self, endpoint: str, certificate: str) -> None:
-        """One that does not know our key knocked at `endpoint`."""
+        """A peer that does not know this broker's key failed its handshake at `endpoint`."""
         ours = f"that of {certificate}" if certificate else "ours"
         why = f"its certificate is not {ours}, or it is no broker"
         nobody = "an unknown address" if endpoint.startswith("tcp:") else "this host"

@@ -24,14 +24,14 @@ from headrace.broker.tbon import refused
 from headrace.spec import duration
 from headrace.spec import message as m
 
-# Seconds; what the kernel can be told to wait (32 bits of milliseconds). Longer is for ever.
+# The longest time-out, in seconds, that the kernel accepts (32 bits of milliseconds); a longer one means no limit.
 _LONGEST_PATIENCE = 2_000_000.0
-# Numbers here and below are enumerations of Python, each use of which is a call.
+# Constants as ints, since pyzmq's are enumerations, whose use costs a call each.
 _DISCONNECTED = int(zmq.EVENT_DISCONNECTED)
-# Of a child's key that is none of ours ZAP tells first; who goes without a word only looked whether somebody is there.
+# A child with an unknown key is reported by ZAP; one that disconnects without a handshake only tested the port.
 _FROM_BELOW = int(zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
 _FROM_ABOVE = _FROM_BELOW | int(zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
-# Seconds from a handshake that failed until we look whose it was.
+# Seconds between a failed handshake and the search for its peer in the kernel's tables.
 _LOOK = 0.5
 _NOW, _NOW_MORE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
 _MORE, _FD = int(zmq.RCVMORE), int(zmq.FD)
@@ -39,14 +39,14 @@ _EVENT = struct.Struct("=HI")
 
 
 def send(sock: Socket, parts: list[bytes]) -> None:
-    """All of a message. Raises zmq.ZMQError, and none of it is sent then."""
+    """Send all parts of a message. Raises zmq.ZMQError, and then sends none."""
     last = len(parts) - 1
     for number, part in enumerate(parts):
         sock.send(part, _NOW if number == last else _NOW_MORE)
 
 
 def receive(sock: Socket) -> list[bytes]:
-    """A message, or what is left of one. Raises zmq.Again when there is none."""
+    """Receive a message, or the rest of one. Raises zmq.Again without one."""
     parts: list[bytes] = [sock.recv(_NOW)]
     while sock.get(_MORE):
         parts.append(sock.recv(_NOW))
@@ -54,12 +54,12 @@ def receive(sock: Socket) -> list[bytes]:
 
 
 def receive_with_origin(sock: Socket) -> tuple[zmq.Frame, list[bytes]]:
-    """A message of a child: as first part a frame, which knows the address that it came from."""
+    """Receive a child's message; its first part is a frame, which has the peer's address."""
     return sock.recv(_NOW, False), receive(sock)
 
 
 def endpoint_of(sock: Socket) -> str:
-    """Where `sock` is bound."""
+    """The endpoint to which `sock` is bound."""
     return cast(bytes, sock.get(zmq.LAST_ENDPOINT)).decode()
 
 
@@ -86,11 +86,11 @@ class TreeSockets:
         self._context = Context(int(attrs.get("tbon.zmq_io_threads", "1")))
         self._context.set(zmq.MAX_SOCKETS, max(1023, 4 * children))
         self._sockets: list[Socket] = []
-        # Kept, as a socket that is closed does not tell its own.
+        # Stored, since a closed socket does not return its descriptor.
         self._descriptors: list[int] = []
 
     def below(self) -> Socket:
-        """The socket of the children, not bound yet. A send to one that is not there fails (EHOSTUNREACH)."""
+        """The socket of the children, not bound yet. Sending to an unknown child fails (EHOSTUNREACH)."""
         self._start_zap()
         sock = self._socket(zmq.ROUTER, self._boot.bind_ipv6)
         sock.set(zmq.ROUTER_MANDATORY, 1)
@@ -101,7 +101,7 @@ class TreeSockets:
         return sock
 
     def above(self, uuid: str) -> Socket:
-        """The socket to the parent, not connected yet; `uuid` is what the parent will know us by."""
+        """The socket to the parent, not connected yet; `uuid` identifies this broker to the parent."""
         sock = self._socket(zmq.DEALER, self._boot.parent_ipv6)
         sock.set(zmq.ROUTING_ID, uuid.encode())
         sock.set(zmq.CURVE_SECRETKEY, self._boot.secret_key)
@@ -184,7 +184,8 @@ class TreeSockets:
                 elif above:
                     why = refused.above(event, self._boot)
                 elif not self._looking:
-                    # Whose it was the kernel knows when it is closed; of many that come at once, one look finds all.
+                    # The kernel knows the peer only after the connection was closed; one search finds all that failed
+                    # together.
                     self._looking = self._loop.call_later(_LOOK, self._look, sock)
 
         self._add_reader(monitor, on_monitor)
@@ -201,7 +202,7 @@ class TreeSockets:
         self.refusals.tell_of_handshake(endpoint_of(sock), self._boot.certificate)
 
     def end(self, sock: Socket) -> None:
-        """Close one socket, and drop what it has not sent."""
+        """Close one socket, and drop its unsent messages."""
         fd = cast(int, sock.get(_FD))
         self._loop.remove_reader(fd)
         self._descriptors.remove(fd)
@@ -210,7 +211,7 @@ class TreeSockets:
         sock.close()
 
     def close(self) -> None:
-        """Close every socket; what was sent a moment ago still leaves."""
+        """Close every socket; messages sent shortly before are still delivered."""
         if self._looking:
             self._looking.cancel()
         for fd in self._descriptors:

@@ -15,11 +15,11 @@ _MOST_CHILDREN = 1024
 
 
 class TopologyError(ValueError):
-    """The text of `tbon.topo`, or a parent list, does not describe a tree."""
+    """An invalid `tbon.topo` or parent list, which does not describe a tree."""
 
 
 class Topology:
-    """A tree over ranks 0..size-1. Raises TopologyError on a bad description."""
+    """A tree over ranks 0..size-1. Raises TopologyError for an invalid description."""
 
     __slots__ = ("_children", "_given", "_parents", "_subtree", "fanout", "max_level", "routers", "size", "uri")
 
@@ -126,7 +126,7 @@ class Topology:
 
 
 def _few_critical(size: int, routers: int | None) -> list[int]:
-    """Parents for ranks 1 to `routers` that hang off rank 0 and have about as many of the other ranks each."""
+    """Parents for ranks 1 to `routers`, below rank 0, each with about as many of the other ranks."""
     others = size - 1
     if routers is None:
         routers = 0 if others <= _MOST_CHILDREN else -(-others // (_MOST_CHILDREN + 1))
