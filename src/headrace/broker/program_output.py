@@ -9,6 +9,8 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..spec.lines import LineReader
+
 if TYPE_CHECKING:
     from .parts import BrokerBase
 
@@ -24,14 +26,14 @@ class LoggedOutput:
         self._broker = broker
         self._name = name
         self._levels: dict[int, int] = {}
-        self._partial: dict[int, bytes] = {}
+        self._lines: dict[int, LineReader] = {}
         # (ours, the command's) pairs, to be inherited.
         self.fds: list[tuple[int, int]] = []
         for number, level in ((1, logging.INFO), (2, logging.ERROR)):
             reader, writer = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(reader, False)
             self._levels[reader] = level
-            self._partial[reader] = b""
+            self._lines[reader] = LineReader(_LONGEST_LINE)
             self.fds.append((writer, number))
 
     def started(self) -> None:
@@ -46,7 +48,7 @@ class LoggedOutput:
         """The command has ended: log the rest. Its remaining children write to a closed pipe."""
         for reader in self._levels:
             self._read(reader)
-            self._log(reader, [self._partial[reader]])
+            self._log(reader, [self._lines[reader].take_rest()])
             self._broker.loop.remove_reader(reader)
             os.close(reader)
 
@@ -57,11 +59,7 @@ class LoggedOutput:
                 if not data:
                     self._broker.loop.remove_reader(reader)
                     return
-                *lines, rest = (self._partial[reader] + data).split(b"\n")
-                if len(rest) > _LONGEST_LINE:
-                    lines, rest = [*lines, rest], b""
-                self._partial[reader] = rest
-                self._log(reader, lines)
+                self._log(reader, self._lines[reader].feed(data))
 
     def _log(self, reader: int, lines: list[bytes]) -> None:
         for line in lines:

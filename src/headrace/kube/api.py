@@ -18,6 +18,7 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 
+from ..spec.lines import LineReader
 from .credentials import Cluster
 
 Object = dict[str, Any]
@@ -294,12 +295,8 @@ def _given(query: dict[str, str]) -> dict[str, str]:
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     """The lines of a stream. An object may be longer than aiohttp's limit for a line."""
-    left = bytearray()
+    reader = LineReader()
     async for chunk in response.content.iter_any():
-        left += chunk
-        if b"\n" in chunk:
-            *whole, rest = bytes(left).split(b"\n")
-            left = bytearray(rest)
-            for line in whole:
-                if line:
-                    yield line
+        for line in reader.feed(chunk):
+            if line:
+                yield line

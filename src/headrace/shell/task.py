@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.process.feed import Feed
 from headrace.process.spawn import spawn
+from headrace.spec.lines import LineReader
 from headrace.spec.stdlib_parts import socket
 
 from .group import is_empty
@@ -67,7 +68,7 @@ class Task:
         "_job",
         "_open",
         "_pmi",
-        "_pmi_buffer",
+        "_pmi_lines",
         "_shares_group",
         "_swept",
         "closed",
@@ -95,7 +96,7 @@ class Task:
         # Whether the process group is that of the job's tasks on this node (`nosetpgrp`).
         self._shares_group = False
         self._pmi = -1
-        self._pmi_buffer = b""
+        self._pmi_lines = LineReader()
 
     def start(self, argv: list[str], env: dict[str, str], limits: dict[int, int], stdin: int, pty: bool) -> None:
         """Start the process. `stdin` is a descriptor that becomes its standard input, or -1 for a pipe.
@@ -217,11 +218,10 @@ class Task:
             return
         except OSError:
             data = b""
-        if not data or len(self._pmi_buffer) > _PMI_LINE:
+        if not data or len(self._pmi_lines.rest) > _PMI_LINE:
             self._close_pmi()
             return
-        *lines, self._pmi_buffer = (self._pmi_buffer + data).split(b"\n")
-        for line in lines:
+        for line in self._pmi_lines.feed(data):
             server.line(line.decode("utf-8", "replace"), self.local, self._pmi_reply)
 
     def _pmi_reply(self, data: bytes) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from headrace.shell.pmi import PmiServer
+from headrace.spec.lines import LineReader
 from headrace.spec.taskmap import TaskMap
 
 # Bytes of a request line.
@@ -41,7 +42,7 @@ class StartPmi:
         self._server = PmiServer("flux-start", size, size, preset, self._entered, abort, lambda _note: None)
         self._complete = size == 1
         self._sockets: dict[int, socket.socket] = {}
-        self._lines: dict[int, bytes] = {}
+        self._lines: dict[int, LineReader] = {}
 
     def begin(self, rank: int) -> tuple[int, dict[str, str]]:
         """Before the broker of `rank` is forked: its descriptor, to be inherited and then closed by the caller, and its
@@ -51,7 +52,7 @@ class StartPmi:
             raise OSError(errno.EISCONN, text)
         ours, theirs = socket.socketpair()
         self._sockets[rank] = ours
-        self._lines[rank] = b""
+        self._lines[rank] = LineReader()
         self._watch(ours.fileno(), partial(self._readable, rank))
         fd = theirs.detach()
         return fd, {"PMI_FD": str(fd), "PMI_RANK": str(rank), "PMI_SIZE": str(self._size)}
@@ -78,13 +79,11 @@ class StartPmi:
             data = self._sockets[rank].recv(_LONGEST_LINE)
         except OSError:
             data = b""
-        *lines, rest = (self._lines[rank] + data).split(b"\n")
-        self._lines[rank] = rest
-        for line in lines:
+        for line in self._lines[rank].feed(data):
             text = line.decode("utf-8", "replace")
             self._tell(rank, "C", text)
             self._server.line(text, rank, partial(self._answer, rank))
-        if not data or len(rest) > _LONGEST_LINE:
+        if not data or len(self._lines[rank].rest) > _LONGEST_LINE:
             self._close(rank)
 
     def _answer(self, rank: int, data: bytes) -> None:

@@ -25,6 +25,7 @@ from headrace.broker.router import new_uuid
 from headrace.broker.tbon.outstanding import Outstanding, sender_of
 from headrace.spec import message as m
 from headrace.spec.idset import Idset
+from headrace.spec.lines import LineReader
 from headrace.spec.message import Message
 
 if TYPE_CHECKING:
@@ -247,7 +248,7 @@ class _Output:
         self._loop = loop
         self._stream = stream
         self._line = line
-        self._rest = b""
+        self._lines = LineReader(_LONGEST_LINE)
         os.set_blocking(stream.fileno(), False)
         loop.add_reader(stream.fileno(), self._read)
 
@@ -257,10 +258,7 @@ class _Output:
             data = os.read(self._stream.fileno(), _LONGEST_LINE)
         except BlockingIOError:
             return False
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > _LONGEST_LINE or not data:
-            lines, self._rest = [*lines, self._rest], b""
-        for line in lines:
+        for line in self._lines.feed(data) if data else [self._lines.take_rest()]:
             if line:
                 self._line(line.decode("utf-8", "replace"))
         if not data:

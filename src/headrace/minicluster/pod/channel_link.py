@@ -7,6 +7,7 @@ import os
 import socket
 from typing import Any
 
+from ...spec.lines import LineReader
 from .. import pod_plan
 from ..pod_plan import PodPlan
 from .place import Place
@@ -17,7 +18,7 @@ class Link:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._lines = b""
+        self._lines = LineReader()
         self.asks_to_end = False
         self.closed = False
         # Set when the instance has ended: jobs by state, and the attributes of an only job that an exception ended.
@@ -37,8 +38,7 @@ class Link:
         """Read what has arrived; False at the end."""
         data = self._sock.recv(4096)
         self.closed = not data
-        *lines, self._lines = (self._lines + data).split(b"\n")
-        for line in lines:
+        for line in self._lines.feed(data):
             word, _, rest = line.partition(b" ")
             if word == b"end":
                 self.asks_to_end = True

@@ -27,6 +27,7 @@ from ...client.handle import Handle, Rpc
 from ...client.reactor import Reactor
 from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
+from ...spec.lines import LineReader
 from .. import channel_messages as messages
 from .. import pod_plan
 from ..channel_messages import MessageError
@@ -115,7 +116,7 @@ class ChannelServer:
         self._resizing: tuple[_Request, Rpc] | None = None
         # Requests to end the instance.
         self._ending: list[_Request] = []
-        self._lines = b""
+        self._lines = LineReader()
         self._context = Context(1)
         self._zap = self._authenticator(keys)
         self._socket = self._listener(keys)
@@ -325,8 +326,7 @@ class ChannelServer:
         if not data:
             self._reactor.stop()
             return
-        *lines, self._lines = (self._lines + data).split(b"\n")
-        for line in lines:
+        for line in self._lines.feed(data):
             self._take_state(line.decode())
 
     def _take_state(self, state: str) -> None:

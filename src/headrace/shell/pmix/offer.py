@@ -19,6 +19,7 @@ from headrace.process.feed import Feed
 from headrace.process.spawn import spawn
 
 from ...spec import jobid
+from ...spec.lines import LineReader
 from ...spec.pmix import is_of_one_job
 from ...spec.taskmap import TaskMap
 from .collect import Collector, Message
@@ -76,7 +77,7 @@ class Offer:
         self._pid = 0
         self._server: socket.socket | None = None
         self._feed: Feed | None = None
-        self._received = b""
+        self._received = LineReader()
         # Tasks, by their ranks, that have begun to use PMIx and have not ended that.
         self._in: set[int] = set()
         self._used = False
@@ -186,8 +187,7 @@ class Offer:
         if not data:
             self._close()
             return
-        *lines, self._received = (self._received + data).split(b"\n")
-        for line in lines:
+        for line in self._received.feed(data):
             self._heard(json.loads(line))
 
     def _hear_the_rest(self) -> None:
