@@ -1,4 +1,4 @@
-"""One node's daemon: puts router, tree, local socket, modules and state machine together and lives through the states.
+"""The broker, one node's daemon: connects router, tree, local socket, modules and state machine, and runs them.
 
 Rank 0 leads: it waits for the quorum, runs the initial program, cleans up and tells the others (by event) to shut down;
 they leave leaf first. A follower that loses its parent ends at once with its jobs.
@@ -151,7 +151,7 @@ class Broker(BrokerBase):
     def _begin(self) -> bool:
         """Connect the parts of the broker and enter the first state; False, with a message, if that fails."""
         self.router = Router(self.rank, self.loop)
-        # Memory of its own from the kernel, which is there only as far as somebody wrote.
+        # The kernel provides the pages of this buffer only when they are written.
         self.receive_buffer = memoryview(mmap.mmap(-1, 1 << 18))
         self.events = Events(self.rank, self.router, self.owner)
         self.log = Logbook(self.attrs, self.rank)
@@ -457,7 +457,7 @@ class Broker(BrokerBase):
     # -- things that happen to us
 
     def _answer_hello(self) -> dict[str, Any]:
-        """What a child learns from our answer to its hello."""
+        """This broker's data for the response to a child's hello."""
         return {"hosts": self.boot.hosts, "state": self.state, "signal": self.ended_by}
 
     def _parent_ready(self, body: dict[str, Any]) -> None:
@@ -509,7 +509,7 @@ class Broker(BrokerBase):
         self.advance("parent-lost")
 
     def _go_without_agent(self, why: str) -> None:
-        """There is no exec agent any more, and there will be none."""
+        """The exec agent has ended for good."""
         self._agent_is_lost = True
         self.log(logging.CRITICAL, "broker", why)
         self.leave_lost("exec agent ended")

@@ -1,8 +1,8 @@
-"""The local socket: how clients on this machine reach the broker (RFC 3 framing, credentials from the kernel).
+"""The local socket: connections of clients on this machine (RFC 3 framing, credentials from the kernel).
 
-The peer's uid is read before its first byte is parsed; a uid that may not enter gets one errno byte and the end of the
-connection. Writes gather during a loop turn and leave in one system call per client. A client that does not read gets
-no more of its streams, later is not read from either, and in the end is disconnected: nothing here grows without bound.
+The peer's uid is read before its first byte is parsed; a uid without access gets one errno byte and is disconnected.
+Writes are collected during a loop turn and sent in one system call per client. If a client does not read, its streams
+pause, then its requests are not read, and finally it is disconnected, so that no queue grows without bound.
 """
 
 from __future__ import annotations

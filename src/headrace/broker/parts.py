@@ -89,16 +89,16 @@ class RunningProgram(Protocol):
 
 
 class BrokerParts:
-    """What `Broker` is made of, as far as others use it; its subclasses assign all of it.
+    """The parts of `Broker` that others use; its subclasses assign all of them.
 
     A module in a process of its own has the same parts there, all but `agent` and `overlay` (`module/remote.py`).
     """
 
     rank: int
-    # How many brokers the instance has; hosts may join if `may_grow`.
+    # The number of brokers in the instance; hosts may be added if `may_grow`.
     size: int
     may_grow: bool
-    # The uid that the instance runs as.
+    # The uid of the instance's owner.
     owner: int
     attrs: AttrTable
     config: dict[str, Any]
@@ -107,21 +107,21 @@ class BrokerParts:
     events: EventService
     # Appends to the broker's log: a level of syslog(3), a name of the source, lines of text.
     log: Callable[[int, str, str], None]
-    # Called with the ranks that hosts were added for, when the tree has them.
+    # Called with the ranks of added hosts when the tree includes them.
     on_grown: list[Callable[[Idset], None]]
-    # Ranks that were lost, and did not leave in order, until they are back.
+    # Ranks that were lost and are not back, except those that left in order.
     lost: Idset
-    # What modules hand over to their next load, by module name; None where nothing outlives the module's process.
+    # Data that modules pass to their next load, by name; None in a module's own process, which ends with the module.
     kept: dict[str, Kept] | None
-    # Unloads the module of that name, in time.
+    # Schedules the removal of the module with that name.
     remove_module: Callable[[str], object]
-    # None where no jobs can run.
+    # None if no jobs can run.
     agent: Agent | None
     overlay: Tree
 
 
 class BrokerBase(BrokerParts):
-    """A broker as its own services, links and programs see it; `Broker` puts these together and lives."""
+    """A broker for its own services, links and programs; `Broker` assigns the parts and runs."""
 
     events: Events
     log: Logbook
@@ -129,11 +129,11 @@ class BrokerBase(BrokerParts):
     uuid: str
     env: dict[str, str]
     config_path: str
-    # What any local socket receives lands here first: a fresh buffer for each read costs more than the read.
+    # The buffer for the reads of all local sockets, since allocating one for each costs more than the read.
     receive_buffer: memoryview
     context: Requester
     program: RunningProgram | None
-    # Requests that wait for state `run`, and streams of those who shut the instance down and look on.
+    # Requests that wait for state `run`, and streams of clients that requested a shutdown and follow its log.
     run_waiters: list[Message]
     shutdown_watchers: list[Message]
     # Ranks whose loss ends the instance.
@@ -142,9 +142,9 @@ class BrokerBase(BrokerParts):
     state: str
     state_since: float
     exit_code: int
-    # The signal that ended this instance before its initial program did; followers learn it from the leader.
+    # The signal that ended this instance before its initial program did; the leader tells it to followers.
     ended_by: int
-    # The leader got a signal that ends an instance.
+    # Whether the leader got a signal that ends an instance.
     was_told_to_end: bool
 
     def __init__(self) -> None:
@@ -152,13 +152,13 @@ class BrokerBase(BrokerParts):
 
     def spawn(self, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = self.loop.create_task(coro)
-        # The loop has weak references only.
+        # The loop itself has only weak references.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def past(self, other: str) -> bool:
-        """Whether the state is one that comes after `other`."""
+        """Whether the present state comes after `other`."""
         return machine.before(other, self.state)
 
     @property
@@ -166,21 +166,21 @@ class BrokerBase(BrokerParts):
         return self.past("run")
 
     def advance(self, event: str) -> None:
-        """Take `event` into the state machine and do what the new state asks for."""
+        """Pass `event` to the state machine, and start what the new state requires."""
         raise NotImplementedError
 
     def begin_shutdown(self) -> None:
-        """Leave `run`: the initial program gets SIGHUP and its end takes us to cleanup; without one we go at once."""
+        """Leave `run`: the initial program gets SIGHUP, and its end leads to cleanup; without a program, at once."""
         raise NotImplementedError
 
     def signal_jobs(self, number: int) -> None:
-        """Send signal `number` to all jobs that run here, whoever's they are."""
+        """Send signal `number` to all running jobs of this instance, of any user."""
         raise NotImplementedError
 
     def leave(self) -> None:
-        """A follower goes, after those below it; the instance stays. From `init` it goes when modules are loaded."""
+        """End this follower after its children, without the instance; in `init`, when its modules are loaded."""
         raise NotImplementedError
 
     def leave_lost(self, why: str) -> None:
-        """End with an error what is of no use any more: the instance with its leader, or a follower without it."""
+        """End with an error: the instance with its leader, or a follower that has lost its leader."""
         raise NotImplementedError

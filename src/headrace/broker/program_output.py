@@ -1,5 +1,6 @@
-"""What a command of the state `cleanup` prints, as lines of the broker's log: nobody may look at the broker's own
-output by then."""
+"""The output of commands in the state `cleanup` as lines of the broker's log, as the broker's own output may be unread
+then.
+"""
 
 from __future__ import annotations
 

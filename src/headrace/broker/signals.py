@@ -1,8 +1,7 @@
-"""Signals of an instance: those that end it, whenever they come (before there is a loop to handle them, while it runs,
-at its end), and those that are for the jobs that it runs.
+"""Signals of an instance: those that end it, at any time of its life, and those that it passes on to its jobs.
 
-From the first folder until the loop listens, and again from the loop's end until the process has ended, the kernel
-keeps them for us: a signal that nobody handles would leave the run directory, or processes, behind.
+From the creation of the first folder until the loop handles signals, and again from the loop's end until the process
+has ended, signals are kept pending: an unhandled one would leave the run directory, or processes, behind.
 """
 
 from __future__ import annotations
@@ -93,9 +92,9 @@ def forget() -> None:
 
 
 def listen(broker: BrokerBase) -> None:
-    """Give the signals that end an instance to `received`, in turns of the loop; those that were held come now.
+    """Pass the signals that end an instance to `received`, in turns of the loop, beginning with those that were held.
 
-    Not by the loop's own `add_signal_handler`: it looks at all 64 signals there are, for each it is given.
+    The loop's own `add_signal_handler` is not used, as each call of it examines all 64 signals.
     """
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
@@ -113,8 +112,7 @@ def _noted(_number: int, _frame: Any) -> None:
 
 
 def received(broker: BrokerBase, number: int) -> None:
-    """Broker: `number` arrived. The leader tells the jobs, or shuts the instance down; a follower that is told to go
-    alone goes."""
+    """Handle signal `number`: the leader passes it on to jobs, or shuts the instance down; a follower leaves alone."""
     if number == signal.SIGCHLD:
         if broker.agent is not None:
             broker.agent.keep_going()

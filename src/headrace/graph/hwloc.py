@@ -114,7 +114,7 @@ def _topology(document: ElementTree.Element) -> _Object:
     if version.startswith("1"):
         _move_memory(machine)
         if not any(found.kind == "NUMANode" for found in _each(machine)):
-            # The XML of a machine with one memory node gives its memory at the machine.
+            # Version 1 has no NUMANode object for a machine that is not divided into NUMA nodes.
             machine.memory.append(_Object("NUMANode"))
     allowed = elements[0].get("allowed_cpuset")
     if allowed is not None:
@@ -252,8 +252,9 @@ def _levels(machine: _Object) -> list[list[_Object]]:
 
 
 def _merge(levels: list[list[_Object]]) -> list[list[_Object]]:
-    """Drop levels of caches and groups that add nothing: each of their objects is the only child, or has the only
-    child, of one object of the next level.
+    """Merge neighbouring levels whose objects correspond one to one, each lower object the only child of its upper one.
+
+    Only levels of caches and groups are removed.
     """
     for i in range(len(levels) - 1, 0, -1):
         upper, lower = levels[i - 1], levels[i]

@@ -27,9 +27,9 @@ def hint_of(attrs: Mapping[str, str], env: Mapping[str, str]) -> str:
 
 
 def address_of(hostname: str, hint: str = _DEFAULT) -> str:
-    """An IPv4 address in dots. Raises AddressError.
+    """The IPv4 address of this host for other hosts, in dots. Raises AddressError.
 
-    `default-route` falls back on the name, on the one interface that is there beside loopback, and on loopback.
+    `default-route` falls back on the name's address, on the only interface besides loopback, and on loopback.
     """
     if hint == _DEFAULT:
         with contextlib.suppress(OSError), open("/proc/net/route") as routes:

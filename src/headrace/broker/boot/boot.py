@@ -1,7 +1,7 @@
-"""What a broker must know before it can join an instance, however it learns it.
+"""The data that a broker needs to join an instance, whatever their source.
 
-A boot method (alone, `start --test-size`, PMI, Slurm, a `[bootstrap]` table) fills one BootInfo; nothing after this
-file knows which method it was. CURVE keys are random, never derived from anything, and never printed.
+A boot method (alone, `start --test-size`, PMI, Slurm, a `[bootstrap]` table) makes a BootInfo; all other code is
+independent of the method. CURVE keys are random, never derived from anything, and never printed.
 """
 
 from __future__ import annotations

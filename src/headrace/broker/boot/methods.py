@@ -15,8 +15,11 @@ _NOT_HERE = ("cray-pals", "libpmi", "libpmi1", "libpmi2", "pmix")
 
 
 def asked_methods(attrs: Mapping[str, str], env: Mapping[str, str]) -> list[str]:
-    """The boot methods that the attribute `broker.boot-method`, else FLUX_PMI_CLIENT_METHODS, names, in the order in
-    which they are to be tried; none where all may be. Raises BootError for one that Flux does not know either."""
+    """The boot methods in the attribute `broker.boot-method`, or in FLUX_PMI_CLIENT_METHODS, in the order of their
+    trial.
+
+    Empty if all methods may be tried. Raises BootError for a method that Flux does not have.
+    """
     names = (attrs.get("broker.boot-method") or env.get("FLUX_PMI_CLIENT_METHODS", "")).split()
     for name in names:
         if name not in (*_OURS, *_NOT_HERE):
@@ -25,6 +28,9 @@ def asked_methods(attrs: Mapping[str, str], env: Mapping[str, str]) -> list[str]
 
 
 def method_in_test_instance(attrs: Mapping[str, str], env: Mapping[str, str]) -> str:
-    """The method among those that a test instance offers, `config`, `simple` and `single`, that is asked for first; ""
-    if none is. Raises BootError."""
+    """The first requested method among those of a test instance (`config`, `simple` and `single`); "" if none is
+    requested.
+
+    Raises BootError.
+    """
     return next((name for name in asked_methods(attrs, env) if name in ("config", "simple", "single")), "")

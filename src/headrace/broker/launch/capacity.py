@@ -1,8 +1,8 @@
-"""How many brokers this machine can hold, so that a start of too many is refused before the first of them is forked.
+"""The number of brokers that this machine can hold, so that a start of too many is refused before the first fork.
 
-A machine that runs out of memory or process ids half-way says so late, and to others as well. What is counted is what
-a broker of a test instance and its agent were seen to take; the limits are the kernel's. Only what surely does not fit
-is refused: memory that a control group has in use may be cache, so all of its limit counts as free.
+A machine that runs out of memory or process ids during a start fails late, and affects other users. The count uses the
+measured needs of a test instance's broker and agent, and the kernel's limits. A start is refused only if it certainly
+does not fit: memory in use by a control group may be cache, so the group's whole limit counts as free.
 """
 
 from __future__ import annotations

@@ -245,9 +245,9 @@ class Supervisor:
         self._end_the_rest()
 
     def _limit_the_rest(self, rank: int, code: int) -> None:
-        """Say until when the others may outlive the broker of `rank`, which has ended with `code`.
+        """Set the deadline of the other brokers after the broker of `rank` has ended with `code`.
 
-        A follower that ends well leaves an instance that ends well, whose leader follows.
+        A follower that ends with success belongs to an instance that is ending, so its leader will follow.
         """
         if rank == 0 and self._exit_timeout is None:
             self._end_within(_GRACE, signal.SIGTERM)

@@ -1,7 +1,7 @@
-"""`module.trace`: a stream of what modules receive and send, one summary a message, for whoever debugs them.
+"""`module.trace`: a stream of the messages that modules receive and send, one summary for each, for debugging.
 
-A module costs one look at an attribute per message while nobody traces it. Messages of the trace itself are left out,
-or tracing the broker would never end.
+Without a trace, each message costs a module one read of an attribute. Messages of the trace itself are omitted, since
+tracing the broker would otherwise never end.
 """
 
 from __future__ import annotations

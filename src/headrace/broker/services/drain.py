@@ -1,9 +1,9 @@
 """`overlay.drained`: tells a streaming service that its reader keeps up, wherever in the tree the reader is.
 
-A request `{route: [uuid, ...]}` with the route stack of a streaming request goes the way its responses go, behind them,
-and is answered when the client at the end has taken them (or is gone). A service that sends a portion, asks, and waits
-for the answer before the next portion never has more than that portion in the brokers' memory. Without it a slow reader
-would first cost memory in every broker on the way, and then be disconnected.
+A request `{route: [uuid, ...]}` has the route stack of a streaming request. It takes the way of that request's
+responses, behind them, and is answered when the client at the end has read them (or is gone). A service that sends a
+portion and waits for this answer before the next has at most one portion in the brokers' memory. Without it, a slow
+reader would cost memory in every broker on the way, and finally be disconnected.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Broker groups: named sets of ranks (`broker.online` and friends), joined on any rank, gathered on rank 0.
+"""Broker groups: named sets of ranks (`broker.online` and others), joined on any rank, collected on rank 0.
 
-A broker is in a group while one of its clients or modules is: who joins does so where he is connected, and leaves with
-his connection. Only rank 0 knows all members; a lost subtree leaves every group at once.
+A broker is in a group while one of its clients or modules has joined it; members leave with their connection. Only rank
+0 knows all members; a lost subtree leaves every group at once.
 """
 
 from __future__ import annotations

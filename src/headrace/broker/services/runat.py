@@ -58,8 +58,10 @@ class Cleanup:
 
 
 async def end_jobs(broker: BrokerBase, number: int, limit: float | None, wait: bool) -> int:
-    """Stop every queue, cancel what runs, `wait` until nothing does: each a step, counted from `number` in the log, of
-    `limit` seconds at most. Returns how many there were: none without a job manager."""
+    """Stop every queue, cancel running jobs, and `wait` until none is left, each for `limit` seconds at most.
+
+    The steps are numbered in the log from `number`. Returns the number of steps: 0 without a job manager.
+    """
     running = {"dry_run": False, "userid": -1, "states": RUN, "severity": 0, "type": "cancel"}
     steps: list[tuple[str, str, dict[str, Any]]] = [
         ("stop queues", "job-manager.queue-start", {"start": False, "all": True, "nocheckpoint": True}),

@@ -1,7 +1,7 @@
-"""What to say of a `statedir` whose disk is too full to begin, or of a database in it that cannot be used.
+"""Messages about a `statedir` whose disk is too full for a start, or about a database in it that cannot be used.
 
-Whoever reads that stands before an instance that does not start: which file it is, what is wrong with it, what can be
-done, and what that costs. A file that is damaged is never changed or removed by us; somebody may be able to save it.
+The user's instance does not start, so a message names the file, the error, what can be done, and what that costs. A
+damaged file is never changed or removed, since it may be recoverable.
 """
 
 from __future__ import annotations

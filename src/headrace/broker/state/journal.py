@@ -1,11 +1,11 @@
 """The journal and its checkpoints: the one durability mechanism of an instance with a `statedir`.
 
-A journal file is a row of frames (little-endian u32 length, u32 CRC-32, payload), each one batch of records that became
-durable together. The file is preallocated: zeros end it, and what is left of it when the disk is full is kept for jobs
-that are active then, so that their ends are recorded. Whatever follows the last whole frame is a torn write and is cut
-off. If whole frames follow a broken one it was damaged later: the state is what it was before the damage, and the rest
-is kept aside for whoever can make something of it. A checkpoint moves the state into SQLite and starts a new file;
-files older than the number in the database are leftovers and are removed.
+A journal file is a sequence of frames (little-endian u32 length, u32 CRC-32, payload), each a batch of records that
+became durable together. The file is preallocated: it ends in zeros, and on a full disk that space is reserved for jobs
+that are active then, so that their ends are recorded. Data after the last whole frame are a torn write and are cut off.
+Whole frames behind a broken one mean that the file was damaged later: the state is that before the damage, and the rest
+is moved aside for a recovery by hand. A checkpoint writes the state to SQLite and starts a new file; files with a lower
+number than the one in the database are removed.
 """
 
 from __future__ import annotations
@@ -170,9 +170,9 @@ class Journal:
         return left >= needed
 
     def append(self, batch: bytes) -> None:
-        """Write one batch: it survives this process, and after `sync` the machine.
+        """Write one batch: it survives the end of this process, and after `sync` that of the machine.
 
-        Raises OSError and leaves the file as it was.
+        Raises OSError, and then leaves the file as it was.
         """
         frame = _FRAME.pack(len(batch), zlib.crc32(batch)) + batch
         self._put(frame, self._end)
@@ -285,7 +285,7 @@ class Journal:
         texts: Iterable[tuple[int, bytes]],
         meta: dict[str, bytes],
     ) -> None:
-        """Save the state, which is that of when file `number` was begun or a later one, and drop the files before it.
+        """Save the state, which must include everything before file `number`, and remove the earlier files.
 
         For another thread. Raises OSError.
         """
@@ -326,8 +326,9 @@ class Journal:
 
 
 def _preallocate(fd: int, end: int, needed: int) -> int | None:
-    """Make `needed` bytes after `end` ours, better some more; the offset up to which they are, `end` if the disk is
-    full, None if its file system cannot do it.
+    """Allocate `needed` bytes after `end`, preferably more; returns the end of the allocated space.
+
+    Returns `end` if the disk is full, None if the file system cannot preallocate.
     """
     room = room_in(fd)
     for more in (_AHEAD, _AHEAD // 8, 0):

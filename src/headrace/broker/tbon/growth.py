@@ -1,8 +1,8 @@
 """Hosts that are added to an instance while it runs.
 
-The leader is asked (`overlay.grow`), before the brokers of these hosts start. Brokers that run hear of it by an event,
-and one that joins later, with a shorter list of hosts, by the answer to its hello. Ranks are never given to another
-host, so whatever names a rank stays right.
+The leader is told (`overlay.grow`) before the brokers of these hosts start. Running brokers learn of them by an event,
+and a broker that joins later with a shorter list of hosts by the response to its hello. Ranks are never reassigned to
+other hosts, so stored ranks stay valid.
 """
 
 from __future__ import annotations

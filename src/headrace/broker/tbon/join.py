@@ -1,7 +1,8 @@
-"""When a follower may begin, and what it hears of the leader: its own rc1 script needs what its parent's has loaded.
+"""When a follower leaves the state `join`: its rc1 script needs modules that its parent's rc1 has loaded.
 
-Flux lets a broker leave `join` when its parent has reached `quorum`. We do so where a script loads the modules; the
-modules that brokers load themselves do not wait for each other, and a deep tree starts the faster for it.
+In Flux, a broker leaves `join` when its parent has reached `quorum`. Here it waits for that only if a script loads the
+modules. Modules that brokers load themselves do not depend on the parent's, and a deep tree starts faster without the
+wait.
 """
 
 from __future__ import annotations
@@ -29,9 +30,11 @@ _MET = ("simple", "pmi2", "slurm")
 
 
 def expect_parent(broker: BrokerBase) -> None:
-    """Say that the parent has not answered when that takes long. After `tbon.connect_timeout` (0: never) a broker ends
-    whose parent a launcher started together with it: there will be none. One of a test instance ends with `flux start`,
-    whose end has the leader shut down before all have found it."""
+    """Log that the parent has not responded for long, and end the broker after `tbon.connect_timeout` (0: never).
+
+    It ends only if a launcher started the parent together with it. A broker of a test instance ends with `flux start`,
+    whose end makes the leader shut down, possibly before all brokers have joined.
+    """
     uri = broker.boot.parent_uri
 
     def slow() -> None:

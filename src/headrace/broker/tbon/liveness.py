@@ -1,8 +1,8 @@
-"""Who below us still answers: torpid children, which are slow or stopped but not (yet) lost.
+"""Liveness of children: a torpid child is slow or stopped, but not (yet) lost.
 
-A broker that had nothing else to say tells its parent every `tbon.torpid_min` that it is there. A child that was not
-heard for `tbon.torpid_max` is torpid: its subtree joins the group `broker.torpid`, which the resource service follows,
-and counts as degraded until it is heard again. Losing a child for good is the connection's business, not this file's.
+A broker that has sent nothing else reports to its parent every `tbon.torpid_min`. A child that was silent for
+`tbon.torpid_max` is torpid: its subtree joins the group `broker.torpid`, which the resource service follows, and counts
+as degraded until the child is heard again. The loss of a child is detected by its connection, not by this file.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The TBON: one encrypted ZeroMQ link to the parent, one socket for all children (RFC 3, CURVE with ZAP).
 
-Membership is proved by the CURVE key, checked before a byte of ours is parsed. Rank and uuid are bound when a child
-says hello; a second live uuid for a rank is refused. A dead neighbour is noticed by ZeroMQ's own heartbeat or by the
-closed connection: the monitor says that *some* child went, and a probe with ROUTER_MANDATORY finds out which. A child
-that was lost may come back: a new broker of its rank, with a new uuid, says hello.
-What climbs the tree (who is online, subtree health) is gathered during a turn and sent once per edge.
+A member is authenticated by its CURVE key, before a byte of its messages is parsed. Rank and uuid are bound by the
+hello of a child; a second live uuid for a rank is refused. A lost neighbour is noticed by the kernel's time-out or by
+the closed connection: ZeroMQ's monitor reports that some child has gone, and a probe with ROUTER_MANDATORY determines
+which. A lost child may return: a new broker of its rank, with a new uuid, says hello. Reports to the leader (online
+ranks, health of subtrees) are collected during a turn and sent once over each link.
 """
 
 from __future__ import annotations
@@ -306,8 +306,9 @@ class Overlay:
     def _leave_parent(self) -> None:
         """End the link to the parent without a goodbye.
 
-        ZeroMQ would connect anew by itself: the parent would find us reachable although we no longer serve it, and a
-        goodbye would have it count a broker that was cut off as one that left in order.
+        Without this, ZeroMQ would connect again by itself, so that the parent would find this broker reachable although
+        it no longer serves. After a goodbye, the parent would count a broker that was cut off as one that left in
+        order.
         """
         sock, self._parent = self._parent, None
         if sock is not None and self._sockets is not None:
@@ -481,7 +482,7 @@ class Overlay:
         self.broker.router.response(m.error_response(msg, errno.EHOSTUNREACH, text))
 
     def report(self, online: Iterable[int] = (), offline: Iterable[int] = (), lost: Iterable[int] = ()) -> None:
-        """Members of this subtree that came or went; climbs once per turn, arrives at `on_members` of rank 0.
+        """Report members of this subtree that came or went; rank 0 gets all reports of a turn by `on_members`.
 
         `lost` are those `offline` that did not leave in order.
         """

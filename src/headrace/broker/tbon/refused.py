@@ -34,9 +34,10 @@ def above(event: int, boot: BootInfo) -> str:
 
 
 def sent_away(endpoint: str) -> set[str]:
-    """The other ends, as the kernel writes them, of connections to `endpoint` that this host ended: for a minute.
+    """The peers, as the kernel writes addresses, of connections to `endpoint` that this host has closed in the last
+    minute.
 
-    ZeroMQ does not say whose handshake failed, and its descriptor is closed before we could ask.
+    ZeroMQ does not report the peer of a failed handshake, and closes the descriptor before it could be queried.
     """
     found: set[str] = set()
     if endpoint.startswith("tcp:"):

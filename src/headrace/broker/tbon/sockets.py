@@ -1,9 +1,9 @@
-"""The ZeroMQ sockets of one broker's tree links: CURVE, who may enter (ZAP), time limits, and the loop that reads them.
+"""The ZeroMQ sockets of one broker's tree links: CURVE, authentication (ZAP), time limits, and the loop's readers.
 
-ZeroMQ asks us for each key that knocks, before a byte of ours is parsed. The kernel decides when a neighbour is lost,
-as what was sent to it is not acknowledged for so long: a broker that stands still for a while, as on a machine that is
-suspended or swaps, is not taken for one that is gone.
-They are the sockets of pyzmq's own core: what its richer classes add to them takes a tenth of the memory of a broker.
+ZeroMQ asks this process about each unknown key, before a byte of a message is parsed. A neighbour counts as lost when
+the kernel has no acknowledgement from its machine for the time limit: a broker that is only suspended for a while, or
+whose machine swaps, is not lost. The sockets are those of pyzmq's own core, since pyzmq's richer classes would add a
+tenth to a broker's memory.
 """
 
 from __future__ import annotations
@@ -152,8 +152,10 @@ class TreeSockets:
         self._descriptors.append(fd)
 
     def watch(self, sock: Socket, read: Callable[[], None], gone: Callable[[str], None]) -> None:
-        """Call `read` when messages may be there, and `gone` when a connection of `sock` ended: it does not say whose,
-        but, of the parent's, why, if that was in its handshake."""
+        """Call `read` when there may be messages, and `gone` when a connection of `sock` has ended.
+
+        The event does not tell which child's it was; the parent's has the reason, if it ended during the handshake.
+        """
         above = sock.get(zmq.TYPE) == zmq.DEALER
         where = f"inproc://monitor-{len(self._descriptors)}"
         wanted = _FROM_ABOVE if above else _FROM_BELOW
