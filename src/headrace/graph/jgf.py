@@ -184,48 +184,52 @@ def _number(meta: _Metadata, uniq: int, key: str) -> int:
     return number
 
 
+def _add(graph: Graph, node: _Node, key: str) -> int:
+    """Add a vertex; its number in the graph. Raises GraphError."""
+    meta = node.metadata
+    uniq = _uniq(node)
+    name, basename, number = meta.name, meta.basename, meta.id
+    if number is None:
+        number = _number(meta, uniq, key)
+    if basename is None:
+        basename = meta.type
+    props = meta.properties
+    if isinstance(props, list):
+        props = dict.fromkeys(props, "")
+    try:
+        v = graph.add(
+            meta.type,
+            basename=meta.type if basename == meta.type else basename,
+            id=number,
+            size=meta.size,
+            rank=meta.rank,
+            unit=meta.unit,
+            name=name,
+            uniq=uniq if uniq >= 0 else None,
+            properties=props,
+        )
+    except GraphError as exc:
+        raise GraphError(f"JGF vertex {key}: {exc}") from None
+    if meta.status:
+        graph.up[v] = 0
+    if meta.paths:
+        path = meta.paths.get(DOMINANT)
+        if path is None or len(meta.paths) > 1:
+            graph.elsewhere[v] = {name: path for name, path in meta.paths.items() if name != DOMINANT}
+        if path is not None and not path.endswith(name or f"/{basename}{number}"):
+            graph.paths[v] = path
+    return v
+
+
 def _graph(nodes: Iterable[_Node], edges: Iterable[_Edge], whole: bool) -> Graph:
     """The graph of vertices and edges: with all hierarchies (`whole`) or with containment alone."""
     graph = Graph()
     index: dict[str, int] = {}
-    add = graph.add
     for node in nodes:
-        meta = node.metadata
         key = str(node.id)
         if key in index:
             raise GraphError(f"JGF vertex {key}: appears twice")
-        uniq = _uniq(node)
-        name, basename, number = meta.name, meta.basename, meta.id
-        if number is None:
-            number = _number(meta, uniq, key)
-        if basename is None:
-            basename = meta.type
-        props = meta.properties
-        if isinstance(props, list):
-            props = dict.fromkeys(props, "")
-        try:
-            v = add(
-                meta.type,
-                basename=meta.type if basename == meta.type else basename,
-                id=number,
-                size=meta.size,
-                rank=meta.rank,
-                unit=meta.unit,
-                name=name,
-                uniq=uniq if uniq >= 0 else None,
-                properties=props,
-            )
-        except GraphError as exc:
-            raise GraphError(f"JGF vertex {key}: {exc}") from None
-        if meta.status:
-            graph.up[v] = 0
-        if meta.paths:
-            path = meta.paths.get(DOMINANT)
-            if path is None or len(meta.paths) > 1:
-                graph.elsewhere[v] = {name: path for name, path in meta.paths.items() if name != DOMINANT}
-            if path is not None and not path.endswith(name or f"/{basename}{number}"):
-                graph.paths[v] = path
-        index[key] = v
+        index[key] = _add(graph, node, key)
     elsewhere: set[int] = set()
     for edge in edges:
         try:

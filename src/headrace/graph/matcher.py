@@ -153,7 +153,8 @@ class Matcher:
                     return False
         return True
 
-    def _visit(
+    # The matcher's innermost function, once for each vertex that is looked at: a call in it would show in each match.
+    def _visit(  # noqa: C901
         self,
         v: int,
         requests: Sequence[Request],

@@ -218,7 +218,8 @@ class Selection:
         return any(up in marks and marks[up].whole for up in self.graph.ancestors(v))
 
 
-def select(
+# Once for each vertex of a selection, in a loop: a call in it would show in each match.
+def select(  # noqa: C901
     graph: Graph,
     picks: Sequence[Pick],
     whole: frozenset[str] = frozenset(),

@@ -60,7 +60,10 @@ class Usage:
             return self.view
         return View(tree, self.plans, self.shared, self.aggregates.setdefault(tree.subsystem, {}))
 
-    def add(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
+    # A job of 10,000 cores comes through this loop 10,000 times: a call in it would show in each match.
+    def add(  # noqa: C901, PLR0915
+        self, jobid: int, selection: Selection, start: int, end: int, reserved: bool
+    ) -> Allocation:
         """Enter a selection that is free during [start, end).
 
         Raises ValueError for a job that holds resources already, or an end that is not after the start.

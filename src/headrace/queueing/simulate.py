@@ -132,10 +132,7 @@ def simulate(
                 fair.charge(run.job.user, _amount(run.job.request) * (run.end - run.start), now)
         if fair is not None and now >= review:
             review = now + REVIEW
-            for _, _, job in list(waiting.jobs.values()):
-                priority = fair.priority(job.urgency, job.user)
-                if waiting.move(job, priority):
-                    queue.reprioritize(job.id, priority)
+            _review(fair, waiting, queue)
         while arrived < len(arrivals) and arrivals[arrived].submit <= now:
             job = arrivals[arrived]
             arrived += 1
@@ -176,6 +173,14 @@ def simulate(
     never += [(job, "still waiting when nothing more could happen") for _, _, job in waiting.jobs.values()]
     have = {kind: graph.totals[graph.root][kind] for kind in used}
     return Simulation(runs, never, first, last, used, have, arrived + len(runs) + ended)
+
+
+def _review(fair: FairShare, waiting: _Waiting, queue: Queue) -> None:
+    """Compute the priorities of all pending jobs anew."""
+    for _, _, job in list(waiting.jobs.values()):
+        priority = fair.priority(job.urgency, job.user)
+        if waiting.move(job, priority):
+            queue.reprioritize(job.id, priority)
 
 
 def _amount(request: JobRequest) -> int:

@@ -184,7 +184,21 @@ def _validate_task(task: Any, path: str) -> None:
             raise JobspecError(f"{path}.command[{index}]: must be a string, not {kind_of(word)}")
     if type(task.get("slot")) is not str:
         raise JobspecError(f"{path}.slot: must be the label of a slot, not {task.get('slot')!r}")
-    count = task.get("count")
+    _validate_task_count(task.get("count"), path)
+    if len(task) > 3:
+        for key in task:
+            if key not in _TASK_KEYS:
+                raise JobspecError(f"{path}.{key}: unknown key; a task has {', '.join(sorted(_TASK_KEYS))}")
+        if type(task.get("distribution", "")) is not str:
+            raise JobspecError(f"{path}.distribution: must be a string, not {kind_of(task['distribution'])}")
+        attributes = task.get("attributes", {})
+        if type(attributes) is not dict:
+            raise JobspecError(f"{path}.attributes: must be an object, not {kind_of(attributes)}")
+        if "environment" in attributes:
+            _check_environment(attributes["environment"], f"{path}.attributes.environment")
+
+
+def _validate_task_count(count: Any, path: str) -> None:
     if type(count) is not dict or len(count) != 1:
         raise JobspecError(f"{path}.count: must be an object with one of per_slot, per_resource, total, not {count!r}")
     ((key, value),) = count.items()
@@ -199,17 +213,6 @@ def _validate_task(task: Any, path: str) -> None:
             raise JobspecError(f"{path}.count.per_resource: must be an object {{type, count}}, not {value!r}")
     else:
         raise JobspecError(f"{path}.count.{key}: unknown key; use per_slot, per_resource or total")
-    if len(task) > 3:
-        for key in task:
-            if key not in _TASK_KEYS:
-                raise JobspecError(f"{path}.{key}: unknown key; a task has {', '.join(sorted(_TASK_KEYS))}")
-        if type(task.get("distribution", "")) is not str:
-            raise JobspecError(f"{path}.distribution: must be a string, not {kind_of(task['distribution'])}")
-        attributes = task.get("attributes", {})
-        if type(attributes) is not dict:
-            raise JobspecError(f"{path}.attributes: must be an object, not {kind_of(attributes)}")
-        if "environment" in attributes:
-            _check_environment(attributes["environment"], f"{path}.attributes.environment")
 
 
 def _validate_resources(resources: Any) -> Dict[str, List[str]]:
