@@ -1,1 +1,1 @@
-"""Executes jobs: a leader on rank 0, a part on each broker."""
+"""The execution service (RFC 32): a leader on rank 0, and a part on each broker."""

@@ -1,4 +1,4 @@
-"""What the exec service knows of one job between its start request and its final release."""
+"""The execution service's data on one job, from its start request to its final release."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class Job:
     def __init__(self, id: int, userid: int, msg: Message, ranks: list[int]) -> None:
         self.id = id
         self.userid = userid
-        # The start request, which is answered until the job is over.
+        # The start request, which gets responses until the job is over.
         self.msg = msg
         self.ranks = ranks
-        # Nodes, counted from 0, whose loss ends the job, None for all of them.
+        # Nodes (by index in the job) whose loss ends the job; None for all of them.
         self.critical: Idset | None = None
         self.running = False
         self.failed = False
-        # How often it may still be queued again when it loses a node, None if it does not ask for that; and whether it
-        # has lost one and is to be queued again.
+        # How often the job may still be queued again after the loss of a node, None if it does not ask for that; and
+        # whether it has lost one and will be queued again.
         self.requeues_left: int | None = None
         self.runs_again = False
-        # The signal that was to end it, 0 for none yet.
+        # The signal that was sent to end it, 0 for none.
         self.doomed = 0
         self.kills = 0
         self.sim: Simulation | None = None

@@ -1,8 +1,8 @@
 """The execution service of rank 0: RFC 32 towards the job manager, RFC 50 in the job's exec eventlog.
 
-It leads every job from `start` to the final `release`; node.py is the part that each broker has. The common
-job costs one operation to the agent and two messages to the store: what happened since the last loop turn is appended
-in one go, and always before the job manager hears that the job is over.
+It leads every job from `start` to the final `release`; node.py is the part on each broker. The common job costs one
+operation to the agent and two messages to the store: all events of a loop turn are appended at once, and always before
+the job manager is told of the job's end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from headrace.process.operations import Finish, RaisedException, Report
 
 _EVENTS = "guest.exec.eventlog"
-# Seconds that the first entries of a log wait for those of the shells.
+# Seconds for which the first entries of a log wait for those of the shells.
 _PATIENCE = 0.01
 
 
@@ -43,7 +43,7 @@ class Leader:
         self.ctx = ctx
         self.node = node
         self.jobs: dict[int, Job] = {}
-        # True once the job manager knows of this load: what arrives before that was meant for an earlier one.
+        # True once the job manager knows of this load; earlier requests were meant for an earlier load.
         self.taking = False
         self.unsaved: dict[tuple[int, str], list[Any]] = {}
         self.waiting = False
@@ -132,12 +132,12 @@ class Leader:
         self.ctx.respond(job.msg, {"id": job.id, "type": kind, "data": data})
 
     def _unload(self) -> None:
-        """End every job: once this module is gone, no service watches it."""
+        """End every job, since no service watches them after this module is gone."""
         for job in self.jobs.values():
             self.node.down({"op": "kill", "id": job.id, "signum": int(signal.SIGKILL), "all": True})
             self.ctx.respond_error(job.msg, errno.ECONNRESET, "the module was unloaded")
 
-    # -- what the shells report
+    # -- reports of the shells
 
     def _report(self, op: Report) -> None:
         job = self.jobs.get(op["id"])
@@ -157,7 +157,7 @@ class Leader:
             case "lost":
                 self._lost(job, Idset.parse(op["ranks"]))
             case "barrier":
-                # The part of rank 0 completes barriers.
+                # Barriers are completed by the part on rank 0.
                 pass
 
     def _started(self, job: Job) -> None:
@@ -170,7 +170,7 @@ class Leader:
         if "wait_status" in op:
             data["wait_status"] = op["wait_status"]
         job.failed = job.failed or data["severity"] == 0
-        # What the shell logged about it is read first.
+        # The shell's log entries about it must be in the store first.
         self._save()
         self._respond(job, "exception", data)
 
@@ -201,9 +201,9 @@ class Leader:
         self._end(job, op["status"])
 
     def _end(self, job: Job, status: int) -> None:
-        """The last word on a job. The store has all its logs before the job manager is told."""
+        """Send the final responses of a job. The store has all its logs before the job manager is told."""
         now = self.ctx.now()
-        # The logs of a job that is queued again go on.
+        # The logs of a job that is queued again are continued.
         requeue = {"requeue": True} if job.runs_again else {}
         if not job.runs_again:
             self._append(job.id, _EVENTS, [[now, "complete", {"status": status}], [now, "done", None]])
@@ -215,7 +215,7 @@ class Leader:
         self._respond(job, "release", {"ranks": "all", "final": True, **requeue})
 
     def _append(self, job: int, log: str, entries: list[Any], soon: bool = True) -> None:
-        """Log `entries` at the end of this turn, or with what follows in a moment if not `soon`."""
+        """Append `entries` to a log at the end of this turn, or a moment later with further ones if not `soon`."""
         if soon:
             self.ctx.at_flush(self._save)
         elif not self.waiting:
@@ -240,7 +240,7 @@ class Leader:
     # -- signals and time
 
     def _job_exception(self, msg: Message) -> None:
-        """The job manager posted an exception; a fatal one ends the job."""
+        """The job manager has posted an exception; a fatal one ends the job."""
         job = self.jobs.get(msg.obj["id"])
         if job is not None and msg.obj["severity"] == 0:
             job.runs_again = False
@@ -248,7 +248,8 @@ class Leader:
 
     def _doom(self, job: Job, signum: int) -> None:
         if job.doomed:
-            # Until it is killed, who canceled it need not wait: a job that goes on after SIGALRM may end of this.
+            # A job that goes on after SIGALRM may end by this signal; the requester of a cancellation need not wait for
+            # SIGKILL.
             if job.doomed == signal.SIGALRM != signum:
                 job.doomed = signum
                 self.node.down({"op": "kill", "id": job.id, "signum": int(signum)})
@@ -261,7 +262,7 @@ class Leader:
         job.timer = self.ctx.call_later(self.settings.kill_timeout, self._kill_harder, job)
 
     def _kill_harder(self, job: Job) -> None:
-        """The first signal did not end it: SIGKILL, again and again, less and less often; then give its nodes up."""
+        """The first signal did not end the job: send SIGKILL at growing intervals, then give its nodes up."""
         if job.id not in self.jobs:
             return
         if job.kills >= self.settings.max_kills:
@@ -284,7 +285,7 @@ class Leader:
     def _kill(self, msg: Message) -> Any:
         """`job-exec.kill {id, signum}`: a signal to all tasks of a job.
 
-        It follows the job's start wherever that goes, so it is not lost while nobody has heard of that.
+        The signal takes the same way as the job's start, so it is not lost if the start is still on its way.
         """
         job = self.jobs.get(msg.obj["id"])
         if job is None or (job.sim is not None and not job.running):
@@ -301,9 +302,9 @@ class Leader:
             self.node.down({"op": "kill", "id": job.id, "signum": signum})
 
     def _shell_event(self, msg: Message) -> None:
-        """`shell-<id>.kill {signum}`: how flux-core's job manager passes a signal on.
+        """`shell-<id>.kill {signum}`: the form in which flux-core's job manager passes a signal on.
 
-        The shells tell in the job's log what is wrong with an event, where its sender looks for the effect.
+        The shells report an error in the event in the job's log, where its sender looks for the effect.
         """
         name, _, verb = msg.topic.removeprefix("shell-").partition(".")
         job = self.jobs.get(int(name)) if name.isdigit() else None
@@ -325,7 +326,7 @@ class Leader:
         return EMPTY
 
     def _critical_ranks(self, msg: Message) -> Any:
-        """Which of the job's nodes, counted from 0, it cannot lose; by default it can lose none."""
+        """The nodes (by index in the job) whose loss ends the job; by default all of them."""
         job = self.jobs.get(msg.obj["id"])
         if job is None:
             raise RpcError(errno.ENOENT, f"job {msg.obj['id']} is not running")

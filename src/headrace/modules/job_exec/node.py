@@ -1,7 +1,7 @@
-"""The exec service of one broker: its agent on one side, its parent and children in the tree on the other.
+"""The execution service of one broker, between its agent and its parent and children in the tree.
 
-Every broker has one, rank 0 too. What comes from the agent or from a child is reduced where it can be (start, finish,
-barrier) and passed on where it cannot (events, output), one message an edge and loop turn.
+Every broker has one, rank 0 too. Reports from the agent or a child are combined if possible (start, finish, barrier)
+and otherwise passed on (events, output), in one message for each link and loop turn.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
         ToPeer,
     )
 
-# Bytes of output on their way to the parent at which the agent is not read any more, and at which it is again.
+# Bytes of output on their way to the parent from which the agent is not read, and below which it is read again.
 _MOST, _FEW = 2 << 20, 1 << 20
 
 
 class Node:
-    """Jobs that run on or below this broker. On rank 0 `report` is the leader's; elsewhere it goes to the parent."""
+    """Jobs that run on or below this broker. On rank 0 `report` is the leader's; on others it sends to the parent."""
 
     def __init__(self, ctx: ModuleContext) -> None:
         self.ctx = ctx
@@ -45,7 +45,7 @@ class Node:
         self.parts: dict[int, Part] = {}
         self.report: Callable[[Report], None] = self._report_up
         self.shells = _ShellServices(ctx)
-        # None until the first start: most followers of an idle instance never have one.
+        # None until the first start, which most followers of an idle instance never get.
         self._payloads: Payloads | None = None
         self._up: list[Report] = []
         self._up_bytes = 0
@@ -63,7 +63,7 @@ class Node:
         ctx.on_disconnect(self.shells.forget)
 
     def methods(self) -> dict[str, Any]:
-        """Topics between the exec services of the tree."""
+        """Requests between the execution services of the tree."""
         return {"launch": self._on_launch, "up": self._on_up, "down": self._on_down, "peer": self._on_peer}
 
     def _unload(self) -> None:
@@ -77,14 +77,16 @@ class Node:
         self.shells.clear()
 
     def _look_below(self, _added: Idset | None = None) -> None:
-        """Note which ranks are below which child; the tree may have grown."""
+        """Set the ranks below each child; the tree may have grown."""
         topology = self.ctx.tree.topology
         self._subtrees = {child: _bits(topology.subtree(child)) for child in topology.children(self.rank)}
 
     # -- down the tree
 
     def launch(self, job: dict[str, Any], targets: int) -> None:
-        """Start `job` (id, userid, jobspec, R, ranks, expiration) on the ranks of `targets` at and below us."""
+        """Start `job` (id, userid, jobspec, R, ranks, expiration) on those ranks of `targets` that are at or below this
+        broker.
+        """
         here, below = split(targets, self.rank, self._subtrees)
         ranks = job["ranks"]
         nodeid = (0 if len(ranks) == 1 else ranks.index(self.rank)) if here else None
@@ -145,7 +147,7 @@ class Node:
         return op
 
     def down(self, op: JobOperation) -> None:
-        """Hand `op` (kill, expiration, barrier) to the job's shells at and below us."""
+        """Send `op` (kill, expiration, barrier) to the job's shells at and below this broker."""
         part = self.parts.get(op["id"])
         if part is None:
             return
@@ -176,7 +178,7 @@ class Node:
             case "gone":
                 self._agent_gone()
             case "hello" | "exec-started" | "exec-output" | "exec-finished" | "exec-error":
-                # These are for the link to the agent and for the subprocess server.
+                # These are for the agent's link and for the subprocess server.
                 pass
 
     def _on_up(self, msg: Message) -> Any:
@@ -189,7 +191,7 @@ class Node:
         return EMPTY
 
     def _take(self, source: int, op: Report) -> None:
-        """One operation from below: reduce it or pass it on."""
+        """Handle one report from below: combine it, or pass it on."""
         match op["op"]:
             case "started":
                 self._started(source, op["id"])
@@ -240,7 +242,7 @@ class Node:
     def _send_up(self) -> None:
         ops, self._up = self._up, []
         size, self._up_bytes = self._up_bytes, 0
-        # The parent answers for output when it has passed it on, so that what is on its way has a bound everywhere.
+        # The parent responds to output when it has passed it on, which limits the output under way on each link.
         taken = (lambda _reply: self._taken(size)) if size else None
         self.ctx.call("job-exec.up", {"rank": self.rank, "ops": ops}, taken, self.rank, flags=m.FLAG_UPSTREAM)
         self._on_way += size
@@ -285,11 +287,11 @@ class Node:
         agent = self.ctx.agent
         if agent is not None:
             for op in msg.obj["ops"]:
-                # Not as it came: the agent does what it is told, and must not be told more than this.
+                # The operation is made anew, since the agent executes what it gets and must get only these fields.
                 agent.send({"op": "peer", "id": op["id"], "from": op["from"], "data": op["data"]})
         return EMPTY
 
-    # -- a child and everything below it is gone
+    # -- loss of a child and its subtree
 
     def _child_lost(self, rank: int, _ranks: frozenset[int]) -> None:
         for part in list(self.parts.values()):
@@ -305,7 +307,7 @@ class Node:
                     self._lost(part, HERE, 1 << self.rank)
 
     def _shell_lost(self, part: Part, nodeid: int) -> None:
-        """The agent with a shell of a job was killed: the node is there, and what that means the lead shell decides."""
+        """The agent with a shell of a job was killed. The node still exists, so the lead shell decides what follows."""
         job = part.job["id"]
         self._to_shell(part.job["ranks"][0], {"op": "peer", "id": job, "from": nodeid, "data": {"kind": "lost-shell"}})
         self._started(HERE, job)
@@ -317,7 +319,7 @@ class Node:
         ranks = part.job["ranks"]
         for nodeid, rank in enumerate(ranks):
             if nodeid and members >> rank & 1:
-                # The lead shell waits for it otherwise.
+                # The lead shell would otherwise wait for it.
                 self._to_shell(ranks[0], {"op": "peer", "id": job, "from": nodeid, "data": {"kind": "done"}})
         self._started(child, job)
         bad = [[rank, LOST_STATUS] for rank in Idset.from_bits(members)]
@@ -327,14 +329,14 @@ class Node:
 class _ShellServices:
     """The services `UID-shell-ƒID` of the shells on this node: a peer of the router that hands requests to the agent.
 
-    One object stands for all of them, so that a job costs one entry in the router's table and nothing else. What is
-    for a subprocess server (`UID-shell-ƒID.rexec`, RFC 42) goes to the broker's own; all else is for lead shells.
+    One object provides all of them, so that a job costs only an entry in the router's table. Requests for a subprocess
+    server (`UID-shell-ƒID.rexec`, RFC 42) are passed to the broker's own; all others are for lead shells.
     """
 
     def __init__(self, ctx: ModuleContext) -> None:
         self.ctx = ctx
         self.uuid = ctx.uuid + "-shells"
-        # Job, its user, and whether its lead shell is here.
+        # (job, its user, whether its lead shell is here) by service name.
         self._by_name: dict[str, tuple[int, int, bool]] = {}
         self._by_job: dict[int, str] = {}
         self._waiting: dict[int, tuple[int, Message]] = {}
@@ -363,13 +365,13 @@ class _ShellServices:
             self.remove(job)
 
     def forget(self, sender: str) -> None:
-        """A client went: nobody waits for these answers any more."""
+        """A client has disconnected: forget the requests that it waits for."""
         for token, (_job, msg) in list(self._waiting.items()):
             if msg.sender == sender:
                 del self._waiting[token]
 
     def send(self, msg: Message) -> None:
-        """Deliver a message of the router."""
+        """Handle a message from the router."""
         if msg.type != m.REQUEST:
             return
         name = msg.topic
@@ -419,10 +421,10 @@ class _ShellServices:
         )
 
     def _to_server(self, msg: Message, method: str, payload: dict[str, Any], job: int, userid: int) -> None:
-        """Pass a request on to this broker's subprocess server, which answers the client itself."""
+        """Pass a request to this broker's subprocess server, which responds to the client itself."""
         owner = self.ctx.owner
         if not userid == msg.userid == owner:
-            # Processes run as the instance's owner, and nobody else is let in by his role alone.
+            # Processes run as the instance's owner, so a role alone does not give another user access.
             self.ctx.respond_error(msg, errno.EPERM, "Access denied")
             return
         flags = msg.flags & (m.FLAG_STREAMING | m.FLAG_NORESPONSE)

@@ -1,7 +1,7 @@
-"""The jobspec that a start carries to the agent, and its environment by name where several jobs have the same.
+"""The payload of a start to the agent: the jobspec, and its environment by name if several jobs have the same.
 
-`job_exec_node` imports this with the first start: a broker that has run no job does without the readers of jobspecs
-and of environments in its memory.
+`node` imports this file with the first start, so that a broker without jobs does not have the readers of jobspecs and
+environments in its memory.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ if TYPE_CHECKING:
 
 
 class Payloads:
-    """The payloads of one broker's starts. Environments that several jobs have are files below `rundir`."""
+    """The payloads of one broker's starts. Environments of several jobs are files below `rundir`."""
 
     def __init__(self, rundir: str) -> None:
         self._bare = js.Bare()
         self._environments = Named(rundir)
 
     def of(self, jobspec: dict[str, Any]) -> tuple[dict[str, Any], Environment | None]:
-        """Return `jobspec` and `environment` of a start: a bare jobspec and what names its environment, or the whole
-        jobspec and None."""
+        """The `jobspec` and `environment` of a start: a jobspec without environment and the name of that, or the whole
+        jobspec and None.
+        """
         named = self._environments.name(js.environment(jobspec))
         return (jobspec, None) if named is None else (self._bare.of(jobspec), named)
 
     def clear(self) -> None:
-        """Remove the files of environments, when no job is started any more."""
+        """Remove the files of environments, when no job can be started any more."""
         self._environments.clear()

@@ -1,4 +1,4 @@
-"""The execution service: a part that each broker has, and on rank 0 the one that leads all jobs."""
+"""The execution service: the part of each broker, and on rank 0 the leader of all jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAME = "job-exec"
 def load(ctx: ModuleContext, args: list[str]) -> None:
     node = Node(ctx)
     if ctx.rank == 0:
-        # Not in the memory of all the others.
+        # Imported here, so that the other ranks need no memory for it.
         from headrace.modules.job_exec.leader import Leader
 
         Leader(ctx, node, args)

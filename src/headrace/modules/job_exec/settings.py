@@ -1,5 +1,6 @@
-"""The `[exec]` table of the configuration, and arguments of the module that override it: which signals end a job, and
-how patient we are (seconds)."""
+"""The `[exec]` table of the configuration, and module arguments that override it: the signals that end a job, and the
+times (seconds) between them.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +12,14 @@ from headrace.broker.module.context import RpcError
 from headrace.spec import duration as durations
 
 KEYS = ("kill-timeout", "kill-signal", "term-signal", "max-kill-count")
-# What flux-core takes as well and has no meaning where the shell is a library of the agent.
+# Keys of flux-core without an effect here, where shells run in the agent.
 WITHOUT_EFFECT = frozenset(("job-shell", "imp", "service", "method"))
 
 
 class Settings:
-    """What `config` says, or `args` (`key=value`, keys of KEYS) where they say more.
+    """The values of `config`, overridden by `args` (`key=value`, keys of KEYS).
 
-    Raises RpcError(EINVAL) with the name of a key that is wrong.
+    Raises RpcError(EINVAL) with the name of a wrong key.
     """
 
     def __init__(self, config: dict[str, Any], args: list[str]) -> None:
@@ -34,7 +35,7 @@ class Settings:
             raise RpcError(errno.EINVAL, f"exec: invalid max-kill-count: {self.max_kills}: less than 1")
 
     def stats(self) -> dict[str, Any]:
-        """As `flux module stats job-exec` shows them."""
+        """The values for `flux module stats job-exec`."""
         return {
             "kill-timeout": self.kill_timeout,
             "max-kill-count": self.max_kills,

@@ -1,4 +1,4 @@
-"""What a jobspec asks for that wants to be simulated: `attributes.system.exec.test`.
+"""The request of a jobspec for simulated execution: `attributes.system.exec.test`.
 
 Its keys are those of flux-core's own test implementation: `run_duration` (a Flux standard duration, or seconds),
 `override` (an operator starts and finishes the job with `job-exec.override`) and `mock_exception` ("init", "starting"
@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 from headrace.spec import duration as durations
 from headrace.spec import jobspec as js
 
-# Simulated jobs come in thousands alike.
+# Cached, as thousands of simulated jobs are alike.
 _seconds = lru_cache(maxsize=64)(durations.parse)
 
 
 class SimError(ValueError):
-    """The `exec.test` attribute of a jobspec cannot be used; the text names the key."""
+    """An invalid `exec.test` attribute of a jobspec; the text names the key."""
 
 
 class Simulation(NamedTuple):
-    """How a simulated job behaves; `run` in seconds."""
+    """The behaviour of a simulated job; `run` in seconds."""
 
     run: float
     override: bool
@@ -30,7 +30,7 @@ class Simulation(NamedTuple):
 
 
 def simulation(jobspec: dict[str, Any]) -> Simulation | None:
-    """What `attributes.system.exec.test` asks for, None for a job that is to be run. Raises SimError."""
+    """The request in `attributes.system.exec.test`; None for a job that is not simulated. Raises SimError."""
     table = js.system(jobspec).get("exec")
     if not isinstance(table, dict):
         return None
@@ -45,7 +45,7 @@ def simulation(jobspec: dict[str, Any]) -> Simulation | None:
         raise SimError("attributes.system.exec.test: must be an object")
     run = test.get("run_duration")
     try:
-        # Without a duration the job takes as long as its time limit, as flux-core has it.
+        # Without a duration, the job takes as long as its time limit, as in flux-core.
         seconds = js.duration(jobspec) if run is None else _seconds(run) if isinstance(run, str) else float(run)
         if not seconds >= 0:
             raise ValueError(f"{run} is no time")

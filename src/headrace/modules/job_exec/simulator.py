@@ -1,7 +1,7 @@
-"""Simulated execution: jobs that hold their resources for a while and run nothing.
+"""Simulated execution: jobs that hold their resources for a while without running anything.
 
-Benchmarks measure everything but processes with it, and the queue can be tried out at scale. What a job asks for is in
-simulation.py.
+Benchmarks use it to measure everything but processes, and users to test a queue at scale. simulation.py reads the
+requests of jobspecs.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.modules.job_exec.job import Job
 from headrace.spec.message import Message
 
-# Seconds below which a simulated run is over in the next turn: the loop's timers count in milliseconds, rounded up.
+# Shorter simulated runs (seconds) end in the next turn, as the loop's timers count in milliseconds, rounded up.
 _TICK = 0.0005
 
 
 class Simulator:
-    """Runs the simulated ones of `jobs`. `respond(job, kind, data)`, `fail(job, note)` and `end(job, status)` are what
-    all jobs have."""
+    """Runs the simulated ones of `jobs`. `respond(job, kind, data)`, `fail(job, note)` and `end(job, status)` are the
+    leader's functions for all jobs.
+    """
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class Simulator:
             self._finish(job, 0)
 
     def override(self, msg: Message) -> Any:
-        """`job-exec.override {jobid, event: start|finish, status}` for simulated jobs that ask for it."""
+        """`job-exec.override {jobid, event: start|finish, status}`, for simulated jobs that request it."""
         job = self._jobs.get(msg.obj["jobid"])
         if job is None:
             raise RpcError(errno.ENOENT, f"job {msg.obj['jobid']} is not active")

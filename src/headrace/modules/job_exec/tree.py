@@ -1,8 +1,8 @@
-"""A job's part of the tree at one broker: what is below, what has been heard, and what goes up as one reply. Pure.
+"""A job's part of the tree at one broker: the subtrees, the replies so far, and their combination in one reply. Pure.
 
-A start travels once per edge, from rank 0 down to the ranks of the job; each broker on the way counts how many replies
-it expects (its own shell and one for each child with ranks of the job below), and answers upward once, when it has
-them all. A 1,000-node job costs a broker with 32 children 33 small messages, not 1,000.
+A start is sent once over each link, from rank 0 down to the ranks of the job. Each broker on the way counts the replies
+that it expects (from its own shell, and from each child with ranks of the job below), and replies once it has all. A
+1,000-node job costs a broker with 32 children 33 small messages, not 1,000.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 from headrace.spec.idset import Idset
 
-# The broker's own shell, as a source of replies next to child ranks.
+# Stands for the broker's own shell among the ranks of children.
 HERE = -1
-# Wait status of a shell that went down with its broker: as if killed.
+# Wait status of a shell that was lost with its broker, as after SIGKILL.
 LOST_STATUS = 9
 
 
 class Finish(NamedTuple):
-    """The largest wait status below, and (rank, status) of every shell that did not end with 0."""
+    """The largest wait status in a subtree, and (rank, status) of every shell that did not end with 0."""
 
     status: int
     bad: list[list[int]]
@@ -46,14 +46,14 @@ class Part:
         return len(self.children) + self.here
 
     def started(self, source: int) -> bool:
-        """A subtree's shells run; True when this was the last one."""
+        """The shells of a subtree run; returns whether this was the last subtree."""
         if source in self.heard_start:
             return False
         self.heard_start.add(source)
         return len(self.heard_start) == self.expected
 
     def finished(self, source: int, status: int, bad: Iterable[list[int]]) -> bool:
-        """A subtree's shells are gone; True when this was the last one, `finish` is then complete."""
+        """The shells of a subtree have ended; returns whether this was the last subtree, and `finish` is complete."""
         if source in self.heard_finish:
             return False
         self.heard_finish.add(source)
@@ -61,7 +61,7 @@ class Part:
         return len(self.heard_finish) == self.expected
 
     def barrier(self, source: int, seq: int, pairs: dict[str, Any]) -> dict[str, Any] | None:
-        """A subtree entered barrier `seq`; all pairs below when this was the last one, else None."""
+        """A subtree has entered barrier `seq`; returns all pairs below if this was the last subtree, otherwise None."""
         heard, merged = self.barriers.setdefault(seq, (set(), {}))
         heard.add(source)
         merged.update(pairs)
@@ -72,7 +72,7 @@ class Part:
 
 
 def split(targets: int, rank: int, subtrees: dict[int, int]) -> tuple[bool, dict[int, int]]:
-    """Divide a job's ranks at broker `rank`: is it one of them, and which lie below which child."""
+    """Divide a job's ranks at broker `rank`: whether it is one of them, and which are below each child."""
     below = {child: targets & members for child, members in subtrees.items()}
     return bool(targets >> rank & 1), {child: ranks for child, ranks in below.items() if ranks}
 

@@ -1,1 +1,1 @@
-"""Checks and accepts jobs that are submitted."""
+"""The service that checks and accepts submitted jobs."""

@@ -1,5 +1,6 @@
-"""What a site may have checked of a jobspec beyond its form, before it is a job: the plugins of `[ingest.validator]`
-(flux-config-ingest(5)). With them a user hears at once what else would be an exception of a job later.
+"""Optional checks of submitted jobspecs beyond their form: the plugins of `[ingest.validator]` (flux-config-ingest(5)).
+
+They report at submission what would otherwise become an exception of the job.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from headrace.spec import jobspec as js
 
 _WHERE = "ingest.validator"
 _LEAST = ("minnodes", "mincores")
-# That of the form of a jobspec, `jobspec`, is always done; releases of Flux had it as `schema`, too.
+# The plugin `jobspec`, which checks the form, is always active; earlier releases of Flux also named it `schema`.
 _PLUGINS = ("feasibility", "jobspec", "require-instance", "schema")
 _OPTIONS = (
     "--feasibility-service",
@@ -26,16 +27,18 @@ _OPTIONS = (
 
 
 class Checks(NamedTuple):
-    """`feasible`: ask the scheduler whether it could ever run. `least`: None, or nodes and cores from which only
-    instances are taken, each 0 for no matter how many; both 0: nothing else is taken at all."""
+    """`feasible`: ask the scheduler whether the job could ever run. `least`: None, or the numbers of nodes and cores
+    from which jobs must be instances, 0 for no limit; with both 0, only instances are accepted.
+    """
 
     feasible: bool
     least: tuple[int, int] | None
 
 
 def checks(config: dict[str, Any], args: Iterable[str]) -> Checks:
-    """What the configuration asks for, or arguments of the module (`validator-plugins=A,B`, `validator-args`,
-    `disable-validator`) in its place. Raises RpcError(EINVAL) with the key that is wrong."""
+    """The checks of the configuration, or of module arguments (`validator-plugins=A,B`, `validator-args`,
+    `disable-validator`) in its place. Raises RpcError(EINVAL) with the wrong key.
+    """
     given = dict(arg.partition("=")[::2] for arg in args)
     try:
         table = config.get("ingest", {}).get("validator", {})
@@ -71,7 +74,7 @@ def checks(config: dict[str, Any], args: Iterable[str]) -> Checks:
 
 
 def refuse_direct(jobspec: dict[str, Any], least: tuple[int, int]) -> None:
-    """Refuse a job that is no instance, unless it is smaller than `least`. Raises RpcError(EINVAL)."""
+    """Refuse a job that is not an instance, unless it is smaller than `least`. Raises RpcError(EINVAL)."""
     if _is_instance(jobspec):
         return
     counts = js.counts(jobspec)

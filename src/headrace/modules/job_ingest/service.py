@@ -1,7 +1,7 @@
-"""Job submission: checks what is submitted, completes it, gives it an id and hands it to the job manager.
+"""Job submission: checks a jobspec, adds defaults, assigns an id, and passes the job to the job manager.
 
-Jobs that arrive in one turn of the loop go to the job manager in one message. Nothing is kept: the id generator starts
-above the highest id that the job manager has ever seen, so ids never repeat, whatever the clock does.
+Jobs that arrive in one loop turn are passed in one message. The service stores nothing: its id generator starts above
+the highest id that the job manager has ever seen, so ids never repeat, whatever the clock does.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NAME = "job-ingest"
 _FLAGS = FLAG_PRE_SIGNED | FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
 _HEADS = 64
 _pack = msgspec.msgpack.Encoder().encode
-# What flux-core takes for its validators, which are processes.
+# Arguments for flux-core's validators, which are processes.
 _WITHOUT_EFFECT = (
     "batch-count",
     "buffer-size",
@@ -62,7 +62,7 @@ class _Ingest:
         self.batch: list[dict[str, Any]] = []
         self.requests: list[Message] = []
         self.heads: dict[bytes, int] = {}
-        # The last valid jobspec, and its text if the next one of the same text need not be checked either.
+        # The last valid jobspec, and its text if a jobspec with the same text need not be checked again.
         self.last = NOTHING
         self.text = b""
         self.count = 0
@@ -83,10 +83,10 @@ class _Ingest:
             return
         highest = reply.obj["max_jobid"]
         now_ms = int(self.ctx.now() * 1000)
-        # The instance's epoch is such that its clock goes on where the ids of the last run ended.
+        # The instance's epoch is set so that ids continue after those of the last run.
         self.epoch_ms = now_ms - ((highest >> 24) + 1 if highest else 0)
-        # MPI libraries name what they share on a node by the job id (MPICH its /dev/shm segments), and the ids of all
-        # instances count from their start: a number at random keeps jobs that were started alike apart.
+        # MPI libraries name shared objects on a node by the job id (MPICH its /dev/shm segments), and all instances
+        # begin with low ids; a random generator number keeps jobs of different instances apart.
         self.generator = FluidGenerator(random.randrange(MAX_GENERATOR + 1), self.epoch_ms, highest or -1)
         early, self.early = self.early, []
         for msg in early:
@@ -130,7 +130,7 @@ class _Ingest:
         if flags & FLAG_WAITABLE and not owner:
             raise RpcError(errno.EINVAL, "only the instance owner can submit with the waitable flag")
         if not owner:
-            # Whoever can connect can write such a signature; it says nothing that another user could rely on.
+            # Any client can write such a signature, so it proves nothing to other users.
             raise RpcError(errno.EPERM, "only the instance owner can submit jobs signed with mechanism none")
         head, text, tail = self._open(body, msg.userid)
         jobspec = self._jobspec(text, bool(flags & FLAG_NOVALIDATE))
@@ -163,7 +163,7 @@ class _Ingest:
         return None
 
     def _open(self, body: dict[str, Any], userid: int) -> tuple[bytes, bytes, bytes]:
-        """J taken apart (RFC 15), signed with mechanism `none`; or a plain jobspec."""
+        """J split into its parts (RFC 15), with signature mechanism `none`; or a plain jobspec."""
         if body.get("J") is None:
             jobspec = body.get("jobspec")
             if jobspec is None:
@@ -201,7 +201,7 @@ class _Ingest:
             raise RpcError(errno.EINVAL, "jobspec has a whole number of more than 64 bits") from None
         attributes = jobspec["attributes"]
         if not attributes or attributes.get("system") is None:
-            # RFC 14 leaves the choice, the rest of the instance need not.
+            # RFC 14 makes it optional; the instance's other services expect it.
             jobspec["attributes"] = {**(attributes or {}), "system": {}}
         self.last = decoded
         self.text = b"" if novalidate else text
@@ -214,13 +214,13 @@ class _Ingest:
             try:
                 await self.ctx.rpc("feasibility.check", {"jobspec": job["jobspec"]})
             except RpcError as exc:
-                # Without a scheduler there is nobody to say so; it looks at the job when it comes.
+                # Without a scheduler, the check is left to the scheduler that gets the job later.
                 if exc.errnum != errno.ENOSYS:
                     raise
         self._hand_over(msg, job)
 
     async def _check_hosts(self, hosts: list[str]) -> None:
-        """A host that the instance does not have is a mistake, not a wish."""
+        """Refuse a constraint with a host that the instance does not have, which is a mistake."""
         try:
             status = await self.ctx.rpc("resource.status", {})
             known = Hostlist.parse(",".join(status["R"]["execution"].get("nodelist", [])))
@@ -269,7 +269,7 @@ class _Ingest:
 
 
 def _hosts(constraint: dict[str, Any]) -> list[str]:
-    """Every hostlist in a constraint (RFC 31) that hosts must be in; those in a `not` exclude, and may name any."""
+    """The hostlists in a constraint (RFC 31) whose hosts must exist; those in a `not` may name any host."""
     out: list[str] = []
     for operator, values in constraint.items():
         if operator == "hostlist":
@@ -296,7 +296,7 @@ def _signer(head: bytes) -> int:
 
 
 def _not_a_jobspec(text: bytes) -> RpcError:
-    """The refusal of a text that is no JSON object."""
+    """The error for a text that is not a JSON object."""
     try:
         js.validate(msgspec.json.decode(text))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
@@ -311,7 +311,7 @@ def _plain_head(userid: int) -> bytes:
 
 
 def _version(config: dict[str, Any]) -> int | None:
-    """The version that a jobspec must have, None for any, as flux-core's validator is told it."""
+    """The version that a jobspec must have, None for any, from an argument of flux-core's validator."""
     where = "ingest.validator.args"
     try:
         args = config.get("ingest", {}).get("validator", {}).get("args", [])
