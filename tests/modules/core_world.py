@@ -69,7 +69,8 @@ class World:
         self.flush()
 
     def exec(self, id: int, kind: str, **data: Any) -> None:
-        self.core.exec_reply(id, kind, data)
+        reply: Any = {"id": id, "type": kind, "data": data}
+        self.core.exec_reply(reply)
         self.flush()
 
     def run(self, id: int, status: int = 0) -> None:

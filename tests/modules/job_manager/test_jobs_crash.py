@@ -161,7 +161,8 @@ class Simulator:
     def hear(self, id: int) -> None:
         """All that is on its way about a job arrives."""
         for kind, data in self.ways.pop(id):
-            self.core.exec_reply(id, kind, data)
+            reply: Any = {"id": id, "type": kind, "data": data}
+            self.core.exec_reply(reply)
 
     def hear_some(self) -> None:
         if self.ways:

@@ -142,8 +142,8 @@ def test_a_job_that_is_saved_before_an_end_that_nobody_heard_of_is_not_over(
         meta = pipeline._meta
 
         def end_first() -> dict[str, bytes]:
-            pipeline.core.exec_reply(id, "finish", {"status": 0})
-            pipeline.core.exec_reply(id, "release", {"ranks": "all", "final": True})
+            pipeline.core.exec_reply({"id": id, "type": "finish", "data": {"status": 0}})
+            pipeline.core.exec_reply({"id": id, "type": "release", "data": {"ranks": "all", "final": True}})
             return meta()
 
         with monkeypatch.context() as patch:

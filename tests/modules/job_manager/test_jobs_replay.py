@@ -136,8 +136,8 @@ def test_what_becomes_of_a_job_in_the_turn_of_its_end_is_behind_the_end() -> Non
         world.submit(id, flags=4)
         world.alloc(id)
     for id in (1, 2, 3):
-        world.core.exec_reply(id, "finish", {"status": 0})
-        world.core.exec_reply(id, "release", {"ranks": "all", "final": True})
+        world.core.exec_reply({"id": id, "type": "finish", "data": {"status": 0}})
+        world.core.exec_reply({"id": id, "type": "release", "data": {"ranks": "all", "final": True}})
     world.core.reap(1)
     world.core.purge([2])
     world.flush()

@@ -362,7 +362,7 @@ class ModuleContext:
         for hook in self._disconnects:
             self._guard(hook, sender.decode("ascii", "replace"))
 
-    def respond(self, msg: Message, obj: dict[str, Any] | None = None, payload: bytes | None = None) -> None:
+    def respond(self, msg: Message, obj: Mapping[str, Any] | None = None, payload: bytes | None = None) -> None:
         """Send a success response; a streaming request may have any number of them."""
         if not msg.flags & m.FLAG_NORESPONSE:
             self._answer(m.response(msg, obj, 0, payload))

@@ -29,6 +29,7 @@ from headrace.spec.message import Message
 from headrace.spec.requests.execution import JOB_EXEC
 
 if TYPE_CHECKING:
+    from headrace.jobs.exec_responses import ExceptionData, ExecResponse, FinishData, ReleaseData
     from headrace.process.operations import Finish, RaisedException, Report
 
 _EVENTS = "guest.exec.eventlog"
@@ -51,7 +52,7 @@ class Leader:
         only(ctx, args, known=KEYS, without_effect=WITHOUT_EFFECT)
         self.settings = Settings(ctx.config, args)
         node.report = self._report
-        self.simulator = Simulator(ctx, self.jobs, self._respond, self._fail, self._end)
+        self.simulator = Simulator(ctx, self.jobs, self._running, self._fail, self._end)
         methods = {
             "start": self._start,
             "kill": self._kill,
@@ -96,7 +97,7 @@ class Leader:
         if js.system(body["jobspec"]).get("requeue") is True:
             job.requeues_left = body.get("requeues_left", 1)
         if body.get("reattach"):
-            self._respond(job, "exception", {"severity": 0, "type": "exec", "note": "lost when the broker restarted"})
+            self._raise(job, {"severity": 0, "type": "exec", "note": "lost when the broker restarted"})
             self._end(job, 1 << 8)
             return
         now = self.ctx.now()
@@ -125,11 +126,19 @@ class Leader:
         )
 
     def _fail(self, job: Job, note: str) -> None:
-        self._respond(job, "exception", {"severity": 0, "type": "exec", "note": note})
+        self._raise(job, {"severity": 0, "type": "exec", "note": note})
         self._end(job, 1 << 8)
 
-    def _respond(self, job: Job, kind: str, data: dict[str, Any]) -> None:
-        self.ctx.respond(job.msg, {"id": job.id, "type": kind, "data": data})
+    def _respond(self, job: Job, response: ExecResponse) -> None:
+        self.ctx.respond(job.msg, response)
+
+    def _running(self, job: Job) -> None:
+        """The job runs on all its nodes."""
+        job.running = True
+        self._respond(job, {"id": job.id, "type": "start", "data": {}})
+
+    def _raise(self, job: Job, data: ExceptionData) -> None:
+        self._respond(job, {"id": job.id, "type": "exception", "data": data})
 
     def _unload(self) -> None:
         """End every job, since no service watches them after this module is gone."""
@@ -162,17 +171,16 @@ class Leader:
 
     def _started(self, job: Job) -> None:
         if not job.running and not job.failed:
-            job.running = True
-            self._respond(job, "start", {})
+            self._running(job)
 
     def _exception(self, job: Job, op: RaisedException) -> None:
-        data: dict[str, Any] = {"severity": op["severity"], "type": op["type"], "note": op["note"]}
+        data: ExceptionData = {"severity": op["severity"], "type": op["type"], "note": op["note"]}
         if "wait_status" in op:
             data["wait_status"] = op["wait_status"]
         job.failed = job.failed or data["severity"] == 0
         # The shell's log entries about it must be in the store first.
         self._save()
-        self._respond(job, "exception", data)
+        self._raise(job, data)
 
     def _lost(self, job: Job, ranks: Idset) -> None:
         nodes = Idset([nodeid for nodeid, rank in enumerate(job.ranks) if rank in ranks])
@@ -184,12 +192,12 @@ class Leader:
         names = Hostlist(hosts[rank] for rank in ranks) if hosts else ""
         note = f"lost contact with job shell on broker{many} {names} (rank{many} {ranks})"
         if job.runs_again:
-            self._respond(job, "exception", {"severity": 1, "type": "node-failure", "note": f"{note}: queued again"})
+            self._raise(job, {"severity": 1, "type": "node-failure", "note": f"{note}: queued again"})
             self._doom(job, self.settings.term_signal)
             return
         if fatal and job.requeues_left == 0:
             note = f"{note}: {js.REQUEUED_ENOUGH}"
-        self._respond(job, "exception", {"severity": 0 if fatal else 2, "type": "node-failure", "note": note})
+        self._raise(job, {"severity": 0 if fatal else 2, "type": "node-failure", "note": note})
 
     def _finished(self, job: Job, op: Finish) -> None:
         bad = {rank: status for rank, status in op["bad"]}
@@ -204,15 +212,18 @@ class Leader:
         """Send the final responses of a job. The store has all its logs before the job manager is told."""
         now = self.ctx.now()
         # The logs of a job that is queued again are continued.
-        requeue = {"requeue": True} if job.runs_again else {}
         if not job.runs_again:
             self._append(job.id, _EVENTS, [[now, "complete", {"status": status}], [now, "done", None]])
         self._save()
         if job.timer is not None:
             job.timer.cancel()
         del self.jobs[job.id]
-        self._respond(job, "finish", {"status": status, **requeue})
-        self._respond(job, "release", {"ranks": "all", "final": True, **requeue})
+        finish: FinishData = {"status": status}
+        release: ReleaseData = {"ranks": "all", "final": True}
+        if job.runs_again:
+            finish["requeue"] = release["requeue"] = True
+        self._respond(job, {"id": job.id, "type": "finish", "data": finish})
+        self._respond(job, {"id": job.id, "type": "release", "data": release})
 
     def _append(self, job: int, log: str, entries: list[Any], soon: bool = True) -> None:
         """Append `entries` to a log at the end of this turn, or a moment later with further ones if not `soon`."""

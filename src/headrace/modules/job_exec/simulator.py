@@ -19,21 +19,21 @@ _TICK = 0.0005
 
 
 class Simulator:
-    """Runs the simulated ones of `jobs`. `respond(job, kind, data)`, `fail(job, note)` and `end(job, status)` are the
-    leader's functions for all jobs.
+    """Runs the simulated ones of `jobs`. `running(job)`, `fail(job, note)` and `end(job, status)` are the leader's
+    functions for all jobs.
     """
 
     def __init__(
         self,
         ctx: ModuleContext,
         jobs: dict[int, Job],
-        respond: Callable[[Job, str, dict[str, Any]], None],
+        running: Callable[[Job], None],
         fail: Callable[[Job, str], None],
         end: Callable[[Job, int], None],
     ) -> None:
         self._ctx = ctx
         self._jobs = jobs
-        self._respond = respond
+        self._running = running
         self._fail = fail
         self._finish = end
 
@@ -48,8 +48,7 @@ class Simulator:
     def _run(self, job: Job) -> None:
         sim = job.sim
         assert sim is not None
-        job.running = True
-        self._respond(job, "start", {})
+        self._running(job)
         if sim.exception == "run":
             self._fail(job, "mock run exception generated")
         elif sim.override:

@@ -9,7 +9,7 @@ records gives the same jobs (replay.py).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.jobs.record import Job, failure_text, inactive_since, merged, requeues, summary
 from headrace.modules.job_manager import dependencies as deps
@@ -36,6 +36,9 @@ from headrace.spec import jobspec as js
 from headrace.spec.job_state import CLEANUP, DEPEND, FLAG_DEBUG, PRIORITY, RUN, RUNNING, SCHED
 from headrace.spec.requests.sched import AllocResponse
 from headrace.spec.urgency import priority_of
+
+if TYPE_CHECKING:
+    from headrace.jobs.exec_responses import ExecResponse, FinishData, ReleaseData
 
 # Kinds of records, as the journal has them: (kind, job id, value).
 NEW_JOB, EVENTS, RSET, QUEUES, PURGED, REAPED = 1, 2, 3, 5, 6, 7
@@ -367,29 +370,39 @@ class Core:
             self.exec_ready = False
         self.advance(job)
 
-    def exec_reply(self, id: int, kind: str, data: dict[str, Any]) -> None:
-        """A response to a start request: start, finish, release, exception."""
-        job = self.active.get(id)
+    def exec_reply(self, reply: ExecResponse) -> None:
+        """A response to a start request."""
+        job = self.active.get(reply["id"])
         if job is None or not job.start_sent:
             return
-        if kind == "start":
-            self.post(job, "start")
-            self._limit(job)
-            self.waiting.started(job)
-        elif "requeue" in data and job.state == RUN:
+        match reply["type"]:
+            case "start":
+                self.post(job, "start")
+                self._limit(job)
+                self.waiting.started(job)
+            case "finish":
+                self._finished(job, reply["data"])
+            case "release":
+                self._released(job, reply["data"])
+            case "exception":
+                data = reply["data"]
+                extra = {"wait_status": data["wait_status"]} if "wait_status" in data else {}
+                self.raise_exception(job, data["type"], data["severity"], data.get("note") or "", self.owner, extra)
+
+    def _finished(self, job: Job, data: FinishData) -> None:
+        if "requeue" in data and job.state == RUN:
             # The job is not over: its end does not count.
-            if kind == "release":
-                self._requeue(job)
-        elif kind == "finish":
-            if job.status is None:
-                self.post(job, "finish", {"status": data["status"]})
-            self.advance(job)
-        elif kind == "release":
-            self.post(job, "release", {"ranks": data["ranks"], "final": data["final"]})
-            self.advance(job)
-        elif kind == "exception":
-            extra = {"wait_status": data["wait_status"]} if "wait_status" in data else {}
-            self.raise_exception(job, data["type"], data["severity"], data.get("note") or "", self.owner, extra)
+            return
+        if job.status is None:
+            self.post(job, "finish", {"status": data["status"]})
+        self.advance(job)
+
+    def _released(self, job: Job, data: ReleaseData) -> None:
+        if "requeue" in data and job.state == RUN:
+            self._requeue(job)
+            return
+        self.post(job, "release", {"ranks": data["ranks"], "final": data["final"]})
+        self.advance(job)
 
     def _requeue(self, job: Job) -> None:
         """A job lost a node and asks to be run again: it waits anew."""

@@ -10,7 +10,7 @@ import errno
 import logging
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.jobs.record import Job
@@ -18,6 +18,9 @@ from headrace.modules.job_manager.core import Core
 from headrace.spec.jobspec import Bare
 from headrace.spec.message import Message
 from headrace.spec.requests.sched import AllocResponse
+
+if TYPE_CHECKING:
+    from headrace.jobs.exec_responses import ExecResponse
 
 # Seconds that the scheduler may learn later of what changes nothing for it, and how many such things it may not know:
 # fewer than the successors that it still has named when it names more.
@@ -227,14 +230,13 @@ class Exec:
 
         tag = self.tags[id] = self.ctx.call(f"{self.service}.start", body, answer, streaming=True)
 
-    def _reply(self, body: dict[str, Any]) -> None:
-        id, kind, data = body["id"], body["type"], body.get("data") or {}
-        if kind == "release" and data["final"]:
-            tag = self.tags.pop(id, None)
+    def _reply(self, body: ExecResponse) -> None:
+        if body["type"] == "release" and body["data"]["final"]:
+            tag = self.tags.pop(body["id"], None)
             if tag is not None:
                 self.ctx.forget(tag)
         self.core.now = self.ctx.now()
-        self.core.exec_reply(id, kind, data)
+        self.core.exec_reply(body)
         self.touch()
 
     def kill(self, id: int, signum: int) -> None:

@@ -320,7 +320,7 @@ class Pipeline:
         self.release(_merged(batches))
         self.core.now = self.ctx.now()
         for job in canceled:
-            self.core.exec_reply(job.id, "release", {"ranks": "all", "final": True})
+            self.core.exec_reply({"id": job.id, "type": "release", "data": {"ranks": "all", "final": True}})
         self.touch()
 
     # -- checkpoints
