@@ -19,10 +19,10 @@ from headrace.spec.job_state import INACTIVE, RUNNING, SCHED
 from headrace.spec.message import Message
 from headrace.spec.rset import ResourceSet
 
-# Seconds between two looks at the configured limits on inactive jobs, and how many are purged at a time.
+# Seconds between two checks of the limits on inactive jobs, and the number of jobs that are purged at a time.
 _PURGE_PERIOD = 2.0
 _PURGE_BATCH = 100
-# The most that one request may ask to be purged.
+# The limit of jobs that one request may purge.
 _PURGE_BATCH_MAX = 1000
 
 
@@ -105,7 +105,7 @@ class Admin:
         self.core.start_queues(self._selected(body), body["start"], body.get("reason"), not body.get("nocheckpoint"))
         self._answer(msg)
 
-    # -- waiting for calm
+    # -- waiting until no job is active
 
     def drain(self, msg: Message) -> None:
         """`drain`: answered when no job is active."""

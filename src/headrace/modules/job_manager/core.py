@@ -1,9 +1,9 @@
 """The job manager's state machine (RFC 21, 27, 32): inputs in, records and effects out. Pure: no I/O, no clock.
 
-Every change of a job is an event first (`post`), what follows from its new state is decided afterwards (`advance`),
-and neither speaks to anybody: starts, answers and what watchers see are effects, which the caller releases when the
-records of the same step are durable; requests to the scheduler go at once. Replaying the
-records gives the same jobs (replay.py).
+Every change of a job is first an event (`post`); its consequences are decided afterwards (`advance`). Both only produce
+records and effects: starts, responses and the watchers' events are effects, which the caller releases when the records
+of the same step are durable. Requests to the scheduler are sent at once. Replaying the records gives the same jobs
+(replay.py).
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ NEW_JOB, EVENTS, RSET, QUEUES, PURGED, REAPED = 1, 2, 3, 5, 6, 7
 
 Record = tuple[int, int, Any]
 
-# Seconds; eventlogs show it as a difference, whatever a double makes of it in this century.
+# Seconds: the smallest difference of two timestamps that a double represents in this century.
 _TICK = 1.2e-6
 
-# How often a job is queued again that asks for it, unless the configuration says otherwise.
+# How often a job may be queued again by default.
 MOST_REQUEUES = 100
 
 _TIMEOUT_NOTE = "resource allocation expired"
@@ -68,22 +68,22 @@ class Core:
         self.running = 0
         self.sched_ready = False
         self.limited = Limited(self, 0)
-        # How often a job may be queued again that asks for it.
+        # How often a job may be queued again.
         self.most_requeues = MOST_REQUEUES
         self.alloc_pending = 0
         self.successors = Successors(self.active)
         self.exec_ready = False
         self.records: list[Record] = []
-        # Of jobs that are over: in replay nothing of a job may follow, which would bring it back.
+        # Records that end jobs: they come last, since a later record of the same job would restore it in a replay.
         self.partings: list[Record] = []
         self.effects: list[Effect] = []
-        # What the scheduler is told at once: it keeps nothing, so a crash takes both sides back.
+        # Requests to the scheduler, sent at once: it stores nothing, so a crash undoes both sides.
         self.requests: list[Request] = []
         # Jobs by their last event, with the index of their first new one: records and listings follow that order.
         self.dirty: dict[Job, int] = {}
         self.finished: list[Job] = []
         self.waiting = Waiting(self)
-        # Alone we have no other clock.
+        # In a core without a service, deadlines use the time of day.
         self.deadlines = Deadlines(lambda: self.now)
 
     def take(self) -> tuple[list[Record], list[Effect]]:
@@ -99,7 +99,7 @@ class Core:
     # -- events
 
     def post(self, job: Job, name: str, context: dict[str, Any] | None = None) -> None:
-        """An event of a job, now. No two events of a job have one time: clients compare and sort by them."""
+        """Post an event at the present time. Timestamps of one job are unique, as clients compare and sort by them."""
         events = job.events
         self.dirty[job] = self.dirty.pop(job, len(events))
         was = job.state
@@ -108,11 +108,11 @@ class Core:
             self.count(job, was)
 
     def count(self, job: Job, was: int) -> None:
-        """Keep `running` when a job's state changed."""
+        """Update `running` after a change of a job's state."""
         self.running += bool(job.state & RUNNING) - bool(was & RUNNING)
 
     def advance(self, job: Job) -> None:
-        """Do what a job's state asks for, until it has to wait for somebody."""
+        """Take the steps that a job's state requires, up to the next one that must be waited for."""
         if job.state == DEPEND:
             if job.dependencies:
                 return
@@ -127,13 +127,13 @@ class Core:
             self._clean_up(job)
 
     def requeues_left(self, job: Job) -> int | None:
-        """How often a job may still be queued again when it loses a node; None if it does not ask for that."""
+        """How often a job may still be queued again after the loss of a node; None if it does not ask for that."""
         if not js.system(job.jobspec).get("requeue"):
             return None
         return max(0, self.most_requeues - requeues(job))
 
     def _request(self, job: Job) -> None:
-        """Bring a job in SCHED before the scheduler, or take it back from there."""
+        """Request resources for a job in SCHED, or cancel the request, as its priority and queue require."""
         wanted = job.priority > 0 and self.queues.started(job.queue)
         if job.alloc_pending:
             if not wanted:
@@ -150,14 +150,14 @@ class Core:
                 self.ask(job)
 
     def _say_stopped(self, job: Job) -> None:
-        """Annotate a job that its queue holds back as a scheduler would: who looks on asks why it waits."""
+        """Annotate a job that its queue holds back, as a scheduler would, so that listings show the reason."""
         why = self.queues.stop_note(job.queue) if job.priority > 0 else ""
         if why:
             job.annotations = merged(job.annotations or {}, {"sched": {"reason_pending": why}})
             self.effects.append(Annotated(job))
 
     def _trace(self, job: Job, what: str) -> None:
-        """An event that only jobs with the debug flag have."""
+        """Post an event that only jobs with the debug flag have."""
         if job.flags & FLAG_DEBUG:
             self.post(job, f"debug.{what}")
 
@@ -197,7 +197,7 @@ class Core:
         self._retire(job)
 
     def _retire(self, job: Job) -> None:
-        """A job became inactive: keep two numbers of it, and tell those who waited for it."""
+        """A job has become inactive: keep its summary, and answer requests that wait for its end."""
         del self.active[job.id]
         self.inactive[job.id] = summary(job)
         self.finished.append(job)
@@ -208,7 +208,7 @@ class Core:
     # -- submission and dependencies
 
     def submit(self, id: int, userid: int, urgency: int, flags: int, jobspec: dict[str, Any]) -> str:
-        """A new job; returns why it is refused, or ""."""
+        """Add a job; returns why it is refused, or ""."""
         if id in self.active or id in self.inactive:
             return f"job {id} exists already"
         job = Job(id, jobspec)
@@ -238,7 +238,7 @@ class Core:
     # -- time
 
     def deadline(self, time: float, job: Job, what: str) -> None:
-        """Have expire() remove a job's dependency `what` at a time."""
+        """Schedule the removal of a job's dependency `what` by expire()."""
         self.deadlines.begin(time, job.id, what)
         self.effects.append(Rearm())
 
@@ -247,7 +247,7 @@ class Core:
         return self.deadlines.next(self.now)
 
     def expire(self) -> None:
-        """Begin-times that have come, and jobs whose time is over."""
+        """Handle begin times that have been reached, and jobs that have exceeded their time limits."""
         for job_id, what in self.deadlines.begun(self.now):
             job = self.active.get(job_id)
             if job is not None:
@@ -259,7 +259,7 @@ class Core:
                 self.raise_exception(job, "timeout", 0, _TIMEOUT_NOTE, self.owner)
 
     def _limit(self, job: Job) -> None:
-        """Watch over the time limit of a running job; one that is moved does not count any more, see expire()."""
+        """Set the deadline for the time limit of a running job; expire() ignores deadlines that have moved."""
         if job.expiration and job.started and job.state == RUN:
             self.deadlines.limit(job.expiration, job.id, self.now)
             self.effects.append(Rearm())
@@ -271,7 +271,7 @@ class Core:
         return [job for job in self.active.values() if job.has_resources]
 
     def sched_is_ready(self, limit: int) -> int:
-        """The scheduler takes requests, `limit` at a time (0: any number); returns how many wait."""
+        """The scheduler is ready for `limit` requests at a time (0: no limit); returns how many jobs wait."""
         self.sched_ready, self.limited = True, Limited(self, limit)
         waiting = [job for job in self.active.values() if job.state == SCHED and not job.alloc_pending]
         waiting.sort(key=lambda job: (-job.priority, job.id))
@@ -280,7 +280,7 @@ class Core:
         return len(waiting)
 
     def sched_gone(self) -> None:
-        """The scheduler is gone and its requests with it, also those that it was not told of yet."""
+        """The scheduler is gone, and with it its requests and those that are not sent yet."""
         self.sched_ready, self.alloc_pending = False, 0
         self.requests.clear()
         self.successors.forget()
@@ -308,7 +308,7 @@ class Core:
             case AllocResponse.SUCCESS if wanted:
                 self._allocated(job, r or {}, notes)
             case AllocResponse.SUCCESS:
-                # The answer crossed a cancellation or a fatal exception: give it back.
+                # The response crossed a cancellation or a fatal exception, so the resources are released.
                 self.requests.append(Free(job, r))
                 self.advance(job)
             case AllocResponse.DENY:
@@ -321,7 +321,7 @@ class Core:
             self.limited.fill()
 
     def _inherit(self, job: Job, successor: Job) -> None:
-        """Start a job on what another held, as the scheduler would have once it had heard of the end."""
+        """Start a job on the resources of another, as the scheduler would after it has learned of the end."""
         self.alloc_pending -= 1
         successor.alloc_pending = False
         self._allocated(successor, self.successors.resources(job, successor, self.now), notes(job, successor))
@@ -344,21 +344,21 @@ class Core:
     # -- the exec service (RFC 32)
 
     def exec_is_ready(self) -> None:
-        """The exec service takes starts."""
+        """The exec service is ready for starts."""
         self.exec_ready = True
         for job in list(self.active.values()):
             if job.state == RUN:
                 self._start(job)
 
     def exec_gone(self, note: str) -> None:
-        """The exec service is gone: what it was running is lost."""
+        """The exec service is gone, and its running jobs are lost."""
         self.exec_ready = False
         for job in list(self.active.values()):
             if job.start_sent and not job.released:
                 self.exec_failed(job.id, note)
 
     def exec_failed(self, id: int, note: str, gone: bool = True) -> None:
-        """A start request ended in an error. Without a note nobody took it; if not `gone` there is somebody now."""
+        """A start request has failed. Without a note, no service took it; unless `gone`, a service is ready now."""
         job = self.active.get(id)
         if job is None or not job.start_sent:
             return
@@ -405,7 +405,7 @@ class Core:
         self.advance(job)
 
     def _requeue(self, job: Job) -> None:
-        """A job lost a node and asks to be run again: it waits anew."""
+        """A job has lost a node and asks to be run again: make it pending."""
         job.start_sent = False
         self.requests.append(Free(job, job.r))
         self.post(job, "free")
@@ -417,7 +417,7 @@ class Core:
     def raise_exception(
         self, job: Job, kind: str, severity: int, note: str, userid: int, extra: dict[str, Any] | None = None
     ) -> None:
-        """An exception (RFC 21); one of severity 0 ends the job."""
+        """Raise an exception (RFC 21); severity 0 ends the job."""
         if severity == 0 and job.state == SCHED:
             self._forget_annotations(job)
         context = {"type": kind, "severity": severity, "note": note, "userid": userid, **(extra or {})}
@@ -427,7 +427,7 @@ class Core:
             self._clean_up(job)
 
     def set_urgency(self, job: Job, urgency: int, userid: int) -> int:
-        """Returns the old urgency. The caller has checked that the job has no resources."""
+        """Set the urgency; returns the old one. The caller has checked that the job has no resources."""
         old = job.urgency
         self.post(job, "urgency", {"userid": userid, "urgency": urgency})
         self._reprioritize(job)
@@ -443,7 +443,7 @@ class Core:
                 self.limited.fill()
 
     def update(self, job: Job, updates: dict[str, Any]) -> None:
-        """Set attributes of the jobspec. A pending job goes before the scheduler again."""
+        """Set attributes of the jobspec. A pending job is sent to the scheduler again."""
         duration = updates.get("attributes.system.duration")
         self.post(job, "jobspec-update", updates)
         if job.state == RUN and duration is not None:
@@ -451,12 +451,12 @@ class Core:
             return
         if job.state == PRIORITY:
             if job.alloc_pending:
-                # The scheduler has the old jobspec; its answer to the cancellation brings the new one there.
+                # The scheduler has the old jobspec; its response to the cancellation causes a new request.
                 self.cancel_alloc(job)
             self.advance(job)
 
     def instance_expires(self, expiration: float) -> None:
-        """The instance ends at another time: so do running jobs that have no duration of their own."""
+        """The instance's end has changed: change it for running jobs without a duration of their own."""
         self.successors.expiration = expiration
         for job in list(self.active.values()):
             if job.state == RUN and not js.duration(job.jobspec) and job.expiration != expiration:
@@ -468,7 +468,7 @@ class Core:
         self._limit(job)
 
     def memo(self, job: Job, memo: dict[str, Any], volatile: bool) -> None:
-        """Attach a note to a job; a volatile one is seen by those who listen now and by nobody later."""
+        """Attach a note to a job; a volatile one is only passed to present watchers."""
         if volatile:
             job.annotations = merged(job.annotations or {}, {"user": memo})
             self.effects.append(Annotated(job))
@@ -494,7 +494,7 @@ class Core:
     # -- the end of jobs
 
     def purge(self, ids: list[int]) -> list[int]:
-        """Forget inactive jobs; returns those that were there."""
+        """Remove inactive jobs; returns those that existed."""
         gone = [id for id in ids if self.inactive.pop(id, None) is not None]
         for id in gone:
             self.zombies.pop(id, None)
@@ -503,7 +503,7 @@ class Core:
         return gone
 
     def purgeable(self, age: float, number: int) -> list[int]:
-        """Inactive jobs older than `age` seconds, or older than the newest `number`; a negative limit is none."""
+        """Inactive jobs older than `age` seconds, or beyond the newest `number`; a negative limit means none."""
         out = []
         surplus = len(self.inactive) - number if number >= 0 else 0
         for index, (id, known) in enumerate(self.inactive.items()):

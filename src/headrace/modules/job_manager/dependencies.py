@@ -1,6 +1,6 @@
-"""Dependencies between jobs (RFC 26): from a jobspec's {scheme, value} to what a waiting job waits for. Pure.
+"""Dependencies between jobs (RFC 26): from a jobspec's {scheme, value} to the condition that a job waits for. Pure.
 
-The description that a dependency-add event carries says everything, so a restart reads it back from the eventlog.
+The description in a dependency-add event has all of a condition, so a restart reads it from the eventlog.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _SCHEMES = {
 _KINDS = frozenset(_SCHEMES.values())
 SINGLETON = "singleton"
 _BEGIN = "begin-time"
-# The last second that calendars of most programs know.
+# The last second of the year 9999, which most calendars can represent.
 _LAST = 253_402_300_799.0
 
 
 class DependencyError(ValueError):
-    """A dependency cannot be met, or is not one; the text names its scheme and what is wrong."""
+    """A dependency that is invalid or cannot be met; the text names its scheme and the reason."""
 
 
 class Need(NamedTuple):
-    """One thing a job waits for: another job (`job` > 0), a time (`time` > 0), or its turn (singleton)."""
+    """One condition of a job: another job (`job` > 0), a time (`time` > 0), or its turn (singleton)."""
 
     description: str
     kind: str
@@ -68,7 +68,7 @@ def parse(dependency: dict[str, Any]) -> Need:
 
 
 def from_description(description: str) -> Need | None:
-    """Read a dependency-add event back; None for a dependency that is somebody else's to remove."""
+    """The condition in a dependency-add event; None for a dependency that another service removes."""
     if description == SINGLETON:
         return Need(description, SINGLETON, 0, 0.0)
     kind, _, value = description.partition("=")
@@ -101,7 +101,7 @@ def verdict(kind: str, started: bool, result: int | None, excepted: bool) -> boo
 
 
 def refusal(kind: str, antecedent: int) -> str:
-    """Why a need can no longer be met."""
+    """Why a condition can no longer be met."""
     why = {
         "after-success": "failed or was canceled",
         "after-failure": "completed successfully or never started",

@@ -1,4 +1,4 @@
-"""What the core of the job manager asks for: requests to the scheduler, and effects. Values, nothing else.
+"""The outputs of the job manager's core: requests to the scheduler, and effects. Only values.
 
 Requests go to the scheduler at the end of the turn. Effects are released when the records of the same step are durable;
 some are added by the service around the core. Each kind is a type of its own, so that mypy sees to it that each `match`

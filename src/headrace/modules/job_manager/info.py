@@ -1,7 +1,7 @@
-"""The job information service (RFC 41): lookups, and watching a job's logs as they grow.
+"""The job-info service (RFC 41): lookups, and watching a job's logs as they grow.
 
-It reads the job store directly, so that an event costs a watcher one message. Only a job's owner and the instance's
-owner may look. A reader of a long log is given pieces, and no further piece while it has not taken the last ones.
+It reads the job store directly, so that an event costs one message for each watcher. Only a job's owner and the
+instance's owner have access. A long log is sent in pieces, the next when the reader has received the last.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ from headrace.spec.treeobj import decode_val
 NAME = "job-info"
 
 _DECODE, _CURRENT = 1, 2
-# Bytes of a log sent in one go, and bytes after which the reader gets no more until it has taken them.
+# Bytes of a log in one response, and bytes after which the next response waits until the reader has received them.
 _PIECE = 64 << 10
 _PORTION = 1 << 20
 _UPDATES = {"jobspec": "jobspec-update", "R": "resource-update"}
 
 
 class _Watch:
-    """A watcher of a guest log; `offset` is the next byte it gets, `asked` where it stood when it was last asked."""
+    """A watcher of a guest log; `offset` is the next byte to send, `asked` the offset of the last check of the
+    reader.
+    """
 
     __slots__ = ("asked", "busy", "id", "msg", "name", "offset")
 
@@ -67,7 +69,7 @@ class JobInfo:
                 "eventlog-watch": self._watch,
                 "update-lookup": self._update_lookup,
                 "update-watch": self._update_watch,
-                # Its own, though it shares the job manager's context.
+                # The service has its own statistics, though it shares the job manager's context.
                 "stats-get": lambda _msg: self.stats(),
             },
             open=("lookup", "eventlog-watch", "update-lookup", "update-watch", "stats-get"),
@@ -75,7 +77,7 @@ class JobInfo:
         )
 
     def _permit(self, msg: Message) -> int:
-        """The job that a request means; raises RpcError(ENOENT, EPERM)."""
+        """The job of a request. Raises RpcError(ENOENT, EPERM)."""
         id = msg.obj["id"]
         try:
             owner = self.store.owner(id)
@@ -149,7 +151,7 @@ class JobInfo:
         path = path if path.startswith("guest.") else f"guest.{path}"
         active = id in self.store.active
         if not active and self.store.guest_log(id, path) is None:
-            # The log of a job that never started is complete and empty. One that started has no log of this name.
+            # The log of a job that has never started is complete and empty; a job that has started lacks this log.
             started = any(event[1] == "start" for event in self.store.events(id))
             raise RpcError(errno.ENOENT if started else errno.ENODATA)
         if active and path not in GUEST_LOGS and not (msg.obj.get("flags") or 0) & 1:
@@ -186,7 +188,7 @@ class JobInfo:
             self._end(msg)
 
     def _overlaid(self, id: int, key: str) -> None:
-        """End the watches of an eventlog that was overwritten in the KVS: what they were sent is no part of it."""
+        """End the watches of an eventlog that was overwritten in the KVS, since the sent events are no part of it."""
         if key == "eventlog":
             for msg in list(self.main.get(id, ())):
                 self.streams.remove(msg)
@@ -198,7 +200,7 @@ class JobInfo:
         self.ctx.respond_error(msg, errno.ENODATA)
 
     def _gone(self, msg: Message) -> None:
-        """A watcher left, by cancel, disconnect or _end()."""
+        """A watcher has gone, by cancel, disconnect or _end()."""
         id = msg.obj["id"]
         watchers = self.main.get(id)
         if watchers is not None and msg in watchers:
@@ -214,7 +216,7 @@ class JobInfo:
                 del self.guest[id]
 
     def publish(self, news: list[News]) -> None:
-        """Events that are durable now."""
+        """Send events that are durable now."""
         if not (self.main or self.guest or self.updates):
             return
         for job, _, events in news:

@@ -1,7 +1,7 @@
-"""Which jobs a scheduler is asked for that takes at most `limit` requests at a time (RFC 27, mode limited). Pure.
+"""Selects the jobs that are sent to a scheduler with at most `limit` requests at a time (RFC 27, mode limited). Pure.
 
-A part of the core. The scheduler is asked for the most urgent jobs. Where a job is more urgent than one of these, the
-request of the least urgent one is canceled, one request at a time, and its job waits again.
+A part of the core. The most urgent jobs are sent. If a job becomes more urgent than one of these, the request of the
+least urgent one is canceled, one at a time, and its job waits again.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from headrace.spec.job_state import SCHED
 
 
 class Core(Protocol):
-    """What is asked of the core (`core.Core`)."""
+    """The parts of the core (`core.Core`) that are used here."""
 
     active: dict[int, Job]
     queues: Queues
-    # How many requests the scheduler has not answered.
+    # The number of requests without a response from the scheduler.
     alloc_pending: int
 
     def ask(self, job: Job) -> None: ...
@@ -36,12 +36,12 @@ class Limited:
         self._asked: dict[int, Job] = {}
 
     def push(self, job: Job) -> None:
-        """A job in SCHED, with its present priority."""
+        """Add a job in SCHED with its present priority."""
         heapq.heappush(self._queued, (-job.priority, job.id))
         self.fill()
 
     def fill(self) -> None:
-        """Ask for the most urgent jobs, as many as may be asked for."""
+        """Send requests for the most urgent jobs, up to the limit."""
         while (job := self._head()) is not None and self.core.alloc_pending < self.limit:
             heapq.heappop(self._queued)
             self._asked[job.id] = job
@@ -50,7 +50,7 @@ class Limited:
             self._make_room(job)
 
     def _head(self) -> Job | None:
-        """The most urgent job that waits; entries that its changes left behind go."""
+        """The most urgent waiting job; outdated entries are removed."""
         while self._queued:
             priority, id = self._queued[0]
             job = self.core.active.get(id)

@@ -1,4 +1,4 @@
-"""Append-only text for jobs: guest logs that may grow to a gigabyte, and one file that finished jobs move into.
+"""Append-only text of jobs: guest logs of up to a gigabyte, and one file for inactive jobs.
 
 A log is JSON lines (RFC 18). Its newest part is in memory, the older part in a file of its own once it is larger than
 `KEEP`; readers address it by byte offset and read it in pieces that end with a line. Finished jobs are one packed
@@ -13,18 +13,18 @@ import time
 
 from headrace.spec.os_error import reason
 
-# Bytes of a log that stay in memory, and bytes that a reader is given at a time.
+# Bytes of a log that stay in memory, and bytes that a reader gets at a time.
 KEEP = 64 << 10
 PIECE = 256 << 10
-# Bytes that stay in memory while the disk has no room for them; and seconds until it is asked again.
+# Bytes that stay in memory while the disk is full, and seconds until the disk is tried again.
 _MOST_HELD = 256 << 10
 _ASK_AGAIN = 0.5
-# Bytes of finished jobs that are written together.
+# Bytes of inactive jobs that are written together.
 _AT_ONCE = 64 << 10
 
 
 class Log:
-    """One log. `path` is where it goes when it grows; nothing is created before."""
+    """One log. `path` is its file, which is created only when the log grows."""
 
     __slots__ = ("_full_since", "_path", "_spilled", "_tail", "_why", "cut", "size")
 
@@ -33,13 +33,15 @@ class Log:
         self._spilled = spilled
         self._tail = bytearray()
         self.size = spilled
-        # Why something was left out.
+        # Why some output was dropped.
         self.cut = ""
         self._why = ""
         self._full_since = -1.0
 
     def append(self, lines: bytes) -> bool:
-        """Add whole lines, which stay in memory when the file cannot be written; False if that is too full for them."""
+        """Append whole lines, which stay in memory if the file cannot be written; False if there is no room there
+        either.
+        """
         held = len(self._tail)
         self.hold(lines)
         if len(self._tail) <= KEEP:
@@ -57,36 +59,36 @@ class Log:
         return False
 
     def hold(self, lines: bytes) -> None:
-        """Like append, but never into the file."""
+        """As append, but without writing to the file."""
         self._tail += lines
         self.size += len(lines)
 
     def trim(self, why: str) -> None:
-        """Give up what is in no file."""
+        """Drop the part that is not in the file."""
         self._why = why
         self._cut_to(0)
 
     def _cut_to(self, held: int) -> None:
         if not self._spilled and not held:
-            # What kind of log it is: readers want that.
+            # The first line is kept: it is the header that readers need.
             held = self._tail.find(b"\n") + 1
         self.size -= len(self._tail) - held
-        # A spill that failed may still hold on to the old one.
+        # A failed spill may still refer to the old buffer.
         self._tail = self._tail[:held]
         self.cut = self._why
 
     @property
     def tail(self) -> bytes:
-        """What is in no file."""
+        """The part that is not in the file."""
         return bytes(self._tail)
 
     def spill(self) -> None:
-        """Move what is in memory into the file; raises OSError."""
+        """Write the part in memory to the file. Raises OSError."""
         if not self._tail:
             return
         os.makedirs(os.path.dirname(self._path), exist_ok=True)
         with open(self._path, "r+b" if self._spilled else "wb", buffering=0) as handle:
-            # A write that failed half way is written over.
+            # The rest of a failed write is overwritten.
             handle.seek(self._spilled)
             view = memoryview(self._tail)
             while view:
@@ -113,7 +115,7 @@ class Log:
         return piece
 
     def text(self) -> bytes:
-        """All of it; raises OSError."""
+        """The whole log. Raises OSError."""
         out = []
         offset = 0
         while offset < self.size:
@@ -126,7 +128,7 @@ class Log:
 
     @property
     def spilled(self) -> int:
-        """How many bytes are in the file."""
+        """The number of bytes in the file."""
         return self._spilled
 
     def discard(self) -> None:
@@ -137,9 +139,9 @@ class Log:
 
 
 class Spill:
-    """Blobs in one unnamed file in `folder`; what put() returns finds them again.
+    """Blobs in one unnamed file in `folder`, identified by the result of put().
 
-    A blob that the disk has no room for, or that is very large, stays in memory.
+    A blob stays in memory if it is very large, or if the disk has no room for it.
     """
 
     def __init__(self, folder: str) -> None:
@@ -148,12 +150,12 @@ class Spill:
         os.unlink(path)
         self._end = 0
         self._kept: dict[int, bytes] = {}
-        # What is still to be written, at the end of the file, and how much of it there is.
+        # The blobs that are still to be appended to the file, and their size.
         self._waiting: dict[int, bytes] = {}
         self._size = 0
 
     def put(self, blob: bytes) -> int:
-        """Keep a blob; returns its place."""
+        """Store a blob; returns its place."""
         place = self._end << 24 | min(len(blob), 0xFFFFFF)
         if len(blob) >= 0xFFFFFF:
             self._write()
@@ -185,7 +187,7 @@ class Spill:
         return os.pread(self._fd, place & 0xFFFFFF, place >> 24)
 
     def drop(self, place: int) -> None:
-        """Forget a blob; its room in the file is only given back with the file."""
+        """Remove a blob; its space in the file is freed only with the file."""
         if place in self._waiting:
             self._write()
         self._kept.pop(place, None)

@@ -1,7 +1,7 @@
-"""Lost output of jobs, as the log of the instance tells it.
+"""Log lines of the instance about lost output of jobs.
 
-A full disk costs many jobs their output at once, and a line for each job would push all else out of the log. So the
-log gets a line for the first job at once, and then every ten seconds one line that counts the others.
+A full disk affects many jobs at once, and a line for each would displace all others in the log. So the first job gets a
+line at once, and then one line every ten seconds counts the others.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import logging
 from headrace.broker.module.context import ModuleContext
 from headrace.spec import jobid
 
-# Seconds from one line to the next.
+# Seconds between two lines.
 _EVERY = 10.0
 
 
 class LostOutput:
-    """`add` each job whose output is lost, and `close` when no more will come."""
+    """`add` each job with lost output, and `close` at the end."""
 
     def __init__(self, ctx: ModuleContext) -> None:
         self._ctx = ctx
@@ -26,7 +26,7 @@ class LostOutput:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, id: int, why: str) -> None:
-        """`why` is a text that begins with "output is lost"."""
+        """Add a job; `why` is a text that begins with "output is lost"."""
         self._last = f"{jobid.encode(id)}: {why}"
         if self._timer is None:
             self._say(self._last)

@@ -1,6 +1,6 @@
-"""Keys of jobs whose value in the KVS is read instead of that of the job store; `kvs.job-data` says which these are.
+"""Keys of jobs whose value in the KVS takes precedence over the job store's, as reported by `kvs.job-data`.
 
-Almost no job has any: somebody has to commit to a key of a job's directory, to repair or to damage it.
+Almost no job has any: a user must commit to a key in a job's directory, to repair or to damage it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Overlays:
         ctx.call(_TOPIC, {}, lambda reply: None if reply.errnum else self._take(reply.obj))
 
     def of(self, id: int) -> set[str] | frozenset[str]:
-        """The keys of a job that the KVS has."""
+        """The keys of a job with values in the KVS."""
         return self._keys.get(id, _NONE)
 
     def _take(self, body: dict[str, Any]) -> None:
@@ -37,7 +37,7 @@ class Overlays:
             try:
                 id = jobid.parse(folder)
             except ValueError:
-                # A key that looks like a job's, and is below no job's directory.
+                # A key that resembles a job's, but is not below a job's directory.
                 continue
             if present:
                 self._keys.setdefault(id, set()).add(key)

@@ -1,7 +1,7 @@
-"""The job manager's two partners: a scheduler (RFC 27) and an exec service (RFC 32), as messages.
+"""The job manager's peers as messages: a scheduler (RFC 27) and an exec service (RFC 32).
 
-Effects of the core become requests here, responses become inputs. A partner that goes away, or answers with an error
-where the protocol has none, is gone for the core until it says hello again.
+Effects of the core become requests here, and responses become inputs. A peer that ends, or responds with an error that
+the protocol does not have, is gone for the core until its next hello.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Scheduler:
         self.bare = Bare()
 
     def hello(self, msg: Message) -> None:
-        """`sched-hello`: every job that holds resources, with its R, then ENODATA."""
+        """`sched-hello`: responds with every job that holds resources and its R, then ENODATA."""
         partial = " +partial-ok" if (msg.obj or {}).get("partial-ok") is True else ""
         self.ctx.log(logging.DEBUG, f"scheduler: hello{partial}")
         self.hellos.add(msg)
@@ -88,7 +88,7 @@ class Scheduler:
             "priority": job.priority,
             "userid": job.userid,
             "t_submit": job.t_submit,
-            # The environment is most of a jobspec, and nothing that a scheduler allocates by.
+            # The environment is most of a jobspec, and does not affect scheduling.
             "jobspec": self.bare.of(job.jobspec),
         }
         self._tell()
@@ -97,7 +97,7 @@ class Scheduler:
     def _reply(self, reply: Message) -> None:
         if reply.errnum:
             if self.core.sched_ready:
-                # ENOSYS says that the scheduler was unloaded, which is no fault: the next one gets the jobs.
+                # ENOSYS means that the scheduler was unloaded: the next one gets the jobs.
                 level = logging.DEBUG if reply.errnum == errno.ENOSYS else logging.ERROR
                 self.ctx.log(level, f"sched.alloc: {_text(reply)}")
                 self._drop()
@@ -120,7 +120,7 @@ class Scheduler:
         self.touch()
 
     def cancel(self, id: int) -> None:
-        # What was answered meanwhile cannot be canceled; the core gives back what it does not want.
+        # A request that was answered in the meantime needs no cancellation; the core releases unwanted resources.
         if id in self.tags:
             self._tell()
             self.ctx.call("sched.cancel", {"id": id})
@@ -204,7 +204,7 @@ class Exec:
     def start(self, job: Job) -> None:
         id, sender = job.id, self.sender
         if not job.start_sent or id in self.tags:
-            # The exec service went while this waited for the disk; what came of the job then is settled.
+            # The exec service ended while the start waited for the disk, and the job was handled then.
             return
         body = {"id": id, "userid": job.userid, "jobspec": job.jobspec, "R": job.r, "reattach": False}
         left = self.core.requeues_left(job)
@@ -212,7 +212,7 @@ class Exec:
             body["requeues_left"] = left
 
         def answer(reply: Message) -> None:
-            # What another exec service, or the load of it before this one, says of the job is not about this start.
+            # A response of an earlier exec service, or an earlier load of it, is not about this start.
             if self.tags.get(id) != tag:
                 return
             if reply.errnum:
@@ -221,7 +221,7 @@ class Exec:
                     self.core.now = self.ctx.now()
                     absent, gone = reply.errnum == errno.ENOSYS, self.sender == sender
                     if absent and gone:
-                        # Unloaded: what it ran it has ended itself, this job is for the next one.
+                        # The service was unloaded and has ended its jobs; this job is for the next one.
                         self.service = self.sender = ""
                     self.core.exec_failed(id, "" if absent else f"{reply.topic}: {_text(reply)}", gone)
                     self.touch()

@@ -1,13 +1,13 @@
-"""From a step of the core to the world: write its records, then release its effects.
+"""The path of a step's output: its records are written, then its effects are released.
 
-Everything that happened in a turn of the loop is one batch. With a journal it is written at once, which is enough to
-survive the death of this process, and synced in a thread, which is enough to survive the machine's; what gathers
-meanwhile is the next sync. Nobody hears of anything before that. Only starts do not wait for the disk in an instance of
-one broker: the tasks share the machine, so a power cut that takes a start back has ended its tasks as well, and the job
-starts again as any job that its node failed. Without a journal everything is released at once.
+All records of a loop turn are one batch. With a journal, the batch is written at once, which survives the end of this
+process, and synced in a thread, which survives that of the machine; records in the meantime are part of the next sync.
+Effects wait for the sync. Only the starts of an instance with one broker do not: the tasks run on the same machine, so
+a power cut that loses a start has ended its tasks as well, and the job starts again as after the loss of a node.
+Without a journal, effects are released at once.
 
-A disk that fails holds everything up for a while: what nobody heard of cannot be forgotten. That a disk which is merely
-full comes to this is what the journal's reserve is for: new jobs are refused before, then output is given up.
+An error of the disk delays all effects, so that no effect is based on lost records. A disk that is merely full seldom
+leads to this: the journal has a reserve, new jobs are refused first, and then output is dropped.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ from headrace.modules.job_manager.store import Store
 from headrace.spec.job_state import CLEANUP
 from headrace.spec.os_error import reason, text_of
 
-# Bytes of journal after which the state is saved and a new file begun.
+# Bytes of a journal file after which a checkpoint is made and a new file begun.
 _CHECKPOINT_AT = 16 << 20
-# Active jobs packed between two looks at the loop, while a checkpoint is made.
+# Active jobs that are packed in one slice of a checkpoint, between which the loop runs.
 _SLICE = 64
-# Seconds that records nobody waits for, but who watches, wait for company before they are synced; and seconds from the
-# beginning of one such sync to the next, when there is one after the other: each costs what half a job does.
+# Seconds for which records that only watchers wait for are collected before a sync, and seconds between the starts of
+# two such syncs, as each costs half as much as a job.
 _SYNC_DELAY = 0.004
 _SYNC_EVERY = 0.020
-# Seconds until a write, or a checkpoint, is tried again after the disk failed.
+# Seconds until a write, or a checkpoint, is retried after an error of the disk.
 _RETRY = 1.0
 _CHECKPOINT_AGAIN = 10.0
-# Seconds that a failing disk holds up all news. Then they go out, as nobody could end such an instance otherwise; but
-# no job is started that the journal does not know of, and no id is given out.
+# Seconds for which an error of the disk delays all effects. After that they are released, as the instance could
+# otherwise not be ended; but no job starts without its record in the journal, and no id is returned.
 _HOLD = 10.0
-# Seconds that the end of the module waits for the disk.
+# Seconds for which the end of the module waits for the disk.
 _PATIENCE = 10.0
 
 _encode = msgspec.msgpack.Encoder().encode
 
-# What a batch brought for one job: the job, its new events, and the index of the first of them.
+# The news of a batch on one job: the job, the index of its first new event, and its new events.
 News = tuple[Job, int, list[Event]]
 
 
 class Batch(NamedTuple):
-    """What one turn did: entries for the journal, and what to do once they are safe."""
+    """The output of one turn: entries for the journal, and effects for when they are durable."""
 
     entries: list[Record]
     effects: list[Effect]
@@ -93,9 +93,9 @@ class Pipeline:
         self.longest_sync = 0.0
         self._start_early = journal is not None and ctx.alone
         self._pending: list[Batch] = []
-        # Bytes of the jobs that were taken and are not written.
+        # Bytes of accepted jobs that are not written yet.
         self._promised = 0
-        # Written, but not known to be on the disk.
+        # Batches that are written, but may not be on the disk.
         self._unsynced: list[Batch] = []
         self._syncing = False
         self._synced_at = 0.0
@@ -103,31 +103,31 @@ class Pipeline:
         self._pool = ThreadPoolExecutor(1, "journal") if journal is not None else None
         self._unsaved: dict[int, None] = {}
         self._gone: list[int] = []
-        # Jobs that were waited for since the journal's file was begun, and how they ended. A checkpoint has them as if
-        # they were not: whether they were is in that file, when somebody was told.
+        # Jobs that were waited for since the journal's file was begun, with their results. A checkpoint has them as not
+        # waited for, since the record in that file tells whether the result was released.
         self._reaped: dict[int, str] = {}
         self._texts_saved = 0
         self._soon = False
         self._saving = False
         self._illegible = 0
-        # A checkpoint that could not be made is due again at this time.
+        # The time at which a failed checkpoint is retried.
         self._overdue = 0.0
 
     def touch(self) -> None:
-        """Something was given to the core in this turn."""
-        # The scheduler answers within the turn, so that an end and the start it makes room for share one write.
+        """The core has got an input in this turn."""
+        # The scheduler may respond within the turn, so that an end and the start that follows share one write.
         self.ctx.at_flush(self._ask)
         self.ctx.at_turn_end(self._flush)
 
     def refusal(self, jobs: int, size: int) -> tuple[int, str] | None:
-        """Why `jobs` new jobs, submissions of `size` bytes, are not taken (errno, text), or None.
+        """Why `jobs` new jobs with submissions of `size` bytes are refused (errno, text), or None.
 
-        None is a promise: it goes by what is promised already.
+        None reserves the room for them.
         """
         if self.failing:
             return self._why
         if self.journal is not None:
-            # What we keep of a full disk is for ends: a new job's output would be lost.
+            # The reserve of a full disk is for ends of jobs; a new job's output would be lost.
             full = jobs and disk.full(self.journal.folder)
             if full or not self._room(len(self.core.active) + jobs, size):
                 return (errno.ENOSPC, f"{self.journal.folder} has no room for more: {disk.FULL}")
@@ -135,7 +135,7 @@ class Pipeline:
         return None
 
     def _room(self, jobs: int, size: int) -> bool:
-        # While files change, the new one has room.
+        # While the journal's file is replaced, the new one has room.
         return self.journal is None or self._rotating or self.journal.room(jobs, self._promised + size)
 
     def _ask(self) -> None:
@@ -171,14 +171,14 @@ class Pipeline:
                 self._reaped[id] = value
         batch = Batch(entries, effects, news, finished)
         if self.failing and not (entries or news or finished or any(isinstance(effect, Start) for effect in effects)):
-            # An answer to who changed nothing.
+            # No record was produced, so the effects are released without a journal write.
             self.release(batch)
             return
         self._pending.append(batch)
         self._write()
 
     def _forget(self, ids: list[int]) -> None:
-        """Purged jobs leave the database with the next checkpoint, or never come there."""
+        """Remove purged jobs from the database with the next checkpoint, or keep them out of it."""
         self._gone.extend(ids)
         for id in ids:
             self._unsaved.pop(id, None)
@@ -186,13 +186,13 @@ class Pipeline:
     # -- the journal
 
     def _write(self) -> None:
-        """Append what is pending; begin a sync, or see to it that one begins soon."""
+        """Append pending records, and begin a sync or schedule one."""
         if self._rotating or self._retrying or not (self._pending or self.failing):
             return
         assert self.journal is not None
         batches, self._pending = self._pending, []
         entries = [entry for batch in batches for entry in batch.entries]
-        # Nothing is worth writing, too, when the question is whether that is possible again.
+        # After an error, an empty batch is written as well, to test whether the disk works again.
         if entries or self.failing:
             try:
                 self.journal.append(_encode(entries))
@@ -244,7 +244,7 @@ class Pipeline:
             self.journal.sync()
         except OSError as exc:
             failure = exc
-        # Plain futures of a loop cost ten times what this does, on the loop.
+        # The loop's own futures would cost ten times as much.
         self.ctx.loop.call_soon_threadsafe(self._synced, failure, batches)
 
     def _synced(self, exc: OSError | None, batches: list[Batch]) -> None:
@@ -252,8 +252,9 @@ class Pipeline:
         self.syncs += 1
         self.longest_sync = max(self.longest_sync, self.ctx.monotonic() - self._synced_at)
         if exc is not None:
-            # What the disk holds is not known any more, nor of what was written meanwhile: an error is told of once.
-            # The same records once more do no harm (replay knows them).
+            # After a failed sync, the state of these records on the disk is unknown, and so is that of records written
+            # since, as the kernel reports an error once. They are written again; replay ignores records that it has
+            # seen.
             batches += self._unsynced
             self._unsynced = []
             self._failed(exc, batches)
@@ -274,7 +275,7 @@ class Pipeline:
             self.ctx.spawn(self.checkpoint())
 
     def _failed(self, exc: OSError, batches: list[Batch]) -> None:
-        """The disk is full, or worse. Jobs that run go on, what becomes of them waits here; new jobs are refused."""
+        """The disk is full or broken: running jobs continue, their effects wait here, and new jobs are refused."""
         self._pending[:0] = batches
         now = self.ctx.monotonic()
         if not self.failing:
@@ -297,7 +298,7 @@ class Pipeline:
         self._write()
 
     def _let_go(self) -> None:
-        """Tell everything but starts, where those of jobs that were canceled meanwhile are none any more, and ids."""
+        """Release all effects except returned ids, and except starts of jobs that were canceled since."""
         batches, self._pending = self._pending, []
         kept: list[Effect] = []
         canceled: list[Job] = []
@@ -332,12 +333,14 @@ class Pipeline:
         return self.journal.size > _CHECKPOINT_AT
 
     async def checkpoint(self) -> None:
-        """Save the state and begin a new journal file. Jobs may change meanwhile: replay knows what it has already."""
+        """Save the state and begin a new journal file. Jobs may change meanwhile, as replay ignores records it has
+        seen.
+        """
         assert self.journal is not None and self._pool is not None
         loop, store = self.ctx.loop, self.store
         try:
             texts = list(enumerate(store.texts.table))[self._texts_saved :]
-            # One that failed left us a new file, perhaps.
+            # A failed checkpoint may have begun a new file.
             if self.journal.size > _CHECKPOINT_AT or not self._overdue:
                 self._rotating = True
                 try:
@@ -354,7 +357,7 @@ class Pipeline:
                     rows.append((job.id, "", store.packed(job)))
                 if index % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)
-            # A job that finished while the active ones were packed is among these.
+            # Jobs that became inactive while the active ones were packed are included.
             finished = [id for id in self._unsaved if id in store.places]
             for index, id in enumerate(finished):
                 place, known = store.places.get(id), self.core.inactive.get(id)
@@ -406,13 +409,13 @@ class Pipeline:
         patience = self.ctx.monotonic() + _PATIENCE
         while self._busy() and self.ctx.monotonic() < patience:
             if self.failing:
-                # Timers may be gone by now.
+                # The loop may run no timers any more.
                 self._retrying = False
             self._write()
             self._sync()
             await asyncio.sleep(0.05 if self.failing else 0.001)
         if self._pending:
-            # Who waits for that is answered at least.
+            # Requests get their responses nevertheless.
             self._let_go()
         if self._pool is not None:
             self._pool.shutdown(wait=True)
@@ -434,7 +437,7 @@ class Pipeline:
 
 
 def _merged(batches: list[Batch]) -> Batch:
-    """One batch of several in their order: who watches a short job hears once of its start and end."""
+    """Several batches as one, in order, so that watchers of a short job get its start and end in one message."""
     if len(batches) == 1:
         return batches[0]
     news: dict[Job, News] = {}

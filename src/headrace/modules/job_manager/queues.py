@@ -1,7 +1,7 @@
-"""Queues (RFC 33) as the job manager runs them: which exist, who may submit, which are scheduled. Pure.
+"""The queues (RFC 33) of the job manager: their names, whether jobs may be submitted, whether jobs are scheduled. Pure.
 
-Without a `[queues]` table there is one anonymous queue, named "". Named queues start out stopped, the anonymous one
-started, as in flux-core. Switches that an administrator throws survive a restart, unless asked not to.
+Without a `[queues]` table there is one anonymous queue, named "". Named queues are stopped at first, the anonymous one
+is started, as in flux-core. An administrator's changes survive a restart by default.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ _BY_ADMINISTRATOR = "disabled by administrator"
 
 
 class QueueError(ValueError):
-    """A request names a queue that does not exist, or none where one is needed."""
+    """A request names an unknown queue, or none where one is required."""
 
 
 class Queue:
-    """One queue's switches; a reason is None where none was given."""
+    """The settings of one queue; a reason is None if none was given."""
 
     __slots__ = ("disable_reason", "enabled", "saved_enable", "saved_start", "started", "stop_reason")
 
@@ -26,7 +26,7 @@ class Queue:
         self.disable_reason: str | None = None
         self.started = started
         self.stop_reason: str | None = None
-        # What a restart brings back: each switch with its reason, as it was last set to be kept.
+        # The settings that a restart restores: each with its reason, as last set to be kept.
         self.saved_enable: tuple[bool, str | None] = (True, None)
         self.saved_start: tuple[bool, str | None] = (started, None)
 
@@ -40,7 +40,7 @@ class Queues:
         self.configure(names)
 
     def configure(self, names: list[str]) -> list[str]:
-        """Take the names of a new configuration, keep the switches of queues that stay; returns those that went."""
+        """Set the names of a new configuration; queues that remain keep their settings. Returns the removed queues."""
         old = self.table
         self.named = bool(names)
         wanted = names or [ANONYMOUS]
@@ -61,7 +61,7 @@ class Queues:
         return found
 
     def select(self, name: str | None, everything: bool) -> list[str]:
-        """The queues that a request means; raises QueueError."""
+        """The queues of a request. Raises QueueError."""
         if name:
             self.get(name)
             return [name]
@@ -70,7 +70,7 @@ class Queues:
         return list(self.table)
 
     def refusal(self, name: str) -> str:
-        """Why a job may not be submitted to a queue, "" if it may."""
+        """Why a job may not be submitted to a queue; "" if it may."""
         queue = self.table.get(name)
         if queue is None:
             return f"Invalid queue '{name}' specified" if name else "a named queue is required"
@@ -80,12 +80,12 @@ class Queues:
         return f"job submission{where} is disabled: {queue.disable_reason or _BY_ADMINISTRATOR}"
 
     def started(self, name: str) -> bool:
-        """Whether jobs of a queue go to the scheduler; those of a queue that is gone do not."""
+        """Whether jobs of a queue are sent to the scheduler; those of a removed queue are not."""
         queue = self.table.get(name)
         return queue is not None and queue.started
 
     def stop_note(self, name: str) -> str:
-        """Why jobs of a queue do not go to the scheduler, "" if they do."""
+        """Why jobs of a queue are not sent to the scheduler; "" if they are."""
         queue = self.table.get(name)
         if queue is None:
             return f"queue {name} is not configured" if name else "a named queue is required"
@@ -94,7 +94,7 @@ class Queues:
         return f"queue stopped: {queue.stop_reason}" if queue.stop_reason else "queue stopped"
 
     def status(self, name: str | None) -> dict[str, Any]:
-        """The answer to queue-status; raises QueueError."""
+        """The response to queue-status. Raises QueueError."""
         queue = self.get(name)
         out: dict[str, Any] = {"enable": queue.enabled, "start": queue.started}
         if not queue.enabled and queue.disable_reason is not None:
@@ -118,11 +118,11 @@ class Queues:
                 queue.saved_start = queue.started, queue.stop_reason
 
     def save(self) -> list[list[Any]]:
-        """What a restart needs: [name, enabled, disable_reason, started, stop_reason] of each queue."""
+        """The settings for a restart: [name, enabled, disable_reason, started, stop_reason] of each queue."""
         return [[name, *queue.saved_enable, *queue.saved_start] for name, queue in self.table.items()]
 
     def restore(self, saved: list[list[Any]]) -> None:
-        """Set the switches that save() gave; queues that no longer exist are skipped."""
+        """Restore the settings of save(); queues that no longer exist are skipped."""
         for name, enabled, disable_reason, started, stop_reason in saved:
             queue = self.table.get(name)
             if queue is not None:

@@ -1,4 +1,4 @@
-"""Why pending jobs wait: `job-manager.reasons`, for listings. What the job manager does not know the scheduler says.
+"""Why pending jobs wait: `job-manager.reasons`, for listings, with the scheduler's part of the answer.
 
 Reasons are found when somebody asks and are not kept. The job manager itself knows of jobs that are not before the
 scheduler: those with dependencies, held ones, those of a stopped queue, and those beyond the number of requests that
@@ -15,15 +15,15 @@ from headrace.modules.job_manager.core import Core
 from headrace.spec.job_state import DEPEND, PENDING, PRIORITY
 from headrace.spec.message import Message
 
-# Seconds that the scheduler may take for its part; after that the answer goes out without it.
+# Seconds that the scheduler has for its part; after that the response is sent without it.
 _PATIENCE = 5.0
 SOON = "about to be scheduled"
-# Schedulers that do not know `sched.reasons`, too.
+# The reason for schedulers without `sched.reasons`.
 _NO_ANSWER = "waits for the scheduler, which does not say for what"
 
 
 def own_reason(core: Core, job: Job) -> str:
-    """Why a pending job is not before the scheduler, "" if it is."""
+    """Why a pending job is not sent to the scheduler; "" if it is."""
     if job.state == DEPEND:
         return "dependency: " + ", ".join(job.dependencies or ())
     if job.state == PRIORITY:
@@ -51,7 +51,7 @@ class Reasons:
         self._core = core
 
     def ask(self, msg: Message) -> dict[str, Any] | None:
-        """Answer, at once or when the scheduler has said its part. Jobs that do not wait are left out."""
+        """Respond at once, or after the scheduler's response. Jobs that are not pending are omitted."""
         known, others = [], []
         for id in msg.obj["ids"]:
             job = self._core.active.get(id)
@@ -73,7 +73,7 @@ class Reasons:
             if reply.errnum:
                 finish([], _NO_ANSWER)
             else:
-                # A request that is on its way to the scheduler is no reason to wait.
+                # A request under way to the scheduler is not a reason to wait.
                 finish(reply.obj["reasons"], SOON)
 
         def give_up() -> None:

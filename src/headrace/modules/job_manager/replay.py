@@ -1,6 +1,6 @@
-"""Back from the journal: replaying records into an empty core, and taking up what a crash interrupted. Pure.
+"""Recovery from the journal: records are replayed into an empty core, then interrupted jobs are handled. Pure.
 
-A record that is known already changes nothing, so a checkpoint may be newer than the first records that follow it.
+A record that is known already has no effect, so a checkpoint may be newer than the first records that follow it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LOST_NOTE = "lost when the broker restarted"
 
 
 def replay(core: Core, record: Record) -> None:
-    """Take a record that Core.take() gave before a restart; finished jobs gather in `core.finished`."""
+    """Replay a record of Core.take(); jobs that become inactive are added to `core.finished`."""
     kind, id, value = record
     if kind == QUEUES:
         core.queues.restore(value)
@@ -32,7 +32,7 @@ def replay(core: Core, record: Record) -> None:
         if id not in core.active:
             restore(core, Job(id, value))
     elif id not in core.active:
-        # Purged since.
+        # The job was purged since.
         return
     elif kind == EVENTS:
         _replay_events(core, core.active[id], *value)
@@ -41,14 +41,14 @@ def replay(core: Core, record: Record) -> None:
 
 
 def restore(core: Core, job: Job) -> None:
-    """Take a job that was active."""
+    """Add a job that was active."""
     core.active[job.id] = job
     core.max_jobid = max(core.max_jobid, job.id)
     core.count(job, 0)
 
 
 def restore_inactive(core: Core, known: dict[int, int]) -> None:
-    """Take summaries of finished jobs, by id, in the order in which they finished."""
+    """Add summaries of inactive jobs, by id, in the order of their ends."""
     core.inactive.update(known)
     core.max_jobid = max(core.max_jobid, *known, 0)
 
@@ -67,7 +67,7 @@ def _replay_events(core: Core, job: Job, first: int, events: Sequence[Event]) ->
 
 
 def restart(core: Core) -> None:
-    """Everything is replayed: take up pending jobs, end those that ran (or queue them anew, where they ask)."""
+    """After the replay: continue pending jobs, and end running ones (or queue them again, if they ask for it)."""
     jobs = sorted(core.active.values(), key=lambda job: job.id)
     for job in jobs:
         core.waiting.join_singletons(job)
@@ -77,7 +77,7 @@ def restart(core: Core) -> None:
 
 
 def take_up(core: Core, job: Job, lost_note: str = _LOST_NOTE) -> None:
-    """Have a job go on that was pending; end one that ran, for the reason `lost_note`, or queue it anew."""
+    """Continue a pending job; end a running one with the reason `lost_note`, or queue it again."""
     ran = job.state == RUN
     left = core.requeues_left(job) if ran else None
     requeue = bool(left)
@@ -87,7 +87,7 @@ def take_up(core: Core, job: Job, lost_note: str = _LOST_NOTE) -> None:
         context = {"type": "exec", "severity": 0, "note": note, "userid": core.owner}
         core.post(job, "exception", context)
     if job.state == CLEANUP and job.has_resources:
-        # The scheduler starts anew and was never told of them.
+        # The new scheduler was never told of these resources.
         core.post(job, "free")
     if job.state == DEPEND:
         core.waiting.watch(job)

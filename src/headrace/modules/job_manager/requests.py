@@ -1,7 +1,7 @@
-"""Requests about jobs: raise, kill, urgency, memo, update, wait. Checked here, done by the core.
+"""Requests about jobs: raise, kill, urgency, memo, update, wait. They are checked here, and carried out by the core.
 
-The texts are those that clients of flux-core print. A guest may do what he likes with his own jobs, within RFC 30 and
-the limits of RFC 33; the instance's owner with all.
+The messages are those of flux-core, which its clients print. A guest has access to his own jobs, within RFC 30 and the
+limits of RFC 33; the instance's owner to all jobs.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Requests:
         self.touch()
 
     def _answer(self, msg: Message, body: dict[str, Any] | None = None) -> None:
-        """Answer when everything so far is durable."""
+        """Respond when all changes so far are durable."""
         self.core.effects.append(Answer(msg, body))
         self.touch()
 
@@ -227,12 +227,12 @@ class Requests:
         self._apply_update(msg, job, updates)
 
     async def _update_if_agreed(self, msg: Message, job: Job, updates: dict[str, Any]) -> None:
-        """Change the time of a running job, unless the scheduler does not want it (RFC 27)."""
+        """Change the time of a running job, unless the scheduler refuses (RFC 27)."""
         body = {"id": job.id, "expiration": job.ends_after(updates[_DURATION])}
         try:
             await self.ctx.rpc("sched.expiration", body)
         except RpcError as exc:
-            # One that is not there has no say, nor about a job that it has not heard of yet.
+            # An absent scheduler cannot refuse, and neither can one that does not know the job yet.
             if exc.errnum not in (errno.ENOSYS, errno.ENOENT):
                 raise RpcError(exc.errnum, f"scheduler refused expiration update: {exc.text}") from None
         job = self._job(msg, "may only update")
@@ -263,7 +263,7 @@ class Requests:
                     raise RpcError(errno.ENOENT, f"{name}: unknown job attribute")
         except KeyError:
             if is_hidden(self.ctx, msg):
-                # Not even whether there is such a job.
+                # Not even the existence of the job is disclosed.
                 raise RpcError(errno.EPERM, _OTHERS) from None
             raise RpcError(errno.ENOENT, "unknown job id") from None
         return out
@@ -276,7 +276,7 @@ class Requests:
         if id in _ANY:
             self._wait_any(msg)
             return
-        # One that is over still belongs to who waits for it and was not told yet.
+        # The result of an inactive job belongs to the first request that has not been answered.
         if id in self.core.zombies and id not in self.waiters:
             self._reap(msg, id)
             return
@@ -301,13 +301,13 @@ class Requests:
         self._answer(msg, {"id": id, "success": not text, "errstr": text})
 
     def jobs_ended(self, jobs: list[Job]) -> None:
-        """Jobs became inactive, durably."""
+        """Jobs have become inactive, durably."""
         if not (self.waiters or self.waiting_any):
             return
         for job in jobs:
             waiters = self.waiters.pop(job.id, None)
             if job.id not in self.core.zombies:
-                # Purged before this was known.
+                # The job was purged before its end was durable.
                 if waiters:
                     self.ctx.respond_error(waiters[0], errno.ECHILD, _NOT_WAITABLE)
             elif waiters:

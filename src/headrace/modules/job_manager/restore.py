@@ -1,7 +1,7 @@
-"""Jobs of another instance, from an archive of its KVS, taken up in this one as if it had had them (`flux restore`).
+"""Jobs of another instance, restored from an archive of its KVS as if this instance had run them (`flux restore`).
 
-What is over stays as it was. What waits waits here, and is refused by the scheduler where this instance is too small
-for it. What ran when the archive was written is ended with a reason, or queued anew where it asks for that.
+Inactive jobs are unchanged. Pending jobs are pending here; the scheduler refuses them if this instance is too small.
+Jobs that ran when the archive was written are ended with a reason, or queued again if they ask for that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ENVIRONMENT = ("attributes", "system", "environment")
 
 
 class RestoreError(ValueError):
-    """A job whose data make no sense; the text says what of them."""
+    """Invalid data of a job; the text says which."""
 
 
 class _Line(msgspec.Struct):
@@ -75,7 +75,7 @@ def add(core: Core, store: Store, id: int, data: dict[str, str]) -> Job | None:
 
 
 def go_on(core: Core, jobs: list[Job]) -> None:
-    """Take up those of `jobs` that are not over, once all are here: they may depend on each other."""
+    """Continue those of `jobs` that are active, once all are restored, as they may depend on each other."""
     waiting = sorted((job for job in jobs if core.active.get(job.id) is job), key=lambda job: job.id)
     for job in waiting:
         core.waiting.join_singletons(job)
@@ -132,7 +132,7 @@ def _events(text: str) -> list[Event]:
 
 
 def _r(data: dict[str, str], events: list[Event]) -> dict[str, Any] | None:
-    """R with all updates, None where the job had none."""
+    """R with all updates; None if the job had none."""
     if "R" not in data:
         return None
     try:

@@ -1,7 +1,7 @@
 """The job manager: the service around the pure core (core.py), and the owner of the job store and its journal.
 
-A request is checked here, given to the core, and answered when what it changed is durable (pipeline.py). Everything
-that can be decided without a message or a clock is in the core.
+A request is checked here, passed to the core, and answered when its changes are durable (pipeline.py). The core has
+everything that needs neither messages nor a clock.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ NAME = "job-manager"
 # What partners begin with that are loaded while this module is away: to look is answered, to take part waits for us.
 _LOOKS = frozenset((f"{NAME}.events-journal", f"{NAME}.getinfo"))
 _HELLOS = frozenset((f"{NAME}.sched-hello", f"{NAME}.exec-hello"))
-# The longest sleep until a deadline: clocks are set, and machines are suspended.
+# The longest wait for a deadline, since clocks are set, and machines are suspended.
 _LONGEST_SLEEP = 60.0
 
 
@@ -91,7 +91,7 @@ class _Manager:
         self.info = JobInfo(ctx, self.store)
         self.requests = Requests(ctx, self.core, self.store, self.exec, self.policy, touch)
         self.admin = Admin(ctx, self.core, self.store, touch)
-        # Jobs of an archive, of which some are still to come.
+        # Restored jobs of an archive that is incomplete so far.
         self._restored: list[Job] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
@@ -148,7 +148,7 @@ class _Manager:
         self.ctx.service("job-store", methods, requests=JOB_STORE)
 
     def _if_room(self, handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
-        """Refuse what adds to the journal and ends no job when there is only room left for ends."""
+        """Refuse a request that adds records but ends no job, when only the reserve is left."""
 
         def handle(msg: Message) -> Any:
             if (msg.obj or {}).get("severity") != 0:
@@ -286,7 +286,7 @@ class _Manager:
         try:
             self.core.expire()
         finally:
-            # A fault in one job's handling must not put off the time limits of all others.
+            # An error in one job's handling must not affect the time limits of the others.
             self.core.effects.append(Rearm())
             self.pipeline.touch()
 
@@ -355,7 +355,7 @@ class _Manager:
         return out
 
     def _holds(self, topic: str) -> bool:
-        """What is for the core waits while we rest; the job store and job-info stay, as the KVS of Flux would."""
+        """Requests to the core wait during the suspension; the job store and job-info go on, as Flux's KVS would."""
         ours = (NAME + ".", "sched.", "resource-", self.exec.service + ".")
         return topic not in _LOOKS and topic.startswith(ours)
 

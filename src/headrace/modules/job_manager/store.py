@@ -23,12 +23,12 @@ from headrace.spec.os_error import reason
 
 GUEST_LOGS = ("guest.exec.eventlog", "guest.output", "guest.input")
 _JSON = msgspec.json.Encoder()
-# A finished job's log up to this size goes into its packed record, a longer one stays in its file.
+# A log of an inactive job up to this size is stored in the packed record, a longer one remains in its file.
 _INLINE = 64 << 10
-# The same where room is kept for what is still to come of other jobs; and logs that come to nothing more important.
+# The limit when room is reserved for other jobs, and the logs that are dropped for it.
 _INLINE_SHORT = 512
 _DISPENSABLE = ("guest.output", "guest.input")
-# Bytes of a log that are given out as one value. On its way a value is in memory half a dozen times.
+# The largest value in a response, in bytes: a value is in memory half a dozen times on its way.
 MOST_TEXT = 64 << 20
 
 
@@ -46,14 +46,15 @@ class Store:
         self.logs: dict[int, dict[str, Log]] = {}
         self.places: dict[int, int] = {}
         self.spill = Spill(folder)
-        # A lookup of several keys, or a watch of several logs, reads the same finished job again and again.
+        # The last unpacked job, since a lookup of several keys, or a watch of several logs, reads the same job
+        # repeatedly.
         self._recent: tuple[int, Packed] | None = None
 
     def __contains__(self, id: object) -> bool:
         return id in self.active or id in self.places
 
     def log(self, id: int, name: str) -> Log:
-        """A guest log of an active job, made if it is not there."""
+        """A guest log of an active job, created if necessary."""
         logs = self.logs.get(id)
         if logs is None:
             logs = self.logs[id] = {}
@@ -104,7 +105,7 @@ class Store:
                     out[name] = log.spilled
                     continue
                 except OSError as exc:
-                    # The record may still find room.
+                    # A short log may still fit into the record.
                     if short and name in _DISPENSABLE and len(log.tail) > _INLINE_SHORT:
                         log.trim(reason(exc))
                         self._say_lost(id, name, log)
@@ -116,22 +117,22 @@ class Store:
         return pack(Packed(self.submissions[job.id], job.events, job.r, self.saved_logs(job.id)))
 
     def finish(self, job: Job) -> None:
-        """Move a job that is clean out of memory."""
+        """Move an inactive job out of memory."""
         self.places[job.id] = self.spill.put(self.packed(job))
         del self.active[job.id]
         del self.submissions[job.id]
         self.logs.pop(job.id, None)
 
     def restore(self, id: int, record: bytes) -> None:
-        """Take a finished job back from the database."""
+        """Add an inactive job from the database."""
         self.places[id] = self.spill.put(record)
 
     def order(self, ids: Iterable[int]) -> None:
-        """Put the finished jobs that restore() took back in the order of their ends."""
+        """Sort the inactive jobs of restore() by the order of their ends."""
         self.places = {id: self.places[id] for id in ids}
 
     def restore_logs(self, id: int, logs: dict[str, SavedLog]) -> None:
-        """Give an active job its logs back."""
+        """Add the saved logs of an active job."""
         self.logs[id] = {name: self._restored(id, name, saved) for name, saved in logs.items()}
 
     def _restored(self, id: int, name: str, saved: SavedLog) -> Log:
@@ -144,7 +145,7 @@ class Store:
         return log
 
     def forget(self, ids: Iterable[int]) -> None:
-        """Remove finished jobs and their files."""
+        """Remove inactive jobs and their files."""
         for id in ids:
             record = self.record(id)
             place = self.places.pop(id, None)
@@ -156,7 +157,7 @@ class Store:
             self._recent = None
 
     def record(self, id: int) -> Packed | None:
-        """The record of a finished job; None if there is no such job."""
+        """The record of an inactive job; None if there is none."""
         if self._recent is not None and self._recent[0] == id:
             return self._recent[1]
         place = self.places.get(id)
@@ -188,7 +189,7 @@ class Store:
         return record.events
 
     def owner(self, id: int) -> int:
-        """The user id of a job; raises KeyError for an unknown one."""
+        """The user id of a job. Raises KeyError for an unknown one."""
         job = self.active.get(id)
         if job is not None:
             return job.userid
@@ -213,7 +214,7 @@ class Store:
         return self.texts.decode(submission.text, submission.environment)
 
     def original(self, submission: Submission) -> dict[str, Any]:
-        """The jobspec as ingest stored it, with the environment: what a job is started from."""
+        """The jobspec as ingest stored it, with the environment, for the job's start."""
         jobspec: dict[str, Any] = msgspec.json.decode(self.text(submission))
         return updated_jobspec(jobspec, submission.updates) if submission.updates else jobspec
 
@@ -233,7 +234,7 @@ class Store:
         return r
 
     def guest_log(self, id: int, name: str) -> Log | None:
-        """A guest log of any job, None if nothing was written to it."""
+        """A guest log of any job; None if nothing was written to it."""
         if id in self.active:
             return self.logs.get(id, {}).get(name)
         record = self.record(id)

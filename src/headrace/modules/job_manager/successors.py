@@ -1,8 +1,8 @@
-"""Which waiting job takes over what an ended job held: the scheduler's word, given before the end. Pure.
+"""Which pending job takes over the resources of an ended job, as decided by the scheduler before the end. Pure.
 
-A scheduler in a process of its own hears of an end and answers with an allocation: one way and back between two
-processes for every job. Where its answer is certain beforehand it names the successors, and the turn of the loop in
-which a job ends allocates to the next one (docs/dev/interfaces.md).
+Without this, a scheduler in another process is told of each end and responds with an allocation, which takes one round
+trip for every job. If its response is certain, it names the successors beforehand, and the loop turn in which a job
+ends allocates the resources to the next one (docs/dev/interfaces.md).
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class Successors:
         self.expiration = 0.0
 
     def name(self, ids: list[int], expiration: float) -> None:
-        """Take the scheduler's list in place of the one before."""
+        """Replace the scheduler's list."""
         self._ids, self.expiration = deque(ids), expiration
 
     def forget(self) -> None:
-        """Drop the scheduler's list: what it was made from has changed."""
+        """Drop the scheduler's list, as its premises have changed."""
         self._ids.clear()
 
     def asked(self, job: Job) -> None:
-        """Drop the list if `job`, which waits now, goes before a job that is on it: where, only the scheduler knows."""
+        """Drop the list if `job`, which is pending now, precedes one in it: only the scheduler knows its place."""
         last = self._active.get(self._ids[-1]) if self._ids else None
         if last is not None and job.priority > last.priority:
             self.forget()
@@ -50,7 +50,7 @@ class Successors:
         while self._ids and job.fatal is None:
             successor = self._active.get(self._ids[0])
             if successor is None or not _waits(successor):
-                # It was started or canceled after the scheduler made the list.
+                # The job was started or canceled after the scheduler made the list.
                 self._ids.popleft()
             elif not _same_request(job, successor):
                 break
@@ -69,7 +69,7 @@ class Successors:
 
 
 def notes(job: Job, successor: Job) -> dict[str, Any]:
-    """The successor's annotations, as the scheduler would give them: those of the ended job, without why it waited."""
+    """The successor's annotations, as the scheduler would set them: the ended job's, without its reasons."""
     gone = dict.fromkeys((successor.annotations or {}).get("sched", ()))
     return {"sched": {**gone, **(job.annotations or {}).get("sched", {})}}
 
@@ -79,7 +79,7 @@ def _waits(job: Job) -> bool:
 
 
 def _same_request(a: Job, b: Job) -> bool:
-    """Whether a scheduler cannot tell two jobs apart but by their priorities."""
+    """Whether two jobs differ for a scheduler only in their priorities."""
     if a.queue != b.queue:
         return False
     one, other = js.system(a.jobspec), js.system(b.jobspec)

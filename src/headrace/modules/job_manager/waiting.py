@@ -1,7 +1,7 @@
-"""Who waits for what: the jobs in DEPEND, by what would let them go on. Pure, a part of the core.
+"""The jobs in state DEPEND, by the conditions that they wait for. Pure, a part of the core.
 
-The table is derived: it is built from the dependency-add events of active jobs, whether they were just submitted or
-came back from the journal, so nothing of it is ever saved.
+The table is derived from the dependency-add events of active jobs, of new ones and of those from the journal, so it is
+never saved.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from headrace.spec.job_state import DEPEND
 
 
 class Core(Protocol):
-    """What is asked of the core (`core.Core`)."""
+    """The parts of the core (`core.Core`) that are used here."""
 
-    # The user id of the instance's owner, who raises exceptions for it.
+    # The user id of the instance's owner, in whose name exceptions are raised.
     owner: int
     active: dict[int, Job]
     inactive: dict[int, int]
@@ -37,12 +37,12 @@ class Waiting:
         self._dependents: dict[int, dict[tuple[int, str], str]] = {}
         self._singletons: dict[tuple[int, str], set[int]] = {}
         self._singleton_names: dict[int, tuple[int, str]] = {}
-        # Jobs that ended and whose dependents did not hear of it yet; a chain of them ends one after the other.
+        # Jobs that have ended and whose dependents are not handled yet; a chain of ends is handled one by one.
         self._over: deque[Job] = deque()
         self._telling = False
 
     def check(self, job: Job, need: deps.Need) -> None:
-        """Raises DependencyError when a new job asks for what can never be."""
+        """Raise DependencyError if a new job has a condition that can never be met."""
         if need.kind == deps.SINGLETON:
             if not (js.system(job.jobspec).get("job") or {}).get("name"):
                 raise deps.DependencyError("dependency: singleton: the job must have a name")
@@ -65,7 +65,7 @@ class Waiting:
         return inactive_started(known), inactive_result(known), inactive_excepted(known)
 
     def watch(self, job: Job) -> None:
-        """Take up whatever a job in DEPEND waits for; what is met already is removed at once."""
+        """Register the conditions of a job in DEPEND; those that are met already are removed at once."""
         for description in list(job.dependencies or ()):
             need = deps.from_description(description)
             if need is None:
@@ -96,17 +96,17 @@ class Waiting:
             self.core.raise_exception(job, "dependency", 0, deps.refusal(kind, antecedent), self.core.owner)
 
     def remove(self, job: Job, description: str) -> None:
-        """A dependency is met."""
+        """Remove a dependency that is met."""
         if job.dependencies is not None and description in job.dependencies:
             self.core.post(job, "dependency-remove", {"description": description})
 
     def started(self, job: Job) -> None:
-        """A job started: some may have waited for that."""
+        """A job has started: handle the jobs that waited for that."""
         if job.id in self._dependents:
             self._settle(job.id)
 
     def ended(self, job: Job) -> None:
-        """A job became inactive. What ends by that in turn is told when this is done."""
+        """A job has become inactive. Jobs that end as a consequence are handled after this one."""
         self._over.append(job)
         if self._telling:
             return
@@ -150,7 +150,7 @@ class Waiting:
             del self._singletons[key]
             return
         following = self.core.active.get(min(group))
-        # One that is not active any more is to be told of next.
+        # A job that is not in DEPEND any more is handled by its own end.
         if following is not None and following.state == DEPEND:
             self.remove(following, deps.SINGLETON)
             self.core.advance(following)

@@ -1,7 +1,7 @@
-"""The job manager's journal of events (job-manager.events-journal): every event of every job, as it happens.
+"""The job manager's journal of events (job-manager.events-journal): all events of all jobs, as they occur.
 
-Job list lives on it. A consumer that asks for the full past gets it in slices, finished jobs first; a job's live events
-wait until its past was sent. A message with no events and no job marks the end of the past.
+The job-list service uses it. A consumer of the full past gets it in slices, inactive jobs first; new events of a job
+wait until its past events are sent. A message without events and without a job marks the end of the past.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace.spec.jobspec import Bare
 from headrace.spec.message import Message
 
 _ANY = -1
-# Finished jobs sent between two looks at the loop: about 2 ms.
+# Inactive jobs in one slice: about 2 ms.
 _SLICE = 50
 
 
@@ -52,7 +52,7 @@ class EventsJournal:
         self.streams.add(msg)
         self.consumers[msg] = consumer
         if body.get("full"):
-            # Finished jobs by their end: job-list lists them so (RFC 43) and learns of them here.
+            # In the order of their ends, which job-list uses (RFC 43).
             consumer.past = dict.fromkeys([*self.store.places, *sorted(self.store.active)])
             self._send_past(msg, consumer)
         else:
@@ -68,11 +68,11 @@ class EventsJournal:
             try:
                 self._send(msg, consumer, id, self.store.events(id), True)
             except KeyError:
-                # Purged since.
+                # The job was purged since.
                 continue
             job = self.store.active.get(id)
             if job is not None and job.state == SCHED and job.annotations:
-                # What a scheduler says of a waiting job is in no eventlog.
+                # The scheduler's annotations of a pending job are in no eventlog.
                 event = (self.ctx.now(), "annotations", {"annotations": job.annotations})
                 self._respond(msg, consumer, id, [event], {})
         if consumer.past:
@@ -105,7 +105,7 @@ class EventsJournal:
             self.ctx.respond(msg, {"id": id, "events": lines, **extras})
 
     def publish(self, news: list[News]) -> None:
-        """Events that are durable now, job by job."""
+        """Send events that are durable now, job by job."""
         consumers = list(self.consumers.items())
         for job, first, events in news:
             allocated = job.r is not None and any(event[1] == "alloc" for event in events)
@@ -124,7 +124,7 @@ class EventsJournal:
                     self._respond(msg, consumer, job.id, events, extras)
 
     def annotations(self, id: int, time: float, annotations: dict[str, Any] | None) -> None:
-        """Volatile annotations: an event of this journal that no eventlog has."""
+        """Send volatile annotations, as an event that no eventlog has."""
         self.events += 1
         event = (time, "annotations", {"annotations": annotations or {}})
         for msg, consumer in list(self.consumers.items()):
@@ -136,7 +136,7 @@ class EventsJournal:
 
 
 def _with_annotations(events: list[Event]) -> list[Event]:
-    """`events` with an `annotations` event before each `alloc` that has some, as flux-core's journal has it."""
+    """`events` with an `annotations` event before each `alloc` that has annotations, as in flux-core's journal."""
     found: list[Event] = []
     for event in events:
         if event[1] == "alloc" and event[2] and "annotations" in event[2]:
@@ -146,7 +146,7 @@ def _with_annotations(events: list[Event]) -> list[Event]:
 
 
 def event_object(event: Event) -> dict[str, Any]:
-    """An event as RFC 18 has it in JSON."""
+    """An event in the JSON form of RFC 18."""
     if event[2] is None:
         return {"timestamp": event[0], "name": event[1]}
     return {"timestamp": event[0], "name": event[1], "context": event[2]}
