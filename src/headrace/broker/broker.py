@@ -148,8 +148,8 @@ class Broker(BrokerBase):
                 self._restarts.end()
             self._remove_rundir()
 
-    def _begin(self) -> bool:
-        """Connect the parts of the broker and enter the first state; False, with a message, if that fails."""
+    def _assemble(self) -> None:
+        """Make the parts of the broker and connect them. Nothing outside this process hears of it."""
         self.router = Router(self.rank, self.loop)
         # The kernel provides the pages of this buffer only when they are written.
         self.receive_buffer = memoryview(mmap.mmap(-1, 1 << 18))
@@ -174,21 +174,29 @@ class Broker(BrokerBase):
             self.events.subscribe(growth.Follower(self, self.overlay), "overlay.grow")
         self.groups = Groups(self.modules.builtin("groups"))
         self.pushed = Cleanup(self, self.context)
+
+    def _open(self) -> None:
+        """Open the connections of the broker. Raises ConfigError, OSError, zmq.ZMQError."""
+        if "access" in self.config:
+            # Only here: the tables of all keys are not kept in the memory of each broker.
+            from .config_keys import check
+
+            check(self.config, self.config_path)
+        if self._agent_socket is not None:
+            self.agent = AgentLink(self, self._agent_socket[0])
+            self.agent.start(self._agent_socket[1])
+            if self._another_agent is not None:
+                self._restarts = AgentRestarts(self, self.agent, self._another_agent, self._go_without_agent)
+                self.agent.lost = self._restarts.lost
+        self.local.start()
+        self.overlay.start()
+
+    def _begin(self) -> bool:
+        """Enter the first states; False, with a line in the log, if the broker cannot open its connections."""
+        self._assemble()
         signals.listen(self)
         try:
-            if "access" in self.config:
-                # Only here: the tables of all keys are not kept in the memory of each broker.
-                from .config_keys import check
-
-                check(self.config, self.config_path)
-            if self._agent_socket is not None:
-                self.agent = AgentLink(self, self._agent_socket[0])
-                self.agent.start(self._agent_socket[1])
-                if self._another_agent is not None:
-                    self._restarts = AgentRestarts(self, self.agent, self._another_agent, self._go_without_agent)
-                    self.agent.lost = self._restarts.lost
-            self.local.start()
-            self.overlay.start()
+            self._open()
         except Exception as exc:
             # The agent must be told to end here, since the broker waits for its end.
             self._let_agent_end()
