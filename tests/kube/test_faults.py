@@ -273,7 +273,8 @@ def test_nothing_is_made_in_a_namespace_that_is_being_deleted(
     going.phase("goes", "Running")
     cluster.kubectl("delete", "namespace", name, TIMEOUT)
     lines = [json.loads(line) for line in operator.log.read_text().splitlines() if f'"{name}"' in line]
-    assert lines and not [line for line in lines if line["level"] in ("warning", "error")], lines
+    # Whether the operator looks once more before the MiniCluster is gone is chance; it may then have nothing to say.
+    assert not [line for line in lines if line["level"] in ("warning", "error")], lines
 
 
 def test_an_operator_that_is_told_to_stop_gives_its_lease_back(

@@ -28,10 +28,14 @@ class Api:
 
     def __init__(self, server: str, token: str) -> None:
         self._server, self._token = server, token
-        self._context = ssl.create_default_context()
+        context = ssl.create_default_context()
         # Its certificate is made at its start, by itself; who answers at this address on this machine is root anyhow.
-        self._context.check_hostname = False
-        self._context.verify_mode = ssl.CERT_NONE
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        # An opener that looks for proxies in the environment at each request fails where another thread changes it.
+        self._opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+        )
 
     def request(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
         """One request. Raises KubeError with the server's words, and OSError where it cannot be reached."""
@@ -47,7 +51,7 @@ class Api:
             method=method,
         )
         try:
-            with urllib.request.urlopen(request, context=self._context, timeout=120) as answer:
+            with self._opener.open(request, timeout=120) as answer:
                 return bytes(answer.read())
         except urllib.error.HTTPError as exc:
             raise KubeError(f"{method} {path}: {exc.code}: {exc.read().decode(errors='replace')[:1000]}") from exc
