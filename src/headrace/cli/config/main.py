@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command, dispatch
+from headrace.cli.config.builtin import CONFDIR, builtin_values
 from headrace.cli.config.warnings import show_warnings
 
 TYPE_CHECKING = False
@@ -58,8 +58,6 @@ _BUILTIN = Command(
         ("", "intree", "", "Accepted: there is one set of values"),
     ),
 )
-# Where a system instance's configuration is kept.
-CONFDIR = "/etc/flux"
 _TYPES = {
     "string": (str,),
     "integer": (int,),
@@ -162,18 +160,3 @@ def _builtin(argv: List[str]) -> int:
         raise CommandError(f"{name} is invalid: known are {', '.join(values)}")
     print(values[name])
     return 0
-
-
-def builtin_values() -> Any:
-    """Where this installation keeps what, by the names that Flux uses."""
-    from headrace.cli.common.command_environment import FOLDERS
-
-    return {
-        **FOLDERS,
-        "rc1_path": "",
-        "rc3_path": "",
-        "shell_path": "",
-        "confdir": CONFDIR,
-        "rundir": "/run/flux",
-        "bindir": os.path.dirname(os.path.abspath(sys.argv[0])),
-    }

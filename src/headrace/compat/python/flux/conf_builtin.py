@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.cli.config.main import builtin_values
+from headrace.cli.config.builtin import builtin_values
 
 
 def conf_builtin_get(name: str, which: str = "auto") -> str:
@@ -15,4 +15,4 @@ def conf_builtin_get(name: str, which: str = "auto") -> str:
         raise ValueError(f"invalid which={which!r}: auto, intree and installed are known")
     if name not in values:
         raise ValueError(f"invalid configuration key {name!r}: known are {', '.join(values)}")
-    return str(values[name])
+    return values[name]
