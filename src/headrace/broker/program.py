@@ -21,6 +21,7 @@ from headrace.process.spawn import spawn
 
 from ..client.usershell import user_shell
 from ..spec.pmix import is_of_one_job
+from ..spec.wait_status import exit_code, strsignal
 from .signals import YOUNG
 
 if TYPE_CHECKING:
@@ -169,13 +170,10 @@ class Program:
         if self._output is not None:
             self._output.close()
         took = time.monotonic() - self._begin
-        code = os.waitstatus_to_exitcode(status)
-        if code < 0:
-            what, status = signal.strsignal(-code) or str(-code), 128 - code
-        else:
-            what, status = "Exited", code
+        what = strsignal(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else "Exited"
+        code = exit_code(status)
         title = self.title if len(self.title) < 200 else shlex.quote(self.title[:200]) + "…"
-        self._done(status, f"{self._name}: {title} {what} (rc={status}) {took:.1f}s")
+        self._done(code, f"{self._name}: {title} {what} (rc={code}) {took:.1f}s")
 
 
 async def run_script(broker: BrokerBase, name: str) -> int:

@@ -7,9 +7,10 @@ waits in time: it is long, and jobs of brokers have none, since an instance may 
 
 from __future__ import annotations
 
-import os
 import signal
 from typing import TYPE_CHECKING, Any
+
+from ..spec.wait_status import exit_code, how_ended
 
 if TYPE_CHECKING:
     from .host import Job
@@ -33,7 +34,7 @@ class EarlyExits:
         if (job.pmi is not None and job.pmi.left(task.local, brokers)) or (
             job.pmix is not None and job.pmix.left(task.rank)
         ):
-            how = signal.strsignal(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else f"Exit {os.WEXITSTATUS(status)}"
+            how = how_ended(status)
             note = f"task {task.rank} (host {job.host}) ended ({how}) in PMI, where others wait for it in a barrier"
             self._tell({"kind": "left-pmi", "note": note})
         if brokers and task.rank == 0:
@@ -41,8 +42,7 @@ class EarlyExits:
 
     def excuses(self, status: int) -> bool:
         """True if a task ended by the SIGTERM that followed the end of the leader: the job has the leader's status."""
-        told = "leader-gone" in self._told
-        return told and status in (int(signal.SIGTERM), (128 + int(signal.SIGTERM)) << 8)
+        return "leader-gone" in self._told and exit_code(status) == 128 + signal.SIGTERM
 
     def _tell(self, data: dict[str, Any]) -> None:
         if self._job.lead:

@@ -21,6 +21,7 @@ from ..spec import archive, jobid, stdio
 from ..spec import jobspec as specs
 from ..spec.idset import Idset
 from ..spec.os_error import reason
+from ..spec.wait_status import exit_code, how_ended
 from . import affinity, layout, oom, time_limit_signal
 from . import options as known
 from .early_exits import EarlyExits
@@ -615,16 +616,16 @@ class ShellJob:
         if self.group is not None:
             self.group.task_exited()
         if not self._failed and not self._early_exits.excuses(status):
-            self._status = max(self._status, _exit_status(status))
-        signaled = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+            # A shell exits with 128 plus the signal of its task.
+            self._status = max(self._status, exit_code(status) << 8)
         context = {
             "localid": task.local,
             "rank": task.rank,
             "state": "Exited",
             "pid": task.pid,
             "wait_status": status,
-            "signaled": signaled,
-            "exitcode": 128 + signaled if signaled else os.WEXITSTATUS(status),
+            "signaled": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
+            "exitcode": exit_code(status),
         }
         if not self._exit_seen:
             self._exit_seen = True
@@ -636,8 +637,8 @@ class ShellJob:
         if status and self.options.get("exit-on-error"):
             program = os.path.basename(specs.command(self.jobspec)[0])
             where = f"task rank {task.rank} on host {self.host}"
-            note = f"{program}: {where} failed ({_how(context)}) and exit-on-error is set"
-            self.fail(note, _exit_status(status) >> 8, component="task-exit")
+            note = f"{program}: {where} failed ({how_ended(status)}) and exit-on-error is set"
+            self.fail(note, exit_code(status), component="task-exit")
         self._early_exits.ended(task, status)
 
     def _first_exit(self, context: dict[str, Any], program: str, host: str) -> None:
@@ -646,7 +647,8 @@ class ShellJob:
             return
         self._exit_told = True
         self.event("shell.task-exit", context)
-        self._expect_the_rest(f"{program}: task rank {context['rank']} on host {host} exited ({_how(context)})")
+        how = how_ended(context["wait_status"])
+        self._expect_the_rest(f"{program}: task rank {context['rank']} on host {host} exited ({how})")
 
     def _expect_the_rest(self, what: str) -> None:
         """Start `exit-timeout` for the other tasks (lead shell only); `what` describes the exit."""
@@ -728,16 +730,3 @@ class ShellJob:
         if self.pmix is not None:
             self.pmix.end()
         self.agent.folders.give_back(self.tmpdir)
-
-
-def _how(context: dict[str, Any]) -> str:
-    """How a task ended, by the context of its shell.task-exit event."""
-    signaled = context["signaled"]
-    return f"{signal.strsignal(signaled)}" if signaled else f"Exit {context['exitcode']}"
-
-
-def _exit_status(status: int) -> int:
-    """The wait status of a shell whose task ended with `status`: a signal becomes exit code 128 + signal."""
-    if os.WIFSIGNALED(status):
-        return (128 + os.WTERMSIG(status)) << 8
-    return os.WEXITSTATUS(status) << 8

@@ -10,10 +10,10 @@ import time
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
-from headrace.cli.jobs.info import signal_name
 from headrace.client.handle import Handle
 from headrace.client.reactor import Reactor
 from headrace.spec.idset import Idset
+from headrace.spec.wait_status import exit_code, how_ended
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -233,9 +233,8 @@ class _Exec:
             self._watch_input()
         elif kind == "finished":
             status = answer["status"]
-            code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-            self.status = max(self.status, code)
-            self._tell(rank, f"ended: {_how_ended(status)}")
+            self.status = max(self.status, exit_code(status))
+            self._tell(rank, f"ended: {how_ended(status)}")
             if status:
                 self.ended.setdefault(status, []).append(rank)
 
@@ -372,12 +371,8 @@ class _Exec:
         if self.quiet:
             return
         for status, ranks in sorted(self.ended.items()):
-            sys.stderr.write(f"{Idset(ranks).encode(brackets=True)}: {_how_ended(status)}\n")
+            sys.stderr.write(f"{Idset(ranks).encode(brackets=True)}: {how_ended(status)}\n")
 
     def _tell(self, rank: int, what: str) -> None:
         if self.verbose:
             sys.stderr.write(f"flux-exec: rank {rank}: {what}\n")
-
-
-def _how_ended(status: int) -> str:
-    return signal_name(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else f"Exit {os.WEXITSTATUS(status)}"

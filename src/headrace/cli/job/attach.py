@@ -13,11 +13,11 @@ import sys
 import time
 
 from headrace.cli.common.errors import CommandError
-from headrace.cli.jobs.info import signal_name
 from headrace.client.reactor import Reactor
 from headrace.spec import jobid
 from headrace.spec.eventlog import decode_line
 from headrace.spec.stdlib_parts import signal
+from headrace.spec.wait_status import exit_code, strsignal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -442,16 +442,11 @@ def _ignore_errors(call: Rpc) -> None:
         pass
 
 
-def exit_code(status: int) -> int:
-    """The exit status that a shell would show for this wait status."""
-    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-
-
 def ending(status: int) -> str:
     """What to tell about a wait status that is not zero. The shell exits with 128 plus the signal of its task."""
     if os.WIFSIGNALED(status):
-        return f"job shell {signal_name(os.WTERMSIG(status))}"
+        return f"job shell {strsignal(os.WTERMSIG(status))}"
     code = os.WEXITSTATUS(status)
     if code > 128:
-        return f"task(s) {signal_name(code - 128)}"
+        return f"task(s) {strsignal(code - 128)}"
     return f"task(s) exited with exit code {code}"

@@ -9,13 +9,12 @@ import time
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
-from headrace.cli.job.attach import exit_code
 from headrace.cli.job.main import parse_id
-from headrace.cli.jobs.info import signal_name
 from headrace.client.handle import Handle
 from headrace.spec import duration, jobid
 from headrace.spec.eventlog import decode_line
 from headrace.spec.job_state import INACTIVE
+from headrace.spec.wait_status import exit_code, strsignal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,11 +114,11 @@ def _code(result: Dict[str, Any], exception_code: int) -> int:
 def _explain(name: str, result: Dict[str, Any], verbose: int) -> None:
     status = result.get("waitstatus")
     if status is not None and os.WIFSIGNALED(status):
-        text = f"job shell died by signal {signal_name(os.WTERMSIG(status))}"
+        text = f"job shell died by signal {strsignal(os.WTERMSIG(status))}"
     elif result.get("exception_severity") == 0:
         text = f"exception type={result['exception_type']}"
     elif status is not None and exit_code(status) > 128:
-        text = f"job shell: task(s) {signal_name(exit_code(status) - 128)}"
+        text = f"job shell: task(s) {strsignal(exit_code(status) - 128)}"
     elif status or (status == 0 and verbose > 1):
         text = f"exited with exit code {exit_code(status)}"
     else:

@@ -24,6 +24,7 @@ from headrace.spec.job_state import (
     SCHED,
     TIMEOUT,
 )
+from headrace.spec.wait_status import exit_code, returncode, strsignal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -330,7 +331,7 @@ def _contextual_time(job: JobInfo) -> float:
 def _returncode(job: JobInfo) -> Any:
     status = job.raw.get("waitstatus")
     if status is not None:
-        return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        return returncode(status)
     # A job that ended before it ran.
     return {2: 1, 4: -128, 8: -128}.get(job.raw.get("result", 0), "")
 
@@ -403,20 +404,10 @@ _SHELL_CODES = {126: "Command invoked cannot execute", 127: "command not found",
 
 def exit_reason(status: int) -> str:
     """How a job with this wait status ended: `Exit 3`, `Hangup`. A shell reports a signal as 128 plus its number."""
-    code = os.WTERMSIG(status) + 128 if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    code = exit_code(status)
     if code > 128:
-        return signal_name(code - 128)
+        return strsignal(code - 128)
     return _SHELL_CODES.get(code, f"Exit {code}")
-
-
-def signal_name(signum: int) -> str:
-    """strsignal(3). There may be no such signal: a program may well exit with 255."""
-    from headrace.spec.stdlib_parts import signal
-
-    try:
-        return signal.strsignal(signum) or f"Unknown signal {signum}"
-    except ValueError:
-        return f"Unknown signal {signum}"
 
 
 def _uri(job: JobInfo, local: bool = False) -> str:

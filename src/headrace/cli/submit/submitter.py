@@ -7,13 +7,13 @@ once the shell has started, as Attach does for a single job, and lines carry the
 from __future__ import annotations
 
 import errno
-import os
 import sys
 
 from headrace.cli.common.errors import refusal
 from headrace.cli.submit import options
 from headrace.client.handle import Handle
 from headrace.spec import jobid
+from headrace.spec.wait_status import exit_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class Submitter:
             status = context["status"]
             if self.args.verbose:
                 self._tell(job, event.timestamp, f"complete: status={status}")
-            self.status = max(self.status, 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else status >> 8)
+            self.status = max(self.status, exit_code(status))
         return self._awaited(job, str(name))
 
     def _awaited(self, job: _Job, name: str) -> bool:

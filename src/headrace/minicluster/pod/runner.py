@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...spec.wait_status import exit_code
 from .. import pod_plan, shell_text
 from ..mode import Mode
 from ..pod_plan import PodPlan
@@ -405,8 +406,7 @@ class Runner:
 
     def _status_of(self, pid: int) -> int:
         self._wait(lambda: pid in self._ended)
-        code = os.waitstatus_to_exitcode(self._ended.pop(pid))
-        return 128 - code if code < 0 else code
+        return exit_code(self._ended.pop(pid))
 
     def _watch(self, fd: int, read: Callable[[], None]) -> None:
         self._readers[fd] = read

@@ -16,6 +16,7 @@ import sys
 import time
 
 from ...client.handle import Handle
+from ...spec.wait_status import exit_code
 from .. import shell_text
 from ..pod_plan import PodPlan, Sidecar
 from . import environment
@@ -80,13 +81,12 @@ def _keep(argv: list[str], in_shell: bool) -> int:
         # Orphans of the command become children of process 1.
         pid, status = os.wait()
     child = 0
-    code = os.waitstatus_to_exitcode(status)
-    if code == 0:
+    if status == 0:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
         if not ended:
             signal.sigwait((signal.SIGTERM, signal.SIGINT))
-    return code if code >= 0 else 128 - code
+    return exit_code(status)
 
 
 def _end(child: int, number: int, in_shell: bool) -> None:

@@ -22,6 +22,7 @@ from ...spec import jobid
 from ...spec.lines import LineReader
 from ...spec.pmix import is_of_one_job
 from ...spec.taskmap import TaskMap
+from ...spec.wait_status import how_ended
 from .collect import Collector, Message
 
 if TYPE_CHECKING:
@@ -236,10 +237,10 @@ class Offer:
 
     def _ended(self, status: int) -> None:
         self._pid = 0
-        how = signal.strsignal(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else f"Exit {os.WEXITSTATUS(status)}"
         # Its last messages, such as the reason of its end, may still be unread.
         self._hear_the_rest()
         if self._in or not self._used:
+            how = how_ended(status)
             self._fail(f"the PMIx server on {self._job.host} has ended ({how}), and tasks cannot go on without it")
 
     def _close(self) -> None:

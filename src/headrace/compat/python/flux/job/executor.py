@@ -14,6 +14,7 @@ from flux.job.event import EventLogEvent, JobException
 from flux.job.JobID import JobID, to_id
 from headrace.client.handle import Handle
 from headrace.client.reactor import Reactor
+from headrace.spec.wait_status import returncode
 
 EVENTS = frozenset(
     """
@@ -136,10 +137,8 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
             self.set_exception(self._failure)
         elif self._status is None:
             self.set_exception(RuntimeError("the job ended without a status"))
-        elif os.WIFSIGNALED(self._status):
-            self.set_result(-os.WTERMSIG(self._status))
         else:
-            self.set_result(os.WEXITSTATUS(self._status))
+            self.set_result(returncode(self._status))
 
 
 class FluxExecutor(concurrent.futures.Executor):
