@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.jobs import record
 from headrace.jobs.record import Job, merged, updated_jobspec, updated_r
+from headrace.spec.job_state import CANCELED, COMPLETED, FAILED, TIMEOUT
 
 JOBSPEC = {"version": 1, "attributes": {"system": {"duration": 0, "queue": "batch"}}}
 keys = st.sampled_from("abc")
@@ -74,16 +75,16 @@ def test_an_update_of_r_keeps_the_rest_of_it() -> None:
 @pytest.mark.parametrize(
     ("fatal", "status", "text", "result"),
     [
-        (("cancel", ""), None, "Fatal exception type=cancel", record.CANCELED),
-        (("timeout", "too long"), 0, "Fatal exception type=timeout too long", record.TIMEOUT),
-        (("exec", "lost"), 0, "Fatal exception type=exec lost", record.FAILED),
-        (None, None, "job did not run", record.FAILED),
-        (None, 0, "", record.COMPLETED),
-        (None, 9, "job shell Killed", record.FAILED),
-        (None, 3 << 8, "task(s) exited with exit code 3", record.FAILED),
-        (None, 143 << 8, "task(s) Terminated", record.FAILED),
-        (None, 255 << 8, "task(s) died by signal 127", record.FAILED),
-        (None, 128 << 8, "task(s) exited with exit code 128", record.FAILED),
+        (("cancel", ""), None, "Fatal exception type=cancel", CANCELED),
+        (("timeout", "too long"), 0, "Fatal exception type=timeout too long", TIMEOUT),
+        (("exec", "lost"), 0, "Fatal exception type=exec lost", FAILED),
+        (None, None, "job did not run", FAILED),
+        (None, 0, "", COMPLETED),
+        (None, 9, "job shell Killed", FAILED),
+        (None, 3 << 8, "task(s) exited with exit code 3", FAILED),
+        (None, 143 << 8, "task(s) Terminated", FAILED),
+        (None, 255 << 8, "task(s) died by signal 127", FAILED),
+        (None, 128 << 8, "task(s) exited with exit code 128", FAILED),
     ],
 )
 def test_why_a_job_failed(fatal: tuple[str, str] | None, status: int | None, text: str, result: int) -> None:

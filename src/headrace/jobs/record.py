@@ -12,11 +12,8 @@ from collections.abc import Callable
 from typing import Any, Optional
 
 from headrace.spec.job_state import (
-    CANCELED,
     CLEANUP,
-    COMPLETED,
     DEPEND,
-    FAILED,
     FLAG_DEBUG,
     FLAG_NOVALIDATE,
     FLAG_WAITABLE,
@@ -25,7 +22,7 @@ from headrace.spec.job_state import (
     PRIORITY,
     RUN,
     SCHED,
-    TIMEOUT,
+    result_of,
 )
 from headrace.spec.urgency import URGENCY_DEFAULT
 
@@ -117,9 +114,7 @@ class Job:
     @property
     def result(self) -> int:
         """The result of the job: COMPLETED, FAILED, CANCELED or TIMEOUT."""
-        if self.fatal is not None:
-            return {"cancel": CANCELED, "timeout": TIMEOUT}.get(self.fatal[0], FAILED)
-        return COMPLETED if self.status == 0 else FAILED
+        return result_of(self.fatal[0] if self.fatal is not None else None, self.status)
 
 
 _NOTHING: dict[str, Any] = {}

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from ..minicluster.fields import MiniCluster
 from ..minicluster.plan import hosts_outside
+from ..spec.job_state import STATE_BITS
 from . import names, pods
 from .observed import Observed
 
@@ -28,7 +29,6 @@ FINISHED = "Finished"
 FAILED = "Failed"
 INVALID = "Invalid"
 
-STATES = ("depend", "priority", "sched", "run", "cleanup", "inactive")
 # Set on the Job by the operator if the pods did not run in time; its value is what was short.
 START_TIMEOUT = "flux-framework.org/headrace-start-timeout"
 # The reason of JobRunning after the end of an instance that was reported as running.
@@ -290,7 +290,7 @@ def _jobs(observed: Observed, before: Object, lead_end: pods.LeadEnd | None, end
         known = before.get("jobs") or {}
     if not known:
         return {}
-    return {state: 0 if end and state != "inactive" else _number(known.get(state)) for state in STATES}
+    return {state: 0 if end and state != "inactive" else _number(known.get(state)) for state in STATE_BITS}
 
 
 def _times(

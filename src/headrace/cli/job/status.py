@@ -13,7 +13,7 @@ from headrace.cli.job.main import parse_id
 from headrace.client.handle import Handle
 from headrace.spec import duration, jobid
 from headrace.spec.eventlog import decode_line
-from headrace.spec.job_state import INACTIVE
+from headrace.spec.job_state import INACTIVE, result_of
 from headrace.spec.wait_status import exit_code, strsignal
 
 TYPE_CHECKING = False
@@ -93,14 +93,9 @@ def _result(job: int, call: Rpc) -> Dict[str, Any]:
     if exception:
         result["exception_occurred"] = True
         result.update({f"exception_{key}": exception.get(key, "") for key in ("severity", "type", "note")})
-    result["result"] = _result_number(result)
+    fatal = result["exception_type"] if result.get("exception_severity") == 0 else None
+    result["result"] = result_of(fatal, result.get("waitstatus"))
     return result
-
-
-def _result_number(result: Dict[str, Any]) -> int:
-    if result.get("exception_severity") == 0:
-        return {"cancel": 4, "timeout": 8}.get(result["exception_type"], 2)
-    return 1 if result.get("waitstatus") == 0 else 2
 
 
 def _code(result: Dict[str, Any], exception_code: int) -> int:

@@ -20,8 +20,10 @@ from headrace.spec.job_state import (
     NEW,
     PENDING,
     PRIORITY,
+    RESULT_BITS,
     RUN,
     SCHED,
+    STATE_BITS,
     TIMEOUT,
 )
 from headrace.spec.wait_status import exit_code, returncode, strsignal
@@ -30,17 +32,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List
 
-STATES = {
-    NEW: "NEW",
-    DEPEND: "DEPEND",
-    PRIORITY: "PRIORITY",
-    SCHED: "SCHED",
-    RUN: "RUN",
-    CLEANUP: "CLEANUP",
-    INACTIVE: "INACTIVE",
-}
-STATES_SINGLE = {NEW: "N", DEPEND: "D", PRIORITY: "P", SCHED: "S", RUN: "R", CLEANUP: "C", INACTIVE: "I"}
-RESULTS = {COMPLETED: "COMPLETED", FAILED: "FAILED", CANCELED: "CANCELED", TIMEOUT: "TIMEOUT"}
+STATES = {NEW: "NEW", **{bit: name.upper() for name, bit in STATE_BITS.items()}}
+STATES_SINGLE = {bit: name[0] for bit, name in STATES.items()}
+RESULTS = {bit: name.upper() for name, bit in RESULT_BITS.items()}
 RESULTS_SHORT = {COMPLETED: "CD", FAILED: "F", CANCELED: "CA", TIMEOUT: "TO"}
 _STATE_EMOJI = {NEW: "🆕", DEPEND: "🛑", PRIORITY: "⏳", SCHED: "📅", RUN: "🏃", CLEANUP: "🧹", INACTIVE: "🪦"}
 _RESULT_EMOJI = {COMPLETED: "✅", FAILED: "❌", CANCELED: "🚫", TIMEOUT: "⏰"}
@@ -319,7 +313,7 @@ def _runtime(job: JobInfo) -> float:
 
 def _remaining(job: JobInfo) -> float:
     expiration = job.raw.get("expiration", 0.0)
-    if _state(job) != 16 or not expiration:
+    if _state(job) != RUN or not expiration:
         return 0.0
     return max(0.0, float(expiration) - job.now)
 
@@ -333,7 +327,7 @@ def _returncode(job: JobInfo) -> Any:
     if status is not None:
         return returncode(status)
     # A job that ended before it ran.
-    return {2: 1, 4: -128, 8: -128}.get(job.raw.get("result", 0), "")
+    return {FAILED: 1, CANCELED: -128, TIMEOUT: -128}.get(job.raw.get("result", 0), "")
 
 
 def _dependencies(job: JobInfo) -> str:
@@ -364,7 +358,7 @@ def _contextual_info(job: JobInfo) -> Any:
         return "depends:" + _dependencies(job)
     if state == PRIORITY:
         return "priority-wait"
-    if state != 8:
+    if state != SCHED:
         return job.raw.get("nodelist", "")
     if job.raw.get("urgency") == 0:
         return "held"
@@ -384,12 +378,12 @@ def _inactive_reason(job: JobInfo) -> str:
     raw = job.raw
     result = raw.get("result", 0)
     note = raw.get("exception_note", "")
-    if result == 4:
+    if result == CANCELED:
         return f"Canceled: {note}" if raw.get("exception_type") == "cancel" and note else "Canceled"
-    if result == 8:
+    if result == TIMEOUT:
         return "Timeout"
     status = raw.get("waitstatus")
-    if result == 2 and raw.get("exception_occurred") and raw.get("exception_severity", 0) == 0:
+    if result == FAILED and raw.get("exception_occurred") and raw.get("exception_severity", 0) == 0:
         kind = raw.get("exception_type", "")
         if kind != "exec" or status is None or not os.WIFEXITED(status):
             return f"Exception: type={kind} note={note}" if note else f"Exception: type={kind}"

@@ -5,21 +5,7 @@ from __future__ import annotations
 import errno
 
 from headrace.cli.jobs.info import JobInfo
-from headrace.spec.job_state import (
-    ACTIVE,
-    CANCELED,
-    CLEANUP,
-    COMPLETED,
-    DEPEND,
-    FAILED,
-    INACTIVE,
-    PENDING,
-    PRIORITY,
-    RUN,
-    RUNNING,
-    SCHED,
-    TIMEOUT,
-)
+from headrace.spec.job_state import ACTIVE, INACTIVE, RESULT_BITS, STATE_BITS, STATE_MASKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,18 +13,7 @@ if TYPE_CHECKING:
 
     from headrace.client.handle import Handle
 
-STATE_NAMES = {
-    "depend": DEPEND,
-    "priority": PRIORITY,
-    "sched": SCHED,
-    "run": RUN,
-    "cleanup": CLEANUP,
-    "inactive": INACTIVE,
-    "pending": PENDING,
-    "running": RUNNING,
-    "active": ACTIVE,
-}
-RESULT_NAMES = {"completed": COMPLETED, "failed": FAILED, "canceled": CANCELED, "timeout": TIMEOUT}
+STATE_NAMES = {**STATE_BITS, **STATE_MASKS}
 
 
 class QueryError(ValueError):
@@ -77,8 +52,8 @@ class Query:
         for name in text.lower().split(","):
             if name in STATE_NAMES:
                 self.states |= STATE_NAMES[name]
-            elif name in RESULT_NAMES:
-                self.results |= RESULT_NAMES[name]
+            elif name in RESULT_BITS:
+                self.results |= RESULT_BITS[name]
             else:
                 raise QueryError(f"Invalid filter specified: {name}")
 

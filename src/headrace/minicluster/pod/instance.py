@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from ...client.handle import Handle, Rpc
 from ...spec.idset import Idset
+from ...spec.job_state import ACTIVE, STATE_BITS
 from .ending import FAILURE
 
-JOB_STATES = ("depend", "priority", "sched", "run", "cleanup", "inactive")
-_ACTIVE = JOB_STATES[:-1]
+_ACTIVE = tuple(name for name, bit in STATE_BITS.items() if bit & ACTIVE)
 # The number of pending jobs that are read for their demand; a MiniCluster never has more nodes.
 _MOST_PENDING = 1000
 # Seconds that a broker has for its last response before it ends.
@@ -61,7 +61,7 @@ class Instance:
         self.handle: Handle | None = None
         self._state = "starting"
         self._up = Idset()
-        self._jobs = dict.fromkeys(JOB_STATES, 0)
+        self._jobs = dict.fromkeys(STATE_BITS, 0)
         self._busy = Idset()
         # The attributes of the instance's only job if it has failed; see `find_failure`.
         self.failed_job: dict[str, Any] = {}
@@ -147,7 +147,7 @@ class Instance:
 
     def _take_stats(self, body: dict[str, Any]) -> None:
         states = body["job_states"]
-        self._jobs = {name: int(states.get(name, 0)) for name in JOB_STATES}
+        self._jobs = {name: int(states.get(name, 0)) for name in STATE_BITS}
         again, self._refused = self._refused, []
         for topic, asked, take in again:
             if self.handle is not None:

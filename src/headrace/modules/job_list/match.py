@@ -10,15 +10,16 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from headrace.modules.job_list.record import RESULT_NAMES, STATE_NAMES, Job
+from headrace.modules.job_list.record import Job
 from headrace.spec.hostlist import Hostlist, HostlistError
 from headrace.spec.idset import Idset, IdsetError
-from headrace.spec.job_state import INACTIVE
+from headrace.spec.job_state import ACTIVE, INACTIVE, NEW, RESULT_BITS, STATE_BITS, STATE_MASKS
 from headrace.spec.message import USERID_UNKNOWN
 
 Test = Callable[[Job], bool]
 
 ALL_STATES = 127
+_STATE_NAMES = {"new": NEW, **STATE_BITS, **STATE_MASKS, "active": NEW | ACTIVE}
 _MAX_DEPTH = 32
 # A longer list of hosts or ranks in a constraint would make every comparison slow.
 _MAX_NAMES = 4096
@@ -130,12 +131,12 @@ def _bits(op: str, values: list[Any], names: dict[str, int]) -> int:
 
 
 def _states(values: list[Any]) -> tuple[Test | None, int]:
-    states = _bits("states", values, STATE_NAMES) & ALL_STATES
+    states = _bits("states", values, _STATE_NAMES) & ALL_STATES
     return (lambda job: job.state & states != 0), states
 
 
 def _results(values: list[Any]) -> tuple[Test | None, int]:
-    results = _bits("results", values, RESULT_NAMES)
+    results = _bits("results", values, RESULT_BITS)
     return (lambda job: job.result is not None and job.result & results != 0), INACTIVE
 
 

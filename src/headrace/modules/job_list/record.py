@@ -15,35 +15,7 @@ import msgspec
 
 from headrace.spec import jobspec as js
 from headrace.spec.idset import Idset
-from headrace.spec.job_state import (
-    CANCELED,
-    CLEANUP,
-    COMPLETED,
-    DEPEND,
-    FAILED,
-    INACTIVE,
-    NEW,
-    PENDING,
-    PRIORITY,
-    RUN,
-    RUNNING,
-    SCHED,
-    TIMEOUT,
-)
-
-STATE_NAMES = {
-    "new": NEW,
-    "depend": DEPEND,
-    "priority": PRIORITY,
-    "sched": SCHED,
-    "run": RUN,
-    "cleanup": CLEANUP,
-    "inactive": INACTIVE,
-    "pending": PENDING,
-    "running": RUNNING,
-    "active": PENDING | RUNNING | NEW,
-}
-RESULT_NAMES = {"completed": COMPLETED, "failed": FAILED, "canceled": CANCELED, "timeout": TIMEOUT}
+from headrace.spec.job_state import CLEANUP, COMPLETED, DEPEND, INACTIVE, NEW, PRIORITY, RUN, SCHED, result_of
 
 # In flux-core's order, in which `attributes` lists "all".
 ATTRS = (
@@ -270,17 +242,9 @@ class Job:
 
     def _clean(self, time: float, context: dict[str, Any]) -> None:
         self._enter(INACTIVE, "t_inactive", time)
-        fatal = self.exception_severity == 0
         self.exception_occurred = self.exception_severity is not None
-        self.success = self.waitstatus == 0 and not fatal
-        if self.success:
-            self.result = COMPLETED
-        elif fatal and self.exception_type == "cancel":
-            self.result = CANCELED
-        elif fatal and self.exception_type == "timeout":
-            self.result = TIMEOUT
-        else:
-            self.result = FAILED
+        self.result = result_of(self.exception_type if self.exception_severity == 0 else None, self.waitstatus)
+        self.success = self.result == COMPLETED
         self.dependencies = None
         self.jobspec = None
 

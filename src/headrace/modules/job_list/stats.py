@@ -5,28 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.modules.job_list.record import Job
-from headrace.spec.job_state import (
-    CANCELED,
-    CLEANUP,
-    COMPLETED,
-    DEPEND,
-    INACTIVE,
-    PENDING,
-    PRIORITY,
-    RUN,
-    RUNNING,
-    SCHED,
-    TIMEOUT,
-)
-
-_STATES = (
-    ("depend", DEPEND),
-    ("priority", PRIORITY),
-    ("sched", SCHED),
-    ("run", RUN),
-    ("cleanup", CLEANUP),
-    ("inactive", INACTIVE),
-)
+from headrace.spec.job_state import CANCELED, COMPLETED, INACTIVE, PENDING, RUNNING, STATE_BITS, TIMEOUT
 
 
 class Counters:
@@ -35,7 +14,7 @@ class Counters:
     __slots__ = ("canceled", "failed", "purged", "states", "successful", "timeout")
 
     def __init__(self) -> None:
-        self.states = dict.fromkeys((bit for _name, bit in _STATES), 0)
+        self.states = dict.fromkeys(STATE_BITS.values(), 0)
         self.successful = self.failed = self.canceled = self.timeout = self.purged = 0
 
     def move(self, old: int, new: int) -> None:
@@ -60,7 +39,7 @@ class Counters:
         self.purged += 1
 
     def as_object(self) -> dict[str, Any]:
-        states = {name: self.states[bit] for name, bit in _STATES}
+        states = {name: self.states[bit] for name, bit in STATE_BITS.items()}
         return {
             "job_states": {**states, "total": sum(states.values())},
             "successful": self.successful,

@@ -13,12 +13,12 @@ from types import SimpleNamespace
 from typing import Any, Dict, List, Mapping, Union
 
 from headrace.cli.jobs import info
-from headrace.spec import job_state
+from headrace.spec.job_state import STATE_MASKS
 
 _UNKNOWN = "(unknown)"
 _UNKNOWN_SHORT = "?"
 
-_STATE_MASKS = {"PENDING": job_state.PENDING, "RUNNING": job_state.RUNNING, "ACTIVE": job_state.ACTIVE}
+_MASKS = {mask: name.upper() for name, mask in STATE_MASKS.items()}
 
 
 def _new(cdecl: str, init: Any = None) -> List[Any]:
@@ -67,8 +67,7 @@ def _job_resulttostr(result: int, fmt: Union[str, bytes, None] = None) -> bytes:
 
 def _job_strtostate(name: Union[str, bytes], out: Any) -> int:
     """Store the number of a state, or of PENDING, RUNNING or ACTIVE, in `out[0]`. Raises OSError(EINVAL)."""
-    masks = {number: name for name, number in _STATE_MASKS.items()}
-    return _number(name, out, info.STATES, info.STATES_SINGLE, masks)
+    return _number(name, out, info.STATES, info.STATES_SINGLE, _MASKS)
 
 
 def _job_strtoresult(name: Union[str, bytes], out: Any) -> int:

@@ -247,7 +247,7 @@ def statetoemoji(state: int) -> str:
 
 
 def resulttoemoji(result: int) -> str:
-    return str(JobInfo({"id": 0, "state": 64, "result": result}).result_emoji)
+    return str(JobInfo({"id": 0, "state": INACTIVE, "result": result}).result_emoji)
 
 
 def job_fields_to_attrs(names: Iterable[str]) -> List[str]:

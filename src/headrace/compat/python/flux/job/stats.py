@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from flux.rpc import RPC
+from headrace.spec.job_state import STATE_BITS, STATE_MASKS
 
 if TYPE_CHECKING:
     from flux.core.handle import Flux
 
-_STATES = ("depend", "priority", "sched", "run", "cleanup", "inactive")
 _RESULTS = ("successful", "failed", "canceled", "timeout", "inactive_purged")
 
 
@@ -22,7 +22,7 @@ class JobStats:
     def __init__(self, handle: Flux, queue: Optional[str] = None) -> None:
         self.handle = handle
         self.queue = queue
-        for name in (*_STATES, *_RESULTS, "pending", "running", "active"):
+        for name in (*STATE_BITS, *_RESULTS, *STATE_MASKS):
             setattr(self, name, -1)
 
     def update_sync(self) -> JobStats:
@@ -49,7 +49,7 @@ class JobStats:
             if not found:
                 raise ValueError(f"no stats available for queue {self.queue}")
             answer = found[0]
-        for name in _STATES:
+        for name in STATE_BITS:
             setattr(self, name, answer["job_states"][name])
         for name in _RESULTS:
             setattr(self, name, answer[name])

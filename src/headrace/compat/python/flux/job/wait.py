@@ -9,6 +9,7 @@ from flux.future import Future, connection
 from flux.job.event import EventLogEvent, JobEventWatchFuture
 from flux.job.info import JobInfo
 from flux.job.JobID import JobID, to_id
+from headrace.spec.job_state import INACTIVE, result_of
 from headrace.spec.urgency import URGENCY_DEFAULT
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class _Outcome:
     """The result of a job from its events, as job-list would have it."""
 
     def __init__(self, id: int) -> None:
-        self.raw: Dict[str, Any] = {"id": id, "state": 64, "exception_occurred": False, "duration": 0.0}
+        self.raw: Dict[str, Any] = {"id": id, "state": INACTIVE, "exception_occurred": False, "duration": 0.0}
 
     def take(self, event: EventLogEvent) -> None:
         raw, context = self.raw, event.context or {}
@@ -67,13 +68,8 @@ class _Outcome:
             )
 
     def finished(self) -> Dict[str, Any]:
-        raw = self.raw
-        kind = raw.get("exception_type")
-        if kind in ("cancel", "timeout"):
-            raw["result"] = 4 if kind == "cancel" else 8
-        else:
-            raw["result"] = 1 if raw.get("success") and not kind else 2
-        return raw
+        self.raw["result"] = result_of(self.raw.get("exception_type"), self.raw.get("waitstatus"))
+        return self.raw
 
 
 class JobResultFuture(JobEventWatchFuture):
