@@ -6,8 +6,11 @@ import os
 
 from hypothesis import settings
 
-# How long an example takes depends on who else uses the machine, and is no property of the code.
-settings.register_profile("headrace", deadline=None, print_blob=True)
+import sizes
+
+# Outside a soak, properties are tried with the same examples each time, as seeds.py says. How long an example takes
+# depends on who else uses the machine, and is no property of the code.
+settings.register_profile("headrace", deadline=None, print_blob=True, derandomize=not sizes.SOAK)
 settings.load_profile("headrace")
 
 # Commands buffer what they print to a pipe, as users' do: what is seen only with this set is not seen by them.

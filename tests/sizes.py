@@ -1,7 +1,7 @@
 """How large the tests are whose size is a choice: what CI has time for, and a soak (`make soak`).
 
 `HEADRACE_SOAK=1` chooses the sizes of a soak, `HEADRACE_SIZES="kills=30 jobs=5000"` any other. Every such test has the
-mark `soak`. Its die, if it has one, is seeded by `HEADRACE_SEED`, or anew, and the seed is printed.
+mark `soak`.
 """
 
 from __future__ import annotations

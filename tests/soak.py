@@ -1,4 +1,4 @@
-"""`make soak`: each test of a chosen size (sizes.py), by itself, at the size of a soak.
+"""`make soak`: each test of a chosen size (sizes.py) by itself, at a soak's size; all properties with new examples.
 
     python tests/soak.py [--into FOLDER] [--only WORD]... [PATH...]
 
@@ -25,6 +25,8 @@ ROOT = Path(__file__).parent.parent
 # pyproject.toml asks for -q, with which a collection names files only.
 _PYTEST = (sys.executable, "-m", "pytest", "-o", "addopts=--import-mode=importlib", "-p", "no:cacheprovider", "-q")
 _EVERY = 60.0
+# The tests with hypothesis, which CI runs with the same examples each time.
+PROPERTIES = "properties"
 
 
 class Outcome(NamedTuple):
@@ -78,12 +80,13 @@ def table(outcomes: Iterable[Outcome], about: str) -> str:
     return f"{about}\n\n" + "\n".join(rows) + "\n"
 
 
-def run(piece: str, folder: Path, say: Callable[[str], None]) -> Outcome:
-    """Run a piece; its output goes to a log in `folder`."""
+def run(piece: str, paths: list[str], folder: Path, say: Callable[[str], None]) -> Outcome:
+    """Run a piece, the properties from those below `paths`; its output goes to a log in `folder`."""
     name = piece.rpartition("/")[2].replace("::", "-")
     report = folder / f"{name}.xml"
     report.unlink(missing_ok=True)
-    argv = [*_PYTEST, "-o", "junit_logging=system-out", f"--junitxml={report}", "-m", "soak", piece]
+    which = ["-m", "hypothesis", *paths] if piece == PROPERTIES else ["-m", "soak", piece]
+    argv = [*_PYTEST, "-o", "junit_logging=system-out", f"--junitxml={report}", *which]
     begin = shown = time.monotonic()
     with open(folder / f"{name}.log", "wb") as log:
         child = subprocess.Popen(argv, cwd=ROOT, env={**os.environ, "HEADRACE_SOAK": "1"}, stdout=log, stderr=log)
@@ -121,7 +124,8 @@ def main() -> int:
     options.into.mkdir(parents=True, exist_ok=True)
     collect = [*_PYTEST, "--collect-only", "-m", "soak", *options.paths]
     collected = subprocess.run(collect, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False).stdout
-    chosen = [each for each in pieces(collected) if not options.only or any(word in each for word in options.only)]
+    every = [*pieces(collected), PROPERTIES]
+    chosen = [each for each in every if not options.only or any(word in each for word in options.only)]
     done: list[Outcome] = []
 
     def say(text: str) -> None:
@@ -131,7 +135,7 @@ def main() -> int:
         say(f"no tests to soak:\n{collected}")
     for number, piece in enumerate(chosen, 1):
         say(f"[{number} of {len(chosen)}] {piece}")
-        done.append(run(piece, options.into, say))
+        done.append(run(piece, options.paths, options.into, say))
         last = done[-1]
         say(f"    {'good' if last.good else 'NOT GOOD'} after {last.wall:.0f} s: {'; '.join(last.said[:3])}")
         (options.into / "result.md").write_text(table(done, _about()))

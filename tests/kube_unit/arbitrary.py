@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
-import random
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -17,6 +15,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
+import seeds
 from headrace.cli.keygen import certificate
 from headrace.minicluster.fields import MiniCluster, Record, Spec
 from headrace.minicluster.problems import InvalidMiniCluster
@@ -85,9 +84,7 @@ _NUMBERS = [0, 1, 2, 3, 5, 100, 65_535, 65_536, -1, 2**31 - 1]
 
 def miniclusters(count: int, most: int = 4) -> Iterator[tuple[dict[str, Any], MiniCluster]]:
     """The valid ones of `count` arbitrary documents, with up to `most` fields changed each. Prints the seed."""
-    seed = int(os.environ.get("HEADRACE_SEED", str(random.randrange(1 << 30))))
-    print(f"seed {seed}")
-    dice = Random(seed)
+    dice = Random(seeds.seed())
     for _ in range(count):
         document = _document(dice, most)
         try:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from arbitrary import DOCUMENTS
-from mutation import mutated, seed
+from mutation import mutated
 
+import seeds
 from headrace.kube import admission
 from headrace.kube.actions import Create, MakeSecret
 from headrace.kube.builders import Images, desired, view_image
@@ -55,7 +56,7 @@ def stored(spoiled: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.soak
 @pytest.mark.timeout(limit(600))
 def test_a_spoiled_document_is_an_error_or_a_valid_cluster() -> None:
-    dice = random.Random(seed())
+    dice = random.Random(seeds.seed())
     counts = {True: 0, False: 0}
     for _ in range(size("documents")):
         spoiled = mutated(dice, dice.choice(ORIGINALS))

@@ -14,15 +14,6 @@ ODD: list[Any] = [
 ]
 
 
-def seed() -> int:
-    """From HEADRACE_SEED, or new; printed, so that a failure can be had again."""
-    import os
-
-    chosen = int(os.environ.get("HEADRACE_SEED", str(random.randrange(1 << 30))))
-    print(f"seed {chosen}")
-    return chosen
-
-
 def _places(value: Any) -> list[tuple[Any, Any]]:
     """Every (container, key) of a value."""
     found: list[tuple[Any, Any]] = []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-import mutation
 import pytest
 from instance import start
 
+import seeds
 from sizes import limit, size
 
 FUZZ = r"""
@@ -86,7 +86,7 @@ print("RSS", first, rss())
 @pytest.mark.timeout(limit(300))
 def test_mutated_frames_at_the_local_socket_cost_nobody_else_anything(tmp_path):
     count = size("frames")
-    seed = mutation.seed()
+    seed = seeds.seed()
     program = tmp_path / "fuzz.py"
     program.write_text(FUZZ)
     script = f"{sys.executable} {program} {seed} {count} && flux run echo alive"

@@ -14,10 +14,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import mutation
 import pytest
 from instance import FLUX, clean_env, processes_with, start
 
+import seeds
 from headrace.process import linux
 
 COMMON = """
@@ -230,7 +230,7 @@ def at_most_once(path: Path) -> Counter[str]:
 
 @pytest.mark.timeout(90)
 def test_whatever_a_queue_of_all_kinds_suffers_its_events_say_what_each_job_did(tmp_path: Path) -> None:
-    seed = mutation.seed()
+    seed = seeds.seed()
     ran = start(
         f"-Sstatedir={tmp_path}/state",
         sys.executable,
@@ -292,7 +292,7 @@ print(json.dumps(times))
 
 
 def test_jobs_alike_start_in_the_order_of_their_priorities_and_ids(tmp_path: Path) -> None:
-    ran = start(sys.executable, "-c", ORDER, str(mutation.seed()), RUNS=str(tmp_path))
+    ran = start(sys.executable, "-c", ORDER, str(seeds.seed()), RUNS=str(tmp_path))
     assert ran.rc == 0, ran.err
     assert ran.left == []
     assert len(at_most_once(tmp_path)) == 300
@@ -332,7 +332,7 @@ def killed_amid_work(tmp_path: Path, who: str, then: str) -> tuple[int, str, str
     if who.startswith("agent"):
         # Its forks have its name until they are executed; a parent comes before its children.
         victim = next(pid for pid in linux.descendants_of(victim) if linux.name_of(pid) == "flux-agent-0")
-    time.sleep(random.Random(mutation.seed()).uniform(0.0, 0.3))
+    time.sleep(random.Random(seeds.seed()).uniform(0.0, 0.3))
     os.kill(victim, signal.SIGKILL)
     out, err = process.communicate(timeout=60)
     assert processes_with(f"HR_TEST={tmp_path}") == []

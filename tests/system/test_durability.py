@@ -12,10 +12,10 @@ import sys
 import time
 from collections import Counter
 
-import mutation
 import pytest
 from instance import FLUX, clean_env, processes_with
 
+import seeds
 from sizes import limit, size
 
 SUBMITTER = """
@@ -48,7 +48,7 @@ print(json.dumps([[job["id"], job["state"]] for job in jobs]))
 @pytest.mark.timeout(limit(300))
 def test_no_acknowledged_job_is_lost_when_the_lead_is_killed(tmp_path):
     rounds = size("kills")
-    seed = mutation.seed()
+    seed = seeds.seed()
     dice = random.Random(seed)
     state = tmp_path / "state"
     env = clean_env(TMPDIR=str(tmp_path), HR_TEST=str(tmp_path))

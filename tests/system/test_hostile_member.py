@@ -12,11 +12,11 @@ import os
 import random
 import uuid
 
-import mutation
 import pytest
 import zmq
 from bootstrapped import Cluster, cluster, memory
 
+import seeds
 from headrace.broker.boot.config import read_certificate
 from headrace.spec import message as m
 from headrace.spec.message import Message
@@ -146,7 +146,7 @@ def frame(dice: random.Random) -> list[bytes]:
 @pytest.mark.timeout(limit(600))
 def test_mutated_frames_of_a_member_cost_its_parent_nothing(context):
     count = size("member_frames")
-    seed = mutation.seed()
+    seed = seeds.seed()
     dice = random.Random(seed)
     with cluster(3, "broker.quorum=2") as brokers:
         brokers.broker(1)
@@ -306,7 +306,7 @@ _SETTLING, _LESS_THAN_AN_OBJECT = 2 << 20, 24
 @pytest.mark.timeout(limit(600))
 def test_what_clients_wished_for_costs_nothing_once_they_or_their_broker_are_gone(context):
     count = size("wishes")
-    seed = mutation.seed()
+    seed = seeds.seed()
     dice = random.Random(seed)
     with cluster(3, "broker.quorum=2") as brokers:
         brokers.broker(1)

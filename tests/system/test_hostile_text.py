@@ -21,6 +21,7 @@ import pytest
 from bootstrapped import cluster
 from instance import FLUX, clean_env, processes_with, start
 
+import seeds
 from headrace.broker import config as configuration
 from headrace.jobs.policy import Policy, PolicyConfigError
 from headrace.minicluster.plan import make_plan
@@ -137,7 +138,7 @@ def jobspecs() -> list[dict[str, Any]]:
 
 
 def test_a_spoiled_jobspec_is_a_jobspec_error() -> None:
-    chosen = mutation.seed()
+    chosen = seeds.seed()
     dice = random.Random(chosen)
     refused = 0
     for _ in range(2000):
@@ -151,7 +152,7 @@ def test_a_spoiled_jobspec_is_a_jobspec_error() -> None:
 
 
 def test_a_spoiled_configuration_is_a_configuration_error(tmp_path: Path) -> None:
-    chosen = mutation.seed()
+    chosen = seeds.seed()
     dice = random.Random(chosen)
     (tmp_path / "ok.toml").write_text(CONFIG)
     original = configuration.load(str(tmp_path / "ok.toml"))
@@ -171,7 +172,7 @@ def test_a_spoiled_configuration_is_a_configuration_error(tmp_path: Path) -> Non
 
 
 def test_a_spoiled_minicluster_is_told_with_its_problems() -> None:
-    chosen = mutation.seed()
+    chosen = seeds.seed()
     dice = random.Random(chosen)
     make_plan(load_minicluster(CLUSTER).cluster)
     refused = 0
@@ -194,7 +195,7 @@ def sealed(spec: object) -> str:
 
 @pytest.mark.timeout(200)
 def test_spoiled_submissions_and_configurations_reach_no_further_than_their_sender() -> None:
-    chosen = mutation.seed()
+    chosen = seeds.seed()
     dice = random.Random(chosen)
     with cluster(1) as brokers:
         brokers.lead()
@@ -232,7 +233,7 @@ def test_spoiled_submissions_and_configurations_reach_no_further_than_their_send
 
 
 def test_the_commands_say_what_is_wrong_with_a_file_in_words(tmp_path: Path) -> None:
-    chosen = mutation.seed()
+    chosen = seeds.seed()
     dice = random.Random(chosen)
     spoiled = tmp_path / "spoiled"
     env = clean_env(HR_TEST=str(tmp_path), TMPDIR=str(tmp_path), LANG="C.UTF-8")
@@ -263,7 +264,7 @@ def test_the_commands_say_what_is_wrong_with_a_file_in_words(tmp_path: Path) -> 
 
 SUBMIT = """
 import json, random, subprocess, sys
-sys.path.insert(0, sys.argv[3])
+sys.path[:0] = [sys.argv[3], sys.argv[3] + "/.."]
 import mutation, test_hostile_text
 dice = random.Random(int(sys.argv[1]))
 for number in range(int(sys.argv[2])):
@@ -276,7 +277,7 @@ for number in range(int(sys.argv[2])):
 
 
 def test_job_submit_refuses_spoiled_jobspecs_in_words(tmp_path: Path) -> None:
-    chosen = mutation.seed()
+    chosen = seeds.seed()
     program = tmp_path / "submit.py"
     program.write_text(SUBMIT)
     script = f"{sys.executable} {program} {chosen} 15 {Path(__file__).parent} && flux cancel --all; flux run echo alive"

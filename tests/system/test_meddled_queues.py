@@ -7,9 +7,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import mutation
 from instance import start
 
+import seeds
 from headrace.spec import jobid
 
 MEDDLE = """
@@ -72,7 +72,7 @@ print(json.dumps([canceled, events]))
 
 
 def test_each_job_runs_at_most_once_and_as_its_events_say(tmp_path: Path) -> None:
-    seed = mutation.seed()
+    seed = seeds.seed()
     state = tmp_path / "state"
     ran = start(
         f"-Sstatedir={state}", sys.executable, "-c", MEDDLE, str(seed), RUNS=str(tmp_path / "runs"), timeout=120

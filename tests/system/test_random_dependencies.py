@@ -10,10 +10,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import mutation
 import pytest
 from instance import Done, start
 
+import seeds
 from headrace.spec import jobid
 
 # Submits and meddles; `until` jobs are there when it stops, by a kill of the broker if `then` is "kill". What it did is
@@ -170,7 +170,7 @@ def _run(folder: Path, size: int, seed: int, until: int, then: str) -> Done:
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_random_queue_ends_as_its_dependencies_say_over_a_kill(size: int, tmp_path: Path) -> None:
-    seed = mutation.seed()
+    seed = seeds.seed()
     dice = random.Random(seed)
     killed = _run(tmp_path, size, seed, dice.randrange(40, 80), "kill")
     assert (killed.rc != 0, killed.left) == (True, []), killed.err

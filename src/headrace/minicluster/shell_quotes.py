@@ -1,8 +1,8 @@
 """Finds the quote that shell text opens and never closes (POSIX.1-2017, XCU 2.2). Pure.
 
 The operator's image has no shell that could parse the text. Only text that no shell would run is reported: where a
-quote's meaning depends on more than is parsed here (here-documents, backquotes, `$'...'`, quotes in `${...}`, `case` in
-`$(...)`), nothing is reported.
+quote's meaning depends on more than is parsed here (here-documents, backquotes, `$'...'`, quotes in `${...}` and
+`$((...))`, `case` in `$(...)`), nothing is reported.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _left_open(text: str) -> list[tuple[str, int]]:
             pass
         elif character == "\\":
             at += 1
-        elif _is_beyond(character, pair, closer):
+        elif _is_beyond(text[at : at + 3], closer):
             return []
         elif pair in ("$(", "${"):
             opened.append((")" if pair == "$(" else "}", at))
@@ -73,8 +73,10 @@ def _left_open(text: str) -> list[tuple[str, int]]:
     return opened
 
 
-def _is_beyond(character: str, pair: str, closer: str) -> bool:
-    """Whether a construct begins here whose quotes follow other rules, or rules that differ between shells."""
-    if closer != '"' and pair in ("<<", "$'"):
+def _is_beyond(ahead: str, closer: str) -> bool:
+    """Whether `ahead`, three characters, begins with a construct whose quotes follow other rules, or rules that differ
+    between shells.
+    """
+    if closer != '"' and ahead[:2] in ("<<", "$'"):
         return True
-    return character == "`" or (closer == "}" and character in _QUOTES)
+    return ahead[0] == "`" or ahead == "$((" or (closer == "}" and ahead[0] in _QUOTES)
