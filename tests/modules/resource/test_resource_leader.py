@@ -292,6 +292,36 @@ def test_without_configuration_every_broker_counts_its_node(in_broker: Run) -> N
     with_world(in_broker, scenario, None)
 
 
+def test_a_question_waits_for_counts_that_are_under_way(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        first = world.client.start("resource.sched-status")
+        await world.settle()
+        # Rank 0 alone is online: the others may never come.
+        assert (await world.client.rpc("resource.status"))["R"]["execution"]["R_lite"] == []
+        assert (await world.take(first))["all"]["execution"]["R_lite"] == []
+        world.online("0-3")
+        tags = [world.client.start(f"resource.{name}") for name in ("sched-status", "status", "get")]
+        await world.settle()
+        assert all(world.client.queues[tag].empty() for tag in tags)
+        await world.client.rpc("resource.gather", {"nodes": [[rank, "b", "0-3", ""] for rank in (1, 2, 3)]})
+        answers = [await world.take(tag) for tag in tags]
+        found = [answer.get("all") or answer["R"] for answer in answers]
+        assert all([group["rank"] for group in r["execution"]["R_lite"]][-1][-1] == "3" for r in found), found
+
+    with_world(in_broker, scenario, None)
+
+
+def test_a_question_does_not_wait_long_for_counts_that_do_not_come(in_broker: Run, monkeypatch: Any) -> None:
+    monkeypatch.setattr(leader, "_SOON", 0.01)
+
+    async def scenario(world: World) -> None:
+        world.online("0-3")
+        await world.settle()
+        assert (await world.client.call("resource.get")).errnum == errno.EAGAIN
+
+    with_world(in_broker, scenario, None)
+
+
 def test_a_node_that_has_less_than_configured_is_drained(in_broker: Run) -> None:
     async def scenario(world: World) -> None:
         nodes = [[1, "node1", "0", ""], [2, "node2", "0-7", ""], [3, "node3", "0-1", ""]]
@@ -542,6 +572,7 @@ def test_nodes_that_are_not_there_at_quorum_are_taken_to_be_like_most(in_broker:
 
 def test_with_a_quorum_of_all_nothing_is_assumed(in_broker: Run, monkeypatch: Any) -> None:
     monkeypatch.setattr(leader, "_LATE", 0.0)
+    monkeypatch.setattr(leader, "_SOON", 0.0)
 
     async def scenario(world: World) -> None:
         await world.client.rpc("resource.gather", {"nodes": [[1, "node1", "0-7", ""], [2, "node2", "0-7", ""]]})

@@ -214,8 +214,8 @@ class _Ingest:
             try:
                 await self.ctx.rpc("feasibility.check", {"jobspec": job["jobspec"]})
             except RpcError as exc:
-                # Without a scheduler, the check is left to the scheduler that gets the job later.
-                if exc.errnum != errno.ENOSYS:
+                # Without a scheduler, or before it has resources, the check is left to the scheduler of the job.
+                if exc.errnum not in (errno.ENOSYS, errno.EAGAIN):
                     raise
         self._hand_over(msg, job)
 

@@ -37,6 +37,8 @@ _UNCHECKED = ("job-info", "resource-reload")
 _LOST = "broker was lost"
 # Seconds after the quorum during which further nodes may report; after that, their resources are assumed.
 _LATE = 1.0
+# Seconds that a question waits for R which is about to be known: its counts are under way.
+_SOON = 5.0
 
 
 class Leader:
@@ -55,6 +57,10 @@ class Leader:
         # The method by which an earlier load of this module defined the R that is in the KVS.
         self.origin = ""
         self.ready = False
+        # Set when R is known.
+        self.defined = asyncio.Event()
+        # True once the brokers that are online are known.
+        self.following = False
         self.usable = 0
         self.muted = False
         self.acquirers = ctx.streams("acquire")
@@ -70,7 +76,7 @@ class Leader:
         ctx.service(
             "resource",
             {
-                "status": lambda msg: self.inventory.status(),
+                "status": self._status,
                 "sched-status": self._sched_status,
                 "get": self._get,
                 "acquire": self._acquire,
@@ -273,6 +279,7 @@ class Leader:
             self.ctx.log(logging.ERROR, f"resource.exclude: {exc}")
         self._doubt_queues(self.ctx.config)
         self.ready = True
+        self.defined.set()
         self.inherited = adopt(self.ctx, self.acquirers, self.inventory.schedulable())
         if self.inherited is not None:
             self.usable = self.inherited.usable
@@ -331,6 +338,7 @@ class Leader:
         self.ctx.call("groups.get", {"name": group}, changed, nodeid=0, streaming=True)
 
     def _online(self, ranks: int) -> None:
+        self.following = True
         ranks &= ~self.forced_down
         came, went = ranks & ~self.inventory.online, self.inventory.online & ~ranks
         for event in self.inventory.set_online(ranks, self.ctx.now()):
@@ -422,7 +430,21 @@ class Leader:
             self.ctx.respond(msg, body)
         self.ctx.respond(msg, {"events": []})
 
-    def _get(self, msg: Message) -> dict[str, Any]:
+    async def _known(self) -> None:
+        """Wait for R if it is about to be known. The initial program runs once the brokers of the quorum are online,
+        which may be before their counts of resources, or the log of an earlier run, have been read here.
+        """
+        quorum = int(self.ctx.attrs.get("broker.quorum"))
+        if not self.ready and (not self.following or self.inventory.online.bit_count() >= quorum):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.defined.wait(), _SOON)
+
+    async def _status(self, msg: Message) -> dict[str, Any]:
+        await self._known()
+        return self.inventory.status()
+
+    async def _get(self, msg: Message) -> dict[str, Any]:
+        await self._known()
         if self.inventory.rset is None:
             raise RpcError(errno.EAGAIN, "resources are not known yet")
         return {"R": self.inventory.rset.to_obj()}
@@ -493,6 +515,7 @@ class Leader:
 
     async def _sched_status(self, msg: Message) -> dict[str, Any]:
         """The resources as R: all, down and allocated; the scheduler provides the latter."""
+        await self._known()
         inventory = self.inventory
         rset = inventory.schedulable()
         down = rset.select_ranks(Idset.from_bits(rset.ranks.bits & ~inventory.usable()))
