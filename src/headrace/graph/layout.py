@@ -76,13 +76,15 @@ class Layout:
         self.kinds: list[Kind] = []
         self.kind_of: list[int] = []
         self.usable = policy.whole <= {"node"} and policy.order != 0
-        if policy.close or policy.by:
-            self.usable = policy.order < 0 and not (policy.stops or policy.whole or (policy.by and policy.close))
+        if policy.close or policy.node_property:
+            self.usable = policy.order < 0 and not (
+                policy.stops or policy.whole or (policy.node_property and policy.close)
+            )
         if self.usable:
             self.nodes = [v for v in graph.preorder(graph.root) if graph.type[v] == "node"]
             self.number = {v: n for n, v in enumerate(self.nodes)}
-            if policy.by:
-                self.grade = [policy.node_weight * class_of(graph, v, policy.by) for v in self.nodes]
+            if policy.node_property:
+                self.grade = [policy.node_weight * class_of(graph, v, policy.node_property) for v in self.nodes]
             self.usable = self._nodes_compare()
         if self.usable:
             self._find_holders()
@@ -96,7 +98,7 @@ class Layout:
             return False
         if any(graph.size[v] != 1 for v in nodes):
             return False
-        if policy.by:
+        if policy.node_property:
             # The score includes the node's grade, so nodes need no distinct ids.
             return True
         known = {graph.id[v] for v in nodes}

@@ -211,12 +211,14 @@ class Matcher:
                 return False
             self._seen.add(v)
         trail = len(self._trail)
-        # A node's id adds to the scores of the vertices in it; with `by`, its class adds to its own score, too.
+        # A node's id adds to the scores of the vertices in it; with `node_property`, its class adds to its own, too.
         score = base + graph.id[v] + 1 if policy.order else 0
         if kind == "node":
-            weight = policy.node_weight * (class_of(graph, v, policy.by) if policy.by else graph.id[v])
+            weight = policy.node_weight * (
+                class_of(graph, v, policy.node_property) if policy.node_property else graph.id[v]
+            )
             base += weight
-            score += weight if policy.by else 0
+            score += weight if policy.node_property else 0
         if matched is None:
             if not self._explore(v, requests, exclusive, found, base, times, inside):
                 return self._forget_since(trail)
@@ -341,7 +343,7 @@ class Matcher:
         Siblings of one type differ in score by their ids alone, and at most as many of them as the count are taken.
         """
         any_found = False
-        ends = not self.policy.close and not self.policy.by
+        ends = not self.policy.close and not self.policy.node_property
         wanted = {r.type: r.count.high for r in requests if not r.is_slot}
         for kind, children in self.graph.kinds(v).items():
             limit = wanted.get(kind)

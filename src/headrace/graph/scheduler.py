@@ -426,7 +426,7 @@ class Scheduler:
         self.graph.properties.setdefault(v, {})[key] = value
         self.generation += 1
         self._constraints.forget()
-        if key == self.policy.by:
+        if key == self.policy.node_property:
             # The order among nodes may have changed.
             self._timeline.forget()
 

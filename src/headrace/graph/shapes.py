@@ -55,7 +55,7 @@ class Shapes:
         self._noted = 0
         policy = state.layout.policy
         self._order = policy.order
-        self._by_score = not policy.stops and (not policy.node_weight or bool(policy.by))
+        self._by_score = not policy.stops and (not policy.node_weight or bool(policy.node_property))
 
     def get(self, demand: Demand) -> Shape:
         """The shape of a demand, with all changes of the state included."""

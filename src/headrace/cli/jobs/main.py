@@ -92,6 +92,10 @@ def _parser() -> QuickParser:
 
 
 def main(argv: List[str]) -> int:
+    """Run `flux jobs`. Returns the exit status: 1 if no job has one of the JOBIDs, or none is active (--stats-only).
+
+    Raises CommandError for options that do not work together and for formats that cannot be read.
+    """
     args = _parser().parse_args(argv)
     args.recursive = args.recursive or args.recurse_all
     args.path = ""
@@ -174,7 +178,10 @@ def _show(jobs: List[JobInfo], args: Namespace, layout: Format) -> int:
 
 
 def _fetch(handle: Handle, args: Namespace, attrs: List[str]) -> List[JobInfo]:
-    """The ids that were asked for, as far as there are such jobs, or what the filters select."""
+    """The jobs to list, with `attrs` of each: those of JOBID arguments, or else those that the filters select.
+
+    Filters given with JOBIDs are ignored with a warning. A JOBID that no job has is reported and left out.
+    """
     if args.jobids:
         if any((args.a, args.A, args.filter, args.since, args.user, args.name, args.queue, args.include)):
             sys.stderr.write("flux-jobs: WARNING: Filtering options ignored with jobid list\n")
@@ -246,7 +253,7 @@ def _objects(jobs: List[JobInfo], args: Namespace) -> List[Dict[str, Any]]:
     objects = []
     for job in jobs:
         shown = job.to_dict()
-        handle = _instance(job, args) if args.recursive and args.level > 0 else None
+        handle = _open_instance(job, args) if args.recursive and args.level > 0 else None
         if handle is not None:
             below = _below(job, args)
             shown["jobs"] = _objects(_fetch(handle, below, ["all"]), below)
@@ -287,7 +294,10 @@ _CONTROL = r"[\x00-\x1f\x7f-\x9f]"
 
 
 def _visible(job: JobInfo) -> Callable[[str], Any]:
-    """What the job's `get` gives, with control characters as escapes: users choose names, a table has lines."""
+    """A function like `job.get` that writes control characters of texts as escapes, such as `\\n`.
+
+    Users choose the names of jobs. A line break or a terminal's escape sequence in a name would garble the table.
+    """
 
     def get(name: str) -> Any:
         value = job.get(name)
@@ -300,9 +310,12 @@ def _visible(job: JobInfo) -> Callable[[str], Any]:
     return get
 
 
-def _instance(job: JobInfo, args: Namespace, heading: str = "") -> Optional[Handle]:
-    """The instance that a job runs, after `heading` is printed; None without one, or where it is out of reach, which is
-    told."""
+def _open_instance(job: JobInfo, args: Namespace, heading: str = "") -> Optional[Handle]:
+    """Connect to the instance that a running job is. Returns None for other jobs, and if the instance is not reached.
+
+    `heading` is printed before the connection is tried, and a failure is reported on standard error. Instances of other
+    users are only tried with --recurse-all.
+    """
     from headrace.cli.common.instances import reachable
 
     uri = job.get("uri")
@@ -334,7 +347,7 @@ def _below(job: JobInfo, args: Namespace) -> Namespace:
 def _recurse(job: JobInfo, args: Namespace) -> None:
     """List the jobs of the instance that this job runs, under a heading; an instance out of reach is passed over."""
     heading = f"\n{args.path}{job.get('id.f58')}:\n"
-    handle = _instance(job, args, heading)
+    handle = _open_instance(job, args, heading)
     if handle is None:
         return
     below = _below(job, args)

@@ -6,14 +6,19 @@ from typing import NamedTuple
 
 
 class Policy(NamedTuple):
-    """`order` is 1 for the highest score first, -1 for the lowest first, 0 for the order of discovery.
+    """How the matcher scores candidates, which of them it takes, and which vertices it gives whole.
 
-    The score of a vertex is its own id plus 1. Added to it is `node_weight` times the id of its node, so that
-    candidates are compared by node first; with `by`, the number in that property of the node (0 to 9999, the last for a
-    node without it) replaces the node's id. `stops` ends the search as soon as enough was found, in the order of
-    `candidates`; scores then only decide among the candidates found. `whole` are resource types that are given
-    exclusively and entirely where anything below them is taken. `close` takes the candidates whose scores are closest
-    together.
+    `name` is Fluxion's name for the policy. `order` says which candidates come first: 1 those with the highest score,
+    -1 those with the lowest, 0 those that the search finds first.
+
+    The score of a vertex is its id plus 1, plus `node_weight` times the id of the node that it is in. A large weight
+    therefore compares candidates by their nodes first. Where `node_property` names a property, the number that the node
+    has in that property is used instead of the node's id, and counts in the node's own score, too. The number is from 0
+    to 9999; a node without such a number has 9999.
+
+    With `stops`, the search ends as soon as it has found enough candidates, and scores only decide among those. `whole`
+    has the resource types whose vertices are given exclusively, with all that they contain, to a job that uses any part
+    of them. With `close`, the candidates with the closest scores are taken.
     """
 
     name: str
@@ -22,4 +27,4 @@ class Policy(NamedTuple):
     node_weight: int = 0
     whole: frozenset[str] = frozenset()
     close: bool = False
-    by: str = ""
+    node_property: str = ""

@@ -7,4 +7,4 @@ from __future__ import annotations
 
 from headrace.graph.policies.policy import Policy
 
-POLICY = Policy("variation", order=-1, node_weight=1_000_000, by="perf_class")
+POLICY = Policy("variation", order=-1, node_weight=1_000_000, node_property="perf_class")
