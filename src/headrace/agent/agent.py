@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 from ..shell.job import ShellJob
 from ..shell.pmix.port import Port
 from ..shell.tmpdir import Folders
+from ..spec.job_exception import EXEC, FATAL
 from ..spec.os_error import with_class
 from . import fatal_signals, leftovers, reaper
 from .environments import Read
@@ -280,7 +281,7 @@ class Agent:
         except Exception as exc:
             note = with_class(exc)
             traceback.print_exc(file=sys.stderr)
-            self.send({"op": "exception", "id": op["id"], "severity": 0, "type": "exec", "note": note})
+            self.send({"op": "exception", "id": op["id"], "severity": FATAL, "type": EXEC, "note": note})
             self.send({"op": "finish", "id": op["id"], "status": 1 << 8})
             return
         self._instance = job.path.rpartition("/")[0]

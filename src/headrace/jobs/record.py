@@ -11,6 +11,7 @@ import signal
 from collections.abc import Callable
 from typing import Any, Optional
 
+from headrace.spec.job_exception import FATAL
 from headrace.spec.job_state import (
     CLEANUP,
     DEPEND,
@@ -247,7 +248,7 @@ def _clean(job: Job, time: float, context: dict[str, Any]) -> None:
 
 
 def _exception(job: Job, time: float, context: dict[str, Any]) -> None:
-    if context["severity"] == 0:
+    if context["severity"] == FATAL:
         if job.fatal is None:
             job.fatal = (context["type"], context.get("note") or "")
         if job.state != INACTIVE:

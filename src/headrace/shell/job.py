@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.process import linux
 from headrace.process.spawn import enter, limits_that_differ, use_cpus
 
-from ..spec import archive, jobid, stdio
+from ..spec import archive, job_exception, jobid, stdio
 from ..spec import jobspec as specs
 from ..spec.idset import Idset
 from ..spec.os_error import reason
@@ -435,7 +435,8 @@ class ShellJob:
         for nodeid in self._others:
             self.to_peer(nodeid, data)
 
-    def exception(self, note: str, severity: int = 0, kind: str = "exec") -> None:
+    def exception(self, note: str, severity: int = job_exception.FATAL) -> None:
+        kind = job_exception.EXEC
         self.agent.send({"op": "exception", "id": self.id, "severity": severity, "type": kind, "note": note})
 
     def fail(

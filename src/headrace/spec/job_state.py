@@ -5,6 +5,8 @@ States and results are single bits, because requests ask for several at once.
 
 from __future__ import annotations
 
+from headrace.spec import job_exception
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
@@ -36,5 +38,5 @@ def result_of(fatal: Optional[str], status: Optional[int]) -> int:
     is None for a job without one.
     """
     if fatal is not None:
-        return {"cancel": CANCELED, "timeout": TIMEOUT}.get(fatal, FAILED)
+        return {job_exception.CANCEL: CANCELED, job_exception.TIMEOUT: TIMEOUT}.get(fatal, FAILED)
     return COMPLETED if status == 0 else FAILED

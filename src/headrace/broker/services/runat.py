@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
 from headrace.broker.program import run_command
+from headrace.spec.job_exception import CANCEL, FATAL
 from headrace.spec.job_state import RUN
 from headrace.spec.message import Message
 from headrace.spec.requests.broker import RUNAT
@@ -62,7 +63,7 @@ async def end_jobs(broker: BrokerBase, number: int, limit: float | None, wait: b
 
     The steps are numbered in the log from `number`. Returns the number of steps: 0 without a job manager.
     """
-    running = {"dry_run": False, "userid": -1, "states": RUN, "severity": 0, "type": "cancel"}
+    running = {"dry_run": False, "userid": -1, "states": RUN, "severity": FATAL, "type": CANCEL}
     steps: list[tuple[str, str, dict[str, Any]]] = [
         ("stop queues", "job-manager.queue-start", {"start": False, "all": True, "nocheckpoint": True}),
         ("cancel running jobs", "job-manager.raiseall", running),

@@ -6,6 +6,8 @@ import os
 import sys
 import time
 
+from headrace.spec.job_exception import is_fatal
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Set
@@ -53,7 +55,7 @@ class Progress:
                 self.failed += 1
             else:
                 self.completed += 1
-        elif name == "clean" or (name == "exception" and context.get("severity") == 0 and job in self._waits):
+        elif name == "clean" or (is_fatal(name, context) and job in self._waits):
             # It never ran, or ended before it began to.
             self.failed += self._move(job, self._waits) or self._move(job, self._runs)
 

@@ -16,6 +16,7 @@ from headrace.cli.common.errors import CommandError
 from headrace.client.reactor import Reactor
 from headrace.spec import jobid
 from headrace.spec.eventlog import decode_line
+from headrace.spec.job_exception import CANCEL, FATAL, is_fatal
 from headrace.spec.stdlib_parts import signal
 from headrace.spec.wait_status import exit_code, strsignal
 
@@ -164,7 +165,7 @@ class Attach:
             self.started = True
         elif name == "finish":
             self.status = int(context["status"])
-        if name == "exception" and context.get("severity") == 0:
+        if is_fatal(name, context):
             self.fatal = True
         if self._status_line is not None and self._status_line.event(name):
             self._status_line = None
@@ -379,10 +380,8 @@ class Attach:
     def _interrupt(self) -> None:
         now = time.monotonic()
         if self._interrupted and now - self._interrupted < _SECOND_INTERRUPT:
-            self.handle.rpc(
-                "job-manager.raise",
-                {"id": self.job, "type": "cancel", "severity": 0, "note": "interrupted by ctrl-C"},
-            ).then(_ignore_errors)
+            request = {"id": self.job, "type": CANCEL, "severity": FATAL, "note": "interrupted by ctrl-C"}
+            self.handle.rpc("job-manager.raise", request).then(_ignore_errors)
             return
         self._interrupted = now
         sys.stderr.write("flux-job: one more ctrl-C within 2s to cancel or ctrl-Z to detach\n")

@@ -11,6 +11,7 @@ from headrace.cli.common.getopts import Command
 from headrace.cli.job.control import signal_option
 from headrace.cli.jobs.query import STATE_NAMES
 from headrace.client.handle import Handle
+from headrace.spec.job_exception import CANCEL, FATAL, SEVERITIES
 from headrace.spec.message import USERID_UNKNOWN
 
 TYPE_CHECKING = False
@@ -94,14 +95,14 @@ def killall(argv: List[str]) -> int:
 
 def cancelall(argv: List[str]) -> int:
     options = _CANCELALL.parse(argv)
-    return _raise(options, "cancel", 0, options.need(0), "Canceled")
+    return _raise(options, CANCEL, FATAL, options.need(0), "Canceled")
 
 
 def raiseall(argv: List[str]) -> int:
     options = _RAISEALL.parse(argv)
     kind, *words = options.need(1)
     severity = options.get_int("severity", 7)
-    if not 0 <= severity <= 7:
+    if severity not in SEVERITIES:
         raise CommandError("Invalid severity: it must be from 0 to 7")
     return _raise(options, kind, severity, words, "Raised exception on")
 

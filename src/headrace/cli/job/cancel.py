@@ -12,6 +12,7 @@ from headrace.cli.common.quick_arguments import job_id
 from headrace.cli.jobs.query import STATE_NAMES, Query, list_jobs
 from headrace.client.handle import Handle
 from headrace.spec import jobid
+from headrace.spec.job_exception import CANCEL, FATAL
 from headrace.spec.message import USERID_UNKNOWN
 
 TYPE_CHECKING = False
@@ -84,12 +85,12 @@ def _check_rights(handle: Handle, query: Query) -> None:
     """Have the job manager refuse what is not ours to cancel, even where there is no such job. Raises OSError."""
     userids = [clause["userid"][0] for clause in query.clauses if "userid" in clause]
     request = {"dry_run": True, "userid": userids[0] if userids else USERID_UNKNOWN, "states": query.states}
-    handle.rpc("job-manager.raiseall", {**request, "severity": 0, "type": "cancel"}).get()
+    handle.rpc("job-manager.raiseall", {**request, "severity": FATAL, "type": CANCEL}).get()
 
 
 def _cancel(handle: Handle, ids: List[int], note: str, listed: bool) -> Tuple[int, int]:
     """How many were canceled, and how many could not be: one that was `listed` and has ended since is neither."""
-    request: Dict[str, Any] = {"type": "cancel", "severity": 0}
+    request: Dict[str, Any] = {"type": CANCEL, "severity": FATAL}
     if note:
         request["note"] = note
     calls = [handle.rpc("job-manager.raise", {"id": job, **request}) for job in ids]

@@ -12,6 +12,7 @@ from headrace.cli.common.getopts import Command
 from headrace.cli.job.main import parse_id
 from headrace.client.handle import Handle
 from headrace.spec import duration, jobid
+from headrace.spec.job_exception import CANCEL, FATAL, SEVERITIES
 from headrace.spec.urgency import URGENCY_DEFAULT, URGENCY_EXPEDITE, URGENCY_HOLD
 
 TYPE_CHECKING = False
@@ -128,10 +129,10 @@ def raise_(argv: List[str]) -> int:
     if options.has("message"):
         split = len(operands)
     note = options.get("message", " ".join(operands[split:]))
-    severity = options.get_int("severity", 0)
-    if not 0 <= severity <= 7:
+    severity = options.get_int("severity", FATAL)
+    if severity not in SEVERITIES:
         raise CommandError("Invalid severity: it must be from 0 to 7")
-    request: Dict[str, Any] = {"type": options.get("type", "cancel"), "severity": severity}
+    request: Dict[str, Any] = {"type": options.get("type", CANCEL), "severity": severity}
     if note:
         request["note"] = note
     ids = operands[:split]

@@ -13,6 +13,7 @@ from headrace.cli.job.main import parse_id
 from headrace.client.handle import Handle
 from headrace.spec import duration, jobid
 from headrace.spec.eventlog import decode_line
+from headrace.spec.job_exception import FATAL
 from headrace.spec.job_state import INACTIVE, result_of
 from headrace.spec.wait_status import exit_code, strsignal
 
@@ -84,7 +85,7 @@ def _result(job: int, call: Rpc) -> Dict[str, Any]:
                     result[key] = event.timestamp
             if event.name == "finish":
                 result["waitstatus"] = event.context["status"]
-            elif event.name == "exception" and event.context["severity"] < exception.get("severity", 8):
+            elif event.name == "exception" and (not exception or event.context["severity"] < exception["severity"]):
                 exception = dict(event.context)
     except OSError as exc:
         if exc.errno == errno.ENOENT:
@@ -93,7 +94,7 @@ def _result(job: int, call: Rpc) -> Dict[str, Any]:
     if exception:
         result["exception_occurred"] = True
         result.update({f"exception_{key}": exception.get(key, "") for key in ("severity", "type", "note")})
-    fatal = result["exception_type"] if result.get("exception_severity") == 0 else None
+    fatal = result["exception_type"] if result.get("exception_severity") == FATAL else None
     result["result"] = result_of(fatal, result.get("waitstatus"))
     return result
 
@@ -110,7 +111,7 @@ def _explain(name: str, result: Dict[str, Any], verbose: int) -> None:
     status = result.get("waitstatus")
     if status is not None and os.WIFSIGNALED(status):
         text = f"job shell died by signal {strsignal(os.WTERMSIG(status))}"
-    elif result.get("exception_severity") == 0:
+    elif result.get("exception_severity") == FATAL:
         text = f"exception type={result['exception_type']}"
     elif status is not None and exit_code(status) > 128:
         text = f"job shell: task(s) {strsignal(exit_code(status) - 128)}"

@@ -10,6 +10,7 @@ import os
 import time
 
 from headrace.spec import duration, jobid
+from headrace.spec.job_exception import CANCEL, EXEC, FATAL
 from headrace.spec.job_state import (
     CANCELED,
     CLEANUP,
@@ -379,13 +380,13 @@ def _inactive_reason(job: JobInfo) -> str:
     result = raw.get("result", 0)
     note = raw.get("exception_note", "")
     if result == CANCELED:
-        return f"Canceled: {note}" if raw.get("exception_type") == "cancel" and note else "Canceled"
+        return f"Canceled: {note}" if raw.get("exception_type") == CANCEL and note else "Canceled"
     if result == TIMEOUT:
         return "Timeout"
     status = raw.get("waitstatus")
-    if result == FAILED and raw.get("exception_occurred") and raw.get("exception_severity", 0) == 0:
+    if result == FAILED and raw.get("exception_occurred") and raw.get("exception_severity", 0) == FATAL:
         kind = raw.get("exception_type", "")
-        if kind != "exec" or status is None or not os.WIFEXITED(status):
+        if kind != EXEC or status is None or not os.WIFEXITED(status):
             return f"Exception: type={kind} note={note}" if note else f"Exception: type={kind}"
     if status is not None:
         return exit_reason(int(status))

@@ -12,6 +12,7 @@ from headrace.cli.submit import extra_brokers, options
 from headrace.client.handle import Handle
 from headrace.spec import jobid, jobspec_build
 from headrace.spec.eventlog import decode_line
+from headrace.spec.job_exception import CANCEL, FATAL, is_fatal
 from headrace.spec.os_error import text_of
 
 TYPE_CHECKING = False
@@ -94,7 +95,7 @@ def _wait_until_up(handle: Handle, job: int, verbose: bool) -> int:
             elif event.name == "memo" and "uri" in event.context:
                 if _answers(event.context["uri"], name):
                     break
-            elif event.name == "exception" and event.context["severity"] == 0:
+            elif is_fatal(event.name, event.context):
                 kind, note = event.context["type"], event.context.get("note", "")
                 raise CommandError(f"{name}: {kind}: {note}: the job unexpectedly exited")
             elif event.name == "finish":
@@ -104,7 +105,7 @@ def _wait_until_up(handle: Handle, job: int, verbose: bool) -> int:
                 raise CommandError(f"{name}: instance startup failed")
     except KeyboardInterrupt:
         sys.stderr.write(f"{name}: Interrupt: canceling job\n")
-        handle.rpc("job-manager.raise", {"id": job, "type": "cancel", "severity": 0}).get()
+        handle.rpc("job-manager.raise", {"id": job, "type": CANCEL, "severity": FATAL}).get()
         return 1
     print(name)
     return 0

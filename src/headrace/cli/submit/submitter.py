@@ -13,6 +13,7 @@ from headrace.cli.common.errors import refusal
 from headrace.cli.submit import options
 from headrace.client.handle import Handle
 from headrace.spec import jobid
+from headrace.spec.job_exception import is_fatal
 from headrace.spec.wait_status import exit_code
 
 TYPE_CHECKING = False
@@ -182,7 +183,7 @@ class Submitter:
             self._tell(job, event.timestamp, f"{name} {_sorted_json(event.context)}")
         if self._progress is not None:
             self._progress.event(job.id, name, context)
-        if name == "exception" and context.get("severity") == 0:
+        if is_fatal(name, context):
             if self.args.verbose < 2:
                 note = context.get("note", "")
                 self._tell(job, event.timestamp, f"exception: type={context['type']} note={note}")

@@ -9,6 +9,7 @@ import os
 from typing import Any, NamedTuple
 
 from ...spec import plain_json
+from ...spec.job_exception import CANCEL, FATAL, TIMEOUT
 from .. import pod_plan
 
 # The attributes of a job that `failure` reads (RFC 43).
@@ -75,11 +76,11 @@ def failure(job: dict[str, Any]) -> tuple[str, str]:
     `job` has the attributes of job-list (RFC 43) in FAILURE.
     """
     kind, note = str(job.get("exception_type") or ""), str(job.get("exception_note") or "")
-    if not job.get("exception_occurred") or job.get("exception_severity") != 0:
+    if not job.get("exception_occurred") or job.get("exception_severity") != FATAL:
         return "", ""
-    text = {"cancel": "the job was cancelled", "timeout": "the job ran longer than its time limit"}.get(kind)
+    text = {CANCEL: "the job was cancelled", TIMEOUT: "the job ran longer than its time limit"}.get(kind)
     if text:
-        return kind, f"{text}: {note}" if note and kind == "cancel" else text
+        return kind, f"{text}: {note}" if note and kind == CANCEL else text
     return kind, f"the job has failed ({kind}){f': {note}' if note else ''}"
 
 

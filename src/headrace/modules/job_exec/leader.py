@@ -25,6 +25,7 @@ from headrace.spec import jobid
 from headrace.spec import jobspec as js
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset, IdsetError
+from headrace.spec.job_exception import EXEC, FATAL, NODE_FAILURE, TIMEOUT
 from headrace.spec.message import Message
 from headrace.spec.requests.execution import JOB_EXEC
 
@@ -97,8 +98,7 @@ class Leader:
         if js.system(body["jobspec"]).get("requeue") is True:
             job.requeues_left = body.get("requeues_left", 1)
         if body.get("reattach"):
-            self._raise(job, {"severity": 0, "type": "exec", "note": "lost when the broker restarted"})
-            self._end(job, 1 << 8)
+            self._fail(job, "lost when the broker restarted")
             return
         now = self.ctx.now()
         self._append(job_id, _EVENTS, [[now, "init", None], [now, "starting", None]], soon=False)
@@ -126,7 +126,7 @@ class Leader:
         )
 
     def _fail(self, job: Job, note: str) -> None:
-        self._raise(job, {"severity": 0, "type": "exec", "note": note})
+        self._raise(job, {"severity": FATAL, "type": EXEC, "note": note})
         self._end(job, 1 << 8)
 
     def _respond(self, job: Job, response: ExecResponse) -> None:
@@ -177,7 +177,7 @@ class Leader:
         data: ExceptionData = {"severity": op["severity"], "type": op["type"], "note": op["note"]}
         if "wait_status" in op:
             data["wait_status"] = op["wait_status"]
-        job.failed = job.failed or data["severity"] == 0
+        job.failed = job.failed or data["severity"] == FATAL
         # The shell's log entries about it must be in the store first.
         self._save()
         self._raise(job, data)
@@ -192,12 +192,12 @@ class Leader:
         names = Hostlist(hosts[rank] for rank in ranks) if hosts else ""
         note = f"lost contact with job shell on broker{many} {names} (rank{many} {ranks})"
         if job.runs_again:
-            self._raise(job, {"severity": 1, "type": "node-failure", "note": f"{note}: queued again"})
+            self._raise(job, {"severity": 1, "type": NODE_FAILURE, "note": f"{note}: queued again"})
             self._doom(job, self.settings.term_signal)
             return
         if fatal and job.requeues_left == 0:
             note = f"{note}: {js.REQUEUED_ENOUGH}"
-        self._raise(job, {"severity": 0 if fatal else 2, "type": "node-failure", "note": note})
+        self._raise(job, {"severity": FATAL if fatal else 2, "type": NODE_FAILURE, "note": note})
 
     def _finished(self, job: Job, op: Finish) -> None:
         bad = {rank: status for rank, status in op["bad"]}
@@ -253,9 +253,9 @@ class Leader:
     def _job_exception(self, msg: Message) -> None:
         """The job manager has posted an exception; a fatal one ends the job."""
         job = self.jobs.get(msg.obj["id"])
-        if job is not None and msg.obj["severity"] == 0:
+        if job is not None and msg.obj["severity"] == FATAL:
             job.runs_again = False
-            self._doom(job, signal.SIGALRM if msg.obj.get("type") == "timeout" else self.settings.term_signal)
+            self._doom(job, signal.SIGALRM if msg.obj.get("type") == TIMEOUT else self.settings.term_signal)
 
     def _doom(self, job: Job, signum: int) -> None:
         if job.doomed:

@@ -17,6 +17,7 @@ from headrace.spec import jobid
 from headrace.spec import message as m
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
+from headrace.spec.job_exception import EXEC, FATAL
 from headrace.spec.message import Message
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Node:
         job, agent = part.job, self.ctx.agent
         if agent is None:
             note = f"rank {self.rank} has no exec agent"
-            self.report({"op": "exception", "id": job["id"], "severity": 0, "type": "exec", "note": note})
+            self.report({"op": "exception", "id": job["id"], "severity": FATAL, "type": EXEC, "note": note})
             self._finish(HERE, job["id"], 1 << 8, None)
             return
         nodelist = job["R"]["execution"].get("nodelist", [])

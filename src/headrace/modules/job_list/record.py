@@ -15,6 +15,7 @@ import msgspec
 
 from headrace.spec import jobspec as js
 from headrace.spec.idset import Idset
+from headrace.spec.job_exception import FATAL
 from headrace.spec.job_state import CLEANUP, COMPLETED, DEPEND, INACTIVE, NEW, PRIORITY, RUN, SCHED, result_of
 
 # In flux-core's order, in which `attributes` lists "all".
@@ -237,13 +238,14 @@ class Job:
             self.exception_type = context["type"]
             self.exception_severity = severity
             self.exception_note = context.get("note", "")
-        if severity == 0 and self.state < CLEANUP:
+        if severity == FATAL and self.state < CLEANUP:
             self._enter(CLEANUP, "t_cleanup", time)
 
     def _clean(self, time: float, context: dict[str, Any]) -> None:
         self._enter(INACTIVE, "t_inactive", time)
         self.exception_occurred = self.exception_severity is not None
-        self.result = result_of(self.exception_type if self.exception_severity == 0 else None, self.waitstatus)
+        fatal = self.exception_type if self.exception_severity == FATAL else None
+        self.result = result_of(fatal, self.waitstatus)
         self.success = self.result == COMPLETED
         self.dependencies = None
         self.jobspec = None

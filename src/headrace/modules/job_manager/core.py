@@ -33,6 +33,7 @@ from headrace.modules.job_manager.queues import Queues
 from headrace.modules.job_manager.successors import Successors, notes
 from headrace.modules.job_manager.waiting import Waiting
 from headrace.spec import jobspec as js
+from headrace.spec.job_exception import ALLOC, EXEC, FATAL, NODE_FAILURE, TIMEOUT
 from headrace.spec.job_state import CLEANUP, DEPEND, FLAG_DEBUG, PRIORITY, RUN, RUNNING, SCHED
 from headrace.spec.requests.sched import AllocResponse
 from headrace.spec.urgency import priority_of
@@ -256,7 +257,7 @@ class Core:
         for job_id, expiration in self.deadlines.over():
             job = self.active.get(job_id)
             if job is not None and job.state == RUN and job.expiration == expiration:
-                self.raise_exception(job, "timeout", 0, _TIMEOUT_NOTE, self.owner)
+                self.raise_fatal(job, TIMEOUT, _TIMEOUT_NOTE)
 
     def _limit(self, job: Job) -> None:
         """Set the deadline for the time limit of a running job; expire() ignores deadlines that have moved."""
@@ -313,7 +314,7 @@ class Core:
                 self.advance(job)
             case AllocResponse.DENY:
                 self._forget_annotations(job)
-                self.raise_exception(job, "alloc", 0, why, self.owner)
+                self.raise_fatal(job, ALLOC, why)
             case AllocResponse.CANCEL:
                 self._forget_annotations(job)
                 self.advance(job)
@@ -364,7 +365,7 @@ class Core:
             return
         job.start_sent = False
         if note:
-            self.raise_exception(job, "exec", 0, note, self.owner)
+            self.raise_fatal(job, EXEC, note)
             return
         if gone:
             self.exec_ready = False
@@ -409,21 +410,25 @@ class Core:
         job.start_sent = False
         self.requests.append(Free(job, job.r))
         self.post(job, "free")
-        self.post(job, "requeue", {"reason": "node-failure"})
+        self.post(job, "requeue", {"reason": NODE_FAILURE})
         self.advance(job)
+
+    def raise_fatal(self, job: Job, kind: str, note: str) -> None:
+        """End a job by an exception of the instance itself."""
+        self.raise_exception(job, kind, FATAL, note, self.owner)
 
     # -- requests about one job
 
     def raise_exception(
         self, job: Job, kind: str, severity: int, note: str, userid: int, extra: dict[str, Any] | None = None
     ) -> None:
-        """Raise an exception (RFC 21); severity 0 ends the job."""
-        if severity == 0 and job.state == SCHED:
+        """Raise an exception (RFC 21); severity FATAL ends the job."""
+        if severity == FATAL and job.state == SCHED:
             self._forget_annotations(job)
         context = {"type": kind, "severity": severity, "note": note, "userid": userid, **(extra or {})}
         self.post(job, "exception", context)
         self.effects.append(Raised(job.id, kind, severity))
-        if severity == 0:
+        if severity == FATAL:
             self._clean_up(job)
 
     def set_urgency(self, job: Job, urgency: int, userid: int) -> int:

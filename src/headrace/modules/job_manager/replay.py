@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from headrace.jobs.record import Event, Job, failure_text, summary
 from headrace.modules.job_manager.core import EVENTS, NEW_JOB, PURGED, QUEUES, REAPED, RSET, Core, Record
 from headrace.spec import jobspec as js
+from headrace.spec.job_exception import EXEC, FATAL
 from headrace.spec.job_state import CLEANUP, DEPEND, INACTIVE, RUN
 
 _LOST_NOTE = "lost when the broker restarted"
@@ -84,7 +85,7 @@ def take_up(core: Core, job: Job, lost_note: str = _LOST_NOTE) -> None:
     core.post(job, "flux-restart", {"requeue": True} if requeue else None)
     if ran and not requeue:
         note = f"{lost_note}: {js.REQUEUED_ENOUGH}" if left == 0 else lost_note
-        context = {"type": "exec", "severity": 0, "note": note, "userid": core.owner}
+        context = {"type": EXEC, "severity": FATAL, "note": note, "userid": core.owner}
         core.post(job, "exception", context)
     if job.state == CLEANUP and job.has_resources:
         # The new scheduler was never told of these resources.

@@ -23,6 +23,7 @@ from headrace.modules.job_manager.effects import Answer
 from headrace.modules.job_manager.peers import Exec
 from headrace.modules.job_manager.store import Store
 from headrace.spec import jobspec as js
+from headrace.spec.job_exception import SEVERITIES
 from headrace.spec.job_state import CLEANUP, RUN
 from headrace.spec.message import ROLE_OWNER, USERID_UNKNOWN, Message
 from headrace.spec.urgency import URGENCY_DEFAULT, URGENCY_EXPEDITE, URGENCY_HOLD
@@ -324,7 +325,7 @@ class Requests:
 
 def _exception(body: dict[str, Any]) -> tuple[str, int]:
     kind, severity = body["type"], body["severity"]
-    if not 0 <= severity <= 7:
+    if severity not in SEVERITIES:
         raise RpcError(errno.EPROTO, f"invalid exception severity {severity!r}: it is 0 (most severe) to 7")
     if not kind or any(char.isspace() for char in kind):
         raise RpcError(errno.EPROTO, f"invalid exception type {kind!r}: it is one word")

@@ -51,6 +51,7 @@ from headrace.modules.job_manager.requests import Requests
 from headrace.modules.job_manager.store import GUEST_LOGS, Store
 from headrace.modules.job_manager.watch import EventsJournal
 from headrace.spec import jobid
+from headrace.spec.job_exception import FATAL
 from headrace.spec.message import Message
 from headrace.spec.requests.jobs import JOB_MANAGER, JOB_STORE
 
@@ -151,7 +152,7 @@ class _Manager:
         """Refuse a request that adds records but ends no job, when only the reserve is left."""
 
         def handle(msg: Message) -> Any:
-            if (msg.obj or {}).get("severity") != 0:
+            if (msg.obj or {}).get("severity") != FATAL:
                 full = self.pipeline.refusal(0, len(msg.payload or b""))
                 if full is not None:
                     raise RpcError(*full)

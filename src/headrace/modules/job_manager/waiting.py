@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from headrace.jobs.record import Job, inactive_excepted, inactive_result, inactive_started
 from headrace.modules.job_manager import dependencies as deps
 from headrace.spec import jobspec as js
+from headrace.spec.job_exception import DEPENDENCY
 from headrace.spec.job_state import DEPEND
 
 
@@ -26,7 +27,7 @@ class Core(Protocol):
     def post(self, job: Job, name: str, context: dict[str, Any] | None = None) -> None: ...
     def advance(self, job: Job) -> None: ...
     def deadline(self, time: float, job: Job, what: str) -> None: ...
-    def raise_exception(self, job: Job, kind: str, severity: int, note: str, userid: int) -> None: ...
+    def raise_fatal(self, job: Job, kind: str, note: str) -> None: ...
 
 
 class Waiting:
@@ -93,7 +94,7 @@ class Waiting:
         if met:
             self.remove(job, description)
         else:
-            self.core.raise_exception(job, "dependency", 0, deps.refusal(kind, antecedent), self.core.owner)
+            self.core.raise_fatal(job, DEPENDENCY, deps.refusal(kind, antecedent))
 
     def remove(self, job: Job, description: str) -> None:
         """Remove a dependency that is met."""

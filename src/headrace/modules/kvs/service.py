@@ -24,6 +24,7 @@ from headrace.modules.kvs.txn import Op, decode_ops, largest_blob
 from headrace.modules.kvs.views import Fetcher, Walk, failure
 from headrace.modules.kvs.walk import Mount, Top, View, answer, find, split_key
 from headrace.spec import message as m
+from headrace.spec.job_exception import EXEC, FATAL
 from headrace.spec.kvs_flags import NO_MERGE, READLINK, SYNC, TREEOBJ
 from headrace.spec.message import Message
 from headrace.spec.requests.kvs import KVS
@@ -292,7 +293,7 @@ class Kvs:
             log = "" if reply.errnum else (reply.obj or {}).get("val", "")
             if log and '"name":"start"' not in log:
                 note = f"the signed jobspec {op.key} was changed in the KVS after the job was submitted"
-                job = {"id": int(path.replace(".", ""), 16), "type": "exec", "severity": 0, "note": note}
+                job = {"id": int(path.replace(".", ""), 16), "type": EXEC, "severity": FATAL, "note": note}
                 # A job that has ended in the meantime refuses the exception, and does not need it.
                 self.ctx.call("job-manager.raise", job, lambda _reply: None)
 

@@ -14,6 +14,7 @@ from headrace.broker.module.context import ModuleContext
 from headrace.modules.sched.common.options import Log, Options
 from headrace.spec import jobid
 from headrace.spec.idset import Idset
+from headrace.spec.job_exception import FATAL, SCHEDULER_RESTART
 from headrace.spec.message import Message
 
 # A flag of job-info.lookup: R with every update applied (RFC 43).
@@ -42,7 +43,7 @@ def hello(
     def lost(job: int, why: str) -> None:
         log(logging.ERROR, f"resources of job {job} cannot be recovered: {why}")
         note = f"failed to reallocate R: {why}"
-        ctx.call("job-manager.raise", {"id": job, "severity": 0, "type": "scheduler-restart", "note": note})
+        ctx.call("job-manager.raise", {"id": job, "severity": FATAL, "type": SCHEDULER_RESTART, "note": note})
 
     def answered(reply: Message) -> None:
         if reply.errnum == errno.ENODATA:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, Mapping, Optional, Union
 from flux.future import Future, connection
 from flux.job.JobID import JobID, to_id
 from headrace.spec.eventlog import decode_line
+from headrace.spec.job_exception import FATAL, is_fatal
 
 if TYPE_CHECKING:
     from flux.core.handle import Flux
@@ -25,7 +26,7 @@ class JobException(Exception):
         context = event.context or {}
         self.timestamp = event.timestamp
         self.type = context.get("type", "")
-        self.severity = context.get("severity", 0)
+        self.severity = context.get("severity", FATAL)
         self.note = context.get("note", "")
         super().__init__(str(self))
 
@@ -109,7 +110,7 @@ def event_wait(
     for event in event_watch(flux_handle, jobid, eventlog):
         if event.name == name:
             return event
-        if raiseJobException and event.name == "exception" and event.context.get("severity") == 0:
+        if raiseJobException and is_fatal(event.name, event.context):
             raise JobException(event)
     raise OSError(errno.ENODATA, f"job {JobID(to_id(jobid))} event {name} will never be received")
 
@@ -117,6 +118,6 @@ def event_wait(
 def first_exception(events: Any) -> Optional[JobException]:
     """The first fatal exception among `events`, if any."""
     for event in events:
-        if event.name == "exception" and event.context.get("severity") == 0:
+        if is_fatal(event.name, event.context):
             return JobException(event)
     return None

@@ -14,6 +14,7 @@ from flux.job.event import EventLogEvent, JobException
 from flux.job.JobID import JobID, to_id
 from headrace.client.handle import Handle
 from headrace.client.reactor import Reactor
+from headrace.spec.job_exception import is_fatal
 from headrace.spec.wait_status import returncode
 
 EVENTS = frozenset(
@@ -125,7 +126,7 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
             callbacks = list(self._event_callbacks.get(event.name, ()))
         if event.name == "finish":
             self._status = event.context["status"]
-        elif event.name == "exception" and event.context.get("severity") == 0 and self._failure is None:
+        elif is_fatal(event.name, event.context) and self._failure is None:
             self._failure = JobException(event)
         for callback in callbacks:
             _call(callback, self, event)

@@ -14,6 +14,7 @@ from flux.idset import IDset
 from flux.job.event import EventLogEvent, JobEventWatchFuture, JobException
 from flux.job.JobID import JobID, to_id
 from headrace.spec import stdio
+from headrace.spec.job_exception import is_fatal
 
 if TYPE_CHECKING:
     from flux.core.handle import Flux
@@ -165,7 +166,7 @@ class _Pieces:
         if event.name != "exception":
             return []
         context = event.context
-        if context.get("severity") == 0 and self.failure is None:
+        if is_fatal(event.name, context) and self.failure is None:
             self.failure = JobException(event)
         note = f" {context['note']}" if context.get("note") else ""
         return self._whole("stderr", f"job.exception type={context['type']} severity={context['severity']}{note}\n")

@@ -9,6 +9,7 @@ from flux.future import Future, connection
 from flux.job.event import EventLogEvent, JobEventWatchFuture
 from flux.job.info import JobInfo
 from flux.job.JobID import JobID, to_id
+from headrace.spec.job_exception import FATAL, is_fatal
 from headrace.spec.job_state import INACTIVE, result_of
 from headrace.spec.urgency import URGENCY_DEFAULT
 
@@ -58,11 +59,11 @@ class _Outcome:
             raw["t_run" if event.name == "alloc" else "t_inactive"] = event.timestamp
         elif event.name == "finish":
             raw.update(waitstatus=context["status"], t_cleanup=event.timestamp, success=context["status"] == 0)
-        elif event.name == "exception" and context.get("severity") == 0:
+        elif is_fatal(event.name, context):
             raw.update(
                 exception_occurred=True,
                 exception_type=context["type"],
-                exception_severity=0,
+                exception_severity=FATAL,
                 exception_note=context.get("note", ""),
                 success=False,
             )
