@@ -120,9 +120,9 @@ class AgentLink:
             if op["op"] == "hello":
                 self.pid = op["pid"]
             else:
-                self._tell(op)
+                self._notify_listeners(op)
 
-    def _tell(self, op: FromAgent) -> None:
+    def _notify_listeners(self, op: FromAgent) -> None:
         """Pass an operation to all listeners."""
         for listener in self._listeners:
             try:
@@ -134,7 +134,7 @@ class AgentLink:
         self._leave()
         self._reader = Reader()
         self._out.clear()
-        self._tell({"op": "gone"})
+        self._notify_listeners({"op": "gone"})
         self.lost()
 
     def _leave(self) -> None:

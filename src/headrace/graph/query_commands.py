@@ -427,15 +427,15 @@ class Commands:
             return
         jobid = int(words[0]) if words[0].isdecimal() else 0
         if jobid in self.jobs:
-            self._tell(jobid)
+            self._print_job(jobid)
         else:
             self.say(f"ERROR: jobid doesn't exist: {words[0]}\n")
 
     def list_jobs(self, words: list[str]) -> None:
         for jobid in sorted(self.jobs):
-            self._tell(jobid)
+            self._print_job(jobid)
 
-    def _tell(self, jobid: int) -> None:
+    def _print_job(self, jobid: int) -> None:
         state, at, name, seconds = self.jobs[jobid]
         self.say(f"INFO: {jobid}, {state}, {at}, {name}, {seconds:g}\n")
 

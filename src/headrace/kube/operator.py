@@ -248,7 +248,7 @@ class Operator:
             if exc.status in (400, 403, 413, 422) and exc.message != refused:
                 self.queue.add(key)
             memory.refused = exc.message if exc.status in (400, 403, 413, 422) else ""
-            await self._tell(cluster, self.observe(cluster, now), now)
+            await self._publish_status(cluster, self.observe(cluster, now), now)
             raise
         await self._publish(cluster, actions.events, actions.status, now)
         await self._link(observed, memory)
@@ -257,7 +257,7 @@ class Operator:
         if actions.requeue_at is not None:
             self.queue.add_at(key, time.monotonic() + max(actions.requeue_at - now, 0.0))
 
-    async def _tell(self, cluster: Object, observed: Observed, now: float) -> None:
+    async def _publish_status(self, cluster: Object, observed: Observed, now: float) -> None:
         """Write only the status, after the steps were refused."""
         actions = reconcile(observed, self._settings, now)
         await self._publish(cluster, actions.events, actions.status, now)

@@ -247,7 +247,7 @@ def _follow(
             ended = process.poll() is not None
             for name in _read_marks(pipe):
                 marks.setdefault(name, time.monotonic())
-                _tell(plan, name, work, say)
+                _say_progress(plan, name, work, say)
             if ended:
                 return marks
             if len(stopped) > asked:
@@ -271,7 +271,7 @@ def _read_marks(pipe: int) -> list[str]:
         return []
 
 
-def _tell(plan: Plan, mark: str, work: str, say: Say) -> None:
+def _say_progress(plan: Plan, mark: str, work: str, say: Say) -> None:
     brokers = f"{plan.size} broker{'s' if plan.size > 1 else ''}"
     if mark == "start":
         say(f"starting {brokers}: {hosts_of(plan.name, plan.size)}")

@@ -36,15 +36,15 @@ class EarlyExits:
         ):
             how = how_ended(status)
             note = f"task {task.rank} (host {job.host}) ended ({how}) in PMI, where others wait for it in a barrier"
-            self._tell({"kind": "left-pmi", "note": note})
+            self._report({"kind": "left-pmi", "note": note})
         if brokers and task.rank == 0:
-            self._tell({"kind": "leader-gone"})
+            self._report({"kind": "leader-gone"})
 
     def excuses(self, status: int) -> bool:
         """True if a task ended by the SIGTERM that followed the end of the leader: the job has the leader's status."""
         return "leader-gone" in self._told and exit_code(status) == 128 + signal.SIGTERM
 
-    def _tell(self, data: dict[str, Any]) -> None:
+    def _report(self, data: dict[str, Any]) -> None:
         if self._job.lead:
             self.told(data)
         else:

@@ -237,7 +237,7 @@ class ShellJob:
         except ValueError as exc:
             raise _CannotStart(str(exc)) from None
         if warn is not None:
-            self._limit_signal = time_limit_signal.TimeLimitSignal(warn, self.agent.after, self._tell, self.kill)
+            self._limit_signal = time_limit_signal.TimeLimitSignal(warn, self.agent.after, self._log_notice, self.kill)
 
     def _announce(self, placed: layout.Layout) -> None:
         """Tell clients by `shell.init` (RFC 21) where the shell's service is."""
@@ -608,7 +608,7 @@ class ShellJob:
         if self._limit_signal is not None:
             self._limit_signal.set(expiration)
 
-    def _tell(self, text: str) -> None:
+    def _log_notice(self, text: str) -> None:
         if self.output is not None and self.lead:
             self.output.log(_NOTICE, text, self.nodeid, "signal")
 

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.modules.job_list.record import ATTRS, Job, Packer, asked
+from headrace.modules.job_list.record import ATTRS, Job, Packer, summarize
 from headrace.spec.job_state import INACTIVE, PRIORITY, RUN, SCHED
 
 # Events of a job that `flux run` started and canceled, as recorded from flux-core 0.88 (wire/43).
@@ -44,7 +44,7 @@ R = {
 
 def job(*events: tuple[float, str, dict[str, Any]], jobspec: dict[str, Any] = JOBSPEC, id: int = 65129152512) -> Job:
     made = Job(id)
-    made.take_jobspec(asked(jobspec))
+    made.take_jobspec(summarize(jobspec))
     for time, name, context in events:
         made.take_event(time, name, context)
         if name == "alloc":

@@ -81,7 +81,7 @@ class StartPmi:
             data = b""
         for line in self._lines[rank].feed(data):
             text = line.decode("utf-8", "replace")
-            self._tell(rank, "C", text)
+            self._trace_line(rank, "C", text)
             self._server.line(text, rank, partial(self._answer, rank))
         if not data or len(self._lines[rank].rest) > _LONGEST_LINE:
             self._close(rank)
@@ -90,13 +90,13 @@ class StartPmi:
         sock = self._sockets.get(rank)
         if sock is None:
             return
-        self._tell(rank, "S", data.decode("utf-8", "replace").rstrip("\n"))
+        self._trace_line(rank, "S", data.decode("utf-8", "replace").rstrip("\n"))
         try:
             sock.sendall(data)
         except OSError:
             self._close(rank)
 
-    def _tell(self, rank: int, who: str, text: str) -> None:
+    def _trace_line(self, rank: int, who: str, text: str) -> None:
         if self._trace:
             print(f"{rank}: {who}: {text}", file=sys.stderr, flush=True)
 

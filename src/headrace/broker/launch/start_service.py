@@ -85,7 +85,7 @@ class StartService:
         client = _Client(sock)
         self._clients[sock.fileno()] = client
         self._watch(sock.fileno(), partial(self._readable, client))
-        self._tell(f"hi {client.name}")
+        self._trace_line(f"hi {client.name}")
 
     def _readable(self, client: _Client) -> None:
         try:
@@ -146,10 +146,10 @@ class StartService:
             return
         self._watch(client.sock.fileno(), None)
         client.sock.close()
-        self._tell(f"bye {client.name}")
-        self._tell(f"disconnect from {client.name}")
+        self._trace_line(f"bye {client.name}")
+        self._trace_line(f"disconnect from {client.name}")
 
-    def _tell(self, text: str) -> None:
+    def _trace_line(self, text: str) -> None:
         if self._verbose:
             print(f"flux-start: {text}", file=sys.stderr, flush=True)
 

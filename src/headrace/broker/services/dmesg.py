@@ -92,13 +92,15 @@ class _Readers:
         position = max(position, oldest)
         stop = max(position, min(position + PORTION, last))
         for line in islice(log.ring, position - oldest, stop - oldest):
-            self._tell(msg, line)
+            self._respond_line(msg, line)
         if stop < last:
-            self._ctx.call(drain.TOPIC, drain.route_of(msg), lambda _reply: self._again(msg, stop, end), self._ctx.rank)
+            self._ctx.call(
+                drain.TOPIC, drain.route_of(msg), lambda _reply: self._resume(msg, stop, end), self._ctx.rank
+            )
         else:
             self._finish(msg, end is None)
 
-    def _again(self, msg: Message, position: int, end: int | None) -> None:
+    def _resume(self, msg: Message, position: int, end: int | None) -> None:
         if msg in self._streams:
             self._send(msg, position, end)
 
@@ -108,13 +110,13 @@ class _Readers:
             self._streams.remove(msg)
             self._ctx.respond_error(msg, errno.ENODATA)
 
-    def _tell(self, msg: Message, line: str) -> None:
+    def _respond_line(self, msg: Message, line: str) -> None:
         self._ctx.respond(msg, None, line.encode("utf-8", "replace") + b"\0")
 
     def _appended(self, line: str) -> None:
         for msg in self._streams:
             if self._streams.key(msg) not in self._behind:
-                self._tell(msg, line)
+                self._respond_line(msg, line)
 
 
 class _Forwarding:

@@ -88,7 +88,7 @@ class Groups:
         joined.add(sender)
         try:
             if len(joined) == 1:
-                await self._tell(name, "add")
+                await self._report_change(name, "add")
         except RpcError:
             self._drop(name, sender)
             raise
@@ -100,7 +100,7 @@ class Groups:
         if sender not in self._joined.get(name, ()):
             raise RpcError(errno.ENOENT, f"requestor is not a member of {name}")
         if self._drop(name, sender):
-            await self._tell(name, "remove")
+            await self._report_change(name, "remove")
         return EMPTY
 
     def _drop(self, name: str, sender: str) -> bool:
@@ -112,7 +112,7 @@ class Groups:
         self._joined.pop(name, None)
         return True
 
-    async def _tell(self, name: str, what: str) -> None:
+    async def _report_change(self, name: str, what: str) -> None:
         """Tell rank 0 that this broker joined or left a group."""
         if self.ctx.rank == 0:
             self.change(name, **{what: [0]})

@@ -62,7 +62,7 @@ class Liveness:
             timer.cancel()
         self._timers.clear()
         if self._overlay.rank and 0 < self._least < math.inf:
-            self._later(self._least, self._tell)
+            self._later(self._least, self._send_alive)
         if self._overlay.children and 0 < self._most < math.inf:
             self._looked = self._broker.loop.time()
             self._later(self._most / 2, self._look)
@@ -82,14 +82,14 @@ class Liveness:
             self._most = duration.parse(value)
         self.start()
 
-    def _tell(self) -> None:
+    def _send_alive(self) -> None:
         overlay = self._overlay
         if overlay.closing:
             return
         if overlay.quiet:
             overlay.send_up(Message(m.CONTROL, aux1=ALIVE))
         overlay.quiet = True
-        self._later(self._least, self._tell)
+        self._later(self._least, self._send_alive)
 
     def _look(self) -> None:
         if self._overlay.closing:

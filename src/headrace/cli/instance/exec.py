@@ -225,7 +225,7 @@ class _Exec:
             self._output(rank, answer["io"])
         elif kind == "started":
             self.pids[rank] = answer["pid"]
-            self._tell(rank, f"started process {answer['pid']}")
+            self._report(rank, f"started process {answer['pid']}")
             if self._signal:
                 self._kill(rank)
         elif kind == "add-credit":
@@ -234,7 +234,7 @@ class _Exec:
         elif kind == "finished":
             status = answer["status"]
             self.status = max(self.status, exit_code(status))
-            self._tell(rank, f"ended: {how_ended(status)}")
+            self._report(rank, f"ended: {how_ended(status)}")
             if status:
                 self.ended.setdefault(status, []).append(rank)
 
@@ -373,6 +373,6 @@ class _Exec:
         for status, ranks in sorted(self.ended.items()):
             sys.stderr.write(f"{Idset(ranks).encode(brackets=True)}: {how_ended(status)}\n")
 
-    def _tell(self, rank: int, what: str) -> None:
+    def _report(self, rank: int, what: str) -> None:
         if self.verbose:
             sys.stderr.write(f"flux-exec: rank {rank}: {what}\n")

@@ -105,23 +105,23 @@ class Client:
 
     def __init__(self, trace: bool) -> None:
         self._trace = trace
-        self._tell("flux-pmi-client: trying 'config'")
-        self._tell("config: bootstrap configuration not found")
-        self._tell("flux-pmi-client: trying 'simple'")
+        self._trace_line("flux-pmi-client: trying 'config'")
+        self._trace_line("config: bootstrap configuration not found")
+        self._trace_line("flux-pmi-client: trying 'simple'")
         try:
             self._fd = int(os.environ["PMI_FD"])
             self.rank = int(os.environ["PMI_RANK"])
             self.size = int(os.environ["PMI_SIZE"])
         except (KeyError, ValueError):
             raise CommandError("PMI_FD, PMI_RANK and PMI_SIZE are not set: no PMI server started this") from None
-        self._tell("simple: selected")
+        self._trace_line("simple: selected")
         self._buffer = b""
         self._call("init pmi_version=1 pmi_subversion=1", "response_to_init")
         self._call("get_maxes", "maxes")
         self.kvsname = self._call("get_my_kvsname", "my_kvsname")["kvsname"]
-        self._tell(f"simple: initialize: rank={self.rank} size={self.size} name={self.kvsname}: success")
+        self._trace_line(f"simple: initialize: rank={self.rank} size={self.size} name={self.kvsname}: success")
 
-    def _tell(self, text: str) -> None:
+    def _trace_line(self, text: str) -> None:
         if self._trace:
             sys.stderr.write(text + "\n")
             sys.stderr.flush()
@@ -145,17 +145,17 @@ class Client:
 
     def barrier(self) -> None:
         self._call("barrier_in", "barrier_out")
-        self._tell("simple: barrier: success")
+        self._trace_line("simple: barrier: success")
 
     def put(self, key: str, value: str) -> None:
         self._call(f"put kvsname={self.kvsname} key={key} value={value}", "put_result")
-        self._tell(f"simple: put key={key}: success")
+        self._trace_line(f"simple: put key={key}: success")
 
     def get(self, key: str) -> str:
         answer = self._call(f"get kvsname={self.kvsname} key={key}", "get_result")
-        self._tell(f"simple: get key={key}: success")
+        self._trace_line(f"simple: get key={key}: success")
         return answer.get("value", "")
 
     def finalize(self) -> None:
         self._call("finalize", "finalize_ack")
-        self._tell("simple: finalize: success")
+        self._trace_line("simple: finalize: success")

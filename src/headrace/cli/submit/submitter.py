@@ -180,18 +180,18 @@ class Submitter:
             if self.args.watch or self.args.verbose > 2 or (job.args.wait_event or "").startswith("exec."):
                 self._watch(job, "guest.exec.eventlog")
         if self.args.verbose > 1:
-            self._tell(job, event.timestamp, f"{name} {_sorted_json(event.context)}")
+            self._print_event(job, event.timestamp, f"{name} {_sorted_json(event.context)}")
         if self._progress is not None:
             self._progress.event(job.id, name, context)
         if is_fatal(name, context):
             if self.args.verbose < 2:
                 note = context.get("note", "")
-                self._tell(job, event.timestamp, f"exception: type={context['type']} note={note}")
+                self._print_event(job, event.timestamp, f"exception: type={context['type']} note={note}")
             self.status = max(self.status, 1)
         elif name == "finish":
             status = context["status"]
             if self.args.verbose:
-                self._tell(job, event.timestamp, f"complete: status={status}")
+                self._print_event(job, event.timestamp, f"complete: status={status}")
             self.status = max(self.status, exit_code(status))
         return self._awaited(job, str(name))
 
@@ -199,14 +199,14 @@ class Submitter:
         """Whether the event called `name` is the one that the command waits for."""
         return bool(job.args.wait_event == name and not (self.args.wait or self.args.watch))
 
-    def _tell(self, job: _Job, timestamp: float, text: str) -> None:
+    def _print_event(self, job: _Job, timestamp: float, text: str) -> None:
         job.err.write(f"{job.name}: {timestamp - job.submitted:.3f}s: {text}\n")
 
     def _exec_event(self, job: _Job, event: Any) -> bool:
         if event.name == "shell.init" and self.args.watch:
             self._watch(job, "guest.output")
         if self.args.verbose > 2:
-            self._tell(job, event.timestamp, f"exec.{event.name} {_sorted_json(event.context)}")
+            self._print_event(job, event.timestamp, f"exec.{event.name} {_sorted_json(event.context)}")
         return self._awaited(job, f"exec.{event.name}")
 
     def _output(self, job: _Job, event: Any) -> bool:

@@ -111,7 +111,7 @@ class ChannelServer:
         self._watched_fd = -1
         self._watchers: set[_Request] = set()
         self._due = False
-        self._told: dict[str, Any] = {}
+        self._sent: dict[str, Any] = {}
         # The latest resize, which waits until its ranks are idle, and the stream that reports busy ranks.
         self._resizing: tuple[_Request, Rpc] | None = None
         # Requests to end the instance.
@@ -367,13 +367,13 @@ class ChannelServer:
     def _changed(self) -> None:
         if not self._due:
             self._due = True
-            self._reactor.add_timer(_PERIOD if self._told else 0.0, self._tell)
+            self._reactor.add_timer(_PERIOD if self._sent else 0.0, self._send_snapshot)
 
-    def _tell(self) -> None:
+    def _send_snapshot(self) -> None:
         self._due = False
         body = self._instance.snapshot.as_object()
-        if body != self._told:
-            self._told = body
+        if body != self._sent:
+            self._sent = body
             for request in list(self._watchers):
                 self._answer(request, body)
 

@@ -63,7 +63,7 @@ _SHARED = ("name", "cwd", "queue", "project", "bank")
 _MOST = (1 << 53) - 1
 
 
-class Asked(NamedTuple):
+class JobspecSummary(NamedTuple):
     """The attributes that follow from a jobspec: size, name and limits."""
 
     jobspec: dict[str, Any] | None
@@ -78,14 +78,14 @@ class Asked(NamedTuple):
     ncores: int | None
 
 
-NOTHING = Asked(None, None, None, None, None, None, 0.0, None, None, None)
+NO_SUMMARY = JobspecSummary(None, None, None, None, None, None, 0.0, None, None, None)
 
 
-def asked(jobspec: dict[str, Any]) -> Asked:
+def summarize(jobspec: dict[str, Any]) -> JobspecSummary:
     """The attributes of a jobspec, for `Job.take_jobspec`."""
     system = js.system(jobspec)
     counts = js.counts(jobspec)
-    return Asked(
+    return JobspecSummary(
         jobspec,
         js.name(jobspec),
         system.get("cwd"),
@@ -153,10 +153,10 @@ class Job:
 
     # -- jobspec and R
 
-    def take_jobspec(self, asked: Asked) -> None:
+    def take_jobspec(self, summary: JobspecSummary) -> None:
         """Set the attributes that follow from the jobspec."""
-        self.jobspec, self.name, self.cwd, self.queue, self.project, self.bank = asked[:6]
-        self.duration, self.ntasks, self.nnodes, self.ncores = asked[6:]
+        self.jobspec, self.name, self.cwd, self.queue, self.project, self.bank = summary[:6]
+        self.duration, self.ntasks, self.nnodes, self.ncores = summary[6:]
 
     def take_r(self, r: dict[str, Any]) -> None:
         """Set the attributes that follow from R (RFC 20)."""

@@ -22,7 +22,7 @@ from headrace.broker.module.args import only
 from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
 from headrace.modules.common.privacy import is_hidden, refuse_if_hidden
 from headrace.modules.job_list.match import Match, MatchError
-from headrace.modules.job_list.record import ATTRS, NOTHING, Job, Packer, asked
+from headrace.modules.job_list.record import ATTRS, NO_SUMMARY, Job, Packer, summarize
 from headrace.modules.job_list.stats import Stats
 from headrace.spec.job_state import INACTIVE, NEW, PENDING, RUNNING
 from headrace.spec.message import Message
@@ -56,7 +56,7 @@ class _Lister:
         self.ctx = ctx
         self.active: dict[int, Job] = {}
         # The attributes of the last jobspec.
-        self.asked = NOTHING
+        self.summary = NO_SUMMARY
         self.inactive: dict[int, bytes] = {}
         self.packer = Packer()
         self.stats = Stats()
@@ -150,9 +150,9 @@ class _Lister:
         if "jobspec" in body:
             jobspec = body["jobspec"]
             # Many jobs of a user share one jobspec object.
-            if jobspec is not self.asked.jobspec:
-                self.asked = asked(jobspec)
-            job.take_jobspec(self.asked)
+            if jobspec is not self.summary.jobspec:
+                self.summary = summarize(jobspec)
+            job.take_jobspec(self.summary)
             queue = job.queue
         for event in body["events"]:
             job.take_event(event["timestamp"], event["name"], event.get("context") or {})

@@ -257,11 +257,11 @@ class JobInfo:
             if watch.offset - watch.asked > _PORTION:
                 watch.asked = watch.offset
                 watch.busy = True
-                self.ctx.call(drain.TOPIC, drain.route_of(watch.msg), lambda _reply: self._again(watch), self.ctx.rank)
+                self.ctx.call(drain.TOPIC, drain.route_of(watch.msg), lambda _reply: self._resume(watch), self.ctx.rank)
                 return
             if watch.offset < log.size:
                 watch.busy = True
-                self.ctx.call_soon(self._again, watch)
+                self.ctx.call_soon(self._resume, watch)
                 return
         done = watch.name == "guest.exec.eventlog" and log is not None and _ends_with_done(log)
         if done or self._complete(watch.id):
@@ -274,7 +274,7 @@ class JobInfo:
         for line in piece.splitlines(keepends=True):
             self.ctx.respond(watch.msg, {"event": line.decode("utf-8", "surrogateescape")})
 
-    def _again(self, watch: _Watch) -> None:
+    def _resume(self, watch: _Watch) -> None:
         watch.busy = False
         if watch.msg in self.streams:
             self._pump(watch)

@@ -38,7 +38,7 @@ class Scheduler:
         self.touch = touch
         self.sender = ""
         self.tags: dict[int, int] = {}
-        self.untold: list[tuple[int, int, float]] = []
+        self.unannounced: list[tuple[int, int, float]] = []
         self.hellos = ctx.streams("sched-hello")
         self.bare = Bare()
 
@@ -76,7 +76,7 @@ class Scheduler:
         for tag in self.tags.values():
             self.ctx.forget(tag)
         self.tags.clear()
-        self.untold.clear()
+        self.unannounced.clear()
         if self.core.sched_ready:
             self.core.sched_gone()
 
@@ -91,7 +91,7 @@ class Scheduler:
             # The environment is most of a jobspec, and does not affect scheduling.
             "jobspec": self.bare.of(job.jobspec),
         }
-        self._tell()
+        self._announce()
         self.tags[job.id] = self.ctx.call("sched.alloc", body, self._reply, streaming=True)
 
     def _reply(self, reply: Message) -> None:
@@ -122,15 +122,15 @@ class Scheduler:
     def cancel(self, id: int) -> None:
         # A request that was answered in the meantime needs no cancellation; the core releases unwanted resources.
         if id in self.tags:
-            self._tell()
+            self._announce()
             self.ctx.call("sched.cancel", {"id": id})
 
     def prioritize(self, jobs: list[list[int]]) -> None:
-        self._tell()
+        self._announce()
         self.ctx.call("sched.prioritize", {"jobs": jobs})
 
     def free(self, job: Job, r: dict[str, Any] | None) -> None:
-        self._tell()
+        self._announce()
         self.ctx.call("sched.free", {"id": job.id, "R": r, "final": True})
 
     def inherit(self, job: Job, successor: Job) -> None:
@@ -141,16 +141,16 @@ class Scheduler:
         tag = self.tags.pop(successor.id, None)
         if tag is not None:
             self.ctx.forget(tag)
-        if not self.untold:
-            self.ctx.call_later(_COMPANY, self._tell)
-        self.untold.append((job.id, successor.id, successor.expiration))
-        if len(self.untold) == _ENOUGH:
-            self._tell()
+        if not self.unannounced:
+            self.ctx.call_later(_COMPANY, self._announce)
+        self.unannounced.append((job.id, successor.id, successor.expiration))
+        if len(self.unannounced) == _ENOUGH:
+            self._announce()
 
-    def _tell(self) -> None:
-        if self.untold:
-            untold, self.untold = self.untold, []
-            self.ctx.call("sched.inherit", {"jobs": untold})
+    def _announce(self) -> None:
+        if self.unannounced:
+            unannounced, self.unannounced = self.unannounced, []
+            self.ctx.call("sched.inherit", {"jobs": unannounced})
 
     def successors(self, msg: Message) -> Any:
         """`sched-successors {ids, expiration}`: waiting jobs that are to take over, one each and in this order, what
@@ -160,7 +160,7 @@ class Scheduler:
         return EMPTY
 
     def expiration(self, id: int, expiration: float) -> None:
-        self._tell()
+        self._announce()
         self.ctx.call("sched.expiration", {"id": id, "expiration": expiration}, self._logged)
 
     def _logged(self, reply: Message) -> None:

@@ -114,11 +114,11 @@ class Waiting:
         self._telling = True
         try:
             while self._over:
-                self._tell(self._over.popleft())
+                self._settle_dependents(self._over.popleft())
         finally:
             self._telling = False
 
-    def _tell(self, job: Job) -> None:
+    def _settle_dependents(self, job: Job) -> None:
         if job.id in self._dependents:
             self._settle(job.id)
         if job.id in self._singleton_names:

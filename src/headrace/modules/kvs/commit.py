@@ -170,7 +170,7 @@ class Committer:
             self._write(records, lambda: self._publish(versions), [c for v in versions for c in v.changes])
         elif not self._busy:
             # The batch had only changes that were refused, so nothing else starts the next batch.
-            self._again()
+            self._flush_soon()
 
     def _next_version(self, change: Change, latest: dict[str, Version]) -> Version:
         """The version with `change` applied. Raises RpcError if the change is refused, or Missing."""
@@ -206,7 +206,7 @@ class Committer:
         """Make `records` durable, then call `publish`; refuse `changes` if that fails."""
         if self._log is None or self._thread is None:
             publish()
-            self._again()
+            self._flush_soon()
             return
         log = self._log
 
@@ -227,12 +227,12 @@ class Committer:
                 text = f"{log.path} cannot be written: {disk.FULL if full else error}"
                 for change in changes:
                     self._refuse(change, RpcError(errno.ENOSPC if full else errno.EIO, text))
-            self._again()
+            self._flush_soon()
 
         self._busy = True
         self._thread.submit(lambda: log.append(records), done)
 
-    def _again(self) -> None:
+    def _flush_soon(self) -> None:
         if self.pending:
             self.ctx.call_soon(self._flush)
 
@@ -245,7 +245,7 @@ class Committer:
             self._busy = False
             if error is not None:
                 self.ctx.log(logging.WARNING, f"cannot compact {log.path}: {error}")
-            self._again()
+            self._flush_soon()
 
         self._busy = True
         self._thread.submit(lambda: log.compact(spaces), done)
@@ -326,7 +326,7 @@ class Committer:
                 self._refuse(change, RpcError(errno.EEXIST))
             else:
                 self.ctx.respond(change.messages[0])
-            self._again()
+            self._flush_soon()
             return
 
         def publish() -> None:

@@ -123,13 +123,13 @@ class Leader:
         """Restore the eventlog of an earlier run, determine R, then follow the brokers."""
         events = await self.log.read()
         # Drains name hosts of this R.
-        again = self.inventory.rset = await self._again(events) if self.configured is None else self.configured
+        stored = self.inventory.rset = await self._stored_r(events) if self.configured is None else self.configured
         self.inventory.replay(events)
         self.record(self.inventory.restart(self.ctx.now()))
         if self.configured is not None:
             self._define(self.configured, "configuration")
-        elif again is not None:
-            self._define(again, "kvs")
+        elif stored is not None:
+            self._define(stored, "kvs")
             await self._inherit()
         else:
             await self._inherit()
@@ -141,7 +141,7 @@ class Leader:
         elif self.ctx.attrs.get("broker.recovery-mode", "0") != "1":
             self._follow("broker.online", self._online)
 
-    async def _again(self, events: list[Event]) -> ResourceSet | None:
+    async def _stored_r(self, events: list[Event]) -> ResourceSet | None:
         """R from the KVS if an earlier load of this module, since the broker's start, defined it.
 
         The other ranks sent their counts to that load. A start script may also store R before it loads this module, as
@@ -277,7 +277,7 @@ class Leader:
             self._exclude(self._excluded(self.table))
         except TargetError as exc:
             self.ctx.log(logging.ERROR, f"resource.exclude: {exc}")
-        self._doubt_queues(self.ctx.config)
+        self._warn_of_queues_without_hosts(self.ctx.config)
         self.ready = True
         self.defined.set()
         self.inherited = adopt(self.ctx, self.acquirers, self.inventory.schedulable())
@@ -314,10 +314,10 @@ class Leader:
         except TargetError as exc:
             raise RpcError(errno.EINVAL, f"resource.exclude: {exc}") from None
         self.table = table
-        self._doubt_queues(config)
+        self._warn_of_queues_without_hosts(config)
         self.changed()
 
-    def _doubt_queues(self, config: dict[str, Any]) -> None:
+    def _warn_of_queues_without_hosts(self, config: dict[str, Any]) -> None:
         """Warn of queues without a host in R: their jobs can never run."""
         # In recovery mode, the configuration of a whole system is loaded by a single broker, which cannot match it.
         if self.inventory.rset is None or self.ctx.attrs.get("broker.recovery-mode", "0") == "1":

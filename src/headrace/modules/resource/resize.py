@@ -102,7 +102,7 @@ class Resizer:
         # Whether a task is requesting the allocated ranks, and whether a job event has arrived since its last request.
         self._looking = self._news = False
         # The ranks that all streams were sent last.
-        self._told = ""
+        self._published = ""
 
     def methods(self) -> dict[str, Any]:
         return {"shrink": self._shrink, "busy": self._busy}
@@ -186,7 +186,7 @@ class Resizer:
         ranks = str(await self._allocated())
         # Streams get every result that a request got: a job may start and end between two results, and a client that
         # has seen it run waits for its end.
-        self._tell(ranks)
+        self._publish(ranks)
         if msg.streaming:
             self._watchers.add(msg)
         # Respond without a further wait, so that responses have the order of the scheduler's responses.
@@ -197,9 +197,9 @@ class Resizer:
             wanted = {"allow": _ALLOCATIONS}
             self._following = self._ctx.call("job-manager.events-journal", wanted, self._happened, streaming=True)
 
-    def _tell(self, ranks: str) -> None:
-        if ranks != self._told:
-            self._told = ranks
+    def _publish(self, ranks: str) -> None:
+        if ranks != self._published:
+            self._published = ranks
             self._watchers.send({"ranks": ranks})
 
     def _left(self, _msg: Message) -> None:
@@ -226,7 +226,7 @@ class Resizer:
             while self._news and len(self._watchers):
                 self._news = False
                 try:
-                    self._tell(str(await self._allocated()))
+                    self._publish(str(await self._allocated()))
                 except RpcError as exc:
                     # A scheduler that is being reloaded responds when it is running.
                     self._ctx.log(logging.DEBUG, f"busy: {exc}")

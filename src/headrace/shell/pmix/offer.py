@@ -157,7 +157,7 @@ class Offer:
         self._to_server = to_server
         # Messages are queued here while the server does not read, so that the agent never blocks.
         self._feed = Feed(agent, os.dup(ours.fileno()))
-        self._tell(self._describe())
+        self._send_to_server(self._describe())
         agent.watch(ours.fileno(), self._readable)
 
     def _describe(self) -> Message:
@@ -173,7 +173,7 @@ class Offer:
             "told": TOLD,
         }
 
-    def _tell(self, message: Message) -> None:
+    def _send_to_server(self, message: Message) -> None:
         if self._feed is not None:
             self._feed.write(json.dumps(message).encode() + b"\n")
 
@@ -281,14 +281,14 @@ class Offer:
         kind = message["op"]
         if kind == "ask":
             self._start()
-            self._tell({**message, "op": "asked"})
+            self._send_to_server({**message, "op": "asked"})
         elif kind == "answer":
-            self._tell(message)
+            self._send_to_server(message)
         else:
             self._collector.from_node(source, message)
 
     def _collected(self, token: int, data: list[str]) -> None:
-        self._tell({"op": "collected", "token": token, "data": data})
+        self._send_to_server({"op": "collected", "token": token, "data": data})
 
     def left(self, rank: int) -> bool:
         """Whether task `rank`, which has ended, was still using PMIx."""
