@@ -10,8 +10,8 @@ import pytest
 
 from headrace.broker.boot.boot import BootError, BootInfo
 from headrace.broker.boot.pmi import from_launcher, launcher
+from headrace.broker.boot.pmi1_client import Pmi1Client, PmiError
 from headrace.broker.boot.pmi2_client import Pmi2Client
-from headrace.broker.boot.pmi_client import PmiClient, PmiError
 from headrace.broker.boot.slurm import SlurmMeeting
 
 
@@ -179,7 +179,7 @@ def test_who_launched_us_is_seen_by_the_variables() -> None:
     pmi = {"PMI_FD": "3", "PMI_RANK": "0", "PMI_SIZE": "1"}
     slurm = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_JOB_ID": "1"}
     assert launcher({}) is None
-    assert launcher(pmi) == ("simple", PmiClient)
+    assert launcher(pmi) == ("simple", Pmi1Client)
     assert launcher({**pmi, **slurm}) == ("pmi2", Pmi2Client)
     assert launcher(slurm) == ("slurm", SlurmMeeting)
 
@@ -190,7 +190,7 @@ def test_methods_are_tried_in_the_order_that_is_wanted() -> None:
     def chosen(methods: str) -> Any:
         return launcher({**env, "SLURM_JOB_ID": "1", "FLUX_PMI_CLIENT_METHODS": methods})
 
-    assert chosen("libpmi simple pmi2") == ("simple", PmiClient)
+    assert chosen("libpmi simple pmi2") == ("simple", Pmi1Client)
     assert chosen("slurm simple") == ("slurm", SlurmMeeting)
     assert chosen("libpmi single simple") is None
     with pytest.raises(BootError, match="FLUX_PMI_CLIENT_METHODS=libpmi libpmi2: none of them is offered here"):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.broker.boot import slurm
-from headrace.broker.boot.pmi_client import PmiError
+from headrace.broker.boot.pmi1_client import PmiError
 from headrace.broker.boot.slurm import SlurmMeeting, offered
 
 

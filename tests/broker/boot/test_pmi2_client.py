@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from launchers import serve
 
+from headrace.broker.boot.pmi1_client import PmiError
 from headrace.broker.boot.pmi2_client import Pmi2Client, offered
-from headrace.broker.boot.pmi_client import PmiError
 
 
 def test_values_with_every_sign_cross_a_fence() -> None:

@@ -41,7 +41,13 @@ def test_a_refusal_forks_nothing_and_leaves_no_run_directory(
 def test_followers_are_forked_without_what_only_leaders_and_jobs_use() -> None:
     # Each of these would be in the memory of every idle follower.
     rare = {
-        *("broker.boot.pmi", "broker.boot.slurm", "broker.boot.pmi_client", "broker.boot.pmi2_client", "client.handle"),
+        *(
+            "broker.boot.pmi",
+            "broker.boot.slurm",
+            "broker.boot.pmi1_client",
+            "broker.boot.pmi2_client",
+            "client.handle",
+        ),
         *("agent.environments", "modules.job_exec.leader", "modules.job_exec.payload", "modules.resource.leader"),
         *("spec.jobspec", "spec.jobspec_validate", "spec.ranges", "spec.rset", "spec.constraint"),
         *("modules.resource.source", "modules.resource.node_topology"),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.broker.boot.pmi_client import PmiClient, PmiError
+from headrace.broker.boot.pmi1_client import Pmi1Client, PmiError
 from headrace.broker.launch.start_pmi import StartPmi
 
 
@@ -49,7 +49,7 @@ def test_what_one_broker_puts_another_gets_after_the_barrier(capsys: pytest.Capt
     got: dict[int, str] = {}
 
     def broker(env: dict[str, str]) -> None:
-        client = PmiClient(env)
+        client = Pmi1Client(env)
         client.put(f"card.{client.rank}", f"of rank {client.rank}")
         client.barrier()
         got[client.rank] = client.get(f"card.{1 - client.rank}")
@@ -72,7 +72,7 @@ def test_who_waits_for_a_broker_that_has_ended_is_told() -> None:
     failures: list[str] = []
 
     def waiting() -> None:
-        client = PmiClient(variables[0])
+        client = Pmi1Client(variables[0])
         os.close(int(variables[1]["PMI_FD"]))
         try:
             client.barrier()

@@ -11,20 +11,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Union
 
 from headrace.broker import signals
-from headrace.broker.boot import boot, pmi2_client, pmi_client, slurm
+from headrace.broker.boot import boot, pmi1_client, pmi2_client, slurm
 from headrace.broker.boot.boot import BootError, BootInfo
+from headrace.broker.boot.pmi1_client import Pmi1Client, PmiError
 from headrace.broker.boot.pmi2_client import Pmi2Client
-from headrace.broker.boot.pmi_client import PmiClient, PmiError
 from headrace.broker.boot.slurm import SlurmMeeting
 from headrace.broker.tbon.topology import Topology
 from headrace.spec import jobid
 
-Launcher = Union[PmiClient, Pmi2Client, SlurmMeeting]
+Launcher = Union[Pmi1Client, Pmi2Client, SlurmMeeting]
 
 
 _METHODS: dict[str, tuple[Callable[[Mapping[str, str]], bool], type[Launcher]]] = {
     "pmi2": (pmi2_client.offered, Pmi2Client),
-    "simple": (pmi_client.offered, PmiClient),
+    "simple": (pmi1_client.offered, Pmi1Client),
     "slurm": (slurm.offered, SlurmMeeting),
 }
 

@@ -1,6 +1,6 @@
 """The client's side of PMI-2 as Slurm's `srun --mpi=pmi2` serves it: length-prefixed `key=value;` messages.
 
-Offers what `pmi_client.PmiClient` offers, so that the exchange of brokers does not care which of them it has.
+Offers what `pmi1_client.Pmi1Client` offers, so that the exchange of brokers does not care which of them it has.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 
-from headrace.broker.boot.pmi_client import PmiError
+from headrace.broker.boot.pmi1_client import PmiError
 from headrace.spec.os_error import text_of
 
 _TIMEOUT = 60.0

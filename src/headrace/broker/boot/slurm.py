@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Mapping
 
-from headrace.broker.boot.pmi_client import PmiError
+from headrace.broker.boot.pmi1_client import PmiError
 from headrace.spec.hostlist import Hostlist, HostlistError
 
 _PATIENCE = 60.0

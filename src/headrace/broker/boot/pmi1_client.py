@@ -15,7 +15,7 @@ class PmiError(Exception):
     """The process manager did not answer as RFC 13 says; the text has its answer."""
 
 
-class PmiClient:
+class Pmi1Client:
     """A connection by PMI_FD. Raises PmiError from every method when the server refuses or goes away."""
 
     def __init__(self, env: Mapping[str, str]) -> None:

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.broker.boot.pmi_client import PmiClient, PmiError, offered
+from headrace.broker.boot.pmi1_client import Pmi1Client, PmiError, offered
 
 GREETING = {"init": "cmd=response_to_init rc=0 pmi_version=1", "get_my_kvsname": "cmd=my_kvsname rc=0 kvsname=kvs_7"}
 
 
-def connected(answers: dict[str, str]) -> tuple[Callable[[], PmiClient], list[str]]:
+def connected(answers: dict[str, str]) -> tuple[Callable[[], Pmi1Client], list[str]]:
     """How to connect to a server with these answers (by command), and what it was asked."""
     ours, its = socket.socketpair()
     asked: list[str] = []
@@ -32,7 +32,7 @@ def connected(answers: dict[str, str]) -> tuple[Callable[[], PmiClient], list[st
 
     threading.Thread(target=serve, daemon=True).start()
     env = {"PMI_FD": str(ours.detach()), "PMI_RANK": "3", "PMI_SIZE": "8"}
-    return lambda: PmiClient(env), asked
+    return lambda: Pmi1Client(env), asked
 
 
 def test_a_client_says_what_the_standard_wants() -> None:
@@ -75,7 +75,7 @@ def test_a_server_that_goes_away_is_told_of() -> None:
 @pytest.mark.parametrize("change", [{"PMI_FD": "x"}, {"PMI_FD": "999999"}, {"PMI_RANK": ""}, {"PMI_SIZE": "none"}])
 def test_variables_that_make_no_sense_are_refused(change: dict[str, str]) -> None:
     with pytest.raises(PmiError, match="must be set together"):
-        PmiClient({"PMI_FD": "999999", "PMI_RANK": "0", "PMI_SIZE": "1", **change})
+        Pmi1Client({"PMI_FD": "999999", "PMI_RANK": "0", "PMI_SIZE": "1", **change})
 
 
 def test_a_launcher_offers_all_three_variables() -> None:
