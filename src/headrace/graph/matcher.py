@@ -154,7 +154,7 @@ class Matcher:
         return True
 
     # The matcher's innermost function, once for each vertex that is looked at: a call in it would show in each match.
-    def _visit(  # noqa: C901
+    def _visit(  # noqa: C901, PLR0911, PLR0912
         self,
         v: int,
         requests: Sequence[Request],

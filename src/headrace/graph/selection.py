@@ -219,7 +219,7 @@ class Selection:
 
 
 # Once for each vertex of a selection, in a loop: a call in it would show in each match.
-def select(  # noqa: C901
+def select(  # noqa: C901, PLR0912
     graph: Graph,
     picks: Sequence[Pick],
     whole: frozenset[str] = frozenset(),

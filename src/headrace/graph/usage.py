@@ -61,7 +61,7 @@ class Usage:
         return View(tree, self.plans, self.shared, self.aggregates.setdefault(tree.subsystem, {}))
 
     # A job of 10,000 cores comes through this loop 10,000 times: a call in it would show in each match.
-    def add(  # noqa: C901, PLR0915
+    def add(  # noqa: C901, PLR0912, PLR0915
         self, jobid: int, selection: Selection, start: int, end: int, reserved: bool
     ) -> Allocation:
         """Enter a selection that is free during [start, end).

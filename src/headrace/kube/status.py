@@ -237,9 +237,9 @@ def _phase(
         return RUNNING, _ENDING
     if not any(map(pods.is_scheduled, current)):
         return PENDING, ", ".join(part for part in (count, trouble) if part)
-    if all(map(pods.is_running, current)) and len(current) >= wanted_pods(observed):
-        return STARTING, ", ".join(part for part in (f"{ready} of {wanted} brokers up", trouble) if part)
-    return STARTING, ", ".join(part for part in (count, trouble) if part)
+    all_run = all(map(pods.is_running, current)) and len(current) >= wanted_pods(observed)
+    progress = f"{ready} of {wanted} brokers up" if all_run else count
+    return STARTING, ", ".join(part for part in (progress, trouble) if part)
 
 
 def _ended(observed: Observed, end: End, lead_end: pods.LeadEnd | None, before: Object) -> tuple[str, str]:

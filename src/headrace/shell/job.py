@@ -509,7 +509,7 @@ class ShellJob:
 
     # -- messages of other shells and of clients
 
-    def from_peer(self, source: int, data: dict[str, Any]) -> None:  # noqa: C901 - a branch for each kind of message
+    def from_peer(self, source: int, data: dict[str, Any]) -> None:  # noqa: C901, PLR0912 - a branch for each kind
         kind = data["kind"]
         if kind in ("output", "file"):
             if self.output is not None:
