@@ -139,7 +139,7 @@ def prepare() -> None:
         return
     _prepared = True
     # Not before: a reaper and a broker do without the shell, and a follower may never have a job.
-    from . import agent as _agent  # noqa: F401
+    from . import agent as _agent  # noqa: F401 - loaded before the fork
 
     # Jobs die by reference counting but for a few cycles: look for those rarely.
     gc.freeze()

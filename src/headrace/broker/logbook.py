@@ -63,7 +63,7 @@ class Logbook:
         # The instance has one file, on the leader, to which the others forward their lines.
         if rank == 0 and attrs.get("log-filename"):
             try:
-                self._file = open(attrs.get("log-filename"), "a", buffering=1, encoding="utf-8")  # noqa: SIM115
+                self._file = open(attrs.get("log-filename"), "a", buffering=1, encoding="utf-8")
             except OSError as exc:
                 raise AttrError(f"log-filename: {exc.filename}: {exc.strerror}") from None
 

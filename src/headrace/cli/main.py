@@ -301,7 +301,7 @@ def _open_closed_streams() -> None:
             # The lowest free number, which is this one.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
         if getattr(sys, name) is None:
-            setattr(sys, name, open(fd, "w" if fd else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
+            setattr(sys, name, open(fd, "w" if fd else "r", encoding="utf-8", closefd=False))
 
 
 def _load(name: str, entry: Tuple[str, str]) -> Any:

@@ -114,7 +114,7 @@ def main(argv: List[str]) -> int:
     if options.action == "manifests":
         return _manifests(options)
     try:
-        import aiohttp  # noqa: F401
+        import aiohttp  # noqa: F401 - only whether it is installed
     except ImportError:
         raise CommandError("the operator needs the extra kube: pip install 'headrace[kube]'") from None
     return _run(options)

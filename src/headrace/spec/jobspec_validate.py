@@ -202,7 +202,7 @@ def _validate_task_count(count: Any, path: str) -> None:
     if type(count) is not dict or len(count) != 1:
         raise JobspecError(f"{path}.count: must be an object with one of per_slot, per_resource, total, not {count!r}")
     ((key, value),) = count.items()
-    if key == "per_slot" or key == "total":  # noqa: PLR1714
+    if key == "per_slot" or key == "total":  # noqa: PLR1714 - builds no set for each jobspec
         if type(value) is not int or value < 1:
             raise JobspecError(f"{path}.count.{key}: must be an integer of 1 or more, not {value!r}")
         if value > MAX_COUNT:

@@ -16,16 +16,16 @@ def preload(links: bool) -> None:
     bare_imports.load_asyncio()
     import asyncio
 
-    from headrace.broker import broker as _broker  # noqa: F401
+    from headrace.broker import broker as _broker  # noqa: F401 - loaded before the fork
     from headrace.broker.discovery import discover_before_fork
-    from headrace.broker.launch import launch as _launch  # noqa: F401
+    from headrace.broker.launch import launch as _launch  # noqa: F401 - loaded before the fork
     from headrace.broker.module.host import FOLLOWER_MODULES
     from headrace.broker.module.search import import_leaders_parts, import_service
     from headrace.spec import duration
 
     if links:
         bare_imports.load_zmq()
-        from headrace.broker.tbon import sockets as _overlay_sockets  # noqa: F401
+        from headrace.broker.tbon import sockets as _overlay_sockets  # noqa: F401 - loaded before the fork
     else:
         # The one broker leads, and reads R. To load it in the fork would copy the pages that it is put into.
         import_leaders_parts()

@@ -28,7 +28,7 @@ def add_name(parser: Parser) -> None:
 def connected(options: Namespace, act: Callable[[Api, str], Coroutine[Any, Any, int]]) -> int:
     """Run `act(api, namespace)` with a connection to the chosen cluster; its exit status. Raises CommandError."""
     try:
-        import aiohttp  # noqa: F401
+        import aiohttp  # noqa: F401 - only whether it is installed
     except ImportError:
         raise CommandError("Kubernetes needs the extra kube: pip install 'headrace[kube]'") from None
     import asyncio

@@ -115,7 +115,7 @@ class Submitter:
         if not path:
             return default
         if path not in self._files:
-            self._files[path] = open(path, "w", encoding="utf-8", errors="surrogateescape")  # noqa: SIM115
+            self._files[path] = open(path, "w", encoding="utf-8", errors="surrogateescape")
         return self._files[path]
 
     def _stdout(self, args: Namespace) -> IO[str]:
