@@ -14,14 +14,13 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..minicluster.pod_plan import KILLED
 from ..spec.hostlist import Hostlist
 from . import names
 
 Object = dict[str, Any]
 # Containers, by their pods' uids and their names.
 Pulled = frozenset[tuple[str, str]]
-# Exit codes of killed containers: 128 + SIGKILL, 128 + SIGTERM.
-KILLED = (137, 143)
 
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 # Characters of a kubelet's or scheduler's message that a reason includes.

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from ..minicluster.fields import MiniCluster
 from ..minicluster.plan import hosts_outside
+from ..minicluster.pod_plan import KILLED
 from ..spec.job_state import STATE_BITS
 from . import names, pods
 from .observed import Observed
@@ -167,7 +168,7 @@ def _still_runs(observed: Observed, before: Object) -> bool:
     if before.get("phase") != RUNNING or told.get("status") != "True" or lead is None or pods.is_going(lead):
         return False
     began = pods.started(lead, name)
-    return bool(began) and began <= told["lastTransitionTime"] and pods.exit_code(lead, name) not in pods.KILLED
+    return bool(began) and began <= told["lastTransitionTime"] and pods.exit_code(lead, name) not in KILLED
 
 
 def _start_timeout(observed: Observed) -> str:
@@ -271,7 +272,7 @@ def _lead_end(observed: Observed, current: list[Object]) -> pods.LeadEnd | None:
     found = pods.lead_end(lead, observed.name) if lead is not None else None
     if lead is None or found is None or not found.killed:
         return found
-    failed = [pod for pod in current if pods.exit_code(pod, observed.name) not in (None, 0, *pods.KILLED)]
+    failed = [pod for pod in current if pods.exit_code(pod, observed.name) not in (None, 0, *KILLED)]
     for pod, other in [(pod, pods.lead_end(pod, observed.name)) for pod in failed]:
         if other is not None:
             why = other.reason or f"it ended with exit code {other.exit_code}"

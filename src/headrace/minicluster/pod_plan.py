@@ -34,6 +34,8 @@ INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 # The file of the termination message, and the number of bytes of it that Kubernetes keeps.
 TERMINATION_LOG = "/dev/termination-log"
 TERMINATION_LIMIT = 4096
+# Exit codes of a container that was killed by SIGKILL or SIGTERM: 128 + the signal.
+KILLED = (137, 143)
 
 
 class Sidecar(Struct, frozen=True, kw_only=True):

@@ -285,21 +285,9 @@ class ShellJob:
             for text in texts:
                 self.output.log(_NOTICE, text, self.nodeid, component)
         lookup = self.names.lookup
-        env = job_environment(
-            self.environment,
-            self.f58,
-            self.path,
-            self.size,
-            self.nnodes,
-            self.tmpdir,
-            self.op["uri"],
-            f"job-{self.id}",
-            self.host,
-        )
         # Only these are templates: what a submitter's environment happens to hold is kept as it is.
         templates = known.templates(self.options)
-        env.update((name, expand(value, lookup)) for name, value in templates.items())
-        temporary(env)
+        env = self._environment(templates)
         rlimit = self.options.get("rlimit")
         limits = limits_that_differ(rlimit if isinstance(rlimit, dict) else {})
         command = specs.command(self.jobspec)

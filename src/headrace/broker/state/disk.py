@@ -6,6 +6,7 @@ damaged file is never changed or removed, since it may be recoverable.
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import sqlite3
@@ -18,6 +19,8 @@ _RESERVE_JOB = 2 << 10
 # With less free space than this (bytes), jobs cannot write, and only the reserve is left.
 _NOTHING = 64 << 10
 FULL = "the disk is full: make room there"
+# Errors of a write for which a file system, a quota or a limit of file sizes leaves no room.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def reserve(jobs: int) -> int:

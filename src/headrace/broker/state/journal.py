@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from headrace.broker.state.disk import reserve, room_in, unusable
+from headrace.broker.state.disk import NO_ROOM, reserve, room_in, unusable
 
 _FRAME = struct.Struct("<II")
 _AHEAD = 4 << 20
@@ -338,7 +338,7 @@ def _preallocate(fd: int, end: int, needed: int) -> int | None:
         try:
             os.posix_fallocate(fd, end, needed + more)
         except OSError as exc:
-            if exc.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            if exc.errno not in NO_ROOM:
                 return None
         else:
             return end + needed + more

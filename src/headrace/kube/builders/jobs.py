@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...minicluster.fields import Group, MiniCluster, Pod
+from ...minicluster.pod_plan import KILLED
 from .. import names
 from ..metadata import owned
 from .images import Images
@@ -18,7 +19,6 @@ from .pods import pod_template, template_labels
 from .records import as_object, without_unset
 
 _BACKOFF_LIMIT = 100
-_KILLED = [137, 143]  # 128 + SIGKILL, 128 + SIGTERM
 
 
 def job(cluster: MiniCluster, images: Images, *, uid: str, size: int) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def failure_policy(cluster: MiniCluster) -> dict[str, Any]:
     """The pod failure policy of the MiniCluster's Jobs: the file's, or the default."""
     if cluster.spec.pod_failure_policy:
         return as_object(cluster.spec.pod_failure_policy)
-    codes = {"containerName": cluster.name, "operator": "NotIn", "values": [0, *_KILLED]}
+    codes = {"containerName": cluster.name, "operator": "NotIn", "values": [0, *KILLED]}
     return {
         "rules": [
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},

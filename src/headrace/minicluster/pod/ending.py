@@ -14,8 +14,6 @@ from .. import pod_plan
 
 # The attributes of a job that `failure` reads (RFC 43).
 FAILURE = ("exception_occurred", "exception_type", "exception_severity", "exception_note")
-# Exit codes of a container that was killed by SIGKILL or SIGTERM.
-_KILLED = (137, 143)
 
 
 class Ending(NamedTuple):
@@ -40,7 +38,7 @@ def container_status(ending: Ending, replaces_killed: bool) -> int:
     If killed pods are replaced (`replaces_killed`), a job that ended by SIGKILL or SIGTERM would be repeated. Its
     container exits with the negative number of the signal instead: 247 (-9) or 241 (-15).
     """
-    if replaces_killed and not ending.killed and ending.status in _KILLED:
+    if replaces_killed and not ending.killed and ending.status in pod_plan.KILLED:
         return 256 - (ending.status - 128)
     return ending.status
 

@@ -282,7 +282,7 @@ class Pipeline:
             self.failing = True
             self._failing_since = now
             assert self.journal is not None
-            full = exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            full = exc.errno in disk.NO_ROOM
             why = disk.FULL if full else reason(exc)
             text = f"the journal in {self.journal.folder} cannot be written: {why}"
             self._why = (errno.ENOSPC if full else errno.EIO, text)
