@@ -16,7 +16,7 @@ PAUSES = {
     ): "lets bytes pass between two sockets of one process; nothing tells when they have",
     ("broker/test_local.py", "send"): "stands for the work of a slow service",
     (
-        "modules/job_manager/test_jobs_disk_faults.py",
+        "modules/job_manager/test_job_manager_disk_faults.py",
         "first",
     ): "gives a wrong answer the time to be given before the crash",
     ("shell/test_tmpdir.py", "test_the_next_job_finds_nothing_in_a_folder_that_was_handed_on"): (
