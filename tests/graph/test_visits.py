@@ -7,7 +7,7 @@ import pytest
 from headrace.graph.model import Graph
 from headrace.graph.request import JobRequest, parse_resources
 from headrace.graph.scheduler import Scheduler
-from headrace.graph.visits import Visits, count, told
+from headrace.graph.visits import Visits, count, report
 from headrace.graph.writers import simple
 
 # A rack with what is in it.
@@ -72,7 +72,7 @@ def test_a_reservation_counts_the_search_that_found_nothing_and_the_one_that_did
     assert visited(scheduler, job(4), later=True) == Visits(1 + 1 + 2 * RACK, 1 + 2 * RACK - 12)
     assert visited(scheduler, job(4), idle=True) == Visits(1 + 2 * RACK, 1 + 2 * RACK - 12)
     for operation, before in (("allocate", 1), ("allocate_orelse_reserve", 46), ("satisfiability", 45)):
-        assert told(scheduler, operation, job(4), 0).startswith(f"INFO: PREORDER VISIT COUNT={before}\n")
+        assert report(scheduler, operation, job(4), 0).startswith(f"INFO: PREORDER VISIT COUNT={before}\n")
 
 
 def test_counting_changes_nothing() -> None:

@@ -92,7 +92,12 @@ def test_no_two_test_files_have_one_name() -> None:
 
 def test_a_name_belongs_to_the_longest_that_fits() -> None:
     sources = ["graph/pool.py", "graph/pool_size.py", "graph/service.py", "kube/pods.py"]
-    tests = ["graph/test_pool_size.py", "graph/test_pool_grows.py", "graph/test_graph.py", "kube_unit/test_kube_pods.py"]
+    tests = [
+        "graph/test_pool_size.py",
+        "graph/test_pool_grows.py",
+        "graph/test_graph.py",
+        "kube_unit/test_kube_pods.py",
+    ]
     assert owners(sources, tests) == {
         "graph/pool.py": {"graph/test_pool_grows.py"},
         "graph/pool_size.py": {"graph/test_pool_size.py"},

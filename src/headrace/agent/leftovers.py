@@ -1,8 +1,8 @@
 """Processes that left their job's process groups (setsid, a shell's job control, a nested instance): found and killed.
 
 They descend from the agent, which is a subreaper, and they carry FLUX_JOB_ID_PATH: their job's path or, in an instance
-that the job is, one below it. What cleared its environment and lost its parent belongs to one of those that ran when it
-began: it ends when all jobs that began before it are over.
+that the job is, one below it. A process that has cleared its environment and lost its parent belongs to one of the jobs
+that ran when it began. It is killed once all of these have ended.
 """
 
 from __future__ import annotations
@@ -40,10 +40,12 @@ def kill_job(path: str, signum: int, doomed: Iterable[int], agent: int) -> None:
 def kill_orphans(
     agent: int, known: Container[int], instance: str, live: Callable[[], Iterable[str]], between: tuple[int, float]
 ) -> None:
-    """SIGKILL to children of `agent` that are not `known` and belong to a job of the instance with the job path
-    `instance` ("" for a root) that is not among the paths that `live()` gives. What does not say whose it is counts as
-    such if it began in the ticks `between` the last in which something else than a job may have begun it and the first
-    in which a job that lives may have.
+    """Send SIGKILL to children of `agent` whose job has ended: the job path in their environment is one of the instance
+    `instance` ("" for a root), and not among the paths of running jobs, which `live()` returns. Pids in `known` are
+    kept.
+
+    A child without a job path is killed if it began between two moments, `between`, in clock ticks since boot. Before
+    the first, others than jobs may have started it; after the second, a job that still runs may have.
     """
     paths: list[str] | None = None
     for pid in linux.children_of(agent):
@@ -60,8 +62,11 @@ def kill_orphans(
 
 
 def kill_program(op: Program) -> None:
-    """SIGKILL to the initial program of a broker that is gone, as it was last told of it (docs/dev/interfaces.md), and
-    to what that has started."""
+    """Send SIGKILL to the initial program of a broker that is gone, and to the processes that it has started.
+
+    `op` is the broker's last message about the program (docs/dev/interfaces.md); its `pid` is 0 if the broker ended
+    between the fork and a further message. The program is then found by its environment.
+    """
     pid = op["pid"]
     deadline = time.monotonic() + _BIRTH
     while not pid and "uri" in op and time.monotonic() < deadline:
@@ -73,7 +78,7 @@ def kill_program(op: Program) -> None:
 
 
 def kill_nobodys_program(uri: str, since: int) -> None:
-    """The same where nobody is left who was told of it."""
+    """As `kill_program`, for a program of which no message has come: it is found by its environment alone."""
     pid = _newborn(uri, since)
     if pid:
         _kill_with_children(pid)

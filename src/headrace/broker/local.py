@@ -141,7 +141,7 @@ class LocalClient(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _accept_some(self, most: int) -> bool:
-        """Route up to `most` of its messages; returns whether there may be more."""
+        """Route up to `most` of its messages (-1: all); returns whether there may be more."""
         try:
             for msg in self._deframer:
                 self._accept(msg)
@@ -215,8 +215,9 @@ class LocalClient(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         if self._waits:
+            # Requests that were sent before the disconnection are carried out.
             self._accept_some(-1)
-        # asyncio's transport refers to itself by a bound method; without it, it is freed at once.
+        # asyncio's transport refers to itself by a bound method. Without this reference it is freed at once.
         getattr(self._transport, "__dict__", {}).pop("_read_ready_cb", None)
         self._transport = None
         self._paused = False
@@ -294,7 +295,7 @@ class LocalServer:
         try:
             self._bind(self._listener)
         except OSError as exc:
-            # It does not say where.
+            # The error of a bind has no path.
             raise OSError(exc.errno, exc.strerror, self.path) from None
         self._listener.listen(256)
         self._listener.setblocking(False)
@@ -317,7 +318,7 @@ class LocalServer:
             listener.bind(self.path)
 
     def _accept(self) -> None:
-        """Accept clients. A server of the loop's would retry without a pause when there are no descriptors left."""
+        """Accept clients. A server of asyncio would retry without a pause when there are no descriptors left."""
         assert self._listener is not None
         for _ in range(_AT_ONCE):
             try:

@@ -196,7 +196,7 @@ class Commands:
             else:
                 self._print_none(jobid, False)
             return False
-        cost = visits.told(scheduler, operation, request, now) if self.timed else ""
+        cost = visits.report(scheduler, operation, request, now) if self.timed else ""
         begin = time.perf_counter()
         if operation == "satisfiability":
             outcome = scheduler.satisfiable(request)

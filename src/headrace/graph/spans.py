@@ -11,8 +11,9 @@ class Spans(NamedTuple):
     """What a job added to planners: `units`, vertices of size 1 that it has exclusively; `users`, vertices that it
     shares; and other amounts, each with the map of planners and the key in it.
 
-    A planner that only this job uses is the job's planner for the amount, kept in `common`. These are parallel lists,
-    not a list of tuples, since the garbage collector visits every object that lives as long as its job.
+    Where a key has no planner yet, the job's own planner for that amount is stored: one object for all such keys, which
+    `common` has by amount. These are parallel lists, not a list of tuples, since the garbage collector visits every
+    object that lives as long as its job.
     """
 
     units: list[int]

@@ -65,7 +65,7 @@ class _Counter(Matcher):
         return any([self._visit(child, requests, exclusive, found, base, times, narrow, inside) for child in children])
 
 
-def told(scheduler: Scheduler, operation: str, request: JobRequest, now: int) -> str:
+def report(scheduler: Scheduler, operation: str, request: JobRequest, now: int) -> str:
     """The lines that report the visits of a match."""
     idle = operation == "satisfiability"
     before, after = count(scheduler, request, now, operation in _LATER, idle)

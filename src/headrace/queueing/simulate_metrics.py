@@ -26,7 +26,8 @@ class Metrics(NamedTuple):
     """`makespan` and `wait` in seconds; `utilisation` by resource type, of what there was until the last job ended.
 
     `fairness` is Jain's index over the users' mean slowdowns: 1 if all are slowed down alike, 1/users if one bears it
-    all. `backfilled` jobs passed one that went on waiting; `cut` jobs ended at their time limit.
+    all. `backfilled` jobs started while a job before them in the queue still waited. `cut` jobs ended at their time
+    limit.
     """
 
     jobs: int

@@ -26,6 +26,7 @@ def find(path: str) -> ModuleType | None:
         if spec is None or spec.loader is None:
             return None
         module = module_from_spec(spec)
+        # A module of a user may import anything, also what the start of a broker leaves out.
         bare_imports.complete()
         spec.loader.exec_module(module)
         return module

@@ -25,7 +25,7 @@ def retarget(hops: str) -> None:
         handle = Handle()
         try:
             parent = handle.attr_get("parent-uri")
-            # What the job of the parent that this instance is has in the KVS there.
+            # The KVS namespace, in the parent, of the job that is this instance.
             namespace = _optional(handle, "parent-kvs-namespace")
         except OSError as exc:
             if exc.errno != errno.ENOENT:

@@ -44,7 +44,7 @@ def opened(path: str) -> Iterator[TarFile]:
 
 
 class Restore:
-    """Stores values and directories; what the tree refers to follows from the archive alone."""
+    """Stores values and directories. References are computed here, so several stores may be under way at once."""
 
     def __init__(self, handle: Handle, options: Options) -> None:
         self._handle = handle
@@ -93,6 +93,7 @@ class Restore:
         """Store a directory and all below it; returns its reference."""
         entries = {}
         for name, entry in tree.items():
+            # Tree objects have a version; a directory may have an entry of that name, which is an object itself.
             is_object = "ver" in entry and not isinstance(entry["ver"], dict)
             entries[name] = entry if is_object else treeobj.dirref(self.directory(entry))
         obj = treeobj.dir_(entries)

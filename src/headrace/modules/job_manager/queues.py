@@ -26,7 +26,7 @@ class Queue:
         self.disable_reason: str | None = None
         self.started = started
         self.stop_reason: str | None = None
-        # The settings that a restart restores: each with its reason, as last set to be kept.
+        # The settings that a restart restores, each with its reason: those that were last set with `checkpoint`.
         self.saved_enable: tuple[bool, str | None] = (True, None)
         self.saved_start: tuple[bool, str | None] = (started, None)
 
