@@ -1,8 +1,8 @@
 """Processes that left their job's process groups (setsid, a shell's job control, a nested instance): found and killed.
 
-They descend from the agent, which is a subreaper, and they carry FLUX_JOB_ID_PATH: their job's path or, in an instance
-that the job is, one below it. A process that has cleared its environment and lost its parent belongs to one of the jobs
-that ran when it began. It is killed once all of these have ended.
+They descend from the agent, which is a subreaper, and they carry FLUX_JOB_ID_PATH: their job's path or, where the job
+is an instance itself, the path of a job in it. A process that has cleared its environment and lost its parent does not
+say whose it is. It belongs to one of the jobs that ran when it began, and is killed when all of these are over.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 # Rounds in which the kill catches up with processes that fork.
 _ROUNDS = 10
-# Seconds that a program may take from its fork until it can be known by its environment.
+# Seconds from a program's fork within which its exec is done, and its environment shows whose it is.
 _BIRTH = 0.5
 
 
 def kill_job(path: str, signum: int, doomed: Iterable[int], agent: int) -> None:
-    """`signum` to all below `agent` that is among the processes `doomed` or has the job path `path` or one below."""
+    """Send `signum` to each process below `agent` that is in `doomed` or whose job path is `path` or lies below it."""
     wanted, killed = frozenset(doomed), set[int]()
     for _ in range(_ROUNDS):
         found = {pid for pid in linux.descendants_of(agent) if pid in wanted or _below(_path(pid), path)}
@@ -77,8 +77,10 @@ def kill_program(op: Program) -> None:
         _kill_with_children(pid)
 
 
-def kill_nobodys_program(uri: str, since: int) -> None:
-    """As `kill_program`, for a program of which no message has come: it is found by its environment alone."""
+def kill_unknown_program(uri: str, since: int) -> None:
+    """Send SIGKILL to the initial program of the instance at `uri`, begun in tick `since` or later, and to what it has
+    started. For the zygote, when the broker and every process that it told of the program are gone.
+    """
     pid = _newborn(uri, since)
     if pid:
         _kill_with_children(pid)

@@ -100,7 +100,7 @@ def _be_zygote(sockets: list[int], rundir: str, life: int) -> NoReturn:
             if not os.read(life, 1):
                 from . import leftovers
 
-                leftovers.kill_nobodys_program(f"local://{rundir}/local-0", began)
+                leftovers.kill_unknown_program(f"local://{rundir}/local-0", began)
             import shutil
 
             shutil.rmtree(rundir, ignore_errors=True)

@@ -36,11 +36,11 @@ PAUSE_AT = 1 << 20
 STOP_AT = 16 << 20
 DROP_AT = 64 << 20
 DROP_ANSWERS_AT = 1 << 30
-# Messages of one client that are routed before those of the others, and bytes of queued messages from which it is not
-# read, so that a client with thousands of requests delays the others no longer.
+# SHARE: messages of one client that are routed before it is the others' turn. HOLD_AT: bytes of its messages that wait
+# for their turn, from which on it is not read. So a client with thousands of requests does not hold up the others.
 SHARE = 16
 HOLD_AT = 1 << 18
-# Services (counted once for each broker) that one client may call; each is sent a disconnect request.
+# Services (counted once for each broker) that one client may call; when it leaves, each is sent a disconnect request.
 MOST_SERVICES = 1 << 16
 # Connections that are accepted in one turn of the loop, and seconds between two log lines about too many.
 _AT_ONCE = 32
@@ -68,6 +68,7 @@ class LocalClient(asyncio.BufferedProtocol):
         # Whether the unread output has anything but single responses to this client's own requests.
         self._streams = False
         self._used: set[tuple[str, int, int]] = set()
+        # Whether it has so much unread output that its streams wait (PAUSE_AT), and that it is not read (STOP_AT).
         self._paused = False
         self._stopped = False
         # Whether it has sent more than its share; the rest is in the deframer.
@@ -295,7 +296,7 @@ class LocalServer:
         try:
             self._bind(self._listener)
         except OSError as exc:
-            # The error of a bind has no path.
+            # The error of bind(2) does not name the path.
             raise OSError(exc.errno, exc.strerror, self.path) from None
         self._listener.listen(256)
         self._listener.setblocking(False)
@@ -332,7 +333,7 @@ class LocalServer:
             self.broker.spawn(self.broker.loop.connect_accepted_socket(lambda: LocalClient(self), sock))
 
     def _refuse(self, exc: OSError) -> None:
-        """Refuse the next client, for lack of a descriptor, by means of the reserve."""
+        """Refuse the next client, as no descriptor is free: close the spare one, accept, answer with the errno."""
         assert self._listener is not None
         os.close(self._spare)
         with contextlib.suppress(OSError), self._listener.accept()[0] as sock:
@@ -364,8 +365,8 @@ class LocalServer:
 
 
 def link_command(rundir: str) -> str:
-    """Link our `flux` as RUNDIR/bin/flux, where ssh from elsewhere looks for it first. Returns the link, "" where
-    another broker of this run directory has made it or our own command is not known."""
+    """Link our `flux` as RUNDIR/bin/flux, where ssh from elsewhere looks for it first. Returns the link; "" where
+    there is one already, of another broker of this run directory, or where our own command is not found."""
     folder = os.path.join(rundir, "bin")
     beside = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "flux")
     command = beside if os.access(beside, os.X_OK) else shutil.which("flux")

@@ -11,9 +11,9 @@ class Spans(NamedTuple):
     """What a job added to planners: `units`, vertices of size 1 that it has exclusively; `users`, vertices that it
     shares; and other amounts, each with the map of planners and the key in it.
 
-    Where a key has no planner yet, the job's own planner for that amount is stored: one object for all such keys, which
-    `common` has by amount. These are parallel lists, not a list of tuples, since the garbage collector visits every
-    object that lives as long as its job.
+    `common` has one planner for each amount. It stands in every map where this job is the only user of that amount, and
+    is copied before another use is added there. `maps`, `keys` and `amounts` are parallel lists, not one list of
+    tuples: the tuples would live as long as the job, and the garbage collector would visit each of them.
     """
 
     units: list[int]
@@ -32,12 +32,14 @@ class Spans(NamedTuple):
         if own is None:
             own = self.common[amount] = Planner(start, end, amount)
             own.common = True
-        hold(planners, key, own, start, end, amount)
+        add_use(planners, key, own, start, end, amount)
 
 
-def hold(planners: dict[Any, Planner], key: int | str, own: Planner, start: int, end: int, amount: int) -> None:
-    """Add an amount that is in use in [start, end). `own` is a planner with just that use, stored if there is
-    none yet.
+def add_use(planners: dict[Any, Planner], key: int | str, own: Planner, start: int, end: int, amount: int) -> None:
+    """Add an amount that is in use in [start, end) to the planner at `key`.
+
+    `own` is a planner with just that use: it is stored where there is none yet. A stored planner that is `common` is
+    replaced by a copy first, since other keys share it.
     """
     plan = planners.get(key)
     if plan is None:

@@ -13,7 +13,7 @@ from headrace.graph.matcher import View
 from headrace.graph.model import Graph
 from headrace.graph.planner import Planner
 from headrace.graph.selection import Selection
-from headrace.graph.spans import Spans, hold
+from headrace.graph.spans import Spans, add_use
 
 
 class SpanConflictError(ValueError):
@@ -89,7 +89,7 @@ class Usage:
                 plans.update(dict.fromkeys(vertices, own))
             else:
                 for v in vertices:
-                    hold(plans, v, own, start, end, 1)
+                    add_use(plans, v, own, start, end, 1)
             sums[h] = {kind: bits.bit_count() for kind, bits in run.ids.items()}
         maps, keys, counted, common = spans.maps, spans.keys, spans.amounts, spans.common
         for v, needs, exclusive, _, _ in selection.inner_order():
@@ -98,7 +98,7 @@ class Usage:
             if exclusive:
                 if size[v] == 1:
                     units_held.append(v)
-                    hold(plans, v, own, start, end, 1)
+                    add_use(plans, v, own, start, end, 1)
                 else:
                     spans.hold(plans, v, start, end, size[v])
                 if not children[v] and up >= 0:
@@ -137,7 +137,7 @@ class Usage:
                     amounts = {types[v]: needs}
                 else:
                     users_held.append(v)
-                    hold(shared, v, own, start, end, 1)
+                    add_use(shared, v, own, start, end, 1)
             if up >= 0 and amounts:
                 above = sums.get(up)
                 if above is None:
@@ -178,7 +178,7 @@ class Usage:
                     spans.hold(planners, kind, start, end, amount)
         for v in used.difference(held):
             spans.users.append(v)
-            hold(self.shared, v, own, start, end, 1)
+            add_use(self.shared, v, own, start, end, 1)
         allocation = Allocation(jobid, start, end, reserved, selection)
         self.jobs[jobid] = allocation
         self._spans[jobid] = spans

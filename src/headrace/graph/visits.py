@@ -1,8 +1,9 @@
 """The number of vertices that Fluxion's traverser would visit for a request, which `resource-query -e` shows.
 
-Headrace visits fewer vertices than that. The numbers come from a search of its own, without an index, that visits all
-children unless the policy stops at the first match. It skips a subtree only by the free amounts of the types that are
-counted for subtrees (`-p`), so the numbers show how well these types are chosen.
+Headrace's own search has an index and visits fewer. So the request is searched for a second time here, without the
+index: all children are visited, unless the policy stops at the first match. A subtree is skipped only where too little
+is free of a type that is counted for subtrees (the pruning filter, `-p`), so the numbers show how well these types are
+chosen.
 """
 
 from __future__ import annotations
@@ -62,20 +63,21 @@ class _Counter(Matcher):
         inside: bool,
     ) -> bool:
         children = self.graph.children[v]
+        # A list: any() over a generator would stop at the first child that serves.
         return any([self._visit(child, requests, exclusive, found, base, times, narrow, inside) for child in children])
 
 
 def report(scheduler: Scheduler, operation: str, request: JobRequest, now: int) -> str:
-    """The lines that report the visits of a match."""
+    """The lines that report the visits of a match. `operation` is one of the match operations of resource-query."""
     idle = operation == "satisfiability"
     before, after = count(scheduler, request, now, operation in _LATER, idle)
     return f"INFO: PREORDER VISIT COUNT={before}\nINFO: POSTORDER VISIT COUNT={after}\n"
 
 
 def count(scheduler: Scheduler, request: JobRequest, now: int, later: bool, idle: bool) -> Visits:
-    """The visits for a request now and, if it does not fit and may start `later`, at its start.
+    """The visits of a search at `now` and, if the request does not fit then but `later`, of one at its start.
 
-    `idle`: count for the graph without jobs.
+    `later`: whether the request may start after `now`. `idle`: count for the graph without jobs.
     """
     moments = [scheduler.graph.start if idle else now]
     if later:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from headrace.queueing.simulate import Run, Simulation
 
-# Seconds below which a job's length does not raise its slowdown (Feitelson and others' bounded slowdown).
+# A job shorter than these seconds counts as this long in its slowdown (Feitelson and others' bounded slowdown).
 BOUND = 10
 
 
@@ -23,7 +23,8 @@ class Spread(NamedTuple):
 
 
 class Metrics(NamedTuple):
-    """`makespan` and `wait` in seconds; `utilisation` by resource type, of what there was until the last job ended.
+    """`makespan` and `wait` in seconds; `utilisation` by resource type: the share that jobs had of what there was, from
+    the first submission to the end of the last job.
 
     `fairness` is Jain's index over the users' mean slowdowns: 1 if all are slowed down alike, 1/users if one bears it
     all. `backfilled` jobs started while a job before them in the queue still waited. `cut` jobs ended at their time

@@ -1,7 +1,7 @@
 """Eventlogs: one JSON object a line with a time, a name and a context (RFC 18).
 
-Jobs, resources and the output of tasks each have such a log. An event is encoded once on the path of a job, so the
-frame of its line is written directly, and only the context goes through the JSON encoder.
+Jobs, resources and the output of tasks each have such a log. A job waits while its events are encoded, so the
+outer object is written directly, and only the name and the context go through the JSON encoder.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _FIELDS: Tuple[Tuple[str, int, bool], ...] = (
     ("think time", -1, True),
 )
 _MOST_STATUS = 5
-# More than every time and count of a real log, and less than where floats become inexact for integers.
+# More than every time and count of a real log, and below 2^53, up to which a float is exact for every integer.
 _MOST = 10**15
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -54,7 +54,10 @@ class SwfError(ValueError):
 
 
 class Record(NamedTuple):
-    """A job: times in seconds (submit from the start of the log), memory in kilobytes per processor; -1 is unknown."""
+    """A job: times in seconds (submit from the start of the log), memory in kilobytes per processor; -1 is unknown.
+
+    `processors`, `limit` and `memory_limit` are what the job requested, `allocated`, `run` and `memory` what it had.
+    """
 
     job: int
     submit: Number

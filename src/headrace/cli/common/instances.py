@@ -25,7 +25,7 @@ def retarget(hops: str) -> None:
         handle = Handle()
         try:
             parent = handle.attr_get("parent-uri")
-            # The KVS namespace, in the parent, of the job that is this instance.
+            # This instance is a job of its parent: the KVS namespace that this job has there.
             namespace = _optional(handle, "parent-kvs-namespace")
         except OSError as exc:
             if exc.errno != errno.ENOENT:

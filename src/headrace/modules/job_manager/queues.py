@@ -1,4 +1,4 @@
-"""The queues (RFC 33) of the job manager: their names, whether jobs may be submitted, whether jobs are scheduled. Pure.
+"""The queues (RFC 33) of the job manager: their names, whether they take jobs, whether jobs are scheduled. No I/O.
 
 Without a `[queues]` table there is one anonymous queue, named "". Named queues are stopped at first, the anonymous one
 is started, as in flux-core. An administrator's changes survive a restart by default.
@@ -26,7 +26,7 @@ class Queue:
         self.disable_reason: str | None = None
         self.started = started
         self.stop_reason: str | None = None
-        # The settings that a restart restores, each with its reason: those that were last set with `checkpoint`.
+        # What a restart restores: each setting with its reason, as last changed with `checkpoint`.
         self.saved_enable: tuple[bool, str | None] = (True, None)
         self.saved_start: tuple[bool, str | None] = (started, None)
 
@@ -104,6 +104,7 @@ class Queues:
         return out
 
     def enable(self, names: list[str], on: bool, reason: str | None, checkpoint: bool = True) -> None:
+        """Enable the queues, or disable them if not `on`. A restart restores the change only with `checkpoint`."""
         for name in names:
             queue = self.table[name]
             queue.enabled, queue.disable_reason = on, None if on else reason
@@ -111,6 +112,7 @@ class Queues:
                 queue.saved_enable = queue.enabled, queue.disable_reason
 
     def start(self, names: list[str], on: bool, reason: str | None, checkpoint: bool) -> None:
+        """Start the queues, or stop them if not `on`. A restart restores the change only with `checkpoint`."""
         for name in names:
             queue = self.table[name]
             queue.started, queue.stop_reason = on, None if on else reason
