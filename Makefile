@@ -91,8 +91,8 @@ check: $(VENV)/.installed ## ruff, mypy and import contracts
 	$(BIN)/mypy --explicit-package-bases $$(find src/headrace/compat/python -name '*.py')
 	$(BIN)/lint-imports
 
-unit: $(VENV)/.installed ## tests without instances
-	$(BIN)/python -m pytest tests --ignore=tests/system
+unit: $(VENV)/.installed ## tests without instances and clusters, on all cores
+	$(BIN)/python -m pytest tests --ignore=tests/system --ignore=tests/kube -n auto --dist loadfile
 
 system: $(VENV)/.installed packages ## tests with real instances
 	$(BIN)/python -m pytest tests/system
