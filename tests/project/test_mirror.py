@@ -28,7 +28,7 @@ ELSEWHERE = {
     "broker/": {
         "archive.py": "system/test_archives.py",
         "broker.py": "system/test_instances.py",
-        "parts.py": "broker/test_router.py",
+        "parts.py": "system/test_instances.py",
         "program_output.py": "system/test_closed_streams.py",
         "launch/launch.py": "system/test_options_start.py",
         "launch/preload.py": "broker/launch/test_launch_many.py",
@@ -53,7 +53,7 @@ ELSEWHERE = {
         "instance/start.py": "system/test_options_start.py",
         "instance/uptime.py": "system/test_commands.py",
         "instance/uri.py": "system/test_options_tools.py",
-        "job/main.py": "cli/common/test_errors.py",
+        "job/main.py": "system/test_options_job.py",
         "job/status_line.py": "system/test_terminals.py",
         "job/terminal.py": "system/test_terminals.py",
         "job/update.py": "system/test_options_job.py",
