@@ -75,7 +75,7 @@ def test_a_spoiled_document_is_an_error_or_a_valid_cluster() -> None:
         if isinstance(body["spec"], dict):
             look(body, good)
     print(counts)
-    assert min(counts.values()) > size("documents") / 50, "both kinds occur"
+    assert min(counts.values()) > size("documents") / 200, "both kinds occur"
 
 
 def look(body: dict[str, Any], good: bool) -> None:
