@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import base_images
 import diagnosis
@@ -34,12 +34,15 @@ AT_A_TIME = 5
 class Case(NamedTuple):
     """What the lead of a recorded MiniCluster writes: whole lines, as regular expressions. `stays` for one without a
     command, which is asked to run `hostname` and shut down. `goes_on` where not all of its containers may end.
-    `needs` are objects that the MiniCluster names and does not make."""
+    `needs` are objects that the MiniCluster names and does not make. `at_its_end` where some of that is written in the
+    script's last milliseconds: containerd may lose what a process writes into a terminal then (one pod of 200 on a
+    busy machine), so its pods get none."""
 
     says: tuple[str, ...] = (r"sample-\d",)
     needs: tuple[Object, ...] = ()
     stays: bool = False
     goes_on: bool = False
+    at_its_end: bool = False
 
 
 def _secret(name: str, **data: str) -> Object:
@@ -60,13 +63,13 @@ RUN = {
     "interactive-persistent": _STAYS,
     "nginx-sidecar-service": Case(says=("served",), goes_on=True),
     "scaling-basic": _STAYS,
-    "timed": Case(says=("hello world", *_WALL)),
+    "timed": Case(says=("hello world", *_WALL), at_its_end=True),
     "variant-archive-quiet": _HOSTNAME,
     "variant-batch-logs-quiet": Case(says=()),
     "variant-batch-raw": Case(says=(r".* sh -c flux batch -n1 .* Exited \(rc=0\) .*",)),
-    "variant-batch-timed": Case(says=_WALL),
+    "variant-batch-timed": Case(says=_WALL, at_its_end=True),
     "variant-cleanup": _HOSTNAME,
-    "variant-commands-all-quiet": Case(says=(r"sample-\d", "post")),
+    "variant-commands-all-quiet": Case(says=(r"sample-\d", "post"), at_its_end=True),
     "variant-complete-workers": _HOSTNAME,
     "variant-connect-timeout-empty": _HOSTNAME,
     "variant-container-environment": _HOSTNAME,
@@ -80,7 +83,7 @@ RUN = {
     "variant-flux-noeffect-fields": _HOSTNAME,
     "variant-interactive": _STAYS,
     "variant-job-labels": _HOSTNAME,
-    "variant-launcher-quiet-timed": Case(says=_WALL[1:]),
+    "variant-launcher-quiet-timed": Case(says=_WALL[1:], at_its_end=True),
     "variant-log-level-0": _HOSTNAME,
     "variant-maxsize-above": _HOSTNAME,
     "variant-maxsize-equal": _HOSTNAME,
@@ -176,19 +179,35 @@ def images(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
         pytest.skip(str(exc))
 
 
+class Outcome(NamedTuple):
+    """The log of the lead, and for each pod its name, its phase and how often its containers were started again."""
+
+    lead_log: str
+    ends: list[tuple[str, str, int]]
+
+
+def _end_of(pod: Object) -> tuple[str, str, int]:
+    status = pod["status"]
+    return pod["metadata"]["name"], status["phase"], sum(one["restartCount"] for one in status["containerStatuses"])
+
+
 class Run:
     """One recorded MiniCluster in the namespace in which it was recorded: its scripts have that in host names."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self._cluster, self._name, self._case = cluster, name, RUN[name]
         self.objects = [before_creation(one, SCRIPTS[name], COMPAT, _Images()) for one in RECORDED[name]]
-        (self._job,) = (one["metadata"]["name"] for one in self.objects if one["kind"] == "Job")
+        (job,) = (one for one in self.objects if one["kind"] == "Job")
+        self._job = job["metadata"]["name"]
+        if self._case.at_its_end:
+            for container in job["spec"]["template"]["spec"]["containers"]:
+                container.update(tty=False, stdin=False)
 
     def kubectl(self, *words: str, input: str | None = None) -> str:
         return self._cluster.kubectl("-n", self._name, *words, input=input)
 
-    def __call__(self) -> dict[str, str]:
-        """What each of its pods has written, by the pod's host name, once it has ended."""
+    def __call__(self) -> Outcome:
+        """What is to be seen of it once it has ended."""
         api = self._cluster.api
         api.request("POST", "/api/v1/namespaces", {"metadata": {"name": self._name}})
         try:
@@ -202,19 +221,16 @@ class Run:
                 until(lambda: self._writes(self._case.says))
             else:
                 self._wait_for_end()
-            return self.logs()
+            return Outcome(self._lead_log(), [_end_of(pod) for pod in self._pods()])
         finally:
             api.request("DELETE", f"/api/v1/namespaces/{self._name}")
 
-    def logs(self) -> dict[str, str]:
-        found = {}
-        for pod in self._pods():
-            words = ("logs", pod["metadata"]["name"], "-c", self._job)
-            found[pod["metadata"]["name"].rpartition("-")[0]] = self.kubectl(*words)
-        return found
-
     def lead(self) -> Object | None:
         return next((pod for pod in self._pods() if pod["metadata"]["name"].startswith(f"{self._job}-0-")), None)
+
+    def _lead_log(self) -> str:
+        lead = self.lead()
+        return self.kubectl("logs", lead["metadata"]["name"], "-c", self._job) if lead else ""
 
     def _pods(self) -> list[Object]:
         path = f"/api/v1/namespaces/{self._name}/pods?labelSelector=batch.kubernetes.io/job-name%3D{self._job}"
@@ -229,7 +245,7 @@ class Run:
 
     def _writes(self, lines: tuple[str, ...]) -> bool:
         with contextlib.suppress(KubeError):
-            return missing(lines, self.logs().get(f"{self._job}-0", "")) == []
+            return missing(lines, self._lead_log()) == []
         return False
 
     def _inside(self, text: str) -> str:
@@ -271,7 +287,7 @@ def missing(patterns: tuple[str, ...], text: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def runs(cluster: Cluster, images: None, request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Any]]]:
+def runs(cluster: Cluster, images: None, request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Outcome]]]:
     """The runs of all cases that this session asks for, several at a time, in the order of the tests."""
     asked = [item.callspec.params["name"] for item in request.session.items if _runs_a_case(item)]  # type: ignore[attr-defined]
     with ThreadPoolExecutor(AT_A_TIME) as pool:
@@ -290,11 +306,10 @@ def test_each_recorded_minicluster_is_run_or_left_out_with_a_reason() -> None:
 
 
 @pytest.mark.parametrize("name", RUN)
-def test_a_recorded_minicluster_runs_to_its_end(runs: dict[str, Future[dict[str, str]]], name: str) -> None:
-    logs = runs[name].result()
-    (lead,) = (text for host, text in logs.items() if host.endswith("-0"))
-    assert missing(RUN[name].says, lead) == [], lead
+def test_a_recorded_minicluster_runs_to_its_end(runs: dict[str, Future[Outcome]], name: str) -> None:
+    """A follower's script writes "exited cleanly" when its broker has ended, but it does so in its last milliseconds,
+    and is not asked for: that each script came to its end at its first start shows the same."""
+    lead_log, ends = runs[name].result()
+    assert missing(RUN[name].says, lead_log) == [], lead_log
     if not RUN[name].goes_on:
-        for host, text in logs.items():
-            if not host.endswith("-0"):
-                assert "The follower worker exited cleanly" in text, (host, text)
+        assert [one for one in ends if one[1:] != ("Succeeded", 0)] == []
