@@ -262,6 +262,39 @@ def test_an_operator_that_is_killed_midway_is_followed_by_one_that_finds_out(
     assert len(events) == len(set(events)), "nothing is told twice"
 
 
+@pytest.mark.timeout(300)
+def test_a_lost_secret_costs_no_jobs_and_keeps_no_pod_from_the_others(miniclusters: MiniClusters) -> None:
+    """Three at a time, since each waits for Kubernetes: nobody has the keys, the lead and a follower have them, only a
+    follower has them."""
+    everyone = ("nobody", "instance", "follower")
+    for name in everyone:
+        miniclusters.apply(name, size=2, suspend=name == "nobody", **STAYS)
+    for name in everyone:
+        miniclusters.phase(name, "Suspended" if name == "nobody" else "Running")
+    job = miniclusters.flux("instance", "submit", "sleep", "inf").strip()
+    miniclusters.kubectl("delete", "secret", *(f"{name}-curve" for name in everyone))
+    miniclusters.kubectl("patch", "mc", "nobody", "--type=merge", "-p", '{"spec": {"suspend": false}}')
+    lost = miniclusters.running("instance", 1), miniclusters.running("follower", 0)
+    miniclusters.kubectl("delete", "pod", *lost, "--wait=false")
+
+    miniclusters.phase("nobody", "Running")
+    assert miniclusters.flux("nobody", "run", "-N2", "echo", "both").split() == ["both"] * 2
+
+    reason = miniclusters.reason("instance", lambda text: "Secret" in text)
+    assert reason.startswith("1 of 2 brokers up") and "Secret instance-curve is gone" in reason
+    assert miniclusters.flux("instance", "jobs", "-no", "{id} {state}").strip() == f"{job} RUN"
+
+    until(lambda: "KeysLost" in miniclusters.events("follower"))
+    miniclusters.phase("follower", "Running")
+    assert miniclusters.flux("follower", "run", "-N2", "echo", "both").split() == ["both"] * 2
+
+    # As the reason says.
+    miniclusters.kubectl("delete", "job", "instance")
+    until(lambda: not miniclusters.status("instance")["reason"])
+    miniclusters.wait("instance", "ready", "2/2")
+    assert miniclusters.flux("instance", "run", "-N2", "echo", "both").split() == ["both"] * 2
+
+
 def test_nothing_is_made_in_a_namespace_that_is_being_deleted(
     miniclusters: MiniClusters, cluster: Cluster, operator: RunningOperator
 ) -> None:

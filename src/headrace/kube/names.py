@@ -52,7 +52,12 @@ def config_map(cluster: MiniCluster) -> str:
 
 
 def secret(cluster: MiniCluster) -> str:
-    return f"{cluster.name}-curve"
+    return secret_of(cluster.name)
+
+
+def secret_of(name: str) -> str:
+    """The Secret of a MiniCluster of that name, whose spec may be invalid."""
+    return f"{name}-curve"
 
 
 def service(cluster: MiniCluster) -> str:

@@ -35,12 +35,12 @@ class Lead(Struct, frozen=True, kw_only=True):
 
 
 class Observed(Struct, frozen=True, kw_only=True):
-    """`cluster` is the MiniCluster object. `secret`: its Secret exists and is its own. `taken` names objects with our
-    names and another owner ("Service/hello"); they are tried again at `try_taken_at`. `refused` is the API server's
-    refusal of the last step, "" if it succeeded. `lead` is None without a connection to the lead.
-    `other_operator_until` is when the Go operator's Lease expires (0: it is not held). `warnings` are messages of
-    Events about the MiniCluster's Jobs and pods that no status has, such as an exceeded quota; `pulled` are the
-    containers, by their pods' uids and their names, whose images the kubelet has begun to pull.
+    """`cluster` is the MiniCluster object. `secret`: whether its own Secret exists, None before anybody has looked.
+    `taken` names objects with our names and another owner ("Service/hello"); they are tried again at `try_taken_at`.
+    `refused` is the API server's refusal of the last step, "" if it succeeded. `lead` is None without a connection to
+    the lead. `other_operator_until` is when the Go operator's Lease expires (0: it is not held). `warnings` are
+    messages of Events about the MiniCluster's Jobs and pods that no status has, such as an exceeded quota; `pulled` are
+    the containers, by their pods' uids and their names, whose images the kubelet has begun to pull.
     """
 
     cluster: Object
@@ -49,7 +49,7 @@ class Observed(Struct, frozen=True, kw_only=True):
     services: dict[str, Object] = {}
     pods: dict[str, list[Object]] = {}
     """Pods by the name of their Job; those of the MiniCluster itself (its services) under ""."""
-    secret: bool = False
+    secret: bool | None = None
     taken: tuple[str, ...] = ()
     try_taken_at: float = 0.0
     refused: str = ""

@@ -328,13 +328,25 @@ class Operator:
             self.links.drop(observed.uid)
         elif address != self.links.address(observed.uid):
             if memory.keys is None:
-                name = f"{observed.name}-curve"
-                found = await self.api.get(SECRETS, observed.namespace, name)
-                if owner_of(found) != observed.uid:
-                    return
-                self._seen(SECRETS, found)
+                await self._look_for_secret(observed, memory)
             if memory.keys is not None:
                 self.links.keep(observed.uid, address, memory.keys)
+
+    async def _look_for_secret(self, observed: Observed, memory: _Memory) -> None:
+        """Find out whether the Secret exists and is the MiniCluster's own. Secrets are not watched."""
+        before = memory.secret
+        try:
+            found = await self.api.get(SECRETS, observed.namespace, names.secret_of(observed.name))
+        except ApiError as exc:
+            if exc.status != 404:
+                raise
+            memory.secret = False
+        else:
+            memory.secret = owner_of(found) == observed.uid
+            if memory.secret:
+                self._seen(SECRETS, found)
+        if before is not memory.secret and False in (before, memory.secret):
+            self.queue.add(memory.key)
 
     async def _read_events(self, observed: Observed, memory: _Memory, key: Key) -> None:
         """Read the Events of Jobs and pods that are not up: quotas, mounts and pulls are reported nowhere else."""
@@ -345,8 +357,12 @@ class Operator:
         for event in listing.items:
             reason = event.get("reason") or ""
             if (event.get("involvedObject") or {}).get("uid") in uids and reason in _TELLING:
-                found[reason] = " ".join((event.get("message") or "").split())[:200]
-        warnings = tuple(f"{reason}: {message}" for reason, message in found.items())
+                found[reason] = " ".join((event.get("message") or "").split())
+        # The Event remains when the Secret has been made again.
+        no_secret = f'"{names.secret_of(observed.name)}" not found'
+        if memory.secret is False or any(no_secret in message for message in found.values()):
+            await self._look_for_secret(observed, memory)
+        warnings = tuple(f"{reason}: {message[:200]}" for reason, message in found.items())
         pulled: frozenset[tuple[str, str]] = frozenset()
         if any(map(pods.is_scheduled, itertools.chain.from_iterable(observed.pods.values()))):
             listing = await self.api.list_objects(EVENTS, observed.namespace, fields="reason=Pulling")
@@ -386,7 +402,7 @@ class _Memory(Struct):
 
     key: Key = ("", "")
     keys: Keys | None = None
-    secret: bool = False
+    secret: bool | None = None
     taken: tuple[str, ...] = ()
     try_taken_at: float = 0.0
     refused: str = ""

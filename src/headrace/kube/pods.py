@@ -92,6 +92,21 @@ def is_scheduled(pod: Object) -> bool:
     return bool((pod.get("spec") or {}).get("nodeName"))
 
 
+def scheduled_since(pod: Object) -> str:
+    return str(_condition(pod, "PodScheduled").get("lastTransitionTime", ""))
+
+
+def has_volumes(pod: Object) -> bool:
+    """Whether the kubelet has mounted the pod's volumes, with the keys that their Secret had then."""
+    began = any({"running", "terminated"} & (one.get("state") or {}).keys() for _, one in _containers(pod))
+    return began or _condition(pod, "PodReadyToStartContainers").get("status") == "True"
+
+
+def waits_for_volumes(pod: Object) -> bool:
+    """Whether the pod has a node, and its volumes are not mounted yet."""
+    return is_scheduled(pod) and not (is_going(pod) or is_over(pod) or has_volumes(pod))
+
+
 def ready_since(pod: Object) -> str:
     return str(_condition(pod, "Ready").get("lastTransitionTime", ""))
 

@@ -25,7 +25,18 @@ from .api import JOBS, KINDS, MINICLUSTERS, PODS, SERVICES, Kind
 from .autoscale import wanted_size
 from .fingerprint import configuration, content_of, recreating, whole
 from .observed import Observed
-from .status import START_TIMEOUT, View, is_over, job_end, ran_in_full, seconds_of, shortage, status_of, text_of
+from .status import (
+    RUNNING,
+    START_TIMEOUT,
+    View,
+    is_over,
+    job_end,
+    ran_in_full,
+    seconds_of,
+    shortage,
+    status_of,
+    text_of,
+)
 from .transitions import events_of
 
 Object = dict[str, Any]
@@ -151,6 +162,12 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
         text = f"pods {followers} have ended with a lead that was replaced: all pods start anew"
         _make_anew(work, Report("Warning", "LeadReplaced", text), "the Job of the former lead is being deleted")
         return
+    holders = _pods_with_keys(observed) if observed.secret is False else ""
+    runs = job is not None and (observed.cluster.get("status") or {}).get("phase") == RUNNING
+    if holders and not runs:
+        text = f"Secret {names.secret(cluster)} is gone, and only pods {holders} have its keys: all pods start anew"
+        _make_anew(work, Report("Warning", "KeysLost", text), "the Job of the lost keys is being deleted")
+        return
     if cluster.spec.archive and cluster.spec.archive.path and not _has_finalizer(observed.cluster):
         kept = [*(observed.cluster["metadata"].get("finalizers") or ()), FINALIZER]
         work.steps.append(Patch(MINICLUSTERS, observed.name, observed.uid, {"metadata": {"finalizers": kept}}))
@@ -197,13 +214,24 @@ def _ended_with_another_lead(observed: Observed, cluster: MiniCluster) -> str:
     return str(Hostlist(sorted(pods.host_of(pod) for pod in every if pods.ended_before(pod, lead))))
 
 
+def _pods_with_keys(observed: Observed) -> str:
+    """The pods, as a hostlist, that were given the keys of the Secret and have not ended; "" without any.
+
+    Fresh keys keep pods that start with them from those, so a lost Secret is only made again where there are none.
+    """
+    jobs = [name for name, job in observed.jobs.items() if not job["metadata"].get("deletionTimestamp")]
+    every = [pod for name in jobs for pod in pods.current(observed.pods.get(name, ()))]
+    return str(Hostlist(sorted(pods.host_of(pod) for pod in every if pods.has_volumes(pod) and not pods.is_over(pod))))
+
+
 def _keep_objects(work: _Work, cluster: MiniCluster, desired: list[Object]) -> None:
     """Create missing objects, and apply those that differ from the spec."""
     observed = work.observed
     if observed.taken and work.now < observed.try_taken_at:
         work.requeue_times.append(observed.try_taken_at)
         return
-    if observed.job is None and not observed.secret:
+    lost = observed.secret is False and not _pods_with_keys(observed)
+    if lost or (observed.job is None and not observed.secret):
         work.steps.append(MakeSecret(names.secret(cluster)))
     present = {"ConfigMap": observed.config_maps, "Service": observed.services, "Job": observed.jobs}
     present["Pod"] = {one["metadata"]["name"]: one for one in observed.pods.get("", ())}
@@ -401,7 +429,10 @@ def _watch_start(work: _Work, cluster: MiniCluster, job: Object) -> None:
     """The timeout of a start, and the Events with its problems."""
     observed = work.observed
     began = (job.get("status") or {}).get("startTime")
-    if not began or ran_in_full(observed):
+    if not began:
+        return
+    if ran_in_full(observed):
+        _watch_replaced(work)
         return
     since = seconds_of(began)
     elapsed = work.now - since
@@ -409,8 +440,6 @@ def _watch_start(work: _Work, cluster: MiniCluster, job: Object) -> None:
         work.read_events = not shortage(observed) or bool(observed.warnings or observed.pulled)
         if work.read_events:
             work.requeue_times.append(work.now + (PULLING_EVERY if observed.pulled else WARNINGS_EVERY))
-        if any(f'"{names.secret(cluster)}" not found' in one for one in observed.warnings):
-            work.steps.append(MakeSecret(names.secret(cluster)))
     else:
         work.requeue_times.append(since + WARNINGS_AFTER)
     limit = cluster.spec.start_timeout_seconds
@@ -425,6 +454,19 @@ def _watch_start(work: _Work, cluster: MiniCluster, job: Object) -> None:
     body = {"metadata": {"annotations": {START_TIMEOUT: text}}, "spec": {"activeDeadlineSeconds": 1}}
     if START_TIMEOUT not in (job["metadata"].get("annotations") or {}):
         work.steps += _patch_jobs(observed, body)
+
+
+def _watch_replaced(work: _Work) -> None:
+    """The Events of pods that were made again and do not start, since their Secret may be gone."""
+    observed = work.observed
+    every = [pod for group in observed.pods.values() for pod in group]
+    since = [pods.scheduled_since(pod) for pod in every if pods.waits_for_volumes(pod)]
+    look_at = min((seconds_of(one) + WARNINGS_AFTER for one in since if one), default=None)
+    work.read_events = observed.secret is False or (look_at is not None and work.now >= look_at)
+    if work.read_events:
+        work.requeue_times.append(work.now + WARNINGS_EVERY)
+    elif look_at is not None:
+        work.requeue_times.append(look_at)
 
 
 def _after_end(work: _Work, cluster: MiniCluster) -> None:

@@ -232,7 +232,7 @@ def _phase(
     quorum = _number((observed.cluster.get("spec") or {}).get("minSize")) or wanted
     if lead_ready and (ready >= min(quorum, wanted) or before.get("phase") == RUNNING):
         short = f"{ready} of {wanted} brokers up" if ready < wanted else ""
-        return RUNNING, view.waits_for or ", ".join(part for part in (short, trouble) if part)
+        return RUNNING, view.waits_for or ", ".join(part for part in (short, trouble, _lost_keys(observed)) if part)
     if _still_runs(observed, before):
         # The pods end one by one, and the Job ends after the last container of the lead.
         return RUNNING, _ENDING
@@ -241,6 +241,13 @@ def _phase(
     all_run = all(map(pods.is_running, current)) and len(current) >= wanted_pods(observed)
     progress = f"{ready} of {wanted} brokers up" if all_run else count
     return STARTING, ", ".join(part for part in (progress, trouble) if part)
+
+
+def _lost_keys(observed: Observed) -> str:
+    if observed.secret is not False:
+        return ""
+    text = "pods that are made again cannot start without it: delete Job"
+    return f"Secret {names.secret_of(observed.name)} is gone, and {text} {observed.name}, and all start anew"
 
 
 def _ended(observed: Observed, end: End, lead_end: pods.LeadEnd | None, before: Object) -> tuple[str, str]:
