@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -176,7 +177,8 @@ def test_a_syntax_error_names_its_line() -> None:
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "[" * 30_000 + "]" * 30_000, "{a: " * 30_000])
 def test_a_text_that_is_nested_too_deeply_is_refused(text: str) -> None:
-    assert "recursion" in problems(text)[""]
+    (why,) = problems(text).values()
+    assert re.fullmatch("not YAML: (nested too deeply|exceeded maximum nesting depth)", why)
 
 
 def test_a_file_larger_than_any_object_is_refused_unread() -> None:

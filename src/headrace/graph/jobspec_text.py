@@ -18,7 +18,7 @@ _Base: Any = _YAML if issubclass(_YAML, Composer) else type("_Base", (Composer, 
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """Uses the composer in Python, since LibYAML's crashes the process on a text nested some ten thousand levels."""
+    """Uses the composer in Python: LibYAML's before 0.2.6 crashes the process on a text of some ten thousand levels."""
 
     def __init__(self, text: str) -> None:
         _YAML.__init__(self, text)

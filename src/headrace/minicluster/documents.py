@@ -14,7 +14,8 @@ from .problems import InvalidMiniCluster, Problem
 LARGEST = 3_000_000
 
 # LibYAML's parser is used if PyYAML has it, because it is three times as fast. The composer is the one in Python, which
-# raises RecursionError, since LibYAML's crashes the process on a text nested some ten thousand times.
+# raises RecursionError on a text nested some ten thousand times. LibYAML's crashes the process until release 0.2.5;
+# later ones refuse more than 1,000 levels.
 _YAML: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Base: Any = _YAML if issubclass(_YAML, Composer) else type("_Base", (Composer, _YAML), {})
 
@@ -68,7 +69,9 @@ def documents(text: str) -> tuple[list[Any], list[str]]:
         mark = exc.problem_mark or exc.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise InvalidMiniCluster([Problem(where, f"not YAML: {exc.problem or exc.context}")]) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as exc:
+    except RecursionError:
+        raise InvalidMiniCluster([Problem("", "not YAML: nested too deeply")]) from None
+    except (yaml.YAMLError, ValueError) as exc:
         raise InvalidMiniCluster([Problem("", f"not YAML: {' '.join(str(exc).split())}")]) from None
     if not found:
         raise InvalidMiniCluster([Problem("", "the file is empty")])
