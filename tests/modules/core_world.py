@@ -8,6 +8,7 @@ from headrace.jobs.record import Job, inactive_result
 from headrace.modules.job_manager.core import Core
 from headrace.modules.job_manager.effects import Effect, Request
 from headrace.modules.job_manager.queues import Queues
+from headrace.modules.job_manager.records import Record
 from headrace.modules.job_manager.replay import replay
 from headrace.spec import jobid
 from headrace.spec.requests.sched import AllocResponse
@@ -42,14 +43,14 @@ class World:
         self.core = Core(Queues(self.names), 0)
         self.core.sched_is_ready(0)
         self.core.exec_is_ready()
-        self.records: list[Any] = []
+        self.records: list[Record] = []
         self.requests: list[Request] = []
         self.effects: list[Effect] = []
         self.gone: dict[int, Job] = {}
 
     def flush(self) -> None:
         records, effects = self.core.take()
-        self.records += [(kind, id, value) for kind, id, value in records]
+        self.records += records
         self.effects += effects
         self.requests += self.core.requests
         self.core.requests = []

@@ -15,9 +15,9 @@ from jobs_world import R, World, pipeline_of
 
 from headrace.jobs.record import Job
 from headrace.modules.job_manager import pipeline as jobs_pipeline
-from headrace.modules.job_manager.core import NEW_JOB
 from headrace.modules.job_manager.effects import Answer
 from headrace.modules.job_manager.pipeline import Batch
+from headrace.modules.job_manager.records import JobSubmitted
 from headrace.spec.message import REQUEST, Message
 from waiting import stays_in_loop
 
@@ -93,7 +93,7 @@ def test_what_was_written_during_a_sync_that_fails_is_written_again_after_what_t
             go.set()
             await world.until(lambda: pipeline_of(world).failing)
             batches = pipeline_of(world)._pending
-            again = [id for batch in batches for kind, id, _ in batch.entries if kind == NEW_JOB]
+            again = [entry.id for batch in batches for entry in batch.entries if isinstance(entry, JobSubmitted)]
         monkeypatch.setattr(jobs_pipeline, "_RETRY", 0.02)
         pipeline_of(world)._retry()
         assert again == [await first, await second]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from jobs_world import World, jobspec, pipeline_of
 
@@ -208,4 +209,23 @@ def test_a_database_with_records_that_are_none_is_not_used(in_broker: Run, tmp_p
     with contextlib.closing(sqlite3.connect(tmp_path / "jobs" / "jobs.sqlite")) as db:
         db.execute("UPDATE job SET record = x'c1'")
         db.commit()
+    in_broker(after, statedir=str(tmp_path))
+
+
+def test_a_journal_with_a_record_of_an_unknown_kind_is_not_used(in_broker: Run, tmp_path: Path) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        await world.job(urgency=0)
+
+    async def after(broker: Any) -> None:
+        with pytest.raises(JournalError) as caught:
+            broker.load(job_manager)
+        assert f"the journal in {tmp_path / 'jobs'} has a record that only another version" in str(caught.value)
+
+    in_broker(scenario, statedir=str(tmp_path))
+    journal = Journal(str(tmp_path / "jobs"))
+    assert list(journal.replay())
+    journal.append(msgspec.msgpack.encode([[99, 1, None]]))
+    journal.close()
     in_broker(after, statedir=str(tmp_path))

@@ -30,6 +30,15 @@ from headrace.modules.job_manager.effects import (
 )
 from headrace.modules.job_manager.limited import Limited
 from headrace.modules.job_manager.queues import Queues
+from headrace.modules.job_manager.records import (
+    EventsPosted,
+    JobAdded,
+    JobReaped,
+    JobsPurged,
+    QueuesChanged,
+    Record,
+    ResourcesSet,
+)
 from headrace.modules.job_manager.successors import Successors, notes
 from headrace.modules.job_manager.waiting import Waiting
 from headrace.spec import jobspec as js
@@ -40,11 +49,6 @@ from headrace.spec.urgency import priority_of
 
 if TYPE_CHECKING:
     from headrace.jobs.exec_responses import ExecResponse, FinishData, ReleaseData
-
-# Kinds of records, as the journal has them: (kind, job id, value).
-NEW_JOB, EVENTS, RSET, QUEUES, PURGED, REAPED = 1, 2, 3, 5, 6, 7
-
-Record = tuple[int, int, Any]
 
 # Seconds: the smallest difference of two timestamps that a double represents in this century.
 _TICK = 1.2e-6
@@ -91,7 +95,7 @@ class Core:
         """The records and effects since the last call."""
         records = self.records
         for job, first in self.dirty.items():
-            records.append((EVENTS, job.id, (first, job.events[first:])))
+            records.append(EventsPosted(job.id, (first, job.events[first:])))
         records += self.partings
         effects, self.records, self.partings, self.effects = self.effects, [], [], []
         self.dirty.clear()
@@ -224,7 +228,7 @@ class Core:
             return str(exc)
         self.active[id] = job
         self.max_jobid = max(self.max_jobid, id)
-        self.records.append((NEW_JOB, id, jobspec))
+        self.records.append(JobAdded(id, jobspec))
         self.post(job, "submit", {"userid": userid, "urgency": urgency, "flags": flags, "version": 1})
         for need in needs:
             if need.description not in (job.dependencies or ()):
@@ -338,7 +342,7 @@ class Core:
     def _allocated(self, job: Job, r: dict[str, Any], notes: dict[str, Any] | None) -> None:
         annotations = merged(job.annotations, notes or {}) if job.annotations else notes
         job.r = r
-        self.records.append((RSET, job.id, r))
+        self.records.append(ResourcesSet(job.id, r))
         self.post(job, "alloc", {"annotations": annotations} if annotations else None)
         self._start(job)
 
@@ -494,7 +498,7 @@ class Core:
         self._queues_changed()
 
     def _queues_changed(self) -> None:
-        self.records.append((QUEUES, 0, self.queues.save()))
+        self.records.append(QueuesChanged(0, self.queues.save()))
 
     # -- the end of jobs
 
@@ -504,7 +508,7 @@ class Core:
         for id in gone:
             self.zombies.pop(id, None)
         if gone:
-            self.partings.append((PURGED, 0, gone))
+            self.partings.append(JobsPurged(0, gone))
         return gone
 
     def purgeable(self, age: float, number: int) -> list[int]:
@@ -521,5 +525,5 @@ class Core:
     def reap(self, id: int) -> str:
         """A waitable job was waited for; returns why it failed, or ""."""
         why = self.zombies.pop(id)
-        self.partings.append((REAPED, id, why))
+        self.partings.append(JobReaped(id, why))
         return why

@@ -25,9 +25,18 @@ from headrace.broker.module.context import ModuleContext
 from headrace.broker.state import disk
 from headrace.broker.state.journal import Journal
 from headrace.jobs.record import Event, Job
-from headrace.modules.job_manager.core import NEW_JOB, PURGED, REAPED, Core, Record
+from headrace.modules.job_manager.core import Core
 from headrace.modules.job_manager.effects import Answer, Effect, Request, Start
-from headrace.modules.job_manager.recover import LOGS, TEXT, Recovery
+from headrace.modules.job_manager.records import (
+    Entry,
+    JobAdded,
+    JobReaped,
+    JobsPurged,
+    JobSubmitted,
+    LogsSaved,
+    TextAdded,
+)
+from headrace.modules.job_manager.recover import Recovery
 from headrace.modules.job_manager.store import Store
 from headrace.spec.job_state import CLEANUP
 from headrace.spec.os_error import reason, text_of
@@ -58,7 +67,7 @@ News = tuple[Job, int, list[Event]]
 class Batch(NamedTuple):
     """The output of one turn: entries for the journal, and effects for when they are durable."""
 
-    entries: list[Record]
+    entries: list[Entry]
     effects: list[Effect]
     news: list[News]
     finished: list[Job]
@@ -153,22 +162,26 @@ class Pipeline:
             self._release_starts(batch)
             self.release(batch)
             return
-        entries: list[Record] = [(TEXT, number, text) for number, text in store.texts.fresh]
+        entries: list[Entry] = [TextAdded(number, text) for number, text in store.texts.fresh]
         store.texts.fresh.clear()
         if finished:
             size = sum(store.size_of_logs(job.id) for job in finished)
             short = not self._room(len(core.active), size)
-            entries.extend((LOGS, job.id, store.saved_logs(job.id, short)) for job in finished)
-        for kind, id, value in records:
-            if kind == NEW_JOB:
-                value = store.submissions[id]
-            entries.append((kind, id, value))
+            entries.extend(LogsSaved(job.id, store.saved_logs(job.id, short)) for job in finished)
+        # Purged jobs are taken out of what this adds.
         self._unsaved.update((job.id, None) for job in finished)
-        for kind, id, value in records:
-            if kind == PURGED:
-                self._forget(value)
-            elif kind == REAPED:
-                self._reaped[id] = value
+        for record in records:
+            match record:
+                case JobAdded(id):
+                    entries.append(JobSubmitted(id, store.submissions[id]))
+                    continue
+                case JobsPurged(_, ids):
+                    self._forget(ids)
+                case JobReaped(id, why):
+                    self._reaped[id] = why
+                case _:
+                    pass
+            entries.append(record)
         batch = Batch(entries, effects, news, finished)
         if self.failing and not (entries or news or finished or any(isinstance(effect, Start) for effect in effects)):
             # No record was produced, so the effects are released without a journal write.
@@ -303,7 +316,7 @@ class Pipeline:
         kept: list[Effect] = []
         canceled: list[Job] = []
         for batch in batches:
-            promises = any(entry[0] == NEW_JOB for entry in batch.entries)
+            promises = any(isinstance(entry, JobSubmitted) for entry in batch.entries)
             told = []
             for effect in batch.effects:
                 match effect:
@@ -346,7 +359,7 @@ class Pipeline:
                 try:
                     await loop.run_in_executor(self._pool, self.journal.rotate, len(self.core.active))
                     entries = (entry for batch in self._pending for entry in batch.entries)
-                    self._reaped = {id: why for kind, id, why in entries if kind == REAPED}
+                    self._reaped = {entry.id: entry.why for entry in entries if isinstance(entry, JobReaped)}
                 finally:
                     self._rotating = False
                     self._write()

@@ -4,22 +4,20 @@ journal. What of the files makes no sense is refused or left out, with a word on
 
 from __future__ import annotations
 
-from typing import Any
+import errno
 
 import msgspec
 
 from headrace.broker.state.journal import Journal, JournalError, Saved
 from headrace.jobs.pack import Submission, unpack
 from headrace.jobs.record import Job, summary
-from headrace.modules.job_manager.core import NEW_JOB, PURGED, Core, Record
+from headrace.modules.job_manager.core import Core
+from headrace.modules.job_manager.records import Entry, JobsPurged, JobSubmitted, LogsSaved, TextAdded
 from headrace.modules.job_manager.replay import replay, restore, restore_inactive
 from headrace.modules.job_manager.store import Store
 from headrace.spec.job_state import INACTIVE
 
-# Kinds of journal entries next to those of the core: a reference text by number, the guest logs of a job that ends.
-TEXT, LOGS = 0, 4
-
-_decode = msgspec.msgpack.Decoder(list[tuple[int, int, Any]]).decode
+_decode = msgspec.msgpack.Decoder(list[Entry]).decode
 _META = ("queues", "zombies", "max_jobid")
 
 
@@ -46,7 +44,7 @@ class Recovery:
             # Whatever can be wrong with bytes that we did not write.
             raise journal.damaged(repr(exc)) from None
         for batch in journal.replay():
-            for entry in _decode(batch):
+            for entry in _entries(journal, batch):
                 self._replay(entry)
         store.texts.fresh.clear()
         for job in store.active.values():
@@ -90,29 +88,29 @@ class Recovery:
         self.store.restore_logs(id, packed.logs)
         return ""
 
-    def _replay(self, entry: Record) -> None:
-        kind, id, value = entry
+    def _replay(self, entry: Entry) -> None:
         core, store = self.core, self.store
-        if kind == TEXT:
-            store.texts.restore(id, value)
-        elif kind == LOGS:
-            if id in store.active:
-                store.restore_logs(id, value)
-        elif kind == NEW_JOB:
-            if id not in core.active and id not in core.inactive:
-                self._replay_new(id, msgspec.convert(value, Submission))
-        elif kind == PURGED:
-            replay(core, entry)
-            store.forget(value)
-            self.gone.extend(value)
-            for gone in value:
-                self.unsaved.pop(gone, None)
-        else:
-            replay(core, entry)
-            for job in core.finished:
-                store.finish(job)
-                self.unsaved[job.id] = None
-            core.finished.clear()
+        match entry:
+            case TextAdded(number, text):
+                store.texts.restore(number, text)
+            case LogsSaved(id, logs):
+                if id in store.active:
+                    store.restore_logs(id, logs)
+            case JobSubmitted(id, submission):
+                if id not in core.active and id not in core.inactive:
+                    self._replay_new(id, submission)
+            case JobsPurged(_, ids):
+                replay(core, entry)
+                store.forget(ids)
+                self.gone.extend(ids)
+                for id in ids:
+                    self.unsaved.pop(id, None)
+            case _:
+                replay(core, entry)
+                for job in core.finished:
+                    store.finish(job)
+                    self.unsaved[job.id] = None
+                core.finished.clear()
 
     def _replay_new(self, id: int, submission: Submission) -> None:
         try:
@@ -123,3 +121,12 @@ class Recovery:
         else:
             self.store.add(job, submission)
             restore(self.core, job)
+
+
+def _entries(journal: Journal, batch: bytes) -> list[Entry]:
+    """The entries of a batch. Its frame is whole, so an unknown kind was written so. Raises JournalError for one."""
+    try:
+        return _decode(batch)
+    except msgspec.DecodeError as exc:
+        text = f"the journal in {journal.folder} has a record that only another version of Headrace reads: {exc}"
+        raise JournalError(errno.EIO, text) from None

@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.jobs.record import Event, Job, failure_text, summary
-from headrace.modules.job_manager.core import EVENTS, NEW_JOB, PURGED, QUEUES, REAPED, RSET, Core, Record
+from headrace.modules.job_manager.core import Core
+from headrace.modules.job_manager.records import (
+    EventsPosted,
+    JobAdded,
+    JobReaped,
+    JobsPurged,
+    QueuesChanged,
+    Record,
+    ResourcesSet,
+)
 from headrace.spec import jobspec as js
 from headrace.spec.job_exception import EXEC, FATAL
 from headrace.spec.job_state import CLEANUP, DEPEND, INACTIVE, RUN
@@ -18,27 +27,25 @@ _LOST_NOTE = "lost when the broker restarted"
 
 def replay(core: Core, record: Record) -> None:
     """Replay a record of Core.take(); jobs that become inactive are added to `core.finished`."""
-    kind, id, value = record
-    if kind == QUEUES:
-        core.queues.restore(value)
-    elif kind == PURGED:
-        for gone in value:
-            core.inactive.pop(gone, None)
-            core.zombies.pop(gone, None)
-    elif kind == REAPED:
-        core.zombies.pop(id, None)
-    elif id in core.inactive:
-        return
-    elif kind == NEW_JOB:
-        if id not in core.active:
-            restore(core, Job(id, value))
-    elif id not in core.active:
-        # The job was purged since.
-        return
-    elif kind == EVENTS:
-        _replay_events(core, core.active[id], *value)
-    elif kind == RSET:
-        core.active[id].r = value
+    match record:
+        case QueuesChanged(_, settings):
+            core.queues.restore(settings)
+        case JobsPurged(_, ids):
+            for id in ids:
+                core.inactive.pop(id, None)
+                core.zombies.pop(id, None)
+        case JobReaped(id):
+            core.zombies.pop(id, None)
+        case JobAdded(id, jobspec):
+            if id not in core.active and id not in core.inactive:
+                restore(core, Job(id, jobspec))
+        # A job that is not active has ended, or was purged since.
+        case EventsPosted(id, (first, events)):
+            if id in core.active:
+                _replay_events(core, core.active[id], first, events)
+        case ResourcesSet(id, r):
+            if id in core.active:
+                core.active[id].r = r
 
 
 def restore(core: Core, job: Job) -> None:
@@ -57,7 +64,7 @@ def restore_inactive(core: Core, known: dict[int, int]) -> None:
 def _replay_events(core: Core, job: Job, first: int, events: Sequence[Event]) -> None:
     was = job.state
     for event in events[max(len(job.events) - first, 0) :]:
-        job.apply((event[0], event[1], event[2]))
+        job.apply(event)
     core.count(job, was)
     if job.state == INACTIVE:
         del core.active[job.id]

@@ -12,7 +12,8 @@ import msgspec
 
 from headrace.jobs.pack import Submission, split_j
 from headrace.jobs.record import Event, Job, failure_text, summary, updated_r
-from headrace.modules.job_manager.core import NEW_JOB, RSET, Core
+from headrace.modules.job_manager.core import Core
+from headrace.modules.job_manager.records import JobAdded, ResourcesSet
 from headrace.modules.job_manager.replay import take_up
 from headrace.modules.job_manager.store import GUEST_LOGS, Store
 from headrace.spec.job_state import FLAG_WAITABLE, INACTIVE
@@ -54,9 +55,9 @@ def add(core: Core, store: Store, id: int, data: dict[str, str]) -> Job | None:
         raise RestoreError(f"eventlog: {exc!r}") from None
     if job.has_resources or job.started or job.state == INACTIVE:
         job.r = _r(data, events)
-    core.records.append((NEW_JOB, id, jobspec))
+    core.records.append(JobAdded(id, jobspec))
     if job.r is not None:
-        core.records.append((RSET, id, job.r))
+        core.records.append(ResourcesSet(id, job.r))
     core.dirty[job] = 0
     core.max_jobid = max(core.max_jobid, id)
     store.add(job, submission)
