@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from headrace.spec.job_exception import FATAL
 from headrace.spec.job_state import (
@@ -26,6 +26,9 @@ from headrace.spec.job_state import (
     result_of,
 )
 from headrace.spec.urgency import URGENCY_DEFAULT
+
+if TYPE_CHECKING:
+    from headrace.spec.job_state import Result, State
 
 # Timestamp (seconds), name, context.
 Event = tuple[float, str, Optional[dict[str, Any]]]
@@ -70,7 +73,7 @@ class Job:
         self.urgency = URGENCY_DEFAULT
         self.flags = 0
         self.t_submit = 0.0
-        self.state = NEW
+        self.state: State = NEW
         self.priority = 0
         self.dependencies: dict[str, None] | None = None
         self.annotations: dict[str, Any] | None = None
@@ -113,7 +116,7 @@ class Job:
         return float(started) + duration
 
     @property
-    def result(self) -> int:
+    def result(self) -> Result:
         """The result of the job: COMPLETED, FAILED, CANCELED or TIMEOUT."""
         return result_of(self.fatal[0] if self.fatal is not None else None, self.status)
 

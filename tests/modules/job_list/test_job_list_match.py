@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.modules.job_list.match import ALL_STATES, Match, MatchError
+from headrace.modules.job_list.match import ALL_STATES, MatchError, compiled
 from headrace.modules.job_list.record import Job
 
 
@@ -22,7 +22,7 @@ def job(**values: Any) -> Job:
 
 def matches(constraint: Any, **values: Any) -> bool:
     made = job(**values)
-    match = Match(constraint)
+    match = compiled(constraint)
     return (match.test is None or match.test(made)) and bool(match.states & made.state)
 
 
@@ -85,7 +85,7 @@ def test_operators(constraint: Any, values: dict[str, Any], expected: bool) -> N
 )
 def test_wrong_constraints_are_refused(constraint: Any) -> None:
     with pytest.raises(MatchError):
-        Match(constraint)
+        compiled(constraint)
 
 
 def test_deep_constraints_are_refused_before_they_hurt() -> None:
@@ -93,14 +93,14 @@ def test_deep_constraints_are_refused_before_they_hurt() -> None:
     for _ in range(5000):
         deep = {"not": [deep]}
     with pytest.raises(MatchError, match="nested"):
-        Match(deep)
+        compiled(deep)
 
 
 def test_a_listing_of_active_jobs_never_looks_at_finished_ones() -> None:
-    assert not Match({"and": [{"userid": [0]}, {"states": [62]}]}).states & 64
-    assert Match({"and": [{"userid": [0]}, {"results": [1]}]}).states == 64
-    assert Match({"or": [{"states": ["run"]}, {"results": [1]}]}).states == 16 | 64
-    assert Match({"not": [{"states": ["run"]}]}).states == ALL_STATES
+    assert not compiled({"and": [{"userid": [0]}, {"states": [62]}]}).states & 64
+    assert compiled({"and": [{"userid": [0]}, {"results": [1]}]}).states == 64
+    assert compiled({"or": [{"states": ["run"]}, {"results": [1]}]}).states == 16 | 64
+    assert compiled({"not": [{"states": ["run"]}]}).states == ALL_STATES
 
 
 LEAVES = st.sampled_from(
@@ -140,6 +140,6 @@ JSON = st.recursive(
 @given(JSON)
 def test_any_json_compiles_or_is_refused(constraint: Any) -> None:
     try:
-        Match(constraint)
+        compiled(constraint)
     except MatchError:
         pass

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headrace.modules.job_list.stats import Stats
-from headrace.spec.job_state import CANCELED, CLEANUP, COMPLETED, DEPEND, INACTIVE, RUN, SCHED, TIMEOUT
+from headrace.spec.job_state import CANCELED, CLEANUP, COMPLETED, DEPEND, INACTIVE, NEW, RUN, SCHED, TIMEOUT
 
 _NEXT = {0: [DEPEND], DEPEND: [SCHED, CLEANUP], SCHED: [RUN, CLEANUP], RUN: [CLEANUP], CLEANUP: [INACTIVE]}
 _NAMES = {DEPEND: "depend", SCHED: "sched", RUN: "run", CLEANUP: "cleanup", INACTIVE: "inactive"}
@@ -31,7 +31,7 @@ class Counting(RuleBasedStateMachine):
     def new(self, queue: str | None) -> None:
         job = SimpleNamespace(state=DEPEND, queue=queue, result=0)
         self.jobs.append(job)
-        self.stats.move(job, 0)  # type: ignore[arg-type]
+        self.stats.move(job, NEW)  # type: ignore[arg-type]
 
     @rule(choice=st.integers(0, 99), way=st.integers(0, 1), result=st.sampled_from(sorted(_RESULTS)))
     def go_on(self, choice: int, way: int, result: int) -> None:

@@ -33,12 +33,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List
 
-STATES = {NEW: "NEW", **{bit: name.upper() for name, bit in STATE_BITS.items()}}
-STATES_SINGLE = {bit: name[0] for bit, name in STATES.items()}
-RESULTS = {bit: name.upper() for name, bit in RESULT_BITS.items()}
-RESULTS_SHORT = {COMPLETED: "CD", FAILED: "F", CANCELED: "CA", TIMEOUT: "TO"}
-_STATE_EMOJI = {NEW: "🆕", DEPEND: "🛑", PRIORITY: "⏳", SCHED: "📅", RUN: "🏃", CLEANUP: "🧹", INACTIVE: "🪦"}
-_RESULT_EMOJI = {COMPLETED: "✅", FAILED: "❌", CANCELED: "🚫", TIMEOUT: "⏰"}
+STATES: Dict[int, str] = {NEW: "NEW", **{bit: name.upper() for name, bit in STATE_BITS.items()}}
+STATES_SINGLE: Dict[int, str] = {bit: name[0] for bit, name in STATES.items()}
+RESULTS: Dict[int, str] = {bit: name.upper() for name, bit in RESULT_BITS.items()}
+RESULTS_SHORT: Dict[int, str] = {COMPLETED: "CD", FAILED: "F", CANCELED: "CA", TIMEOUT: "TO"}
+_STATE_EMOJI: Dict[int, str] = {
+    NEW: "🆕",
+    DEPEND: "🛑",
+    PRIORITY: "⏳",
+    SCHED: "📅",
+    RUN: "🏃",
+    CLEANUP: "🧹",
+    INACTIVE: "🪦",
+}
+_RESULT_EMOJI: Dict[int, str] = {COMPLETED: "✅", FAILED: "❌", CANCELED: "🚫", TIMEOUT: "⏰"}
 
 # Every attribute that job-list may send, with what a client shows for one that is missing.
 DEFAULTS: Dict[str, Any] = {

@@ -7,8 +7,8 @@ listing of active jobs never reads finished ones, however many there are.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from headrace.modules.job_list.record import Job
 from headrace.spec.hostlist import Hostlist, HostlistError
@@ -31,18 +31,22 @@ class MatchError(ValueError):
     """An invalid constraint (RFC 43); the text names the operator or value."""
 
 
-class Match:
-    """A compiled constraint: `test(job)`, and the states that can match (a bit set)."""
+class Match(NamedTuple):
+    """A compiled constraint: `test(job)`, None if it matches every job, and the states that can match (a bit set)."""
 
-    __slots__ = ("states", "test")
-
-    def __init__(self, constraint: Any) -> None:
-        """Compile a constraint; None matches every job. Raises MatchError."""
-        self.test: Test | None
-        self.test, self.states = (None, ALL_STATES) if constraint is None else _compile(constraint, 0)
+    test: Test | None
+    states: int = ALL_STATES
 
 
-def _compile(constraint: Any, depth: int) -> tuple[Test | None, int]:
+_EVERY_JOB = Match(None)
+
+
+def compiled(constraint: Any) -> Match:
+    """The constraint of a request; None matches every job. Raises MatchError."""
+    return _EVERY_JOB if constraint is None else _compile(constraint, 0)
+
+
+def _compile(constraint: Any, depth: int) -> Match:
     if not isinstance(constraint, dict):
         raise MatchError("constraint must be JSON object")
     if depth > _MAX_DEPTH:
@@ -52,37 +56,42 @@ def _compile(constraint: Any, depth: int) -> tuple[Test | None, int]:
     for op, values in constraint.items():
         if not isinstance(values, list):
             raise MatchError(f"operator {op} values not an array")
-        test, mask = _operator(op, values, depth)
-        states &= mask
-        if test is not None:
-            tests.append(test)
-    return _all(tests), states
+        part = _operator(op, values, depth)
+        states &= part.states
+        if part.test is not None:
+            tests.append(part.test)
+    return Match(_all(tests), states)
 
 
-def _operator(op: str, values: list[Any], depth: int) -> tuple[Test | None, int]:
+def _operator(op: str, values: list[Any], depth: int) -> Match:
     if op in ("and", "or", "not"):
         parts = [_compile(value, depth + 1) for value in values]
-        tests = [test for test, _mask in parts]
+        tests = [part.test for part in parts if part.test is not None]
         if op == "or":
-            states = 0
-            for _test, mask in parts:
-                states |= mask
-            if not parts or None in tests:
-                return None, states if parts else ALL_STATES
-            return _any([test for test in tests if test is not None]), states
+            return _either(parts, tests)
+        both = _all(tests)
+        if op == "not":
+            return Match((lambda job: False) if both is None else (lambda job: not both(job)))
         states = ALL_STATES
-        for _test, mask in parts:
-            states &= mask
-        both = _all([test for test in tests if test is not None])
-        if op == "and":
-            return both, states
-        return (lambda job: False) if both is None else (lambda job: not both(job)), ALL_STATES
+        for part in parts:
+            states &= part.states
+        return Match(both, states)
     maker = _MAKERS.get(op)
     if maker is not None:
         return maker(values)
     if op in _TIMES:
-        return _time(op, values), ALL_STATES
+        return Match(_time(op, values))
     raise MatchError(f"unknown constraint operator: {op}")
+
+
+def _either(parts: list[Match], tests: list[Test]) -> Match:
+    """Any of `parts`, of which `tests` are the tests; without parts, every job."""
+    if not parts:
+        return _EVERY_JOB
+    states = 0
+    for part in parts:
+        states |= part.states
+    return Match(_any(tests) if len(tests) == len(parts) else None, states)
 
 
 def _all(tests: list[Test]) -> Test | None:
@@ -98,25 +107,25 @@ def _any(tests: list[Test]) -> Test:
     return tests[0] if len(tests) == 1 else lambda job: any(test(job) for test in tests)
 
 
-def _userid(values: list[Any]) -> tuple[Test | None, int]:
+def _userid(values: list[Any]) -> Match:
     users = set(_checked("userid", values, int))
     # In flux-core, FLUX_USERID_UNKNOWN stands for any user.
     if -1 in users or USERID_UNKNOWN in users:
-        return None, ALL_STATES
-    return (lambda job: job.userid in users), ALL_STATES
+        return _EVERY_JOB
+    return Match(lambda job: job.userid in users)
 
 
-def _name(values: list[Any]) -> tuple[Test | None, int]:
+def _name(values: list[Any]) -> Match:
     names = set(_checked("name", values, str))
-    return (lambda job: job.name in names), ALL_STATES
+    return Match(lambda job: job.name in names)
 
 
-def _queue(values: list[Any]) -> tuple[Test | None, int]:
+def _queue(values: list[Any]) -> Match:
     queues = set(_checked("queue", values, str))
-    return (lambda job: job.queue in queues), ALL_STATES
+    return Match(lambda job: job.queue in queues)
 
 
-def _bits(op: str, values: list[Any], names: dict[str, int]) -> int:
+def _bits(op: str, values: list[Any], names: Mapping[str, int]) -> int:
     bits = 0
     for value in values:
         if isinstance(value, str):
@@ -130,27 +139,27 @@ def _bits(op: str, values: list[Any], names: dict[str, int]) -> int:
     return bits
 
 
-def _states(values: list[Any]) -> tuple[Test | None, int]:
+def _states(values: list[Any]) -> Match:
     states = _bits("states", values, _STATE_NAMES) & ALL_STATES
-    return (lambda job: job.state & states != 0), states
+    return Match(lambda job: job.state & states != 0, states)
 
 
-def _results(values: list[Any]) -> tuple[Test | None, int]:
+def _results(values: list[Any]) -> Match:
     results = _bits("results", values, RESULT_BITS)
-    return (lambda job: job.result is not None and job.result & results != 0), INACTIVE
+    return Match(lambda job: job.result is not None and job.result & results != 0, INACTIVE)
 
 
-def _ranks(values: list[Any]) -> tuple[Test | None, int]:
+def _ranks(values: list[Any]) -> Match:
     wanted = Idset()
     for text in _checked("ranks", values, str):
         try:
             wanted |= Idset.parse(text)
         except IdsetError as exc:
             raise MatchError(f"ranks value {text!r} is not an idset: {exc}") from None
-    return (lambda job: bool(job.ranks) and bool(Idset.parse(job.ranks or "") & wanted)), ALL_STATES
+    return Match(lambda job: bool(job.ranks) and bool(Idset.parse(job.ranks or "") & wanted))
 
 
-def _hostlist(values: list[Any]) -> tuple[Test | None, int]:
+def _hostlist(values: list[Any]) -> Match:
     wanted: set[str] = set()
     for text in _checked("hostlist", values, str):
         try:
@@ -159,7 +168,7 @@ def _hostlist(values: list[Any]) -> tuple[Test | None, int]:
             raise MatchError(f"hostlist value {text!r} is not a hostlist: {exc}") from None
         if len(wanted) > _MAX_NAMES:
             raise MatchError(f"too many hosts specified: at most {_MAX_NAMES}")
-    return (lambda job: bool(job.nodelist) and not wanted.isdisjoint(Hostlist.parse(job.nodelist or ""))), ALL_STATES
+    return Match(lambda job: bool(job.nodelist) and not wanted.isdisjoint(Hostlist.parse(job.nodelist or "")))
 
 
 def _time(op: str, values: list[Any]) -> Test:
@@ -185,7 +194,7 @@ def _checked(op: str, values: list[Any], kind: type) -> list[Any]:
     return values
 
 
-_MAKERS: dict[str, Callable[[list[Any]], tuple[Test | None, int]]] = {
+_MAKERS: dict[str, Callable[[list[Any]], Match]] = {
     "userid": _userid,
     "name": _name,
     "queue": _queue,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -17,6 +17,9 @@ from headrace.spec import jobspec as js
 from headrace.spec.idset import Idset
 from headrace.spec.job_exception import FATAL
 from headrace.spec.job_state import CLEANUP, COMPLETED, DEPEND, INACTIVE, NEW, PRIORITY, RUN, SCHED, result_of
+
+if TYPE_CHECKING:
+    from headrace.spec.job_state import Result, State
 
 # In flux-core's order, in which `attributes` lists "all".
 ATTRS = (
@@ -109,7 +112,7 @@ class Job:
         for name in ATTRS:
             setattr(self, name, None)
         self.id = id
-        self.state: int = NEW
+        self.state: State = NEW
         self.jobspec: dict[str, Any] | None = None
 
     id: int
@@ -130,7 +133,7 @@ class Job:
     exception_severity: int | None
     exception_note: str | None
     success: bool | None
-    result: int | None
+    result: Result | None
     waitstatus: int | None
     name: str | None
     cwd: str | None
@@ -193,14 +196,14 @@ class Job:
         self.userid = context["userid"]
         self.urgency = context["urgency"]
 
-    def _enter(self, state: int, attr: str, time: float) -> None:
+    def _enter(self, state: State, time: float) -> None:
         self.state = state
-        setattr(self, attr, time)
+        setattr(self, _ENTERED[state], time)
 
     def _priority(self, time: float, context: dict[str, Any]) -> None:
         self.priority = context["priority"]
         if self.state & (PRIORITY | SCHED):
-            self._enter(SCHED, "t_sched", time)
+            self._enter(SCHED, time)
 
     def _urgency(self, time: float, context: dict[str, Any]) -> None:
         self.urgency = context["urgency"]
@@ -218,19 +221,19 @@ class Job:
     def _requeue(self, time: float, context: dict[str, Any]) -> None:
         """The job has lost its resources and is pending again."""
         if self.state == RUN:
-            self._enter(PRIORITY, "t_priority", time)
+            self._enter(PRIORITY, time)
             self.t_run = self.expiration = self.ranks = self.nodelist = self.annotations = None
 
     def _alloc(self, time: float, context: dict[str, Any]) -> None:
         if context.get("annotations"):
             self.annotations = context["annotations"]
         if self.state == SCHED:
-            self._enter(RUN, "t_run", time)
+            self._enter(RUN, time)
 
     def _finish(self, time: float, context: dict[str, Any]) -> None:
         self.waitstatus = context["status"]
         if self.state == RUN:
-            self._enter(CLEANUP, "t_cleanup", time)
+            self._enter(CLEANUP, time)
 
     def _exception(self, time: float, context: dict[str, Any]) -> None:
         severity = context["severity"]
@@ -239,10 +242,10 @@ class Job:
             self.exception_severity = severity
             self.exception_note = context.get("note", "")
         if severity == FATAL and self.state < CLEANUP:
-            self._enter(CLEANUP, "t_cleanup", time)
+            self._enter(CLEANUP, time)
 
     def _clean(self, time: float, context: dict[str, Any]) -> None:
-        self._enter(INACTIVE, "t_inactive", time)
+        self._enter(INACTIVE, time)
         self.exception_occurred = self.exception_severity is not None
         fatal = self.exception_type if self.exception_severity == FATAL else None
         self.result = result_of(fatal, self.waitstatus)
@@ -281,14 +284,24 @@ class Job:
             self.expiration = context["expiration"]
 
 
+# The attribute with the time of the change to a state.
+_ENTERED: dict[State, str] = {
+    DEPEND: "t_depend",
+    PRIORITY: "t_priority",
+    SCHED: "t_sched",
+    RUN: "t_run",
+    CLEANUP: "t_cleanup",
+    INACTIVE: "t_inactive",
+}
+
 _FINAL = frozenset(
     ("success", "exception_occurred", "exception_type", "exception_severity", "exception_note", "result")
 )
 
 _EVENTS: dict[str, Callable[[Job, float, dict[str, Any]], None]] = {
     "submit": Job._submit,
-    "validate": lambda job, time, context: job._enter(DEPEND, "t_depend", time),
-    "depend": lambda job, time, context: job._enter(PRIORITY, "t_priority", time),
+    "validate": lambda job, time, context: job._enter(DEPEND, time),
+    "depend": lambda job, time, context: job._enter(PRIORITY, time),
     "priority": Job._priority,
     "urgency": Job._urgency,
     "alloc": Job._alloc,

@@ -16,12 +16,12 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.broker.module.args import only
 from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
 from headrace.modules.common.privacy import is_hidden, refuse_if_hidden
-from headrace.modules.job_list.match import Match, MatchError
+from headrace.modules.job_list.match import Match, MatchError, compiled
 from headrace.modules.job_list.record import ATTRS, NO_SUMMARY, Job, Packer, summarize
 from headrace.modules.job_list.stats import Stats
 from headrace.spec.job_state import INACTIVE, NEW, PENDING, RUNNING
@@ -51,6 +51,13 @@ def load(ctx: ModuleContext, args: list[str]) -> Awaitable[None]:
     return _Lister(ctx).caught_up
 
 
+class _Waiting(NamedTuple):
+    """A `list-id` that is answered once its job has reached `state`, the bit of a state, 0 for any."""
+
+    state: int
+    msg: Message
+
+
 class _Lister:
     def __init__(self, ctx: ModuleContext) -> None:
         self.ctx = ctx
@@ -61,7 +68,7 @@ class _Lister:
         self.packer = Packer()
         self.stats = Stats()
         self.stats.configure(ctx.config)
-        self.waiting: dict[int, list[tuple[int, Message]]] = {}
+        self.waiting: dict[int, list[_Waiting]] = {}
         self.lookups = 0
         # Journal messages since `job-state-pause`; None if it is not in effect.
         self.paused: list[Message] | None = None
@@ -163,7 +170,7 @@ class _Lister:
             self.stats.requeue(job, queue)
             job.state = new
         if job.state != old:
-            self.stats.move(job, old if old != NEW else 0)
+            self.stats.move(job, old)
         if job.state == INACTIVE:
             del self.active[job.id]
             self.inactive[job.id] = self.packer.pack(job)
@@ -200,7 +207,7 @@ class _Lister:
             raise RpcError(errno.EPROTO, f"invalid payload: max_entries must be at most {sys.maxsize}, 0 for no limit")
         names = _names(body["attrs"])
         try:
-            match = Match(body.get("constraint"))
+            match = compiled(body.get("constraint"))
         except MatchError as exc:
             raise RpcError(errno.EPROTO, f"invalid payload: invalid constraint: {exc}") from None
         walk = self._walk(match, since)
@@ -263,11 +270,11 @@ class _Lister:
             if not state or job.state >= state:
                 self._answer(msg, job)
                 return None
-            self.waiting.setdefault(job_id, []).append((state, msg))
+            self.waiting.setdefault(job_id, []).append(_Waiting(state, msg))
             return None
         # The journal may be behind: if the job manager knows the job, its events will arrive.
         self.lookups += 1
-        self.waiting.setdefault(job_id, []).append((state, msg))
+        self.waiting.setdefault(job_id, []).append(_Waiting(state, msg))
 
         def known(reply: Message) -> None:
             self.lookups -= 1
@@ -283,11 +290,11 @@ class _Lister:
             job = self.packer.unpack(job_id, self.inactive[job_id])
         return job
 
-    def _wake(self, job: Job, waiting: list[tuple[int, Message]]) -> None:
+    def _wake(self, job: Job, waiting: list[_Waiting]) -> None:
         for entry in list(waiting):
-            if job.state >= entry[0]:
+            if job.state >= entry.state:
                 waiting.remove(entry)
-                self._answer(entry[1], job)
+                self._answer(entry.msg, job)
         if not waiting:
             del self.waiting[job.id]
 
@@ -306,7 +313,7 @@ class _Lister:
     def _forget(self, job_id: int, msg: Message) -> bool:
         """Remove a waiting request; False if it was answered already."""
         entries = self.waiting.get(job_id, [])
-        left = [entry for entry in entries if entry[1] is not msg]
+        left = [entry for entry in entries if entry.msg is not msg]
         if left:
             self.waiting[job_id] = left
         else:
@@ -315,9 +322,9 @@ class _Lister:
 
     def _disconnected(self, sender: str) -> None:
         for job_id, entries in list(self.waiting.items()):
-            for _state, msg in entries:
-                if msg.sender == sender:
-                    self._forget(job_id, msg)
+            for entry in entries:
+                if entry.msg.sender == sender:
+                    self._forget(job_id, entry.msg)
 
     # -- job-stats
 

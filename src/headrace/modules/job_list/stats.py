@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.modules.job_list.record import Job
 from headrace.spec.job_state import CANCELED, COMPLETED, INACTIVE, PENDING, RUNNING, STATE_BITS, TIMEOUT
+
+if TYPE_CHECKING:
+    from headrace.spec.job_state import State
 
 
 class Counters:
@@ -17,7 +20,8 @@ class Counters:
         self.states = dict.fromkeys(STATE_BITS.values(), 0)
         self.successful = self.failed = self.canceled = self.timeout = self.purged = 0
 
-    def move(self, old: int, new: int) -> None:
+    def move(self, old: State | None, new: State | None) -> None:
+        """Count a change of state. Jobs in NEW are not counted; None stands for none, before and after a job."""
         if old in self.states:
             self.states[old] -= 1
         if new in self.states:
@@ -34,7 +38,7 @@ class Counters:
             self.failed += by
 
     def purge(self, job: Job) -> None:
-        self.move(INACTIVE, 0)
+        self.move(INACTIVE, None)
         self.result(job, -1)
         self.purged += 1
 
@@ -70,8 +74,8 @@ class Stats:
             queue = self.queues[job.queue] = Counters()
         return [self.all, queue]
 
-    def move(self, job: Job, old: int) -> None:
-        """Count a change of state from `old` (0: the job is new)."""
+    def move(self, job: Job, old: State) -> None:
+        """Count a change of a job's state from `old`."""
         for counters in self._of(job):
             counters.move(old, job.state)
             if job.state == INACTIVE:
@@ -80,9 +84,9 @@ class Stats:
     def requeue(self, job: Job, old_queue: str | None) -> None:
         """Count a change of queue from `old_queue`."""
         if old_queue is not None:
-            self.queues[old_queue].move(job.state, 0)
+            self.queues[old_queue].move(job.state, None)
         if job.queue is not None:
-            self._of(job)[1].move(0, job.state)
+            self._of(job)[1].move(None, job.state)
 
     def purge(self, job: Job) -> None:
         for counters in self._of(job):
