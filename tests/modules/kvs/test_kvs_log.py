@@ -7,10 +7,12 @@ import sqlite3
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from headrace.modules.kvs import tree as t
 from headrace.modules.kvs.log import Log, LogError, Space, create_record, remove_record, version_record
+from headrace.modules.kvs.pack import pack
 from headrace.modules.kvs.txn import Op, apply
 
 
@@ -120,3 +122,15 @@ def test_a_killed_writer_loses_nothing_that_it_acknowledged(tmp_path):
         acknowledged = max([acknowledged, *map(int, writer.stdout.read().split()[:-1])])
     assert acknowledged >= 20
     assert Log(tmp_path / "log").replay()["p"].seq >= acknowledged
+
+
+def test_a_record_is_on_disk_as_in_every_version():
+    packed = [["a", 0, pack(t.value_node(b"1"))]]
+    assert [
+        msgspec.msgpack.decode(record)
+        for record in (
+            create_record(Space("p", 1, 2, 3, t.Dir({}))),
+            version_record("p", 4, ops(("a", b"1")), []),
+            remove_record("p"),
+        )
+    ] == [["create", "p", 1, 2, 3, pack(t.Dir({}))], ["version", "p", 4, packed, {}], ["remove", "p"]]

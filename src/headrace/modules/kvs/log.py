@@ -35,18 +35,47 @@ class Space(NamedTuple):
     root: Dir | DirRef
 
 
+class _Version(msgspec.Struct, frozen=True, array_like=True, tag="version"):
+    """A version of a namespace: packed operations, and the packed directories that they go through, by reference."""
+
+    name: str
+    seq: int
+    ops: list[Any]
+    loaded: dict[str, list[Any]]
+
+
+class _Created(msgspec.Struct, frozen=True, array_like=True, tag="create"):
+    """A namespace with its packed root."""
+
+    name: str
+    owner: int
+    flags: int
+    seq: int
+    root: list[Any]
+
+
+class _Removed(msgspec.Struct, frozen=True, array_like=True, tag="remove"):
+    name: str
+
+
+_Record = _Version | _Created | _Removed
+_encode = msgspec.msgpack.Encoder().encode
+# As arrays that begin with the tag, in the logs of every version.
+_decode = msgspec.msgpack.Decoder(_Record).decode
+
+
 def version_record(name: str, seq: int, ops: list[Op], opened: list[DirRef]) -> bytes:
     """The record of a version; `opened`, from `apply`, makes a replay independent of the content store."""
     loaded = {node.ref: pack(node) for node in opened}
-    return msgspec.msgpack.encode(["version", name, seq, pack_ops(ops), loaded])
+    return _encode(_Version(name, seq, pack_ops(ops), loaded))
 
 
 def create_record(space: Space) -> bytes:
-    return msgspec.msgpack.encode(["create", space.name, space.owner, space.flags, space.seq, pack(space.root)])
+    return _encode(_Created(space.name, space.owner, space.flags, space.seq, pack(space.root)))
 
 
 def remove_record(name: str) -> bytes:
-    return msgspec.msgpack.encode(["remove", name])
+    return _encode(_Removed(name))
 
 
 class Log:
@@ -117,16 +146,15 @@ class Log:
 
 
 def _replay(spaces: dict[str, Space], raw: bytes) -> None:
-    kind, name, *rest = msgspec.msgpack.decode(raw)
-    if kind == "create":
-        owner, flags, seq, packed = rest
-        spaces[name] = Space(name, owner, flags, seq, _root(packed))
-    elif kind == "remove":
-        spaces.pop(name, None)
-    else:
-        seq, ops, loaded = rest
-        old = spaces[name]
-        spaces[name] = old._replace(seq=seq, root=_replay_ops(old.root, unpack_ops(ops), name, loaded))
+    record: _Record = _decode(raw)
+    match record:
+        case _Created(name, owner, flags, seq, root):
+            spaces[name] = Space(name, owner, flags, seq, _root(root))
+        case _Removed(name):
+            spaces.pop(name, None)
+        case _Version(name, seq, ops, loaded):
+            old = spaces[name]
+            spaces[name] = old._replace(seq=seq, root=_replay_ops(old.root, unpack_ops(ops), name, loaded))
 
 
 def _replay_ops(root: Dir | DirRef, ops: list[Op], name: str, loaded: dict[str, Any]) -> Dir:
