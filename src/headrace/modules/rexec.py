@@ -128,15 +128,7 @@ class _Server:
             "env": env,
             "opts": process.cmd.get("opts") or {},
         }
-        flags, local_flags = process.flags, msg.obj.get("local_flags") or 0
-        op: Exec = {
-            "op": "exec",
-            "handle": process.handle,
-            "cmd": cmd,
-            "flags": flags,
-            "local_flags": local_flags,
-            "job": process.job,
-        }
+        op: Exec = {"op": "exec", "handle": process.handle, "cmd": cmd, "job": process.job}
         self.agent.send(op)
         if process.background:
             self._to_stdin(process, b"", True)

@@ -102,8 +102,6 @@ class Exec(TypedDict):
     op: Literal["exec"]
     handle: int
     cmd: dict[str, Any]
-    flags: int
-    local_flags: int
     job: int
 
 
