@@ -58,7 +58,7 @@ ELSEWHERE = {
         "job/terminal.py": "system/test_terminals.py",
         "job/update.py": "system/test_options_job.py",
         "jobs/main.py": "system/test_options_listing.py",
-        "kvs/main.py": "cli/kvs/test_kvs_read.py",
+        "kvs/requests.py": "cli/kvs/test_kvs_read.py",
         "messages/event.py": "system/test_options_tools.py",
         "mini/apply.py": "cli/mini/test_mini_kube.py",
         "mini/connect.py": "cli/mini/test_mini_kube.py",

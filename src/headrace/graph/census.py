@@ -66,7 +66,7 @@ class _Used:
         self._known: dict[int, int] = {}
 
     def __call__(self, plan: Planner) -> int:
-        if not plan.common:
+        if not plan.copy_on_write:
             return plan.at(self._now)
         used = self._known.get(id(plan))
         if used is None:

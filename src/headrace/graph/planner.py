@@ -14,15 +14,16 @@ from itertools import accumulate
 class Planner:
     """Use over time: from `times[i]` on, `steps[i]` more is in use than before.
 
-    A planner that is `common` stands for many vertices that only one job uses; it must be copied before it is changed.
+    A `copy_on_write` planner stands for many vertices that only one job uses. It is never changed: a vertex gets a copy
+    before another use is added to it.
     """
 
-    __slots__ = ("_used", "common", "steps", "times")
+    __slots__ = ("_used", "copy_on_write", "steps", "times")
 
     def __init__(self, start: int = 0, end: int = 0, amount: int = 0) -> None:
         """Nothing is in use, or `amount` in [start, end)."""
         self._used: list[int] | None = None
-        self.common = False
+        self.copy_on_write = False
         if end > start:
             self.times = [start, end]
             self.steps = [amount, -amount]
@@ -66,10 +67,10 @@ class Planner:
                         del used[k]
 
     def copy(self) -> Planner:
-        """A planner with the same use that is not `common`."""
+        """A planner with the same use that is not `copy_on_write`."""
         other = Planner.__new__(Planner)
         other._used = None
-        other.common = False
+        other.copy_on_write = False
         other.times = self.times[:]
         other.steps = self.steps[:]
         return other

@@ -78,7 +78,7 @@ class Usage:
         size, parent, totals, types, children = graph.size, graph.parent, graph.totals, graph.type, graph.children
         plans, shared, busy = self.plans, self.shared, self.busy
         own = Planner(start, end, 1)
-        own.common = True
+        own.copy_on_write = True
         spans = Spans([], [], [], [], [], {1: own})
         units_held, users_held = spans.units, spans.users
         sums: dict[int, dict[str, int]] = {}
@@ -91,7 +91,7 @@ class Usage:
                 for v in vertices:
                     add_use(plans, v, own, start, end, 1)
             sums[h] = {kind: bits.bit_count() for kind, bits in run.ids.items()}
-        maps, keys, counted, common = spans.maps, spans.keys, spans.amounts, spans.common
+        maps, keys, counted, by_amount = spans.maps, spans.keys, spans.amounts, spans.by_amount
         for v, needs, exclusive, _, _ in selection.inner_order():
             up = parent[v]
             amounts: dict[str, int] | None
@@ -118,15 +118,15 @@ class Usage:
                         counts = busy[v] = {}
                     for name, amount in amounts.items():
                         # This is `spans.hold` written out, as large jobs come here most often.
-                        of_amount = common.get(amount)
+                        of_amount = by_amount.get(amount)
                         if of_amount is None:
-                            of_amount = common[amount] = Planner(start, end, amount)
-                            of_amount.common = True
+                            of_amount = by_amount[amount] = Planner(start, end, amount)
+                            of_amount.copy_on_write = True
                         plan = counts.get(name)
                         if plan is None:
                             counts[name] = of_amount
                         else:
-                            if plan.common:
+                            if plan.copy_on_write:
                                 plan = counts[name] = plan.copy()
                             plan.add(start, end, amount)
                         maps.append(counts)
@@ -155,7 +155,7 @@ class Usage:
         vertex in each hierarchy, through each parent.
         """
         own = Planner(start, end, 1)
-        own.common = True
+        own.copy_on_write = True
         spans = Spans([], [], [], [], [], {1: own})
         held = taken(selection)
         used = {item.vertex for item in selection.items}

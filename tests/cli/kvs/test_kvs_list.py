@@ -9,7 +9,7 @@ import pytest
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.kvs import list as kvs_list
-from headrace.cli.kvs import main as kvs
+from headrace.cli.kvs import requests as kvs
 
 
 def folder(**entries: str) -> dict[str, Any]:

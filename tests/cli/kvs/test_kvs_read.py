@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headrace.cli.common.errors import CommandError
-from headrace.cli.kvs import main as kvs
 from headrace.cli.kvs import read
+from headrace.cli.kvs import requests as kvs
 
 
 def test_the_first_key_that_is_not_there_ends_it_after_those_before(answers: Any, capfdbinary: Any) -> None:

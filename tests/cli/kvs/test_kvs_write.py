@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.cli.common.errors import CommandError
-from headrace.cli.kvs import main as kvs
+from headrace.cli.kvs import requests as kvs
 from headrace.cli.kvs import write
 
 DONE = {"rootref": "sha1-0", "rootseq": 7}

@@ -220,11 +220,11 @@ def test_no_two_events_of_a_job_have_one_time() -> None:
 def test_a_stopped_queue_takes_its_requests_back_and_gives_them_again() -> None:
     world = World()
     world.submit(1)
-    world.core.start_queues([""], False, "later", True)
+    world.core.set_queues_started([""], False, "later", True)
     world.flush()
     assert world.asked(Cancel) == [Cancel(1)]
     world.alloc(1, AllocResponse.CANCEL)
-    world.core.start_queues([""], True, None, True)
+    world.core.set_queues_started([""], True, None, True)
     world.flush()
     assert [request.job.id for request in world.asked(Alloc)] == [1, 1]
 
@@ -236,12 +236,12 @@ def test_jobs_of_a_stopped_queue_say_so_until_it_is_started_or_they_end() -> Non
     first, held = world.core.active[1], world.core.active[2]
     assert first.annotations == {"sched": {"reason_pending": "queue stopped"}}
     assert not held.annotations
-    world.core.start_queues(["batch"], False, "maintenance", True)
+    world.core.set_queues_started(["batch"], False, "maintenance", True)
     assert first.annotations == {"sched": {"reason_pending": "queue stopped: maintenance"}}
-    world.core.start_queues(["batch"], True, None, True)
+    world.core.set_queues_started(["batch"], True, None, True)
     assert not first.annotations
     world.core.alloc_reply(1, AllocResponse.ANNOTATE, None, {"sched": {"reason_pending": "no core"}}, "")
-    world.core.start_queues(["batch"], False, None, True)
+    world.core.set_queues_started(["batch"], False, None, True)
     world.alloc(1, AllocResponse.CANCEL)
     assert first.annotations == {"sched": {"reason_pending": "queue stopped"}}
     world.core.raise_exception(first, "cancel", 0, "", 0)
@@ -252,8 +252,8 @@ def test_named_queues_start_stopped_and_are_switched_one_by_one() -> None:
     world = World(["batch", "debug"])
     assert world.submit(1, queue="batch") == ""
     assert world.submit(2, queue="debug") == ""
-    world.core.start_queues(["debug"], True, None, True)
-    world.core.enable_queues(["batch"], False, "full")
+    world.core.set_queues_started(["debug"], True, None, True)
+    world.core.set_queues_enabled(["batch"], False, "full", True)
     world.flush()
     assert [request.job.id for request in world.asked(Alloc)] == [2]
     assert world.submit(3, queue="batch") == "job submission to batch is disabled: full"

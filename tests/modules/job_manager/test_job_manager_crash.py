@@ -196,7 +196,7 @@ class Simulator:
             self.core.update(job, {"attributes.system.duration": self.random.choice([0.0, 50.0])})
         else:
             on = self.random.random() < 0.6
-            self.core.start_queues([""], on, None, True)
+            self.core.set_queues_started([""], on, None, True)
 
     def tidy(self) -> None:
         if self.core.zombies and self.random.random() < 0.5:
@@ -228,7 +228,7 @@ class Simulator:
 
     def finish(self) -> None:
         """Let everything go: every job must end."""
-        self.core.start_queues([""], True, None, True)
+        self.core.set_queues_started([""], True, None, True)
         for job in list(self.core.active.values()):
             if job.id in self.core.active and not job.state & RUNNING and job.urgency == 0:
                 self.core.set_urgency(job, 16, 0)

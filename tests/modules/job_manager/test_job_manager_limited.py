@@ -19,7 +19,7 @@ class LimitedScheduler(RuleBasedStateMachine):
     @initialize(limit=st.integers(1, 3))
     def begin(self, limit: int) -> None:
         self.world = World(["batch"])
-        self.world.core.start_queues(["batch"], True, None, True)
+        self.world.core.set_queues_started(["batch"], True, None, True)
         self.limit = limit
         self.world.core.sched_is_ready(limit)
         self.number = 0
@@ -59,7 +59,7 @@ class LimitedScheduler(RuleBasedStateMachine):
 
     @rule(on=st.booleans())
     def switch(self, on: bool) -> None:
-        self.world.core.start_queues(["batch"], on, None, True)
+        self.world.core.set_queues_started(["batch"], on, None, True)
 
     @precondition(lambda self: self.asked)
     @rule(choice=st.integers(0, 99), kind=st.sampled_from([AllocResponse.SUCCESS, AllocResponse.DENY]))

@@ -35,7 +35,7 @@ STEPS = [
 def history(steps: list[str]) -> tuple[World, list[int]]:
     """A world after these steps, and where in its records turns ended: what a turn wrote is there whole or not."""
     world = World(["batch"])
-    world.core.start_queues(["batch"], True, None, True)
+    world.core.set_queues_started(["batch"], True, None, True)
     world.flush()
     number, turns = 0, [0]
     for step in steps:
@@ -55,7 +55,7 @@ def history(steps: list[str]) -> tuple[World, list[int]]:
         elif step == "purge":
             core.purge(list(core.inactive)[:1])
         elif step in ("stop", "go"):
-            core.start_queues(["batch"], step == "go", "why", True)
+            core.set_queues_started(["batch"], step == "go", "why", True)
         elif step == "reap" and core.zombies:
             core.reap(next(iter(core.zombies)))
         world.flush()

@@ -11,7 +11,7 @@ import time
 from headrace.cli.common import eventlog_format
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command, dispatch
-from headrace.cli.kvs import main as kvs
+from headrace.cli.kvs import requests as kvs
 from headrace.client.handle import Handle
 from headrace.spec import duration
 from headrace.spec.eventlog import Event, decode, encode

@@ -9,7 +9,7 @@ import sys
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
-from headrace.cli.kvs import main as kvs
+from headrace.cli.kvs import requests as kvs
 from headrace.client.handle import Handle
 from headrace.spec.kvs_flags import APPEND, NO_MERGE, READDIR, SYNC, TREEOBJ
 

@@ -14,7 +14,7 @@ import sys
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command, dispatch
-from headrace.cli.kvs import main as kvs
+from headrace.cli.kvs import requests as kvs
 from headrace.client.handle import Handle
 from headrace.spec import archive, treeobj
 

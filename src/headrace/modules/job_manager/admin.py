@@ -95,14 +95,15 @@ class Admin:
         """`queue-enable {enable, name?, all, reason?, nocheckpoint?}`."""
         body = msg.obj
         keep = not body.get("nocheckpoint")
-        self.core.enable_queues(self._selected(body), body["enable"], body.get("reason"), keep)
+        self.core.set_queues_enabled(self._selected(body), body["enable"], body.get("reason"), keep)
         self._answer(msg)
 
     def queue_start(self, msg: Message) -> None:
         """`queue-start {start, name?, all, reason?, nocheckpoint?}`."""
         body = msg.obj
         self.core.now = self.ctx.now()
-        self.core.start_queues(self._selected(body), body["start"], body.get("reason"), not body.get("nocheckpoint"))
+        keep = not body.get("nocheckpoint")
+        self.core.set_queues_started(self._selected(body), body["start"], body.get("reason"), keep)
         self._answer(msg)
 
     # -- waiting until no job is active

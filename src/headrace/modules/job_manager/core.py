@@ -486,15 +486,15 @@ class Core:
 
     # -- queues
 
-    def start_queues(self, names: Iterable[str], on: bool, reason: str | None, checkpoint: bool) -> None:
-        self.queues.start(list(names), on, reason, checkpoint)
+    def set_queues_started(self, names: Iterable[str], started: bool, reason: str | None, checkpoint: bool) -> None:
+        self.queues.set_started(list(names), started, reason, checkpoint)
         self._queues_changed()
         for job in sorted(self.active.values(), key=lambda job: (-job.priority, job.id)):
             if job.state == SCHED:
                 self._request(job)
 
-    def enable_queues(self, names: Iterable[str], on: bool, reason: str | None, checkpoint: bool = True) -> None:
-        self.queues.enable(list(names), on, reason, checkpoint)
+    def set_queues_enabled(self, names: Iterable[str], enabled: bool, reason: str | None, checkpoint: bool) -> None:
+        self.queues.set_enabled(list(names), enabled, reason, checkpoint)
         self._queues_changed()
 
     def _queues_changed(self) -> None:

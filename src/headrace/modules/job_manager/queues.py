@@ -103,19 +103,19 @@ class Queues:
             out["stop_reason"] = queue.stop_reason
         return out
 
-    def enable(self, names: list[str], on: bool, reason: str | None, checkpoint: bool = True) -> None:
-        """Enable the queues, or disable them if not `on`. A restart restores the change only with `checkpoint`."""
+    def set_enabled(self, names: list[str], enabled: bool, reason: str | None, checkpoint: bool) -> None:
+        """Let the queues take jobs or not, for a reason. A restart restores the change only with `checkpoint`."""
         for name in names:
             queue = self.table[name]
-            queue.enabled, queue.disable_reason = on, None if on else reason
+            queue.enabled, queue.disable_reason = enabled, None if enabled else reason
             if checkpoint:
                 queue.saved_enable = queue.enabled, queue.disable_reason
 
-    def start(self, names: list[str], on: bool, reason: str | None, checkpoint: bool) -> None:
-        """Start the queues, or stop them if not `on`. A restart restores the change only with `checkpoint`."""
+    def set_started(self, names: list[str], started: bool, reason: str | None, checkpoint: bool) -> None:
+        """Schedule jobs of the queues or not, for a reason. A restart restores the change only with `checkpoint`."""
         for name in names:
             queue = self.table[name]
-            queue.started, queue.stop_reason = on, None if on else reason
+            queue.started, queue.stop_reason = started, None if started else reason
             if checkpoint:
                 queue.saved_start = queue.started, queue.stop_reason
 
