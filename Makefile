@@ -92,14 +92,15 @@ check: $(VENV)/.installed ## ruff, mypy and import contracts
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.installed ## tests without instances and clusters, on all cores
-	$(BIN)/python -m pytest tests --ignore=tests/system --ignore=tests/kube -n auto --dist loadfile
+	$(BIN)/python -m pytest tests --ignore=tests/system --ignore=tests/kube -n auto
 
 system: $(VENV)/.installed packages ## tests with real instances
 	$(BIN)/python -m pytest tests/system
 
-# Names what was skipped or is expected to fail, with the reasons: docs/dev/tests.md.
+# Names what was skipped or is expected to fail, with the reasons: docs/dev/tests.md. Two processes, one of which begins with
+# the tests of Kubernetes, even where there are more cores: instances of more tests at a time would be starved.
 test: check packages kube-tools $(VENV)/.installed ## everything that must hold: what CI runs
-	$(BIN)/python -m pytest tests -rsx
+	$(BIN)/python -m pytest tests -n 2 -rsx
 
 # Lines and branches that tests reach, commands, brokers and exec agents included: build/coverage/html. With TESTS=...
 # those of some tests. Tests that look at a process's imports or descriptors may fail here: coverage.py adds its own.

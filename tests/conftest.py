@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import settings
 
+import distribution
 import sizes
 
 # Outside a soak, properties are tried with the same examples each time, as seeds.py says. How long an example takes
@@ -15,3 +17,12 @@ settings.load_profile("headrace")
 
 # Commands buffer what they print to a pipe, as users' do: what is seen only with this set is not seen by them.
 os.environ.pop("PYTHONUNBUFFERED", None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=distribution.order)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> distribution.Pieces:
+    return distribution.Pieces(config, log)

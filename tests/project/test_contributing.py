@@ -50,8 +50,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tree = tmp_path_factory.mktemp("contributing")
     for name in COPIED:
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "tests/conftest.py", "tests/waiting.py", "tests/sizes.py"):
-        shutil.copy(ROOT / name, tree / name)
+    for path in (ROOT / "pyproject.toml", *ROOT.glob("tests/*.py")):
+        shutil.copy(path, tree / path.relative_to(ROOT))
     for block in PLACED:
         put(block, tree)
     return tree
