@@ -45,10 +45,11 @@ def test_a_valid_cluster_is_allowed_whatever_the_server_added() -> None:
 
 def test_what_has_no_effect_is_allowed_with_a_warning() -> None:
     flux = {"arch": "arm", "brokerConfig": "[accesss]\n"}
-    response = judged(document({"flux": flux}))
+    response = judged(document({"flux": flux, "containers": [{"command": "hostname", "batchRaw": True}]}))
     assert response["allowed"] is True
     assert response["warnings"][0] == "spec.flux.arch: has no effect"
-    assert response["warnings"][1].startswith("spec.flux.brokerConfig: accesss")
+    assert response["warnings"][1] == "spec.containers[0].batchRaw: has no effect without batch: true"
+    assert response["warnings"][2].startswith("spec.flux.brokerConfig: accesss")
 
 
 def test_a_stored_invalid_cluster_can_be_mended_bit_by_bit() -> None:

@@ -46,6 +46,10 @@ GOOD: list[dict[str, Any]] = [
         }
     ),
     container(volumes={"m": {"configMapName": "m", "items": {"k": "d/f"}, "path": "/m"}}),
+    container(volumes={"m": {"configMapName": "m", "path": "/m"}}),
+    container(resources={"limits": {"hugepages-2Mi": "4Mi", "memory": "1Gi"}}),
+    container(securityContext={"allowPrivilegeEscalation": False, "capabilities": {"add": ["SYS_PTRACE"]}}),
+    {"pod": {"labels": {"job-name": "c", "job-index": "0"}}},
     container(secrets={"PASSWORD": {"name": "db.example", "key": "pass_word.txt"}}),
     container(lifeCycle={"postStartExec": "sh -c 'echo it runs'"}, resources={"limits": {"cpu": 2}}),
     {"pod": {"resources": {"cpu": 2}}, **container(resources={"limits": {"cpu": 2}})},

@@ -77,6 +77,8 @@ def test_hosts_count_the_largest_size_and_bursts() -> None:
     bursting = {"leadBroker": {"address": "far", "name": "l", "size": 3}, "clusters": [{"size": 2}]}
     assert plan_of({}, flux={"bursting": bursting}).hosts == "far,l-[1-2],burst-0-[0-1]"
     assert plan_of({}, flux={"bursting": {"hostlist": "x,y"}}).hosts == "x,y"
+    as_large = {"clusters": [{"name": "gke"}, {"size": 0}]}
+    assert plan_of({}, size=3, flux={"bursting": as_large}).hosts.endswith(",gke-[0-2],burst-1-[0-2]")
 
 
 def test_a_broker_configuration_is_kept_but_for_what_says_where_brokers_are() -> None:

@@ -11,6 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.minicluster.fields import Bursting, Flux, LeadBroker, View
 from headrace.minicluster.problems import InvalidMiniCluster
 from headrace.minicluster.validate import check, load
 from minicluster.broken import CLUSTER, CONTAINER
@@ -167,6 +168,30 @@ def test_one_of_several_containers_must_run_flux_and_the_others_have_names() -> 
     assert "spec.containers[1].name" in problems(document({"containers": [{"runFlux": True}, {}]}))
     twins = [{"runFlux": True, "command": "x"}, {"name": "a"}]
     assert "runs Flux" in problems(document({"containers": twins}))["spec.containers[1].name"]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"containers": [{"runFlux": True, "name": "web"}, {"name": "web"}]},
+        {"containers": [{"name": "My_Job", "command": "x"}]},
+        {"containers": [{"command": "x", "batchRaw": True}]},
+        {"containers": [{"runFlux": True, "command": "x"}, {"name": "side", "batch": True}]},
+        {"containers": [{"command": "x"}], "services": [{"name": "db", "batch": True, "commands": {"script": "x"}}]},
+        {"containers": [{"command": "x"}], "services": [{"name": "db", "commands": {"prefix": "x", "init": "y"}}]},
+    ],
+)
+def test_what_has_no_effect_where_it_is_given_is_taken(spec: dict[str, Any]) -> None:
+    """As by the Flux Operator: names of the container that runs Flux, modes and commands of other containers."""
+    assert check(document(spec)).spec.containers
+
+
+def test_an_empty_field_of_the_view_and_a_port_of_0_are_the_defaults() -> None:
+    lead = {"address": "far", "name": "l", "size": 2, "port": 0}
+    flux = {"container": {"name": "", "image": "", "mountPath": ""}, "bursting": {"leadBroker": lead}}
+    assert check(spec_with(flux=flux)).spec.flux == Flux(
+        container=View(), bursting=Bursting(lead_broker=LeadBroker(address="far", name="l", size=2, port=8050))
+    )
 
 
 def test_a_syntax_error_names_its_line() -> None:

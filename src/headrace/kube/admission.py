@@ -110,7 +110,11 @@ def warnings(document: Object) -> list[str]:
 def _without_effect(cluster: MiniCluster) -> list[str]:
     flux = cluster.flux
     given = {"arch": flux.arch, "mungeSecret": flux.munge_secret}
-    return [f"spec.flux.{name}: has no effect" for name, value in given.items() if value]
+    found = [f"spec.flux.{name}: has no effect" for name, value in given.items() if value]
+    for index, one in enumerate(cluster.spec.containers):
+        if one.batch_raw and not one.batch:
+            found.append(f"spec.containers[{index}].batchRaw: has no effect without batch: true")
+    return found
 
 
 def _config_warnings(cluster: MiniCluster) -> list[str]:

@@ -77,11 +77,6 @@ _RULES: dict[type[Record], tuple[Rule, ...]] = {
     ),
     Container: (
         Rule(f"{_UNSET.format('launcher')} || {_UNSET.format('batch')}", "cannot be combined with batch", ".launcher"),
-        Rule(
-            f"{_UNSET.format('batchRaw')} || (has(self.batch) && self.batch)",
-            "has no meaning without batch: true",
-            ".batchRaw",
-        ),
     ),
     Flux: (
         Rule(

@@ -12,6 +12,7 @@ import re
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import force_setattr
 
 API_VERSION = "flux-framework.org/v1alpha2"
 KIND = "MiniCluster"
@@ -24,6 +25,9 @@ MOST_ID = 2**31 - 1
 MOST_PODS = 100_000
 DEFAULT_IMAGE = "ghcr.io/rse-ops/accounting:app-latest"
 DEFAULT_VIEW_IMAGE = "ghcr.io/converged-computing/flux-view-ubuntu:tag-noble"
+DEFAULT_VIEW_NAME = "flux-view"
+DEFAULT_VIEW_PATH = "/mnt/flux"
+DEFAULT_PORT = 8050
 QUANTITY = re.compile(
     r"(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?\Z"
 )
@@ -41,6 +45,8 @@ Size = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 1, "maxi
 SizeOrDefault = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 0, "maximum": MOST_PODS})]
 Natural64 = Annotated[int, Meta(title="int64", extra_json_schema={"minimum": 0})]
 Port = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 1, "maximum": 65535})]
+# A port for which 0 means the default.
+PortOrDefault = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 0, "maximum": 65535})]
 LogLevel = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 0, "maximum": 7})]
 UserId = Annotated[int, Meta(title="int64", extra_json_schema={"minimum": 0, "maximum": MOST_ID})]
 
@@ -211,15 +217,23 @@ class Container(Record, frozen=True):
 
 
 class LeadBroker(Record, frozen=True):
+    """The broker of another MiniCluster that leads this one; a port of 0 is the default, as in the Flux Operator."""
+
     address: str
     name: str
     size: Size
-    port: Port = 8050
+    port: PortOrDefault = DEFAULT_PORT
+
+    def __post_init__(self) -> None:
+        if self.port == 0:
+            force_setattr(self, "port", DEFAULT_PORT)
 
 
 class BurstCluster(Record, frozen=True):
+    """Hosts of another cluster that may join; `size` 0 means `spec.size`."""
+
     name: str = ""
-    size: Size = 0
+    size: SizeOrDefault = 0
 
 
 class Bursting(Record, frozen=True):
@@ -229,18 +243,27 @@ class Bursting(Record, frozen=True):
 
 
 class View(Record, frozen=True):
-    """`flux.container`: the container that adds Flux to the user's image."""
+    """`flux.container`: the container that adds Flux to the user's image.
 
-    name: str = "flux-view"
+    An empty name, image or path is the default, as in the Flux Operator.
+    """
+
+    name: str = DEFAULT_VIEW_NAME
     image: str = DEFAULT_VIEW_IMAGE
     disable: Switch = False
     image_pull_secret: str = ""
-    mount_path: str = "/mnt/flux"
+    mount_path: str = DEFAULT_VIEW_PATH
     pull_always: Switch = False
     python_path: str = ""
     resources: Resources | None = None
     security_context: SecurityContext | None = None
     working_dir: str = ""
+
+    def __post_init__(self) -> None:
+        defaults = {"name": DEFAULT_VIEW_NAME, "image": DEFAULT_VIEW_IMAGE, "mount_path": DEFAULT_VIEW_PATH}
+        for attribute, default in defaults.items():
+            if not getattr(self, attribute):
+                force_setattr(self, attribute, default)
 
 
 class SchedulerOptions(Record, frozen=True):

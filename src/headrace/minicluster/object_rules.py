@@ -23,6 +23,7 @@ from .fields import (
     SECCOMP_TYPES,
     TAINT_EFFECTS,
     TOLERATION_OPERATORS,
+    Capabilities,
     Container,
     MiniCluster,
     Pod,
@@ -34,19 +35,27 @@ from .fields import (
     Volume,
     WindowsOptions,
 )
+from .pod_plan import INDEX_VARIABLE
 from .problems import LABEL, LABEL_RULE, Problem, check_choice
 
 _NUMBER = re.compile(r"([-+]?[0-9.]+)(?:[eE]([-+]?[0-9.]+))?([a-zA-Z]*)\Z")
 _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*\Z")
 _WORD = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\Z")
+_SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?\Z")
 _KEY_OF_DATA = re.compile(r"(?!\.{1,2}\Z)[-._a-zA-Z0-9]{1,253}\Z")
 _WORD_RULE = "up to 63 letters, digits, '-', '_' and '.', the first and last a letter or digit"
+_DOMAIN_RULE = f"{LABEL_RULE}; '.' may separate parts"
 _PREFIXES = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
 _SCALES = {
     **{prefix: Fraction(1000) ** (power - 3) for power, prefix in enumerate(_PREFIXES)},
     **{f"{prefix}i": Fraction(1024) ** power for power, prefix in enumerate("KMGTPE", 1)},
 }
 _SOURCES = ("csiDriver", "secretName", "emptyDir", "hostPath", "configMapName", "claimName")
+# The beginning of the names of variables by which a pod learns its place.
+_OUR_VARIABLES = "HEADRACE_POD_"
+# Labels that Kubernetes sets on the pods of a Job (batch/v1), which is refused if its template has other values.
+_NAMES_OF_JOBS = ("job-name", "batch.kubernetes.io/job-name")
+_LABELS_OF_JOBS = (*_NAMES_OF_JOBS, "controller-uid", "batch.kubernetes.io/controller-uid")
 # Volumes that the operator mounts in addition to the view.
 _BASE_VOLUMES = ("spack-software", "flux-operator-home")
 _BASE_MOUNTS = ("/home/flux-operator", "/flux_operator/", "/flux_operator_keys/", "/opt/software")
@@ -120,14 +129,23 @@ def check_labels(labels: dict[str, str], path: str) -> Iterator[Problem]:
     """Labels, or selectors of labels: names with an optional domain, and values that may be empty."""
     for key, value in labels.items():
         yield from check_key(key, path)
-        if value and (len(value) > 63 or not _WORD.match(value)):
-            yield Problem(f"{path}.{key}", f"must be {_WORD_RULE}, not {value!r}")
+        yield from _check_word(value, f"{path}.{key}")
+
+
+def _check_word(value: str, path: str) -> Iterator[Problem]:
+    """The value of a label or taint; "" is one."""
+    if value and (len(value) > 63 or not _WORD.match(value)):
+        yield Problem(path, f"must be {_WORD_RULE}, not {value!r}")
+
+
+def _is_key(key: str) -> bool:
+    domain, slash, name = key.rpartition("/")
+    return len(name) <= 63 and bool(_WORD.match(name)) and (not slash or _is_domain(domain))
 
 
 def check_key(key: str, path: str) -> Iterator[Problem]:
     """The name of a label, annotation or resource: [DOMAIN/]NAME."""
-    domain, slash, name = key.rpartition("/")
-    if len(name) > 63 or not _WORD.match(name) or (slash and not _is_domain(domain)):
+    if not _is_key(key):
         yield Problem(f"{path}.{key}", f"its name must be NAME or DOMAIN/NAME, with a NAME of {_WORD_RULE}")
 
 
@@ -138,7 +156,7 @@ def _is_domain(text: str) -> bool:
 def _check_domain(name: str, path: str) -> Iterator[Problem]:
     """The name of an object that the MiniCluster refers to; "" if none is given."""
     if name and not _is_domain(name):
-        yield Problem(path, f"{name!r} is no name: {LABEL_RULE}; '.' may separate parts")
+        yield Problem(path, f"{name!r} is no name: {_DOMAIN_RULE}")
 
 
 def _check_name(name: str, path: str) -> Iterator[Problem]:
@@ -155,6 +173,11 @@ def _check_service_name(name: str, path: str) -> Iterator[Problem]:
 def check_pod(pod: Pod, cluster: MiniCluster, path: str) -> Iterator[Problem]:
     """The `pod` of a MiniCluster or of one of its groups."""
     yield from check_labels(pod.labels, f"{path}.labels")
+    for key, value in pod.labels.items():
+        # Each group has a Job of its own, and its pods may have the labels of `spec.pod`.
+        own = key in _NAMES_OF_JOBS and value == cluster.name and not cluster.spec.groups
+        if key in _LABELS_OF_JOBS and not own:
+            yield Problem(f"{path}.labels.{key}", "is set by Kubernetes on the pods of a Job, choose another label")
     yield from check_labels(pod.node_selector, f"{path}.nodeSelector")
     for key in pod.annotations:
         yield from check_key(key, f"{path}.annotations")
@@ -177,12 +200,14 @@ def check_pod(pod: Pod, cluster: MiniCluster, path: str) -> Iterator[Problem]:
         if not values and preferences:
             yield Problem(f"{path}.nodeAffinity.{key}", "must have one value at least, or no node fits")
         for index, value in enumerate(values):
-            if value and (len(value) > 63 or not _WORD.match(value)):
-                yield Problem(f"{path}.nodeAffinity.{key}[{index}]", f"must be {_WORD_RULE}, not {value!r}")
+            yield from _check_word(value, f"{path}.nodeAffinity.{key}[{index}]")
     for index, one in enumerate(pod.tolerations):
         where = f"{path}.tolerations[{index}]"
         yield from check_choice(one.operator, TOLERATION_OPERATORS, f"{where}.operator")
         yield from check_choice(one.effect, TAINT_EFFECTS, f"{where}.effect")
+        yield from _check_word(one.value, f"{where}.value")
+        if one.key and not _is_key(one.key):
+            yield Problem(f"{where}.key", f"must be NAME or DOMAIN/NAME, with a NAME of {_WORD_RULE}, not {one.key!r}")
         if one.operator == "Exists" and one.value:
             yield Problem(f"{where}.value", "cannot be combined with operator: Exists")
         if not one.key and one.operator != "Exists":
@@ -198,7 +223,10 @@ def _check_pod_security(context: PodSecurityContext, path: str) -> Iterator[Prob
     yield from check_choice(context.fs_group_change_policy or "", GROUP_CHANGE_POLICIES, f"{path}.fsGroupChangePolicy")
     names = [one.name for one in context.sysctls]
     for index, name in enumerate(names):
-        if name in names[:index]:
+        if len(name) > 253 or not _SYSCTL.match(name):
+            rule = f"{name!r} is no kernel parameter, such as net.core.somaxconn"
+            yield Problem(f"{path}.sysctls[{index}].name", rule)
+        elif name in names[:index]:
             yield Problem(f"{path}.sysctls[{index}].name", f"{name!r} is given twice")
     yield from _check_windows(context.windows_options, f"{path}.windowsOptions")
     if context.seccomp_profile:
@@ -212,6 +240,9 @@ def _check_windows(options: WindowsOptions | None, path: str) -> Iterator[Proble
 
 def _check_pod_resources(given: dict[str, str], cluster: MiniCluster, path: str) -> Iterator[Problem]:
     """Resources of a whole pod are its limits and its requests, so no container may have more."""
+    huge = sorted(name for name in given if name.startswith("hugepages-"))
+    if huge and not given.keys() & {"cpu", "memory"}:
+        yield Problem(path, f"{huge[0]} needs cpu or memory beside it")
     containers = [one.resources for one in cluster.spec.containers if one.resources]
     for name, text in given.items():
         where = f"{path}.{name}"
@@ -237,7 +268,8 @@ def _check_container(container: Container, path: str) -> Iterator[Problem]:
     yield from check_resources(container.resources, f"{path}.resources")
     yield from _check_security(container.security_context, f"{path}.securityContext")
     for variable, secret in container.secrets.items():
-        yield from _check_domain(secret.name, f"{path}.secrets.{variable}.name")
+        if not _is_domain(secret.name):
+            yield Problem(f"{path}.secrets.{variable}.name", f"{secret.name!r} is no name of a Secret: {_DOMAIN_RULE}")
         if not _KEY_OF_DATA.match(secret.key):
             rule = f"{secret.key!r} is no key of a Secret: letters, digits, '-', '_' and '.'"
             yield Problem(f"{path}.secrets.{variable}.key", rule)
@@ -266,8 +298,13 @@ def _check_security(context: SecurityContext | None, path: str) -> Iterator[Prob
     yield from _check_id(context.run_as_user, f"{path}.runAsUser")
     yield from _check_id(context.run_as_group, f"{path}.runAsGroup")
     yield from check_choice(context.proc_mount or "", PROC_MOUNTS, f"{path}.procMount")
+    if context.proc_mount == "Unmasked":
+        yield Problem(f"{path}.procMount", "Unmasked needs hostUsers: false, which a MiniCluster cannot have")
+    added = (context.capabilities or Capabilities()).add
     if context.privileged and context.allow_privilege_escalation is False:
         yield Problem(f"{path}.allowPrivilegeEscalation", "cannot be false with privileged: true")
+    elif context.allow_privilege_escalation is False and "CAP_SYS_ADMIN" in added:
+        yield Problem(f"{path}.allowPrivilegeEscalation", "cannot be false with the capability CAP_SYS_ADMIN")
     yield from _check_windows(context.windows_options, f"{path}.windowsOptions")
     if context.seccomp_profile:
         yield from _check_seccomp(context.seccomp_profile, f"{path}.seccompProfile")
@@ -275,8 +312,11 @@ def _check_security(context: SecurityContext | None, path: str) -> Iterator[Prob
 
 def _check_seccomp(profile: SeccompProfile, path: str) -> Iterator[Problem]:
     yield from check_choice(profile.type, SECCOMP_TYPES, f"{path}.type")
-    if (profile.type == "Localhost") != bool(profile.localhost_profile):
+    name = profile.localhost_profile
+    if (profile.type == "Localhost") != bool(name):
         yield Problem(f"{path}.localhostProfile", "must be given with type: Localhost, and with no other")
+    elif name.startswith("/") or ".." in name.split("/"):
+        yield Problem(f"{path}.localhostProfile", f"must be a path in the kubelet's folder, without '..', not {name!r}")
 
 
 def quantity(text: str) -> Fraction:
@@ -306,6 +346,10 @@ def check_resources(resources: Resources | None, path: str) -> Iterator[Problem]
                 yield Problem(where, f"must not be negative, it is {text}")
             elif "/" in name and value.denominator != 1:
                 yield Problem(where, f"must be a whole number, not {text}")
+    names = {*resources.limits, *resources.requests}
+    huge = sorted(name for name in names if name.startswith("hugepages-"))
+    if huge and not names & {"cpu", "memory"}:
+        yield Problem(path, f"{huge[0]} needs cpu or memory beside it")
     for name, text in resources.requests.items():
         limit = resources.limits.get(name)
         if "/" in name and (limit is None or quantity(limit) != quantity(text)):
@@ -323,6 +367,8 @@ def check_volumes(volumes: dict[str, Volume], taken: tuple[str, ...], mounts: se
         where = f"{path}.{key}"
         if not LABEL.match(key):
             yield Problem(where, f"{key!r} cannot name a volume: {LABEL_RULE}")
+        elif len(key) > 63:
+            yield Problem(where, f"has {len(key)} characters, at most 63 fit the name of a volume")
         elif key in taken:
             yield Problem(where, "is the name of a volume that the operator makes, choose another")
         yield from _check_volume(volume, where)
@@ -352,14 +398,14 @@ def _check_volume(volume: Volume, path: str) -> Iterator[Problem]:
     yield from _check_domain(volume.claim_name, f"{path}.claimName")
     if ".." in volume.host_path.split("/"):
         yield Problem(f"{path}.hostPath", f"must not contain '..', it is {volume.host_path}")
-    if volume.config_map_name and not volume.items:
-        yield Problem(f"{path}.items", "is required with configMapName: which keys become which files")
     for key, name in volume.items.items():
         if not name or name.startswith("/") or ".." in name.split("/"):
             yield Problem(f"{path}.items.{key}", f"must be a path below the volume, without '..', not {name!r}")
     if volume.empty_dir_size_limit and not QUANTITY.match(volume.empty_dir_size_limit):
         rule = f"must be a quantity such as 500Mi or 2Gi, not {volume.empty_dir_size_limit!r}"
         yield Problem(f"{path}.emptyDirSizeLimit", rule)
+    elif volume.empty_dir_size_limit and quantity(volume.empty_dir_size_limit) < 0:
+        yield Problem(f"{path}.emptyDirSizeLimit", f"must not be negative, it is {volume.empty_dir_size_limit}")
 
 
 def check_variables(names: Iterable[str], path: str) -> Iterator[Problem]:
@@ -367,3 +413,5 @@ def check_variables(names: Iterable[str], path: str) -> Iterator[Problem]:
     for name in names:
         if not _VARIABLE.match(name):
             yield Problem(f"{path}.{name}", "is no name for a variable: letters, digits, '_', '-' and '.'")
+        elif name == INDEX_VARIABLE or name.startswith(_OUR_VARIABLES):
+            yield Problem(f"{path}.{name}", "is set by Kubernetes or Headrace in each pod, choose another variable")

@@ -126,7 +126,7 @@ def hostlist(cluster: MiniCluster) -> str:
     else:
         groups = [hosts_of(cluster.name, max(cluster.spec.size, cluster.spec.max_size))]
     for index, burst in enumerate(bursting.clusters):
-        groups.append(hosts_of(burst.name or f"burst-{index}", burst.size))
+        groups.append(hosts_of(burst.name or f"burst-{index}", burst.size or cluster.spec.size))
     return ",".join(groups)
 
 

@@ -52,11 +52,9 @@ _REQUIRED = "is required"
 _LOOKED_AT = {
     "maxSize": ("size",),
     "minSize": ("size",),
-    "batchRaw": ("batch",),
     "launcher": ("batch",),
     "command": ("batch", "commands"),
     "path": ("emptyDir",),
-    "items": ("configMapName",),
 }
 # The fields that a field's rule compares with in other objects, by the beginning of the field's path.
 _LOOKED_AT_ELSEWHERE = {
@@ -342,16 +340,28 @@ def _check_rules(spec: Spec) -> Iterator[Problem]:
     yield from _check_hosts(spec)
     yield from _check_roles(spec)
     for index, container in enumerate(spec.containers):
-        yield from _check_container(container, f"spec.containers[{index}]")
+        path = f"spec.containers[{index}]"
+        yield from _check_container(container, path, named=not _runs_flux(container, spec))
+        if _runs_flux(container, spec) and container.batch and not _has_jobs(container):
+            yield Problem(f"{path}.command", "is required with batch: the lines to submit")
     for index, service in enumerate(spec.services):
         path = f"spec.services[{index}]"
         yield from _check_container(service, path)
         if not service.name:
             yield Problem(f"{path}.name", "is required for a service")
         commands = service.commands
-        if commands and any(getattr(commands, one) for one in ("pre", "broker_pre", "worker_pre", "prefix", "script")):
+        if commands and any(getattr(commands, one) for one in ("pre", "broker_pre", "worker_pre")):
             yield Problem(f"{path}.commands", "a service runs its image's own entry point and takes no commands")
     yield from _check_flux(spec)
+
+
+def _runs_flux(container: Container, spec: Spec) -> bool:
+    return container.run_flux or len(spec.containers) == 1
+
+
+def _has_jobs(container: Container) -> bool:
+    """Whether the command of a batch submits anything."""
+    return bool(container.command if container.batch_raw else list(job_lines(container.command)))
 
 
 def _check_sizes(spec: Spec) -> Iterator[Problem]:
@@ -376,7 +386,7 @@ def _check_sizes(spec: Spec) -> Iterator[Problem]:
 def _check_hosts(spec: Spec) -> Iterator[Problem]:
     bursting = (spec.flux.bursting if spec.flux else None) or Bursting()
     sizes = [max(spec.size, spec.max_size), *(max(one.size, one.max_size) for one in spec.groups)]
-    sizes += [one.size for one in bursting.clusters]
+    sizes += [one.size or spec.size for one in bursting.clusters]
     if bursting.lead_broker:
         sizes.append(bursting.lead_broker.size)
     # Sizes out of bounds are reported by their own rule.
@@ -394,20 +404,23 @@ def _check_roles(spec: Spec) -> Iterator[Problem]:
     for index, one in enumerate(spec.containers):
         if len(spec.containers) > 1 and not one.run_flux and not one.name:
             yield Problem(f"spec.containers[{index}].name", "is required for a container beside the one that runs Flux")
-        elif one.commands and one.commands.script and one.command and (one.run_flux or len(spec.containers) == 1):
+        elif one.commands and one.commands.script and one.command and _runs_flux(one, spec):
             yield Problem(f"spec.containers[{index}].command", "cannot be combined with commands.script")
     for path, group in (("spec.containers", spec.containers), ("spec.services", spec.services)):
         if len(group) > MOST_CONTAINERS:
             yield Problem(path, f"has {len(group)} containers, at most {MOST_CONTAINERS} fit")
         first: dict[str, int] = {}
         for index, one in enumerate(group):
+            if group is spec.containers and _runs_flux(one, spec):
+                continue  # its container has the MiniCluster's name
             if one.name and one.name in first:
                 yield Problem(f"{path}[{index}].name", f"{one.name!r} is also the name of {path}[{first[one.name]}]")
             first.setdefault(one.name, index)
 
 
-def _check_container(container: Container, path: str) -> Iterator[Problem]:
-    if container.name and not LABEL.match(container.name):
+def _check_container(container: Container, path: str, named: bool = True) -> Iterator[Problem]:
+    """`named` says whether the container in a pod has the name of the file."""
+    if named and container.name and not LABEL.match(container.name):
         yield Problem(f"{path}.name", f"{container.name!r} cannot name a container: {LABEL_RULE}")
     elif len(container.name) > _HOST_LIMIT:
         yield Problem(f"{path}.name", f"has {len(container.name)} characters, at most {_HOST_LIMIT} fit")
@@ -417,12 +430,8 @@ def _check_container(container: Container, path: str) -> Iterator[Problem]:
             yield Problem(f"{path}.ports[{index}]", f"must lie between 1 and 65535, not {port}")
     yield from check_variables(container.environment, f"{path}.environment")
     yield from check_variables(container.secrets, f"{path}.secrets")
-    if container.batch_raw and not container.batch:
-        yield Problem(f"{path}.batchRaw", "has no meaning without batch: true")
     if container.batch and container.launcher:
         yield Problem(f"{path}.launcher", "cannot be combined with batch")
-    if container.batch and not (container.command if container.batch_raw else list(job_lines(container.command))):
-        yield Problem(f"{path}.command", "is required with batch: the lines to submit")
 
 
 def _check_flux(spec: Spec) -> Iterator[Problem]:
@@ -474,8 +483,8 @@ def _check_bursting(bursting: Bursting) -> Iterator[Problem]:
     except ValueError as exc:
         yield Problem(f"{path}.hostlist", str(exc))
     for index, cluster in enumerate(bursting.clusters):
-        if cluster.size < 1:
-            yield Problem(f"{path}.clusters[{index}].size", f"must be 1 or more, not {cluster.size}")
+        if cluster.size < 0:
+            yield Problem(f"{path}.clusters[{index}].size", f"must be 0 (spec.size) or more, not {cluster.size}")
         yield from check_most_pods(cluster.size, f"{path}.clusters[{index}].size")
         if cluster.name and not LABEL.match(cluster.name):
             yield Problem(f"{path}.clusters[{index}].name", f"{cluster.name!r} cannot name hosts: {LABEL_RULE}")

@@ -25,6 +25,22 @@ def test_environment_has_the_files_variables_then_secrets() -> None:
     assert env[2]["valueFrom"] == {"secretKeyRef": {"name": "db", "key": "pw"}}
 
 
+def test_a_variable_is_there_once_and_an_empty_value_is_left_out() -> None:
+    """The items of `env` are told apart by their names in server-side apply, which refuses one that is there twice."""
+    given = {"environment": {"A": "2", "B": ""}, "secrets": {"A": {"name": "db", "key": "pw"}}}
+    env = runner_of(minicluster(given))["env"]
+    assert [one["name"] for one in env] == ["A", "B", "HEADRACE_POD_NAMESPACE"]
+    assert "valueFrom" in env[0] and env[1] == {"name": "B"}
+
+
+def test_a_config_map_without_items_is_there_whole_and_a_view_at_the_path_of_the_file() -> None:
+    cluster = minicluster(
+        {"volumes": {"m": {"configMapName": "settings", "path": "/m"}}}, flux={"container": {"mountPath": "/opt/flux/"}}
+    )
+    assert {"name": "m", "configMap": {"name": "settings"}} in pod_of(cluster)["volumes"]
+    assert "/opt/flux/" in [one["mountPath"] for one in runner_of(cluster)["volumeMounts"]]
+
+
 @pytest.mark.parametrize(
     ("given", "policy"),
     [
@@ -120,7 +136,7 @@ def test_pull_secrets_are_those_of_the_pods_containers_each_once() -> None:
     objects = built(minicluster(containers=[runner, side], services=[service], flux=view))
     job = objects["Job/sample"]["spec"]["template"]["spec"]
     assert job["imagePullSecrets"] == [{"name": "a"}, {"name": "b"}]
-    assert objects["Pod/sample-services"]["spec"]["imagePullSecrets"] == [{"name": "c"}]
+    assert objects["Pod/sample-services"]["spec"]["imagePullSecrets"] == [{"name": "a"}, {"name": "c"}]
 
 
 def test_containers_beside_flux_go_on_without_keeping_the_pod() -> None:

@@ -129,16 +129,16 @@ def _least_privileged(one: Container) -> SecurityContext:
 
 def _container(one: Container, name: str) -> dict[str, Any]:
     """The fields of a container that the file gives; command and mounts depend on the container's role."""
-    secrets = [
-        {"name": variable, "valueFrom": {"secretKeyRef": {"name": ref.name, "key": ref.key}}}
-        for variable, ref in one.secrets.items()
-    ]
+    # Of two values of one variable Kubernetes takes the last, and server-side apply refuses both.
+    env = {key: without_unset({"name": key, "value": value}) for key, value in one.environment.items()}
+    for variable, ref in one.secrets.items():
+        env[variable] = {"name": variable, "valueFrom": {"secretKeyRef": {"name": ref.name, "key": ref.key}}}
     fields = {
         "name": name,
         "image": one.image,
         "imagePullPolicy": _pull_policy(one),
         "workingDir": one.working_dir,
-        "env": [*({"name": key, "value": value} for key, value in one.environment.items()), *secrets],
+        "env": list(env.values()),
         "ports": [{"containerPort": port, "protocol": "TCP"} for port in dict.fromkeys(one.ports)],
         "lifecycle": _lifecycle(one),
         "resources": as_object(one.resources),

@@ -73,7 +73,7 @@ def services_pod(cluster: MiniCluster, uid: str) -> dict[str, Any]:
     metadata = {**owned(cluster, name, uid, labels), "annotations": pod.annotations}
     volumes = PodVolumes([])
     fields = {
-        **_pod_spec(pod, _pull_secrets(cluster, cluster.spec.services, view=False)),
+        **_pod_spec(pod, _pull_secrets(cluster, [*cluster.spec.containers, *cluster.spec.services], view=False)),
         "hostname": name,
         "subdomain": names.service(cluster),
         "restartPolicy": pod.restart_policy or "OnFailure",

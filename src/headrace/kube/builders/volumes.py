@@ -74,8 +74,8 @@ def view_mounts(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
     """The mounts of the view's volume: at `mountPath`, and at the path that the view's programs are built for."""
     volume = names.view_volume(cluster)
     view = cluster.flux.container
-    paths = [view.mount_path.rstrip("/") or "/" if view else names.VIEW_ROOT]
-    if not has_own_flux(cluster) and paths[0] != names.VIEW_ROOT:
+    paths = [view.mount_path if view else names.VIEW_ROOT]
+    if not has_own_flux(cluster) and paths[0].rstrip("/") != names.VIEW_ROOT:
         paths.append(names.VIEW_ROOT)
     mounts: list[dict[str, Any]] = [{"name": volume, "mountPath": path} for path in paths]
     if images.as_volume and not has_own_flux(cluster):
