@@ -93,9 +93,18 @@ print(os.WTERMSIG(status), signal.SIGTERM in os.read(reader, 9))
     assert output(code) == "15 False"
 
 
+def test_msgspec_comes_without_packages_that_no_message_needs_and_they_are_whole_afterwards() -> None:
+    started = "from headrace.broker.launch import bare_imports; bare_imports.load_small()\n"
+    assert output(started + "print({'uuid', 'decimal', 'msgspec.inspect'} & set(sys.modules))") == "set()"
+    used = "import uuid, decimal, msgspec.inspect, msgspec.json\n"
+    used += "print(uuid.UUID(int=1).int, decimal.Decimal('1.5'), msgspec.inspect.type_info(int), "
+    used += "msgspec.json.decode(msgspec.json.encode({'a': [1.5]})))"
+    assert output(started + used) == "1 1.5 IntType(gt=None, ge=None, lt=None, le=None, multiple_of=None) {'a': [1.5]}"
+
+
 def test_modules_that_few_functions_use_come_with_their_first_use() -> None:
     started = "from headrace.broker.launch import preload; preload.preload(True)\n"
-    rare = "{'inspect', 'json', 'linecache', 'locale', 'pickle', 'random', 'textwrap', 'importlib.util'}"
+    rare = "{'inspect', 'json', 'linecache', 'locale', 'pickle', 'platform', 'random', 'textwrap', 'importlib.util'}"
     assert output(started + f"print({rare} & set(sys.modules))") == "set()"
     used = """
 import asyncio, inspect, traceback, zmq
