@@ -117,11 +117,10 @@ def test_children_that_are_deleted_come_back(miniclusters: MiniClusters) -> None
 
 def test_a_spec_that_is_corrected_is_carried_out(miniclusters: MiniClusters) -> None:
     """Without the webhook the rules are told by the status."""
-    miniclusters.apply("wrong", size=1, containers=[{"image": "local/busybox:1", "command": "true", "batch": True,
-                                                     "batchRaw": False, "name": "a b"}])  # fmt: skip
+    miniclusters.apply("wrong", size=1, containers=[{"image": "local/busybox 1", "command": "true"}])
     status = miniclusters.phase("wrong", "Invalid")
-    assert "spec.containers[0].name" in status["reason"]
-    miniclusters.apply("wrong", size=1, containers=[{"image": "local/busybox:1", "command": "true", "name": "ab"}])
+    assert "spec.containers[0].image" in status["reason"]
+    miniclusters.apply("wrong", size=1, containers=[{"image": "local/busybox:1", "command": "true"}])
     status = miniclusters.phase("wrong", "Finished")
     assert {one["type"]: one["status"] for one in status["conditions"]}["Invalid"] == "False"
 
