@@ -46,6 +46,7 @@ from .fingerprint import TRIMMED, content_of
 from .links import Keys, Links
 from .metrics import Metrics
 from .observed import Observed
+from .operator_names import OPERATOR, OTHER_LEASE
 from .reconcile import Settings, is_ours, reconcile, without_server_fields
 from .runtime.cache import Cache, Key, key_of, owner_of
 from .runtime.lease import seconds_fresh
@@ -57,9 +58,6 @@ Object = dict[str, Any]
 
 log = logging.getLogger("headrace.kube.operator")
 
-# The Lease of the Flux Operator in Go (leader-election id of its manager).
-OTHER_OPERATOR = "14dde902.flux-framework.org"
-COMPONENT = "headrace-operator"
 # Seconds between two writes of a status that differs only in counts and texts.
 STATUS_INTERVAL = 2.0
 # Seconds for which changes of followers' pods are collected, since each pod changes several times as it starts.
@@ -130,9 +128,7 @@ class Operator:
             Reflector(self.api, MINICLUSTERS, self.clusters, self._cluster_changed, where),
             *(Reflector(self.api, kind, cache, self._child_changed, where, ours) for kind, cache in children),
             Reflector(self.api, PODS, self.pods, self._pod_changed, where, ours),
-            Reflector(
-                self.api, LEASES, self.leases, self._lease_changed, where, fields=f"metadata.name={OTHER_OPERATOR}"
-            ),
+            Reflector(self.api, LEASES, self.leases, self._lease_changed, where, fields=f"metadata.name={OTHER_LEASE}"),
         ]
 
     def _cluster_changed(self, cluster: Object) -> None:
@@ -477,8 +473,8 @@ def event_body(cluster: Object, event: Report, now: float) -> Object:
         "type": event.kind,
         "reason": event.reason,
         "message": event.message[:1024],
-        "source": {"component": COMPONENT},
-        "reportingComponent": COMPONENT,
+        "source": {"component": OPERATOR},
+        "reportingComponent": OPERATOR,
         "firstTimestamp": moment,
         "lastTimestamp": moment,
         "count": 1,

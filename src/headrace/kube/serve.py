@@ -22,11 +22,11 @@ from . import credentials, webhook_certificates
 from .api import MINICLUSTERS, Api, ApiError
 from .metrics import CONTENT_TYPE, Metrics
 from .operator import Operator, Options
+from .operator_names import LEASE
 from .runtime.lease import Election
 
 log = logging.getLogger("headrace.kube.serve")
 
-LEASE = "headrace-operator"
 _RECORD = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime"))
 
 
