@@ -206,6 +206,75 @@ def test_a_deleted_lead_of_a_drained_node_finds_its_followers(
         assert miniclusters.phase("drained", "Finished")["exitCode"] == 0
 
 
+def hang_up(miniclusters: MiniClusters, name: str, rank: int, signal: str = "STOP") -> None:
+    """Stop the process of a broker, or let it go on."""
+    miniclusters.inside(name, "sh", "-c", f"kill -{signal} $(pidof flux-broker-{rank})", index=rank)
+
+
+def test_followers_that_hang_are_named_and_come_back_or_are_replaced(miniclusters: MiniClusters) -> None:
+    miniclusters.apply("hangs", size=3, **STAYS)
+    miniclusters.phase("hangs", "Running")
+    job = miniclusters.flux("hangs", "submit", "-N3", "-n3", "sleep", "inf").strip()
+    miniclusters.flux("hangs", "job", "wait-event", job, "start")
+    for rank in (1, 2):
+        hang_up(miniclusters, "hangs", rank)
+    reason = "1 of 3 brokers up, the brokers of hangs-[1-2] do not answer"
+    miniclusters.reason("hangs", lambda text: text == reason)
+    assert miniclusters.status("hangs")["phase"] == "Running"
+    assert "Unresponsive" in miniclusters.events("hangs")
+    assert miniclusters.flux("hangs", "jobs", "-no", "{id} {state}").strip() == f"{job} RUN"
+    assert miniclusters.flux("hangs", "run", "-n1", "hostname").strip() == "hangs-0"
+
+    hang_up(miniclusters, "hangs", 1, "CONT")
+    miniclusters.reason("hangs", lambda text: text == "2 of 3 brokers up, the broker of hangs-2 does not answer")
+    assert miniclusters.flux("hangs", "jobs", "-no", "{id} {state}").strip() == f"{job} RUN"
+    assert miniclusters.flux("hangs", "run", "-N2", "-n2", "echo", "both").split() == ["both"] * 2
+    miniclusters.kubectl("delete", "pod", miniclusters.running("hangs", 2), "--wait=false")
+    failure = miniclusters.flux("hangs", "job", "wait-event", job, "exception")
+    assert "type=node-failure" in failure or "lost" in failure, failure
+    miniclusters.wait("hangs", "ready", "3/3")
+    assert miniclusters.flux("hangs", "run", "-N3", "echo", "all").split() == ["all"] * 3
+    miniclusters.reason("hangs", lambda text: not text)
+
+
+def test_a_lead_that_hangs_is_named_and_replaced_when_its_pod_is_deleted(
+    miniclusters: MiniClusters, operator: RunningOperator
+) -> None:
+    miniclusters.apply("stuck", size=2, **STAYS)
+    miniclusters.phase("stuck", "Running")
+    lead, follower = miniclusters.running("stuck"), miniclusters.running("stuck", 1)
+    hang_up(miniclusters, "stuck", 0)
+    miniclusters.reason("stuck", lambda text: text == "1 of 2 brokers up, the broker of stuck-0 does not answer")
+    assert miniclusters.status("stuck")["phase"] == "Running"
+    assert "Unresponsive" in miniclusters.events("stuck")
+    miniclusters.kubectl("delete", "pod", lead, "--wait=false")
+    until(lambda: miniclusters.running("stuck") != lead)
+    miniclusters.wait("stuck", "ready", "2/2")
+    assert miniclusters.running("stuck", 1) == follower
+    assert miniclusters.flux("stuck", "run", "-N2", "echo", "both").split() == ["both"] * 2
+    miniclusters.reason("stuck", lambda text: not text)
+
+
+@pytest.mark.timeout(600)
+def test_a_lead_that_is_lost_too_often_fails_the_minicluster(miniclusters: MiniClusters, cluster: Cluster) -> None:
+    """Its followers end with it, so that all pods are made anew."""
+    miniclusters.apply("often", size=2, backoffLimit=1, flux={"completeWorkers": True}, **STAYS)
+    miniclusters.phase("often", "Running")
+    first = miniclusters.get("job", "often")
+    faults.kill_container(cluster, miniclusters.namespace, miniclusters.running("often"), "often")
+    until(lambda: "LeadReplaced" in miniclusters.events("often"))
+    miniclusters.wait("often", "podFailures", "1")
+    miniclusters.phase("often", "Running")
+    again = miniclusters.get("job", "often")
+    assert again["metadata"]["uid"] != first["metadata"]["uid"]
+    assert (first["spec"]["backoffLimit"], again["spec"]["backoffLimit"]) == (1, 0)
+    faults.kill_container(cluster, miniclusters.namespace, miniclusters.running("often"), "often")
+    status = miniclusters.phase("often", "Failed")
+    assert status["reason"] == "pods have failed more often than spec.backoffLimit allows"
+    assert failure_of(status) == "BackoffLimitExceeded"
+    until(lambda: miniclusters.status("often").get("podFailures") == 2)
+
+
 def test_pods_of_a_drained_node_move_and_are_not_counted_as_failures(
     miniclusters: MiniClusters, cluster: Cluster
 ) -> None:

@@ -21,7 +21,10 @@ ADDED = (
     *("suspend", "managedBy", "ttlSecondsAfterFinished", "podFailurePolicy", "ignoreFailure", "startTimeoutSeconds"),
     *("autoscale", "groups"),
 )
-ADDED_STATUS = ("phase", "reason", "ready", "brokersUp", "jobs", "exitCode", "times", "observedGeneration")
+ADDED_STATUS = (
+    *("phase", "reason", "ready", "brokersUp", "jobs", "exitCode", "times", "observedGeneration"),
+    *("podFailures", "restartAt"),
+)
 
 
 def version() -> dict[str, Any]:

@@ -10,6 +10,7 @@ from operator_world import World, minicluster
 from simulated_api import NOW, TIME
 
 from headrace.kube.api import EVENTS, ApiError
+from headrace.kube.reconcile import restart_delay
 from headrace.kube.status import text_of
 
 Object = dict[str, Any]
@@ -55,7 +56,10 @@ def test_a_lead_that_is_replaced_where_followers_have_completed_has_all_pods_mad
     end(world, pod_of(world, 1), 0)
     replace_lead(world, text_of(NOW + 10))
     world.look()
-    assert world.server.one("jobs", "hello") is None
+    # The status tells of it before the Job goes, which has the count of failures.
+    assert world.names("jobs") == ["hello"]
+    world.look()
+    assert world.names("jobs") == []
     (event,) = [one for one in world.server.all("events") if one["reason"] == "LeadReplaced"]
     assert event["message"] == "pods hello-1 have ended with a lead that was replaced: all pods start anew"
     world.settle()
@@ -72,7 +76,99 @@ def test_followers_of_a_group_that_have_completed_are_made_anew_with_the_next_le
     end(world, pod_of(world, 0, "hello-gpu"), 0)
     replace_lead(world, text_of(NOW + 10))
     world.look()
+    world.now += 3
+    world.look()
     assert world.names("jobs") == []
+
+
+def lose_lead(world: World, failed: int) -> None:
+    """The lead is killed where the follower ends with it, and Kubernetes makes another; `failed` pods have failed."""
+    job = world.server.one("jobs", "hello")
+    assert job is not None
+    world.server.run_pods("hello")
+    end(world, pod_of(world, 1), 0)
+    world.server.change(job, failed=failed)
+    replace_lead(world, text_of(NOW + 10))
+
+
+def test_failures_of_pods_count_towards_one_limit_over_all_jobs() -> None:
+    world = running(flux={"completeWorkers": True}, backoffLimit=4)
+    lose_lead(world, failed=1)
+    world.settle()
+    assert world.status["podFailures"] == 1
+    lose_lead(world, failed=2)
+    world.settle()
+    world.now += 60
+    world.settle()
+    job = world.server.one("jobs", "hello")
+    assert job is not None
+    assert (job["spec"]["backoffLimit"], world.status["podFailures"]) == (1, 3)
+    # Kubernetes ends a Job with more failures than that.
+    end(world, pod_of(world, 0), 137)
+    failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "lastTransitionTime": TIME}
+    world.server.change(job, failed=2, conditions=[failed])
+    world.settle()
+    assert (world.status["phase"], world.status["reason"]) == (
+        "Failed",
+        "pods have failed more often than spec.backoffLimit allows",
+    )
+    condition = next(one for one in world.status["conditions"] if one["type"] == "Failed")
+    assert condition["reason"] == "BackoffLimitExceeded"
+
+
+def test_a_job_that_was_deleted_by_hand_starts_anew_without_former_failures() -> None:
+    world = running(flux={"completeWorkers": True}, backoffLimit=1)
+    lose_lead(world, failed=1)
+    world.settle()
+    job = world.server.one("jobs", "hello")
+    assert job is not None
+    assert (job["spec"]["backoffLimit"], world.status["podFailures"]) == (0, 1)
+    world.server.remove(job)
+    world.settle()
+    job = world.server.one("jobs", "hello")
+    assert job is not None
+    assert job["spec"]["backoffLimit"] == 1
+    assert "podFailures" not in world.status
+
+
+def test_a_job_that_fails_again_and_again_is_told_with_its_own_code() -> None:
+    """As a job does that is run again (restartPolicy: OnFailure)."""
+    world = running()
+    job = world.server.one("jobs", "hello")
+    assert job is not None
+    end(world, pod_of(world, 0), 3, json.dumps({"exit": 3, "reason": "the job ended with exit code 3"}))
+    failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "lastTransitionTime": TIME}
+    world.server.change(job, failed=1, conditions=[failed])
+    world.settle()
+    assert (world.status["exitCode"], world.status["reason"]) == (3, "the job ended with exit code 3")
+
+
+def test_a_lead_that_is_lost_again_and_again_is_made_again_ever_later() -> None:
+    world = running(flux={"completeWorkers": True})
+    lose_lead(world, failed=3)
+    told = world.now
+    world.settle()
+    assert world.names("jobs") == []
+    assert (world.status["phase"], world.status["reason"]) == (
+        "Pending",
+        f"its lead was lost, and pods have failed 3 times so far: all start anew at {text_of(told + 33)}",
+    )
+    # Another operator goes by what the status tells.
+    world.restart()
+    world.now = told + 32
+    world.look()
+    assert world.names("jobs") == []
+    world.now = told + 33
+    world.look()
+    assert world.names("jobs") == ["hello"]
+    world.settle()
+    assert "restartAt" not in world.status
+
+
+@pytest.mark.parametrize(("failures", "seconds"), [(0, 0), (1, 0), (2, 10), (3, 30), (6, 310), (7, 350), (5000, 350)])
+def test_the_wait_for_a_restart_doubles_to_a_bound(failures: int, seconds: float) -> None:
+    """With the ten seconds of Kubernetes' own: 10, 20, 40 ..., 360."""
+    assert restart_delay(failures) == seconds
 
 
 @pytest.mark.parametrize(
@@ -251,6 +347,44 @@ def test_nothing_is_made_in_a_namespace_that_is_being_deleted(caplog: pytest.Log
     assert world.server.requests[made:].count(("create", "jobs", "hello")) == 1
     assert not [one for one in caplog.records if one.levelname in ("WARNING", "ERROR")]
     assert world.status == before
+
+
+def unresponsive(world: World) -> Object:
+    return next(one for one in world.status["conditions"] if one["type"] == "Unresponsive")
+
+
+def test_brokers_that_do_not_answer_are_told_once() -> None:
+    world = running(size=3)
+    world.say(brokers_up=2, up="0,2", silent="hello-1")
+    world.settle()
+    text = "the broker of hello-1 does not answer"
+    status = world.status
+    assert (status["phase"], status["ready"], status["reason"]) == ("Running", "2/3", f"2 of 3 brokers up, {text}")
+    assert (unresponsive(world)["status"], unresponsive(world)["message"]) == ("True", text)
+    # Of a lead that hangs, its channel tells.
+    world.say(brokers_up=0, up="", silent="hello-[0-2]")
+    world.settle()
+    text = "the brokers of hello-[0-2] do not answer"
+    assert (world.status["phase"], world.status["reason"]) == ("Running", f"0 of 3 brokers up, {text}")
+    world.restart()
+    world.say(brokers_up=0, up="", silent="hello-[0-2]")
+    world.settle()
+    world.say(brokers_up=3, up="0-2", silent="")
+    world.settle()
+    assert (world.status["ready"], world.status["reason"]) == ("3/3", "")
+    assert unresponsive(world)["status"] == "False"
+    assert world.events().count("Unresponsive") == 2
+
+
+def test_a_start_tells_of_brokers_that_do_not_answer() -> None:
+    world = World()
+    world.apply(minicluster())
+    world.settle()
+    world.server.run_pods("hello", ready=False)
+    world.say(brokers_up=1, up="1", silent="hello-0")
+    world.settle()
+    told = (world.status["phase"], world.status["reason"])
+    assert told == ("Starting", "1 of 2 brokers up, the broker of hello-0 does not answer")
 
 
 @pytest.mark.parametrize("flux", [{}, {"bursting": {"clusters": [{"name": "cloud", "size": 2}]}}])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from operator_world import World, minicluster
-from simulated_api import CrashError
+from simulated_api import TIME, CrashError
 
 from headrace.kube.api import CONFIG_MAPS, JOBS, SERVICES, ApiError
 
@@ -21,9 +21,11 @@ _VOLATILE = ("uid", "resourceVersion", "creationTimestamp", "ownerReferences")
 
 
 def a_life(world: World) -> None:
-    """From creation over growth, suspension and resumption to an end; steps that a crash broke off are repeated."""
+    """From creation over growth, suspension, resumption and the loss of a lead to an end; steps that a crash broke off
+    are repeated."""
+    flux = {"completeWorkers": True}
     steps = [
-        lambda: world.apply(minicluster(maxSize=4, archive={"path": "/a"})),
+        lambda: world.apply(minicluster(maxSize=4, archive={"path": "/a"}, flux=flux, backoffLimit=6)),
         lambda: None,
         lambda: world.server.run_pods("hello"),
         lambda: world.edit(size=3),
@@ -32,6 +34,9 @@ def a_life(world: World) -> None:
         # The save that is waited for takes too long.
         lambda: setattr(world, "now", world.now + 100),
         lambda: world.edit(suspend=False),
+        lambda: world.server.run_pods("hello"),
+        lambda: lose_lead(world),
+        lambda: setattr(world, "now", world.now + 100),
         lambda: world.server.run_pods("hello"),
         lambda: world.server.end_lead("hello", 3),
     ]
@@ -46,6 +51,18 @@ def a_life(world: World) -> None:
                 world.restart()
 
 
+def lose_lead(world: World) -> None:
+    """The lead is replaced for the second time, where a follower has ended."""
+    job = world.server.one("jobs", "hello")
+    assert job is not None
+    lead, follower, *_ = world.server.pods_of("hello")
+    ended = {"name": "hello", "state": {"terminated": {"exitCode": 0, "startedAt": TIME, "finishedAt": TIME}}}
+    world.server.change(follower, phase="Succeeded", containerStatuses=[ended])
+    world.server.change(job, failed=2)
+    world.server.remove(lead)
+    world.server.control_jobs()
+
+
 def outcome(world: World) -> list[tuple[str, Any]]:
     found = []
     for (plural, _, name), item in sorted(world.server.objects.items()):
@@ -53,7 +70,9 @@ def outcome(world: World) -> list[tuple[str, Any]]:
             # Names of events have the version of the MiniCluster in them.
             found.append(("events", (item["reason"], item["message"])))
         elif plural == "miniclusters":
-            status = {key: item["status"][key] for key in ("phase", "reason", "exitCode", "size", "ready")}
+            status = {
+                key: item["status"][key] for key in ("phase", "reason", "exitCode", "size", "ready", "podFailures")
+            }
             found.append((name, (item["spec"], status, item["metadata"].get("finalizers"))))
         elif plural != "pods":
             meta = {key: value for key, value in item["metadata"].items() if key not in _VOLATILE}
@@ -73,6 +92,9 @@ def uncrashed() -> World:
 def test_the_life_ends_as_meant(uncrashed: World) -> None:
     status = uncrashed.status
     assert (status["phase"], status["exitCode"], status["size"]) == ("Failed", 3, 3)
+    job = uncrashed.server.one("jobs", "hello")
+    assert job is not None
+    assert (status["podFailures"], job["spec"]["backoffLimit"], uncrashed.events().count("LeadReplaced")) == (2, 4, 1)
 
 
 def test_a_crash_at_any_write_changes_nothing_of_the_outcome(uncrashed: World) -> None:

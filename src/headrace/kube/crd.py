@@ -256,6 +256,11 @@ def _status() -> Schema:
             "description": "Jobs by state (RFC 21): depend, priority, sched, run, cleanup, inactive.",
         },
         "exitCode": {**count, "description": "Exit code of the lead, once it has ended."},
+        "podFailures": {
+            **count,
+            "description": "Failures of pods that count towards spec.backoffLimit, of all Jobs so far.",
+        },
+        "restartAt": {**time, "description": "When all pods start anew, after the loss of a lead."},
         "times": {"type": "object", "additionalProperties": time, "description": "When each phase was reached."},
         "observedGeneration": {
             "type": "integer",

@@ -144,6 +144,7 @@ class _Link:
             self.lead or Lead(),
             state=str(said.get("state", "")),
             up=str(said.get("up", "")),
+            silent=str(said.get("silent", "")),
             brokers_up=int(said.get("brokers_up", 0)),
             jobs={str(state): int(count) for state, count in (said.get("jobs") or {}).items()},
             demand_nodes=int(said.get("demand_nodes", 0)),

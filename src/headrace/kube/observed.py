@@ -16,6 +16,7 @@ Object = dict[str, Any]
 class Lead(Struct, frozen=True, kw_only=True):
     """The state of a running MiniCluster's lead, from its channel (`minicluster.channel`).
 
+    `silent` is a hostlist of the hosts whose brokers do not answer; these are not among those that are up.
     `resized` has the sizes, by group ("" is the MiniCluster's own pods), for which the lead has finished its part:
     hosts beyond them are drained and idle. `config` is the broker configuration of the last reload. `demand_nodes` is
     the number of nodes that the active jobs need, `idle_since` the end of the last job, None while jobs are active.
@@ -25,6 +26,7 @@ class Lead(Struct, frozen=True, kw_only=True):
     state: str = "starting"
     brokers_up: int = 0
     up: str = ""
+    silent: str = ""
     jobs: dict[str, int] = {}
     demand_nodes: int = 0
     idle_since: float | None = None

@@ -26,11 +26,13 @@ from .autoscale import wanted_size
 from .fingerprint import configuration, content_of, recreating, whole
 from .observed import Observed
 from .status import (
+    FORMER_FAILURES,
     RUNNING,
     START_TIMEOUT,
     View,
     is_over,
     job_end,
+    pod_failures,
     ran_in_full,
     seconds_of,
     shortage,
@@ -56,6 +58,9 @@ SAVE_TIMEOUT = 60.0
 # readings.
 WARNINGS_AFTER = 10.0
 WARNINGS_EVERY = 60.0
+# Seconds between the loss of a lead and the next start of all pods: the first is doubled with each failure of a pod, up
+# to the longest. Kubernetes itself takes the first before it makes a pod again.
+RESTART_AFTER, LONGEST_RESTART = 10.0, 360.0
 # Seconds between two readings while an image is being pulled: the kubelet reports further pulls and starts by Events.
 PULLING_EVERY = 10.0
 
@@ -80,6 +85,7 @@ class _Work:
         self.requeue_times: list[float] = []
         self.waits_for = ""
         self.saving = False
+        self.restart_at: float | None = None
         self.notices: list[Report] = []
         self.read_events = False
 
@@ -87,7 +93,13 @@ class _Work:
         observed = self.observed
         fresh, events = None, tuple[Report, ...]()
         if status:
-            view = View(cluster=cluster, problems=problems, waits_for=self.waits_for, saving=self.saving)
+            view = View(
+                cluster=cluster,
+                problems=problems,
+                waits_for=self.waits_for,
+                saving=self.saving,
+                restart_at=self.restart_at,
+            )
             fresh = status_of(observed, view, self.now)
             before = observed.cluster.get("status") or {}
             events = tuple(events_of(before, fresh))
@@ -159,8 +171,9 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
         return
     followers = _ended_with_another_lead(observed, cluster)
     if followers:
-        text = f"pods {followers} have ended with a lead that was replaced: all pods start anew"
-        _make_anew(work, Report("Warning", "LeadReplaced", text), "the Job of the former lead is being deleted")
+        _replace_all(work, followers)
+        return
+    if job is None and _waits_to_restart(work):
         return
     holders = _pods_with_keys(observed) if observed.secret is False else ""
     runs = job is not None and (observed.cluster.get("status") or {}).get("phase") == RUNNING
@@ -197,6 +210,42 @@ def _make_anew(work: _Work, notice: Report, waits_for: str) -> None:
     work.steps += _without(PODS, observed.pods.get("", ()))
     work.notices.append(notice)
     work.waits_for = waits_for
+
+
+def _replace_all(work: _Work, followers: str) -> None:
+    """Make all pods anew since `followers` have ended with a former lead.
+
+    The Jobs are deleted once the status has the count of failures and the time of the restart: it is what remains.
+    """
+    observed, failures = work.observed, pod_failures(work.observed)
+    status = observed.cluster.get("status") or {}
+    if status.get("restartAt") and status.get("podFailures", 0) == failures:
+        work.restart_at = seconds_of(status["restartAt"])
+        text = f"pods {followers} have ended with a lead that was replaced: all pods start anew"
+        _make_anew(work, Report("Warning", "LeadReplaced", text), "the Job of the former lead is being deleted")
+    else:
+        work.restart_at = work.now + restart_delay(failures)
+
+
+def restart_delay(failures: int) -> float:
+    """The seconds until all pods are made anew after so many failures, in addition to Kubernetes' own."""
+    return min(RESTART_AFTER * 2.0 ** min(max(failures - 1, 0), 16), LONGEST_RESTART) - RESTART_AFTER
+
+
+def _waits_to_restart(work: _Work) -> bool:
+    """Whether the Jobs that were deleted because of a lost lead are not to be made again yet."""
+    status = work.observed.cluster.get("status") or {}
+    if not status.get("restartAt"):
+        return False
+    # The status keeps the time until the next Job is there, which has the count of failures then.
+    work.restart_at = seconds_of(status["restartAt"])
+    if work.now >= work.restart_at:
+        return False
+    work.requeue_times.append(work.restart_at)
+    failures = pod_failures(work.observed)
+    text = f"its lead was lost, and pods have failed {failures} times so far"
+    work.waits_for = f"{text}: all start anew at {status['restartAt']}"
+    return True
 
 
 def _ended_with_another_lead(observed: Observed, cluster: MiniCluster) -> str:
@@ -246,6 +295,8 @@ def _keep_objects(work: _Work, cluster: MiniCluster, desired: list[Object]) -> N
                 **({SUSPENDED_BY_US: "true"} if cluster.spec.suspend else {}),
             }
             made = _annotated(made, own)
+            if name == observed.name:
+                made = _with_former_failures(made, pod_failures(observed))
         found = present[kind].get(name)
         if found is None:
             work.steps.append(Create(KINDS[kind], made))
@@ -283,6 +334,14 @@ def _differs(found: Object, made: Object) -> bool:
 def _annotated(body: Object, annotations: dict[str, str]) -> Object:
     meta = body["metadata"]
     return {**body, "metadata": {**meta, "annotations": {**(meta.get("annotations") or {}), **annotations}}}
+
+
+def _with_former_failures(job: Object, failures: int) -> Object:
+    """A new Job of which the pods' failures and `failures` of former Jobs count towards one limit."""
+    if not failures:
+        return job
+    left = max(job["spec"]["backoffLimit"] - failures, 0)
+    return {**_annotated(job, {FORMER_FAILURES: str(failures)}), "spec": {**job["spec"], "backoffLimit": left}}
 
 
 def _made_from_another(job: Object, cluster: MiniCluster) -> bool:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from ..minicluster.fields import MiniCluster
 from ..minicluster.plan import hosts_outside
 from ..minicluster.pod_plan import KILLED
+from ..spec.hostlist import Hostlist
 from ..spec.job_state import STATE_BITS
 from . import names, pods
 from .observed import Observed
@@ -32,6 +33,8 @@ INVALID = "Invalid"
 
 # Set on the Job by the operator if the pods did not run in time; its value is what was short.
 START_TIMEOUT = "flux-framework.org/headrace-start-timeout"
+# Set on a Job that follows others of its MiniCluster: the failures of their pods that count towards spec.backoffLimit.
+FORMER_FAILURES = "flux-framework.org/headrace-former-failures"
 # The reason of JobRunning after the end of an instance that was reported as running.
 _RUN_ENDED = "Ended"
 _ENDING = "the job has ended, its pods are ending"
@@ -48,6 +51,8 @@ class View(Struct, frozen=True, kw_only=True):
     """Why the operator delays something that the spec asks for; "" if it does not."""
     saving: bool = False
     """Whether the instance is being saved; the condition of that name has the start."""
+    restart_at: float | None = None
+    """When all pods are made anew after a lead was lost; None if they are not to be."""
 
 
 class End(Struct, frozen=True):
@@ -119,8 +124,29 @@ def status_of(observed: Observed, view: View, now: float) -> Object:
     code = lead_end.exit_code if lead_end else before.get("exitCode")
     if code is not None and end and not _start_timeout(observed):
         status["exitCode"] = code
+    failures = pod_failures(observed)
+    if failures:
+        status["podFailures"] = failures
+    if view.restart_at is not None:
+        status["restartAt"] = text_of(view.restart_at)
     status["conditions"] = _conditions(observed, view, status, end, lead_end, now)
     return status
+
+
+def pod_failures(observed: Observed) -> int:
+    """The failures of pods that count towards spec.backoffLimit, also those of former Jobs whose lead was lost.
+
+    A Job that somebody has deleted, or that another spec has replaced, does not count: its successor starts anew.
+    """
+    if observed.job is None:
+        status: Object = observed.cluster.get("status") or {}
+        counts = status.get("restartAt") or (status.get("times") or {}).get("finished")
+        return _number(status.get("podFailures")) if counts else 0
+    return _former_failures(observed.job) + _number((observed.job.get("status") or {}).get("failed"))
+
+
+def _former_failures(job: Object) -> int:
+    return int((job["metadata"].get("annotations") or {}).get(FORMER_FAILURES, "0"))
 
 
 def wanted_pods(observed: Observed) -> int:
@@ -179,7 +205,17 @@ def _start_timeout(observed: Observed) -> str:
 
 def _lead_says(observed: Observed) -> bool:
     lead = observed.lead
-    return lead is not None and lead.state == "running" and lead.brokers_up > 0
+    return lead is not None and lead.state == "running" and (lead.brokers_up > 0 or bool(lead.silent))
+
+
+def _silence(observed: Observed) -> str:
+    """The message that brokers do not answer, with their hosts; "" without any."""
+    if observed.lead is None or not observed.lead.silent or not _lead_says(observed):
+        return ""
+    hosts = observed.lead.silent
+    if len(Hostlist.parse(hosts)) == 1:
+        return f"the broker of {hosts} does not answer"
+    return f"the brokers of {hosts} do not answer"
 
 
 def shortage(observed: Observed) -> str:
@@ -232,7 +268,8 @@ def _phase(
     quorum = _number((observed.cluster.get("spec") or {}).get("minSize")) or wanted
     if lead_ready and (ready >= min(quorum, wanted) or before.get("phase") == RUNNING):
         short = f"{ready} of {wanted} brokers up" if ready < wanted else ""
-        return RUNNING, view.waits_for or ", ".join(part for part in (short, trouble, _lost_keys(observed)) if part)
+        parts = (short, _silence(observed), trouble, _lost_keys(observed))
+        return RUNNING, view.waits_for or ", ".join(part for part in parts if part)
     if _still_runs(observed, before):
         # The pods end one by one, and the Job ends after the last container of the lead.
         return RUNNING, _ENDING
@@ -240,7 +277,7 @@ def _phase(
         return PENDING, ", ".join(part for part in (count, trouble) if part)
     all_run = all(map(pods.is_running, current)) and len(current) >= wanted_pods(observed)
     progress = f"{ready} of {wanted} brokers up" if all_run else count
-    return STARTING, ", ".join(part for part in (progress, trouble) if part)
+    return STARTING, ", ".join(part for part in (progress, _silence(observed), trouble) if part)
 
 
 def _lost_keys(observed: Observed) -> str:
@@ -266,9 +303,18 @@ def _ended(observed: Observed, end: End, lead_end: pods.LeadEnd | None, before: 
         return FINISHED, said
     if end.reason == "DeadlineExceeded":
         return FAILED, "it ran longer than spec.deadlineSeconds"
+    if _is_backoff_exceeded(end, lead_end):
+        # The Job counts its last failure only after it has announced its own.
+        text = "pods have failed more often than spec.backoffLimit allows"
+        return FAILED, f"{text}: {said}" if said else text
     if code:
         return FAILED, said or f"the job ended with exit code {code}"
     return FAILED, ", ".join(part for part in (said or end.message or end.reason, shortage(observed)) if part)
+
+
+def _is_backoff_exceeded(end: End, lead_end: pods.LeadEnd | None) -> bool:
+    """Whether the MiniCluster failed because pods were killed too often, and not because of its job."""
+    return end.reason == "BackoffLimitExceeded" and lead_end is not None and lead_end.killed
 
 
 def _lead_end(observed: Observed, current: list[Object]) -> pods.LeadEnd | None:
@@ -370,11 +416,13 @@ def _conditions(
         ("JobRunning", running, "HasRun" if running and end else _RUN_ENDED if told and end else phase, ran),
         ("JobFinished", end is not None, phase if end else "Unfinished", reason if end else ""),
     ]  # fmt: skip
+    silence = _silence(observed) if not end else ""
     failure = _failure_reason(observed, end, lead_end, status, old) if phase == FAILED else "NotFailed"
     optional = [
         ("Failed", phase == FAILED, failure, reason if phase == FAILED else ""),
         ("Suspended", suspended, "Suspended" if suspended else "Resumed", ""),
         ("Invalid", bool(view.problems), "RulesBroken" if view.problems else "Valid", "; ".join(view.problems)),
+        ("Unresponsive", bool(silence), "BrokersSilent" if silence else "BrokersAnswer", silence),
         ("Foreign", bool(observed.taken), "NameTaken" if observed.taken else "NoneTaken", ", ".join(observed.taken)),
         (
             "Saving",
@@ -410,7 +458,7 @@ def _failure_reason(
     """The reason of the condition Failed (one word, metav1.Condition): what failed, not how Kubernetes reported it."""
     if _start_timeout(observed):
         return "StartTimeout"
-    if end and end.reason == "DeadlineExceeded":
+    if end and (end.reason == "DeadlineExceeded" or _is_backoff_exceeded(end, lead_end)):
         return end.reason
     if lead_end is None and old.get("Failed", {}).get("status") == "True":
         return str(old["Failed"].get("reason") or "JobFailed")

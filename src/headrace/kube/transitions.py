@@ -30,18 +30,18 @@ def events_of(before: Object, after: Object) -> Iterator[Report]:
         yield Report("Normal", "Resumed", "its pods start again")
     was = {one["type"]: one for one in before.get("conditions") or ()}
     for one in after.get("conditions") or ():
-        kind = one["type"]
-        new = was.get(kind, {}).get("status") != one["status"]
-        if kind == "Foreign" and one["status"] == "True" and (new or was[kind].get("message") != one["message"]):
+        kind, old = one["type"], was.get(one["type"], {})
+        if one["status"] != "True":
+            continue
+        new = old.get("status") != "True"
+        changed = new or old.get("message") != one["message"]
+        if kind == "Foreign" and changed:
             yield Report("Warning", "NameTaken", f"{one['message']} exists and is not this MiniCluster's")
-        elif kind == "StandingBack" and new and one["status"] == "True":
+        elif kind == "StandingBack" and new:
             yield Report("Warning", "StandingBack", reason)
-        elif (
-            kind == "Invalid"
-            and one["status"] == "True"
-            and phase != INVALID
-            and (new or was[kind].get("message") != one["message"])
-        ):
+        elif kind == "Unresponsive" and changed:
+            yield Report("Warning", "Unresponsive", one["message"])
+        elif kind == "Invalid" and phase != INVALID and changed:
             yield Report("Warning", "Invalid", f"the change is not carried out: {one['message']}")
 
 

@@ -102,6 +102,22 @@ def test_shrinking_waits_for_the_jobs_of_the_hosts_that_go_and_growing_brings_th
     assert follower.process.poll() is None
 
 
+def test_a_lead_whose_broker_hangs_says_so_and_takes_requests_when_it_goes_on(world: Pods) -> None:
+    lead, _ = world.start_all(told({}, interactive=True))
+    with world.operator(lead) as operator:
+        operator.ask("watch", until={"state": "running", "brokers_up": 2})
+        broker = int(lead.run("pgrep", "-x", "flux-broker-0").stdout)
+        assert lead.run("kill", "-STOP", str(broker)).returncode == 0
+        operator.begin("resize", size=2)
+        assert operator.answer() == {"refused": "attr.get: no response within 20.0 s"}
+        state = operator.ask("watch", until={"silent": "c-0"})
+        assert (state["state"], state["up"], state["brokers_up"]) == ("running", "1", 1)
+        assert operator.ask("resize", size=2) == {"refused": "the lead's broker does not answer"}
+        assert lead.run("kill", "-CONT", str(broker)).returncode == 0
+        operator.ask("watch", until={"silent": "", "brokers_up": 2})
+        assert operator.ask("resize", size=2) == {"drained": True}
+
+
 @pytest.mark.parametrize(
     ("group", "size", "stay", "leave"),
     [("", 1, [0], [1, 4]), ("", 9, [0, 1, 4], []), ("g", 1, [2], [3]), ("g", 0, [], [2, 3]), ("h", 1, [], [])],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -38,3 +39,68 @@ def test_an_instance_is_idle_since_its_last_job_ended() -> None:
     instance.set_state("finished")
     instance.set_state("finished")
     assert (instance.snapshot.state, instance.snapshot.brokers_up, len(changes)) == ("finished", 0, 1)
+
+
+class Answers:
+    """A broker's connection that keeps what is to be done with its answers."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[Any], None]] = []
+
+    def rpc(self, topic: str, body: dict[str, Any]) -> Answers:
+        return self
+
+    def then(self, take: Callable[[Any], None]) -> None:
+        self.waiting.append(take)
+
+    def get(self) -> dict[str, Any]:
+        return {"value": "hello-[0-3]"}
+
+
+def test_a_broker_that_does_not_answer_is_silent_until_it_does() -> None:
+    changes: list[None] = []
+    instance = Instance("local:///nowhere", lambda: changes.append(None))
+    answers = Answers()
+    instance.handle = answers  # type: ignore[assignment]
+    instance._take_online({"members": "0-3"})
+    for _ in range(9):
+        instance.check()
+        answers.waiting.pop()(answers)
+    instance._take_torpid({"members": "2"})
+    assert (instance.snapshot.silent, instance.snapshot.up, instance.snapshot.brokers_up) == ("hello-2", "0-1,3", 3)
+    assert instance.answers and not changes
+    for _ in range(5):
+        instance.check()
+    assert len(answers.waiting) == len(changes) == 1
+    assert (instance.snapshot.silent, instance.snapshot.up, instance.answers) == ("hello-[0,2]", "1,3", False)
+    answers.waiting.pop()(answers)
+    instance._take_torpid({"members": ""})
+    assert (instance.snapshot.silent, instance.snapshot.up, len(changes)) == ("", "0-3", 2)
+
+
+def test_the_next_broker_is_not_silent_as_the_last_one_was() -> None:
+    instance = Instance("local:///nowhere", lambda: None)
+    instance.handle = answers = Answers()  # type: ignore[assignment]
+    answers.close = lambda: None  # type: ignore[attr-defined]
+    instance.check()
+    answers.waiting.pop()(answers)
+    instance._take_torpid({"members": "1"})
+    for _ in range(5):
+        instance.check()
+    assert not instance.answers
+    assert instance.snapshot.silent == "hello-[0-1]"
+    instance.close()
+    assert instance.answers
+    assert instance.snapshot.silent == ""
+
+
+def test_a_check_of_a_connection_that_is_lost_counts_as_one_without_an_answer() -> None:
+    class Lost(Answers):
+        def rpc(self, topic: str, body: dict[str, Any]) -> Answers:
+            raise BrokenPipeError
+
+    instance = Instance("local:///nowhere", lambda: None)
+    instance.handle = Lost()  # type: ignore[assignment]
+    for _ in range(4):
+        instance.check()
+    assert not instance.answers

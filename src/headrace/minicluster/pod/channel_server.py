@@ -34,11 +34,13 @@ from ..channel_messages import MessageError
 from ..pod_plan import PodPlan
 from ..toml_text import toml_text
 from .brokers import UP
-from .instance import Instance
+from .instance import CHECK_PERIOD, Instance
 from .place import Place
 
 # Seconds between two responses to a watch.
 _PERIOD = 0.5
+# Seconds that the broker has for a response which it gives at once, as this process serves nobody else meanwhile.
+_PATIENCE = 20.0
 _KEY = re.compile(r"^\s*(public-key|secret-key)\s*=\s*\"([^\"]{40})\"\s*$", re.MULTILINE)
 _NOW, _NOW_MORE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
 _DOMAIN = b"headrace-channel"
@@ -127,6 +129,7 @@ class ChannelServer:
             self._reactor.add_fd(cast(int, sock.get(zmq.FD)), partial(_call, read))
         # The descriptor of a ZeroMQ socket is edge-triggered, and a send may have consumed the edge.
         self._reactor.add_turn("check", self._settle)
+        self._reactor.add_timer(CHECK_PERIOD, self._instance.check, CHECK_PERIOD)
         self._settle()
         self._reactor.run()
         self._socket.close()
@@ -207,7 +210,13 @@ class ChannelServer:
         handle = self._instance.handle
         if handle is None:
             raise OSError(0, "the lead's broker is not up")
+        if not self._instance.answers:
+            raise OSError(0, "the lead's broker does not answer")
         return handle
+
+    def _ask(self, topic: str, body: dict[str, Any]) -> Any:
+        """The broker's response to a request. Raises OSError."""
+        return self._handle().rpc(topic, body, nodeid=0).get(_PATIENCE)
 
     def _resize(self, request: _Request, body: dict[str, Any]) -> None:
         """Drain the hosts of the MiniCluster (or of one of its groups) from `size` on, and respond when they are idle;
@@ -215,19 +224,18 @@ class ChannelServer:
         """
         handle = self._handle()
         self._end_resizing({"error": "another resize has come since"})
-        known = handle.rpc("attr.get", {"name": "hostlist"}).get()["value"]
         if body.get("hosts"):
-            handle.rpc("overlay.grow", {"hosts": body["hosts"]}, nodeid=0).get()
-            known = handle.rpc("attr.get", {"name": "hostlist"}).get()["value"]
+            self._ask("overlay.grow", {"hosts": body["hosts"]})
+        known = self._ask("attr.get", {"name": "hostlist"})["value"]
         stay, leave = ranks_of(known, self._plan.name, body.get("group", ""), body["size"])
-        drained = self._drained(handle)
+        drained = self._drained()
         back = [rank for rank in stay if drained.get(rank) == SCALING]
         if back:
-            handle.rpc("resource.undrain", {"targets": str(Idset(back)), "mode": "force"}, nodeid=0).get()
+            self._ask("resource.undrain", {"targets": str(Idset(back)), "mode": "force"})
         new = [rank for rank in leave if rank not in drained]
         if new:
             targets = {"targets": str(Idset(new)), "reason": SCALING, "mode": "update"}
-            handle.rpc("resource.drain", targets, nodeid=0).get()
+            self._ask("resource.drain", targets)
         # The stream is started after the drain, so that its first response is not from before.
         busy = handle.stream("resource.busy", {}, nodeid=0)
         self._resizing = (request, busy)
@@ -253,14 +261,13 @@ class ChannelServer:
                 busy.cancel()
             busy.abandon()
 
-    def _drained(self, handle: Handle) -> dict[int, str]:
-        drained = handle.rpc("resource.status", {}, nodeid=0).get()["drain"]
+    def _drained(self) -> dict[int, str]:
+        drained = self._ask("resource.status", {})["drain"]
         return {rank: one.get("reason", "") for ranks, one in drained.items() for rank in Idset.parse(ranks)}
 
     def _reload(self, request: _Request, body: dict[str, Any]) -> None:
         """Load a new configuration without the tables that place brokers."""
-        handle = self._handle()
-        current = handle.rpc("config.get", {}, nodeid=0).get()
+        current = self._ask("config.get", {})
         kept = {name: current[name] for name in ("bootstrap",) if name in current}
         config = {**{name: value for name, value in body["config"].items() if name != "bootstrap"}, **kept}
 
@@ -275,7 +282,7 @@ class ChannelServer:
                     file.write(toml_text(config))
                 self._answer(request, {"reloaded": True})
 
-        handle.rpc("config.load", config, nodeid=0).then(answered)
+        self._handle().rpc("config.load", config, nodeid=0).then(answered)
 
     def _save(self, request: _Request, body: dict[str, Any]) -> None:
         self._dump(body["path"], lambda why: self._answer(request, {"error": why} if why else {"saved": body["path"]}))

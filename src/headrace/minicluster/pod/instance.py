@@ -1,6 +1,7 @@
 """The state of the lead's instance: brokers that are up, jobs by state, demand for nodes.
 
-`Instance` follows the broker through its local socket by streams alone, so that an idle instance costs nothing.
+`Instance` follows the broker through its local socket by streams, so that an idle instance costs next to nothing: one
+request in ten seconds, which shows whether the broker still answers.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...client.handle import Handle, Rpc
+from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
 from ...spec.job_state import ACTIVE, STATE_BITS
 from .ending import FAILURE
@@ -21,17 +23,23 @@ _ACTIVE = tuple(name for name, bit in STATE_BITS.items() if bit & ACTIVE)
 _MOST_PENDING = 1000
 # Seconds that a broker has for its last response before it ends.
 _LAST_PATIENCE = 1.0
+# Seconds between two checks whether the lead's broker answers, and the number of checks in a row without an answer
+# after which it counts as silent: as long as a follower's, whose lead decides (`tbon.torpid_max`, 30 s).
+CHECK_PERIOD = 10.0
+_MOST_MISSED = 3
 
 
 class Snapshot(NamedTuple):
-    """`state` is starting, running or finished; `up` an idset of ranks (RFC 22); `demand_nodes` the nodes that running
-    and pending jobs need; `idle_since` the time (seconds since the epoch) since which no job is active, None while one
-    is.
+    """`state` is starting, running or finished; `up` an idset of ranks (RFC 22); `silent` a hostlist (RFC 29) of the
+    hosts whose brokers have a connection but do not answer, which are not among those that are up; `demand_nodes` the
+    nodes that running and pending jobs need; `idle_since` the time (seconds since the epoch) since which no job is
+    active, None while one is.
     """
 
     state: str
     up: str
     brokers_up: int
+    silent: str
     jobs: dict[str, int]
     demand_nodes: int
     idle_since: float | None
@@ -60,7 +68,10 @@ class Instance:
         self._now = now
         self.handle: Handle | None = None
         self._state = "starting"
-        self._up = Idset()
+        self._online = self._torpid = Idset()
+        self._hosts: list[str] = []
+        # Whether the broker was asked and has not answered, and the number of checks since.
+        self._asked, self._missed = False, 0
         self._jobs = dict.fromkeys(STATE_BITS, 0)
         self._busy = Idset()
         # The attributes of the instance's only job if it has failed; see `find_failure`.
@@ -76,13 +87,16 @@ class Instance:
     @property
     def snapshot(self) -> Snapshot:
         need = demand(self._pending, len(self._busy), self._cores_per_node)
-        return Snapshot(self._state, str(self._up), len(self._up), dict(self._jobs), need, self._idle_since)
+        silent = self._torpid | Idset([] if self.answers else [0])
+        up = self._online - silent
+        hosts = str(Hostlist([self._hosts[rank] for rank in silent if rank < len(self._hosts)]))
+        return Snapshot(self._state, str(up), len(up), hosts, dict(self._jobs), need, self._idle_since)
 
     def set_state(self, state: str) -> None:
         if state != self._state:
             self._state = state
             if state == "finished":
-                self._up = Idset()
+                self._online = self._torpid = Idset()
             self._changed()
 
     def connect(self) -> int:
@@ -92,11 +106,41 @@ class Instance:
         self._refused.clear()
         handle = self.handle = Handle(self._uri)
         self._stream(handle, "groups.get", {"name": "broker.online"}, self._take_online)
+        self._stream(handle, "groups.get", {"name": "broker.torpid"}, self._take_torpid)
         self._stream(handle, "job-list.job-stats", {}, self._take_stats)
         self._stream(handle, "resource.busy", {}, self._take_busy)
+        self.check()
         return handle.fileno()
 
+    def check(self) -> None:
+        """Find out whether the broker answers. Call this every `CHECK_PERIOD` seconds."""
+        if self.handle is None:
+            return
+        if self._asked:
+            # Checks are counted and not seconds, as this process may have been stopped itself.
+            self._missed += 1
+            if self._missed == _MOST_MISSED:
+                self._changed()
+            return
+        self._asked = True
+        # A connection that is lost is reported by `read`.
+        with contextlib.suppress(OSError):
+            self.handle.rpc("attr.get", {"name": "hostlist"}).then(self._take_hosts)
+
+    def _take_hosts(self, rpc: Rpc) -> None:
+        missed, self._asked, self._missed = self._missed, False, 0
+        with contextlib.suppress(OSError):
+            self._hosts = list(Hostlist.parse(rpc.get()["value"]))
+        if missed >= _MOST_MISSED:
+            self._changed()
+
+    @property
+    def answers(self) -> bool:
+        """Whether the broker has answered of late."""
+        return self._missed < _MOST_MISSED
+
     def close(self) -> None:
+        self._asked, self._missed, self._torpid = False, 0, Idset()
         handle, self.handle = self.handle, None
         if handle is not None:
             handle.close()
@@ -140,7 +184,10 @@ class Instance:
         handle.stream(topic, body, nodeid=0).then(answered)
 
     def _take_online(self, body: dict[str, Any]) -> None:
-        self._up = Idset.parse(body["members"])
+        self._online = Idset.parse(body["members"])
+
+    def _take_torpid(self, body: dict[str, Any]) -> None:
+        self._torpid = Idset.parse(body["members"])
 
     def _take_busy(self, body: dict[str, Any]) -> None:
         self._busy = Idset.parse(body["ranks"])
