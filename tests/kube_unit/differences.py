@@ -4,7 +4,8 @@ differences.
 The table is the user's page `minicluster-differences.md`. A row has a path, what the Flux Operator has there, what
 Headrace has there, and why. The two values are JSON, `absent` where nothing is there, or a path in the MiniCluster
 (`spec.…`) whose value they have. A word in braces is either a name of the case at hand (`{name}` is the MiniCluster's),
-or one text that is the same wherever the row has that word (`{i}`, `{container}`). All else must be exactly as it is.
+or one text that is the same wherever the row has that word (`{i}`, `{container}`). The text "…" is any value. All else
+must be exactly as it is.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 
 PAGE = Path(__file__).parents[2] / "docs/user/minicluster-differences.md"
 ABSENT = "absent"
+_ANY = '"\\u2026"'  # "…" as JSON has it
 # The key by which the items of a list of the Kubernetes API are told apart.
 _KEYS = ("mountPath", "containerPort", "port", "name", "key")
 
@@ -86,7 +88,7 @@ def matches(row: Row, one: Difference, names: dict[str, str], document: dict[str
             else:
                 out += f"(?P={part})" if part in seen else f'(?P<{part}>[^][",]+)'
                 seen.add(part)
-        return out
+        return out.replace(re.escape(_ANY), ".*")
 
     found = re.fullmatch(pattern(row.path), one.path)
     if not found:

@@ -57,3 +57,10 @@ def test_a_row_can_have_the_value_that_the_file_gives() -> None:
     assert matches(row, Difference("Job.securityContext.runAsUser", ABSENT, "7"), {}, document)
     assert not matches(row, Difference("Job.securityContext.runAsUser", ABSENT, "8"), {}, document)
     assert not matches(row, Difference("Job.securityContext.fsGroup", ABSENT, "7"), {}, document)
+
+
+def test_an_ellipsis_is_any_value_but_its_neighbours_count() -> None:
+    row = Row("Job.exec.command", '["{line}"]', '["…"]', "why")
+    assert matches(row, Difference("Job.exec.command", '["a b"]', '["a", "b"]'), {}, {})
+    assert not matches(row, Difference("Job.exec.command", '["a b"]', ABSENT), {}, {})
+    assert not matches(row, Difference("Job.exec.command", '["a", "b"]', '["a b"]'), {}, {})

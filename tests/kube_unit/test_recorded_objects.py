@@ -1,7 +1,7 @@
 """Our objects of each recorded MiniCluster are those of the Flux Operator, but for a table of differences.
 
 The recordings (`tests/data/minicluster`) come from the Flux Operator on a real API server of Kubernetes 1.34, which
-fills in defaults; a ConfigMap has its keys, without the scripts.
+fills in defaults; a ConfigMap has its keys, without the scripts. Cases beside them are in `derived_cases`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from derived_cases import DERIVED, case_of, document_of
 from differences import ABSENT, Difference, differences, matches, table, without
 
 from headrace.kube.builders import Images, desired
@@ -28,7 +29,9 @@ DOCUMENTS = {
 CASES = [json.loads(line) for line in (DATA / "objects.jsonl").read_text(encoding="utf-8").splitlines()]
 # Refused by validation, with a reason in tests/minicluster/test_recorded_miniclusters.py.
 REFUSED = {"variant-tasks-negative", "variant-curve-cert"}
-TAKEN = [case for case in CASES if case["name"] not in REFUSED]
+RECORDED = [case for case in CASES if case["name"] not in REFUSED]
+DOCUMENTS.update({one.name: document_of(one, DOCUMENTS) for one in DERIVED})
+TAKEN = [*RECORDED, *(case_of(one, {case["name"]: case for case in CASES}) for one in DERIVED)]
 
 _CONTAINER = (
     (".lifecycle", {}),
@@ -131,8 +134,17 @@ def names_of(case: dict[str, Any]) -> dict[str, str]:
     for volume in cluster.runner.volumes.values():
         if volume.empty_dir and volume.path:
             names["empty_dir_path"] = volume.path
+    if view.disable:
+        names["unused_view"] = view.name
+    before: set[str] = set()
+    for one in cluster.spec.containers:
+        own = {volume.path for volume in one.volumes.values()}
+        if before - own:
+            names["others_path"] = min(before - own)
+        before |= own
     # A row about a value that the file does not give is about nothing.
-    return {"empty_dir_path": "\n", "pull_secret": view.image_pull_secret or "\n", **names}
+    nothing = dict.fromkeys(("empty_dir_path", "unused_view", "others_path"), "\n")
+    return {**nothing, "pull_secret": view.image_pull_secret or "\n", **names}
 
 
 def found_in(case: dict[str, Any]) -> list[tuple[Difference, list[int]]]:
