@@ -43,7 +43,7 @@ def test_the_fields_decide_how_the_command_is_run(container: dict[str, Any], mod
 @pytest.mark.parametrize(("tasks", "flags"), [(0, "-N4"), (1, "-n1"), (3, "-n3"), (4, "-N4 -n4"), (9, "-N4 -n9")])
 def test_tasks_and_size_give_nodes_and_tasks_to_the_job(tasks: int, flags: str) -> None:
     plan = plan_of({"command": "prog -x"}, size=4, tasks=tasks)
-    assert plan.initial_program == f"flux submit {flags} --quiet --watch prog -x\n"
+    assert plan.initial_program == f"flux submit --input=/dev/null {flags} --quiet --watch prog -x\n"
 
 
 @pytest.mark.parametrize(

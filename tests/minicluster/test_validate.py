@@ -41,19 +41,26 @@ def test_the_smallest_cluster_has_the_defaults_of_the_schema() -> None:
 
 def test_all_errors_are_told_at_once_with_their_paths() -> None:
     wrong = document(
-        {"size": "two", "volumes": {}, "containers": [{"comand": "x", "ports": ["a"], "environment": {"N": 3}}]},
+        {
+            "size": "two",
+            "maxSize": 2.5,
+            "volumes": {},
+            "containers": [{"comand": "x", "ports": ["a"], "environment": {"N": 3, "T": True}}],
+        },
         metadata={"name": "Bad_Name"},
         kind="Minicluster",
     )
     found = problems(wrong)
     assert found["kind"] == "must be MiniCluster, not 'Minicluster'"
     assert found["spec.size"] == "must be a whole number, not text"
+    assert found["spec.maxSize"] == "must be a whole number, not 2.5"
     assert found["spec.volumes"].startswith("unknown field")
     assert found["spec.containers[0].comand"] == "unknown field, did you mean command?"
     assert found["spec.containers[0].ports[0]"] == "must be a whole number, not text"
     assert 'write "3" in quotes' in found["spec.containers[0].environment.N"]
+    assert 'write "true" in quotes' in found["spec.containers[0].environment.T"]
     assert "metadata.name" in found
-    assert len(found) == 7
+    assert len(found) == 9
 
 
 def test_rules_are_checked_where_another_place_has_the_wrong_type() -> None:

@@ -78,6 +78,16 @@ def test_a_failure_is_ignored_where_the_file_says_so(env: dict[str, str], tmp_pa
     assert mini(env, "run", write(tmp_path, {"command": "false"})).returncode == 1
 
 
+def test_a_job_finds_the_end_of_its_standard_input_unless_the_file_names_another(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    assert mini(env, "run", write(tmp_path, {"command": "wc -c"})).stdout == "0\n"
+    given = tmp_path / "given"
+    given.write_text("four")
+    flux = {"optionFlags": f"--input={given}"}
+    assert mini(env, "run", write(tmp_path, {"command": "wc -c"}, flux=flux)).stdout == "4\n"
+
+
 def test_each_broker_is_a_node_of_its_own_name(env: dict[str, str], tmp_path: Path) -> None:
     container = {"command": "flux resource list -s free -n -o '{nnodes} {nodelist}'", "launcher": True}
     done = mini(env, "run", "--quiet", write(tmp_path, container, size=4))

@@ -255,7 +255,7 @@ def _phase(
         return PENDING, view.waits_for or taken or observed.refused
     if job_end(job):
         phase = RUNNING if before.get("phase") == RUNNING else STARTING
-        return phase, _ENDING
+        return phase, _start_timeout(observed) or _ENDING
     if (job.get("spec") or {}).get("suspend"):
         by_whom = "" if (observed.cluster.get("spec") or {}).get("suspend") else "its Job is suspended by somebody else"
         return SUSPENDED, by_whom

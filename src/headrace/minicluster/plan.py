@@ -226,7 +226,8 @@ def initial_program(cluster: MiniCluster, *, with_groups: bool = False) -> str:
     command = '"$HEADRACE_MINI_DIR/script"' if commands.script else one_line(runner.command)
     if mode is Mode.LAUNCHER:
         return f"{prefix} {command}".strip() + "\n"
-    submit = flux.submit_command.strip() or "flux submit"
+    # Nobody can send such a job its standard input: a program that reads it sees its end instead of waiting for ever.
+    submit = flux.submit_command.strip() or "flux submit --input=/dev/null"
     return " ".join([prefix, submit, *flags, "--quiet --watch", command]).strip() + "\n"
 
 

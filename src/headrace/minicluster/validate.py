@@ -195,7 +195,8 @@ def _check_shape(value: Any, hint: Any, path: str) -> Iterator[Problem]:
         if not isinstance(value, bool):
             yield Problem(path, f"must be true or false, not {_kind_of(value)}")
     elif not isinstance(value, str):
-        advice = f'; write "{value}" in quotes' if isinstance(value, (int, float)) else ""
+        written = str(value).lower() if isinstance(value, bool) else value
+        advice = f'; write "{written}" in quotes' if isinstance(value, (int, float)) else ""
         yield Problem(path, f"must be text, not {_kind_of(value)}{advice}")
     elif "\0" in value:
         yield Problem(path, "must not contain the character NUL")
@@ -234,7 +235,8 @@ def _check_marked(value: Any, hint: Any, path: str) -> Iterator[Problem]:
 
 def _check_integer(value: Any, limit: int, path: str) -> Iterator[Problem]:
     if isinstance(value, bool) or not isinstance(value, int):
-        yield Problem(path, f"must be a whole number, not {_kind_of(value)}")
+        given = str(value) if isinstance(value, float) else _kind_of(value)
+        yield Problem(path, f"must be a whole number, not {given}")
     elif not -limit <= value < limit:
         yield Problem(path, f"must lie between {-limit} and {limit - 1}")
 
