@@ -163,7 +163,8 @@ class Server:
     def end_lead(self, name: str, code: int, message: str = "") -> None:
         for pod in self.pods_of(name):
             if pod["metadata"]["labels"][_INDEX] == "0":
-                ended = {"exitCode": code, "finishedAt": TIME, "message": message, "reason": "Error" if code else ""}
+                ended = {"exitCode": code, "startedAt": TIME, "finishedAt": TIME, "message": message}
+                ended["reason"] = "Error" if code else ""
                 containers = [{"name": name, "image": "busybox", "state": {"terminated": ended}}]
                 conditions = [{"type": "Ready", "status": "False", "lastTransitionTime": TIME}]
                 phase = "Failed" if code else "Succeeded"

@@ -71,6 +71,21 @@ def test_a_lead_that_is_replaced_where_followers_have_completed_has_all_pods_mad
     assert world.events().count("LeadReplaced") == 1
 
 
+def test_an_instance_that_is_lost_with_its_lead_is_told_and_its_times_go() -> None:
+    world = running()
+    assert world.status["times"]["brokersUp"] == TIME
+    world.server.remove(pod_of(world, 0))
+    world.settle()
+    assert world.status["phase"] == "Starting"
+    assert "brokersUp" not in world.status["times"] and world.status["times"]["podsRunning"] == TIME
+    (event,) = [one for one in world.server.all("events") if one["reason"] == "InstanceLost"]
+    assert event["message"].startswith("the lead is gone, and another one starts: 1 of 2 pods")
+    world.server.run_pods("hello")
+    world.settle()
+    assert world.status["phase"] == "Running" and "brokersUp" in world.status["times"]
+    assert world.events().count("InstanceLost") == 1
+
+
 def test_followers_of_a_group_that_have_completed_are_made_anew_with_the_next_lead() -> None:
     world = running(groups=[{"name": "gpu", "size": 1}])
     end(world, pod_of(world, 0, "hello-gpu"), 0)

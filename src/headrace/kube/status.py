@@ -116,7 +116,7 @@ def status_of(observed: Observed, view: View, now: float) -> Object:
         "maximumSize": max(_number(spec.get("size")), _number(spec.get("maxSize"))),
         "selector": f"{names.HPA_SELECTOR}={observed.name}",
         "jobid": before.get("jobid", ""),
-        "times": _times(observed, current, lead_end, end, wanted, now),
+        "times": _times(observed, phase, current, lead_end, end, wanted, now),
     }
     jobs = _jobs(observed, before, lead_end, end)
     if jobs:
@@ -348,10 +348,13 @@ def _jobs(observed: Observed, before: Object, lead_end: pods.LeadEnd | None, end
 
 
 def _times(
-    observed: Observed, current: list[Object], lead_end: pods.LeadEnd | None, end: End | None, wanted: int, now: float
+    observed: Observed, phase: str, current: list[Object], lead_end: pods.LeadEnd | None, end: End | None, wanted: int,
+    now: float,
 ) -> Object:  # fmt: skip
-    """The time of each phase in this start; a resumed MiniCluster starts anew."""
+    """The time of each phase in this start; a resumed MiniCluster starts anew, and the instance of a next lead, too."""
     old, job = _times_before(observed), observed.job
+    if phase in (PENDING, STARTING):
+        old = {key: old[key] for key in old if key not in ("brokersUp", "jobStarted")}
     times: Object = {"requested": observed.cluster["metadata"].get("creationTimestamp") or text_of(now)}
     if job is None:
         return {**times, **{key: old[key] for key in old if key != "requested"}}

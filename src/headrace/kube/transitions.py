@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .actions import Report
-from .status import FAILED, FINISHED, INVALID, RUNNING, STARTING, SUSPENDED
+from .status import FAILED, FINISHED, INVALID, PENDING, RUNNING, STARTING, SUSPENDED
 
 Object = dict[str, Any]
 
@@ -28,6 +28,8 @@ def events_of(before: Object, after: Object) -> Iterator[Report]:
         yield Report(kind, name, _sentence(phase, after))
     elif phase == STARTING and before.get("phase") == SUSPENDED:
         yield Report("Normal", "Resumed", "its pods start again")
+    elif phase in (PENDING, STARTING) and before.get("phase") == RUNNING:
+        yield Report("Warning", "InstanceLost", f"the lead is gone, and another one starts: {reason or phase}")
     was = {one["type"]: one for one in before.get("conditions") or ()}
     for one in after.get("conditions") or ():
         kind, old = one["type"], was.get(one["type"], {})

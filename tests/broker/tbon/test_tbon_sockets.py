@@ -228,6 +228,21 @@ def test_the_kernel_is_told_how_long_to_wait_for_a_neighbour(timeout: str, told:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    ("timeout", "told"), [("30s", 5000), ("0s", 5000), ("infinity", 5000), ("2s", 2000), ("5ms", 5)]
+)
+def test_an_attempt_to_connect_ends_soon_as_the_parents_address_may_be_another_one(timeout: str, told: int) -> None:
+    async def main() -> None:
+        public, secret = boot.new_keys()
+        info = BootInfo(1, 2, "test", Topology(2, "kary:2"), "here")
+        info.public_key, info.secret_key, info.parent_key = public, secret, public
+        end = End(info, **{"tbon.connect_timeout": timeout})
+        assert end.tree.above("uuid-1").get(zmq.CONNECT_TIMEOUT) == told
+        end.tree.close()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("ipv6", [True, False])
 def test_each_socket_has_the_families_that_boot_chose(ipv6: bool) -> None:
     async def main() -> None:

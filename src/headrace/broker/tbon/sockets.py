@@ -26,6 +26,9 @@ from headrace.spec import message as m
 
 # The longest time-out, in seconds, that the kernel accepts (32 bits of milliseconds); a longer one means no limit.
 _LONGEST_PATIENCE = 2_000_000.0
+# Seconds of one attempt to connect. The parent's host may come back with another address, as a pod does: packets to the
+# old one are lost without a word, and only the next attempt resolves the name again.
+_ATTEMPT = 5.0
 # Constants as ints, since pyzmq's are enumerations, whose use costs a call each.
 _DISCONNECTED = int(zmq.EVENT_DISCONNECTED)
 # A child with an unknown key is reported by ZAP; one that disconnects without a handshake only tested the port.
@@ -108,7 +111,7 @@ class TreeSockets:
         sock.set(zmq.CURVE_PUBLICKEY, self._boot.public_key)
         sock.set(zmq.CURVE_SERVERKEY, self._boot.parent_key)
         patience = duration.parse(self._attrs.get("tbon.connect_timeout"))
-        sock.set(zmq.CONNECT_TIMEOUT, round(1000 * patience) if patience < _LONGEST_PATIENCE else 0)
+        sock.set(zmq.CONNECT_TIMEOUT, round(1000 * min(patience or _ATTEMPT, _ATTEMPT)))
         return sock
 
     def _socket(self, kind: int, ipv6: bool) -> Socket:
