@@ -45,11 +45,15 @@ def test_a_valid_cluster_is_allowed_whatever_the_server_added() -> None:
 
 def test_what_has_no_effect_is_allowed_with_a_warning() -> None:
     flux = {"arch": "arm", "brokerConfig": "[accesss]\n"}
-    response = judged(document({"flux": flux, "containers": [{"command": "hostname", "batchRaw": True}]}))
+    services = [{"name": "db", "image": "postgres:16", "command": "serve"}]
+    containers = [{"command": "hostname", "batchRaw": True}]
+    response = judged(document({"flux": flux, "containers": containers, "services": services}))
     assert response["allowed"] is True
     assert response["warnings"][0] == "spec.flux.arch: has no effect"
     assert response["warnings"][1] == "spec.containers[0].batchRaw: has no effect without batch: true"
-    assert response["warnings"][2].startswith("spec.flux.brokerConfig: accesss")
+    ignored = "has no effect: a service runs its image's own entry point"
+    assert response["warnings"][2] == f"spec.services[0].command: {ignored}"
+    assert response["warnings"][3].startswith("spec.flux.brokerConfig: accesss")
 
 
 def test_a_stored_invalid_cluster_can_be_mended_bit_by_bit() -> None:

@@ -91,7 +91,11 @@ def test_pods_of_groups_follow_the_clusters_own_and_run_its_job() -> None:
     groups = [{"name": "big", "size": 2}, {"name": "gpu", "size": 1, "maxSize": 2}]
     plan = told({"command": "x"}, size=2, tasks=0, groups=groups)
     assert plan.hosts == "c-[0-1],c-big-[0-1],c-gpu-[0-1]"
-    assert (plan.size, plan.quorum, plan.initial_program) == (2, "5", "flux submit --input=/dev/null -N5 --quiet --watch x\n")
+    assert (plan.size, plan.quorum, plan.initial_program) == (
+        2,
+        "5",
+        "flux submit --input=/dev/null -N5 --quiet --watch x\n",
+    )
     assert [(one.name, one.size, one.max_size) for one in plan.groups] == [("big", 2, 2), ("gpu", 1, 2)]
 
 

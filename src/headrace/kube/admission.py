@@ -13,6 +13,7 @@ from ..broker import config_keys
 from ..minicluster.fields import API_VERSION, KIND, MiniCluster
 from ..minicluster.plan import given_config
 from ..minicluster.problems import InvalidMiniCluster, Problem
+from ..minicluster.unapplied import without_effect
 from ..minicluster.validate import check
 
 REVIEW_VERSION = "admission.k8s.io/v1"
@@ -104,17 +105,7 @@ def warnings(document: Object) -> list[str]:
         cluster = check({"apiVersion": API_VERSION, "kind": KIND, **_without_server_fields(document)})
     except InvalidMiniCluster as exc:
         return [_short(f"still wrong: {problem}") for problem in exc.problems]
-    return [_short(one) for one in (*_without_effect(cluster), *_config_warnings(cluster))]
-
-
-def _without_effect(cluster: MiniCluster) -> list[str]:
-    flux = cluster.flux
-    given = {"arch": flux.arch, "mungeSecret": flux.munge_secret}
-    found = [f"spec.flux.{name}: has no effect" for name, value in given.items() if value]
-    for index, one in enumerate(cluster.spec.containers):
-        if one.batch_raw and not one.batch:
-            found.append(f"spec.containers[{index}].batchRaw: has no effect without batch: true")
-    return found
+    return [_short(one) for one in (*without_effect(cluster), *_config_warnings(cluster))]
 
 
 def _config_warnings(cluster: MiniCluster) -> list[str]:

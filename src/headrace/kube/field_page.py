@@ -65,7 +65,8 @@ def _section(record: type[Record], title: str) -> str:
     rows = [f"\n## {title}\n\n| field | type | default | |\n|---|---|---|---|\n"]
     for one in msgspec.structs.fields(record):
         given = one.default if one.default_factory is msgspec.NODEFAULT and not one.required else None
-        default = "required" if one.required else f"`{str(given).lower() if given is True else given}`" if given else ""
+        shown = str(given).lower() if isinstance(given, bool) else given
+        default = "required" if one.required else f"`{shown}`" if given or given is False else ""
         mark = " *(not in the Flux Operator)*" if record is Spec and one.name in _ADDED else ""
         text = DESCRIPTIONS[f"{record.__name__}.{one.encode_name}"] + mark
         rows.append(f"| `{one.encode_name}` | {_type(hints[one.name])} | {default} | {text} |\n")

@@ -1,6 +1,6 @@
-"""The fields of a MiniCluster that have no effect on one machine: images, volumes, pod settings, network.
+"""The fields of a MiniCluster that have no effect: anywhere, or on one machine (images, volumes, pod settings, network).
 
-The local runner lists them once, so that no user relies on a limit or a mount that does not exist. Pure.
+Users are told once, so that nobody relies on a command, a limit or a mount that does not exist. Pure.
 """
 
 from __future__ import annotations
@@ -51,6 +51,24 @@ _SUBMITS = {
     Mode.LAUNCHER: "a launcher submits by itself",
     Mode.INTERACTIVE: "there is no command",
 }
+
+
+def without_effect(cluster: MiniCluster) -> list[str]:
+    """A line for each given field that has no effect anywhere, as with the Flux Operator."""
+    flux = cluster.flux
+    given = {"arch": flux.arch, "mungeSecret": flux.munge_secret}
+    found = [f"spec.flux.{name}: has no effect" for name, value in given.items() if value]
+    for index, one in enumerate(cluster.spec.containers):
+        if one.batch_raw and not one.batch:
+            found.append(f"spec.containers[{index}].batchRaw: has no effect without batch: true")
+    for index, one in enumerate(cluster.spec.services):
+        ignored = {"command": one.command, "commands": one.commands, "runFlux": one.run_flux}
+        found += [
+            f"spec.services[{index}].{name}: has no effect: a service runs its image's own entry point"
+            for name, value in ignored.items()
+            if value
+        ]
+    return found
 
 
 def not_applied(cluster: MiniCluster) -> list[str]:

@@ -514,6 +514,17 @@ def test_only_the_minicluster_that_was_seen_is_deleted(server: Server, capsys: p
     assert capsys.readouterr().out == "MiniCluster/sample deleted\n" * 2
 
 
+def test_of_several_those_that_exist_are_deleted(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    server.answer("GET", f"{CLUSTERS}/sample", cluster())
+    server.answer("DELETE", f"{CLUSTERS}/sample", {})
+    server.items(CLUSTERS)
+    server.items(PODS)
+    assert headrace(["mini", "delete", "nobody", "sample"]) == 1
+    told = capsys.readouterr()
+    assert told.out == "MiniCluster/sample deleted\n"
+    assert "no MiniCluster nobody in namespace" in told.err
+
+
 def test_a_deletion_waits_for_the_pods_and_says_so(
     server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

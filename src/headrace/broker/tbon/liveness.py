@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # CONTROL message type (aux1), next to those of the overlay.
 ALIVE = 4
+# Looks at the children in `tbon.torpid_max`: a silent one is torpid at most a sixth later.
+_LOOKS = 6
 
 
 class Links(Protocol):
@@ -65,7 +67,7 @@ class Liveness:
             self._later(self._least, self._send_alive)
         if self._overlay.children and 0 < self._most < math.inf:
             self._looked = self._broker.loop.time()
-            self._later(self._most / 2, self._look)
+            self._later(self._most / _LOOKS, self._look)
 
     def _later(self, seconds: float, fn: Callable[[], None]) -> None:
         now = self._broker.loop.time()
@@ -101,7 +103,7 @@ class Liveness:
         for child in self._overlay.children.values():
             if prompt and child.alive and not child.torpid and now - child.heard > self._most:
                 self._change(child, True)
-        self._later(self._most / 2, self._look)
+        self._later(self._most / _LOOKS, self._look)
 
     def heard(self, child: Child) -> None:
         """A torpid child has sent a message."""

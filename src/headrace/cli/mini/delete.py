@@ -23,11 +23,18 @@ def main(options: Namespace) -> int:
     async def act(api: Api, namespace: str) -> int:
         from headrace.kube import client
 
-        deleted = [await client.delete(api, namespace, name, tell) for name in options.names]
+        deleted, missing = [], 0
+        for name in options.names:
+            try:
+                deleted.append(await client.delete(api, namespace, name, tell))
+            except client.NotFoundError as exc:
+                # The others go nevertheless, as with kubectl.
+                tell(str(exc))
+                missing += 1
         for one in deleted:
             if not options.no_wait:
                 await client.wait_until_gone(api, one, tell)
             print(f"MiniCluster/{one.name} deleted")
-        return 0
+        return 1 if missing else 0
 
     return connected(options, act)

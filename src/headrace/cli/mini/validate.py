@@ -20,9 +20,12 @@ def add_arguments(parser: Parser) -> None:
 def main(options: Namespace) -> int:
     from headrace.broker.config_keys import warnings
     from headrace.minicluster.plan import given_config
+    from headrace.minicluster.unapplied import without_effect
 
     source = load_file(options.file)
     spec = source.cluster.spec
+    for line in without_effect(source.cluster):
+        sys.stderr.write(f"{options.file}: {line}\n")
     # At a run the lead says so.
     for line in warnings(given_config(source.cluster.flux.broker_config)):
         sys.stderr.write(f"{options.file}: spec.flux.brokerConfig: {line}\n")
