@@ -182,7 +182,7 @@ class Server:
                 end = {"type": kind, "status": "True", "reason": reason, "lastTransitionTime": TIME}
                 self.change(job, conditions=[end])
                 for other in self.pods_of(name):
-                    if other is not pod:
+                    if other is not pod and other["status"].get("phase") not in ("Succeeded", "Failed"):
                         self.remove(other)
 
     def _add_pod(self, job: Object, index: int) -> None:

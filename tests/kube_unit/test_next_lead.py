@@ -86,6 +86,25 @@ def test_an_instance_that_is_lost_with_its_lead_is_told_and_its_times_go() -> No
     assert world.events().count("InstanceLost") == 1
 
 
+def test_memory_that_ran_out_is_told_beside_the_jobs_own_reason() -> None:
+    world = running(size=2)
+    ended = {"exitCode": 137, "startedAt": TIME, "finishedAt": TIME, "reason": "OOMKilled"}
+    follower = pod_of(world, 1)
+    containers = [{"name": "hello", "image": "busybox", "state": {"terminated": ended}}]
+    world.server.change(follower, phase="Failed", containerStatuses=containers)
+    end(world, pod_of(world, 0), 247, json.dumps({"exit": 137, "reason": "the job was ended by signal 9"}))
+    world.settle()
+    assert world.status["reason"] == "the job was ended by signal 9; out of memory (OOMKilled): hello-1"
+
+
+def test_a_change_that_is_refused_is_told_while_the_instance_runs() -> None:
+    world = running()
+    world.edit(flux={"topology": "foo"})
+    world.settle()
+    assert world.status["phase"] == "Running"
+    assert world.status["reason"].startswith("a change is not carried out: spec.flux.topology: ")
+
+
 def test_followers_of_a_group_that_have_completed_are_made_anew_with_the_next_lead() -> None:
     world = running(groups=[{"name": "gpu", "size": 1}])
     end(world, pod_of(world, 0, "hello-gpu"), 0)
@@ -272,8 +291,13 @@ def test_pods_that_are_deleted_and_come_back_are_named() -> None:
     world.look()
     assert (world.status["phase"], world.status["ready"]) == ("Running", "1/3")
     assert world.status["reason"] == "1 of 3 brokers up, pods hello-[1-2] are being deleted"
+    (event,) = [one for one in world.server.all("events") if one["reason"] == "BrokersLost"]
+    assert event["message"] == world.status["reason"]
     for index in (1, 2):
         world.server.remove(pod_of(world, index))
+    job = world.server.one("jobs", "hello")
+    assert job is not None
+    world.server.change(job, failed=2)
     world.now += 3
     world.look()
     text = "1 of 3 brokers up, Kubernetes waits 10 s or more before it makes pods hello-[1-2] again"

@@ -25,6 +25,7 @@ SETTLED = (*OVER, "Running", "Suspended")
 _RETRY = 1.0
 _LAST_RETRY = 15.0
 # Seconds between two requests for the remaining pods.
+_LONGEST_LABEL = 63
 _LOOK = 0.5
 # Seconds that a command waits before it prints what it is waiting for.
 _SILENCE = 2.0
@@ -173,7 +174,7 @@ def ended(cluster: Object) -> str:
 def progress(cluster: Object) -> str:
     """One line about the progress of a MiniCluster."""
     status = status_of(cluster)
-    phase = status.get("phase") or "waiting for the operator"
+    phase = status.get("phase") or "waiting for the operator (is one running for this namespace?)"
     ready = f" {status['ready']}" if status.get("ready") and phase in ("Starting", "Running") else ""
     reason = f": {status['reason']}" if status.get("reason") else ""
     return f"{phase}{ready}{reason}"
@@ -207,8 +208,8 @@ def connect_command(cluster: Object, words: list[str]) -> list[str]:
     return [program, "proxy", f"local://{mount}/config/run/flux/local", *words]
 
 
-async def scale(api: Api, namespace: str, name: str, size: int) -> Object:
-    """Change the size through the scale subresource; returns the Scale.
+async def scale(api: Api, namespace: str, name: str, size: int, tell: Callable[[str], None]) -> Object:
+    """Change the size through the scale subresource; returns the Scale. `tell` gets a message if it will not last.
 
     Raises NotFoundError, EndedError, TooLargeError, ApiError.
     """
@@ -224,7 +225,10 @@ async def scale(api: Api, namespace: str, name: str, size: int) -> Object:
             f"or by kubectl patch minicluster {name} -n {namespace} --type merge -p '{patch}'"
         )
     try:
-        return await api.merge(MINICLUSTERS, namespace, name, {"spec": {"replicas": size}}, "scale")
+        done = await api.merge(MINICLUSTERS, namespace, name, {"spec": {"replicas": size}}, "scale")
+        if cluster["spec"].get("autoscale"):
+            tell(f"spec.autoscale of {name} is set: its queue changes the size again")
+        return done
     except ApiError as exc:
         if exc.status != 404:
             raise
@@ -287,6 +291,8 @@ async def _pods_of(api: Api, namespace: str, name: str) -> list[Object]:
 
 async def _labelled(api: Api, kind: Kind, namespace: str, name: str) -> list[Object]:
     """The objects with a MiniCluster's label; [] for a user who may not list that kind."""
+    if len(name) > _LONGEST_LABEL:
+        return []  # such a MiniCluster is invalid and has no objects
     try:
         return (await api.list_objects(kind, namespace, f"{names.CLUSTER}={name}")).items
     except ApiError as exc:

@@ -146,6 +146,16 @@ def lead_end(pod: Object, container: str) -> LeadEnd | None:
     )
 
 
+def out_of_memory(pods: Iterable[Object]) -> str:
+    """The message that containers were killed since they had used their memory; "" without any."""
+    hosts = [
+        host_of(pod)
+        for pod in pods
+        if any((one.get("state") or {}).get("terminated", {}).get("reason") == "OOMKilled" for _, one in _containers(pod))
+    ]
+    return _cut(f"out of memory (OOMKilled): {Hostlist(hosts)}") if hosts else ""
+
+
 def host_of(pod: Object) -> str:
     """The pod's host name, by which users know it: the name of its Job and its index."""
     owner = next((one["name"] for one in pod["metadata"].get("ownerReferences") or () if one.get("controller")), "")
@@ -272,6 +282,11 @@ def _container_trouble(name: str, status: Object) -> str:
 
 
 def _sentence(text: str, said: str) -> str:
+    """`text`, and what was said: of a long message its end, as container runtimes and registries name the cause last."""
+    room = _LONGEST - len(text) - len(": ...")
+    said = " ".join(said.split())
+    if len(said) > room > 0:
+        said = f"...{said[-room:]}"
     return _cut(f"{text}: {said}" if said else text)
 
 

@@ -29,6 +29,7 @@ from .status import (
     FORMER_FAILURES,
     RUNNING,
     START_TIMEOUT,
+    SUSPENDED_BY_US,
     View,
     is_over,
     job_end,
@@ -45,12 +46,11 @@ Object = dict[str, Any]
 
 FINALIZER = "flux-framework.org/headrace-save"
 # Annotations on our objects: the fingerprints of the spec that an object was made from, of its content, and (on a Job)
-# of the fields that need another Job and of the brokers' configuration; and that the operator has suspended the Job.
+# of the fields that need another Job and of the brokers' configuration.
 SPEC = "flux-framework.org/headrace-spec"
 CONTENT = "flux-framework.org/headrace-content"
 RECREATES = "flux-framework.org/headrace-recreates"
 CONFIG = "flux-framework.org/headrace-config"
-SUSPENDED_BY_US = "flux-framework.org/headrace-suspended"
 
 # Seconds for which a deletion or suspension waits until the instance has saved its queue.
 SAVE_TIMEOUT = 60.0
@@ -459,6 +459,7 @@ def _reload(work: _Work, cluster: MiniCluster, job: Object, desired: list[Object
     if lead.config == plan["config"]:
         body = {"metadata": {"annotations": {CONFIG: wanted}}}
         work.steps.append(Patch(JOBS, work.observed.name, job["metadata"]["uid"], body))
+        work.notices.append(Report("Normal", "Reloaded", "the brokers have the changed spec.flux.brokerConfig"))
     elif lead.state == "running":
         work.steps.append(Tell({"op": "reload", "config": plan["config"]}))
 

@@ -35,6 +35,8 @@ INVALID = "Invalid"
 START_TIMEOUT = "flux-framework.org/headrace-start-timeout"
 # Set on a Job that follows others of its MiniCluster: the failures of their pods that count towards spec.backoffLimit.
 FORMER_FAILURES = "flux-framework.org/headrace-former-failures"
+# Set on a Job while it is suspended by the operator.
+SUSPENDED_BY_US = "flux-framework.org/headrace-suspended"
 # The reason of JobRunning after the end of an instance that was reported as running.
 _RUN_ENDED = "Ended"
 _ENDING = "the job has ended, its pods are ending"
@@ -224,7 +226,8 @@ def shortage(observed: Observed) -> str:
     for name, job in observed.jobs.items():
         current = pods.current(observed.pods.get(name, []))
         found += pods.troubles(current, observed.pulled)
-        if _times_before(observed).get("podsRunning"):
+        # Without a failure the pods that are not there are new ones, of a larger size.
+        if _times_before(observed).get("podsRunning") and (job.get("status") or {}).get("failed"):
             found += pods.missing(name, _number((job.get("spec") or {}).get("parallelism")), current)
     # Warnings are about starts, so they are outdated when all pods have run.
     warnings = () if ran_in_full(observed) else observed.warnings
@@ -244,7 +247,7 @@ def _phase(
 ) -> tuple[str, str]:  # fmt: skip
     job = observed.job
     if end:
-        return _ended(observed, end, lead_end, before)
+        return _ended(observed, end, lead_end, current, before)
     if job is None:
         if view.problems:
             return INVALID, "; ".join(view.problems)
@@ -257,27 +260,30 @@ def _phase(
         phase = RUNNING if before.get("phase") == RUNNING else STARTING
         return phase, _start_timeout(observed) or _ENDING
     if (job.get("spec") or {}).get("suspend"):
-        by_whom = "" if (observed.cluster.get("spec") or {}).get("suspend") else "its Job is suspended by somebody else"
-        return SUSPENDED, by_whom
+        if (observed.cluster.get("spec") or {}).get("suspend"):
+            return SUSPENDED, ""
+        ours = SUSPENDED_BY_US in (job["metadata"].get("annotations") or {})
+        return SUSPENDED, "its pods start again" if ours else "its Job is suspended by somebody else"
     wanted = wanted_brokers(observed, view.cluster)
     ready = brokers_up(observed, current, wanted)
     trouble = shortage(observed)
     count = f"{sum(map(pods.is_running, current))} of {wanted_pods(observed)} pods"
+    refused = f"a change is not carried out: {'; '.join(view.problems)}" if view.problems else ""
     lead = _lead_pod(observed)
     lead_ready = _lead_says(observed) or (lead is not None and pods.is_ready(lead))
     quorum = _number((observed.cluster.get("spec") or {}).get("minSize")) or wanted
     if lead_ready and (ready >= min(quorum, wanted) or before.get("phase") == RUNNING):
         short = f"{ready} of {wanted} brokers up" if ready < wanted else ""
-        parts = (short, _silence(observed), trouble, _lost_keys(observed))
+        parts = (short, _silence(observed), trouble, _lost_keys(observed), refused)
         return RUNNING, view.waits_for or ", ".join(part for part in parts if part)
     if _still_runs(observed, before):
         # The pods end one by one, and the Job ends after the last container of the lead.
         return RUNNING, _ENDING
     if not any(map(pods.is_scheduled, current)):
-        return PENDING, ", ".join(part for part in (count, trouble) if part)
+        return PENDING, ", ".join(part for part in (count, trouble, refused) if part)
     all_run = all(map(pods.is_running, current)) and len(current) >= wanted_pods(observed)
     progress = f"{ready} of {wanted} brokers up" if all_run else count
-    return STARTING, ", ".join(part for part in (progress, _silence(observed), trouble) if part)
+    return STARTING, ", ".join(part for part in (progress, _silence(observed), trouble, refused) if part)
 
 
 def _lost_keys(observed: Observed) -> str:
@@ -287,7 +293,9 @@ def _lost_keys(observed: Observed) -> str:
     return f"Secret {names.secret_of(observed.name)} is gone, and {text} {observed.name}, and all start anew"
 
 
-def _ended(observed: Observed, end: End, lead_end: pods.LeadEnd | None, before: Object) -> tuple[str, str]:
+def _ended(
+    observed: Observed, end: End, lead_end: pods.LeadEnd | None, current: list[Object], before: Object
+) -> tuple[str, str]:
     if _start_timeout(observed):
         return FAILED, _start_timeout(observed)
     kept = before.get("phase") == (FAILED if end.failed else FINISHED)
@@ -308,7 +316,9 @@ def _ended(observed: Observed, end: End, lead_end: pods.LeadEnd | None, before: 
         text = "pods have failed more often than spec.backoffLimit allows"
         return FAILED, f"{text}: {said}" if said else text
     if code:
-        return FAILED, said or f"the job ended with exit code {code}"
+        text = said or f"the job ended with exit code {code}"
+        memory = "" if "OOMKilled" in text else pods.out_of_memory(current)
+        return FAILED, f"{text}; {memory}" if memory else text
     return FAILED, ", ".join(part for part in (said or end.message or end.reason, shortage(observed)) if part)
 
 

@@ -30,6 +30,7 @@ def events_of(before: Object, after: Object) -> Iterator[Report]:
         yield Report("Normal", "Resumed", "its pods start again")
     elif phase in (PENDING, STARTING) and before.get("phase") == RUNNING:
         yield Report("Warning", "InstanceLost", f"the lead is gone, and another one starts: {reason or phase}")
+    yield from _changes_of_size(before, after)
     was = {one["type"]: one for one in before.get("conditions") or ()}
     for one in after.get("conditions") or ():
         kind, old = one["type"], was.get(one["type"], {})
@@ -45,6 +46,22 @@ def events_of(before: Object, after: Object) -> Iterator[Report]:
             yield Report("Warning", "Unresponsive", one["message"])
         elif kind == "Invalid" and phase != INVALID and changed:
             yield Report("Warning", "Invalid", f"the change is not carried out: {one['message']}")
+
+
+def _changes_of_size(before: Object, after: Object) -> Iterator[Report]:
+    """Pods that were added or removed on purpose, and brokers that were lost."""
+    live = (PENDING, STARTING, RUNNING)
+    old, new = before.get("size", 0), after["size"]
+    if before.get("phase") in live and after["phase"] in live and 0 < old != new > 0:
+        yield Report("Normal", "Resized", f"from {old} to {new} pods")
+    elif before.get("phase") == after["phase"] == RUNNING and _loss(after) and not _loss(before):
+        yield Report("Warning", "BrokersLost", after["reason"])
+
+
+def _loss(status: Object) -> bool:
+    """Whether brokers are missing for a reason. At the end of a job they go, too, with none."""
+    count, _, why = str(status.get("reason") or "").partition(" brokers up, ")
+    return bool(why) and " of " in count
 
 
 def _sentence(phase: str, status: Object) -> str:

@@ -1,4 +1,4 @@
-"""The fields of a MiniCluster that have no effect: anywhere, or on one machine (images, volumes, pod settings, network).
+"""The fields of a MiniCluster that have no effect: anywhere, or on one machine (images, volumes, pod settings).
 
 Users are told once, so that nobody relies on a command, a limit or a mount that does not exist. Pure.
 """

@@ -259,7 +259,10 @@ def test_a_status_of_an_older_specification_does_not_count(
     taking.respond = respond  # type: ignore[method-assign]
     assert headrace(["mini", "apply", "--json", file]) == 0
     out, err = capsys.readouterr()
-    assert err.splitlines()[-2:] == ["headrace-mini: waiting for the operator", "headrace-mini: Running 2/2"]
+    assert err.splitlines()[-2:] == [
+        "headrace-mini: waiting for the operator (is one running for this namespace?)",
+        "headrace-mini: Running 2/2",
+    ]
     assert json.loads(out)["status"]["phase"] == "Running" and "managedFields" not in json.loads(out)["metadata"]
 
 

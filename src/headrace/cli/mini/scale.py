@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.cli.mini.kube import add_cluster, add_name, connected
+from headrace.cli.mini.program import tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def main(options: Namespace) -> int:
     async def act(api: Api, namespace: str) -> int:
         from headrace.kube import client
 
-        await client.scale(api, namespace, options.name, options.size)
+        await client.scale(api, namespace, options.name, options.size, tell)
         print(f"MiniCluster/{options.name} scaled to {options.size}")
         return 0
 
