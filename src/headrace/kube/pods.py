@@ -148,11 +148,12 @@ def lead_end(pod: Object, container: str) -> LeadEnd | None:
 
 def out_of_memory(pods: Iterable[Object]) -> str:
     """The message that containers were killed since they had used their memory; "" without any."""
-    hosts = [
-        host_of(pod)
-        for pod in pods
-        if any((one.get("state") or {}).get("terminated", {}).get("reason") == "OOMKilled" for _, one in _containers(pod))
-    ]
+
+    def is_killed(pod: Object) -> bool:
+        ends = [(one.get("state") or {}).get("terminated") or {} for _, one in _containers(pod)]
+        return any(one.get("reason") == "OOMKilled" for one in ends)
+
+    hosts = [host_of(pod) for pod in pods if is_killed(pod)]
     return _cut(f"out of memory (OOMKilled): {Hostlist(hosts)}") if hosts else ""
 
 
@@ -282,7 +283,7 @@ def _container_trouble(name: str, status: Object) -> str:
 
 
 def _sentence(text: str, said: str) -> str:
-    """`text`, and what was said: of a long message its end, as container runtimes and registries name the cause last."""
+    """`text`, and what was said: of a long message its end, as container runtimes name the cause last."""
     room = _LONGEST - len(text) - len(": ...")
     said = " ".join(said.split())
     if len(said) > room > 0:

@@ -260,10 +260,7 @@ def _phase(
         phase = RUNNING if before.get("phase") == RUNNING else STARTING
         return phase, _start_timeout(observed) or _ENDING
     if (job.get("spec") or {}).get("suspend"):
-        if (observed.cluster.get("spec") or {}).get("suspend"):
-            return SUSPENDED, ""
-        ours = SUSPENDED_BY_US in (job["metadata"].get("annotations") or {})
-        return SUSPENDED, "its pods start again" if ours else "its Job is suspended by somebody else"
+        return SUSPENDED, _why_suspended(observed, job)
     wanted = wanted_brokers(observed, view.cluster)
     ready = brokers_up(observed, current, wanted)
     trouble = shortage(observed)
@@ -284,6 +281,13 @@ def _phase(
     all_run = all(map(pods.is_running, current)) and len(current) >= wanted_pods(observed)
     progress = f"{ready} of {wanted} brokers up" if all_run else count
     return STARTING, ", ".join(part for part in (progress, _silence(observed), trouble, refused) if part)
+
+
+def _why_suspended(observed: Observed, job: Object) -> str:
+    if (observed.cluster.get("spec") or {}).get("suspend"):
+        return ""
+    ours = SUSPENDED_BY_US in (job["metadata"].get("annotations") or {})
+    return "its pods start again" if ours else "its Job is suspended by somebody else"
 
 
 def _lost_keys(observed: Observed) -> str:

@@ -45,7 +45,7 @@ DESCRIPTIONS = {
     "Container.launcher": "The command submits its jobs by itself, such as a workflow tool.",
     "Container.batch": "Each line of the command is a job.",
     "Container.batchRaw": "The lines of a batch are run as they are: they submit by themselves.",
-    "Container.logs": "The folder for the output files of a batch, best one on a volume; /tmp/fluxout unless it is given.",
+    "Container.logs": "The folder for the output files of a batch, best on a volume; else /tmp/fluxout.",
     "Container.noWrapEntrypoint": "Run the image's own entry point as it is.",
     "Container.ports": "Ports of this container; a container beside the one that runs Flux gets a Service for them.",
     "Container.lifeCycle": "Commands at the start and before the end of the container.",

@@ -240,6 +240,20 @@ def test_without_the_right_to_watch_it_looks_again_and_again(
     assert told[-2:] == ["headrace-mini: Starting 1/2", "headrace-mini: Failed"]
 
 
+def test_the_end_of_one_that_was_applied_before_can_be_waited_for(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = cluster(phase="Failed", exitCode=4)
+    server.answer("GET", f"{CLUSTERS}/sample", cluster(phase="Running", ready="2/2"))
+    server.items(CLUSTERS, ended)
+    assert headrace(["mini", "status", "--wait", "--json", "sample"]) == 4
+    told = capsys.readouterr()
+    assert json.loads(told.out)["status"]["exitCode"] == 4
+    assert told.err == "headrace-mini: Failed\n"
+    assert headrace(["mini", "status", "--wait"]) == 1
+    assert capsys.readouterr().err == "headrace-mini: --wait: name the MiniCluster to wait for\n"
+
+
 def test_a_status_of_an_older_specification_does_not_count(
     taking: Server, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from headrace.cli.common.errors import CommandError
 from headrace.cli.mini.file import add_file, load_file
 from headrace.cli.mini.kube import add_cluster, connected
 from headrace.cli.mini.program import tell
+from headrace.cli.mini.progress import follow_until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def main(options: Namespace) -> int:
             # The status of the run that has ended says nothing of the specification that was applied now.
             raise client.EndedError(has_ended)
         if not options.no_wait:
-            cluster = await _watch(api, where, cluster, options)
+            phases = client.OVER if options.wait else client.SETTLED
+            cluster = await follow_until(api, cluster, phases, lambda line: _say(options, line))
         if options.json:
             print(json.dumps(_shown(cluster), indent=2))
         if options.no_wait:
@@ -72,24 +73,6 @@ def main(options: Namespace) -> int:
 def _shown(cluster: Dict[str, Any]) -> Dict[str, Any]:
     metadata = {key: value for key, value in cluster["metadata"].items() if key != "managedFields"}
     return {**cluster, "metadata": metadata}
-
-
-async def _watch(api: Api, namespace: str, cluster: Dict[str, Any], options: Namespace) -> Dict[str, Any]:
-    """Tell the progress until the MiniCluster runs, or with --wait until its end; as it is then."""
-    from headrace.kube import client
-
-    wanted = client.OVER if options.wait else client.SETTLED
-    uid, told = cluster["metadata"]["uid"], ""
-    async for found in client.follow(api, namespace, cluster["metadata"]["name"]):
-        if found is None or found["metadata"]["uid"] != uid:
-            raise CommandError(f"MiniCluster {cluster['metadata']['name']} was deleted")
-        line = client.progress(found)
-        if line != told:
-            _say(options, line)
-            told = line
-        if client.status_of(found).get("phase") in wanted:
-            return found
-    return cluster
 
 
 def _say(options: Namespace, line: str) -> None:

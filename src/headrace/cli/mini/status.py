@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 
+from headrace.cli.common.errors import CommandError
 from headrace.cli.mini.kube import add_cluster, connected
+from headrace.cli.mini.program import tell
+from headrace.cli.mini.progress import follow_until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,18 +24,26 @@ def add_arguments(parser: Parser) -> None:
     add_cluster(parser)
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="The MiniClusters of all namespaces")
     parser.add_argument("--json", action="store_true", help="Print JSON")
+    parser.add_argument(
+        "-w", "--wait", action="store_true", help="Wait for the end of NAME, and exit with its job's status"
+    )
     parser.add_argument("name", metavar="NAME", nargs="?", default="", help="Name of the MiniCluster (default: all)")
 
 
 def main(options: Namespace) -> int:
+    if options.wait and not options.name:
+        raise CommandError("--wait: name the MiniCluster to wait for")
+
     async def act(api: Api, namespace: str) -> int:
         from headrace.kube import client
         from headrace.kube.api import MINICLUSTERS
 
         if options.name:
             one = await client.find(api, namespace, options.name)
+            if options.wait:
+                one = await follow_until(api, one, client.OVER, tell)
             print(json.dumps(_summary(one), indent=2) if options.json else "\n".join(_details(one)))
-            return 0
+            return client.exit_status(one) if options.wait else 0
         found = (await api.list_objects(MINICLUSTERS, "" if options.all_namespaces else namespace)).items
         if options.json:
             print(json.dumps([_summary(one) for one in found], indent=2))

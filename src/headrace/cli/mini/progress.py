@@ -1,0 +1,33 @@
+"""The progress of a MiniCluster on Kubernetes, line by line, until the phase that a command waits for."""
+
+from __future__ import annotations
+
+from headrace.cli.common.errors import CommandError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Container, Dict
+
+    from headrace.kube.api import Api
+
+
+async def follow_until(
+    api: Api, cluster: Dict[str, Any], phases: Container[str], say: Callable[[str], None]
+) -> Dict[str, Any]:
+    """The MiniCluster when it is in one of `phases`; `say` gets a line for each change until then.
+
+    Raises CommandError if it is deleted, ApiError.
+    """
+    from headrace.kube import client
+
+    metadata, told = cluster["metadata"], ""
+    async for found in client.follow(api, metadata["namespace"], metadata["name"]):
+        if found is None or found["metadata"]["uid"] != metadata["uid"]:
+            raise CommandError(f"MiniCluster {metadata['name']} was deleted")
+        line = client.progress(found)
+        if line != told:
+            say(line)
+            told = line
+        if client.status_of(found).get("phase") in phases:
+            return found
+    return cluster
