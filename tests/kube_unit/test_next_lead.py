@@ -105,6 +105,42 @@ def test_a_change_that_is_refused_is_told_while_the_instance_runs() -> None:
     assert world.status["reason"].startswith("a change is not carried out: spec.flux.topology: ")
 
 
+def restart_lead(world: World, code: int, at: str) -> None:
+    """The kubelet starts the lead's container again in its pod (restartPolicy OnFailure)."""
+    ended = {"exitCode": code, "startedAt": TIME, "finishedAt": at, "message": json.dumps({"exit": code})}
+    status = {"name": "hello", "restartCount": 1, "state": {"running": {"startedAt": at}}}
+    world.server.change(pod_of(world, 0), containerStatuses=[{**status, "lastState": {"terminated": ended}}])
+
+
+def test_followers_that_have_completed_are_made_anew_where_their_leads_container_is_restarted() -> None:
+    world = running(pod={"restartPolicy": "OnFailure"})
+    end(world, pod_of(world, 1), 0)
+    restart_lead(world, 3, text_of(NOW + 10))
+    for _ in range(2):
+        world.look()
+    assert world.names("jobs") == [] and world.events().count("LeadReplaced") == 1
+    world.settle()
+    job = world.server.one("jobs", "hello")
+    assert job is not None and job["spec"]["backoffLimit"] == 99, "the restart counts"
+
+
+def test_a_command_that_fails_too_often_ends_with_its_own_code() -> None:
+    """Kubernetes kills the lead's container, which it has just restarted, when the limit is reached."""
+    world = running(pod={"restartPolicy": "OnFailure"}, backoffLimit=1)
+    restart_lead(world, 3, text_of(NOW + 1))
+    lead = pod_of(world, 0)
+    (status,) = lead["status"]["containerStatuses"]
+    killed = {"exitCode": 143, "startedAt": text_of(NOW + 1), "finishedAt": text_of(NOW + 2)}
+    world.server.change(lead, phase="Failed", containerStatuses=[{**status, "state": {"terminated": killed}}])
+    job = world.server.one("jobs", "hello")
+    assert job is not None
+    limit = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "lastTransitionTime": TIME}
+    world.server.change(job, conditions=[limit])
+    world.settle()
+    assert (world.status["phase"], world.status["exitCode"]) == ("Failed", 3)
+    assert world.status["reason"] == "pods have failed more often than spec.backoffLimit allows"
+
+
 def test_followers_of_a_group_that_have_completed_are_made_anew_with_the_next_lead() -> None:
     world = running(groups=[{"name": "gpu", "size": 1}])
     end(world, pod_of(world, 0, "hello-gpu"), 0)

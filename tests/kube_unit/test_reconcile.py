@@ -581,6 +581,30 @@ def test_the_queue_is_saved_before_it_is_suspended() -> None:
     assert "JobsLost" not in world.events()
 
 
+def test_an_instance_whose_queue_cannot_be_saved_is_not_suspended() -> None:
+    world = running(archive={"path": "/nowhere/archive.tar"})
+    world.say(resized={"": 2}, jobs={"sched": 2})
+    world.edit(suspend=True)
+    world.settle()
+    world.say(save_error="/nowhere: No such file or directory", save_failed=world.now)
+    world.settle()
+    text = (
+        "the queue cannot be saved to /nowhere/archive.tar, so it is not suspended: /nowhere: No such file or directory"
+    )
+    assert (world.status["phase"], world.status["reason"]) == ("Running", text)
+    assert [one["message"] for one in world.server.all("events") if one["reason"] == "NotSaved"] == [text]
+    world.links.told.clear()
+    world.look()
+    assert world.links.told == [], "it is tried again after a while"
+    world.now += 61
+    world.look()
+    assert world.links.told == [{"op": "save", "path": "/nowhere/archive.tar"}]
+    assert len(world.server.pods_of("hello")) == 2
+    world.say(saved=True, save_error="")
+    world.settle()
+    assert world.status["phase"] == "Suspended"
+
+
 def test_jobs_that_a_suspension_loses_are_told() -> None:
     world = running()
     world.say(resized={"": 2}, jobs={"sched": 2, "run": 1, "inactive": 7})

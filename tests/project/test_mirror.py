@@ -66,6 +66,7 @@ ELSEWHERE = {
         "mini/file.py": "cli/mini/test_mini_kube.py",
         "mini/logs.py": "cli/mini/test_mini_kube.py",
         "mini/main.py": "cli/mini/test_mini_kube.py",
+        "mini/progress.py": "cli/mini/test_mini_kube.py",
         "mini/run.py": "system/test_mini_run.py",
         "mini/status.py": "cli/mini/test_mini_kube.py",
         "module/main.py": "system/test_options_module_overlay.py",

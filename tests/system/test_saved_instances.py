@@ -98,8 +98,10 @@ def test_an_archive_that_is_not_there_is_named_and_one_that_is_none_ends_the_sta
     done = start("-Scontent.restore=/nonexistent/a.tgz", "true", cwd=str(tmp_path))
     assert (done.rc, done.out) == (0, "")
     assert "content.restore: /nonexistent/a.tgz not found: there is nothing to restore" in done.err
-    (tmp_path / "noise").write_bytes(os.urandom(5000))
-    done = start("-Scontent.restore=noise", "true", cwd=str(tmp_path))
+    noise = os.urandom(5000)
+    (tmp_path / "noise").write_bytes(noise)
+    done = start("-Scontent.restore=noise", "-Scontent.dump=noise", "true", cwd=str(tmp_path))
     assert done.rc == 1
+    assert (tmp_path / "noise").read_bytes() == noise, "what cannot be restored is not replaced"
     assert "noise is not a whole tar archive" in done.err and "noise cannot be restored" in done.err
     assert done.left == []

@@ -92,22 +92,25 @@ async def _no_such(api: Api, namespace: str, name: str) -> str:
     return f"no MiniCluster {name} in namespace {namespace} (there: {listed})"
 
 
-async def follow(api: Api, namespace: str, name: str) -> AsyncIterator[Object | None]:
+async def follow(
+    api: Api, namespace: str, name: str, lost: Callable[[str], None] = lambda _why: None
+) -> AsyncIterator[Object | None]:
     """The MiniCluster as it is and after each change; None, the last item, when it is deleted.
 
-    Uses a watch, or a request each second if the user may not watch. Raises ApiError.
+    Uses a watch, or a request each second if the user may not watch. While the API server cannot be reached it is tried
+    again, and `lost` gets the reason each time. Raises ApiError.
     """
     try:
-        async for found in _watched(api, namespace, name):
+        async for found in _watched(api, namespace, name, lost):
             yield found
     except ApiError as exc:
         if exc.status != 403:
             raise
-        async for found in _polled(api, namespace, name):
+        async for found in _polled(api, namespace, name, lost):
             yield found
 
 
-async def _watched(api: Api, namespace: str, name: str) -> AsyncIterator[Object | None]:
+async def _watched(api: Api, namespace: str, name: str, lost: Callable[[str], None]) -> AsyncIterator[Object | None]:
     fields = f"metadata.name={name}"
     pause = _RETRY
     while True:
@@ -124,8 +127,9 @@ async def _watched(api: Api, namespace: str, name: str) -> AsyncIterator[Object 
                 if kind != "BOOKMARK":
                     yield one
             pause = _RETRY
-        except Unreachable:
+        except Unreachable as exc:
             # The API server may be reachable again; the caller decides how long to wait.
+            lost(str(exc))
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LAST_RETRY)
         except ApiError as exc:
@@ -133,13 +137,14 @@ async def _watched(api: Api, namespace: str, name: str) -> AsyncIterator[Object 
                 raise
 
 
-async def _polled(api: Api, namespace: str, name: str) -> AsyncIterator[Object | None]:
+async def _polled(api: Api, namespace: str, name: str, lost: Callable[[str], None]) -> AsyncIterator[Object | None]:
     version = ""
     pause = _RETRY
     while True:
         try:
             found = await api.get(MINICLUSTERS, namespace, name)
-        except Unreachable:
+        except Unreachable as exc:
+            lost(str(exc))
             pause = min(pause * 2, _LAST_RETRY)
         except ApiError as exc:
             if exc.status != 404:

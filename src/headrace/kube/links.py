@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -172,7 +173,7 @@ class _Link:
         if self.lead is None:
             return
         if request["op"] == "save":
-            self.lead = replace(self.lead, saved=not error, save_error=error)
+            self.lead = replace(self.lead, saved=not error, save_error=error, save_failed=time.time())
         elif request["op"] == "resize" and not error:
             sizes = {**self.lead.resized, request.get("group", ""): int(request["size"])}
             self.lead = replace(self.lead, resized=sizes)

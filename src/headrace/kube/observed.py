@@ -20,7 +20,7 @@ class Lead(Struct, frozen=True, kw_only=True):
     `resized` has the sizes, by group ("" is the MiniCluster's own pods), for which the lead has finished its part:
     hosts beyond them are drained and idle. `config` is the broker configuration of the last reload. `demand_nodes` is
     the number of nodes that the active jobs need, `idle_since` the end of the last job, None while jobs are active.
-    `saved` is set once the instance was saved on request, `save_error` is the reason if that failed.
+    `saved` is set once the instance was saved on request; `save_error` is the reason if that failed, at `save_failed`.
     """
 
     state: str = "starting"
@@ -34,6 +34,7 @@ class Lead(Struct, frozen=True, kw_only=True):
     config: dict[str, Any] | None = None
     saved: bool = False
     save_error: str = ""
+    save_failed: float = 0.0
 
 
 class Observed(Struct, frozen=True, kw_only=True):

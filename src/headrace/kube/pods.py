@@ -128,6 +128,17 @@ def lead_end(pod: Object, container: str) -> LeadEnd | None:
     ended = (_container(pod, container).get("state") or {}).get("terminated")
     if not ended or _phase(pod) not in ("Succeeded", "Failed"):
         return None
+    return _end_of(ended)
+
+
+def former_end(pod: Object, container: str) -> LeadEnd | None:
+    """The end of the container before Kubernetes restarted it last; None if it was not restarted."""
+    ended = (_container(pod, container).get("lastState") or {}).get("terminated")
+    return _end_of(ended) if ended else None
+
+
+def _end_of(ended: Object) -> LeadEnd:
+    """The end that a terminated container tells (core/v1 ContainerStateTerminated)."""
     said = _message(ended.get("message") or "")
     code = int(ended.get("exitCode", 0))
     given = said.get("exit")
@@ -169,11 +180,19 @@ def exit_code(pod: Object, container: str) -> int | None:
     return int(ended.get("exitCode", 0)) if ended else None
 
 
-def ended_before(pod: Object, other: Object) -> bool:
-    """Whether the pod had ended with success when the other one was created."""
+def restarts(pod: Object) -> int:
+    """How many times Kubernetes has restarted the pod's containers (restartPolicy OnFailure), without its sidecars."""
+    return sum(int(one.get("restartCount") or 0) for one in (pod.get("status") or {}).get("containerStatuses") or ())
+
+
+def ended_before(pod: Object, lead: Object, container: str) -> bool:
+    """Whether the pod had ended with success when the lead was created, or its container was restarted."""
     ends = [(one.get("state") or {}).get("terminated") or {} for _, one in _containers(pod)]
     last = max((one.get("finishedAt") or "" for one in ends), default="")
-    return _phase(pod) == "Succeeded" and bool(last) and last <= (other["metadata"].get("creationTimestamp") or "")
+    began = lead["metadata"].get("creationTimestamp") or ""
+    if restarts(lead):
+        began = max(began, started(lead, container))
+    return _phase(pod) == "Succeeded" and bool(last) and last <= began
 
 
 def is_over(pod: Object) -> bool:

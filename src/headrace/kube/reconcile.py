@@ -26,6 +26,7 @@ from .autoscale import wanted_size
 from .fingerprint import configuration, content_of, recreating, whole
 from .observed import Observed
 from .status import (
+    CANNOT_SAVE,
     FORMER_FAILURES,
     RUNNING,
     START_TIMEOUT,
@@ -249,7 +250,7 @@ def _waits_to_restart(work: _Work) -> bool:
 
 
 def _ended_with_another_lead(observed: Observed, cluster: MiniCluster) -> str:
-    """The pods, as a hostlist, that had ended with success when the present lead was created; "" without any.
+    """The pods, as a hostlist, that had ended with success when the present lead was made or restarted; "" for none.
 
     A Job never runs a completed index again, so such a lead would wait for these pods for ever. Followers with our view
     wait for the next lead, but those with an image's own Flux do not know that the lead was replaced.
@@ -260,7 +261,7 @@ def _ended_with_another_lead(observed: Observed, cluster: MiniCluster) -> str:
     if lead is None or pods.is_going(lead) or pods.is_over(lead) or deleted or (bursting and bursting.lead_broker):
         return ""
     every = [pod for name in observed.jobs for pod in pods.current(observed.pods.get(name, ()))]
-    return str(Hostlist(sorted(pods.host_of(pod) for pod in every if pods.ended_before(pod, lead))))
+    return str(Hostlist(sorted(pods.host_of(pod) for pod in every if pods.ended_before(pod, lead, observed.name))))
 
 
 def _pods_with_keys(observed: Observed) -> str:
@@ -357,7 +358,7 @@ def _suspend(work: _Work, cluster: MiniCluster, job: Object) -> bool:
     observed = work.observed
     annotations = job["metadata"].get("annotations") or {}
     if cluster.spec.suspend:
-        if not job["spec"].get("suspend") and _saved(work, cluster, _suspend_asked(work)):
+        if not job["spec"].get("suspend") and _saved(work, cluster, _suspend_asked(work), gives_up=False):
             active = _active_jobs(observed)
             if active and not (cluster.spec.archive and cluster.spec.archive.path):
                 text = f"{active} jobs that are queued or running are lost: spec.archive.path is not set"
@@ -390,24 +391,31 @@ def _suspend_asked(work: _Work) -> float:
     return work.now
 
 
-def _saved(work: _Work, cluster: MiniCluster, since: float) -> bool:
-    """Whether the instance has saved its queue or has none; asks the lead to save it."""
-    observed = work.observed
+def _saved(work: _Work, cluster: MiniCluster, since: float, gives_up: bool = True) -> bool:
+    """Whether the instance has saved its queue or has none; asks the lead to save it.
+
+    A deletion gives up where that fails. A suspension does not: its user expects the queue to come back.
+    """
+    observed, lead = work.observed, work.observed.lead
     path = cluster.spec.archive.path if cluster.spec.archive else ""
     lead_runs = any(pods.index_of(pod) == 0 and pods.is_ready(pod) for pod in pods.current(observed.own_pods))
-    if not path or not lead_runs or (observed.lead and observed.lead.saved):
+    if not path or not lead_runs or (lead and lead.saved):
         return True
-    if observed.lead and observed.lead.save_error:
-        work.notices.append(Report("Warning", "NotSaved", f"the queue could not be saved: {observed.lead.save_error}"))
+    if gives_up and lead and lead.save_error and lead.save_failed >= since:
+        work.notices.append(Report("Warning", "NotSaved", f"the queue could not be saved: {lead.save_error}"))
         return True
-    if work.now >= since + SAVE_TIMEOUT:
+    if gives_up and work.now >= since + SAVE_TIMEOUT:
         work.notices.append(Report("Warning", "NotSaved", f"the queue was not saved within {SAVE_TIMEOUT:.0f} s"))
         return True
-    if observed.lead:
+    again = lead.save_failed + SAVE_TIMEOUT if lead and lead.save_error else 0.0
+    if lead and work.now >= again:
         work.steps.append(Tell({"op": "save", "path": path}))
     work.waits_for = f"saving the queue to {path}"
+    if lead and lead.save_error:
+        work.waits_for = f"{CANNOT_SAVE} to {path}, so it is not suspended: {lead.save_error}"
     work.saving = True
-    work.requeue_times.append(since + SAVE_TIMEOUT)
+    if gives_up or again:
+        work.requeue_times.append(since + SAVE_TIMEOUT if gives_up else again)
     return False
 
 

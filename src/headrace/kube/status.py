@@ -40,6 +40,8 @@ SUSPENDED_BY_US = "flux-framework.org/headrace-suspended"
 # The reason of JobRunning after the end of an instance that was reported as running.
 _RUN_ENDED = "Ended"
 _ENDING = "the job has ended, its pods are ending"
+# The beginning of the message that a suspension waits, as the queue cannot be saved.
+CANNOT_SAVE = "the queue cannot be saved"
 
 
 class View(Struct, frozen=True, kw_only=True):
@@ -105,6 +107,8 @@ def status_of(observed: Observed, view: View, now: float) -> Object:
     # The exit code of a lead that is ending is unknown; the end is reported together with it.
     end = None if _is_lead_there(observed) else job_end(observed.job)
     lead_end = _lead_end(observed, current)
+    if end and lead_end and _is_backoff_exceeded(end, lead_end):
+        lead_end = _end_before_the_last(observed, lead_end)
     phase, reason = _phase(observed, view, end, lead_end, current, before)
     spec: Object = observed.cluster.get("spec") or {}
     live = phase in (STARTING, RUNNING)
@@ -144,7 +148,9 @@ def pod_failures(observed: Observed) -> int:
         status: Object = observed.cluster.get("status") or {}
         counts = status.get("restartAt") or (status.get("times") or {}).get("finished")
         return _number(status.get("podFailures")) if counts else 0
-    return _former_failures(observed.job) + _number((observed.job.get("status") or {}).get("failed"))
+    failed = _former_failures(observed.job) + _number((observed.job.get("status") or {}).get("failed"))
+    # With restartPolicy OnFailure Kubernetes counts the restarts of containers, too.
+    return failed + sum(map(pods.restarts, pods.current(observed.own_pods)))
 
 
 def _former_failures(job: Object) -> int:
@@ -329,6 +335,15 @@ def _ended(
 def _is_backoff_exceeded(end: End, lead_end: pods.LeadEnd | None) -> bool:
     """Whether the MiniCluster failed because pods were killed too often, and not because of its job."""
     return end.reason == "BackoffLimitExceeded" and lead_end is not None and lead_end.killed
+
+
+def _end_before_the_last(observed: Observed, lead_end: pods.LeadEnd) -> pods.LeadEnd:
+    """The end of a lead that failed too often in its pod (restartPolicy OnFailure): that of the run before the one that
+    Kubernetes had just started, and killed.
+    """
+    lead = _lead_pod(observed)
+    former = pods.former_end(lead, observed.name) if lead is not None else None
+    return replace(former, killed=True, finished=lead_end.finished) if former and former.exit_code else lead_end
 
 
 def _lead_end(observed: Observed, current: list[Object]) -> pods.LeadEnd | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .actions import Report
-from .status import FAILED, FINISHED, INVALID, PENDING, RUNNING, STARTING, SUSPENDED
+from .status import CANNOT_SAVE, FAILED, FINISHED, INVALID, PENDING, RUNNING, STARTING, SUSPENDED
 
 Object = dict[str, Any]
 
@@ -44,6 +44,8 @@ def events_of(before: Object, after: Object) -> Iterator[Report]:
             yield Report("Warning", "StandingBack", reason)
         elif kind == "Unresponsive" and changed:
             yield Report("Warning", "Unresponsive", one["message"])
+        elif kind == "Saving" and changed and one["message"].startswith(CANNOT_SAVE):
+            yield Report("Warning", "NotSaved", one["message"])
         elif kind == "Invalid" and phase != INVALID and changed:
             yield Report("Warning", "Invalid", f"the change is not carried out: {one['message']}")
 

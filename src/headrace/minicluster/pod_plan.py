@@ -99,6 +99,8 @@ class PodPlan(Struct, frozen=True, kw_only=True):
     ignore_failure: bool = False
     # Whether Kubernetes replaces a pod whose container exits with 137 or 143, as under the default pod failure policy.
     replaces_killed: bool = False
+    # Whether Kubernetes restarts the lead's container in its pod where it fails (restartPolicy OnFailure).
+    restarts_lead: bool = False
     wrap: list[str] = []
     archive: str = ""
     sidecars: dict[str, Sidecar] = {}
@@ -131,6 +133,7 @@ def make_pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local", known_
     flux, spec = cluster.flux, cluster.spec
     remote = flux.bursting.lead_broker if flux.bursting else None
     view = flux.container
+    restarts = spec.pod is not None and spec.pod.restart_policy == "OnFailure"
     return PodPlan(
         name=cluster.name,
         size=spec.size,
@@ -160,7 +163,8 @@ def make_pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local", known_
         complete_workers=flux.complete_workers,
         disable_socket=flux.disable_socket,
         ignore_failure=spec.ignore_failure,
-        replaces_killed=spec.pod_failure_policy is None and (not spec.pod or spec.pod.restart_policy != "OnFailure"),
+        replaces_killed=spec.pod_failure_policy is None and not restarts,
+        restarts_lead=restarts,
         wrap=[word for word in flux.wrap.replace(",", " ").split() if word],
         archive=spec.archive.path if spec.archive else "",
         sidecars=_sidecars(cluster),

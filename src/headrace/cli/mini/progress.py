@@ -21,13 +21,20 @@ async def follow_until(
     from headrace.kube import client
 
     metadata, told = cluster["metadata"], ""
-    async for found in client.follow(api, metadata["namespace"], metadata["name"]):
-        if found is None or found["metadata"]["uid"] != metadata["uid"]:
-            raise CommandError(f"MiniCluster {metadata['name']} was deleted")
-        line = client.progress(found)
+
+    def tell(line: str) -> None:
+        nonlocal told
         if line != told:
             say(line)
             told = line
+
+    def lost(why: str) -> None:
+        tell(f"{why}: trying again")
+
+    async for found in client.follow(api, metadata["namespace"], metadata["name"], lost):
+        if found is None or found["metadata"]["uid"] != metadata["uid"]:
+            raise CommandError(f"MiniCluster {metadata['name']} was deleted")
+        tell(client.progress(found))
         if client.status_of(found).get("phase") in phases:
             return found
     return cluster

@@ -192,12 +192,15 @@ class Runner:
             status, in_order = self._run_broker(attrs, [])
             if self._is_told():
                 return TOLD_TO_GO
-            if in_order or self._plan.complete_workers:
+            if self._plan.complete_workers or (in_order and not self._plan.restarts_lead):
                 return 0
             if time.monotonic() - began > _LONGEST_PAUSE:
                 pause = _FIRST_PAUSE
             why = f"the broker ended with status {status}"
-            if status == brokers.EXIT_LEAD_SIGNALED:
+            if in_order:
+                # When the lead has succeeded, Kubernetes ends this pod with the Job (successPolicy).
+                why = "the lead has ended, and is started again where it failed"
+            elif status == brokers.EXIT_LEAD_SIGNALED:
                 why = "the lead was ended by a signal, and there will be another"
             print(f"headrace-pod: {why}: starting the broker again", file=sys.stderr)
             self._wait(self._is_told, pause)
@@ -218,7 +221,9 @@ class Runner:
         if self._was_killed:
             self._reason = ending.reason_of(status, "the lead's broker")
         elif "run" not in self._times:
-            self._reason = ending.reason_of(status, "the lead's broker") + " before the instance ran"
+            archive = attrs.get("content.restore", "")
+            why = f" (it was to begin with the archive {archive}: see its log)" if archive else ""
+            self._reason = ending.reason_of(status, "the lead's broker") + f" before the instance ran{why}"
         else:
             failed = self._channel.failed_job if self._channel is not None and status else {}
             self._cause, why = ending.failure(failed)
