@@ -88,6 +88,22 @@ def test_a_job_that_kills_itself_while_no_operator_runs_does_not_run_again(
     assert codes_of_leads(miniclusters, "alone") == [247]
 
 
+@pytest.mark.timeout(300)
+def test_a_command_that_fails_is_run_again_in_its_pod_where_that_is_asked_for(
+    miniclusters: MiniClusters, held: tuple[Path, dict[str, Any]]
+) -> None:
+    folder, container = held
+    command = "sh -c 'echo >> /test/runs; [ $(wc -l < /test/runs) -gt 1 ] || exit 3; hostname'"
+    pod = {"restartPolicy": "OnFailure"}
+    miniclusters.apply("again", size=2, tasks=2, pod=pod, containers=[{**container, "command": command}])
+    status = miniclusters.phase("again", "Finished")
+    assert (status["exitCode"], status["podFailures"]) == (0, 1)
+    assert (folder / "runs").read_text().count("\n") >= 3
+    miniclusters.apply("toooften", size=2, pod=pod, backoffLimit=1, command="sh -c 'exit 3'")
+    status = miniclusters.phase("toooften", "Failed")
+    assert (status["exitCode"], failure_of(status)) == (3, "JobFailed")
+
+
 def test_who_waits_for_a_short_job_to_run_sees_it_run(miniclusters: MiniClusters) -> None:
     miniclusters.apply("short", size=1, suspend=True, command="true")
     miniclusters.phase("short", "Suspended")

@@ -69,3 +69,20 @@ def test_a_suspended_minicluster_holds_no_pods_and_goes_on_when_it_is_resumed(ke
     kept.its.kubectl("patch", "mc", "rests", "--type=merge", "-p", json.dumps(suspend))
     kept.its.phase("rests", "Running")
     goes_on(kept, "rests", ids, 2)
+
+
+def test_a_minicluster_whose_queue_cannot_be_saved_is_not_suspended(kept: Kept, tmp_path: Path) -> None:
+    volumes = {"state": {"hostPath": str(tmp_path), "path": "/state"}}
+    container = {"image": "local/busybox:1", "volumes": volumes}
+    path = "/state/later/a.tgz"
+    kept.its.apply("full", size=1, interactive=True, archive={"path": path}, containers=[container])
+    kept.its.phase("full", "Running")
+    kept.its.kubectl("patch", "mc", "full", "--type=merge", "-p", '{"spec": {"suspend": true}}')
+    reason = kept.its.reason("full", lambda text: "cannot be saved" in text)
+    assert reason.startswith(f"the queue cannot be saved to {path}, so it is not suspended: ")
+    assert kept.its.status("full")["phase"] == "Running" and len(kept.its.pods("full")) == 1
+    assert kept.its.events("full")[-1] == "NotSaved"
+    # A deletion tries once more.
+    (tmp_path / "later").mkdir()
+    kept.its.kubectl("delete", "mc", "full", "--cascade=foreground", TIMEOUT)
+    assert (tmp_path / "later/a.tgz").stat().st_size > 0

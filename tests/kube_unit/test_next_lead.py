@@ -138,7 +138,7 @@ def test_a_command_that_fails_too_often_ends_with_its_own_code() -> None:
     world.server.change(job, conditions=[limit])
     world.settle()
     assert (world.status["phase"], world.status["exitCode"]) == ("Failed", 3)
-    assert world.status["reason"] == "pods have failed more often than spec.backoffLimit allows"
+    assert world.status["reason"] == "the job ended with exit code 3"
 
 
 def test_followers_of_a_group_that_have_completed_are_made_anew_with_the_next_lead() -> None:

@@ -581,6 +581,20 @@ def test_the_queue_is_saved_before_it_is_suspended() -> None:
     assert "JobsLost" not in world.events()
 
 
+def test_the_queue_of_a_lead_that_the_kubelet_does_not_call_ready_yet_is_saved() -> None:
+    world = World()
+    world.apply(minicluster(archive={"path": "/state/archive.tar"}))
+    world.settle()
+    world.server.run_pods("hello", ready=False)
+    world.say(brokers_up=2, up="0-1", resized={"": 2})
+    world.settle()
+    assert world.status["phase"] == "Running"
+    world.edit(suspend=True)
+    world.settle()
+    assert world.links.told == [{"op": "save", "path": "/state/archive.tar"}]
+    assert world.status["phase"] == "Running"
+
+
 def test_an_instance_whose_queue_cannot_be_saved_is_not_suspended() -> None:
     world = running(archive={"path": "/nowhere/archive.tar"})
     world.say(resized={"": 2}, jobs={"sched": 2})

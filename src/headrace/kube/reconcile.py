@@ -398,7 +398,10 @@ def _saved(work: _Work, cluster: MiniCluster, since: float, gives_up: bool = Tru
     """
     observed, lead = work.observed, work.observed.lead
     path = cluster.spec.archive.path if cluster.spec.archive else ""
-    lead_runs = any(pods.index_of(pod) == 0 and pods.is_ready(pod) for pod in pods.current(observed.own_pods))
+    # The lead says that it runs some seconds before the kubelet calls its pod ready.
+    says_so = lead is not None and lead.state == "running"
+    leads = [pod for pod in pods.current(observed.own_pods) if pods.index_of(pod) == 0]
+    lead_runs = any(pods.is_ready(pod) or (says_so and pods.is_running(pod)) for pod in leads)
     if not path or not lead_runs or (lead and lead.saved):
         return True
     if gives_up and lead and lead.save_error and lead.save_failed >= since:

@@ -343,7 +343,7 @@ def _end_before_the_last(observed: Observed, lead_end: pods.LeadEnd) -> pods.Lea
     """
     lead = _lead_pod(observed)
     former = pods.former_end(lead, observed.name) if lead is not None else None
-    return replace(former, killed=True, finished=lead_end.finished) if former and former.exit_code else lead_end
+    return replace(former, finished=lead_end.finished) if former and former.exit_code else lead_end
 
 
 def _lead_end(observed: Observed, current: list[Object]) -> pods.LeadEnd | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -95,7 +96,8 @@ def _with_cluster(found: Cluster, options: argparse.Namespace) -> None:
     elif options.command == "operator":
         operator.start(found, options.view_image)
     elif options.command == "restart":
-        found.box.stop(options.component)
+        # A control plane's part that is asked to end waits a minute for those who watch it.
+        found.box.stop(options.component, signal.SIGTERM if options.component == "operator" else signal.SIGKILL)
         found.box.restart(options.component)
     elif options.command == "shell":
         _shell(found, os.environ.get("SHELL", "/bin/sh"))
