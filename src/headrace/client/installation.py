@@ -9,17 +9,26 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
-from typing import Callable, Dict, Mapping, Tuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Dict, Mapping, Tuple
 
 BINDINGS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "compat", "python")
 
 
-# Tried in order: sysconfig, for the scripts folder, would cost every broker a megabyte of memory.
+def _scripts() -> str:
+    # Imported for who needs it: it would cost every broker a megabyte of memory.
+    import sysconfig
+
+    return sysconfig.get_path("scripts") or ""
+
+
+# Tried in order.
 _CANDIDATES: Tuple[Callable[[], str], ...] = (
     lambda: os.path.dirname(os.path.abspath(sys.argv[0])) if sys.argv and sys.argv[0] else "",
     lambda: os.path.dirname(sys.executable or ""),
-    lambda: sysconfig.get_path("scripts") or "",
+    _scripts,
     lambda: os.path.join(os.path.expanduser("~"), ".local", "bin"),
 )
 
