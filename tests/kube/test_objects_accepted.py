@@ -101,6 +101,10 @@ def stored(answer: Object) -> Object:
     one = {key: value for key, value in one.items() if key != "status"}
     if one["kind"] == "Service" and one["spec"].get("clusterIP") != "None":
         one["spec"]["clusterIP"], one["spec"]["clusterIPs"] = "ASSIGNED", ["ASSIGNED"]
+    if one["kind"] == "Pod":
+        # Beside those of the file the API server puts its own.
+        given = [each for each in one["spec"].pop("tolerations", ()) if each not in recorded_objects.NOT_READY]
+        one["spec"].update({"tolerations": given} if given else {})
     if one["kind"] == "Job":
         recorded_objects.drop_what_the_job_controller_copies(one)
     found: Object = without({**one, "metadata": metadata}, DEFAULTS, one["kind"])

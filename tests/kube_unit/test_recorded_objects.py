@@ -52,7 +52,7 @@ _POD = (
     (".volumes[].secret.defaultMode", 420),
     *((f".{kind}[]{path}", value) for kind in ("containers", "initContainers") for path, value in _CONTAINER),
 )
-_NOT_READY = [
+NOT_READY = [
     {"effect": "NoExecute", "key": f"node.kubernetes.io/{key}", "operator": "Exists", "tolerationSeconds": 300}
     for key in ("not-ready", "unreachable")
 ]
@@ -70,7 +70,7 @@ FILLED_IN = (
     ("Pod.spec.priority", 0),
     ("Pod.spec.serviceAccount", "default"),
     ("Pod.spec.serviceAccountName", "default"),
-    ("Pod.spec.tolerations", _NOT_READY),
+    ("Pod.spec.tolerations", NOT_READY),
     ("Service.spec.clusterIP", "ASSIGNED"),
     ("Service.spec.clusterIPs", ["ASSIGNED"]),
     ("Service.spec.clusterIPs", ["None"]),

@@ -195,6 +195,8 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
         return
     if job["metadata"].get("deletionTimestamp"):
         work.waits_for = "its Job is being deleted"
+        restart_at = (observed.cluster.get("status") or {}).get("restartAt")
+        work.restart_at = seconds_of(restart_at) if restart_at else None
         return
     if _suspend(work, cluster, job):
         return
@@ -204,10 +206,10 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
     _watch_start(work, cluster, job)
 
 
-def _make_anew(work: _Work, notice: Report, waits_for: str) -> None:
-    """Delete the Jobs with their pods; new Jobs are made when these are gone."""
+def _make_anew(work: _Work, notice: Report, waits_for: str, propagation: str = "Background") -> None:
+    """Delete the Jobs with their pods; new Jobs are made when these are gone, with "Foreground" their pods, too."""
     observed = work.observed
-    work.steps += [Delete(JOBS, name, one["metadata"]["uid"]) for name, one in observed.jobs.items()]
+    work.steps += [Delete(JOBS, name, one["metadata"]["uid"], propagation) for name, one in observed.jobs.items()]
     work.steps += _without(PODS, observed.pods.get("", ()))
     work.notices.append(notice)
     work.waits_for = waits_for
@@ -223,7 +225,9 @@ def _replace_all(work: _Work, followers: str) -> None:
     if status.get("restartAt") and status.get("podFailures", 0) == failures:
         work.restart_at = seconds_of(status["restartAt"])
         text = f"pods {followers} have ended with a lead that was replaced: all pods start anew"
-        _make_anew(work, Report("Warning", "LeadReplaced", text), "the Job of the former lead is being deleted")
+        # A new follower that found the former lead would end with it, and have completed its index.
+        notice = Report("Warning", "LeadReplaced", text)
+        _make_anew(work, notice, "the Job of the former lead is being deleted", "Foreground")
     else:
         work.restart_at = work.now + restart_delay(failures)
 
