@@ -288,7 +288,8 @@ def test_a_lead_that_is_lost_too_often_fails_the_minicluster(miniclusters: MiniC
     status = miniclusters.phase("often", "Failed")
     assert status["reason"] == "pods have failed more often than spec.backoffLimit allows"
     assert failure_of(status) == "BackoffLimitExceeded"
-    until(lambda: miniclusters.status("often").get("podFailures") == 2)
+    # A follower that has not ended yet when Kubernetes ends its pod with the Job counts, too.
+    until(lambda: miniclusters.status("often").get("podFailures") in (2, 3))
 
 
 def test_pods_of_a_drained_node_move_and_are_not_counted_as_failures(
