@@ -29,9 +29,13 @@ class Derived:
 _PLAIN = "variant-quiet"
 _TEMPLATE = "Job/sample spec template spec"
 _SERVICES = "variant-service-commands-init"
-_DB = {"image": "postgres:16", "imagePullPolicy": "IfNotPresent", "name": "db", "stdin": True, "tty": True}
+_NON_ROOT = {
+    "runAsUser": 1000,
+    "runAsGroup": 1000,
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
 _TOLERATION = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
-_SHARED_KEY = {"data": {"hostPath": "/a", "path": "/data"}}
 
 DERIVED = [
     Derived("backoff-limit-0", _PLAIN, {"spec backoffLimit": 0}),
@@ -83,22 +87,8 @@ DERIVED = [
     Derived(
         "non-root",
         _PLAIN,
-        {
-            "spec containers 0 securityContext": {
-                "runAsUser": 1000,
-                "runAsGroup": 1000,
-                "runAsNonRoot": True,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            }
-        },
-        {
-            f"{_TEMPLATE} containers 0 securityContext": {
-                "runAsUser": 1000,
-                "runAsGroup": 1000,
-                "runAsNonRoot": True,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            }
-        },
+        {"spec containers 0 securityContext": _NON_ROOT},
+        {f"{_TEMPLATE} containers 0 securityContext": _NON_ROOT},
     ),
     Derived(
         "services-pod-tolerations-user-and-pull-secret",
@@ -151,7 +141,7 @@ DERIVED = [
         },
     ),
     Derived(
-        "one-port-twice",
+        "two-ports-of-a-sidecar",
         "variant-sidecar-nowrap",
         {"spec containers 1 ports": [80, 8080]},
         {

@@ -52,7 +52,8 @@ async def restore(broker: BrokerBase) -> int:
     print(f"restoring content from {path}", file=sys.stderr, flush=True)
     status = await _flux(broker, "restore", "--instance", "--quiet", f"--size-limit={_SIZE_LIMIT}", path)
     if status:
-        # The instance ends at once, and what it has must not take the place of an archive that can be mended.
+        # The instance ends at once. Its dump, without the jobs of the archive, must not replace that archive, which
+        # its owner may be able to mend.
         broker.attrs.set("content.dump", "")
     if not status and os.path.basename(path) == "RESTORE" and os.path.islink(path):
         # From now on the statedir has the state; a later start must not restore the archive again.

@@ -18,13 +18,13 @@ BINDINGS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 
 
 def _scripts() -> str:
-    # Imported for who needs it: it would cost every broker a megabyte of memory.
+    # Imported here, since sysconfig would cost every broker a megabyte of memory.
     import sysconfig
 
     return sysconfig.get_path("scripts") or ""
 
 
-# Tried in order.
+# Functions that name a folder in which the commands may be, tried in order.
 _CANDIDATES: Tuple[Callable[[], str], ...] = (
     lambda: os.path.dirname(os.path.abspath(sys.argv[0])) if sys.argv and sys.argv[0] else "",
     lambda: os.path.dirname(sys.executable or ""),

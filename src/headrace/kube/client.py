@@ -24,8 +24,9 @@ OVER = ("Finished", "Failed", "Invalid")
 SETTLED = (*OVER, "Running", "Suspended")
 _RETRY = 1.0
 _LAST_RETRY = 15.0
-# Seconds between two requests for the remaining pods.
+# Characters of a label's value.
 _LONGEST_LABEL = 63
+# Seconds between two requests for the remaining pods.
 _LOOK = 0.5
 # Seconds that a command waits before it prints what it is waiting for.
 _SILENCE = 2.0

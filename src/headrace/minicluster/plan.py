@@ -226,7 +226,8 @@ def initial_program(cluster: MiniCluster, *, with_groups: bool = False) -> str:
     command = '"$HEADRACE_MINI_DIR/script"' if commands.script else one_line(runner.command)
     if mode is Mode.LAUNCHER:
         return f"{prefix} {command}".strip() + "\n"
-    # Nobody can send such a job its standard input: a program that reads it sees its end instead of waiting for ever.
+    # `flux submit` leaves a job's standard input open for `flux job attach`, which nobody runs here: a program that
+    # reads its standard input would wait for ever.
     submit = flux.submit_command.strip() or "flux submit --input=/dev/null"
     return " ".join([prefix, submit, *flags, "--quiet --watch", command]).strip() + "\n"
 
