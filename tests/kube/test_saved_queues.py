@@ -82,7 +82,7 @@ def test_a_minicluster_whose_queue_cannot_be_saved_is_not_suspended(kept: Kept, 
     assert reason.startswith(f"the queue cannot be saved to {path}, so it is not suspended: ")
     assert kept.its.status("full")["phase"] == "Running" and len(kept.its.pods("full")) == 1
     assert kept.its.events("full")[-1] == "NotSaved"
-    # A deletion tries once more.
+    # A deletion tries once more, and the lead writes the archive when it ends.
     (tmp_path / "later").mkdir()
     kept.its.kubectl("delete", "mc", "full", "--cascade=foreground", TIMEOUT)
     assert (tmp_path / "later/a.tgz").stat().st_size > 0

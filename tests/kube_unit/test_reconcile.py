@@ -619,6 +619,15 @@ def test_an_instance_whose_queue_cannot_be_saved_is_not_suspended() -> None:
     assert world.status["phase"] == "Suspended"
 
 
+def test_a_deletion_tries_at_once_to_save_what_a_suspension_could_not() -> None:
+    world = running(archive={"path": "/state/archive.tar"})
+    world.say(resized={"": 2}, save_error="no space left on device", save_failed=NOW - 1)
+    world.server.remove(world.cluster)
+    world.look()
+    assert world.links.told == [{"op": "save", "path": "/state/archive.tar"}]
+    assert world.names("miniclusters") == ["hello"]
+
+
 def test_jobs_that_a_suspension_loses_are_told() -> None:
     world = running()
     world.say(resized={"": 2}, jobs={"sched": 2, "run": 1, "inactive": 7})

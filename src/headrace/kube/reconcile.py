@@ -414,11 +414,11 @@ def _saved(work: _Work, cluster: MiniCluster, since: float, gives_up: bool = Tru
     if gives_up and work.now >= since + SAVE_TIMEOUT:
         work.notices.append(Report("Warning", "NotSaved", f"the queue was not saved within {SAVE_TIMEOUT:.0f} s"))
         return True
-    again = lead.save_failed + SAVE_TIMEOUT if lead and lead.save_error else 0.0
+    again = lead.save_failed + SAVE_TIMEOUT if lead and lead.save_error and not gives_up else 0.0
     if lead and work.now >= again:
         work.steps.append(Tell({"op": "save", "path": path}))
     work.waits_for = f"saving the queue to {path}"
-    if lead and lead.save_error:
+    if lead and again:
         work.waits_for = f"{CANNOT_SAVE} to {path}, so it is not suspended: {lead.save_error}"
     work.saving = True
     if gives_up or again:
