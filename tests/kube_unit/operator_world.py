@@ -13,8 +13,8 @@ from simulated_api import NOW, Server
 
 from headrace.kube import operator as operator_module
 from headrace.kube.api import CONFIG_MAPS, JOBS, LEASES, MINICLUSTERS, PODS, SERVICES
+from headrace.kube.core.observed import Lead
 from headrace.kube.metrics import Metrics
-from headrace.kube.observed import Lead
 from headrace.kube.operator import Operator, Options
 
 Object = dict[str, Any]

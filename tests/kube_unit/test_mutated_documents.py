@@ -13,10 +13,10 @@ from mutation import mutated
 
 import seeds
 from headrace.kube import admission
-from headrace.kube.actions import Create, MakeSecret
 from headrace.kube.builders import Images, desired, view_image
-from headrace.kube.observed import Observed
-from headrace.kube.reconcile import Settings, reconcile
+from headrace.kube.core.actions import Create, MakeSecret
+from headrace.kube.core.observed import Observed
+from headrace.kube.core.reconcile import Settings, reconcile
 from headrace.minicluster.fields import MiniCluster
 from headrace.minicluster.problems import InvalidMiniCluster
 from headrace.minicluster.validate import check

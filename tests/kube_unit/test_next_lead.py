@@ -10,8 +10,8 @@ from operator_world import World, minicluster
 from simulated_api import NOW, TIME
 
 from headrace.kube.api import EVENTS, ApiError
-from headrace.kube.reconcile import restart_delay
-from headrace.kube.status import text_of
+from headrace.kube.core.reconcile import restart_delay
+from headrace.kube.core.status import text_of
 
 Object = dict[str, Any]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from . import pods
 from .api import PODS, Api, ApiError
 from .client import OVER, News, NotFoundError, ended, find, pod_of, progress, status_of
+from .core import pods
 
 Object = dict[str, Any]
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from . import names
-from .actions import Apply, Create, Delete, MakeSecret, Patch, Step, Tell
 from .api import SECRETS, ApiError, Kind
+from .core.actions import Apply, Create, Delete, MakeSecret, Patch, Step, Tell
 from .runtime.cache import owner_of
 
 Object = dict[str, Any]

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..minicluster.channel import ChannelClient, ChannelError
-from .observed import Lead
+from .core.observed import Lead
 
 Object = dict[str, Any]
 

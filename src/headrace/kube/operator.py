@@ -23,8 +23,7 @@ from ..minicluster.fields import MiniCluster
 from ..minicluster.pod_plan import CHANNEL_PORT
 from ..minicluster.validate import check
 from ..spec.curve_certificate import key_pair
-from . import keys, names, pods
-from .actions import Report
+from . import keys, names
 from .api import (
     CONFIG_MAPS,
     EVENTS,
@@ -40,19 +39,21 @@ from .api import (
     Unreachable,
 )
 from .builders import Images, desired, view_image
+from .core import pods
+from .core.actions import Report
+from .core.fingerprint import TRIMMED, content_of
+from .core.observed import Observed
+from .core.reconcile import Settings, is_ours, reconcile, without_server_fields
+from .core.status import job_end
 from .credentials import CredentialsError
 from .execute import Executor, Taken
-from .fingerprint import TRIMMED, content_of
 from .links import Keys, Links
 from .metrics import Metrics
-from .observed import Observed
 from .operator_names import OPERATOR, OTHER_LEASE
-from .reconcile import Settings, is_ours, reconcile, without_server_fields
 from .runtime.cache import Cache, Key, key_of, owner_of
 from .runtime.lease import seconds_fresh
 from .runtime.reflector import Reflector
 from .runtime.work_queue import WorkQueue
-from .status import job_end
 
 Object = dict[str, Any]
 

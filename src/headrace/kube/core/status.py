@@ -13,12 +13,13 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..minicluster.fields import MiniCluster
-from ..minicluster.plan import hosts_outside
-from ..minicluster.pod_plan import KILLED
-from ..spec.hostlist import Hostlist
-from ..spec.job_state import STATE_BITS
-from . import names, pods
+from ...minicluster.fields import MiniCluster
+from ...minicluster.plan import hosts_outside
+from ...minicluster.pod_plan import KILLED
+from ...spec.hostlist import Hostlist
+from ...spec.job_state import STATE_BITS
+from .. import names
+from . import pods
 from .observed import Observed
 
 Object = dict[str, Any]

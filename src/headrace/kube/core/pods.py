@@ -14,9 +14,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..minicluster.pod_plan import KILLED
-from ..spec.hostlist import Hostlist
-from . import names
+from ...minicluster.pod_plan import KILLED
+from ...spec.hostlist import Hostlist
+from .. import names
 
 Object = dict[str, Any]
 # Containers, by their pods' uids and their names.

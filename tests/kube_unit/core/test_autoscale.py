@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.kube.autoscale import wanted_size
+from headrace.kube.core.autoscale import wanted_size
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from arbitrary import miniclusters
 from clusters import minicluster
 
 import sizes
-from headrace.kube.changes import EFFECTS, Change, Effect, changes
-from headrace.kube.fingerprint import recreating, whole
+from headrace.kube.core.changes import EFFECTS, Change, Effect, changes
+from headrace.kube.core.fingerprint import recreating, whole
 
-PAGE = Path(__file__).parents[2] / "docs/user/minicluster.md"
+PAGE = Path(__file__).parents[3] / "docs/user/minicluster.md"
 GROUP = {"name": "gpu", "size": 1, "maxSize": 4}
 FULL: dict[str, Any] = {"size": 2, "maxSize": 4, "groups": [GROUP], "flux": {"brokerConfig": "[access]\n"}}
 

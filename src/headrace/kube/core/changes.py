@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..minicluster.fields import MiniCluster
+from ...minicluster.fields import MiniCluster
 
 Object = dict[str, Any]
 

@@ -13,15 +13,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..minicluster.fields import API_VERSION, KIND, MANAGED_BY_US, MiniCluster
-from ..minicluster.plan import hostlist
-from ..minicluster.pod_plan import PLAN_FILE
-from ..minicluster.problems import InvalidMiniCluster
-from ..minicluster.validate import check
-from ..spec.hostlist import Hostlist
-from . import names, pods
+from ...minicluster.fields import API_VERSION, KIND, MANAGED_BY_US, MiniCluster
+from ...minicluster.plan import hostlist
+from ...minicluster.pod_plan import PLAN_FILE
+from ...minicluster.problems import InvalidMiniCluster
+from ...minicluster.validate import check
+from ...spec.hostlist import Hostlist
+from .. import names
+from ..api import JOBS, KINDS, MINICLUSTERS, PODS, SERVICES, Kind
+from . import pods
 from .actions import Actions, Apply, Create, Delete, MakeSecret, Patch, Report, Step, Tell
-from .api import JOBS, KINDS, MINICLUSTERS, PODS, SERVICES, Kind
 from .autoscale import wanted_size
 from .fingerprint import configuration, content_of, recreating, whole
 from .observed import Observed

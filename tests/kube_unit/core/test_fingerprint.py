@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.kube.fingerprint import configuration, content_of, recreating, whole
+from headrace.kube.core.fingerprint import configuration, content_of, recreating, whole
 from headrace.minicluster.validate import check
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.kube import pods
+from headrace.kube.core import pods
 
 Object = dict[str, Any]
 

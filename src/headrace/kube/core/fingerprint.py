@@ -10,7 +10,7 @@ import hashlib
 import json
 from typing import Any
 
-from ..minicluster.fields import MiniCluster
+from ...minicluster.fields import MiniCluster
 from .changes import Effect, effect_of, leaves
 
 Object = dict[str, Any]
