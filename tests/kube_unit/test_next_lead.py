@@ -11,7 +11,7 @@ from simulated_api import NOW, TIME
 
 from headrace.kube.api import EVENTS, ApiError
 from headrace.kube.core.reconcile import restart_delay
-from headrace.kube.core.status import text_of
+from headrace.kube.core.timestamps import text_of
 
 Object = dict[str, Any]
 
@@ -327,7 +327,7 @@ def test_pods_that_are_deleted_and_come_back_are_named() -> None:
     world.look()
     assert (world.status["phase"], world.status["ready"]) == ("Running", "1/3")
     assert world.status["reason"] == "1 of 3 brokers up, pods hello-[1-2] are being deleted"
-    (event,) = [one for one in world.server.all("events") if one["reason"] == "BrokersLost"]
+    (event,) = [one for one in world.server.all("events") if one["reason"] == "Degraded"]
     assert event["message"] == world.status["reason"]
     for index in (1, 2):
         world.server.remove(pod_of(world, index))
@@ -338,6 +338,12 @@ def test_pods_that_are_deleted_and_come_back_are_named() -> None:
     world.look()
     text = "1 of 3 brokers up, Kubernetes waits 10 s or more before it makes pods hello-[1-2] again"
     assert world.status["reason"] == text
+    world.say(brokers_up=3, up="0-2")
+    world.server.run_pods("hello")
+    world.now += 3
+    world.look()
+    (degraded,) = [one for one in world.status["conditions"] if one["type"] == "Degraded"]
+    assert (degraded["status"], degraded["reason"], degraded["message"]) == ("False", "BrokersUp", "")
 
 
 def test_a_lead_of_hosts_outside_runs_when_they_are_there() -> None:

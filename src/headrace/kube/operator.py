@@ -42,9 +42,10 @@ from .builders import Images, desired, view_image
 from .core import pods
 from .core.actions import Report
 from .core.fingerprint import TRIMMED, content_of
+from .core.job_end import job_end
 from .core.observed import Observed
 from .core.reconcile import Settings, is_ours, reconcile, without_server_fields
-from .core.status import job_end
+from .core.timestamps import text_of
 from .credentials import CredentialsError
 from .execute import Executor, Taken
 from .links import Keys, Links
@@ -424,7 +425,7 @@ def _clusters_of(child: Object) -> list[Key]:
 def lead_address(observed: Observed) -> str:
     """The address of the lead's channel (tcp://HOST:PORT); "" if no lead of ours runs."""
     container = (observed.cluster.get("spec") or {}).get("flux", {}).get("container") or {}
-    lead = next((pod for pod in pods.current(observed.own_pods) if pods.index_of(pod) == 0), None)
+    lead = observed.lead_pod
     if lead is None or not pods.is_running(lead) or container.get("disable"):
         return ""
     host = (lead.get("status") or {}).get("podIP") or ""
@@ -461,7 +462,7 @@ def event_body(cluster: Object, event: Report, now: float) -> Object:
     """
     meta = cluster["metadata"]
     told = json.dumps([meta["uid"], cluster.get("status"), event.reason, event.message], sort_keys=True)
-    moment = datetime.fromtimestamp(now, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    moment = text_of(now)
     name = f"{meta['name']}.{hashlib.sha256(told.encode()).hexdigest()[:16]}"
     return {
         "apiVersion": EVENTS.api_version,

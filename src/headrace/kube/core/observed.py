@@ -10,6 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from . import pods
+
 Object = dict[str, Any]
 
 
@@ -74,6 +76,11 @@ class Observed(Struct, frozen=True, kw_only=True):
         return str(self.cluster["metadata"]["uid"])
 
     @property
+    def status(self) -> Object:
+        """The previous status; {} of a MiniCluster that has none yet."""
+        return self.cluster.get("status") or {}
+
+    @property
     def job(self) -> Object | None:
         """The Job of the MiniCluster's own pods."""
         return self.jobs.get(self.name)
@@ -81,3 +88,13 @@ class Observed(Struct, frozen=True, kw_only=True):
     @property
     def own_pods(self) -> list[Object]:
         return self.pods.get(self.name, [])
+
+    @property
+    def current_pods(self) -> list[Object]:
+        """The newest pod of each index of each Job."""
+        return [pod for name in self.jobs for pod in pods.current(self.pods.get(name, []))]
+
+    @property
+    def lead_pod(self) -> Object | None:
+        """The newest pod of index 0, which may have ended."""
+        return next((pod for pod in pods.current(self.own_pods) if pods.index_of(pod) == 0), None)

@@ -17,6 +17,7 @@ from msgspec import Struct
 from ...minicluster.pod_plan import KILLED
 from ...spec.hostlist import Hostlist
 from .. import names
+from .timestamps import text_of
 
 Object = dict[str, Any]
 # Containers, by their pods' uids and their names.
@@ -44,6 +45,12 @@ class LeadEnd(Struct, frozen=True):
     jobs: dict[str, Any] = {}
     cause: str = ""
     killed: bool = False
+
+    @property
+    def job_started(self) -> str:
+        """When its job began to run (RFC 3339); "" if that is unknown or no time."""
+        seconds = self.times.get("run")
+        return text_of(seconds) if isinstance(seconds, (int, float)) and 0 <= seconds < 1e11 else ""
 
 
 def index_of(pod: Object) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from msgspec import Struct
 
@@ -23,37 +22,29 @@ from .. import names
 from ..api import JOBS, KINDS, MINICLUSTERS, PODS, SERVICES, Kind
 from . import pods
 from .actions import Actions, Apply, Create, Delete, MakeSecret, Patch, Report, Step, Tell
-from .autoscale import wanted_size
-from .fingerprint import configuration, content_of, recreating, whole
-from .observed import Observed
-from .status import (
-    CANNOT_SAVE,
+from .annotations import (
+    CONFIG,
+    CONTENT,
     FORMER_FAILURES,
-    RUNNING,
+    RECREATES,
+    SPEC,
     START_TIMEOUT,
     SUSPENDED_BY_US,
-    View,
-    is_over,
-    job_end,
-    pod_failures,
-    ran_in_full,
-    seconds_of,
-    shortage,
-    status_of,
-    text_of,
+    annotated,
+    annotations_of,
 )
+from .autoscale import wanted_size
+from .conditions import View
+from .fingerprint import configuration, content_of, recreating, whole
+from .job_end import is_over, job_end
+from .observed import Object, Observed
+from .phases import RUNNING
+from .progress import number, pod_failures, ran_in_full, shortage
+from .status import status_of
+from .timestamps import seconds_of, text_of
 from .transitions import events_of
 
-Object = dict[str, Any]
-
 FINALIZER = "flux-framework.org/headrace-save"
-# Annotations on our objects: the fingerprints of the spec that an object was made from, of its content, and (on a Job)
-# of the fields that need another Job and of the brokers' configuration.
-SPEC = "flux-framework.org/headrace-spec"
-CONTENT = "flux-framework.org/headrace-content"
-RECREATES = "flux-framework.org/headrace-recreates"
-CONFIG = "flux-framework.org/headrace-config"
-
 # Seconds for which a deletion or suspension waits until the instance has saved its queue.
 SAVE_TIMEOUT = 60.0
 # Seconds after the start of its Job from which the Events of a MiniCluster with missing pods are read, and between two
@@ -87,6 +78,7 @@ class _Work:
         self.requeue_times: list[float] = []
         self.waits_for = ""
         self.saving = False
+        self.save_failed = False
         self.restart_at: float | None = None
         self.notices: list[Report] = []
         self.read_events = False
@@ -100,10 +92,11 @@ class _Work:
                 problems=problems,
                 waits_for=self.waits_for,
                 saving=self.saving,
+                save_failed=self.save_failed,
                 restart_at=self.restart_at,
             )
             fresh = status_of(observed, view, self.now)
-            before = observed.cluster.get("status") or {}
+            before = observed.status
             events = tuple(events_of(before, fresh))
             if fresh == before:
                 fresh = None
@@ -157,7 +150,7 @@ def without_server_fields(cluster: Object) -> Object:
 
 def _was_over(observed: Observed) -> bool:
     """Whether the MiniCluster has ended and its Job was deleted afterwards, by its TTL or by hand."""
-    status = observed.cluster.get("status") or {}
+    status = observed.status
     return observed.job is None and bool((status.get("times") or {}).get("finished"))
 
 
@@ -178,7 +171,7 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
     if job is None and _waits_to_restart(work):
         return
     holders = _pods_with_keys(observed) if observed.secret is False else ""
-    runs = job is not None and (observed.cluster.get("status") or {}).get("phase") == RUNNING
+    runs = job is not None and observed.status.get("phase") == RUNNING
     if holders and not runs:
         text = f"Secret {names.secret(cluster)} is gone, and only pods {holders} have its keys: all pods start anew"
         _make_anew(work, Report("Warning", "KeysLost", text), "the Job of the lost keys is being deleted")
@@ -186,7 +179,7 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
     if cluster.spec.archive and cluster.spec.archive.path and not _has_finalizer(observed.cluster):
         kept = [*(observed.cluster["metadata"].get("finalizers") or ()), FINALIZER]
         work.steps.append(Patch(MINICLUSTERS, observed.name, observed.uid, {"metadata": {"finalizers": kept}}))
-    size = _number(job["spec"].get("parallelism")) if job else cluster.spec.size
+    size = number(job["spec"].get("parallelism")) if job else cluster.spec.size
     desired = settings.build(cluster, observed.uid, size or cluster.spec.size)
     _keep_objects(work, cluster, desired)
     image = "" if observed.cluster.get("status") else settings.replaced_image(cluster)
@@ -196,7 +189,7 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
         return
     if job["metadata"].get("deletionTimestamp"):
         work.waits_for = "its Job is being deleted"
-        restart_at = (observed.cluster.get("status") or {}).get("restartAt")
+        restart_at = observed.status.get("restartAt")
         work.restart_at = seconds_of(restart_at) if restart_at else None
         return
     if _suspend(work, cluster, job):
@@ -222,7 +215,7 @@ def _replace_all(work: _Work, followers: str) -> None:
     The Jobs are deleted once the status has the count of failures and the time of the restart: it is what remains.
     """
     observed, failures = work.observed, pod_failures(work.observed)
-    status = observed.cluster.get("status") or {}
+    status = observed.status
     if status.get("restartAt") and status.get("podFailures", 0) == failures:
         work.restart_at = seconds_of(status["restartAt"])
         text = f"pods {followers} have ended with a lead that was replaced: all pods start anew"
@@ -240,7 +233,7 @@ def restart_delay(failures: int) -> float:
 
 def _waits_to_restart(work: _Work) -> bool:
     """Whether the Jobs that were deleted because of a lost lead are not to be made again yet."""
-    status = work.observed.cluster.get("status") or {}
+    status = work.observed.status
     if not status.get("restartAt"):
         return False
     # The status keeps the time until the next Job is there, which has the count of failures then.
@@ -261,12 +254,12 @@ def _ended_with_another_lead(observed: Observed, cluster: MiniCluster) -> str:
     wait for the next lead, but those with an image's own Flux do not know that the lead was replaced.
     """
     bursting = cluster.flux.bursting
-    lead = next((pod for pod in pods.current(observed.own_pods) if pods.index_of(pod) == 0), None)
+    lead = observed.lead_pod
     deleted = any(job["metadata"].get("deletionTimestamp") for job in observed.jobs.values())
     if lead is None or pods.is_going(lead) or pods.is_over(lead) or deleted or (bursting and bursting.lead_broker):
         return ""
-    every = [pod for name in observed.jobs for pod in pods.current(observed.pods.get(name, ()))]
-    return str(Hostlist(sorted(pods.host_of(pod) for pod in every if pods.ended_before(pod, lead, observed.name))))
+    ended = [pod for pod in observed.current_pods if pods.ended_before(pod, lead, observed.name)]
+    return str(Hostlist(sorted(map(pods.host_of, ended))))
 
 
 def _pods_with_keys(observed: Observed) -> str:
@@ -293,14 +286,14 @@ def _keep_objects(work: _Work, cluster: MiniCluster, desired: list[Object]) -> N
     spec_hash, recreates = whole(cluster), recreating(cluster)
     for body in desired:
         kind, name = body["kind"], body["metadata"]["name"]
-        made = _annotated(body, {SPEC: spec_hash, CONTENT: content_of(body)})
+        made = annotated(body, {SPEC: spec_hash, CONTENT: content_of(body)})
         if kind == "Job":
             own = {
                 RECREATES: recreates,
                 CONFIG: configuration(cluster),
                 **({SUSPENDED_BY_US: "true"} if cluster.spec.suspend else {}),
             }
-            made = _annotated(made, own)
+            made = annotated(made, own)
             if name == observed.name:
                 made = _with_former_failures(made, pod_failures(observed))
         found = present[kind].get(name)
@@ -331,15 +324,10 @@ def _differs(found: Object, made: Object) -> bool:
 
     An object that another version of the operator made from this spec is not changed.
     """
-    annotations = found["metadata"].get("annotations") or {}
+    annotations = annotations_of(found)
     if annotations.get(SPEC) != made["metadata"]["annotations"][SPEC]:
         return True
     return content_of(found) != annotations.get(CONTENT)
-
-
-def _annotated(body: Object, annotations: dict[str, str]) -> Object:
-    meta = body["metadata"]
-    return {**body, "metadata": {**meta, "annotations": {**(meta.get("annotations") or {}), **annotations}}}
 
 
 def _with_former_failures(job: Object, failures: int) -> Object:
@@ -347,11 +335,11 @@ def _with_former_failures(job: Object, failures: int) -> Object:
     if not failures:
         return job
     left = max(job["spec"]["backoffLimit"] - failures, 0)
-    return {**_annotated(job, {FORMER_FAILURES: str(failures)}), "spec": {**job["spec"], "backoffLimit": left}}
+    return {**annotated(job, {FORMER_FAILURES: str(failures)}), "spec": {**job["spec"], "backoffLimit": left}}
 
 
 def _made_from_another(job: Object, cluster: MiniCluster) -> bool:
-    recorded = (job["metadata"].get("annotations") or {}).get(RECREATES)
+    recorded = annotations_of(job).get(RECREATES)
     return recorded is not None and recorded != recreating(cluster) and not job["metadata"].get("deletionTimestamp")
 
 
@@ -361,7 +349,6 @@ def _made_from_another(job: Object, cluster: MiniCluster) -> bool:
 def _suspend(work: _Work, cluster: MiniCluster, job: Object) -> bool:
     """Suspend or resume the Jobs; returns whether the MiniCluster is suspended, or about to be."""
     observed = work.observed
-    annotations = job["metadata"].get("annotations") or {}
     if cluster.spec.suspend:
         if not job["spec"].get("suspend") and _saved(work, cluster, _suspend_asked(work), gives_up=False):
             active = _active_jobs(observed)
@@ -374,7 +361,7 @@ def _suspend(work: _Work, cluster: MiniCluster, job: Object) -> bool:
         return True
     if not job["spec"].get("suspend"):
         return False
-    if SUSPENDED_BY_US in annotations:
+    if SUSPENDED_BY_US in annotations_of(job):
         body = {"metadata": {"annotations": {SUSPENDED_BY_US: None}}, "spec": {"suspend": False}}
         work.steps += _patch_jobs(observed, body)
     return True
@@ -390,7 +377,7 @@ def _patch_jobs(observed: Observed, body: Object) -> list[Step]:
 
 def _suspend_asked(work: _Work) -> float:
     """The time since which the suspension is wanted, kept in the condition that reports the wait."""
-    for one in (work.observed.cluster.get("status") or {}).get("conditions") or ():
+    for one in (work.observed.status).get("conditions") or ():
         if one.get("type") == "Saving" and one.get("status") == "True":
             return seconds_of(one["lastTransitionTime"])
     return work.now
@@ -405,8 +392,8 @@ def _saved(work: _Work, cluster: MiniCluster, since: float, gives_up: bool = Tru
     path = cluster.spec.archive.path if cluster.spec.archive else ""
     # The lead says that it runs some seconds before the kubelet calls its pod ready.
     says_so = lead is not None and lead.state == "running"
-    leads = [pod for pod in pods.current(observed.own_pods) if pods.index_of(pod) == 0]
-    lead_runs = any(pods.is_ready(pod) or (says_so and pods.is_running(pod)) for pod in leads)
+    pod = observed.lead_pod
+    lead_runs = pod is not None and (pods.is_ready(pod) or (says_so and pods.is_running(pod)))
     if not path or not lead_runs or (lead and lead.saved):
         return True
     if gives_up and lead and lead.save_error and lead.save_failed >= since:
@@ -420,7 +407,8 @@ def _saved(work: _Work, cluster: MiniCluster, since: float, gives_up: bool = Tru
         work.steps.append(Tell({"op": "save", "path": path}))
     work.waits_for = f"saving the queue to {path}"
     if lead and again:
-        work.waits_for = f"{CANNOT_SAVE} to {path}, so it is not suspended: {lead.save_error}"
+        work.save_failed = True
+        work.waits_for = f"the queue cannot be saved to {path}, so it is not suspended: {lead.save_error}"
     work.saving = True
     if gives_up or again:
         work.requeue_times.append(since + SAVE_TIMEOUT if gives_up else again)
@@ -450,7 +438,7 @@ def _resize_job(work: _Work, cluster: MiniCluster, job: Object, group: str, size
     beyond it, undrains hosts within it that it had drained, and adds hosts that it does not know.
     """
     observed, name, lead = work.observed, job["metadata"]["name"], work.observed.lead
-    have = _number(job["spec"].get("parallelism"))
+    have = number(job["spec"].get("parallelism"))
     done = lead is not None and lead.resized.get(group) == size
     if lead is not None and lead.state == "running" and not done:
         largest = max(size, cluster.spec.max_size)
@@ -469,7 +457,7 @@ def _resize_job(work: _Work, cluster: MiniCluster, job: Object, group: str, size
 def _reload(work: _Work, cluster: MiniCluster, job: Object, desired: list[Object]) -> None:
     """Let the brokers reload a configuration that has changed since their Job was made."""
     lead, wanted = work.observed.lead, configuration(cluster)
-    if (job["metadata"].get("annotations") or {}).get(CONFIG) in (None, wanted) or lead is None:
+    if annotations_of(job).get(CONFIG) in (None, wanted) or lead is None:
         return
     plan = json.loads(next(one for one in desired if one["kind"] == "ConfigMap")["data"][PLAN_FILE])
     if lead.config == plan["config"]:
@@ -528,7 +516,7 @@ def _watch_start(work: _Work, cluster: MiniCluster, job: Object) -> None:
     text = f"not all pods ran within spec.startTimeoutSeconds ({limit}){f': {why}' if why else ''}"
     # A Job with an expired deadline fails at once, and its pods are deleted.
     body = {"metadata": {"annotations": {START_TIMEOUT: text}}, "spec": {"activeDeadlineSeconds": 1}}
-    if START_TIMEOUT not in (job["metadata"].get("annotations") or {}):
+    if START_TIMEOUT not in annotations_of(job):
         work.steps += _patch_jobs(observed, body)
 
 
@@ -556,7 +544,7 @@ def _after_end(work: _Work, cluster: MiniCluster) -> None:
             work.steps.append(Delete(JOBS, name, job["metadata"]["uid"]))
     if observed.job is not None and not is_over(observed.job):
         return
-    if not ((observed.cluster.get("status") or {}).get("times") or {}).get("finished"):
+    if not (observed.status.get("times") or {}).get("finished"):
         # The status reports the end before the MiniCluster is deleted, for clients that wait for the end.
         return
     finished = _finished_at(observed, work.now)
@@ -568,7 +556,7 @@ def _after_end(work: _Work, cluster: MiniCluster) -> None:
 
 
 def _finished_at(observed: Observed, now: float) -> float:
-    times = (observed.cluster.get("status") or {}).get("times") or {}
+    times = observed.status.get("times") or {}
     end = job_end(observed.job)
     text = times.get("finished") or (end.time if end else "") or text_of(now)
     return seconds_of(text)
@@ -599,7 +587,3 @@ def _drop_finalizer(work: _Work) -> None:
         # With the version, the patch fails if another finalizer was added in the meantime.
         body = {"metadata": {"finalizers": left, "resourceVersion": observed.cluster["metadata"]["resourceVersion"]}}
         work.steps.append(Patch(MINICLUSTERS, observed.name, observed.uid, body))
-
-
-def _number(value: Any) -> int:
-    return value if isinstance(value, int) else 0

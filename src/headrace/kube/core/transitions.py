@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from .actions import Report
-from .status import CANNOT_SAVE, FAILED, FINISHED, INVALID, PENDING, RUNNING, STARTING, SUSPENDED
+from .conditions import CANNOT_SAVE
+from .phases import FAILED, FINISHED, INVALID, PENDING, RUNNING, STARTING, SUSPENDED
 
 Object = dict[str, Any]
 
@@ -30,7 +31,9 @@ def events_of(before: Object, after: Object) -> Iterator[Report]:
         yield Report("Normal", "Resumed", "its pods start again")
     elif phase in (PENDING, STARTING) and before.get("phase") == RUNNING:
         yield Report("Warning", "InstanceLost", f"the lead is gone, and another one starts: {reason or phase}")
-    yield from _changes_of_size(before, after)
+    old_size, new_size, live = before.get("size", 0), after["size"], (PENDING, STARTING, RUNNING)
+    if before.get("phase") in live and phase in live and 0 < old_size != new_size > 0:
+        yield Report("Normal", "Resized", f"from {old_size} to {new_size} pods")
     was = {one["type"]: one for one in before.get("conditions") or ()}
     for one in after.get("conditions") or ():
         kind, old = one["type"], was.get(one["type"], {})
@@ -42,28 +45,12 @@ def events_of(before: Object, after: Object) -> Iterator[Report]:
             yield Report("Warning", "NameTaken", f"{one['message']} exists and is not this MiniCluster's")
         elif kind == "StandingBack" and new:
             yield Report("Warning", "StandingBack", reason)
-        elif kind == "Unresponsive" and changed:
-            yield Report("Warning", "Unresponsive", one["message"])
-        elif kind == "Saving" and changed and one["message"].startswith(CANNOT_SAVE):
+        elif (kind == "Unresponsive" and changed) or (kind == "Degraded" and new):
+            yield Report("Warning", kind, one["message"])
+        elif kind == "Saving" and changed and one["reason"] == CANNOT_SAVE:
             yield Report("Warning", "NotSaved", one["message"])
         elif kind == "Invalid" and phase != INVALID and changed:
             yield Report("Warning", "Invalid", f"the change is not carried out: {one['message']}")
-
-
-def _changes_of_size(before: Object, after: Object) -> Iterator[Report]:
-    """Pods that were added or removed on purpose, and brokers that were lost."""
-    live = (PENDING, STARTING, RUNNING)
-    old, new = before.get("size", 0), after["size"]
-    if before.get("phase") in live and after["phase"] in live and 0 < old != new > 0:
-        yield Report("Normal", "Resized", f"from {old} to {new} pods")
-    elif before.get("phase") == after["phase"] == RUNNING and _loss(after) and not _loss(before):
-        yield Report("Warning", "BrokersLost", after["reason"])
-
-
-def _loss(status: Object) -> bool:
-    """Whether brokers are missing for a reason. At the end of a job they go, too, with none."""
-    count, _, why = str(status.get("reason") or "").partition(" brokers up, ")
-    return bool(why) and " of " in count
 
 
 def _sentence(phase: str, status: Object) -> str:
