@@ -113,74 +113,107 @@ def simulate(
     arrivals = sorted(jobs, key=lambda job: job.submit)
     graph = queue.scheduler.graph
     used = {kind: 0 for kind in _MEASURED if kind in graph.types()}
-    waiting = _Waiting()
-    runs: list[Run] = []
-    never: list[tuple[Job, str]] = []
-    ends: list[tuple[int, int]] = []
-    running: dict[int, Run] = {}
-    review = 0
-    arrived = ended = 0
-    first = now = last = arrivals[0].submit if arrivals else 0
+    first = now = arrivals[0].submit if arrivals else 0
+    machine = _Machine(queue, fair, arrivals, first)
     while True:
-        while ends and ends[0][0] <= now:
-            id = heappop(ends)[1]
-            queue.finish(id)
-            ended += 1
-            last = now
-            run = running.pop(id)
-            if fair is not None:
-                fair.charge(run.job.user, _amount(run.job.request) * (run.end - run.start), now)
-        if fair is not None and now >= review:
-            review = now + REVIEW
-            _review(fair, waiting, queue)
-        while arrived < len(arrivals) and arrivals[arrived].submit <= now:
-            job = arrivals[arrived]
-            arrived += 1
-            if job.urgency == URGENCY_HOLD:
-                never.append((job, "held: its urgency is 0"))
-                continue
-            priority = job.urgency if fair is None else fair.priority(job.urgency, job.user)
-            waiting.add(job, priority)
-            queue.submit(job.id, job.request, priority)
-        started: list[tuple[tuple[int, int, Job], Allocation]] = []
-        for decision in _decisions(queue, now):
-            if isinstance(decision, Started):
-                started.append((waiting.jobs.pop(decision.jobid), decision.allocation))
-            elif isinstance(decision, Refused):
-                job = waiting.jobs.pop(decision.jobid)[2]
-                never.append((job, _reason(graph, decision.failure)))
-        front = waiting.front()
-        for (priority, arrived_as, job), allocation in started:
-            run = Run(
-                job,
-                now,
-                min(now + job.runtime, allocation.end),
-                front is not None and front < (priority, arrived_as),
-            )
-            heappush(ends, (run.end, job.id))
-            running[job.id] = run
-            runs.append(run)
+        machine.finish(now)
+        machine.review(now)
+        machine.submit(now)
+        for run, allocation in machine.start(now):
             if on_start is not None:
                 on_start(run, allocation)
         if on_step is not None:
-            on_step(ended)
-        then = _next(now, arrivals[arrived].submit if arrived < len(arrivals) else None, ends, queue)
+            on_step(machine.ended)
+        then = machine.next_event(now)
         if then is None:
             break
         for kind in used:
             used[kind] += (graph.totals[graph.root][kind] - queue.scheduler.free(graph.root, kind, now)) * (then - now)
         now = then
-    never += [(job, "still waiting when nothing more could happen") for _, _, job in waiting.jobs.values()]
+    waiting = [(job, "still waiting when nothing more could happen") for _, _, job in machine.waiting.jobs.values()]
     have = {kind: graph.totals[graph.root][kind] for kind in used}
-    return Simulation(runs, never, first, last, used, have, arrived + len(runs) + ended)
+    events = machine.arrived + len(machine.runs) + machine.ended
+    return Simulation(machine.runs, machine.never + waiting, first, machine.last_end, used, have, events)
 
 
-def _review(fair: FairShare, waiting: _Waiting, queue: Queue) -> None:
-    """Compute the priorities of all pending jobs anew."""
-    for _, _, job in list(waiting.jobs.values()):
-        priority = fair.priority(job.urgency, job.user)
-        if waiting.move(job, priority):
-            queue.reprioritize(job.id, priority)
+class _Machine:
+    """The queue, and the jobs that arrive, wait and run. Times are those of the trace, in seconds.
+
+    `arrivals` are in the order of their submission, of which `arrived` have been submitted; `ends` is a heap of the end
+    of each running job and its id.
+    """
+
+    def __init__(self, queue: Queue, fair: FairShare | None, arrivals: list[Job], first: int) -> None:
+        self.queue = queue
+        self.fair = fair
+        self.arrivals = arrivals
+        self.arrived = self.ended = self.next_review = 0
+        self.waiting = _Waiting()
+        self.running: dict[int, Run] = {}
+        self.ends: list[tuple[int, int]] = []
+        self.last_end = first
+        self.runs: list[Run] = []
+        self.never: list[tuple[Job, str]] = []
+
+    def finish(self, now: int) -> None:
+        """End the jobs whose time is over."""
+        while self.ends and self.ends[0][0] <= now:
+            id = heappop(self.ends)[1]
+            self.queue.finish(id)
+            self.ended += 1
+            self.last_end = now
+            run = self.running.pop(id)
+            if self.fair is not None:
+                self.fair.charge(run.job.user, _amount(run.job.request) * (run.end - run.start), now)
+
+    def review(self, now: int) -> None:
+        """Compute the priorities of all pending jobs anew, from time to time."""
+        if self.fair is None or now < self.next_review:
+            return
+        self.next_review = now + REVIEW
+        for _, _, job in list(self.waiting.jobs.values()):
+            priority = self.fair.priority(job.urgency, job.user)
+            if self.waiting.move(job, priority):
+                self.queue.reprioritize(job.id, priority)
+
+    def submit(self, now: int) -> None:
+        """Submit the jobs that have arrived."""
+        while self.arrived < len(self.arrivals) and self.arrivals[self.arrived].submit <= now:
+            job = self.arrivals[self.arrived]
+            self.arrived += 1
+            if job.urgency == URGENCY_HOLD:
+                self.never.append((job, "held: its urgency is 0"))
+                continue
+            priority = job.urgency if self.fair is None else self.fair.priority(job.urgency, job.user)
+            self.waiting.add(job, priority)
+            self.queue.submit(job.id, job.request, priority)
+
+    def start(self, now: int) -> Iterator[tuple[Run, Allocation]]:
+        """Start the jobs that the queue decides to start, and drop those that it refuses."""
+        started: list[tuple[tuple[int, int, Job], Allocation]] = []
+        for decision in _decisions(self.queue, now):
+            if isinstance(decision, Started):
+                started.append((self.waiting.jobs.pop(decision.jobid), decision.allocation))
+            elif isinstance(decision, Refused):
+                job = self.waiting.jobs.pop(decision.jobid)[2]
+                self.never.append((job, _reason(self.queue.scheduler.graph, decision.failure)))
+        front = self.waiting.front()
+        for (priority, arrival, job), allocation in started:
+            overtakes = front is not None and front < (priority, arrival)
+            run = Run(job, now, min(now + job.runtime, allocation.end), overtakes)
+            heappush(self.ends, (run.end, job.id))
+            self.running[job.id] = run
+            self.runs.append(run)
+            yield run, allocation
+
+    def next_event(self, now: int) -> int | None:
+        """The moment of the next event, None after the last."""
+        moments = [job.submit for job in self.arrivals[self.arrived : self.arrived + 1]]
+        moments += [end for end, _ in self.ends[:1]]
+        reserved = self.queue.next_start()
+        if reserved is not None:
+            moments.append(max(reserved, now + 1))
+        return min(moments, default=None)
 
 
 def _amount(request: JobRequest) -> int:
@@ -194,17 +227,6 @@ def _decisions(queue: Queue, now: int) -> Iterator[Decision]:
     yield from queue.schedule(now)
     while queue.unfinished:
         yield from queue.schedule(now)
-
-
-def _next(now: int, arrival: int | None, ends: list[tuple[int, int]], queue: Queue) -> int | None:
-    """The moment of the next event, None after the last."""
-    moments = [] if arrival is None else [arrival]
-    if ends:
-        moments.append(ends[0][0])
-    reserved = queue.next_start()
-    if reserved is not None:
-        moments.append(max(reserved, now + 1))
-    return min(moments, default=None)
 
 
 def _reason(graph: Graph, failure: Failure | None) -> str:

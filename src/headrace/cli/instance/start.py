@@ -107,10 +107,7 @@ def main(argv: List[str]) -> int:
     from headrace.broker.launch import bare_imports
 
     bare_imports.load_small()
-    from headrace.broker import config
     from headrace.broker.launch import capacity
-    from headrace.broker.launch import options as launch_options
-    from headrace.spec.hostlist import Hostlist
 
     _check_test_options(options)
     if options.recovery is not None:
@@ -118,33 +115,41 @@ def main(argv: List[str]) -> int:
     if options.sysconfig:
         options.config_path = options.config_path or _system_configuration()
         words.append(f"--config-path={options.config_path}")
-    command: List[str] = options.command
     broker, is_theirs = broker_words.program()
     wrapper = [word for text in options.wrap for word in text.split(",") if word]
     broker_argv = [*wrapper, *broker, *words]
     if options.verbose:
-        _show(options, broker_argv, command)
+        _show(options, broker_argv, options.command)
     if options.noexec:
         return 0
     if options.test_size is None and (wrapper or is_theirs):
         sys.stderr.flush()
-        os.execvp(broker_argv[0], [*broker_argv, *command])
+        os.execvp(broker_argv[0], [*broker_argv, *options.command])
     refused = capacity.refusal(1 if options.test_start_mode == "leader" else options.test_size or 1)
     if refused:
         raise CommandError(refused if options.test_size is None else f"--test-size: {refused}")
+    return _launch(options, verbose, broker_argv, bool(wrapper) or is_theirs)
+
+
+def _launch(options: Namespace, verbose: int, broker_argv: List[str], runs_other_program: bool) -> int:
+    """Run the broker here, or a test instance of several. Raises CommandError."""
+    from headrace.broker import config
+    from headrace.broker.launch import bare_imports
+    from headrace.broker.launch import options as launch_options
+    from headrace.spec.hostlist import Hostlist
+
     path = options.config_path or os.environ.get("FLUX_CONF_DIR")
     scripts = scripts_of_environment()
+    attrs = {**scripts, **({"config.path": path} if path else {}), **attributes(options.setattr)}
+    if options.test_rundir_cleanup:
+        attrs["rundir-cleanup"] = "1"
     try:
         launching = launch_options.LaunchOptions(
             size=options.test_size or 0,
-            attrs={
-                **scripts,
-                **({"config.path": path} if path else {}),
-                **attributes(options.setattr),
-            },
+            attrs=attrs,
             config=config.from_options(path, options.conf),
             config_path=os.path.abspath(path) if path else "",
-            command=command,
+            command=options.command,
             hosts=list(Hostlist.parse(options.test_hosts)) if options.test_hosts else [],
             rundir=options.test_rundir or "",
             verbose=verbose,
@@ -153,11 +158,9 @@ def main(argv: List[str]) -> int:
             start_mode=options.test_start_mode or "all",
             clique=options.test_pmi_clique or "single",
             broker_argv=[*broker_argv, *(f"--setattr={name}={value}" for name, value in scripts.items())],
-            runs_other_program=bool(wrapper) or is_theirs,
+            runs_other_program=runs_other_program,
             start_verbose=options.verbose,
         )
-        if options.test_rundir_cleanup:
-            launching.attrs["rundir-cleanup"] = "1"
         if options.test_size is not None:
             from headrace.broker.launch import many
 
@@ -251,7 +254,7 @@ def _recover(options: Namespace) -> List[str]:
 def _show(options: Namespace, broker_argv: List[str], command: List[str]) -> None:
     """Print the command line of each broker that is started."""
     if options.test_size is None:
-        sys.stderr.write(f"flux-start: {' '.join([*broker_argv, *command])}\n")
+        sys.stderr.write(f"flux-start: {' '.join([*broker_argv, *options.command])}\n")
         return
     rundir = options.test_rundir or attributes(options.setattr).get("rundir")
     rundir = rundir or os.path.join(os.environ.get("TMPDIR") or "/tmp", "flux-XXXXXX")

@@ -73,6 +73,18 @@ class Leader:
         self.changing = asyncio.Lock()
         self.table = self._table(ctx.config)
         self.resizer = Resizer(self)
+        self._serve()
+        self.configured = self.inventory.rset = source.configured(ctx.config)
+        # In recovery mode, the configuration of a whole system is loaded by a single broker, which cannot match it.
+        if ctx.attrs.get("broker.recovery-mode", "0") != "1":
+            try:
+                self._excluded(self.table)
+            except TargetError as exc:
+                raise RpcError(errno.EINVAL, f"resource.exclude: {exc}") from None
+        ctx.spawn(self._start())
+
+    def _serve(self) -> None:
+        ctx = self.ctx
         ctx.service(
             "resource",
             {
@@ -98,14 +110,6 @@ class Leader:
         ctx.on_stats(self._stats)
         ctx.on_unload(self._unload)
         ctx.on_growth(self.resizer.grown)
-        self.configured = self.inventory.rset = source.configured(ctx.config)
-        # In recovery mode, the configuration of a whole system is loaded by a single broker, which cannot match it.
-        if ctx.attrs.get("broker.recovery-mode", "0") != "1":
-            try:
-                self._excluded(self.table)
-            except TargetError as exc:
-                raise RpcError(errno.EINVAL, f"resource.exclude: {exc}") from None
-        ctx.spawn(self._start())
 
     def _table(self, config: dict[str, Any]) -> dict[str, Any]:
         table = config.get("resource", {})
