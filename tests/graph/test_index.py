@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 from typing import Any
 
 import pytest
@@ -10,9 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.graph import Graph, Scheduler, parse_jobspec
+from headrace.graph.layout import Layout
 from headrace.graph.matcher import Matcher
+from headrace.graph.policies import by_name
+from headrace.graph.policies.policy import Policy
 from headrace.graph.selection import Selection, select
 
+# All of these have an index. The others are searched, so that there is nothing to compare.
 POLICIES = ["first", "low", "high", "lonode", "hinode", "firstnodex", "lonodex", "hinodex", "locality", "variation"]
 
 
@@ -46,6 +51,11 @@ def cluster(
         for c in range(loose):
             graph.add("core", node, id=1000 + c, rank=n)
     return graph.finish()
+
+
+def set_class(scheduler: Scheduler, node: int, number: int) -> None:
+    """Set the property that the policy goes by; for a policy without one, a property that must not matter."""
+    scheduler.set_property(node, scheduler.policy.node_property or "perf_class", str(number))
 
 
 def spec(rng: random.Random) -> dict[str, Any]:
@@ -94,6 +104,47 @@ CLUSTERS: dict[str, dict[str, int]] = {
 
 
 @pytest.mark.parametrize("made", CLUSTERS)
+@pytest.mark.parametrize("name", POLICIES)
+def test_each_policy_has_an_index(name: str, made: str) -> None:
+    policy = by_name(name)
+    # A search that stops tries racks, and nodes in them, in orders that the index does not know.
+    expected = not (policy.stops and made == "racks")
+    assert Layout(cluster(**CLUSTERS[made]), policy).usable == expected, (
+        f"every request of the policy {name} is searched, so this file compares nothing: take it out of POLICIES"
+    )
+
+
+def combinations() -> list[Policy]:
+    """Policies with all combinations of fields, named by them."""
+    found = []
+    for fields in product((1, 0, -1), (False, True), (0, 10_000), ("", "node", "socket"), (False, True), ("", "class")):
+        order, stops, weight, whole, close, node_property = fields
+        types = frozenset({whole} - {""})
+        found.append(Policy(repr(fields), order, stops, weight, types, close, node_property))
+    return found
+
+
+SERVED = [policy for policy in combinations() if Layout(cluster(), policy).usable]
+
+
+@pytest.mark.parametrize("made", CLUSTERS)
+@pytest.mark.parametrize("policy", SERVED, ids=lambda policy: policy.name)
+def test_the_index_serves_no_policy_by_which_a_search_chooses_otherwise(policy: Policy, made: str) -> None:
+    for seed in range(2):
+        rng = random.Random(seed)
+        scheduler = Scheduler(cluster(**CLUSTERS[made]), policy)
+        for node in scheduler.graph.nodes():
+            set_class(scheduler, node, rng.randint(0, 2))
+        for jobid in range(60):
+            if scheduler.jobs and rng.random() < 0.35:
+                scheduler.cancel(rng.choice(list(scheduler.jobs)))
+            request = parse_jobspec(spec(rng))
+            expected = searched(scheduler, request)
+            allocation = scheduler.allocate(jobid, request, 0).allocation
+            assert (None if allocation is None else taken(allocation.selection)) == expected
+
+
+@pytest.mark.parametrize("made", CLUSTERS)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_index_chooses_as_the_search_does(policy: str, made: str) -> None:
     answered = 0
@@ -106,7 +157,7 @@ def test_index_chooses_as_the_search_does(policy: str, made: str) -> None:
             if rng.random() < 0.15:
                 scheduler.set_status(rng.randrange(1, len(scheduler.graph)), rng.random() < 0.6)
             if rng.random() < 0.05:
-                scheduler.set_property(rng.choice(scheduler.graph.nodes()), "perf_class", str(rng.randint(0, 2)))
+                set_class(scheduler, rng.choice(scheduler.graph.nodes()), rng.randint(0, 2))
             request = parse_jobspec(spec(rng))
             expected = searched(scheduler, request)
             allocation = scheduler.allocate(jobid, request, 0).allocation
@@ -241,7 +292,7 @@ def test_any_history_leads_both_to_the_same_choice(
         if what == "status":
             scheduler.set_status(a % len(graph), bool(b))
         elif what == "class":
-            scheduler.set_property(graph.nodes()[a % len(graph.nodes())], "perf_class", str(b))
+            set_class(scheduler, graph.nodes()[a % len(graph.nodes())], b)
         elif what == "cancel" and scheduler.jobs:
             scheduler.cancel(list(scheduler.jobs)[a % len(scheduler.jobs)])
         elif what == "match":
@@ -264,7 +315,7 @@ def test_common_requests_are_answered_without_a_search(
         raise AssertionError(f"a search for {requests[0].type}")
 
     scheduler = Scheduler(cluster(nodes=80), policy)
-    scheduler.set_property(scheduler.graph.nodes()[7], "perf_class", "1")
+    set_class(scheduler, scheduler.graph.nodes()[7], 1)
     if busy:
         for jobid in range(100, 103):
             assert scheduler.allocate(jobid, parse_jobspec({"resources": [slot(9, ("core", 1))]}), 0).allocation

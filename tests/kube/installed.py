@@ -1,4 +1,5 @@
-"""The operator's install in a cluster of the tests. It runs on this machine, with the rights of its service account."""
+"""The operator's install in a cluster of the tests. The operator runs on this machine, with the rights of its service
+account, or in pods of its own image."""
 
 from __future__ import annotations
 
@@ -8,12 +9,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import diagnosis
 from kubecluster.cluster import Cluster
+from kubecluster.errors import KubeError
+from patience import TIMEOUT
 from running_operator import RunningOperator, define_kind, free_port
 
+from headrace.images import oci
+from headrace.images.operator_image import operator_image
 from headrace.kube.install import Install, configuration, objects
+from headrace.kube.install_files import install_file
 from headrace.kube.operator_names import CONFIGURATION, OPERATOR, WEBHOOK_PATH
 
+IMAGE = "local/headrace-operator:1"
 # The pod of the operator, and what leads to it.
 _ELSEWHERE = ("Deployment", "Service", "ValidatingWebhookConfiguration")
 
@@ -72,3 +80,24 @@ def guarded(cluster: Cluster, chosen: Install, folder: Path, *options: str) -> I
             yield operator
     finally:
         cluster.kubectl("delete", "validatingwebhookconfiguration", CONFIGURATION, "--ignore-not-found")
+
+
+@contextlib.contextmanager
+def installed_in_pods(cluster: Cluster, operator: RunningOperator, chosen: Install, folder: Path) -> Iterator[None]:
+    """The install file is applied as users do, with the image of this tree, and its operators are ready while the block
+    runs. The operator that is a process of this machine rests meanwhile."""
+    archive = folder / "operator.tar"
+    archive.write_bytes(oci.archive(f"docker.io/{IMAGE}", operator_image()))
+    cluster.load(archive)
+    operator.stop()
+    try:
+        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=install_file(chosen))
+        where = f"--namespace={chosen.namespace}"
+        try:
+            cluster.kubectl("rollout", "status", f"deployment/{OPERATOR}", where, TIMEOUT)
+        except KubeError as exc:
+            raise AssertionError(f"{exc}\n{diagnosis.of_namespace(cluster, chosen.namespace)}") from None
+        yield
+    finally:
+        uninstall(cluster, chosen)
+        operator.start()

@@ -6,19 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from installed import uninstall
+from installed import IMAGE, installed_in_pods
 from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
-from patience import TIMEOUT, until
+from patience import until
 from running_operator import MiniClusters, RunningOperator
 
-from headrace.images import oci
-from headrace.images.operator_image import operator_image
 from headrace.kube.install import Install
-from headrace.kube.install_files import install_file
 from headrace.kube.operator_names import CONFIGURATION, OPERATOR
 
-IMAGE = "local/headrace-operator:1"
 PLACE = "headrace-system"
 
 
@@ -27,23 +23,9 @@ def installed(
     cluster: Cluster, operator: RunningOperator, view: str, namespace: str, tmp_path: Path
 ) -> Iterator[MiniClusters]:
     """A namespace whose MiniClusters an installed operator of two replicas looks after; the other one rests."""
-    operator.stop()
-    archive = tmp_path / "operator.tar"
-    archive.write_bytes(oci.archive(f"docker.io/{IMAGE}", operator_image()))
-    cluster.load(archive)
     chosen = Install(namespace=PLACE, image=IMAGE, view_image=view, watched=(namespace,), replicas=2)
-    try:
-        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=install_file(chosen))
-        where = f"--namespace={PLACE}"
-        try:
-            cluster.kubectl("rollout", "status", f"deployment/{OPERATOR}", where, TIMEOUT)
-        except KubeError as exc:
-            pods = cluster.kubectl("describe", "pods", where)
-            raise AssertionError(f"{exc}\n{pods}\n{cluster.kubectl('logs', f'deployment/{OPERATOR}', where)}") from None
+    with installed_in_pods(cluster, operator, chosen, tmp_path):
         yield MiniClusters(cluster, namespace)
-    finally:
-        uninstall(cluster, chosen)
-        operator.start()
 
 
 def test_the_installed_operator_guards_and_runs_miniclusters(cluster: Cluster, installed: MiniClusters) -> None:

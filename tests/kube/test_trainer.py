@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,24 +14,17 @@ import yaml
 from kubecluster import build
 from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
+from other_controllers import becomes_available, controller_image
 from patience import TIMEOUT, until
 
 from headrace.images import oci
 from headrace.images.compat_image import compat_image
-from headrace.images.layer import Entry, program
 
 Object = dict[str, Any]
 
 COMPAT = "local/headrace-view-compat:1"
 _TRAINER = "kubeflow-system"
 _JOBSET = "jobset-system"
-
-
-def controller_image(name: str, binary: str) -> bytes:
-    """The archive of `local/NAME:1`: one static program of somebody else's, as their own images have it."""
-    layer = {"manager": program(Path(binary).read_bytes()), "tmp": Entry(0o1777)}
-    config = {"Entrypoint": ["/manager"], "User": "65532:65532"}
-    return oci.archive(f"docker.io/local/{name}:1", oci.Image([layer], config))
 
 
 def manifests(cluster: Cluster, source: Path, folder: Path, overlay: str, image: str) -> list[Object]:
@@ -80,25 +72,6 @@ def trainer(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
     for namespace in (_JOBSET, _TRAINER):
         until(functools.partial(becomes_available, cluster, namespace))
     return COMPAT
-
-
-def becomes_available(cluster: Cluster, namespace: str) -> bool:
-    """Whether the controllers of a namespace become available within moments.
-
-    Both make certificates first and wait for them in a volume, which the kubelet fills when it next looks at the pod: a
-    minute later by itself, at once when the pod changes.
-    """
-    pods = f"/api/v1/namespaces/{namespace}/pods"
-    for pod in cluster.api.get(pods)["items"]:
-        change = {"metadata": {"annotations": {"looked-at": str(time.time())}}}
-        cluster.api.request("PATCH", f"{pods}/{pod['metadata']['name']}", change, "application/merge-patch+json")
-    try:
-        cluster.kubectl("-n", namespace, "wait", "--for=condition=Available", "deployment", "--all", "--timeout=5s")
-    except KubeError as exc:
-        if "timed out" not in str(exc):
-            raise
-        return False
-    return True
 
 
 def apply(cluster: Cluster, objects: list[Object]) -> None:

@@ -25,6 +25,13 @@ LISTING = [
         "flux jobs -no {name} $(cat odd); flux cancel $(cat odd)",
         "a\\nb\\x1b[2J\n",
     ),
+    Line(
+        "flux submit --urgency=hold --job-name=ended true >ended; flux cancel $(cat ended); "
+        "flux job wait-event -q $(cat ended) clean; "
+        "flux jobs -no {name} --name=ended --since=-1h; echo; "
+        "flux jobs -no {name} --name=ended --since=now; flux jobs -no {name} --name=ended",
+        "ended\n\n",
+    ),
     Line("flux jobs --no-header -o {name}", "in\n"),
     Line("flux jobs --suppress-header -o {name}", "in\n"),
     Line(

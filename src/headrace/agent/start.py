@@ -1,5 +1,5 @@
-"""The start of an agent: its broker forks a reaper, and that forks the agent. Both set their process names. (The agents
-of a test instance are forked by its zygote.)
+"""The start of an agent: the broker forks a reaper, which forks the agent. Both set their process names. (The agents of
+a test instance are forked by its zygote, which is their reaper.)
 
 The lead's agent is forked at once, because it starts the initial program. A follower's is forked when its broker first
 has something for it to do: an instance whose job is on few nodes does not pay for the agents of all others.
@@ -27,16 +27,17 @@ from headrace.process.spawn import raise_file_limit, spawn
 
 from .protocol import frame
 
-# Seconds until a process that was killed together with the broker must have ended.
+# Seconds until `starter`, if it was killed together with the broker, must have ended.
 _STARTER_EXIT_TIMEOUT = 0.5
 # The descriptor of the socket in an agent that is a new process.
 _SOCKET = 3
 
 
 def spawn_agent(rundir: str = "", starter: int = 0, rank: int = 0) -> tuple[int, socket.socket]:
-    """Fork the agent, or its reaper where it has none yet; returns the pid of our child and the broker's end of the
-    socket. Call before threads or a loop exist. `rank` is part of the process names. The agent removes `rundir` at
-    its end if the broker and the process `starter` were killed before they could.
+    """Fork the agent, or its reaper if this process is below none; returns the child's pid and the broker's end of the
+    socket. Call before threads or a loop exist. `rank` is part of the process names. `starter` is the pid of the
+    `flux start` that removes `rundir` (0: there is none). The agent removes it at its end if broker and starter were
+    killed before they could.
     """
     ours, its = socket.socketpair()
     broker = os.getpid()
@@ -71,7 +72,7 @@ def be_agent(its: socket.socket, broker: int, rundir: str, starter: int, rank: i
             # A broker that has ended meanwhile is seen by the agent's first read.
             with contextlib.suppress(BrokenPipeError):
                 its.sendall(frame([{"op": "hello", "pid": os.getpid()}]))
-        code = _run_below_reaper(its, rank)
+        code = _be_reaper_or_agent(its, rank)
         if rundir and _is_ours_to_remove(broker, born, starter):
             shutil.rmtree(rundir, ignore_errors=True)
     except BaseException:
@@ -100,8 +101,11 @@ def _is_ours_to_remove(broker: int, born: int, starter: int) -> bool:
     return True
 
 
-def _run_below_reaper(sock: socket.socket, rank: int) -> int:
-    """Run the agent, or its reaper; returns the exit code."""
+def _be_reaper_or_agent(sock: socket.socket, rank: int) -> int:
+    """Without a reaper above this process: become it, fork the agent, and wait for its end. Else: be the agent.
+
+    Returns the exit code.
+    """
     # Its own process group, so that a signal to the broker's group leaves this process to clean up.
     os.setpgid(0, 0)
     if not reaper.reapers():
@@ -138,18 +142,18 @@ def prepare() -> None:
     if _prepared:
         return
     _prepared = True
-    # Not before: a reaper and a broker do without the shell, and a follower may never have a job.
+    # Imported here and not at the top: a reaper and a broker do without the shell, and a follower may never have a job.
     from . import agent as _agent  # noqa: F401 - loaded before the fork
 
     # Jobs die by reference counting but for a few cycles: look for those rarely.
     gc.freeze()
     gc.set_threshold(20_000, 50, 100)
     for number in (signal.SIGCHLD, reaper.ORPHANED):
-        # To do nothing is not to ignore it.
+        # A handler that does nothing: SIG_IGN would discard the signal, and children would inherit it.
         signal.signal(number, lambda _number, _frame: None)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # The broker that forked us holds them.
+    # The broker blocks these signals, and a fork inherits that.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
@@ -160,7 +164,7 @@ def run_agent(sock: socket.socket) -> None:
 
     with contextlib.suppress(OSError):
         linux.become_subreaper()
-    # The next job of a place waits for us, and the broker computes at length when there are many.
+    # The resources of an ended job stay unused until this process has run, and the broker may keep the CPU for long.
     linux.ask_for_short_slices()
     Agent(sock).run()
 

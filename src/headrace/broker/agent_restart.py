@@ -1,6 +1,7 @@
 """When the exec agent is killed, its jobs are lost, and the broker starts another agent.
 
-The link and its listeners stay: they hear "gone" at once. The new agent starts when no process of the dead one is left.
+The link and its listeners stay: they hear "gone" at once. The new agent starts when no process of the dead one is left,
+or five seconds after those that are left were killed.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class AgentRestarts:
             self._broker.log(logging.ERROR, "broker", why)
             self._broker.spawn(self._replace())
 
-    def _kill_remains(self, agent: int) -> None:
-        reaper.kill_remains(agent, self._reapers, self._broker.attrs.get("local-uri"))
+    def _kill_remains(self, agent_or_reaper: int) -> None:
+        reaper.kill_remains(agent_or_reaper, self._reapers, self._broker.attrs.get("local-uri"))
         self._remains = False
 
     def end(self) -> None:
@@ -72,13 +73,13 @@ class AgentRestarts:
         if self._remains:
             self._kill_remains(self._agent.pid)
 
-    def _too_late(self) -> bool:
+    def _link_is_closed(self) -> bool:
         return self._agent.closed
 
     async def _replace(self) -> None:
         broker, agent = self._broker, self._agent
         await broker.loop.run_in_executor(None, self._kill_remains, agent.pid)
-        if self._too_late():
+        if self._link_is_closed():
             return
         try:
             agent.pid, sock = await broker.loop.run_in_executor(None, self._spawn)
@@ -87,7 +88,7 @@ class AgentRestarts:
             self._give_up(why)
             return
         self._reapers = ()
-        if self._too_late():
+        if self._link_is_closed():
             sock.close()
             return
         agent.start(sock)

@@ -288,9 +288,9 @@ class FreeState:
         if found is None:
             layout = self.layout
             found = 0
-            for kind in layout.kinds:
+            for kind in layout.node_kinds:
                 if layout.serves(demand, kind.example, layout.every):
-                    found |= kind.ranks
+                    found |= kind.rank_bits
             for n in self._ever_down:
                 unused = {h: self.unused[h] if self._is_up(h) else 0 for h in layout.holders[n]}
                 if not layout.serves(demand, n, unused):

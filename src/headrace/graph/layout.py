@@ -22,10 +22,11 @@ Parts = tuple[tuple[str, int], ...]
 
 
 class Demand(NamedTuple):
-    """A demand on a node: `slots` slots of `parts`; 0 slots: one slot at a time, wherever it is best.
+    """What a node must have free: `slots` slots of `parts`.
 
-    Unless `holders` is 0, that many vertices that hold the resources must each have `slots` of them; with `alone` no
-    other job may use these vertices, which are given `whole` or with the slots' parts alone.
+    With `slots` 0 the caller takes slots one by one, each from the node with the best one; a node serves if one slot
+    fits. With `holders` above 0, that many holders of the node must have `slots` slots each. With `alone` no other job
+    may use these holders; they are given `whole`, or else only the parts of the slots are.
     """
 
     parts: Parts
@@ -35,127 +36,159 @@ class Demand(NamedTuple):
     whole: bool = False
 
 
-class Kind(NamedTuple):
-    """Nodes with the same contents: the number of an `example`, and all of them as bits, by rank and by number."""
+class NodeKind(NamedTuple):
+    """Nodes with the same contents: the number of one of them, and all as bits, by rank and by number."""
 
     example: int
-    ranks: int
-    numbers: int
+    rank_bits: int
+    number_bits: int
 
 
 class Layout:
     """The holders of a graph and their nodes, for one match policy.
 
-    `usable` is False where a search could choose otherwise than by these bits.
-
-    By type of single resource: `types` has the holders (equal sets are one object), `held_by` the type of the holders
-    if all have the same one, are of size 1 and lie directly in their nodes. By holder: `every` has the bits of all
-    resources, `masks` those of each type, `node_of` the number of the node. By number of a node: `nodes` has the
-    vertex, `holders` the holders, `rank` the rank, `grade` what the policy's property of the node adds to the score of
-    each vertex in it (empty without such a property), `kind_of` the place of its kind in `kinds`. `by_rank` has the
-    numbers by rank, `number` the number by vertex.
+    `usable` says whether these bits are enough to choose as a search does. If it is False, nothing else here is valid.
     """
 
     def __init__(self, graph: Graph, policy: Policy) -> None:
         self.graph = graph
         self.policy = policy
+
+        # By type of single resource that the index serves: the holders. Equal sets are one object (`is` compares them).
         self.types: dict[str, frozenset[int]] = {}
+        # By type of single resource: the type of its holders, if all have the same one, are of size 1 and are children
+        # of nodes.
         self.held_by: dict[str, str] = {}
-        self.nodes: list[int] = []
-        self.number: dict[int, int] = {}
-        self.holders: list[list[int]] = []
-        self.node_of: dict[int, int] = {}
+
+        # By holder: the bits of all its resources.
         self.every: dict[int, int] = {}
+        # By holder: the bits of its resources of each type. Equal maps are one object.
         self.masks: dict[int, dict[str, int]] = {}
-        # By holder and type: id of a resource minus its place, for holders where this difference is the same for all of
-        # a type.
+        # By holder: for each type, the id of a resource minus its place. Only holders have it where that difference is
+        # the same for all resources of a type. Equal maps are one object.
         self.shift: dict[int, dict[str, int]] = {}
-        self.rank: list[int] = []
-        self.by_rank: list[int] = []
+        # By holder: the number of its node.
+        self.node_of: dict[int, int] = {}
+
+        # By number of a node: its vertex.
+        self.nodes: list[int] = []
+        # By vertex of a node: its number.
+        self.number: dict[int, int] = {}
+        # By number of a node: the holders in it.
+        self.holders: list[list[int]] = []
+        # By number of a node: what the policy's `node_property` adds to the score of each vertex in it; empty for a
+        # policy without one.
         self.grade: list[int] = []
-        self.kinds: list[Kind] = []
-        self.kind_of: list[int] = []
-        self.usable = policy.whole <= {"node"} and policy.order != 0
-        if policy.close or policy.node_property:
-            self.usable = policy.order < 0 and not (
-                policy.stops or policy.whole or (policy.node_property and policy.close)
-            )
+        # By number of a node: its rank.
+        self.rank: list[int] = []
+        # By rank: the number of the node.
+        self.by_rank: list[int] = []
+        # The kinds of nodes.
+        self.node_kinds: list[NodeKind] = []
+        # By number of a node: the place of its kind in `node_kinds`.
+        self.node_kind: list[int] = []
+
+        self.usable = _serves(policy)
         if self.usable:
             self.nodes = [v for v in graph.preorder(graph.root) if graph.type[v] == "node"]
             self.number = {v: n for n, v in enumerate(self.nodes)}
             if policy.node_property:
                 self.grade = [policy.node_weight * class_of(graph, v, policy.node_property) for v in self.nodes]
-            self.usable = self._nodes_compare()
+            self.usable = self._ranks_give_the_order()
         if self.usable:
             self._find_holders()
+            self._find_holder_types()
             self._rank_nodes()
-            self._find_kinds()
+            self._find_node_kinds()
 
-    def _nodes_compare(self) -> bool:
-        """Whether the policy's order among nodes is the order of the ranks."""
+    def _ranks_give_the_order(self) -> bool:
+        """Whether one rank for each node is enough to tell which node the policy prefers."""
         graph, policy, nodes = self.graph, self.policy, self.nodes
         if policy.stops and any(graph.parent[v] != graph.root for v in nodes):
+            # The search tries children in an order of their own at each level; the ranks tell that of one level.
             return False
         if any(graph.size[v] != 1 for v in nodes):
+            # A vertex that stands for several nodes cannot be one bit.
             return False
-        if policy.node_property:
-            # The score includes the node's grade, so nodes need no distinct ids.
+        if policy.node_property or not policy.node_weight:
+            # The ids of nodes do not count: slots are compared by their scores, or taken where a search comes to them
+            # first.
             return True
-        known = {graph.id[v] for v in nodes}
-        if policy.node_weight and (len(known) < len(nodes) or max(graph.id, default=0) >= policy.node_weight):
-            # Vertices of different nodes could have equal scores.
-            small = all(graph.id[v] < policy.node_weight for v, kids in enumerate(graph.children) if not kids)
-            return len(nodes) > 0 and len(known) == len(nodes) and small
-        return True
+        if len({graph.id[v] for v in nodes}) < len(nodes):
+            # The policy prefers neither of two nodes with the same id, so a search mixes their slots by their own ids.
+            return False
+        if max(graph.id, default=0) < policy.node_weight:
+            return True
+        # A leaf's id must be below `node_weight`, or a core of one node may outscore a core of the next. Ids of other
+        # vertices do not count, as a slot consists of leaves.
+        return len(nodes) > 0 and all(
+            graph.id[v] < policy.node_weight for v, kids in enumerate(graph.children) if not kids
+        )
 
     def _find_holders(self) -> None:
-        graph = self.graph
-        totals = graph.totals[graph.root]
-        spread = {kind for kind, amount in totals.items() if amount}
-        holding: dict[str, set[int]] = {}
-        seen: dict[str, int] = {}
-        # Equal maps are stored as one object.
-        shapes: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
+        """Find the types of resources that the index serves, and their holders.
+
+        A type is served if all resources of it are single, are held by vertices in nodes, and have rising ids in each
+        holder; and if none of its holders is inside another holder of it.
+        """
+        totals = self.graph.totals[self.graph.root]
+        # The types that no holder so far has ruled out.
+        served_types = {kind for kind, amount in totals.items() if amount}
+        # By type: the holders, and how many resources they have.
+        holders_of: dict[str, set[int]] = {}
+        counted: dict[str, int] = {}
+        # Each map of bits or shifts that was met, as the one object that stands for all equal ones.
+        interned: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
         for n, node in enumerate(self.nodes):
-            holders: list[int] = []
-            stack = [node]
-            while stack:
-                h = stack.pop()
-                inner, masks = self._read_holder(h, spread, shapes)
-                stack.extend(reversed(inner))
-                if not masks:
-                    continue
-                for above in (u for u in graph.ancestors(h) if u in self.masks):
-                    # A slot would take resources of both holders and is put together at the upper one.
-                    spread.difference_update(masks.keys() & self.masks[above].keys())
-                holders.append(h)
-                self.masks[h] = shapes.setdefault(tuple(masks.items()), masks)
-                self.node_of[h] = n
-                for kind, bits in masks.items():
-                    seen[kind] = seen.get(kind, 0) + bits.bit_count()
-                    holding.setdefault(kind, set()).add(h)
+            holders = self._read_node(node, served_types, interned)
             self.holders.append(holders)
-        known: dict[frozenset[int], frozenset[int]] = {}
-        for kind in spread:
-            if seen.get(kind) == totals.get(kind):
-                found = frozenset(holding[kind])
-                self.types[kind] = known.setdefault(found, found)
-        for found in known:
-            types = {graph.type[h] if graph.size[h] == 1 and graph.parent[h] in self.number else "" for h in found}
-            if len(types) == 1:
-                self.held_by.update(dict.fromkeys([kind for kind in self.types if self.types[kind] is found], *types))
+            for h in holders:
+                self.node_of[h] = n
+                for kind, bits in self.masks[h].items():
+                    counted[kind] = counted.get(kind, 0) + bits.bit_count()
+                    holders_of.setdefault(kind, set()).add(h)
+        same: dict[frozenset[int], frozenset[int]] = {}
+        for kind in served_types:
+            # Otherwise some resources of the type are outside nodes.
+            if counted.get(kind) == totals[kind]:
+                found = frozenset(holders_of[kind])
+                self.types[kind] = same.setdefault(found, found)
+
+    def _read_node(
+        self, node: int, served_types: set[str], interned: dict[tuple[tuple[str, int], ...], dict[str, int]]
+    ) -> list[int]:
+        """The holders in a node, in the graph's order. Fills in `masks`, `every` and `shift` of each, and takes types
+        that the index cannot serve out of `served_types`.
+        """
+        holders: list[int] = []
+        stack = [node]
+        while stack:
+            h = stack.pop()
+            inner, masks = self._read_holder(h, served_types, interned)
+            stack.extend(reversed(inner))
+            if not masks:
+                continue
+            for above in self.graph.ancestors(h):
+                if above in self.masks:
+                    # A slot would take resources of both holders and is put together at the upper one.
+                    served_types.difference_update(masks.keys() & self.masks[above].keys())
+            holders.append(h)
+            self.masks[h] = interned.setdefault(tuple(masks.items()), masks)
+        return holders
 
     def _read_holder(
-        self, h: int, spread: set[str], shapes: dict[tuple[tuple[str, int], ...], dict[str, int]]
+        self, h: int, served_types: set[str], interned: dict[tuple[tuple[str, int], ...], dict[str, int]]
     ) -> tuple[list[int], dict[str, int]]:
-        """The children of a vertex that hold others, and its single resources as bits by type; types whose resources
-        are not in order of their ids leave `spread`.
+        """The children of a vertex that have children themselves, and the others as bits by type.
+
+        Fills in `every` and `shift` of the vertex, and takes types that are not single resources in the order of their
+        ids out of `served_types`.
         """
         graph = self.graph
         types, size, ids, uniq, children = graph.type, graph.size, graph.id, graph.uniq, graph.children
         inner: list[int] = []
         masks: dict[str, int] = {}
-        last: dict[str, int] = {}
+        last_id: dict[str, int] = {}
         shift: dict[str, int] = {}
         even = True
         every = 0
@@ -165,15 +198,15 @@ class Layout:
                 inner.append(child)
                 before = child
                 continue
-            kind, number = types[child], ids[child]
-            if size[child] != 1 or number <= last.get(kind, -1):
-                spread.discard(kind)
+            kind, child_id = types[child], ids[child]
+            if size[child] != 1 or child_id <= last_id.get(kind, -1):
+                served_types.discard(kind)
             if self.policy.stops and i and uniq[child] <= uniq[before]:
                 # A search would try them in another order than that of their places.
-                spread.discard(kind)
-            last[kind] = number
+                served_types.discard(kind)
+            last_id[kind] = child_id
             before = child
-            if shift.setdefault(kind, number - i) != number - i:
+            if shift.setdefault(kind, child_id - i) != child_id - i:
                 even = False
             bit = 1 << i
             masks[kind] = masks.get(kind, 0) | bit
@@ -181,12 +214,22 @@ class Layout:
         if masks:
             self.every[h] = every
             if even:
-                self.shift[h] = shapes.setdefault(tuple(shift.items()), shift)
+                self.shift[h] = interned.setdefault(tuple(shift.items()), shift)
         return inner, masks
 
+    def _find_holder_types(self) -> None:
+        """Fill in `held_by`."""
+        graph = self.graph
+        for kind, holders in self.types.items():
+            types = {graph.type[h] for h in holders}
+            if len(types) == 1 and all(graph.size[h] == 1 and graph.parent[h] in self.number for h in holders):
+                self.held_by[kind] = types.pop()
+
     def _rank_nodes(self) -> None:
+        """Fill in `rank` and `by_rank`: the node that the policy prefers to all others has rank 0."""
         graph, nodes, order = self.graph, self.nodes, self.policy.order
         if self.policy.stops:
+            # `ChildOrder` numbers the children of the root in this order.
             by_rank = sorted(range(len(nodes)), key=lambda n: -graph.uniq[nodes[n]])
         else:
             grade = self.grade or [0] * len(nodes)
@@ -196,7 +239,8 @@ class Layout:
         for rank, n in enumerate(by_rank):
             self.rank[n] = rank
 
-    def _find_kinds(self) -> None:
+    def _find_node_kinds(self) -> None:
+        """Fill in `node_kinds` and `node_kind`."""
         masks, shift, grade = self.masks, self.shift, self.grade
         places: dict[tuple[int, ...], int] = {}
         members: list[list[int]] = []
@@ -207,8 +251,8 @@ class Layout:
             if place == len(members):
                 members.append([])
             members[place].append(n)
-            self.kind_of.append(place)
-        self.kinds = [Kind(some[0], self.set_of(some, True), self.set_of(some, False)) for some in members]
+            self.node_kind.append(place)
+        self.node_kinds = [NodeKind(some[0], self.set_of(some, True), self.set_of(some, False)) for some in members]
 
     def set_of(self, members: Iterable[int], ranked: bool) -> int:
         """The bits of nodes that are given by number: by rank, or by number."""
@@ -221,11 +265,15 @@ class Layout:
 
     def serves(self, demand: Demand, n: int, free: Mapping[int, int]) -> bool:
         """Whether a node satisfies a demand, given the free resources by holder."""
-        parts, slots, wanted, _, _ = demand
-        left = wanted or slots or 1
+        parts, slots, holders, _, _ = demand
+        # The holders that must still be found, or else the slots.
+        left = holders or slots or 1
         for h in self.holders[n]:
             fit = bitsets.fit(parts, free[h], self.masks[h])
-            left -= fit >= slots if wanted else fit
+            if not holders:
+                left -= fit
+            elif fit >= slots:
+                left -= 1
             if left <= 0:
                 return True
         return False
@@ -288,6 +336,7 @@ class Layout:
         children, masks, shift = self.graph.children[h], self.masks[h], self.shift.get(h)
         vertices: list[int] = []
         ids: dict[str, int] = {}
+        # The place after the last resource of the types so far.
         end = 0
         for kind, _ in parts:
             some = bits & masks[kind]
@@ -299,10 +348,45 @@ class Layout:
             if shift is None:
                 ids[kind] = sum([1 << self.graph.id[v] for v in found])
             else:
+                # Bit i of `some` is place i, and bit i of the set of ids is id i. Ids may be lower than places: GPU 0
+                # may come after 64 cores.
                 by = shift[kind]
                 ids[kind] = some << by if by >= 0 else some >> -by
             vertices += found
             if first < end:
+                # The types alternate, or the request names them in another order than the graph's, which a run has.
                 vertices.sort(key=self.graph.position.__getitem__)
             end = last if last > end else end
         return Run(vertices, bits, ids)
+
+
+def _serves(policy: Policy) -> bool:
+    """Whether the index chooses as a search does by this policy, on graphs that allow it.
+
+    By other policies every request is searched. `tests/graph/test_index.py` compares the two for all combinations of a
+    policy's fields for which this is True.
+    """
+    close, stops, whole = policy.close, policy.stops, policy.whole
+    if policy.order == 0:
+        # The search takes what it comes to first, and ranks and scores do not tell what that is.
+        return False
+    if not whole <= {"node"}:
+        # The index knows which nodes are given whole, but no vertices of another type.
+        return False
+    if stops and (policy.order < 0 or policy.node_weight):
+        # A search that stops may have found more slots than it takes. The index leaves out those with the lowest sums
+        # of ids, which are the worst only if the highest score comes first and does not depend on the node.
+        return False
+    if whole and not (stops or policy.node_weight):
+        # Without a weight the ids of the cores decide which nodes are taken, but the index takes whole nodes by rank.
+        return False
+    if close and (policy.order > 0 or stops or whole or policy.node_weight or policy.node_property):
+        # The index takes the closest of all free slots by the sums of their ids, and of several such choices the one
+        # with the lowest ids.
+        return False
+    if policy.node_property and whole:
+        # The index takes whole nodes by property and their ids, but a search compares the slots in them, by property
+        # and the ids of cores.
+        return False
+    # No policy prefers the highest property yet, so the index has not been tested with one.
+    return not (policy.node_property and policy.order > 0)

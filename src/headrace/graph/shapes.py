@@ -93,15 +93,15 @@ class Shapes:
         if shape.scored:
             shape.scores.clear()
             shape.buckets.clear()
-            shape.idle_scores = [self._score(shape, kind.example, layout.every, {}, None) for kind in layout.kinds]
-            for score, kind in zip(shape.idle_scores, layout.kinds, strict=True):
+            shape.idle_scores = [self._score(shape, kind.example, layout.every, {}, None) for kind in layout.node_kinds]
+            for score, kind in zip(shape.idle_scores, layout.node_kinds, strict=True):
                 if score is not None:
-                    shape.buckets[score] = shape.buckets.get(score, 0) | kind.numbers
+                    shape.buckets[score] = shape.buckets.get(score, 0) | kind.number_bits
         else:
             shape.can = 0
-            for kind in layout.kinds:
+            for kind in layout.node_kinds:
                 if layout.serves(demand, kind.example, layout.every):
-                    shape.can |= kind.ranks
+                    shape.can |= kind.rank_bits
         self._note_used()
         self._refresh(shape, self._used)
 
@@ -120,7 +120,7 @@ class Shapes:
         known: dict[tuple[int, ...], int | None] | None = {} if len(changed) > _FEW else None
         for n in changed:
             score = self._score(shape, n, state.free, state.blocked, known)
-            old = shape.scores[n] if n in shape.scores else shape.idle_scores[layout.kind_of[n]]
+            old = shape.scores[n] if n in shape.scores else shape.idle_scores[layout.node_kind[n]]
             if old == score:
                 continue
             bit = 1 << n

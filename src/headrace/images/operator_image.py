@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from . import stdlib, view
 from .layer import Entry
 from .oci import Image
@@ -22,6 +24,7 @@ _PACKAGES = {
     "propcache": (),
     "typing_extensions": (),
     "yarl": (),
+    **({"async_timeout": ()} if sys.version_info < (3, 11) else {}),
 }
 CONTENTS = view.Contents(
     {name: view.COMMANDS[name] for name in ("flux", "headrace")},

@@ -8,6 +8,7 @@ libraries, mail and other protocols, codecs of single countries.
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 
@@ -22,7 +23,7 @@ LEFT_OUT = _names(
   bdb bz2 cProfile cgi cgitb chunk code codeop crypt curses dbm distutils doctest ensurepip ftplib html idlelib
   imaplib imghdr imp lib2to3 lzma mailbox mailcap modulefinder msilib multiprocessing netrc nis nntplib nturl2path
   optparse ossaudiodev pdb pickletools pipes plistlib poplib profile pstats pty pyclbr pydoc pydoc_data readline
-  rlcompleter sched secrets smtpd smtplib sndhdr socketserver sre_compile sre_constants sre_parse ssl sunau symtable
+  rlcompleter sched secrets smtpd smtplib sndhdr socketserver ssl sunau symtable
   tabnanny telnetlib test this tkinter trace tracemalloc turtle turtledemo unittest uu venv wave webbrowser wsgiref
   xdrlib xmlrpc zipapp zoneinfo _distutils_system_mod _markupbase cmd compileall filecmp
     fileinput ntpath pprint py_compile shelve statistics timeit __hello__ __phello__
@@ -30,6 +31,9 @@ LEFT_OUT = _names(
   http.cookiejar http.cookies http.server json.tool sqlite3.test xml.dom
     """
 )
+if sys.version_info >= (3, 11):
+    # Former names of parts of `re`, which was one module before.
+    LEFT_OUT |= {"sre_compile", "sre_constants", "sre_parse"}
 # Modules that are not even in the operator's image, which has the others.
 LEFT_OUT_EVERYWHERE = _names(
     "antigravity distutils ensurepip idlelib lib2to3 pydoc_data test this tkinter turtle turtledemo"

@@ -41,6 +41,8 @@ _PACKAGES: Mapping[str, tuple[str, ...]] = {
     "msgspec": (),
     "zmq": ("zmq.tests", "zmq.green", "zmq.eventloop", "zmq.ssh", "zmq.log", "zmq.devices", "zmq.auth.ioloop"),
     "yaml": (),
+    # Part of the standard library since CPython 3.11.
+    **({"tomli": ()} if sys.version_info < (3, 11) else {}),
 }
 # Extension modules of these packages that are slower than an alternative, or unused.
 _EXTENSIONS_LEFT_OUT = frozenset(("yaml._yaml",))

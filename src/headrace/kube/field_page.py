@@ -12,7 +12,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from ..minicluster import fields
-from ..minicluster.field_docs import DESCRIPTIONS
+from ..minicluster.field_docs import ADDED, DESCRIPTIONS
 from ..minicluster.fields import Record, Spec
 
 _HEAD = """# Fields of a MiniCluster
@@ -23,11 +23,6 @@ A default inside an object holds where that object is given. Objects of Kubernet
 tolerations) have the fields of its own API. [The MiniCluster](minicluster.md) tells how one lives and what changes do
 to it, [the differences](minicluster-differences.md) where its objects are not those of the Flux Operator.
 """
-# Fields that the Flux Operator does not have, and the objects in them.
-_ADDED = (
-    *("suspend", "managed_by", "ttl_seconds_after_finished", "pod_failure_policy", "ignore_failure"),
-    *("start_timeout_seconds", "autoscale", "groups"),
-)
 # Objects in the order of the page, with their titles.
 _SECTIONS: tuple[tuple[type[Record], str], ...] = (
     (Spec, "spec"),
@@ -67,8 +62,8 @@ def _section(record: type[Record], title: str) -> str:
         given = one.default if one.default_factory is msgspec.NODEFAULT and not one.required else None
         shown = str(given).lower() if isinstance(given, bool) else given
         default = "required" if one.required else f"`{shown}`" if given or given is False else ""
-        mark = " *(not in the Flux Operator)*" if record is Spec and one.name in _ADDED else ""
-        text = DESCRIPTIONS[f"{record.__name__}.{one.encode_name}"] + mark
+        name = f"{record.__name__}.{one.encode_name}"
+        text = DESCRIPTIONS[name] + (" *(not in the Flux Operator)*" if name in ADDED else "")
         rows.append(f"| `{one.encode_name}` | {_type(hints[one.name])} | {default} | {text} |\n")
     return "".join(rows)
 

@@ -5,6 +5,12 @@ Keys are RECORD.FIELD, with the names of `fields` and of the API.
 
 from __future__ import annotations
 
+# Fields that the Flux Operator does not have; what is below them is ours as well.
+ADDED = (
+    *("Spec.suspend", "Spec.managedBy", "Spec.ttlSecondsAfterFinished", "Spec.podFailurePolicy", "Spec.ignoreFailure"),
+    *("Spec.startTimeoutSeconds", "Spec.autoscale", "Spec.groups"),
+)
+
 DESCRIPTIONS = {
     "Spec.containers": "The containers of each pod; one of them runs Flux and the job.",
     "Spec.services": "Containers of one further pod, NAME-services; each runs its image's own entry point.",

@@ -1,10 +1,10 @@
 """The plan of a MiniCluster: its hosts, the brokers' options, and the shell text that its lead runs around them.
 
 Pure. The local runner turns a plan into processes of this machine, the Kubernetes side turns it into objects. The text
-in a user's file is shell: `command`, `prefix` and `commands` are placed where the operator places them, and
+in a user's file is shell: `command`, `prefix` and `commands` are placed where the Flux Operator places them, and
 `commands.script` and the lines of a batch are written through an unquoted here-document, because existing files escape
-the job's variables as `\\${NAME}`. One thing differs from the operator on purpose: the status is the job's, not that of
-the last command.
+the job's variables as `\\${NAME}`. One thing differs from the Flux Operator on purpose: the status is the job's, not
+that of the last command.
 """
 
 from __future__ import annotations
@@ -34,35 +34,47 @@ DEFAULT_OUTPUT = "/tmp/fluxout"
 # The file with a batch's output, as a word for the shell.
 _PRINTED = '"$FLUX_OUTPUT_DIR/flux-job.out"'
 _END = "HEADRACE_END_OF_TEXT"
+# All followers are children of the lead, up to a number of connections that is small for it.
+_TOPOLOGY = "kary:256"
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """The plan of a MiniCluster.
-
-    `hosts` is a hostlist (RFC 29) of all hosts that may ever join, the lead first; `size` of them start. `quorum` is
-    the broker attribute ("" waits for all). The last five are shell text: for every host before its broker, then for
-    the lead and for the followers alone, inside the instance (its status is the job's), and after the instance.
-    """
+    """The plan of a MiniCluster: what its hosts run. Texts are for a shell."""
 
     name: str
     size: int
+    """The number of hosts that start."""
     hosts: str
+    """A hostlist (RFC 29) of all hosts that may ever join, the lead first."""
     quorum: str
+    """The broker attribute; "" waits for all."""
     mode: Mode
     attrs: dict[str, str]
+    """Broker attributes of all ranks."""
     config: dict[str, Any]
+    """The brokers' configuration (RFC 14: TOML as an object)."""
     environment: dict[str, str]
+    """Variables of everything that runs on the hosts."""
     output_dir: str
+    """Where the jobs of a batch write their output."""
     working_dir: str
+    """"" is the present one."""
     strict: bool
+    """A command of the texts that fails ends its text (`set -e`)."""
     quiet: bool
+    """Only the job prints."""
     timed: bool
-    cleanup: bool
+    """Lines with FLUXTIME tell how long the stations took."""
     before: str
+    """On every host, before its broker."""
     lead_before: str
+    """On the lead alone, before its broker."""
     follower_before: str
+    """On followers alone, before their brokers."""
     initial_program: str
+    """Inside the instance; its status is the job's."""
     after: str
+    """On the lead, after the instance."""
 
 
 def make_plan(cluster: MiniCluster, *, with_groups: bool = False) -> Plan:
@@ -94,7 +106,6 @@ def make_plan(cluster: MiniCluster, *, with_groups: bool = False) -> Plan:
         strict=cluster.logging.strict,
         quiet=cluster.logging.quiet,
         timed=cluster.logging.timed,
-        cleanup=cluster.spec.cleanup,
         before=_lines(before),
         lead_before=_lines(lead),
         follower_before=_lines([commands.worker_pre]),
@@ -175,8 +186,8 @@ def node_flags(cluster: MiniCluster, with_groups: bool = False) -> list[str]:
 def job_lines(lines: str) -> Iterator[tuple[int, str]]:
     """The jobs of a batch, each with the number of its (first) line, from 0.
 
-    The operator numbers output files by all lines of the text, including empty lines and comments, which are not jobs.
-    A line that ends with a backslash continues in the next.
+    The Flux Operator numbers output files by all lines of the text, including empty lines and comments, which are not
+    jobs. A line that ends with a backslash continues in the next.
     """
     texts = lines.split("\n")
     begun, first = "", 0
@@ -233,7 +244,7 @@ def initial_program(cluster: MiniCluster, *, with_groups: bool = False) -> str:
 
 
 def one_line(command: str) -> str:
-    """A command of several lines as one line, as the operator passes it: line ends separate words.
+    """A command of several lines as one line, as the Flux Operator passes it: line ends separate words.
 
     Quoted text is not changed. Lines that begin with `#` are removed.
     """
@@ -269,7 +280,7 @@ def _batch_program(prefix: str, flags: list[str], quiet: bool) -> str:
 def _attributes(cluster: MiniCluster, with_groups: bool) -> dict[str, str]:
     flux = cluster.flux
     level = 0 if cluster.logging.quiet else flux.log_level
-    attrs = {"log-stderr-level": str(level), "log-stderr-mode": "local", "tbon.topo": flux.topology or "kary:256"}
+    attrs = {"log-stderr-level": str(level), "log-stderr-mode": "local", "tbon.topo": flux.topology or _TOPOLOGY}
     if flux.connect_timeout:
         attrs["tbon.connect_timeout"] = flux.connect_timeout
     if cluster.logging.zeromq:

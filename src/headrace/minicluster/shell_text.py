@@ -13,7 +13,7 @@ def outer_text(before: str, start: str, after: str, *, strict: bool, quiet: bool
     """
     if before and quiet:
         before = f"{{\n{before}}} > /dev/null\n"
-    # Only bash has `set -E -o pipefail`, which the operator uses.
+    # Only bash has `set -E -o pipefail`, which the Flux Operator uses.
     flags = 'set -eu\n[ -z "${BASH:-}" ] || set -E -o pipefail\n' if strict else ""
     # All variables that the user's text sets are exported to the job.
     return (

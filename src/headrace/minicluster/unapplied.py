@@ -88,11 +88,11 @@ def not_applied(cluster: MiniCluster) -> list[str]:
     found += [f"spec.groups[{index}] ({one.name})" for index, one in enumerate(spec.groups)]
     if spec.flux:
         found += list(_given(spec.flux, _FLUX, "spec.flux"))
-        found += _without_effect(spec.flux, mode_of(cluster))
+        found += _overridden(spec.flux, mode_of(cluster))
     return found
 
 
-def _without_effect(flux: Flux, mode: Mode) -> Iterator[str]:
+def _overridden(flux: Flux, mode: Mode) -> Iterator[str]:
     """Fields that have no effect because of another field of the same file."""
     if flux.broker_config:
         for name in placement_of(given_config(flux.broker_config)):

@@ -77,7 +77,7 @@ class LittleBroker:
         self.attrs = AttrTable()
         self.receive_buffer = memoryview(bytearray(1 << 16))
         self.forked: dict[str, process.Forked] = {}
-        self.rank, self.size, self.owner = 0, 1, 7
+        self.rank, self.size, self.may_grow, self.owner = 0, 1, False, 7
         self.config: dict[str, object] = {}
         self.lines: list[str] = []
         self.on_grown: list[object] = []

@@ -16,7 +16,7 @@ from headrace.broker.module.remote import RemoteBroker
 from headrace.spec import message as m
 from headrace.spec.message import Message
 
-START = {"uuid": "its-uuid", "args": ["a=1"], "rank": 3, "owner": 7, "config": {"x": {"y": 1}}}
+START = {"uuid": "its-uuid", "args": ["a=1"], "rank": 3, "owner": 7, "may_grow": False, "config": {"x": {"y": 1}}}
 
 
 class Process:

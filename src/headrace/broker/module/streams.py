@@ -28,7 +28,7 @@ class StreamSet:
 
     @staticmethod
     def key(msg: Message) -> tuple[bytes, int]:
-        return (msg.routes[0] if msg.routes else b"", msg.aux2)
+        return (msg.routes[0] if msg.routes else b"", msg.matchtag)
 
     def add(self, msg: Message) -> None:
         """Add a streaming request. Raises RpcError(EPROTO) for any other request (RFC 6)."""
@@ -37,6 +37,7 @@ class StreamSet:
         self._entries[self.key(msg)] = msg
 
     def remove(self, msg: Message) -> None:
+        """Forget an entry, with no response to it."""
         if self._entries.pop(self.key(msg), None) is not None:
             self.on_remove(msg)
 

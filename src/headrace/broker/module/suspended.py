@@ -1,18 +1,22 @@
 """A module that is suspended instead of removed, because its partners must not notice its reload.
 
 The job manager would otherwise lose the open requests of its watchers, and those that it has with the exec service.
-While a module is suspended, requests to it are refused, and responses to its own requests are queued; it sends none, so
-their number is bounded.
+While a module is suspended, requests that want a response are refused, and all else that is for it is queued: responses
+to its own requests, of which it sends no more, hellos of partners, events, and what its clients' ends set off.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from headrace.spec import message as m
 from headrace.spec.message import Message
+
+# The longest queue. What comes when it is full is dropped, since anybody may send requests that want no response.
+_MOST = 100_000
 
 
 class Resumption(NamedTuple):
@@ -30,11 +34,13 @@ class Resumption(NamedTuple):
 class Suspendable(Protocol):
     """A module's context, as far as a suspension needs it."""
 
-    returns: Resumption | None
+    name: str
+    resumption: Resumption | None
     suspended: SuspendedModule | None
 
     def send(self, msg: Message) -> None: ...
     def respond_error(self, msg: Message, errnum: int, text: str = "") -> None: ...
+    def log(self, level: int, text: str) -> None: ...
 
 
 class SuspendedModule:
@@ -43,25 +49,30 @@ class SuspendedModule:
     def __init__(self, ctx: Suspendable) -> None:
         self._ctx = ctx
         self._queue: list[Message] = []
+        self._full = False
 
     def take(self, msg: Message) -> bool:
         """Queue or refuse a message for the suspended module; False if it is for a part that is still served."""
-        returns = self._ctx.returns
-        if returns is None or not returns.holds(msg.topic):
+        resumption = self._ctx.resumption
+        if resumption is None or not resumption.holds(msg.topic):
             return False
-        if msg.type == m.REQUEST and not msg.noresponse and msg.topic not in returns.hellos:
+        if msg.type == m.REQUEST and not msg.noresponse and msg.topic not in resumption.hellos:
             self._ctx.respond_error(msg, errno.ENOSYS, "No service matching " + msg.topic + " is registered")
-        else:
+        elif len(self._queue) < _MOST:
             self._queue.append(msg)
+        elif not self._full:
+            self._full = True
+            text = f"{_MOST} messages wait until {self._ctx.name} is loaded again: more are dropped"
+            self._ctx.log(logging.ERROR, text)
         return True
 
-    def end(self, args: list[str]) -> None:
+    def resume(self, args: list[str]) -> None:
         """Resume the module and deliver the queue. If `resume` raises, the module stays suspended."""
-        assert self._ctx.returns is not None
-        self._ctx.returns.resume(args)
-        self.read()
+        assert self._ctx.resumption is not None
+        self._ctx.resumption.resume(args)
+        self.deliver()
 
-    def read(self) -> None:
+    def deliver(self) -> None:
         """End the suspension and deliver the queued messages."""
         self._ctx.suspended = None
         for msg in self._queue:

@@ -67,7 +67,11 @@ def _parser() -> QuickParser:
     add("-A", action="store_true", help="List jobs of all users")
     add("-c", "--count", type=_count, metavar="N", default=1000, help="Limit the number of jobs (default 1000, 0: all)")
     add("-f", "--filter", metavar="STATE|RESULT", help="List jobs with these states or results")
-    add("--since", metavar="WHEN", help="Include jobs that became inactive since WHEN (implies -a)")
+    add(
+        "--since",
+        metavar="WHEN",
+        help="Include jobs that ended since WHEN (-2h, yesterday, 2026-11-21 8am); implies -a",
+    )
     add("-n", "--no-header", "--suppress-header", action="store_true", help="Do not print the header")
     add("-u", "--user", metavar="USER", help="List jobs of USER (name, number or all)")
     add("--name", metavar="JOB-NAME", help="List jobs with this name")

@@ -1,4 +1,4 @@
-"""Asking job-list (RFC 43) for jobs: filters by state, result, user, name, queue and place, as a constraint."""
+"""Asking job-list (RFC 43) for jobs: filters by state, result and user here, others by `add`, as a constraint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ class QueryError(ValueError):
 
 
 class Query:
-    """What to list: a constraint, a number of jobs (0: all) and a time since when inactive jobs count."""
+    """What to list: `clauses` of a constraint (RFC 31, 43), `states` and `results` as bits (RFC 21), the number of jobs
+    (`count`, 0: all), and inactive jobs from the time `since` on (seconds since the epoch, 0: all).
+    """
 
     __slots__ = ("clauses", "count", "results", "since", "states")
 

@@ -1,6 +1,6 @@
 """Match policies: which of the resources that satisfy a request are taken.
 
-Each policy is a file; `by_name` finds it by Fluxion's name for it.
+Each policy is a file; `by_name` finds it by its name, which is Fluxion's where Fluxion has the policy.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.broker.module.args import only
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.modules.job_exec.job import Job
-from headrace.modules.job_exec.node import Node
+from headrace.modules.job_exec.node import EXIT_1_STATUS, TreeExec
 from headrace.modules.job_exec.settings import KEYS, WITHOUT_EFFECT, Settings
 from headrace.modules.job_exec.simulation import SimError, simulation
 from headrace.modules.job_exec.simulator import Simulator
@@ -41,7 +41,7 @@ _PATIENCE = 0.01
 class Leader:
     """All jobs of the instance; on rank 0 only."""
 
-    def __init__(self, ctx: ModuleContext, node: Node, args: list[str]) -> None:
+    def __init__(self, ctx: ModuleContext, node: TreeExec, args: list[str]) -> None:
         self.ctx = ctx
         self.node = node
         self.jobs: dict[int, Job] = {}
@@ -127,7 +127,7 @@ class Leader:
 
     def _fail(self, job: Job, note: str) -> None:
         self._raise(job, {"severity": FATAL, "type": EXEC, "note": note})
-        self._end(job, 1 << 8)
+        self._end(job, EXIT_1_STATUS)
 
     def _respond(self, job: Job, response: ExecResponse) -> None:
         self.ctx.respond(job.msg, response)

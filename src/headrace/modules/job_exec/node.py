@@ -7,11 +7,11 @@ and otherwise passed on (events, output), in one message for each link and loop 
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from headrace.broker.module.context import EMPTY, ModuleContext
+from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
+from headrace.modules.job_exec.shell_services import ShellServices
 from headrace.modules.job_exec.tree import HERE, LOST_STATUS, Part, split
 from headrace.spec import jobid
 from headrace.spec import message as m
@@ -26,33 +26,48 @@ if TYPE_CHECKING:
         Barrier,
         FromAgent,
         FromPeer,
-        JobOperation,
+        Kill,
         Report,
-        RpcReply,
+        SetExpiration,
         Start,
         ToPeer,
     )
 
-# Bytes of output on their way to the parent from which the agent is not read, and below which it is read again.
-_MOST, _FEW = 2 << 20, 1 << 20
+# Wait status (waitpid(2)) of exit code 1, for a job or shell that could not be started.
+EXIT_1_STATUS = 1 << 8
+# Bytes of output on their way to the parent: above the first the agent is not read, from the second down it is again.
+_PAUSE_ABOVE, _RESUME_BELOW = 2 << 20, 1 << 20
 
 
-class Node:
-    """Jobs that run on or below this broker. On rank 0 `report` is the leader's; on others it sends to the parent."""
+class TreeExec:
+    """The execution service at one broker of the tree: it starts the shells of jobs on this node, passes starts and
+    signals down to its children, and combines the reports from below.
+
+    `parts` has the jobs with a shell at or below this broker. `report` takes each report that goes up: on rank 0 the
+    leader sets it, elsewhere it sends to the parent.
+
+    A job counts its nodes from 0, in the order of their broker ranks; `job_nodeid` is such a number. The parameter
+    `nodeid` of `ctx.call` is a broker rank (RFC 3).
+    """
 
     def __init__(self, ctx: ModuleContext) -> None:
         self.ctx = ctx
         self.rank = ctx.rank
         self.parts: dict[int, Part] = {}
         self.report: Callable[[Report], None] = self._report_up
-        self.shells = _ShellServices(ctx)
+        self.shells = ShellServices(ctx)
         # None until the first start, which most followers of an idle instance never get.
         self._payloads: Payloads | None = None
+        # The reports of this turn of the loop for the parent, and the bytes of output in them.
         self._up: list[Report] = []
         self._up_bytes = 0
+        # Bytes of output that were sent to the parent, and that it has not acknowledged.
         self._on_way = 0
+        # Requests `up` of children that wait for their response until less output is on its way to the parent.
         self._owed: list[Message] = []
+        # The operations of this turn of the loop for shells on other brokers, by their rank.
         self._peers: dict[int, list[FromPeer]] = {}
+        # By rank of a child, the bit set of all ranks at and below it.
         self._subtrees: dict[int, int] = {}
         self._look_below()
         ctx.tree.on_child_lost.append(self._child_lost)
@@ -84,14 +99,14 @@ class Node:
 
     # -- down the tree
 
-    def launch(self, job: dict[str, Any], targets: int) -> None:
-        """Start `job` (id, userid, jobspec, R, ranks, expiration) on those ranks of `targets` that are at or below this
-        broker.
+    def launch(self, job: dict[str, Any], target_bits: int) -> None:
+        """Start `job` (id, userid, jobspec, R, ranks, expiration) on those of its ranks that are at or below this
+        broker; `target_bits` is a bit set of ranks.
         """
-        here, below = split(targets, self.rank, self._subtrees)
+        here, below = split(target_bits, self.rank, self._subtrees)
         ranks = job["ranks"]
-        nodeid = (0 if len(ranks) == 1 else ranks.index(self.rank)) if here else None
-        part = self.parts[job["id"]] = Part(job, self.rank, nodeid, below)
+        job_nodeid = (0 if len(ranks) == 1 else ranks.index(self.rank)) if here else None
+        part = self.parts[job["id"]] = Part(job, self.rank, job_nodeid, below)
         children = self.ctx.tree.children
         for child, members in below.items():
             if children and child in children and children[child].alive:
@@ -99,24 +114,24 @@ class Node:
                 self.ctx.call("job-exec.launch", body, nodeid=child)
             else:
                 self._lost(part, child, members)
-        if nodeid is not None:
-            self._start(part, nodeid)
+        if job_nodeid is not None:
+            self._start(part, job_nodeid)
 
-    def _start(self, part: Part, nodeid: int) -> None:
+    def _start(self, part: Part, job_nodeid: int) -> None:
         job, agent = part.job, self.ctx.agent
         if agent is None:
             note = f"rank {self.rank} has no exec agent"
             self.report({"op": "exception", "id": job["id"], "severity": FATAL, "type": EXEC, "note": note})
-            self._finish(HERE, job["id"], 1 << 8, None)
+            self._finish(HERE, job["id"], EXIT_1_STATUS, None)
             return
         nodelist = job["R"]["execution"].get("nodelist", [])
         ranks = job["ranks"]
         hosts = nodelist if len(ranks) == 1 else list(Hostlist.parse(",".join(nodelist)))
-        op = self._operation(job, nodeid, hosts)
-        self.shells.add(op["service"], job["id"], job["userid"], nodeid == 0)
+        op = self._start_operation(job, job_nodeid, hosts)
+        self.shells.add(op["service"], job["id"], job["userid"], lead=job_nodeid == 0)
         agent.send(op)
 
-    def _operation(self, job: dict[str, Any], nodeid: int, hosts: list[str]) -> Start:
+    def _start_operation(self, job: dict[str, Any], job_nodeid: int, hosts: list[str]) -> Start:
         attrs, text = self.ctx.attrs, jobid.encode(job["id"])
         if self._payloads is None:
             from headrace.modules.job_exec.payload import Payloads
@@ -136,7 +151,7 @@ class Node:
             "expiration": job["expiration"],
             "service": f"{job['userid']}-shell-f{text[1:]}",
             "R": job["R"],
-            "nodeid": nodeid,
+            "nodeid": job_nodeid,
             "nnodes": len(job["ranks"]),
             "rank": self.rank,
             "hosts": hosts,
@@ -147,8 +162,8 @@ class Node:
             op["interface_hint"] = hint
         return op
 
-    def down(self, op: JobOperation) -> None:
-        """Send `op` (kill, expiration, barrier) to the job's shells at and below this broker."""
+    def down(self, op: Kill | SetExpiration | Barrier) -> None:
+        """Send `op` to the job's shells at and below this broker."""
         part = self.parts.get(op["id"])
         if part is None:
             return
@@ -163,7 +178,7 @@ class Node:
         return EMPTY
 
     def _on_down(self, msg: Message) -> Any:
-        self.down(msg.obj)
+        self.down(_from_request(msg.obj))
         return EMPTY
 
     # -- up the tree
@@ -186,7 +201,8 @@ class Node:
         source = msg.obj["rank"]
         for op in msg.obj["ops"]:
             self._take(source, op)
-        if self._on_way + self._up_bytes > _MOST:
+        if self._on_way + self._up_bytes > _PAUSE_ABOVE:
+            # The child pauses its own agent in turn when too much of its output has no response.
             self._owed.append(msg)
             return None
         return EMPTY
@@ -209,6 +225,10 @@ class Node:
             self.report({"op": "started", "id": job})
 
     def _finish(self, source: int, job: int, status: int, bad: list[list[int]] | None) -> None:
+        """The shells of a subtree have ended; `status` is the largest of their wait statuses.
+
+        `bad` has [rank, wait status] of each shell that failed; None: the subtree is this broker's own shell.
+        """
         part = self.parts.get(job)
         if part is None:
             return
@@ -228,6 +248,8 @@ class Node:
         if pairs is None:
             return
         whole: Barrier = {"op": "barrier", "id": op["id"], "seq": op["seq"], "kvs": pairs}
+        # Rank 0 knows when all shells of a job have entered. A job of one rank has no shell elsewhere, so its barrier
+        # is complete here and does not climb to rank 0.
         if self.rank == 0 or len(part.job["ranks"]) == 1:
             self.down(whole)
         else:
@@ -247,12 +269,12 @@ class Node:
         taken = (lambda _reply: self._taken(size)) if size else None
         self.ctx.call("job-exec.up", {"rank": self.rank, "ops": ops}, taken, self.rank, flags=m.FLAG_UPSTREAM)
         self._on_way += size
-        if self._on_way > _MOST and self.ctx.agent is not None:
+        if self._on_way > _PAUSE_ABOVE and self.ctx.agent is not None:
             self.ctx.agent.pause()
 
     def _taken(self, size: int) -> None:
         self._on_way -= size
-        if self._on_way <= _FEW:
+        if self._on_way <= _RESUME_BELOW:
             if self.ctx.agent is not None:
                 self.ctx.agent.resume()
             owed, self._owed = self._owed, []
@@ -288,7 +310,8 @@ class Node:
         agent = self.ctx.agent
         if agent is not None:
             for op in msg.obj["ops"]:
-                # The operation is made anew, since the agent executes what it gets and must get only these fields.
+                # The agent executes every operation that it gets, so the operation is made anew: the sender of a
+                # request must not choose `op`.
                 agent.send({"op": "peer", "id": op["id"], "from": op["from"], "data": op["data"]})
         return EMPTY
 
@@ -301,152 +324,58 @@ class Node:
 
     def _agent_gone(self) -> None:
         for part in list(self.parts.values()):
-            if part.here and HERE not in part.heard_finish:
-                if part.nodeid:
-                    self._shell_lost(part, part.nodeid)
-                else:
-                    self._lost(part, HERE, 1 << self.rank)
+            if part.nodeid is None or HERE in part.heard_finish:
+                continue
+            if part.nodeid == 0:
+                # The lead shell itself was in the agent, so no shell is left that could decide what follows: the job
+                # has lost its node.
+                self._lost(part, HERE, 1 << self.rank)
+            else:
+                self._shell_lost(part, part.nodeid)
 
-    def _shell_lost(self, part: Part, nodeid: int) -> None:
+    def _shell_lost(self, part: Part, job_nodeid: int) -> None:
         """The agent with a shell of a job was killed. The node still exists, so the lead shell decides what follows."""
-        job = part.job["id"]
-        self._to_shell(part.job["ranks"][0], {"op": "peer", "id": job, "from": nodeid, "data": {"kind": "lost-shell"}})
+        job, lead_rank = part.job["id"], part.job["ranks"][0]
+        self._to_shell(lead_rank, {"op": "peer", "id": job, "from": job_nodeid, "data": {"kind": "lost-shell"}})
         self._started(HERE, job)
         self._finish(HERE, job, LOST_STATUS, None)
 
-    def _lost(self, part: Part, child: int, members: int) -> None:
+    def _lost(self, part: Part, source: int, members: int) -> None:
+        """A subtree, or the lead shell here, is lost; `members` is the bit set of the job's ranks in it."""
         job = part.job["id"]
         self.report({"op": "lost", "id": job, "ranks": str(Idset.from_bits(members))})
         ranks = part.job["ranks"]
-        for nodeid, rank in enumerate(ranks):
-            if nodeid and members >> rank & 1:
-                # The lead shell would otherwise wait for it.
-                self._to_shell(ranks[0], {"op": "peer", "id": job, "from": nodeid, "data": {"kind": "done"}})
-        self._started(child, job)
+        for job_nodeid, rank in enumerate(ranks):
+            if job_nodeid > 0 and members >> rank & 1:
+                # The lead shell (0) would otherwise wait for this one to be done.
+                self._to_shell(ranks[0], {"op": "peer", "id": job, "from": job_nodeid, "data": {"kind": "done"}})
+        self._started(source, job)
         bad = [[rank, LOST_STATUS] for rank in Idset.from_bits(members)]
-        self._finish(child, job, LOST_STATUS, bad)
+        self._finish(source, job, LOST_STATUS, bad)
 
 
-class _ShellServices:
-    """The services `UID-shell-ƒID` of the shells on this node: a peer of the router that hands requests to the agent.
+def _from_request(body: dict[str, Any]) -> Kill | SetExpiration | Barrier:
+    """The operation of a request `down`, with the fields of its type alone. Raises RpcError(EPROTO).
 
-    One object provides all of them, so that a job costs only an entry in the router's table. Requests for a subprocess
-    server (`UID-shell-ƒID.rexec`, RFC 42) are passed to the broker's own; all others are for lead shells.
+    It is made anew, since the agent executes every operation that it gets, and any client with the role OWNER can send
+    this request.
     """
-
-    def __init__(self, ctx: ModuleContext) -> None:
-        self.ctx = ctx
-        self.uuid = ctx.uuid + "-shells"
-        # (job, its user, whether its lead shell is here) by service name.
-        self._by_name: dict[str, tuple[int, int, bool]] = {}
-        self._by_job: dict[int, str] = {}
-        self._waiting: dict[int, tuple[int, Message]] = {}
-        self._token = 0
-
-    def add(self, name: str, job: int, userid: int, lead: bool) -> None:
-        self.ctx.delegate(name, self)
-        self._by_name[name] = (job, userid, lead)
-        self._by_job[job] = name
-
-    def remove(self, job: int) -> None:
-        name = self._by_job.pop(job, None)
-        if name is None:
-            return
-        self._by_name.pop(name, None)
-        self.ctx.end_delegation(name)
-        if not self._waiting:
-            return
-        for token, (owner, msg) in list(self._waiting.items()):
-            if owner == job:
-                del self._waiting[token]
-                self.ctx.respond_error(msg, errno.ENOSYS, f"Unknown service method '{msg.topic}'")
-
-    def clear(self) -> None:
-        for job in list(self._by_job):
-            self.remove(job)
-
-    def forget(self, sender: str) -> None:
-        """A client has disconnected: forget the requests that it waits for."""
-        for token, (_job, msg) in list(self._waiting.items()):
-            if msg.sender == sender:
-                del self._waiting[token]
-
-    def send(self, msg: Message) -> None:
-        """Handle a message from the router."""
-        if msg.type != m.REQUEST:
-            return
-        name = msg.topic
-        while name not in self._by_name:
-            name, dot, _ = name.rpartition(".")
-            if not dot:
-                self.ctx.respond_error(msg, errno.ENOSYS, f"Unknown service method '{msg.topic}'")
-                return
-        job, userid, lead = self._by_name[name]
-        if not msg.rolemask & m.ROLE_OWNER and msg.userid != userid:
-            self.ctx.respond_error(msg, errno.EPERM, "only the owner of a job may talk to its shell")
-            return
-        method = msg.topic[len(name) + 1 :]
-        if method == "disconnect":
-            self.forget(msg.sender)
-        agent = self.ctx.agent
-        try:
-            payload = dict(msg.obj or {})
-        except (m.MessageError, TypeError, ValueError) as exc:
-            self.ctx.respond_error(msg, errno.EPROTO, str(exc))
-            return
-        if method.startswith("rexec."):
-            self._to_server(msg, method, payload, job, userid)
-            return
-        if not lead:
-            self.ctx.respond_error(msg, errno.ENOSYS, f"Unknown service method '{msg.topic}'")
-            return
-        if method == "disconnect":
-            payload["sender"] = msg.sender
-        if agent is None:
-            self.ctx.respond_error(msg, errno.ENOSYS, os.strerror(errno.ENOSYS))
-            return
-        self._token += 1
-        if not msg.noresponse:
-            self._waiting[self._token] = (job, msg)
-        agent.send(
-            {
-                "op": "rpc",
-                "id": job,
-                "token": self._token,
-                "method": method,
-                "payload": payload,
-                "userid": msg.userid,
-                "streaming": msg.streaming,
-                "sender": msg.sender,
-            }
-        )
-
-    def _to_server(self, msg: Message, method: str, payload: dict[str, Any], job: int, userid: int) -> None:
-        """Pass a request to this broker's subprocess server, which responds to the client itself."""
-        owner = self.ctx.owner
-        if not userid == msg.userid == owner:
-            # Processes run as the instance's owner, so a role alone does not give another user access.
-            self.ctx.respond_error(msg, errno.EPERM, "Access denied")
-            return
-        flags = msg.flags & (m.FLAG_STREAMING | m.FLAG_NORESPONSE)
-        body = {**payload, "shell": {"job": job, "topic": msg.topic}}
-        passed = m.request(method, body, self.ctx.rank, msg.matchtag, flags, owner, m.ROLE_OWNER)
-        passed.routes.extend(msg.routes)
-        self.ctx.forward(passed)
-
-    def reply(self, op: RpcReply) -> None:
-        token = op["token"]
-        entry = self._waiting.get(token)
-        if entry is None:
-            return
-        msg = entry[1]
-        errnum = op["errnum"]
-        if errnum or not msg.streaming:
-            del self._waiting[token]
-        if errnum:
-            self.ctx.respond_error(msg, errnum, op["text"])
-        else:
-            self.ctx.respond(msg, op["payload"])
+    job, op = body["id"], body["op"]
+    try:
+        match op:
+            case "kill":
+                kill: Kill = {"op": "kill", "id": job, "signum": body["signum"]}
+                if "all" in body:
+                    kill["all"] = body["all"]
+                return kill
+            case "expiration":
+                return {"op": "expiration", "id": job, "expiration": body["expiration"]}
+            case "barrier":
+                return {"op": "barrier", "id": job, "seq": body["seq"], "kvs": body["kvs"]}
+            case _:
+                raise RpcError(errno.EPROTO, f"job-exec.down: op is {op!r}, it must be kill, expiration or barrier")
+    except KeyError as exc:
+        raise RpcError(errno.EPROTO, f"job-exec.down: {op}: missing field {exc}") from None
 
 
 def _bits(ranks: frozenset[int]) -> int:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from headrace.broker.module.context import ModuleContext
-from headrace.modules.job_exec.node import Node
+from headrace.modules.job_exec.node import TreeExec
 from headrace.spec.requests.execution import JOB_EXEC_NODE
 
 NAME = "job-exec"
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
-    node = Node(ctx)
+    node = TreeExec(ctx)
     if ctx.rank == 0:
         # Imported here, so that the other ranks need no memory for it.
         from headrace.modules.job_exec.leader import Leader

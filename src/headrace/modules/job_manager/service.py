@@ -102,7 +102,7 @@ class _Manager:
         ctx.on_config(self._configure)
         ctx.on_stats(self._stats)
         ctx.on_unload(self._unload)
-        ctx.returns = Resumption(self._resume, self._holds, _HELLOS)
+        ctx.resumption = Resumption(self._resume, self._holds, _HELLOS)
         if self.journal is not None:
             restart(self.core)
             touch()

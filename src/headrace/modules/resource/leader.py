@@ -440,7 +440,8 @@ class Leader:
         """
         quorum = int(self.ctx.attrs.get("broker.quorum"))
         if not self.ready and (not self.following or self.inventory.online.bit_count() >= quorum):
-            with contextlib.suppress(TimeoutError):
+            # On CPython 3.10 this is not the TimeoutError of builtins.
+            with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self.defined.wait(), _SOON)
 
     async def _status(self, msg: Message) -> dict[str, Any]:

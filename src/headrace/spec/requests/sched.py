@@ -29,9 +29,13 @@ SCHED: Methods = {
     "alloc": None,
     "cancel": form({"id": int}),
     "free": form({"id": int, "R?": dict, "final?": bool}),
+    # Beyond RFC 27; each job is [id, successor, expiration].
     "inherit": form({"jobs": [list]}),
+    # Each job is [id, priority].
     "prioritize": form({"jobs": [[int]]}),
+    # Beyond RFC 27: why these jobs wait.
     "reasons": form({"ids": [int]}),
+    # Seconds since the epoch.
     "expiration": form({"id": int, "expiration": float}),
     "resource-status": _NONE,
 }
