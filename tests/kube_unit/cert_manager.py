@@ -16,6 +16,14 @@ from cryptography.x509.oid import NameOID
 Object = dict[str, Any]
 
 
+_SIGNS = x509.KeyUsage(
+    **{use: False for use in ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment")},
+    **{use: False for use in ("key_agreement", "encipher_only", "decipher_only")},
+    key_cert_sign=True,
+    crl_sign=True,
+)
+
+
 class Issued(NamedTuple):
     """A Secret of type kubernetes.io/tls: the key, its certificate, and the certificate of who signed that."""
 
@@ -53,6 +61,8 @@ class CertManager:
             .add_extension(x509.BasicConstraints(ca=spec.get("isCA", False), path_length=None), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         )
+        if spec.get("isCA"):
+            built = built.add_extension(_SIGNS, critical=True)
         if by:
             identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(by.key.public_key())
             names = x509.SubjectAlternativeName([x509.DNSName(one) for one in spec["dnsNames"]])

@@ -34,6 +34,9 @@ LEFT_OUT = _names(
 if sys.version_info >= (3, 11):
     # Former names of parts of `re`, which was one module before.
     LEFT_OUT |= {"sre_compile", "sre_constants", "sre_parse"}
+else:
+    # Modules email and pathlib import these.
+    LEFT_OUT -= {"ntpath", "uu"}
 # Modules that are not even in the operator's image, which has the others.
 LEFT_OUT_EVERYWHERE = _names(
     "antigravity distutils ensurepip idlelib lib2to3 pydoc_data test this tkinter turtle turtledemo"

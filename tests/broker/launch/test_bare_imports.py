@@ -105,7 +105,9 @@ def test_msgspec_comes_without_packages_that_no_message_needs_and_they_are_whole
 def test_modules_that_few_functions_use_come_with_their_first_use() -> None:
     started = "from headrace.broker.launch import preload; preload.preload(True)\n"
     rare = "{'inspect', 'json', 'linecache', 'locale', 'pickle', 'platform', 'random', 'textwrap', 'importlib.util'}"
-    assert output(started + f"print({rare} & set(sys.modules))") == "set()"
+    # On later versions pyzmq's compiled part imports inspect, which imports linecache.
+    unavoidable = "set()" if sys.version_info < (3, 12) else "{'inspect', 'linecache'}"
+    assert output(started + f"print({rare} & set(sys.modules) - {unavoidable})") == "set()"
     used = """
 import asyncio, inspect, traceback, zmq
 socket = zmq.Context().socket(zmq.PAIR)
