@@ -368,7 +368,7 @@ def _serves(policy: Policy) -> bool:
     """
     close, stops, whole = policy.close, policy.stops, policy.whole
     if policy.order == 0:
-        # The search takes what it comes to first, and ranks and scores do not tell what that is.
+        # A search takes resources in the order in which it meets them, which neither ranks nor scores tell.
         return False
     if not whole <= {"node"}:
         # The index knows which nodes are given whole, but no vertices of another type.

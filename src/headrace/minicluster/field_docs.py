@@ -5,7 +5,7 @@ Keys are RECORD.FIELD, with the names of `fields` and of the API.
 
 from __future__ import annotations
 
-# Fields that the Flux Operator does not have; what is below them is ours as well.
+# Fields that the Flux Operator does not have. It has no field below these either.
 ADDED = (
     *("Spec.suspend", "Spec.managedBy", "Spec.ttlSecondsAfterFinished", "Spec.podFailurePolicy", "Spec.ignoreFailure"),
     *("Spec.startTimeoutSeconds", "Spec.autoscale", "Spec.groups"),

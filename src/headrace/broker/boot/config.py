@@ -58,7 +58,8 @@ def from_config(config: dict[str, Any], topo: str) -> BootInfo:
     if keys is None and len(names) == 1:
         return info
     info.certificate = _certificate(table)
-    info.public_key, info.secret_key = keys or read_certificate(info.certificate)
+    assert keys is not None, "a table without a certificate was refused"
+    info.public_key, info.secret_key = keys
     # All hosts share one certificate.
     info.members = {info.public_key}
     info.parent_key = info.public_key

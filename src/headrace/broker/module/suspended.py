@@ -15,7 +15,8 @@ from typing import NamedTuple, Protocol
 from headrace.spec import message as m
 from headrace.spec.message import Message
 
-# The longest queue. What comes when it is full is dropped, since anybody may send requests that want no response.
+# The most messages in a queue; later ones are dropped. Any client may send requests that want no response, and their
+# number has no other bound.
 _MOST = 100_000
 
 

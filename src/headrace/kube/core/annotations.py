@@ -12,7 +12,7 @@ SPEC = "flux-framework.org/headrace-spec"
 CONTENT = "flux-framework.org/headrace-content"
 RECREATES = "flux-framework.org/headrace-recreates"
 CONFIG = "flux-framework.org/headrace-config"
-# Set on the Job if the pods did not run in time; its value is what was short.
+# Set on a Job whose pods did not run in time; the value says which resource was short.
 START_TIMEOUT = "flux-framework.org/headrace-start-timeout"
 # Set on a Job that follows others of its MiniCluster: the failures of their pods that count towards spec.backoffLimit.
 FORMER_FAILURES = "flux-framework.org/headrace-former-failures"

@@ -327,8 +327,8 @@ class TreeExec:
             if part.nodeid is None or HERE in part.heard_finish:
                 continue
             if part.nodeid == 0:
-                # The lead shell itself was in the agent, so no shell is left that could decide what follows: the job
-                # has lost its node.
+                # The job's lead shell ended with the agent. No other shell can decide what follows, so the job has
+                # lost this node.
                 self._lost(part, HERE, 1 << self.rank)
             else:
                 self._shell_lost(part, part.nodeid)

@@ -94,7 +94,7 @@ class ShellServices:
         method = msg.topic[len(name) + 1 :]
         if method == "disconnect":
             self.forget(msg.sender)
-            # The shell drops what it has of this client, too.
+            # The shell forgets its own state for this client as well.
             payload["sender"] = msg.sender
         if method.startswith("rexec."):
             self._to_subprocess_server(msg, method, payload, service)
