@@ -7,6 +7,9 @@ import os
 import signal
 import socket
 import subprocess
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +70,22 @@ def test_a_job_that_is_cancelled_is_told_so(miniclusters: MiniClusters) -> None:
     assert status["exitCode"] == 143
     assert (status["jobs"]["run"], status["jobs"]["inactive"]) == (0, 1)
     assert codes_of_leads(miniclusters, "stopped") == [241]
+
+
+@pytest.mark.parametrize("fault", [faults.stopped, faults.hung])
+def test_names_that_resolve_late_delay_the_brokers_by_no_more_than_that(
+    miniclusters: MiniClusters, cluster: Cluster, fault: Callable[[Cluster, str], AbstractContextManager[None]]
+) -> None:
+    with fault(cluster, "coredns"):
+        miniclusters.apply("late", **STAYS, size=2)
+        for index in range(2):
+            miniclusters.running("late", index)
+        until(lambda: miniclusters.status("late").get("brokersUp") == 1)
+        assert miniclusters.status("late")["phase"] == "Starting"
+    began = time.monotonic()
+    miniclusters.phase("late", "Running")
+    # The Flux Operator's followers sleep for 15 seconds after each attempt that has failed.
+    assert time.monotonic() - began < 15
 
 
 @pytest.mark.timeout(300)

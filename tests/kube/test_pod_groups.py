@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 
+import pytest
+from kubecluster import devices
+from kubecluster.cluster import Cluster
 from patience import until
 from running_operator import MiniClusters
 
@@ -51,6 +56,50 @@ def test_the_pods_of_groups_join_with_their_own_templates(miniclusters: MiniClus
     (text,) = [line for line in out if line.startswith("{")]
     cores = {entry["rank"]: entry["children"]["core"] for entry in json.loads(text)["execution"]["R_lite"]}
     assert cores == {"0,3": "0", "1-2": "0-1"}
+
+
+@pytest.fixture
+def gpus(cluster: Cluster) -> Iterator[None]:
+    """Each node has three GPUs, by the names that NVIDIA's driver gives them."""
+    with contextlib.ExitStack() as nodes:
+        for index in range(cluster.nodes):
+            nodes.enter_context(devices.offered(cluster, index, "nvidia.com/gpu", "/dev/nvidia", ["0", "1", "2"]))
+        yield
+
+
+# How many GPUs a task finds in its pod, and which of them it was given.
+GPU_SCRIPT = r"""#!/bin/sh
+flux run -n4 -g1 -o gpu-affinity=per-task \
+    sh -c 'echo on \$(hostname) \$(ls /dev | grep -c nvidia) use \$CUDA_VISIBLE_DEVICES'
+flux run -N1 -n1 -g3 true || echo refused
+flux resource R
+"""
+
+
+@pytest.mark.usefixtures("gpus")
+def test_jobs_get_the_gpus_that_the_pods_of_a_group_were_given(miniclusters: MiniClusters) -> None:
+    runner = {
+        "image": "local/busybox:1",
+        "launcher": True,
+        "commands": {"script": GPU_SCRIPT},
+        "resources": CPUS,
+    }
+    limits = {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "2"}
+    groups = [{"name": "gpu", "size": 2, "resources": {"limits": limits, "requests": {"cpu": "100m"}}}]
+    miniclusters.apply("mixed", size=1, containers=[runner], groups=groups, logging={"quiet": True})
+    status = miniclusters.phase("mixed", "Finished")
+    assert status["exitCode"] == 0
+    out = miniclusters.log("mixed").splitlines()
+    assert sorted(line for line in out if line.startswith("on ")) == [
+        "on mixed-gpu-0 2 use 0",
+        "on mixed-gpu-0 2 use 1",
+        "on mixed-gpu-1 2 use 0",
+        "on mixed-gpu-1 2 use 1",
+    ]
+    assert "refused" in out
+    (text,) = [line for line in out if line.startswith("{")]
+    children = {entry["rank"]: entry["children"] for entry in json.loads(text)["execution"]["R_lite"]}
+    assert children == {"0": {"core": "0"}, "1-2": {"core": "0-1", "gpu": "0-1"}}
 
 
 def test_a_group_ends_with_the_lead_whatever_its_job_returned(miniclusters: MiniClusters) -> None:

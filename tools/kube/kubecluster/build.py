@@ -31,6 +31,7 @@ _FLAGS = {
     "kubernetes": f"-X {_KUBERNETES}.gitVersion=v1.34.10 -X {_KUBERNETES}.gitMajor=1 -X {_KUBERNETES}.gitMinor=34",
 }
 COMPONENTS = (
+    "device-plugin",
     "etcd",
     "kube-apiserver",
     "kube-controller-manager",

@@ -61,6 +61,11 @@ def _storage(state: Path) -> Path:
     return state / "fast" if kind == "overlay" else state
 
 
+def kubelet_folder(state: Path, index: int) -> Path:
+    """Where a kubelet keeps what pods use, and looks for the sockets of plugins."""
+    return _storage(state) / f"kubelet-{index}"
+
+
 def _containerd(state: Path, index: int, addresses: Addresses) -> list[str]:
     """Write the configuration of containerd and of the pods' network; the command."""
     mine = state / f"node-{index}"
@@ -143,7 +148,7 @@ def _kubelet(state: Path, index: int, addresses: Addresses) -> list[str]:
         build.program("kubernetes", "kubelet"),
         f"--config={mine}/kubelet.json",
         f"--kubeconfig={state}/kubeconfig",
-        f"--root-dir={_storage(state)}/kubelet-{index}",
+        f"--root-dir={kubelet_folder(state, index)}",
         f"--cert-dir={mine}/certificates",
         f"--hostname-override={name(index)}",
         f"--node-ip={addresses.node(index)}",

@@ -36,6 +36,7 @@ var components = map[string]func() int{
 	"kube-proxy":              func() int { return cli.Run(proxy.NewProxyCommand()) },
 	"kubelet":                 func() int { return cli.Run(kubelet.NewKubeletCommand(context.Background())) },
 	"service-account-key":     func() int { return writeKey(os.Args[1]) },
+	"device-plugin":           func() int { return offerDevices(os.Args[1], os.Args[2], os.Args[3], os.Args[4:]) },
 	"kubectl": func() int {
 		if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
 			kubectlutil.CheckErr(err)
