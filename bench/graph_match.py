@@ -29,9 +29,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.graph import Graph, Scheduler, jgf, parse_jobspec
+from headrace.graph import Graph, Scheduler, parse_jobspec
+from headrace.graph.formats import jgf
+from headrace.graph.formats.writers import rv1_nosched
 from headrace.graph.policies import POLICIES
-from headrace.graph.writers import rv1_nosched
 
 CORES, GPUS, SOCKETS = 48, 4, 2
 

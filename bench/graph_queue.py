@@ -21,7 +21,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 from graph_match import jobspec, machine, report, slot
 
-from headrace.graph import Scheduler, jgf, parse_jobspec
+from headrace.graph import Scheduler, parse_jobspec
+from headrace.graph.formats import jgf
 from headrace.queueing import Queue
 
 

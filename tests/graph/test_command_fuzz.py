@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.graph import Graph, Scheduler
+from headrace.graph.formats.writers import WRITERS
 from headrace.graph.policies import POLICIES
 from headrace.graph.query_commands import Commands
-from headrace.graph.writers import WRITERS
 
 
 def machine() -> Graph:

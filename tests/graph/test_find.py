@@ -7,7 +7,7 @@ import json
 import pytest
 
 from headrace.graph import Graph, Scheduler, find, parse_jobspec
-from headrace.graph.writers import WRITERS
+from headrace.graph.formats.writers import WRITERS
 
 
 def used() -> Scheduler:

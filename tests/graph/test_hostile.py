@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.graph import Graph, Scheduler, jgf, jobspec_text, parse_jobspec, rv1, update
+from headrace.graph import Graph, Scheduler, jobspec_text, parse_jobspec, update
+from headrace.graph.formats import jgf, rv1
+from headrace.graph.formats.writers import WRITERS
 from headrace.graph.model import GraphError
 from headrace.graph.request import RequestError
-from headrace.graph.writers import WRITERS
 from headrace.spec.constraint import ConstraintError
 
 NUMBERS = [-1, 0, 1, 2**31, 2**62, 2**64, 10**30, -(2**63), 0.5, 1e300]

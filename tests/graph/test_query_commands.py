@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from headrace.graph import Graph, Scheduler
+from headrace.graph.formats.writers import WRITERS, jgf
 from headrace.graph.query_commands import Commands
 from headrace.graph.selection import from_vertices
 from headrace.graph.usage import Allocation
-from headrace.graph.writers import WRITERS, jgf
 
 JOBSPEC = """
 version: 9999

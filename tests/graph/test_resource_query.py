@@ -12,10 +12,11 @@ from typing import TextIO, cast
 
 import pytest
 
-from headrace.graph import Graph, Scheduler, jobspec_text, resource_query, rv1
+from headrace.graph import Graph, Scheduler, jobspec_text, resource_query
+from headrace.graph.formats import rv1
+from headrace.graph.formats.writers import WRITERS
 from headrace.graph.query_commands import Commands
 from headrace.graph.request import JobRequest
-from headrace.graph.writers import WRITERS
 
 R = {
     "version": 1,

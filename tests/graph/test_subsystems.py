@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from headrace.graph import GraphError, Scheduler, grug, jgf, parse_jobspec, resource_query, update
-from headrace.graph.export import jgf as export
+from headrace.graph import GraphError, Scheduler, parse_jobspec, resource_query, update
+from headrace.graph.formats import grug, jgf
+from headrace.graph.formats.export import jgf as export
+from headrace.graph.formats.writers import jgf as write_jgf
 from headrace.graph.request import JobRequest
 from headrace.graph.subsystems import SETS, walked
-from headrace.graph.writers import jgf as write_jgf
 
 
 def recipe_node(name: str, kind: str, subsystem: str = "containment", **more: object) -> str:

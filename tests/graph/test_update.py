@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from headrace.graph import Graph, Scheduler, parse_jobspec, update
+from headrace.graph.formats.writers import jgf, jgf_shorthand, rv1_nosched
 from headrace.graph.model import GraphError
 from headrace.graph.selection import from_vertices
 from headrace.graph.usage import SpanConflictError
-from headrace.graph.writers import jgf, jgf_shorthand, rv1_nosched
 
 
 def cluster() -> Graph:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.graph.formats.writers import simple
 from headrace.graph.model import Graph
 from headrace.graph.request import JobRequest, parse_resources
 from headrace.graph.scheduler import Scheduler
 from headrace.graph.visits import Visits, count, report
-from headrace.graph.writers import simple
 
 # A rack with what is in it.
 RACK = 1 + 3 * (1 + 4 + 2)

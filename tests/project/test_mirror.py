@@ -102,7 +102,7 @@ ELSEWHERE = {
         "shapes.py": "graph/test_index.py",
         "spans.py": "graph/test_usage.py",
         "timeline.py": "modules/sched/graph/test_sched_graph.py",
-        "writers.py": "graph/test_recorded_runs.py",
+        "formats/writers.py": "graph/test_recorded_runs.py",
     },
     "images/": {
         "__main__.py": "images/test_oci.py",

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from headrace.graph import GraphError, Scheduler, parse_jobspec
-from headrace.graph.export import EXPORTS
+from headrace.graph.formats.export import EXPORTS
 from headrace.queueing.simulate_machine import from_header, nodes, read, single, uniform
 
 

@@ -17,17 +17,17 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from headrace.graph.formats.writers import graph_object, jgf
 from headrace.graph.matcher import Pick
 from headrace.graph.selection import Selection, select
 from headrace.graph.usage import Allocation
-from headrace.graph.writers import graph_object, jgf
 from headrace.spec import jobid as jobids
 from headrace.spec.hostlist import Hostlist
 
 if TYPE_CHECKING:
+    from headrace.graph.formats.writers import Writer
     from headrace.graph.model import Graph
     from headrace.graph.scheduler import Scheduler
-    from headrace.graph.writers import Writer
 
 _TOKEN = re.compile(r"\s*([()]|[^\s()]+)")
 # Words and parentheses of one expression: parsing recurses once for each that is nested.

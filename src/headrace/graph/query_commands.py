@@ -10,14 +10,15 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from headrace.graph import find, jgf, jobspec_text, update, visits
+from headrace.graph import find, jobspec_text, update, visits
+from headrace.graph.formats import jgf
+from headrace.graph.formats.writers import Writer, pretty_simple, simple
+from headrace.graph.formats.writers import jgf as write_jgf
 from headrace.graph.model import Graph, GraphError
 from headrace.graph.request import JobRequest, Request, has_alternatives
 from headrace.graph.scheduler import Scheduler
 from headrace.graph.selection import Selection
 from headrace.graph.usage import Allocation, SpanConflictError
-from headrace.graph.writers import Writer, pretty_simple, simple
-from headrace.graph.writers import jgf as write_jgf
 from headrace.spec.constraint import ConstraintError
 from headrace.spec.constraint import validate as validate_constraint
 from headrace.spec.idset import Idset, IdsetError

@@ -15,14 +15,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from headrace.graph import grug, hwloc, jgf, rv1
-from headrace.graph.export import EXPORTS
+from headrace.graph.formats import grug, hwloc, jgf, rv1
+from headrace.graph.formats.export import EXPORTS
+from headrace.graph.formats.writers import WRITERS
 from headrace.graph.model import DOMINANT, Graph, GraphError
 from headrace.graph.policies import POLICIES, by_name
 from headrace.graph.query_commands import Commands
 from headrace.graph.scheduler import FILTERS, Scheduler
 from headrace.graph.subsystems import SETS, walked
-from headrace.graph.writers import WRITERS
 
 _NAME = "headrace-resource-query"
 _MOST_RESERVED = 2_000_000

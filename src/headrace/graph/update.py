@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.graph import jgf, rv1
 from headrace.graph.constraints import HOSTS
+from headrace.graph.formats import jgf, rv1
 from headrace.graph.matcher import Pick
 from headrace.graph.model import Graph, GraphError
 from headrace.graph.selection import Selection, from_vertices, select

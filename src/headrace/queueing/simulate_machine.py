@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.graph import grug, jgf, rv1
+from headrace.graph.formats import grug, jgf, rv1
 from headrace.graph.model import Graph, GraphError
 from headrace.graph.selection import Selection
 

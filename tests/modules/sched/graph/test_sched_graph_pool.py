@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.graph import Scheduler, parse_jobspec
+from headrace.graph.formats.writers import graph_object, short_graph_object
 from headrace.graph.model import GraphError
-from headrace.graph.writers import graph_object, short_graph_object
 from headrace.modules.sched.common.r import Share, shares_of_r, summary
 from headrace.modules.sched.graph.jgf import graph_of
 from headrace.modules.sched.graph.pool import UNLIMITED, Pool

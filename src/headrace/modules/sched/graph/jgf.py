@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.graph import Graph, jgf, resize, rv1
+from headrace.graph import Graph, resize
+from headrace.graph.formats import jgf, rv1
 from headrace.graph.model import GraphError
 from headrace.spec.rset import ResourceSet
 

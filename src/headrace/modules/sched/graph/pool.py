@@ -15,7 +15,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.graph import Allocation, Graph, Outcome, Scheduler, parse_jobspec, rv1
+from headrace.graph import Allocation, Graph, Outcome, Scheduler, parse_jobspec
+from headrace.graph.formats import rv1
 from headrace.graph.policies import Policy
 from headrace.graph.request import JobRequest, Request, RequestError
 from headrace.graph.scheduler import Loss

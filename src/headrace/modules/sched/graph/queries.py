@@ -15,8 +15,8 @@ import msgspec
 
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.graph import find
+from headrace.graph.formats.writers import WRITERS
 from headrace.graph.usage import Allocation
-from headrace.graph.writers import WRITERS
 from headrace.modules.sched.graph.pool import Pool
 from headrace.modules.sched.graph.settings import QMANAGER, RESOURCE, Settings
 from headrace.spec.idset import Idset

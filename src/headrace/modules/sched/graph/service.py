@@ -16,8 +16,8 @@ import msgspec
 
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.graph import GraphError
+from headrace.graph.formats.writers import graph_object, short_graph_object
 from headrace.graph.request import JobRequest, RequestError
-from headrace.graph.writers import graph_object, short_graph_object
 from headrace.modules.sched.common import options
 from headrace.modules.sched.common.hello import acquire_ended, hello
 from headrace.modules.sched.common.jobspec import MALFORMED, malformed, of_request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.graph import grug
+from headrace.graph.formats import grug
 from headrace.graph.model import GraphError
 
 HEAD = """<graphml><key id="root" for="node" attr.name="root"><default>0</default></key><graph>

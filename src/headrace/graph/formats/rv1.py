@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.graph import jgf
+from headrace.graph.formats import jgf
 from headrace.graph.model import MAX_VERTICES, Graph, GraphError
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset

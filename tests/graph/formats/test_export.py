@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from headrace.graph import Graph, export, jgf
+from headrace.graph import Graph
+from headrace.graph.formats import export, jgf
 
 
 def small() -> Graph:

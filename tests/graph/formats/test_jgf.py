@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.graph import jgf
+from headrace.graph.formats import jgf
 from headrace.graph.model import GraphError
 
 

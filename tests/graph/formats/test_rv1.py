@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from headrace.graph import Scheduler, parse_jobspec, rv1
+from headrace.graph import Scheduler, parse_jobspec
+from headrace.graph.formats import rv1
+from headrace.graph.formats.writers import rv1_nosched
 from headrace.graph.model import GraphError
-from headrace.graph.writers import rv1_nosched
 
 
 def r(**execution: Any) -> dict[str, Any]:

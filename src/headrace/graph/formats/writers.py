@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from headrace.graph.formats.jgf import SHORTHAND
 from headrace.graph.inside import Part, parts
-from headrace.graph.jgf import SHORTHAND
 from headrace.graph.model import DOMINANT, Graph
 from headrace.graph.usage import Allocation
 from headrace.spec.hostlist import Hostlist

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.graph.hwloc import read
+from headrace.graph.formats.hwloc import read
 from headrace.graph.model import Graph, GraphError
 from headrace.graph.resource_query import main
 

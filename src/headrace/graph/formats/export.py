@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from xml.sax.saxutils import escape, quoteattr
 
+from headrace.graph.formats.writers import vertex_metadata
 from headrace.graph.model import DOMINANT, Graph
-from headrace.graph.writers import vertex_metadata
 
 
 def graphml(graph: Graph) -> str:
