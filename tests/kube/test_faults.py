@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -327,6 +328,32 @@ def test_pods_of_a_drained_node_move_and_are_not_counted_as_failures(
         until(lambda: nodes() == [other, other])
         miniclusters.wait("moves", "ready", "2/2")
         miniclusters.phase("moves", "Running")
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_node_that_does_not_answer_is_named_until_it_is_back(
+    miniclusters: MiniClusters, cluster: Cluster, index: int
+) -> None:
+    """Kubernetes takes 50 s to notice, and would delete the pods five minutes later."""
+    miniclusters.apply("dead", size=2, **STAYS)
+    miniclusters.phase("dead", "Running")
+    pod = next(pod for pod in miniclusters.pods("dead") if index_of(pod) == index)
+    node = pod["spec"]["nodeName"]
+    number = int(node.removeprefix("node-"))
+    addresses = cluster.addresses
+    its = addresses.pods_of(number)
+    silent = [faults.hung(cluster, f"kubelet-{number}"), faults.parted(cluster, its, addresses.pods)]
+    silent.append(faults.parted(cluster, its, f"{addresses.machine}/32"))
+    with contextlib.ExitStack() as fault:
+        for one in silent:
+            fault.enter_context(one)
+        miniclusters.reason("dead", lambda text: text == f"1 of 2 brokers up, node {node} does not answer")
+        assert miniclusters.status("dead")["phase"] == "Running"
+        assert "Degraded" in miniclusters.events("dead")
+        miniclusters.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
+        miniclusters.reason("dead", lambda text: "on a node that does not answer: it is made again once" in text)
+    miniclusters.wait("dead", "ready", "2/2")
+    miniclusters.phase("dead", "Running")
 
 
 def test_an_outage_of_the_api_server_delays_the_news_and_nothing_else(

@@ -13,7 +13,9 @@ from simulated_api import NOW, Server
 
 from headrace.kube import operator as operator_module
 from headrace.kube.api import CONFIG_MAPS, JOBS, LEASES, MINICLUSTERS, PODS, SERVICES
-from headrace.kube.core.observed import Lead
+from headrace.kube.core.actions import Actions
+from headrace.kube.core.observed import Lead, Observed
+from headrace.kube.core.reconcile import Settings, reconcile
 from headrace.kube.metrics import Metrics
 from headrace.kube.operator import Operator, Options
 
@@ -104,7 +106,8 @@ class World:
     def look(self) -> None:
         """One look. Raises what the operator's worker would report."""
         self.see()
-        with mock.patch.object(operator_module.time, "time", lambda: self.now):
+        at = mock.patch.object(operator_module.time, "time", lambda: self.now)
+        with at, mock.patch.object(operator_module, "reconcile", _looking_ahead):
             _run(self.operator._reconcile(("ns", "hello")))
 
     def settle(self, looks: int = 20) -> None:
@@ -123,6 +126,13 @@ class World:
 
     def events(self) -> list[str]:
         return [one["reason"] for one in self.server.all("events")]
+
+
+def _looking_ahead(observed: Observed, settings: Settings, now: float) -> Actions:
+    """A reconcile that asks for the next one at a time that has passed would be repeated for ever."""
+    actions = reconcile(observed, settings, now)
+    assert actions.requeue_at is None or actions.requeue_at > now
+    return actions
 
 
 def _is_ours(item: Object) -> bool:

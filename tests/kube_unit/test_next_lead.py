@@ -310,6 +310,22 @@ def test_it_runs_until_its_end_is_told() -> None:
     assert (world.status["phase"], world.status["reason"]) == ("Running", "the job has ended, its pods are ending")
 
 
+def test_a_lead_whose_node_does_not_answer_is_not_taken_for_one_that_ends() -> None:
+    world = running()
+    world.say(brokers_up=2, up="0-1")
+    world.settle()
+    lead = pod_of(world, 0)
+    node = lead["spec"].setdefault("nodeName", "node-0")
+    kinds = [{"type": "Ready", "status": "False", "lastTransitionTime": TIME}]
+    world.server.change(lead, conditions=[*kinds, {"type": "ContainersReady", "status": "True"}])
+    world.links.said = None
+    world.settle()
+    assert world.status["phase"] == "Running"
+    assert world.status["reason"] == f"1 of 2 brokers up, node {node} does not answer"
+    (event,) = [one for one in world.server.all("events") if one["reason"] == "Degraded"]
+    assert event["message"] == world.status["reason"]
+
+
 def test_a_lead_that_was_killed_does_not_run() -> None:
     world = running()
     end(world, pod_of(world, 0), 137)

@@ -26,21 +26,28 @@ def _parser() -> Parser:
         epilog="SOURCES may include instance, jobid, local, avail, stdin (or -), job ids and lists of hosts.",
     )
     add = parser.add_argument
-    add("-e", "--expand", action="store_true", help="Print every host, not the short form")
+    shown = parser.add_mutually_exclusive_group().add_argument
+    combined = parser.add_mutually_exclusive_group().add_argument
+    shown("-e", "--expand", action="store_true", help="Print every host, not the short form")
     add("-d", "--delimiter", metavar="S", default=" ", help="What stands between hosts with --expand")
-    add("-c", "--count", action="store_true", help="Print the number of hosts")
+    shown("-c", "--count", action="store_true", help="Print the number of hosts")
     add("-n", "--nth", metavar="[-]N|IDS", help="Print the hosts at these positions (from 0; -N from the end)")
     add("-F", "--find", metavar="HOSTS", help="Print the positions of HOSTS in the list")
     add("-L", "--limit", metavar="N", type=int, help="Print at most N hosts (-N: the last ones)")
     add("-S", "--sort", action="store_true", help="Sort the list")
     add("-x", "--exclude", metavar="IDS|HOSTS", help="Leave out hosts, or hosts at these positions")
     add("-u", "--union", "--unique", action="store_true", help="Keep one of each host, sorted")
-    add("-i", "--intersect", action="store_true", help="Keep hosts that are in every source")
-    add("-m", "--minus", action="store_true", help="Take the other sources from the first")
-    add("-X", "--xor", action="store_true", help="Keep hosts that are in an odd number of sources")
-    add("-f", "--fallback", action="store_true", help="Take an argument that is no job id for a host")
+    combined("-i", "--intersect", action="store_true", help="Keep hosts that are in every source")
+    combined("-m", "--minus", action="store_true", help="Take the other sources from the first")
+    combined("-X", "--xor", action="store_true", help="Keep hosts that are in an odd number of sources")
+    add("-f", "--fallback", action="store_true", help="Take a job id (f1) of which there is no job for a host")
     add("-l", "--local", action="store_true", help="Take the hosts of this job or instance where no source is given")
-    add("-q", "--quiet", action="store_true", help="Print nothing; exit 1 if the list is empty")
+    add(
+        "-q",
+        "--quiet",
+        action="store_true",
+        help="Print nothing; exit 1 if the list is empty or lacks a host of --find",
+    )
     add("sources", metavar="SOURCES", nargs="*", help="Where the hosts come from (default: stdin)")
     return parser
 
@@ -60,19 +67,22 @@ def main(argv: List[str]) -> int:
         hosts = hosts[: args.limit] if args.limit >= 0 else hosts[args.limit :]
     if args.nth:
         hosts = _nth(hosts, args.nth)
+    shown = _shown(hosts, args)
     if args.quiet:
         return 0 if hosts else 1
-    if args.find:
-        return _find(hosts, args)
-    if args.count:
-        print(len(hosts))
-    elif args.expand:
-        separator = args.delimiter.replace("\\n", "\n")
-        if hosts:
-            print(separator.join(hosts))
-    elif hosts:
-        print(_encoded(hosts))
+    if shown:
+        print(shown)
     return 0
+
+
+def _shown(hosts: List[str], args: Namespace) -> str:
+    """What is printed. Raises CommandError for a host that is to be found and is not in the list."""
+    separator = args.delimiter.replace("\\n", "\n") if args.expand else " "
+    if args.find:
+        return separator.join(map(str, _positions(hosts, args.find)))
+    if args.count:
+        return str(len(hosts))
+    return separator.join(hosts) if args.expand else _encoded(hosts)
 
 
 def _encoded(hosts: List[str]) -> str:
@@ -156,11 +166,11 @@ def _job(text: str) -> List[str]:
         job = jobid.parse(text)
     except ValueError:
         raise CommandError(f"Invalid jobid or hostlist {text}") from None
+    # Outside of `try`, since the socket of a broker may be missing, too.
+    handle = Handle()
     try:
-        found = Handle().rpc("job-list.list-id", {"id": job, "attrs": ["nodelist"]}).get()["job"]
-    except FileNotFoundError as exc:
-        if "connect" in str(exc.strerror):
-            raise
+        found = handle.rpc("job-list.list-id", {"id": job, "attrs": ["nodelist"]}).get()["job"]
+    except FileNotFoundError:
         raise CommandError(f"job {text} not found") from None
     return _parse(found["nodelist"]) if found.get("nodelist") else []
 
@@ -209,10 +219,9 @@ def _nth(hosts: List[str], text: str) -> List[str]:
     return [hosts[-position] for position in reversed(positions)] if negative else [hosts[n] for n in positions]
 
 
-def _find(hosts: List[str], args: Namespace) -> int:
-    wanted = _parse(args.find)
+def _positions(hosts: List[str], text: str) -> List[int]:
+    wanted = _parse(text)
     missing = [host for host in wanted if host not in hosts]
     if missing:
         raise CommandError(f"hosts '{_encoded(missing)}' not found")
-    print((args.delimiter if args.expand else " ").join(str(hosts.index(host)) for host in wanted))
-    return 0
+    return [hosts.index(host) for host in wanted]

@@ -202,3 +202,14 @@ _JSON = msgspec.json.Encoder()
 def event_line(event: Event | list[Any]) -> bytes:
     """An event as its line, newline included."""
     return _JSON.encode(EventLine(event[0], event[1], event[2])) + b"\n"
+
+
+_decode_line = msgspec.json.Decoder(EventLine).decode
+
+
+def events_of(text: str) -> list[Event]:
+    """The events of an eventlog. Raises msgspec.DecodeError. A newline alone ends an event: JSON may have what
+    `splitlines` takes for one.
+    """
+    lines = map(_decode_line, text.rstrip("\n").split("\n") if text else ())
+    return [(line.timestamp, line.name, line.context) for line in lines]

@@ -8,7 +8,7 @@ empty after a replay.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Optional
 
 from headrace.spec.job_exception import FATAL
@@ -198,10 +198,12 @@ def _requeue(job: Job, time: float, context: dict[str, Any]) -> None:
 
 def requeues(job: Job) -> int:
     """How often a job was queued again after its resources were lost."""
-    return sum(
-        name == "requeue" or (name == "flux-restart" and context is not None and bool(context.get("requeue")))
-        for _, name, context in job.events
-    )
+    return sum(map(_is_requeue, job.events))
+
+
+def _is_requeue(event: Event) -> bool:
+    _, name, context = event
+    return name == "requeue" or (name == "flux-restart" and context is not None and bool(context.get("requeue")))
 
 
 def _alloc(job: Job, time: float, context: dict[str, Any]) -> None:
@@ -329,6 +331,18 @@ def updated_jobspec(jobspec: dict[str, Any], updates: dict[str, Any]) -> dict[st
 def updated_r(r: dict[str, Any], updates: dict[str, Any]) -> dict[str, Any]:
     """R with the `execution` keys of a resource-update event set."""
     return {**r, "execution": {**r["execution"], **updates}}
+
+
+def current_r(r: dict[str, Any], events: Iterable[Event]) -> dict[str, Any]:
+    """R with all updates; those before a job was queued again are about resources that it lost then."""
+    updates: dict[str, Any] = {}
+    for event in events:
+        _, name, context = event
+        if _is_requeue(event):
+            updates = {}
+        elif name == "resource-update" and context:
+            updates.update(context)
+    return updated_r(r, updates) if updates else r
 
 
 def failure_text(job: Job) -> str:

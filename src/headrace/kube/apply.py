@@ -12,6 +12,7 @@ import re
 from typing import Any, NamedTuple
 
 from .api import MINICLUSTERS, Api, ApiError, Kind
+from .client import EndedError, ended
 
 Object = dict[str, Any]
 
@@ -66,6 +67,25 @@ async def apply(api: Api, document: Object, namespace: str, force: bool) -> Appl
         raise ConflictError(_told(f"{kind.kind}/{metadata['name']}", foreign))
     stored = await api.apply(kind, where, metadata["name"], body, True)
     return Applied(stored, tuple(one for one in found if one.manager != FIELD_MANAGER))
+
+
+async def check(api: Api, documents: list[Object], namespace: str) -> None:
+    """What can be known before the first document is sent: that all kinds exist, and that no MiniCluster of these has
+    ended, which would not run again. Raises ApiError, EndedError.
+    """
+    for document in documents:
+        kind, _ = await resource(api, str(document.get("apiVersion", "")), str(document.get("kind", "")))
+        metadata = document.get("metadata")
+        if kind is MINICLUSTERS and isinstance(metadata, dict) and metadata.get("name"):
+            try:
+                stored = await api.get(kind, metadata.get("namespace") or namespace, metadata["name"])
+            except ApiError as exc:
+                # Whoever may write and not read finds out with the answer to the write.
+                if exc.status not in (403, 404):
+                    raise
+            else:
+                if ended(stored):
+                    raise EndedError(ended(stored))
 
 
 def conflicts(details: Object) -> list[Conflict]:

@@ -12,9 +12,10 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
+from ..minicluster.fields import MANAGED_BY_US
 from ..minicluster.pod_plan import VIEW
 from . import names
-from .api import JOBS, MINICLUSTERS, PODS, Api, ApiError, Kind, Unreachable
+from .api import EVENTS, JOBS, MINICLUSTERS, PODS, Api, ApiError, Kind, Unreachable
 
 Object = dict[str, Any]
 
@@ -177,10 +178,18 @@ def ended(cluster: Object) -> str:
     return f"MiniCluster {name} has ended ({how}) and does not run again: headrace mini delete {name}, then apply it"
 
 
+def other_manager(cluster: Object) -> str:
+    """The message for a MiniCluster that another controller manages (`spec.managedBy`); "" for one of ours."""
+    manager = (cluster.get("spec") or {}).get("managedBy") or ""
+    if manager in ("", MANAGED_BY_US):
+        return ""
+    return f"left to {manager} (spec.managedBy): the operator of Headrace does nothing about it"
+
+
 def progress(cluster: Object) -> str:
     """One line about the progress of a MiniCluster."""
     status = status_of(cluster)
-    phase = status.get("phase") or "waiting for the operator (is one running for this namespace?)"
+    phase = status.get("phase") or other_manager(cluster) or "waiting for the operator of this namespace"
     ready = f" {status['ready']}" if status.get("ready") and phase in ("Starting", "Running") else ""
     reason = f": {status['reason']}" if status.get("reason") else ""
     return f"{phase}{ready}{reason}"
@@ -282,12 +291,29 @@ async def wait_until_gone(api: Api, deleted: Deleted, tell: Callable[[str], None
         if found is None or found["metadata"]["uid"] != deleted.uid:
             break
         news.waits_for(f"MiniCluster {deleted.name} is saving its queue before it ends")
+    for text in await _not_saved(api, deleted):
+        tell(f"MiniCluster {deleted.name}: {text}")
     while True:
         left = [pod for pod in await _pods_of(api, deleted.namespace, deleted.name) if _is_of(pod, deleted)]
         if not left:
             return
         news.waits_for(f"{len(left)} pod{'s' if len(left) > 1 else ''} of {deleted.name} still to end")
         await asyncio.sleep(_LOOK)
+
+
+async def _not_saved(api: Api, deleted: Deleted) -> list[str]:
+    """What Events say of a queue that the deletion has lost; [] for a user who may not list Events."""
+    if not deleted.uid:
+        return []
+    fields = f"involvedObject.uid={deleted.uid},reason=NotSaved"
+    try:
+        found = (await api.list_objects(EVENTS, deleted.namespace, fields=fields)).items
+    except ApiError as exc:
+        if exc.status not in (403, 404):
+            raise
+        return []
+    # A suspension that could not save it says so in an Event of the same reason.
+    return [text for text in (str(one.get("message") or "") for one in found) if text.endswith("are lost")]
 
 
 async def _pods_of(api: Api, namespace: str, name: str) -> list[Object]:

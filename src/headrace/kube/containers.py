@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..minicluster.pod_plan import KILLED
 from .api import PODS, Api, ApiError
 from .client import OVER, News, NotFoundError, ended, find, pod_of, progress, status_of
 from .core import pods
@@ -41,30 +42,52 @@ class Chosen(Struct, frozen=True):
 
 
 async def logs(api: Api, chosen: Chosen, going_on: bool, tell: Callable[[str], None]) -> AsyncIterator[bytes]:
-    """The output of a container so far; with `going_on` also later output, from its start to its end, and `tell` gets
-    what its start waits for. Raises NotFoundError, NotRunningError, ApiError, Unreachable.
+    """The output of a container so far; with `going_on` also later output, from its start to its end, and that of the
+    pods that replace one that was killed; `tell` gets what a start waits for, and that another pod follows. Raises
+    NotFoundError, NotRunningError, ApiError, Unreachable.
     """
     news = News(tell)
+    replaced = ""
     query = {"container": chosen.of_pod, "follow": "true" if going_on else ""}
     while True:
         try:
             pod = await pod_of(api, chosen.namespace, chosen.name, chosen.index, chosen.group)
+            name = pod["metadata"]["name"]
+            if name != replaced:
+                async for chunk in api.stream(PODS, chosen.namespace, name, "log", query):
+                    yield chunk
+                if not going_on or not await _is_replaced(api, chosen, name):
+                    return
+                tell(f"pod {name} was ended, and MiniCluster {chosen.name} goes on in another one")
+                replaced, news = name, News(tell)
+            elif ended(await find(api, chosen.namespace, chosen.name)):
+                return
         except NotFoundError:
             if not going_on:
                 raise
             news.waits_for(await _before_its_pod(api, chosen))
-        else:
-            try:
-                async for chunk in api.stream(PODS, chosen.namespace, pod["metadata"]["name"], "log", query):
-                    yield chunk
-                return
-            except ApiError as exc:
-                # 404: the pod was deleted after it was found; another one may follow.
-                if exc.status == 400:
-                    news.waits_for(_why_no_log(pod, chosen, exc, going_on))
-                elif exc.status != 404 or not going_on:
-                    raise
+        except ApiError as exc:
+            # 404: the pod was deleted after it was found; another one may follow.
+            if exc.status == 400:
+                news.waits_for(_why_no_log(pod, chosen, exc, going_on))
+            elif exc.status != 404 or not going_on:
+                raise
         await asyncio.sleep(_LOOK)
+
+
+async def _is_replaced(api: Api, chosen: Chosen, name: str) -> bool:
+    """Whether a pod whose container has ended was killed or deleted while its MiniCluster goes on."""
+    try:
+        now = await api.get(PODS, chosen.namespace, name)
+        if not pods.is_going(now) and pods.exit_code(now, chosen.of_pod) not in KILLED:
+            return False
+    except ApiError as exc:
+        if exc.status != 404:
+            raise
+    try:
+        return not ended(await find(api, chosen.namespace, chosen.name))
+    except NotFoundError:
+        return False
 
 
 async def _before_its_pod(api: Api, chosen: Chosen) -> str:

@@ -64,6 +64,9 @@ log = logging.getLogger("headrace.kube.operator")
 STATUS_INTERVAL = 2.0
 # Seconds for which changes of followers' pods are collected, since each pod changes several times as it starts.
 POD_GATHERING = 0.25
+# The least number of seconds until the next reconcile that another one asks for: a time in the past, which is a defect,
+# must not keep the operator from everything else.
+SHORTEST_REQUEUE = 0.5
 # Seconds after which a name that another object has is tried again.
 TAKEN_RETRY = 30.0
 WORKERS = 8
@@ -253,7 +256,7 @@ class Operator:
         if actions.read_events:
             await self._read_events(observed, memory, key)
         if actions.requeue_at is not None:
-            self.queue.add_at(key, time.monotonic() + max(actions.requeue_at - now, 0.0))
+            self.queue.add_at(key, time.monotonic() + max(actions.requeue_at - now, SHORTEST_REQUEUE))
 
     async def _publish_status(self, cluster: Object, observed: Observed, now: float) -> None:
         """Write only the status, after the steps were refused."""

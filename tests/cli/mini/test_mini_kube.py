@@ -161,8 +161,21 @@ def test_one_that_has_ended_is_not_taken_for_a_run(
     for words in (["apply", file], ["apply", "--wait", file], ["scale", "sample", "3"]):
         assert headrace(["mini", *words]) == 1
         assert told in capsys.readouterr().err
+    assert not [one for one in taking.asked if one[0] == "PATCH"], "nothing is changed"
     assert headrace(["mini", "apply", "--no-wait", file]) == 0
     assert told in capsys.readouterr().err
+
+
+def test_one_that_another_controller_manages_is_not_waited_for(
+    taking: Server, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = cluster()
+    theirs["spec"]["managedBy"] = "example.com/other"
+    taking.answer("PATCH", f"{CLUSTERS}/sample", theirs)
+    for waits in ([], ["--wait"], ["--no-wait"]):
+        assert headrace(["mini", "apply", *waits, file]) == 0
+        told = "headrace-mini: left to example.com/other (spec.managedBy): the operator of Headrace does nothing"
+        assert capsys.readouterr().err.splitlines()[-1].startswith(told)
 
 
 def conflict(*pairs: tuple[str, str]) -> dict[str, Any]:
@@ -233,7 +246,8 @@ def test_without_the_right_to_watch_it_looks_again_and_again(
     waits, ended = cluster(phase="Starting", ready="1/2"), cluster(phase="Failed", exitCode=4)
     for version, one in enumerate((waits, ended)):
         one["metadata"]["resourceVersion"] = str(version)
-    taking.first["GET", f"{CLUSTERS}/sample"] = [(200, waits)]
+    # The first is asked for before anything is sent.
+    taking.first["GET", f"{CLUSTERS}/sample"] = [(200, waits), (200, waits)]
     taking.answer("GET", f"{CLUSTERS}/sample", ended)
     assert headrace(["mini", "apply", "--wait", file]) == 4
     told = capsys.readouterr().err.splitlines()
@@ -274,7 +288,7 @@ def test_a_status_of_an_older_specification_does_not_count(
     assert headrace(["mini", "apply", "--json", file]) == 0
     out, err = capsys.readouterr()
     assert err.splitlines()[-2:] == [
-        "headrace-mini: waiting for the operator (is one running for this namespace?)",
+        "headrace-mini: waiting for the operator of this namespace",
         "headrace-mini: Running 2/2",
     ]
     assert json.loads(out)["status"]["phase"] == "Running" and "managedFields" not in json.loads(out)["metadata"]
@@ -360,7 +374,7 @@ def test_the_log_of_another_pod_and_container_is_followed(server: Server, capfd:
     server.items(PODS, pod("p", "2026-01-01T00:00:00Z"))
     server.answer("GET", f"{PODS}/p/log", b"hello\n")
     assert headrace(["mini", "logs", "--follow", "--pod", "2", "--group", "gpu", "--container", "web", "sample"]) == 0
-    listed, read = server.asked
+    listed, read, *_ = server.asked
     assert listed[2]["labelSelector"] == "job-name=sample-gpu,batch.kubernetes.io/job-completion-index=2"
     assert read[2] == {"container": "web", "follow": "true"}
 
@@ -410,6 +424,7 @@ def test_who_follows_a_log_hears_what_its_start_waits_for(
     no_host = {"message": "pod p does not have a host assigned"}
     server.first["GET", f"{PODS}/p/log"] = [(400, no_host), (400, WAITING), (400, WAITING)]
     server.answer("GET", f"{PODS}/p/log", b"hello\n")
+    server.answer("GET", f"{PODS}/p", pod("p", phase="Succeeded", **container(terminated={"exitCode": 0})))
     assert headrace(["mini", "logs", "-f", "sample"]) == 0
     out, err = capfd.readouterr()
     assert out == "hello\n"
@@ -419,6 +434,32 @@ def test_who_follows_a_log_hears_what_its_start_waits_for(
         "headrace-mini: container sample of pod p has not started "
         "(Pending: image nope:1 of container sample cannot be pulled (ErrImagePull): not found)",
     ]
+
+
+def test_the_log_of_a_pod_that_was_killed_goes_on_in_the_next(
+    server: Server, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headrace.kube import containers
+
+    monkeypatch.setattr(containers, "_LOOK", 0.01)
+    first, second = pod("p"), pod("q", "2026-01-01T00:00:09Z")
+    server.first["GET", PODS] = [(200, {"metadata": {}, "items": [first]})] * 2
+    server.items(PODS, first, second)
+    server.answer("GET", f"{PODS}/p/log", b"begins\n")
+    server.answer("GET", f"{PODS}/q/log", b"begins again, ends\n")
+    server.answer("GET", f"{PODS}/p", pod("p", phase="Failed", **container(terminated={"exitCode": 143})))
+    server.answer("GET", f"{PODS}/q", pod("q", phase="Succeeded", **container(terminated={"exitCode": 0})))
+    server.answer("GET", f"{CLUSTERS}/sample", cluster(phase="Starting"))
+    assert headrace(["mini", "logs", "-f", "sample"]) == 0
+    out, err = capfd.readouterr()
+    assert out == "begins\nbegins again, ends\n"
+    assert err == "headrace-mini: pod p was ended, and MiniCluster sample goes on in another one\n"
+    # The job of one that is over goes on nowhere.
+    over = cluster(phase="Failed", exitCode=143, times={"finished": "2026-01-01T00:00:00Z"})
+    server.answer("GET", f"{CLUSTERS}/sample", over)
+    server.items(PODS, first)
+    assert headrace(["mini", "logs", "-f", "sample"]) == 0
+    assert capfd.readouterr().out == "begins\n"
 
 
 def test_a_log_that_will_never_be_is_not_waited_for(server: Server, capsys: pytest.CaptureFixture[str]) -> None:

@@ -125,3 +125,20 @@ def test_a_pod_that_is_being_deleted_is_neither_ready_nor_running() -> None:
     assert pods.is_ready(one) and pods.is_running(one)
     one["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert not pods.is_ready(one) and not pods.is_running(one)
+
+
+def test_a_pod_whose_node_does_not_answer_is_not_ready_whatever_its_kubelet_said_last() -> None:
+    ready = [{"name": "hello", "ready": True, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]
+    kinds = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]
+    one = pod(phase="Running", containerStatuses=ready, conditions=kinds)
+    one["spec"]["nodeName"] = "node-1"
+    one["metadata"]["labels"]["flux-framework.org/minicluster"] = "hello"
+    assert not pods.is_ready(one)
+    assert pods.troubles([one]) == ["node node-1 does not answer"]
+    one["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    (text,) = pods.troubles([one])
+    assert "is being deleted on a node that does not answer: it is made again once" in text
+    # A readiness gate of somebody else says nothing of the node.
+    del one["metadata"]["deletionTimestamp"]
+    kinds[0]["reason"] = "ReadinessGatesNotReady"
+    assert pods.is_ready(one) and not pods.troubles([one])

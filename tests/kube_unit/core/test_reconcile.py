@@ -578,6 +578,11 @@ def test_the_queue_is_saved_before_it_is_suspended() -> None:
     world.say(saved=True)
     world.settle()
     assert (world.status["phase"], world.server.pods_of("hello")) == ("Suspended", [])
+    world.links.said = None
+    world.settle()
+    assert "jobs" not in world.status, "no instance runs that could have some"
+    needs = next(one for one in world.status["conditions"] if one["type"] == "JobWaitingForResources")
+    assert (needs["status"], needs["reason"]) == ("False", "NoPods")
     assert "JobsLost" not in world.events()
 
 
@@ -626,6 +631,25 @@ def test_a_deletion_tries_at_once_to_save_what_a_suspension_could_not() -> None:
     world.look()
     assert world.links.told == [{"op": "save", "path": "/state/archive.tar"}]
     assert world.names("miniclusters") == ["hello"]
+
+
+def test_a_deletion_tries_to_save_for_a_minute_and_says_what_is_lost() -> None:
+    world = running(archive={"path": "/state/archive.tar"})
+    world.say(resized={"": 2}, jobs={"sched": 3, "run": 1, "inactive": 7})
+    world.server.remove(world.cluster)
+    tries = 0
+    while world.names("miniclusters") and world.now < NOW + 100:
+        world.links.told.clear()
+        world.look()
+        tries += len(world.links.told)
+        if world.links.told:
+            world.say(save_error="no space left on device", save_failed=world.now)
+        world.now += 1
+    assert 60 <= world.now - NOW <= 65
+    assert 3 <= tries <= 7
+    (told,) = [one["message"] for one in world.server.all("events") if one["reason"] == "NotSaved"]
+    lost = "4 jobs that are queued or running are lost"
+    assert told == f"the queue could not be saved: no space left on device; {lost}"
 
 
 def test_jobs_that_a_suspension_loses_are_told() -> None:

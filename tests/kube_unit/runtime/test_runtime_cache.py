@@ -53,6 +53,14 @@ def test_a_listing_takes_away_what_is_not_in_it() -> None:
     assert sorted(one["metadata"]["uid"] for one in cache) == ["anew", "b"]
 
 
+def test_what_was_made_after_a_listing_is_not_taken_away_by_it() -> None:
+    cache = Cache()
+    for name, version in (("before", 4), ("at", 5), ("after", 6)):
+        cache.put(item(name, version))
+    assert [one["metadata"]["name"] for one in cache.replace([], version="5")] == ["before", "at"]
+    assert [one["metadata"]["name"] for one in cache] == ["after"]
+
+
 def test_a_listing_of_one_namespace_leaves_the_others() -> None:
     cache = Cache()
     for namespace in ("one", "two"):

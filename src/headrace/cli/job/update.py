@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 PREFIX = "flux-update: ERROR: "
 
+_DURATION = "attributes.system.duration"
 _LOOKUP_CURRENT = 2
 
 
@@ -26,7 +27,11 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("-n", "--dry-run", action="store_true", help="Print the update instead of sending it")
     add("-v", "--verbose", action="count", default=0, help="Show what was updated")
-    add("--wait", action="store_true", help="Accepted: an update is in the job's eventlog when the command ends")
+    add(
+        "--wait",
+        action="store_true",
+        help="No effect: the update is always in the job's eventlog when the command ends",
+    )
     add("jobid", metavar="JOBID", type=job_id, help="The job")
     add("updates", metavar="KEY=VALUE", nargs="+", help="What to change")
     return parser
@@ -34,18 +39,18 @@ def _parser() -> Parser:
 
 def main(argv: List[str]) -> int:
     args = _parser().parse_args(argv)
-    handle = Handle()
     updates: Dict[str, Any] = {}
     for text in args.updates:
         key, sep, value = text.partition("=")
         if not sep or not key:
             raise CommandError(f"Missing value for key {text}: use KEY=VALUE")
-        updates[_full_key(key)] = _value(handle, args.jobid, key, value)
+        path = _full_key(key)
+        updates[path] = _duration(args.jobid, value) if path == _DURATION else _plain(value)
     if args.dry_run:
         print(json.dumps(updates))
         return 0
     try:
-        handle.rpc("job-manager.update", {"id": args.jobid, "updates": updates}).get()
+        Handle().rpc("job-manager.update", {"id": args.jobid, "updates": updates}).get()
     except OSError as exc:
         raise CommandError(str(exc.strerror)) from None
     if args.verbose:
@@ -55,41 +60,44 @@ def main(argv: List[str]) -> int:
 
 
 def _full_key(key: str) -> str:
-    """The path of an attribute that may be given in short."""
+    """The path in the jobspec of what may be given in short."""
     if key == "name":
         return "attributes.system.job.name"
-    if key.startswith("attributes."):
-        return key
-    return "attributes." + key if key.startswith(("system.", "user.")) else "attributes.system." + key
+    return key if key.startswith(("attributes.", "resources.", "tasks.")) else f"attributes.system.{key}"
 
 
-def _value(handle: Handle, job: int, key: str, value: str) -> Any:
-    if key == "duration":
-        return _duration(handle, job, value)
+def _plain(value: str) -> Any:
+    """A value as JSON, or else as the text that it is."""
     try:
         return json.loads(value)
     except ValueError:
         return value
 
 
-def _duration(handle: Handle, job: int, text: str) -> float:
-    """A new time limit in seconds; `+X` and `-X` change the present one."""
+def _duration(job: int, text: str) -> float:
+    """A new time limit in seconds, 0 for none; `+X` and `-X` change the present one."""
+    relative = text[:1] in ("+", "-")
     try:
-        seconds = duration.parse(text.lstrip("+-"))
+        seconds = duration.parse(text[1:] if relative else text)
     except ValueError:
         raise CommandError(f"invalid Flux standard duration: {text}") from None
-    if text[:1] not in ("+", "-"):
-        return 0.0 if seconds == float("inf") else float(seconds)
+    changed = float(seconds)
+    if relative:
+        present = _present_duration(job)
+        if not present:
+            raise CommandError(f"duration adjustment {text}: the job has no time limit")
+        changed = present + (changed if text[0] == "+" else -changed)
+        if changed <= 0:
+            raise CommandError(f"duration adjustment {text} would leave a time limit of {changed} s")
+    return 0.0 if changed == float("inf") else changed
+
+
+def _present_duration(job: int) -> float:
+    """The time limit of a job in seconds, with all updates; 0 for none."""
     try:
-        found = handle.rpc("job-info.lookup", {"id": job, "keys": ["jobspec"], "flags": _LOOKUP_CURRENT}).get()
+        found = Handle().rpc("job-info.lookup", {"id": job, "keys": ["jobspec"], "flags": _LOOKUP_CURRENT}).get()
     except OSError as exc:
         if exc.errno == errno.ENOENT:
             raise CommandError("job not found") from None
         raise
-    present = json.loads(found["jobspec"])["attributes"]["system"].get("duration", 0)
-    if not present:
-        raise CommandError(f"duration adjustment {text}: the job has no time limit")
-    changed = float(present + (seconds if text[0] == "+" else -seconds))
-    if changed <= 0:
-        raise CommandError(f"duration adjustment {text} would leave a time limit of {changed} s")
-    return changed
+    return float(json.loads(found["jobspec"])["attributes"]["system"].get("duration", 0))

@@ -40,6 +40,8 @@ def main(options: Namespace) -> int:
         from headrace.kube.stale_fields import find_stale_fields, removal
 
         where, cluster = namespace, None
+        if not options.no_wait:
+            await apply.check(api, source.documents, namespace)
         for document in source.documents:
             stored, taken_over = await apply.apply(api, document, namespace, options.force)
             kind, name = stored.get("kind", document.get("kind")), stored["metadata"]["name"]
@@ -51,18 +53,15 @@ def main(options: Namespace) -> int:
             if stale:
                 _say(options, f"{kind}/{name}: {stale}: {removal(stale, where, name)} removes what stays")
         assert cluster is not None
-        has_ended = client.ended(cluster)
-        if has_ended and options.no_wait:
-            _say(options, has_ended)
-        elif has_ended:
-            # The status of the run that has ended says nothing of the specification that was applied now.
-            raise client.EndedError(has_ended)
-        if not options.no_wait:
+        comes_to_nothing = client.ended(cluster) or client.other_manager(cluster)
+        if comes_to_nothing:
+            _say(options, comes_to_nothing)
+        elif not options.no_wait:
             phases = client.OVER if options.wait else client.SETTLED
             cluster = await follow_until(api, cluster, phases, lambda line: _say(options, line))
         if options.json:
             print(json.dumps(_shown(cluster), indent=2))
-        if options.no_wait:
+        if options.no_wait or comes_to_nothing:
             return 0
         failed = client.status_of(cluster).get("phase") in ("Failed", "Invalid")
         return client.exit_status(cluster) if options.wait or failed else 0

@@ -25,7 +25,12 @@ def add_pod(parser: Parser) -> None:
 def add_arguments(parser: Parser) -> None:
     add_cluster(parser)
     add_pod(parser)
-    parser.add_argument("-f", "--follow", action="store_true", help="Go on until the container ends")
+    parser.add_argument(
+        "-f",
+        "--follow",
+        action="store_true",
+        help="Go on until the container ends, also in a pod that replaces this one",
+    )
     add_name(parser)
 
 

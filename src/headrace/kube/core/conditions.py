@@ -53,9 +53,10 @@ def conditions_of(
     running = phase == RUNNING or bool(end and lead_end and lead_end.job_started and not told)
     up = "BrokersUp" if phase == RUNNING else "HasRun" if running else phase
     ran = _span(status["times"]) if end else ""
+    needs = "PodsNotRunning" if waiting else "NoPods" if suspended or observed.job is None else "PodsRunning"
     rows = [
         ("JobRequested", observed.job is not None, "JobCreated" if observed.job else "NoJob", ""),
-        ("JobWaitingForResources", waiting, "PodsNotRunning" if waiting else "PodsRunning", reason if waiting else ""),
+        ("JobWaitingForResources", waiting, needs, reason if waiting else ""),
         ("JobMiniClusterReady", running, up, reason if phase == RUNNING else ran),
         ("JobRunning", running, "HasRun" if running and end else _RUN_ENDED if told and end else phase, ran),
         ("JobFinished", end is not None, phase if end else "Unfinished", reason if end else ""),

@@ -27,6 +27,8 @@ INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 # Characters of a kubelet's or scheduler's message that a reason includes.
 _LONGEST = 200
 _IMAGE_TROUBLE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
+# A pod must not run twice, so Kubernetes does not replace one before it knows that it has ended.
+_LOST_NODE = "it is made again once that Node is back, deleted, or tainted node.kubernetes.io/out-of-service"
 _BEGINNING = ("", "ContainerCreating", "PodInitializing")
 _SHORT = re.compile(r"(\d+) Insufficient (\S+)")
 _UNFIT = re.compile(r"(\d+) (.+)")
@@ -75,7 +77,7 @@ def is_ready(pod: Object) -> bool:
 
     Another container that is not ready makes the pod not ready, but not its broker.
     """
-    if is_going(pod):
+    if is_going(pod) or is_node_lost(pod):
         return False
     runner = (pod["metadata"].get("labels") or {}).get(names.CLUSTER)
     for one in (pod.get("status") or {}).get("containerStatuses") or ():
@@ -84,11 +86,20 @@ def is_ready(pod: Object) -> bool:
     return _condition(pod, "Ready").get("status") == "True"
 
 
+def is_node_lost(pod: Object) -> bool:
+    """Whether the pod's node does not answer: the control plane makes such a pod not ready, and can change nothing that
+    its kubelet has said of the containers.
+    """
+    ready = _condition(pod, "Ready")
+    marked = ready.get("status") == "False" and ready.get("reason") != "ReadinessGatesNotReady"
+    return marked and _condition(pod, "ContainersReady").get("status") == "True"
+
+
 def is_yet_to_be_ready(pod: Object) -> bool:
     """Whether the pod runs, and its readiness probe has not succeeded since its containers started."""
     since = ready_since(pod)
     starts = [(one.get("state") or {}).get("running", {}).get("startedAt", "") for _, one in _containers(pod)]
-    return is_running(pod) and not is_ready(pod) and since <= max(starts, default="")
+    return is_running(pod) and not (is_ready(pod) or is_node_lost(pod)) and since <= max(starts, default="")
 
 
 def is_running(pod: Object) -> bool:
@@ -224,10 +235,16 @@ def troubles(pods: Iterable[Object], pulled: Pulled = frozenset()) -> list[str]:
 
 def told_of(going: list[Object]) -> list[str]:
     """The message that these pods are being deleted, with their names."""
+    lost = [pod for pod in going if is_node_lost(pod)]
+    texts = [f"{_being_deleted(lost)} on a node that does not answer: {_LOST_NODE}"] if lost else []
+    if len(going) > len(lost):
+        texts.append(_being_deleted([pod for pod in going if not is_node_lost(pod)]))
+    return texts
+
+
+def _being_deleted(going: list[Object]) -> str:
     hosts = sorted(map(host_of, going))
-    if len(hosts) < 2:
-        return [f"pod {host} is being deleted" for host in hosts]
-    return [_cut(f"pods {Hostlist(hosts)} are being deleted")]
+    return f"pod {hosts[0]} is being deleted" if len(hosts) == 1 else _cut(f"pods {Hostlist(hosts)} are being deleted")
 
 
 def missing(job: str, size: int, current: list[Object]) -> list[str]:
@@ -245,6 +262,8 @@ def trouble(pod: Object, pulled: Pulled = frozenset()) -> str:
     """
     if is_going(pod):
         return "is being deleted"
+    if is_node_lost(pod):
+        return f"node {(pod.get('spec') or {}).get('nodeName')} does not answer"
     for name, status in _containers(pod):
         text = _container_trouble(name, status)
         if not text and (pod["metadata"].get("uid"), name) in pulled and _waits_for_image(status):

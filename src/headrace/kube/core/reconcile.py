@@ -45,8 +45,9 @@ from .timestamps import seconds_of, text_of
 from .transitions import events_of
 
 FINALIZER = "flux-framework.org/headrace-save"
-# Seconds for which a deletion or suspension waits until the instance has saved its queue.
-SAVE_TIMEOUT = 60.0
+# Seconds for which a deletion waits until the instance has saved its queue, and after which a suspension tries again;
+# seconds after which a deletion does.
+SAVE_TIMEOUT, SAVE_AGAIN = 60.0, 10.0
 # Seconds after the start of its Job from which the Events of a MiniCluster with missing pods are read, and between two
 # readings.
 WARNINGS_AFTER = 10.0
@@ -384,9 +385,9 @@ def _suspend_asked(work: _Work) -> float:
 
 
 def _saved(work: _Work, cluster: MiniCluster, since: float, gives_up: bool = True) -> bool:
-    """Whether the instance has saved its queue or has none; asks the lead to save it.
+    """Whether the instance has saved its queue or has none; asks the lead to save it, and asks again where that fails.
 
-    A deletion gives up where that fails. A suspension does not: its user expects the queue to come back.
+    A deletion gives up in the end. A suspension does not: its user expects the queue to come back.
     """
     observed, lead = work.observed, work.observed.lead
     path = cluster.spec.archive.path if cluster.spec.archive else ""
@@ -396,22 +397,26 @@ def _saved(work: _Work, cluster: MiniCluster, since: float, gives_up: bool = Tru
     lead_runs = pod is not None and (pods.is_ready(pod) or (says_so and pods.is_running(pod)))
     if not path or not lead_runs or (lead and lead.saved):
         return True
-    if gives_up and lead and lead.save_error and lead.save_failed >= since:
-        work.notices.append(Report("Warning", "NotSaved", f"the queue could not be saved: {lead.save_error}"))
-        return True
+    # A deletion tries at once what a suspension could not do.
+    error = lead.save_error if lead and not (gives_up and lead.save_failed < since) else ""
     if gives_up and work.now >= since + SAVE_TIMEOUT:
-        work.notices.append(Report("Warning", "NotSaved", f"the queue was not saved within {SAVE_TIMEOUT:.0f} s"))
+        why = f"could not be saved: {error}" if error else f"was not saved within {SAVE_TIMEOUT:.0f} s"
+        lost = f"; {_active_jobs(observed)} jobs that are queued or running are lost"
+        work.notices.append(Report("Warning", "NotSaved", f"the queue {why}{lost}"))
         return True
-    again = lead.save_failed + SAVE_TIMEOUT if lead and lead.save_error and not gives_up else 0.0
-    if lead and work.now >= again:
-        work.steps.append(Tell({"op": "save", "path": path}))
+    if lead:
+        again = SAVE_AGAIN if gives_up else SAVE_TIMEOUT
+        due = lead.save_failed + again if error else work.now
+        if work.now >= due:
+            work.steps.append(Tell({"op": "save", "path": path}))
+            due = work.now + again
+        work.requeue_times.append(due)
+    if gives_up:
+        work.requeue_times.append(since + SAVE_TIMEOUT)
+    work.saving, work.save_failed = True, bool(error)
     work.waits_for = f"saving the queue to {path}"
-    if lead and again:
-        work.save_failed = True
-        work.waits_for = f"the queue cannot be saved to {path}, so it is not suspended: {lead.save_error}"
-    work.saving = True
-    if gives_up or again:
-        work.requeue_times.append(since + SAVE_TIMEOUT if gives_up else again)
+    if error:
+        work.waits_for = f"the queue cannot be saved to {path}, so it is not suspended: {error}"
     return False
 
 

@@ -59,7 +59,7 @@ def status_of(observed: Observed, view: View, now: float) -> Object:
         "jobid": before.get("jobid", ""),
         "times": _times(observed, phase, lead_end, end, wanted, now),
     }
-    jobs = _jobs(observed, lead_end, end)
+    jobs = _jobs(observed, phase, reason == _ENDING, lead_end, end)
     if jobs:
         status["jobs"] = jobs
     code = lead_end.exit_code if lead_end else before.get("exitCode")
@@ -118,6 +118,8 @@ def _live_phase(observed: Observed, view: View) -> _Phase:
         degraded = bool(short and why and not view.waits_for)
         return _Phase(RUNNING, view.waits_for or _joined(short, why), degraded)
     if still_runs(observed):
+        if lead is not None and pods.is_node_lost(lead):
+            return _Phase(RUNNING, _joined(f"{ready} of {wanted} brokers up", trouble, refused), degraded=True)
         # The pods end one by one, and the Job ends after the last container of the lead.
         return _Phase(RUNNING, _ENDING)
     if not any(map(pods.is_scheduled, current)):
@@ -177,18 +179,21 @@ def _ended(observed: Observed, end: End, lead_end: pods.LeadEnd | None) -> _Phas
     return _Phase(FAILED, _joined(said or end.message or end.reason, shortage(observed)))
 
 
-def _jobs(observed: Observed, lead_end: pods.LeadEnd | None, end: End | None) -> Object:
-    """Jobs by state: from the lead, or its termination message; after the end of the instance no job is active."""
+def _jobs(observed: Observed, phase: str, ending: bool, lead_end: pods.LeadEnd | None, end: End | None) -> Object:
+    """Jobs by state: from the lead, or its termination message. After the end of the instance no job is active, and
+    while there is none, or another one starts, there are no counts.
+    """
     known: Object = {}
     if lead_end and lead_end.jobs:
         known = lead_end.jobs
     elif observed.lead is not None and observed.lead.jobs:
         known = observed.lead.jobs
-    elif times_before(observed):
+    elif times_before(observed) and (end or phase == RUNNING):
         known = observed.status.get("jobs") or {}
     if not known:
         return {}
-    return {state: 0 if end and state != "inactive" else number(known.get(state)) for state in STATE_BITS}
+    over = ending or end is not None
+    return {state: 0 if over and state != "inactive" else number(known.get(state)) for state in STATE_BITS}
 
 
 def _times(
@@ -205,8 +210,11 @@ def _times(
     if (job.get("spec") or {}).get("suspend"):
         return times
     started = [pods.started(pod, observed.name) or (text_of(now) if pods.is_running(pod) else "") for pod in current]
-    if old.get("podsRunning") or (current and len(current) >= wanted_pods(observed) and all(started)):
-        times["podsRunning"] = old.get("podsRunning") or max(started)
+    all_run = bool(current) and len(current) >= wanted_pods(observed) and all(started)
+    if all_run and (phase in (PENDING, STARTING) or not old.get("podsRunning")):
+        times["podsRunning"] = max(started)
+    elif old.get("podsRunning"):
+        times["podsRunning"] = old["podsRunning"]
     up = [pods.ready_since(pod) for pod in current if pods.is_ready(pod)]
     if old.get("brokersUp") or brokers_up(observed, wanted) >= wanted > 0:
         times["brokersUp"] = old.get("brokersUp") or (max(up) if len(up) >= wanted else text_of(now))

@@ -74,14 +74,15 @@ class Cache:
             self._unlink(key, old)
             del self._items[key]
 
-    def replace(self, items: Iterable[Object], namespace: str = "") -> list[Object]:
-        """Store a whole listing, of one namespace or of all (""); returns the objects that are gone. Objects that are
-        newer than the listing are kept.
+    def replace(self, items: Iterable[Object], namespace: str = "", version: str = "") -> list[Object]:
+        """Store a whole listing, of one namespace or of all (""), that was made at `version`; returns the objects that
+        are gone. Objects that are newer than the listing are kept.
         """
         fresh = list(items)
         present = {(key_of(one), _uid(one)) for one in fresh}
         listed = [one for key, one in self._items.items() if namespace in ("", key[0])]
-        gone = [one for one in listed if (key_of(one), _uid(one)) not in present]
+        made = int(version) if version.isdigit() else float("inf")
+        gone = [one for one in listed if (key_of(one), _uid(one)) not in present and version_of(one) <= made]
         for one in gone:
             self.drop(one)
         for one in fresh:

@@ -64,7 +64,7 @@ class Reflector:
 
     async def _list(self) -> None:
         listing = await self._api.list_objects(self.kind, self._namespace, self._labels, self._fields)
-        for gone in self.cache.replace(listing.items, self._namespace):
+        for gone in self.cache.replace(listing.items, self._namespace, listing.version):
             self._changed(gone)
         for item in listing.items:
             self._changed(item)

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.jobs.pack import Submission, split_j
-from headrace.jobs.record import Event, Job, failure_text, summary, updated_r
+from headrace.jobs.pack import Submission, events_of, split_j
+from headrace.jobs.record import Event, Job, current_r, failure_text, summary
 from headrace.modules.job_manager.core import Core
 from headrace.modules.job_manager.records import JobAdded, ResourcesSet
 from headrace.modules.job_manager.replay import take_up
@@ -25,17 +25,6 @@ _ENVIRONMENT = ("attributes", "system", "environment")
 
 class RestoreError(ValueError):
     """Invalid data of a job; the text says which."""
-
-
-class _Line(msgspec.Struct):
-    """An event (RFC 18)."""
-
-    timestamp: float
-    name: str
-    context: dict[str, Any] | None = None
-
-
-_decode_line = msgspec.json.Decoder(_Line).decode
 
 
 def add(core: Core, store: Store, id: int, data: dict[str, str]) -> Job | None:
@@ -58,6 +47,7 @@ def add(core: Core, store: Store, id: int, data: dict[str, str]) -> Job | None:
     core.records.append(JobAdded(id, jobspec))
     if job.r is not None:
         core.records.append(ResourcesSet(id, job.r))
+    # None of its events is in the journal yet.
     core.dirty[job] = 0
     core.max_jobid = max(core.max_jobid, id)
     store.add(job, submission)
@@ -66,6 +56,7 @@ def add(core: Core, store: Store, id: int, data: dict[str, str]) -> Job | None:
             store.append(id, name, data[name].encode("utf-8", "surrogateescape"))
     if job.state != INACTIVE:
         core.active[id] = job
+        # It is counted in its state for the first time: there is no state that it leaves.
         core.count(job, 0)
         return job
     core.inactive[id] = summary(job)
@@ -100,14 +91,19 @@ def _submission(store: Store, data: dict[str, str]) -> tuple[Submission, dict[st
     first, second = store.texts.encode(text)
     submission = Submission(head, first, tail, updates or None, second)
     jobspec = store.original(submission)
-    if not all(key in jobspec for key in ("resources", "tasks", "attributes")):
-        raise RestoreError("jobspec: resources, tasks or attributes are missing")
+    kinds = {"resources": list, "tasks": list, "attributes": dict}
+    wrong = [key for key, kind in kinds.items() if not isinstance(jobspec.get(key), kind)]
+    if not wrong and not isinstance(jobspec["attributes"].get("system", {}), dict):
+        wrong = ["attributes.system"]
+    if wrong:
+        raise RestoreError(f"jobspec: {', '.join(wrong)}: missing, or not of the kind that RFC 14 asks for")
     return submission, jobspec
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any], path: tuple[str, ...], out: dict[str, Any]) -> None:
     """What ingest changed in a jobspec, by dotted path; null where it took something out. The environment is in the
-    submission alone."""
+    submission alone. Keys with a dot, which no such path can name, are taken from the submission.
+    """
     for key in [*old, *(key for key in new if key not in old)]:
         here = (*path, key)
         if here == _ENVIRONMENT:
@@ -120,11 +116,8 @@ def _differences(old: dict[str, Any], new: dict[str, Any], path: tuple[str, ...]
 
 
 def _events(text: str) -> list[Event]:
-    events: list[Event] = []
     try:
-        for line in text.splitlines():
-            event = _decode_line(line)
-            events.append((event.timestamp, event.name, event.context))
+        events = events_of(text)
     except msgspec.DecodeError as exc:
         raise RestoreError(f"eventlog: {exc}") from None
     if not events or events[0][1] != "submit":
@@ -141,7 +134,4 @@ def _r(data: dict[str, str], events: list[Event]) -> dict[str, Any] | None:
         r["execution"]["R_lite"]
     except (KeyError, TypeError, msgspec.DecodeError) as exc:
         raise RestoreError(f"R: {exc!r}") from None
-    for _time, name, context in events:
-        if name == "resource-update" and context:
-            r = updated_r(r, context)
-    return r
+    return current_r(r, events)

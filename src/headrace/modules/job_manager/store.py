@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from headrace.jobs.pack import Packed, SavedLog, Submission, Texts, event_line, join_j, pack, unpack
-from headrace.jobs.record import Event, Job, updated_jobspec, updated_r
+from headrace.jobs.record import Event, Job, current_r, updated_jobspec
 from headrace.modules.job_manager.logs import Log, Spill
 from headrace.spec import jobid, stdio
 from headrace.spec import jobspec as js
@@ -226,12 +226,9 @@ class Store:
         record = self.record(id)
         if record is None:
             raise KeyError(id)
-        r = record.r
-        if r is not None and current:
-            for _, name, context in record.events:
-                if name == "resource-update" and context:
-                    r = updated_r(r, context)
-        return r
+        if record.r is None or not current:
+            return record.r
+        return current_r(record.r, record.events)
 
     def guest_log(self, id: int, name: str) -> Log | None:
         """A guest log of any job; None if nothing was written to it."""
