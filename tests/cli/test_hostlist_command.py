@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.cli import hostlist
+from headrace.cli.common.errors import CommandError
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,7 @@ def test_hosts_are_picked_by_position_in_the_order_of_the_list(
         (["-F", "a5,a1", "a[1-5]"], "4 0"),
         (["-e", "-d,", "-F", "a5,a1", "a[1-5]"], "4,0"),
         (["-F", "a2", "a[2,1,2]"], "0"),
+        (["-e", "-d", r"\n", "-F", "a5,a1", "a[1-5]"], "4\n0"),
     ],
 )
 def test_the_positions_of_hosts_are_printed_in_their_order(
@@ -31,3 +33,18 @@ def test_the_positions_of_hosts_are_printed_in_their_order(
 ) -> None:
     assert hostlist.main(argv) == 0
     assert capsys.readouterr().out == f"{shown}\n"
+
+
+def test_quiet_tells_by_the_status_whether_hosts_are_found(capsys: pytest.CaptureFixture[str]) -> None:
+    assert hostlist.main(["-q", "-F", "a1", "a[1-2]"]) == 0
+    assert hostlist.main(["-q", "-x", "a1", "a1"]) == 1
+    assert capsys.readouterr().out == ""
+    with pytest.raises(CommandError, match="hosts 'a3' not found"):
+        hostlist.main(["-q", "-F", "a3", "a[1-2]"])
+
+
+@pytest.mark.parametrize("both", [("-i", "-m"), ("-m", "-X"), ("-e", "-c")])
+def test_options_that_exclude_each_other_are_refused(both: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        hostlist.main([*both, "a1"])
+    assert "not allowed with" in capsys.readouterr().err

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.jobs.pack import Packed, Submission, Texts, event_line, join_j, pack, split_j, unpack
+from headrace.jobs.pack import Packed, Submission, Texts, event_line, events_of, join_j, pack, split_j, unpack
 
 EVENTS = [(1.5, "submit", {"userid": 0, "urgency": 16, "flags": 0, "version": 1}), (2.0, "validate", None)]
 
@@ -104,3 +104,17 @@ def test_lines_are_those_of_the_recordings() -> None:
         b'{"timestamp":1795224526.8869703,"name":"submit","context":{"userid":0,"urgency":16}}\n'
     )
     assert json.loads(event_line((2.0, "validate", None))) == {"timestamp": 2.0, "name": "validate"}
+
+
+@given(st.lists(st.text(max_size=8) | st.sampled_from(["\u2028", "a\u2029b", "\x85", "\x0c", "\r\n"]), max_size=5))
+def test_events_come_back_whatever_text_they_have(notes: list[str]) -> None:
+    events = [(1.0 + number, "exception", {"note": note}) for number, note in enumerate(notes)]
+    text = b"".join(map(event_line, events)).decode("utf-8", "surrogateescape")
+    assert events_of(text) == events
+    assert events_of(text.removesuffix("\n")) == events
+
+
+def test_a_line_that_is_no_event_is_an_error() -> None:
+    for text in ("nonsense\n", "{}\n", '{"timestamp":1.0,"name":"a"}\n\n{"timestamp":2.0,"name":"b"}\n'):
+        with pytest.raises(msgspec.DecodeError):
+            events_of(text)

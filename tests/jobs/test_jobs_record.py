@@ -143,3 +143,19 @@ def test_the_first_fatal_exception_is_the_jobs() -> None:
 def test_counted_events_never_go_below_nothing() -> None:
     odd = job(("prolog-finish", None), ("epilog-finish", None), ("prolog-start", None), ("unknown", {"x": 1}))
     assert (odd.prologs, odd.epilogs, len(odd.events)) == (1, 0, 4)
+
+
+@pytest.mark.parametrize("again", [("requeue", None), ("flux-restart", {"requeue": True})])
+def test_updates_of_resources_that_a_job_has_lost_are_not_those_of_its_next(again: tuple[str, Any]) -> None:
+    r = {"version": 1, "execution": {"R_lite": [], "expiration": 100.0}}
+    first, other = ("resource-update", {"expiration": 50.0}), ("resource-update", {"expiration": 200.0})
+
+    def expiration(*events: tuple[str, Any]) -> Any:
+        return record.current_r(r, [(1.0, name, context) for name, context in events])["execution"]["expiration"]
+
+    assert expiration() == 100.0
+    assert expiration(first) == 50.0
+    assert expiration(first, other) == 200.0
+    assert expiration(first, again) == 100.0
+    assert expiration(first, again, other) == 200.0
+    assert expiration(first, ("flux-restart", None)) == 50.0

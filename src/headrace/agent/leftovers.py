@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Rounds in which the kill catches up with processes that fork.
 _ROUNDS = 10
 # Seconds from a program's fork within which its exec is done, and its environment shows whose it is.
-_BIRTH = 0.5
+_EXEC_WITHIN = 0.5
 
 
 def kill_job(path: str, signum: int, doomed: Iterable[int], agent: int) -> None:
@@ -61,38 +61,48 @@ def kill_orphans(
                 _kill(pid, signal.SIGKILL)
 
 
-def kill_program(op: Program) -> None:
+def kill_program(program: Program) -> None:
     """Send SIGKILL to the initial program of a broker that is gone, and to the processes that it has started.
 
-    `op` is the broker's last message about the program (docs/dev/interfaces.md); its `pid` is 0 if the broker ended
-    between the fork and a further message. The program is then found by its environment.
+    `program` is the broker's last message about it (docs/dev/interfaces.md). Its `pid` is 0, and it has the instance's
+    `uri`, if the broker ended between the fork and a further message. The program is then found by its environment.
     """
-    pid = op["pid"]
-    deadline = time.monotonic() + _BIRTH
-    while not pid and "uri" in op and time.monotonic() < deadline:
-        pid = _newborn(op["uri"], op["since"])
+    pid = program["pid"]
+    deadline = time.monotonic() + _EXEC_WITHIN
+    while not pid and "uri" in program and time.monotonic() < deadline:
+        pid = _oldest_client_of(program["uri"], program["since"])
         if not pid:
             time.sleep(0.01)
     if pid:
-        _kill_with_children(pid)
+        _kill_tree(pid)
 
 
 def kill_unknown_program(uri: str, since: int) -> None:
     """Send SIGKILL to the initial program of the instance at `uri`, begun in tick `since` or later, and to what it has
     started. For the zygote, when the broker and every process that it told of the program are gone.
     """
-    pid = _newborn(uri, since)
+    pid = _oldest_client_of(uri, since)
     if pid:
-        _kill_with_children(pid)
+        _kill_tree(pid)
 
 
-def _kill_with_children(pid: int) -> None:
-    # Parents first: a script would go on with its next line when what it waits for is killed.
-    for each in (pid, *linux.descendants_of(pid)):
+def _kill_tree(pid: int) -> None:
+    """Kill a process and its descendants. They are stopped first, as one that runs on would start others meanwhile: a
+    script with its next line, when what it waits for is killed.
+    """
+    stopped: list[int] = []
+    for _ in range(_ROUNDS):
+        fresh = [each for each in (pid, *linux.descendants_of(pid)) if each not in stopped]
+        if not fresh:
+            break
+        for each in fresh:
+            _kill(each, signal.SIGSTOP)
+        stopped += fresh
+    for each in stopped:
         _kill(each, signal.SIGKILL)
 
 
-def _newborn(uri: str, since: int) -> int:
+def _oldest_client_of(uri: str, since: int) -> int:
     """The first process of our session that began in tick `since` or later and talks to the instance at `uri`, or 0."""
     found = []
     for pid in linux.processes():

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import signal
-import sys
 import termios
 import tty
 from collections.abc import Iterator
@@ -30,7 +29,7 @@ class BrokenExecError(Exception):
     """The connection ended before the command's status arrived, or the command could not be started."""
 
 
-async def execute(
+async def run(
     api: Api, namespace: str, pod: str, container: str, command: list[str], stdin: int = 0, terminal: bool = False
 ) -> int:
     """Run `command` and return its exit status. `stdin` is a descriptor; with `terminal`, the command gets a terminal
@@ -40,11 +39,12 @@ async def execute(
     query += [("tty", "true")] if terminal else [("stderr", "true")]
     query += [("command", word) for word in command]
     socket = await api.websocket(PODS, namespace, pod, "exec", query, PROTOCOL)
-    with _raw(stdin) if terminal else contextlib.nullcontext():
+    with contextlib.ExitStack() as stack:
+        if terminal:
+            stack.enter_context(_raw(stdin))
+            stack.enter_context(_sizes_sent(socket, stdin))
         sender = asyncio.create_task(_send_input(socket, stdin))
         try:
-            if terminal:
-                await _send_sizes(socket, stdin)
             return await _receive(socket)
         finally:
             sender.cancel()
@@ -86,8 +86,14 @@ async def _send_input(socket: aiohttp.ClientWebSocketResponse, stdin: int) -> No
         chunk = _read(stdin)
         if not chunk:
             break
-        await socket.send_bytes(bytes((_STDIN,)) + chunk)
-    await socket.send_bytes(bytes((_CLOSE, _STDIN)))
+        await _send(socket, _STDIN, chunk)
+    await _send(socket, _CLOSE, bytes((_STDIN,)))
+
+
+async def _send(socket: aiohttp.ClientWebSocketResponse, channel: int, data: bytes) -> None:
+    # Whoever receives learns of the end of the connection, too, and tells it.
+    with contextlib.suppress(ConnectionError):
+        await socket.send_bytes(bytes((channel,)) + data)
 
 
 async def _readable(stdin: int) -> None:
@@ -112,8 +118,9 @@ def _read(stdin: int) -> bytes:
         return b""
 
 
-async def _send_sizes(socket: aiohttp.ClientWebSocketResponse, stdin: int) -> None:
-    """Send the size of the terminal, now and after each change."""
+@contextlib.contextmanager
+def _sizes_sent(socket: aiohttp.ClientWebSocketResponse, stdin: int) -> Iterator[None]:
+    """Send the size of the terminal, now and after each change while the block runs."""
     loop = asyncio.get_running_loop()
     sending: set[asyncio.Task[None]] = set()
 
@@ -121,12 +128,16 @@ async def _send_sizes(socket: aiohttp.ClientWebSocketResponse, stdin: int) -> No
         with contextlib.suppress(OSError):
             size = os.get_terminal_size(stdin)
             text = json.dumps({"Width": size.columns, "Height": size.lines}).encode()
-            task = loop.create_task(socket.send_bytes(bytes((_RESIZE,)) + text))
+            task = loop.create_task(_send(socket, _RESIZE, text))
             sending.add(task)
             task.add_done_callback(sending.discard)
 
     tell()
     loop.add_signal_handler(signal.SIGWINCH, tell)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGWINCH)
 
 
 @contextlib.contextmanager
@@ -139,4 +150,3 @@ def _raw(stdin: int) -> Iterator[None]:
         yield
     finally:
         termios.tcsetattr(stdin, termios.TCSADRAIN, before)
-        sys.stdout.flush()

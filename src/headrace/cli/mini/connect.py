@@ -40,6 +40,6 @@ def main(options: Namespace) -> int:
         command = client.connect_command(cluster, words)
         terminal = not words and os.isatty(0) and os.isatty(1)
         name = pod["metadata"]["name"]
-        return await pod_exec.execute(api, namespace, name, chosen.of_pod, command, terminal=terminal)
+        return await pod_exec.run(api, namespace, name, chosen.of_pod, command, terminal=terminal)
 
     return connected(options, act)

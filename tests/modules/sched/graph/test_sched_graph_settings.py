@@ -92,7 +92,7 @@ def test_keys_that_nobody_reads_change_nothing() -> None:
         (tables(queue_params="queue-depth=-1"), [], "queue-params: must be queue-depth=N"),
         (tables(policy_params="depth=3"), [], "policy-params: must be reservation-depth=N"),
         (tables(queue_policy_per_queue="batch"), [], "queue-policy-per-queue: must be QUEUE:VALUE"),
-        (tables(queue_policy_per_queue="batch:best"), [], "queue-policy-per-queue: must be one of"),
+        (tables(queue_policy_per_queue="batch:best"), [], "queue-policy-per-queue: batch: must be one of"),
         ({"sched-fluxion-qmanager": "easy"}, [], "sched-fluxion-qmanager: must be a table"),
         ({"sched-fluxion-qmanager": {"queue-policy": 1}}, [], "queue-policy: must be a string, not 1"),
     ],

@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 
 class Waiting(NamedTuple):
-    """A pending job: `pool` identifies the nodes that it may use, `length` is its time limit in seconds, inf without
-    one, and `start` is its reserved start (seconds since the epoch) or 0.
+    """A pending job: `eligible` identifies the nodes that it may use, `length` is its time limit in seconds, inf
+    without one, and `start` is its reserved start (seconds since the epoch) or 0.
     """
 
     id: int
     ahead: int
-    pool: Hashable
+    eligible: Hashable
     cores: int
     gpus: int
     length: float
@@ -75,9 +75,9 @@ def forecast(
     """Each job with its place, in the order of `waiting`, one in a step; STEP while a pool's supply is counted."""
     pools: dict[Hashable, Supply] = {}
     for job in waiting:
-        found = pools.get(job.pool)
+        found = pools.get(job.eligible)
         if found is None:
-            found = pools[job.pool] = yield from supply(job.pool)
+            found = pools[job.eligible] = yield from supply(job.eligible)
             found.start = now
         start = found.take(job) if job.cores or job.gpus else inf
         # A job for which enough is free in all waits for something that sums do not show.

@@ -9,17 +9,17 @@ from math import inf
 from typing import Any
 
 from headrace.graph.request import JobRequest, total_needs
-from headrace.modules.sched.common import forecast as sched_forecast
-from headrace.modules.sched.common.forecast import STEP, Supply, Waiting, forecast
+from headrace.modules.sched.common.forecast import STEP, Place, Supply, Waiting, forecast
 from headrace.modules.sched.common.reasons import text
 from headrace.modules.sched.graph.pool import UNLIMITED, Pool
-from headrace.modules.sched.graph.why import PROMISED, shortage
+from headrace.modules.sched.graph.why import PROMISED, shortage, takes_whole_nodes
 from headrace.queueing.pending import Position
 from headrace.queueing.queue import Queue
 
 # The number of running jobs counted in one step.
 _PER_STEP = 200
-# A later start was planned after a job without a time limit, so it is not an estimate.
+# A job without a time limit ends so many seconds after its start that a time this far ahead is no estimate: neither a
+# start that was planned for its end, nor the end itself.
 _FAR = UNLIMITED // 2
 
 
@@ -61,21 +61,21 @@ class Explainer:
         return "" if short is PROMISED and not queue.policy.backfill else short
 
 
-def places(pool: Pool, now: int) -> Iterator[tuple[int, sched_forecast.Place] | None]:
+def places(pool: Pool, now: int) -> Iterator[tuple[int, Place] | None]:
     """The places of the jobs in all queues, by priority and arrival (`forecast.forecast`)."""
     return forecast(_waiting(pool), lambda constraint: _supply(pool, constraint), now)
 
 
 def _waiting(pool: Pool) -> Iterator[Waiting]:
-    needs: dict[str, tuple[Hashable, int, int]] = {}
+    by_shape: dict[str, tuple[Hashable, int, int]] = {}
     lines = [_line(queue) for queue in pool.queues.values() if queue.pending]
     for (_, _, jobid), ahead, queue in merge(*lines, key=lambda item: item[0]):
         entry = queue.pending.get(jobid)
         if entry is None:
             continue
-        found = needs.get(entry.shape)
+        found = by_shape.get(entry.shape)
         if found is None:
-            found = needs[entry.shape] = _needs(pool, entry.request)
+            found = by_shape[entry.shape] = _needs(pool, entry.request)
         plan = queue.planned.get(jobid)
         length = entry.request.duration
         yield Waiting(jobid, ahead, *found, inf if length >= UNLIMITED else length, plan.start if plan else 0.0)
@@ -87,11 +87,12 @@ def _line(queue: Queue) -> Iterator[tuple[Position, int, Queue]]:
 
 
 def _needs(pool: Pool, request: JobRequest) -> tuple[Hashable, int, int]:
-    """The nodes that a job may use, and the number of cores and GPUs; whole nodes count with the average."""
+    """The constraint that says which nodes a job may use (JSON; None: all), and the number of cores and GPUs that it
+    takes; whole nodes count with the average.
+    """
     key = json.dumps(request.constraint, sort_keys=True) if request.constraint else None
     needs = total_needs(request.resources)
-    whole = request.resources[0].exclusive or "node" in pool.scheduler.policy.whole
-    nodes = needs.get("node", 0) if whole else 0
+    nodes = needs.get("node", 0) if takes_whole_nodes(request, pool.scheduler) else 0
     totals = pool.graph.totals[pool.graph.root]
     cores, gpus = (
         max(needs.get(kind, 0), nodes * (totals.get(kind, 0) // max(len(pool.nodes.vertex), 1)))
@@ -125,6 +126,6 @@ def _supply(pool: Pool, constraint: Hashable) -> Generator[None, None, Supply]:
             length = allocation.end - allocation.start
             ends.append((inf if length >= _FAR else float(allocation.end), cores, gpus))
     totals = pool.graph.totals
-    whole = [totals[v] for rank, v in vertex.items() if ranks >> rank & 1]
-    have = {kind: sum(total.get(kind, 0) for total in whole) for kind in ("core", "gpu")}
+    of_nodes = [totals[v] for rank, v in vertex.items() if ranks >> rank & 1]
+    have = {kind: sum(total.get(kind, 0) for total in of_nodes) for kind in ("core", "gpu")}
     return Supply(have["core"] - held_cores, have["gpu"] - held_gpus, ends)

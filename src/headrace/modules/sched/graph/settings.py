@@ -79,7 +79,7 @@ def read(config: Mapping[str, Any], args: Sequence[str] = ()) -> Settings:
             raise unknown(arg, (*QMANAGER_KEYS, *RESOURCE_KEYS))
         asked[key] = value
     return Settings(
-        queue=_queue(asked, "queue-policy", "queue-params", "policy-params"),
+        queue=_queue(asked),
         queues=_per_queue(asked),
         match_policy=_match_policy(asked.get("match-policy", "lonode")),
         match_format=_one_of("match-format", asked.get("match-format", "rv1_nosched"), MATCH_FORMATS),
@@ -100,11 +100,13 @@ def _one_of(key: str, value: str, names: Sequence[str]) -> str:
     return value
 
 
-def _queue(asked: Mapping[str, str], policy_key: str, queue_key: str, params_key: str) -> QueueSettings:
-    policy = _one_of(policy_key, asked.get("queue-policy", QueueSettings().policy), tuple(QUEUE_POLICIES))
-    queue = _numbers(queue_key, asked.get("queue-params", ""), _QUEUE_PARAMS)
-    params = _numbers(params_key, asked.get("policy-params", ""), _POLICY_PARAMS)
+def _queue(asked: Mapping[str, str], of: str = "") -> QueueSettings:
+    """The settings of the queues, or of one with settings of its own; `of` is behind the keys that errors name."""
+    policy = _one_of(f"queue-policy{of}", asked.get("queue-policy", QueueSettings().policy), tuple(QUEUE_POLICIES))
+    queue = _numbers(f"queue-params{of}", asked.get("queue-params", ""), _QUEUE_PARAMS)
+    params = _numbers(f"policy-params{of}", asked.get("policy-params", ""), _POLICY_PARAMS)
     depth = queue.get("queue-depth", QueueSettings().depth)
+    # As in Fluxion, a parameter that its policy does not have is no error: one set of them may serve several queues.
     reservations = QUEUE_POLICIES[policy].reservations
     if policy == "hybrid":
         reservations = params.get("reservation-depth", reservations)
@@ -124,7 +126,7 @@ def _per_queue(asked: Mapping[str, str]) -> dict[str, QueueSettings]:
             if not (name and colon and value):
                 raise SettingsError(f"{key}: must be QUEUE:VALUE, several of them with spaces between, not {item!r}")
             own.setdefault(name, {})[key.removesuffix("-per-queue")] = value
-    return {name: _queue({**asked, **values}, *_PER_QUEUE) for name, values in own.items()}
+    return {name: _queue({**asked, **values}, f"-per-queue: {name}") for name, values in own.items()}
 
 
 def _fair_share(text: str) -> float:
@@ -144,7 +146,7 @@ def _numbers(key: str, text: str, names: Sequence[str]) -> dict[str, int]:
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = item.partition("=")
         if name not in names or not (value.isascii() and value.isdigit() and int(value)):
-            wanted = " and ".join(f"{name}=N" for name in names)
+            wanted = " or ".join(f"{name}=N" for name in names)
             raise SettingsError(f"{key}: must be {wanted} with N a positive integer, not {item!r}")
         found[name] = int(value)
     return found

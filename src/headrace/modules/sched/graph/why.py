@@ -70,6 +70,14 @@ def _short(name: str, wanted: int, have: int, where: str) -> str:
     return f"insufficient resources: {name} x{wanted - have} short ({wanted} wanted, {have} free{where})"
 
 
+def takes_whole_nodes(request: JobRequest, scheduler: Scheduler) -> bool:
+    """Whether a job shares its nodes with no other: it asks for that, or the match policy gives whole nodes only."""
+    top: Request = request.resources[0]
+    if top.is_slot and len(top.with_) == 1:
+        return top.with_[0].type == "node"
+    return top.type == "node" and (bool(top.exclusive) or "node" in scheduler.policy.whole)
+
+
 def _part(request: JobRequest, scheduler: Scheduler) -> _Part:
     top: Request = request.resources[0]
     inner = top.with_
@@ -78,7 +86,7 @@ def _part(request: JobRequest, scheduler: Scheduler) -> _Part:
         node = inner[0]
         return _Part("node", top.count.low * node.count.low, needs, True)
     if top.type == "node":
-        return _Part("node", top.count.low, needs, bool(top.exclusive) or "node" in scheduler.policy.whole)
+        return _Part("node", top.count.low, needs, takes_whole_nodes(request, scheduler))
     if top.is_slot:
         return _Part("slot", top.count.low, needs, False)
     return _Part(top.type, 0, {}, False)
