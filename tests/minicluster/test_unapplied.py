@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.minicluster.unapplied import not_applied
+from headrace.minicluster.unapplied import not_applied, without_effect
 from headrace.minicluster.validate import check
 
 
@@ -75,3 +75,21 @@ def test_what_another_field_leaves_without_effect_is_listed_with_the_reason() ->
     assert listed({"containers": [{"command": "x", "batch": True}], "flux": flux}) == batch
     simple = {"scheduler": {"simple": True, "queuePolicy": "fcfs"}}
     assert listed({"containers": [{"command": "x"}], "flux": simple}) == ["spec.flux.scheduler.simple"]
+
+
+def test_an_archive_that_goes_with_its_pod_is_told() -> None:
+    head = {"apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "metadata": {"name": "c"}}
+
+    def told(path: str, volume: dict[str, Any]) -> list[str]:
+        spec = {"containers": [{"command": "x", "volumes": {"v": volume}}], "archive": {"path": path}}
+        return without_effect(check({**head, "spec": spec}))
+
+    claim = {"claimName": "data", "path": "/state"}
+    assert told("/state/deep/a.tar", claim) == []
+    for path, volume in (
+        ("/states/a.tar", claim),
+        ("/a.tar", claim),
+        ("/state/a.tar", {"emptyDir": True, "path": "/state"}),
+    ):
+        (line,) = told(path, volume)
+        assert line.startswith("spec.archive.path: lies in no volume that outlasts the lead's pod")

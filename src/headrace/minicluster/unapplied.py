@@ -6,11 +6,12 @@ Users are told once, so that nobody relies on a command, a limit or a mount that
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
 
-from .fields import Commands, Flux, MiniCluster, Record
+from .fields import Commands, Flux, MiniCluster, Record, Volume
 from .mode import Mode
 from .plan import given_config, mode_of, placement_of
 
@@ -68,7 +69,15 @@ def without_effect(cluster: MiniCluster) -> list[str]:
             for name, value in ignored.items()
             if value
         ]
+    path = cluster.spec.archive.path if cluster.spec.archive else ""
+    if path and not any(_lasts(volume, path) for volume in cluster.runner.volumes.values()):
+        found.append("spec.archive.path: lies in no volume that outlasts the lead's pod, and goes with it")
     return found
+
+
+def _lasts(volume: Volume, path: str) -> bool:
+    """Whether a file at `path` is in the volume, and outlasts the pod."""
+    return not volume.empty_dir and PurePosixPath(path).is_relative_to(volume.path)
 
 
 def not_applied(cluster: MiniCluster) -> list[str]:

@@ -24,7 +24,9 @@ def add_arguments(parser: Parser) -> None:
     add_cluster(parser)
     add_pod(parser)
     add_name(parser)
-    parser.add_argument("command", metavar="COMMAND", nargs="...", help="Command (default: a shell)")
+    command = parser.add_argument("command", metavar="COMMAND", nargs="...", help="Command (default: a shell)")
+    # Else it would be named where NAME is missing.
+    command.required = False
 
 
 def main(options: Namespace) -> int:

@@ -142,7 +142,7 @@ def _why_suspended(observed: Observed, job: Object) -> str:
 def _lost_keys(observed: Observed) -> str:
     if observed.secret is not False:
         return ""
-    text = "pods that are made again cannot start without it: delete Job"
+    text = "pods that are made again cannot start without it: put it back, or delete Job"
     return f"Secret {names.secret_of(observed.name)} is gone, and {text} {observed.name}, and all start anew"
 
 
