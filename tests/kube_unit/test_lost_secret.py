@@ -12,8 +12,8 @@ from headrace.kube.core.timestamps import text_of
 Object = dict[str, Any]
 
 GONE = (
-    "Secret hello-curve is gone, and pods that are made again cannot start without it: put it back, or delete Job hello,"
-    " and all start anew"
+    "Secret hello-curve is gone, and pods that are made again cannot start without it: put it back, or delete Job "
+    "hello, and all start anew"
 )
 
 

@@ -287,10 +287,14 @@ async def wait_until_gone(api: Api, deleted: Deleted, tell: Callable[[str], None
     after each change. Raises ApiError, Unreachable.
     """
     news = News(tell)
-    async for found in follow(api, deleted.namespace, deleted.name):
-        if found is None or found["metadata"]["uid"] != deleted.uid:
-            break
-        news.waits_for(f"MiniCluster {deleted.name} is saving its queue before it ends")
+    loop = asyncio.get_running_loop()
+    saves = loop.call_later(_SILENCE, tell, f"MiniCluster {deleted.name} is saving its queue before it ends")
+    try:
+        async for found in follow(api, deleted.namespace, deleted.name):
+            if found is None or found["metadata"]["uid"] != deleted.uid:
+                break
+    finally:
+        saves.cancel()
     for text in await _not_saved(api, deleted):
         tell(f"MiniCluster {deleted.name}: {text}")
     while True:
@@ -312,8 +316,9 @@ async def _not_saved(api: Api, deleted: Deleted) -> list[str]:
         if exc.status not in (403, 404):
             raise
         return []
-    # A suspension that could not save it says so in an Event of the same reason.
-    return [text for text in (str(one.get("message") or "") for one in found) if text.endswith("are lost")]
+    texts = [str(one.get("message") or "") for one in found]
+    # A suspension says by an Event of the same reason that it cannot save it yet.
+    return [text for text in texts if not text.startswith("the queue cannot be saved")]
 
 
 async def _pods_of(api: Api, namespace: str, name: str) -> list[Object]:

@@ -602,6 +602,7 @@ def test_a_deletion_waits_for_the_pods_and_says_so(
     out, err = capsys.readouterr()
     assert out == "MiniCluster/sample deleted\n"
     assert err.splitlines() == [
+        "headrace-mini: MiniCluster sample is saving its queue before it ends",
         "headrace-mini: 2 pods of sample still to end",
         "headrace-mini: 1 pod of sample still to end",
     ]

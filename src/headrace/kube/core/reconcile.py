@@ -401,7 +401,8 @@ def _saved(work: _Work, cluster: MiniCluster, since: float, gives_up: bool = Tru
     error = lead.save_error if lead and not (gives_up and lead.save_failed < since) else ""
     if gives_up and work.now >= since + SAVE_TIMEOUT:
         why = f"could not be saved: {error}" if error else f"was not saved within {SAVE_TIMEOUT:.0f} s"
-        lost = f"; {_active_jobs(observed)} jobs that are queued or running are lost"
+        active = _active_jobs(observed)
+        lost = f"; {active} jobs that are queued or running are lost" if active else ""
         work.notices.append(Report("Warning", "NotSaved", f"the queue {why}{lost}"))
         return True
     if lead:
