@@ -100,6 +100,8 @@ def test_the_file_is_the_leaders(tmp_path: Path) -> None:
     book(log_filename=str(path))(logging.INFO, "test", "kept")
     book(rank=1, log_filename=str(path))(logging.INFO, "test", "not twice")
     assert [parse_line(line)[4] for line in path.read_text().splitlines()] == ["kept"]
+    book(log_filename=str(path))(logging.INFO, "test", "a name of bytes: \udcff")
+    assert path.read_text().splitlines()[-1].endswith("a name of bytes: \\udcff")
     with pytest.raises(AttrError, match="No such file or directory"):
         book(log_filename=str(tmp_path / "missing" / "log"))
 

@@ -51,6 +51,17 @@ def test_a_long_wait_can_be_interrupted_and_is_put_back_in_order() -> None:
     assert ran.stdout.split() == ["SIGINT", "2", "held"]
 
 
+def test_two_signals_at_once_interrupt_a_long_wait_once() -> None:
+    script = (
+        "import os, signal; from headrace.broker import signals; signals.hold()\n"
+        "os.kill(os.getpid(), signal.SIGTERM); os.kill(os.getpid(), signal.SIGHUP)\n"
+        "try:\n    with signals.interruptible():\n        signal.pause()\n"
+        "except signals.Interrupted as exc:\n    print('once')\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "once\n", "")
+
+
 def leader(state: str = "run", told: bool = False, program: Any = None) -> tuple[Any, list[str]]:
     did: list[str] = []
     order = ("run", "cleanup", "shutdown")

@@ -50,7 +50,7 @@ def stored(spoiled: dict[str, Any]) -> dict[str, Any]:
     name = spoiled["metadata"].get("name") if isinstance(spoiled.get("metadata"), dict) else None
     metadata = {"name": name if isinstance(name, str) and name else "sample", "namespace": "n", "uid": "u"}
     head = {"apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster"}
-    return {**head, "metadata": {**metadata, "generation": 1}, "spec": spoiled.get("spec")}
+    return {**head, "metadata": {**metadata, "generation": 1, "resourceVersion": "1"}, "spec": spoiled.get("spec")}
 
 
 @pytest.mark.soak

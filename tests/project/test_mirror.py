@@ -125,7 +125,6 @@ ELSEWHERE = {
         "core/transitions.py": "kube_unit/core/test_reconcile.py",
         "execute.py": "kube_unit/core/test_reconcile.py",
         "install_files.py": "kube_unit/test_install_objects.py",
-        "links.py": "kube/test_behaviours.py",
         "names.py": "kube_unit/builders/test_builders_jobs.py",
     },
     "minicluster/": {

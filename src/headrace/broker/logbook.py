@@ -63,7 +63,9 @@ class Logbook:
         # The instance has one file, on the leader, to which the others forward their lines.
         if rank == 0 and attrs.get("log-filename"):
             try:
-                self._file = open(attrs.get("log-filename"), "a", buffering=1, encoding="utf-8")
+                self._file = open(
+                    attrs.get("log-filename"), "a", buffering=1, encoding="utf-8", errors="backslashreplace"
+                )
             except OSError as exc:
                 raise AttrError(f"log-filename: {exc.filename}: {exc.strerror}") from None
 

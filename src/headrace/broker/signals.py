@@ -46,14 +46,19 @@ def release() -> None:
 def interruptible() -> Iterator[None]:
     """Let a held signal raise Interrupted inside the block, for a long wait without anything to undo."""
 
+    raised = False
+
     def interrupt(number: int, _frame: Any) -> None:
-        # Only the first: what handles it must not be interrupted.
+        # Only the first: what handles it must not be interrupted, also by one that had arrived before `hold`.
+        nonlocal raised
         hold()
-        raise Interrupted(number)
+        if not raised:
+            raised = True
+            raise Interrupted(number)
 
     before = {number: signal.signal(number, interrupt) for number in _ENDING}
-    release()
     try:
+        release()
         yield
     finally:
         hold()

@@ -136,7 +136,15 @@ async def _watched(api: Api, namespace: str, name: str, lost: Callable[[str], No
             pause = min(pause * 2, _LAST_RETRY)
         except ApiError as exc:
             if exc.status != 410:
-                raise
+                if not _passes(exc):
+                    raise
+                lost(str(exc))
+            await asyncio.sleep(pause)
+
+
+def _passes(exc: ApiError) -> bool:
+    """Whether an error is one of a server that is overloaded or changes, as behind a load balancer in an upgrade."""
+    return exc.status == 429 or exc.status >= 500
 
 
 async def _polled(api: Api, namespace: str, name: str, lost: Callable[[str], None]) -> AsyncIterator[Object | None]:
@@ -149,10 +157,12 @@ async def _polled(api: Api, namespace: str, name: str, lost: Callable[[str], Non
             lost(str(exc))
             pause = min(pause * 2, _LAST_RETRY)
         except ApiError as exc:
-            if exc.status != 404:
+            if exc.status == 404:
+                yield None
+                return
+            if not _passes(exc):
                 raise
-            yield None
-            return
+            lost(str(exc))
         else:
             pause = _RETRY
             if found["metadata"].get("resourceVersion") != version:

@@ -121,6 +121,11 @@ class _Link:
         elif request["op"] == "resize" and any(op == "resize" for op, _ in self._asked):
             self._waiting[about] = request
             return
+        if request["op"] == "resize" and self.lead is not None:
+            # The former size counts no longer, also where it is asked for again before there is an answer.
+            group = request.get("group", "")
+            sizes = {name: size for name, size in self.lead.resized.items() if name != group}
+            self.lead = replace(self.lead, resized=sizes)
         self._asked[about] = (request, asyncio.create_task(self._ask(about, request)))
 
     def close(self) -> None:
@@ -173,7 +178,9 @@ class _Link:
         if self.lead is None:
             return
         if request["op"] == "save":
-            self.lead = replace(self.lead, saved=not error, save_error=error, save_failed=time.time())
+            now = time.time()
+            fresh = {"save_failed": now} if error else {"saved_at": now}
+            self.lead = replace(self.lead, save_error=error, **fresh)
         elif request["op"] == "resize" and not error:
             sizes = {**self.lead.resized, request.get("group", ""): int(request["size"])}
             self.lead = replace(self.lead, resized=sizes)

@@ -44,7 +44,7 @@ from .core.actions import Report
 from .core.fingerprint import TRIMMED, content_of
 from .core.job_end import job_end
 from .core.observed import Observed
-from .core.reconcile import Settings, is_ours, reconcile, without_server_fields
+from .core.reconcile import FINALIZER, Settings, is_ours, reconcile, without_server_fields
 from .core.timestamps import text_of
 from .credentials import CredentialsError
 from .execute import Executor, Taken
@@ -187,6 +187,10 @@ class Operator:
             memory = self._recall(uid)
             memory.secret, memory.keys = True, link_keys(item)
             return
+        metadata = item["metadata"]
+        if kind is MINICLUSTERS and metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
+            # The last finalizer is gone, and the object with it; its watch may have told that already.
+            return
         caches = {MINICLUSTERS: self.clusters, JOBS: self.jobs, PODS: self.pods}
         caches |= {CONFIG_MAPS: self.config_maps, SERVICES: self.services}
         caches[kind].put(item)
@@ -217,7 +221,9 @@ class Operator:
             return
         self._recall(cluster["metadata"]["uid"]).key = key
         if not is_ours(cluster):
-            return
+            self.links.drop(cluster["metadata"]["uid"])
+            if FINALIZER not in (cluster["metadata"].get("finalizers") or ()):
+                return
         if self._recall(cluster["metadata"]["uid"]).namespace_ends and not cluster["metadata"].get("deletionTimestamp"):
             # The MiniCluster is being deleted with its namespace, or will be.
             return
@@ -246,13 +252,14 @@ class Operator:
                 log.info("the namespace is being deleted", extra=_where(key))
                 return
             # Temporary errors are only retried; a refusal is also shown in the status.
-            if exc.status in (400, 403, 413, 422) and exc.message != refused:
+            if exc.status in (400, 403, 413, 422) and not refused:
                 self.queue.add(key)
             memory.refused = exc.message if exc.status in (400, 403, 413, 422) else ""
             await self._publish_status(cluster, self.observe(cluster, now), now)
             raise
         await self._publish(cluster, actions.events, actions.status, now)
-        await self._link(observed, memory)
+        if is_ours(cluster):
+            await self._link(observed, memory)
         if actions.read_events:
             await self._read_events(observed, memory, key)
         if actions.requeue_at is not None:

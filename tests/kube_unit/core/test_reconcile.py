@@ -575,7 +575,7 @@ def test_the_queue_is_saved_before_it_is_suspended() -> None:
     world.settle()
     assert world.links.told == [{"op": "save", "path": "/state/archive.tar"}]
     assert len(world.server.pods_of("hello")) == 2
-    world.say(saved=True)
+    world.say(saved_at=world.now)
     world.settle()
     assert (world.status["phase"], world.server.pods_of("hello")) == ("Suspended", [])
     world.links.said = None
@@ -619,7 +619,7 @@ def test_an_instance_whose_queue_cannot_be_saved_is_not_suspended() -> None:
     world.look()
     assert world.links.told == [{"op": "save", "path": "/nowhere/archive.tar"}]
     assert len(world.server.pods_of("hello")) == 2
-    world.say(saved=True, save_error="")
+    world.say(saved_at=world.now, save_error="")
     world.settle()
     assert world.status["phase"] == "Suspended"
 
@@ -668,7 +668,7 @@ def test_the_queue_is_saved_before_it_is_deleted() -> None:
     world.look()
     assert world.links.told == [{"op": "save", "path": "/state/archive.tar"}]
     assert world.names("miniclusters") == ["hello"]
-    world.say(saved=True)
+    world.say(saved_at=world.now)
     world.look()
     assert world.names("miniclusters") == []
 
@@ -709,3 +709,33 @@ def test_jobs_by_state_are_those_the_lead_tells() -> None:
     world.say(resized={"": 2}, brokers_up=2, jobs={"run": 1, "sched": 4})
     world.settle()
     assert world.status["jobs"] == {"depend": 0, "priority": 0, "sched": 4, "run": 1, "cleanup": 0, "inactive": 0}
+
+
+def test_a_queue_that_was_saved_before_is_saved_again_for_the_next_suspension() -> None:
+    world = running(archive={"path": "/state/archive.tar"})
+    world.say(resized={"": 2}, saved_at=world.now - 100)
+    world.edit(suspend=True)
+    world.settle()
+    assert world.links.told == [{"op": "save", "path": "/state/archive.tar"}]
+    assert world.status["phase"] == "Running"
+    world.say(saved_at=world.now)
+    world.settle()
+    assert world.status["phase"] == "Suspended"
+
+
+def test_what_another_manages_now_keeps_no_finalizer_of_ours() -> None:
+    world = running(archive={"path": "/state/archive.tar"})
+    assert world.cluster["metadata"]["finalizers"] == ["flux-framework.org/headrace-save"]
+    world.edit(managedBy="example.com/other")
+    world.look()
+    assert not world.cluster["metadata"]["finalizers"]
+    world.look()
+    assert world.links.said is None
+
+
+def test_an_images_own_flux_saves_nothing_and_holds_nothing_up() -> None:
+    world = running(archive={"path": "/state/archive.tar"}, flux={"container": {"disable": True}})
+    assert not world.cluster["metadata"].get("finalizers")
+    world.edit(suspend=True)
+    world.settle()
+    assert world.status["phase"] == "Suspended"

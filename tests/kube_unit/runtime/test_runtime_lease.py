@@ -173,3 +173,17 @@ def test_one_whose_lease_was_taken_stops_at_once(monkeypatch: pytest.MonkeyPatch
         assert server.lease["spec"]["holderIdentity"] == "thief"
 
     asyncio.run(run())
+
+
+def test_one_that_only_waits_gives_back_no_lease_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, server = Time(monkeypatch), OneLease()
+
+    async def run() -> None:
+        first, second = (Election(server, "ns", "l", me, clock) for me in ("a", "b"))  # type: ignore[arg-type]
+        await first.wait()
+        assert not await second._try()
+        await second.release()
+        assert server.lease is not None and server.lease["spec"]["holderIdentity"] == "a"
+        await first.release()
+
+    asyncio.run(run())

@@ -72,7 +72,13 @@ def test_an_instance_is_saved_where_it_is_told(world: Pods) -> None:
         operator.ask("watch", until={"state": "running", "brokers_up": 2})
         assert operator.ask("save", path="/mnt/flux/saved.tgz") == {"saved": "/mnt/flux/saved.tgz"}
         assert (lead.mount / "saved.tgz").stat().st_size > 0
-        assert "/nowhere" in operator.ask("save", path="/nowhere/saved.tgz")["refused"]
+        refused = operator.ask("save", path="/nowhere/saved.tgz")["refused"]
+        assert "'/nowhere/saved.tgz'" in refused and "archived" not in refused
+        # Another save replaces an archive that is there only when it is complete.
+        (lead.mount / "saved.tgz").write_text("old")
+        assert operator.ask("save", path="/mnt/flux/saved.tgz") == {"saved": "/mnt/flux/saved.tgz"}
+        assert (lead.mount / "saved.tgz").read_bytes()[:2] == b"\x1f\x8b"
+        assert not list(lead.mount.glob(".part-*"))
 
 
 def test_who_has_not_the_operators_key_gets_no_answer(world: Pods, tmp_path: Path) -> None:

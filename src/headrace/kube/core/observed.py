@@ -22,7 +22,8 @@ class Lead(Struct, frozen=True, kw_only=True):
     `resized` has the sizes, by group ("" is the MiniCluster's own pods), for which the lead has finished its part:
     hosts beyond them are drained and idle. `config` is the broker configuration of the last reload. `demand_nodes` is
     the number of nodes that the active jobs need, `idle_since` the end of the last job, None while jobs are active.
-    `saved` is set once the instance was saved on request; `save_error` is the reason if that failed, at `save_failed`.
+    `saved_at` is when the instance was last saved on request (0: never); `save_error` is the reason if the last attempt
+    failed, at `save_failed`.
     """
 
     state: str = "starting"
@@ -34,7 +35,7 @@ class Lead(Struct, frozen=True, kw_only=True):
     idle_since: float | None = None
     resized: dict[str, int] = {}
     config: dict[str, Any] | None = None
-    saved: bool = False
+    saved_at: float = 0.0
     save_error: str = ""
     save_failed: float = 0.0
 

@@ -119,9 +119,11 @@ def is_ours(cluster: Object) -> bool:
 
 def reconcile(observed: Observed, settings: Settings, now: float) -> Actions:
     """The actions for a MiniCluster at time `now` (seconds since the epoch)."""
-    if not is_ours(observed.cluster):
-        return Actions()
     work = _Work(observed, now)
+    if not is_ours(observed.cluster):
+        # It may have been ours before: whoever manages it now knows nothing of our finalizer.
+        _drop_finalizer(work)
+        return work.finish(None, status=False)
     if observed.cluster["metadata"].get("deletionTimestamp"):
         _leave(work)
         return work.finish(None, status=False)
@@ -177,9 +179,8 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
         text = f"Secret {names.secret(cluster)} is gone, and only pods {holders} have its keys: all pods start anew"
         _make_anew(work, Report("Warning", "KeysLost", text), "the Job of the lost keys is being deleted")
         return
-    if cluster.spec.archive and cluster.spec.archive.path and not _has_finalizer(observed.cluster):
-        kept = [*(observed.cluster["metadata"].get("finalizers") or ()), FINALIZER]
-        work.steps.append(Patch(MINICLUSTERS, observed.name, observed.uid, {"metadata": {"finalizers": kept}}))
+    if _archive_of(cluster) and not _has_finalizer(observed.cluster):
+        _set_finalizers(work, [*(observed.cluster["metadata"].get("finalizers") or ()), FINALIZER])
     size = number(job["spec"].get("parallelism")) if job else cluster.spec.size
     desired = settings.build(cluster, observed.uid, size or cluster.spec.size)
     _keep_objects(work, cluster, desired)
@@ -353,7 +354,7 @@ def _suspend(work: _Work, cluster: MiniCluster, job: Object) -> bool:
     if cluster.spec.suspend:
         if not job["spec"].get("suspend") and _saved(work, cluster, _suspend_asked(work), gives_up=False):
             active = _active_jobs(observed)
-            if active and not (cluster.spec.archive and cluster.spec.archive.path):
+            if active and not _archive_of(cluster):
                 text = f"{active} jobs that are queued or running are lost: spec.archive.path is not set"
                 work.notices.append(Report("Warning", "JobsLost", text))
             body = {"metadata": {"annotations": {SUSPENDED_BY_US: "true"}}, "spec": {"suspend": True}}
@@ -390,12 +391,12 @@ def _saved(work: _Work, cluster: MiniCluster, since: float, gives_up: bool = Tru
     A deletion gives up in the end. A suspension does not: its user expects the queue to come back.
     """
     observed, lead = work.observed, work.observed.lead
-    path = cluster.spec.archive.path if cluster.spec.archive else ""
+    path = _archive_of(cluster)
     # The lead says that it runs some seconds before the kubelet calls its pod ready.
     says_so = lead is not None and lead.state == "running"
     pod = observed.lead_pod
     lead_runs = pod is not None and (pods.is_ready(pod) or (says_so and pods.is_running(pod)))
-    if not path or not lead_runs or (lead and lead.saved):
+    if not path or not lead_runs or (lead and lead.saved_at >= since):
         return True
     # A deletion tries at once what a suspension could not do.
     error = lead.save_error if lead and not (gives_up and lead.save_failed < since) else ""
@@ -415,10 +416,16 @@ def _saved(work: _Work, cluster: MiniCluster, since: float, gives_up: bool = Tru
     if gives_up:
         work.requeue_times.append(since + SAVE_TIMEOUT)
     work.saving, work.save_failed = True, bool(error)
-    work.waits_for = f"saving the queue to {path}"
+    work.waits_for = f"saving the queue to {path}{'' if lead else ': there is no connection to the lead'}"
     if error:
         work.waits_for = f"the queue cannot be saved to {path}, so it is not suspended: {error}"
     return False
+
+
+def _archive_of(cluster: MiniCluster) -> str:
+    """Where the queue is saved; "" where it is not, as with an image's own Flux, whose lead does not know of us."""
+    own_flux = bool(cluster.flux.container and cluster.flux.container.disable)
+    return cluster.spec.archive.path if cluster.spec.archive and not own_flux else ""
 
 
 def _active_jobs(observed: Observed) -> int:
@@ -589,7 +596,11 @@ def _has_finalizer(cluster: Object) -> bool:
 def _drop_finalizer(work: _Work) -> None:
     observed = work.observed
     if _has_finalizer(observed.cluster):
-        left = [one for one in observed.cluster["metadata"]["finalizers"] if one != FINALIZER]
-        # With the version, the patch fails if another finalizer was added in the meantime.
-        body = {"metadata": {"finalizers": left, "resourceVersion": observed.cluster["metadata"]["resourceVersion"]}}
-        work.steps.append(Patch(MINICLUSTERS, observed.name, observed.uid, body))
+        _set_finalizers(work, [one for one in observed.cluster["metadata"]["finalizers"] if one != FINALIZER])
+
+
+def _set_finalizers(work: _Work, finalizers: list[str]) -> None:
+    observed = work.observed
+    # With the version, the patch fails if another finalizer was added in the meantime.
+    body = {"metadata": {"finalizers": finalizers, "resourceVersion": observed.cluster["metadata"]["resourceVersion"]}}
+    work.steps.append(Patch(MINICLUSTERS, observed.name, observed.uid, body))

@@ -92,7 +92,8 @@ class Election:
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        if self._lease is None or self.lost.is_set():
+        # Who waits has read the Lease of another operator.
+        if self._lease is None or self._lease["spec"].get("holderIdentity") != self._me or self.lost.is_set():
             return
         body = {**self._lease, "spec": {**self._lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}}
         try:
@@ -104,8 +105,9 @@ class Election:
         renewed = self._clock()
         while self._clock() - renewed < RENEW_DEADLINE:
             await asyncio.sleep(RETRY)
+            began = self._clock()
             if await self._try():
-                renewed = self._clock()
+                renewed = began
             elif (self._lease or {}).get("spec", {}).get("holderIdentity", self._me) != self._me:
                 break
         log.error("the lease %s/%s is lost", *self._place)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -52,12 +53,19 @@ class Reflector:
             try:
                 if not self._version:
                     await self._list()
+                began = time.monotonic()
                 await self._watch()
-                self._breaks = 0
+                if time.monotonic() - began < FIRST_PAUSE:
+                    await self._pause("the watch has ended at once")
+                else:
+                    self._breaks = 0
             except ApiError as exc:
                 if exc.status == 410:
                     self._version = ""
-                    continue
+                    if not self._breaks:
+                        # Only what goes on so has a pause.
+                        self._breaks = 1
+                        continue
                 await self._pause(f"{exc.status} {exc.message}")
             except (Unreachable, CredentialsError) as exc:
                 await self._pause(str(exc))

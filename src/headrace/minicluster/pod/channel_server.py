@@ -118,6 +118,8 @@ class ChannelServer:
         self._resizing: tuple[_Request, Rpc] | None = None
         # Requests to end the instance.
         self._ending: list[_Request] = []
+        # By path: who waits for the archive that is being written there.
+        self._dumps: dict[str, list[Callable[[str], None]]] = {}
         self._lines = LineReader()
         self._context = Context(1)
         self._zap = self._authenticator(keys)
@@ -306,23 +308,43 @@ class ChannelServer:
             saved("")
 
     def _dump(self, path: str, done: Callable[[str], None]) -> None:
-        """Write the instance's content to an archive; `done` gets the error, or ""."""
+        """Write the instance's content to an archive, which has its name only when it is complete; `done` gets the
+        error, or "".
+        """
+        if path in self._dumps:
+            self._dumps[path].append(done)
+            return
+        self._dumps[path] = [done]
+        part = os.path.join(os.path.dirname(path), f".part-{os.getpid()}-{os.path.basename(path)}")
         env = {**os.environ, "FLUX_URI": f"local://{self._place.socket}"}
         flux = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "flux")
         process = subprocess.Popen(
-            [flux, "dump", path], env=env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+            [flux, "dump", "--quiet", part],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
         )
         pidfd = os.pidfd_open(process.pid)
 
         def ended(_events: int) -> None:
             self._reactor.remove_fd(pidfd)
             os.close(pidfd)
-            text = process.communicate()[1].decode(errors="replace").strip()
-            if not process.returncode:
+            text = process.communicate()[1].decode(errors="replace").strip().replace(part, path)
+            why = (text or f"flux dump ended with status {process.returncode}") if process.returncode else ""
+            try:
+                if why:
+                    os.unlink(part)
+                else:
+                    os.replace(part, path)
+            except OSError as exc:
+                why = why or str(exc)
+            if not why:
                 # The following shutdown cancels running jobs; an archive made then would not continue them.
                 with contextlib.suppress(OSError):
                     self._handle().rpc("attr.set", {"name": "content.dump", "value": ""})
-            done((text or f"flux dump ended with status {process.returncode}") if process.returncode else "")
+            for each in self._dumps.pop(path):
+                each(why)
 
         self._reactor.add_fd(pidfd, ended)
 

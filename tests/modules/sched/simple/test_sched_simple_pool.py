@@ -86,6 +86,13 @@ def test_whole_nodes_need_to_be_idle_and_come_with_all_they_have() -> None:
     assert placed(made, slots(1, nnodes=1, exclusive=True)) == ""
 
 
+def test_an_idle_node_that_is_too_small_is_none_that_fits() -> None:
+    made = pool(("0", "0-3", ""), ("1", "0-7", ""), nodelist="node[0-1]")
+    wanted = slots(1, 8, nnodes=1, exclusive=True)
+    assert placed(made, wanted) == "rank1/core[0-7]"
+    assert made.shortage(wanted) == "insufficient resources: need 1 idle node(s), 0 free"
+
+
 def test_gpus_bound_the_slots_of_a_node() -> None:
     made = pool(("0-1", "0-7", "0-1"), ("2-3", "0-7", ""))
     assert placed(made, slots(3, 1, 1)) == "rank0/core[0-1],gpu[0-1] rank1/core0,gpu0"

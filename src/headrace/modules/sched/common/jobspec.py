@@ -11,7 +11,7 @@ from headrace.broker.module.context import RpcError
 from headrace.spec.message import Message
 
 # Exceptions of reading an invalid jobspec. RFC 14 is not checked, since a request may have resources alone.
-MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
+MALFORMED = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
 
 
 def of_request(msg: Message) -> dict[str, Any]:

@@ -262,10 +262,9 @@ class Pool:
             fits = 0
             for rank in each(mask):
                 node = self.nodes[rank]
-                if request.exclusive:
-                    fits += node.free == node.cores and node.free_gpus == node.gpus
-                else:
-                    fits += node.free.bit_count() >= cores and node.free_gpus.bit_count() >= gpus
+                idle = node.free == node.cores and node.free_gpus == node.gpus
+                large = node.free.bit_count() >= cores and node.free_gpus.bit_count() >= gpus
+                fits += (idle or not request.exclusive) and (large or not request.nnodes)
             what = "idle node(s)" if request.exclusive else f"node(s) with {_slot_text(request)}"
             return f"{_SHORT}need {request.nnodes or 1} {what}, {fits} free"
         free = sum(self.nodes[rank].free.bit_count() for rank in each(mask))
