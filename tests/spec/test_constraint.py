@@ -241,3 +241,12 @@ def test_a_queue_demands_properties_and_hosts(table: Dict[str, Any], obj: Any) -
 def test_a_queue_with_a_wrong_demand_is_refused(table: Dict[str, Any], message: str) -> None:
     with pytest.raises(constraint.ConstraintError, match=message):
         constraint.of_queue(table, "q")
+
+
+def test_a_short_constraint_cannot_name_hosts_without_end() -> None:
+    many = [f"h{number}-[0-99999]" for number in range(11)]
+    with pytest.raises(ConstraintError, match="names more than 1048576 hosts in all"):
+        constraint.compile({"hostlist": many})
+    with pytest.raises(ConstraintError, match="names more than 1048576 hosts in all"):
+        constraint.compile({"or": [{"hostlist": [one]} for one in many]})
+    assert constraint.compile({"or": [{"hostlist": [one]} for one in many[:2]]})

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, Collection, Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
-from headrace.spec.hostlist import Hostlist
+from headrace.spec.hostlist import MAX_HOSTS, Hostlist
 from headrace.spec.idset import Idset
 
 Constraint = Dict[str, List[Any]]
@@ -47,7 +47,7 @@ def compile(obj: Any) -> Matcher:
     Operators: properties (all of them, ``^name`` for its absence), hostlist and ranks (any of them), and, or, not. An
     object without terms, an empty ``and`` and an empty ``or`` match everything; an empty ``not`` matches nothing.
     """
-    return _compile(obj, "", 0)
+    return _compile(obj, "", 0, [MAX_HOSTS])
 
 
 def of_queue(table: Mapping[str, Any], path: str = "queue") -> Optional[Constraint]:
@@ -92,7 +92,8 @@ def terms(obj: Any) -> Iterator[Tuple[str, Any]]:
                 yield op, value
 
 
-def _compile(obj: Any, path: str, depth: int) -> Matcher:
+def _compile(obj: Any, path: str, depth: int, room: List[int]) -> Matcher:
+    """`room` is one number, of the hosts that the rest of the constraint may name."""
     if not isinstance(obj, dict):
         raise ConstraintError(f"constraint{path}: must be an object such as {{'properties': ['fast']}}, not {obj!r}")
     if depth > _MAX_DEPTH:
@@ -106,7 +107,7 @@ def _compile(obj: Any, path: str, depth: int) -> Matcher:
             )
         if not isinstance(values, list):
             raise ConstraintError(f"constraint{here}: must be an array, not {values!r}")
-        parts.append(_OPERATORS[op](values, here, depth))
+        parts.append(_OPERATORS[op](values, here, depth, room))
     return parts[0] if len(parts) == 1 else _all_of(parts)
 
 
@@ -131,20 +132,20 @@ def _any_of(parts: List[Matcher]) -> Matcher:
     return matcher
 
 
-def _compile_and(values: List[Any], path: str, depth: int) -> Matcher:
-    return _all_of([_compile(value, f"{path}[{i}]", depth + 1) for i, value in enumerate(values)])
+def _compile_and(values: List[Any], path: str, depth: int, room: List[int]) -> Matcher:
+    return _all_of([_compile(value, f"{path}[{i}]", depth + 1, room) for i, value in enumerate(values)])
 
 
-def _compile_or(values: List[Any], path: str, depth: int) -> Matcher:
-    return _any_of([_compile(value, f"{path}[{i}]", depth + 1) for i, value in enumerate(values)])
+def _compile_or(values: List[Any], path: str, depth: int, room: List[int]) -> Matcher:
+    return _any_of([_compile(value, f"{path}[{i}]", depth + 1, room) for i, value in enumerate(values)])
 
 
-def _compile_not(values: List[Any], path: str, depth: int) -> Matcher:
-    inner = _compile_and(values, path, depth)
+def _compile_not(values: List[Any], path: str, depth: int, room: List[int]) -> Matcher:
+    inner = _compile_and(values, path, depth, room)
     return lambda ranks, host, props: ranks & ~inner(ranks, host, props)
 
 
-def _compile_properties(values: List[Any], path: str, depth: int) -> Matcher:
+def _compile_properties(values: List[Any], path: str, depth: int, room: List[int]) -> Matcher:
     wanted: List[str] = []
     unwanted: List[str] = []
     for i, value in enumerate(values):
@@ -168,15 +169,19 @@ def _compile_properties(values: List[Any], path: str, depth: int) -> Matcher:
     return matcher
 
 
-def _compile_hostlist(values: List[Any], path: str, depth: int) -> Matcher:
+def _compile_hostlist(values: List[Any], path: str, depth: int, room: List[int]) -> Matcher:
     hosts: List[str] = []
     for i, value in enumerate(values):
         if not isinstance(value, str):
             raise ConstraintError(f"constraint{path}[{i}]: must be a host list string, not {value!r}")
         try:
-            hosts.extend(Hostlist.parse(value))
+            named = Hostlist.parse(value)
         except ValueError as exc:
             raise ConstraintError(f"constraint{path}[{i}]: invalid hostlist: {exc}") from None
+        room[0] -= len(named)
+        if room[0] < 0:
+            raise ConstraintError(f"constraint{path}[{i}]: the constraint names more than {MAX_HOSTS} hosts in all")
+        hosts.extend(named)
 
     def matcher(ranks: int, host: Callable[[str], int], props: Mapping[str, int]) -> int:
         found = 0
@@ -187,7 +192,7 @@ def _compile_hostlist(values: List[Any], path: str, depth: int) -> Matcher:
     return matcher
 
 
-def _compile_ranks(values: List[Any], path: str, depth: int) -> Matcher:
+def _compile_ranks(values: List[Any], path: str, depth: int, room: List[int]) -> Matcher:
     bits = 0
     for i, value in enumerate(values):
         if not isinstance(value, str):
@@ -199,7 +204,7 @@ def _compile_ranks(values: List[Any], path: str, depth: int) -> Matcher:
     return lambda ranks, host, props: ranks & bits
 
 
-_OPERATORS: Dict[str, Callable[[List[Any], str, int], Matcher]] = {
+_OPERATORS: Dict[str, Callable[[List[Any], str, int, List[int]], Matcher]] = {
     "and": _compile_and,
     "or": _compile_or,
     "not": _compile_not,
