@@ -295,6 +295,7 @@ OTHERS = [
     Line("flux pmi --method=pmix barrier", "flux-pmi: unknown PMI method 'pmix': simple is the only one\n", 1),
     # event: its number, and whom it is for
     Line("flux event pub --synchronous t.x", like("\\d+\n")),
+    Line("flux exec -r1 flux event pub --synchronous --loopback t.x", like("[1-9]\\d*\n")),
     *[
         Line(
             after_first(f"python -c '{FLAGS_OF_EVENT}'", f"flux event pub {option} t.x"),

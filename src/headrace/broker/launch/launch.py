@@ -27,15 +27,15 @@ from headrace.process import linux
 from headrace.process.spawn import raise_file_limit
 
 
-def _check_state(statedir: str) -> None:
-    """Raise LaunchError, and remove a new folder, if the leader's `statedir` has too little room."""
+def _check_state(statedir: str, is_new: bool) -> None:
+    """Raise LaunchError, and remove the folder if it is new, where the leader's `statedir` has too little room."""
     from headrace.broker.state import disk
 
     short = disk.shortage(statedir)
     if short:
-        with contextlib.suppress(OSError):
-            # A folder with contents is kept.
-            os.rmdir(statedir)
+        if is_new:
+            with contextlib.suppress(OSError):
+                os.rmdir(statedir)
         raise LaunchError(f"statedir {statedir}: {short}")
 
 
@@ -53,7 +53,7 @@ def run_broker(
     """
     if info.rank == 0:
         if options.attrs.get("statedir"):
-            _check_state(options.attrs["statedir"])
+            _check_state(options.attrs["statedir"], bool(options.new_statedir))
         if options.config:
             from headrace.broker.config_keys import warnings
 

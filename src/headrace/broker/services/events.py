@@ -67,8 +67,14 @@ class Events:
                     continue
                 self.router.post(peer.send, msg)
 
-    def handle_publish(self, msg: Message) -> dict[str, int] | Empty:
-        """`event.publish {topic, flags, payload?}`, payload in base64 as clients send it."""
+    def handle_publish(self, msg: Message) -> dict[str, int] | Empty | None:
+        """`event.publish {topic, flags, payload?}`, payload in base64 as clients send it; the response has the number
+        that the event gets on rank 0, which is asked from elsewhere.
+        """
+        if self.rank:
+            if not self.router.up(msg):
+                raise RpcError(errno.EHOSTUNREACH)
+            return None
         body = msg.obj
         topic = body["topic"]
         if not topic or "\0" in topic:
