@@ -314,7 +314,6 @@ class ChannelServer:
         if path in self._dumps:
             self._dumps[path].append(done)
             return
-        self._dumps[path] = [done]
         part = os.path.join(os.path.dirname(path), f".part-{os.getpid()}-{os.path.basename(path)}")
         env = {**os.environ, "FLUX_URI": f"local://{self._place.socket}"}
         flux = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "flux")
@@ -326,6 +325,7 @@ class ChannelServer:
             stdout=subprocess.DEVNULL,
         )
         pidfd = os.pidfd_open(process.pid)
+        self._dumps[path] = [done]
 
         def ended(_events: int) -> None:
             self._reactor.remove_fd(pidfd)
