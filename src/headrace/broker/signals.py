@@ -49,7 +49,8 @@ def interruptible() -> Iterator[None]:
     raised = False
 
     def interrupt(number: int, _frame: Any) -> None:
-        # Only the first: what handles it must not be interrupted, also by one that had arrived before `hold`.
+        # Only the first signal raises, since the handling of Interrupted must not be interrupted. A second signal may
+        # have arrived before `hold`.
         nonlocal raised
         hold()
         if not raised:

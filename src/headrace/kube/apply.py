@@ -80,7 +80,7 @@ async def check(api: Api, documents: list[Object], namespace: str) -> None:
             try:
                 stored = await api.get(kind, metadata.get("namespace") or namespace, metadata["name"])
             except ApiError as exc:
-                # Whoever may write and not read finds out with the answer to the write.
+                # A user who may write but not read is told by the response to the write.
                 if exc.status not in (403, 404):
                     raise
             else:

@@ -305,7 +305,7 @@ async def wait_until_gone(api: Api, deleted: Deleted, tell: Callable[[str], None
                 break
     finally:
         saves.cancel()
-    for text in await _not_saved(api, deleted):
+    for text in await _lost_queue(api, deleted):
         tell(f"MiniCluster {deleted.name}: {text}")
     while True:
         left = [pod for pod in await _pods_of(api, deleted.namespace, deleted.name) if _is_of(pod, deleted)]
@@ -315,20 +315,18 @@ async def wait_until_gone(api: Api, deleted: Deleted, tell: Callable[[str], None
         await asyncio.sleep(_LOOK)
 
 
-async def _not_saved(api: Api, deleted: Deleted) -> list[str]:
+async def _lost_queue(api: Api, deleted: Deleted) -> list[str]:
     """What Events say of a queue that the deletion has lost; [] for a user who may not list Events."""
     if not deleted.uid:
         return []
-    fields = f"involvedObject.uid={deleted.uid},reason=NotSaved"
+    fields = f"involvedObject.uid={deleted.uid},reason=QueueLost"
     try:
         found = (await api.list_objects(EVENTS, deleted.namespace, fields=fields)).items
     except ApiError as exc:
         if exc.status not in (403, 404):
             raise
         return []
-    texts = [str(one.get("message") or "") for one in found]
-    # A suspension says by an Event of the same reason that it cannot save it yet.
-    return [text for text in texts if not text.startswith("the queue cannot be saved")]
+    return [str(one.get("message") or "") for one in found]
 
 
 async def _pods_of(api: Api, namespace: str, name: str) -> list[Object]:

@@ -91,7 +91,7 @@ async def _send_input(socket: aiohttp.ClientWebSocketResponse, stdin: int) -> No
 
 
 async def _send(socket: aiohttp.ClientWebSocketResponse, channel: int, data: bytes) -> None:
-    # Whoever receives learns of the end of the connection, too, and tells it.
+    # `_receive` notices the end of the connection as well, and reports it.
     with contextlib.suppress(ConnectionError):
         await socket.send_bytes(bytes((channel,)) + data)
 

@@ -647,7 +647,7 @@ def test_a_deletion_tries_to_save_for_a_minute_and_says_what_is_lost() -> None:
         world.now += 1
     assert 60 <= world.now - NOW <= 65
     assert 3 <= tries <= 7
-    (told,) = [one["message"] for one in world.server.all("events") if one["reason"] == "NotSaved"]
+    (told,) = [one["message"] for one in world.server.all("events") if one["reason"] == "QueueLost"]
     lost = "4 jobs that are queued or running are lost"
     assert told == f"the queue could not be saved: no space left on device; {lost}"
 
@@ -726,6 +726,7 @@ def test_a_queue_that_was_saved_before_is_saved_again_for_the_next_suspension() 
 def test_what_another_manages_now_keeps_no_finalizer_of_ours() -> None:
     world = running(archive={"path": "/state/archive.tar"})
     assert world.cluster["metadata"]["finalizers"] == ["flux-framework.org/headrace-save"]
+    world.say(brokers_up=2)
     world.edit(managedBy="example.com/other")
     world.look()
     assert not world.cluster["metadata"]["finalizers"]

@@ -121,7 +121,7 @@ def reconcile(observed: Observed, settings: Settings, now: float) -> Actions:
     """The actions for a MiniCluster at time `now` (seconds since the epoch)."""
     work = _Work(observed, now)
     if not is_ours(observed.cluster):
-        # It may have been ours before: whoever manages it now knows nothing of our finalizer.
+        # A MiniCluster may have been ours before, and its present manager does not know our finalizer.
         _drop_finalizer(work)
         return work.finish(None, status=False)
     if observed.cluster["metadata"].get("deletionTimestamp"):
@@ -355,7 +355,8 @@ def _suspend(work: _Work, cluster: MiniCluster, job: Object) -> bool:
         if not job["spec"].get("suspend") and _saved(work, cluster, _suspend_asked(work), gives_up=False):
             active = _active_jobs(observed)
             if active and not _archive_of(cluster):
-                text = f"{active} jobs that are queued or running are lost: spec.archive.path is not set"
+                why = "an image's own Flux saves no queue" if _has_own_flux(cluster) else "spec.archive.path is not set"
+                text = f"{active} jobs that are queued or running are lost: {why}"
                 work.notices.append(Report("Warning", "JobsLost", text))
             body = {"metadata": {"annotations": {SUSPENDED_BY_US: "true"}}, "spec": {"suspend": True}}
             work.steps += _patch_jobs(observed, body)
@@ -398,13 +399,13 @@ def _saved(work: _Work, cluster: MiniCluster, since: float, gives_up: bool = Tru
     lead_runs = pod is not None and (pods.is_ready(pod) or (says_so and pods.is_running(pod)))
     if not path or not lead_runs or (lead and lead.saved_at >= since):
         return True
-    # A deletion tries at once what a suspension could not do.
+    # The error of a save for an earlier suspension does not delay the save for a deletion.
     error = lead.save_error if lead and not (gives_up and lead.save_failed < since) else ""
     if gives_up and work.now >= since + SAVE_TIMEOUT:
         why = f"could not be saved: {error}" if error else f"was not saved within {SAVE_TIMEOUT:.0f} s"
         active = _active_jobs(observed)
         lost = f"; {active} jobs that are queued or running are lost" if active else ""
-        work.notices.append(Report("Warning", "NotSaved", f"the queue {why}{lost}"))
+        work.notices.append(Report("Warning", "QueueLost", f"the queue {why}{lost}"))
         return True
     if lead:
         again = SAVE_AGAIN if gives_up else SAVE_TIMEOUT
@@ -424,8 +425,12 @@ def _saved(work: _Work, cluster: MiniCluster, since: float, gives_up: bool = Tru
 
 def _archive_of(cluster: MiniCluster) -> str:
     """Where the queue is saved; "" where it is not, as with an image's own Flux, whose lead does not know of us."""
-    own_flux = bool(cluster.flux.container and cluster.flux.container.disable)
-    return cluster.spec.archive.path if cluster.spec.archive and not own_flux else ""
+    return cluster.spec.archive.path if cluster.spec.archive and not _has_own_flux(cluster) else ""
+
+
+def _has_own_flux(cluster: MiniCluster) -> bool:
+    """Whether the image's own Flux runs the instance, whose lead has no channel."""
+    return bool(cluster.flux.container and cluster.flux.container.disable)
 
 
 def _active_jobs(observed: Observed) -> int:
@@ -457,9 +462,8 @@ def _resize_job(work: _Work, cluster: MiniCluster, job: Object, group: str, size
         largest = max(size, cluster.spec.max_size)
         request = {"op": "resize", "size": size, "max_size": largest, "hosts": hostlist(cluster)}
         work.steps.append(Tell({**request, "group": group} if group else request))
-    own_flux = bool(cluster.flux.container and cluster.flux.container.disable)
     runs = any(map(pods.is_running, observed.pods.get(name, ())))
-    if size < have and runs and not own_flux and not done:
+    if size < have and runs and not _has_own_flux(cluster) and not done:
         why = "there is a connection to the lead, which drains" if lead is None else "no job runs on"
         work.waits_for = f"shrinking {name} from {have} to {size} waits until {why} the pods that go"
     elif size != have:

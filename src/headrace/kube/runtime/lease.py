@@ -92,7 +92,7 @@ class Election:
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        # Who waits has read the Lease of another operator.
+        # `_lease` is another operator's while this one waits for it.
         if self._lease is None or self._lease["spec"].get("holderIdentity") != self._me or self.lost.is_set():
             return
         body = {**self._lease, "spec": {**self._lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}}

@@ -63,7 +63,7 @@ class Reflector:
                 if exc.status == 410:
                     self._version = ""
                     if not self._breaks:
-                        # Only what goes on so has a pause.
+                        # After the first expired version the listing is made at once, after further ones with a pause.
                         self._breaks = 1
                         continue
                 await self._pause(f"{exc.status} {exc.message}")

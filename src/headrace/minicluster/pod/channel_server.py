@@ -118,7 +118,7 @@ class ChannelServer:
         self._resizing: tuple[_Request, Rpc] | None = None
         # Requests to end the instance.
         self._ending: list[_Request] = []
-        # By path: who waits for the archive that is being written there.
+        # The callbacks of the requests that wait for an archive, by its path.
         self._dumps: dict[str, list[Callable[[str], None]]] = {}
         self._lines = LineReader()
         self._context = Context(1)
