@@ -13,7 +13,7 @@ from http_api import HttpApi, run, served
 
 from headrace.kube.api import CONFIG_MAPS, JOBS, MINICLUSTERS, PODS, SECRETS, Api, ApiError, Unreachable
 from headrace.kube.certificates import make_pair
-from headrace.kube.credentials import Identity
+from headrace.kube.credentials import Cluster, Identity
 
 Object = dict[str, Any]
 
@@ -188,3 +188,14 @@ def test_requests_are_counted() -> None:
         assert counted == [("get", "jobs"), ("list", "pods")]
 
     run(test)
+
+
+def test_a_request_without_an_answer_ends_at_its_limit() -> None:
+    async def test() -> None:
+        silent = await asyncio.start_server(lambda reader, writer: asyncio.sleep(60), "127.0.0.1", 0)
+        port = silent.sockets[0].getsockname()[1]
+        async with Api(Cluster(f"http://127.0.0.1:{port}", Identity()), timeout=0.1) as api:
+            with pytest.raises(Unreachable, match="no answer in time"):
+                await asyncio.wait_for(api.get(JOBS, "ns", "a"), 10)
+
+    asyncio.run(test())

@@ -89,7 +89,7 @@ class Listing(NamedTuple):
 
 class Api:
     """One cluster's API server. `counted` is called with verb and plural of each request; `manager` is the field
-    manager of writes.
+    manager of writes; `timeout` is the limit for a request other than a watch, in seconds.
     """
 
     def __init__(
@@ -97,10 +97,12 @@ class Api:
         cluster: Cluster,
         counted: Callable[[str, str], None] = lambda verb, plural: None,
         manager: str = FIELD_MANAGER,
+        timeout: float = REQUEST_TIMEOUT,
     ) -> None:
         self.cluster = cluster
         self.counted = counted
         self.manager = manager
+        self._timeout = timeout
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -265,7 +267,7 @@ class Api:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0, limit_per_host=0)
-            timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT, sock_connect=10)
+            timeout = aiohttp.ClientTimeout(total=self._timeout, sock_connect=10)
             self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, trust_env=True)
         return self._session
 

@@ -23,7 +23,7 @@ from .api import MINICLUSTERS, Api, ApiError
 from .metrics import CONTENT_TYPE, Metrics
 from .operator import Operator, Options
 from .operator_names import LEASE
-from .runtime.lease import Election
+from .runtime import lease
 
 log = logging.getLogger("headrace.kube.serve")
 
@@ -53,7 +53,11 @@ async def serve(serving: Serving, options: Options) -> int:
     cluster = credentials.find(serving.kubeconfig, serving.context)
     metrics = Metrics()
     metrics.counter("headrace_operator_api_requests_total", "Requests to the API server.", ("verb", "resource"))
-    async with Api(cluster, lambda *what: metrics.count("headrace_operator_api_requests_total", *what)) as api:
+
+    def counted(verb: str, plural: str) -> None:
+        metrics.count("headrace_operator_api_requests_total", verb, plural)
+
+    async with Api(cluster, counted) as api, Api(cluster, counted, timeout=lease.REQUEST_TIMEOUT) as lease_api:
         operator = Operator(api, options, metrics)
         webhook = _Webhook(api, serving) if serving.webhook_bind else None
         stop = asyncio.Event()
@@ -76,7 +80,7 @@ async def serve(serving: Serving, options: Options) -> int:
             ),
         ]
         try:
-            return await _run(api, operator, serving, stop, webhook)
+            return await _run(lease_api, operator, serving, stop, webhook)
         finally:
             for runner in runners:
                 if runner:
@@ -116,7 +120,7 @@ class _Webhook:
 
 
 async def _run(
-    api: Api, operator: Operator, serving: Serving, stop: asyncio.Event, webhook: _Webhook | None = None
+    lease_api: Api, operator: Operator, serving: Serving, stop: asyncio.Event, webhook: _Webhook | None = None
 ) -> int:
     election = None
     tasks = [asyncio.create_task(operator.watch(), name="watch"), asyncio.create_task(stop.wait(), name="stop")]
@@ -124,9 +128,9 @@ async def _run(
         tasks.append(asyncio.create_task(webhook.run(), name="webhook"))
     try:
         if serving.leader_elect:
-            namespace = serving.lease_namespace or api.cluster.namespace
+            namespace = serving.lease_namespace or lease_api.cluster.namespace
             me = f"{socket.gethostname()}_{os.getpid()}_{os.urandom(4).hex()}"
-            election = Election(api, namespace, LEASE, me, time.monotonic)
+            election = lease.Election(lease_api, namespace, LEASE, me, time.monotonic)
             if not await _comes_first(election.wait(), tasks):
                 return 0 if stop.is_set() else 1
             log.info("leading", extra={"identity": me, "lease": f"{namespace}/{LEASE}"})

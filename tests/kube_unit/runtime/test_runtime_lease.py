@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -63,6 +64,8 @@ class OneLease:
         self.lease: Object | None = None
         self.version = 0
         self.away = False
+        # Called when a request finds the server away: how long it waits for an answer.
+        self.wait: Callable[[], None] = lambda: None
 
     async def get(self, kind: Kind, namespace: str, name: str, subresource: str = "") -> Object:
         self._reach()
@@ -84,6 +87,7 @@ class OneLease:
 
     def _reach(self) -> None:
         if self.away:
+            self.wait()
             raise Unreachable("away")
 
     def _keep(self, body: Object) -> Object:
@@ -145,14 +149,26 @@ def test_one_that_is_killed_is_followed_when_its_time_is_over(monkeypatch: pytes
     assert clock.now >= 15
 
 
-def test_one_that_cannot_renew_stops_before_another_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("answers", [True, False])
+@pytest.mark.parametrize("before", range(5))
+def test_one_that_cannot_renew_stops_before_another_begins(
+    monkeypatch: pytest.MonkeyPatch, answers: bool, before: int
+) -> None:
+    """Whether the server refuses or never answers, and however long before the last renewal was."""
     clock, server = Time(monkeypatch), OneLease()
+
+    def wait() -> None:
+        clock.now += lease_module.REQUEST_TIMEOUT
+
+    if not answers:
+        server.wait = wait
 
     async def run() -> float:
         first = Election(server, "ns", "l", "a", clock)  # type: ignore[arg-type]
         await first.wait()
         since = clock.now
         server.away = True
+        clock.now += before
         await first.lost.wait()
         return clock.now - since
 

@@ -1,7 +1,7 @@
 """Leader election among operators: the leader holds a Lease and renews it (coordination.k8s.io/v1).
 
-`decide` is pure: what to do about a Lease as it was read. A holder that cannot renew stops acting after RENEW_DEADLINE,
-which is shorter than the Lease's duration, after which another operator may take it. Clocks of two machines are not
+`decide` is pure: what to do about a Lease as it was read. A holder that cannot renew stops acting before the Lease's
+duration is over, after which another operator may take it. Clocks of two machines are not
 compared: a Lease is taken over only after it was unchanged for its duration by our own clock.
 """
 
@@ -22,8 +22,11 @@ Object = dict[str, Any]
 log = logging.getLogger("headrace.kube.lease")
 
 DURATION = 15.0
+# A holder begins no renewal later than this after the last. With the time that one may take it is less than DURATION.
 RENEW_DEADLINE = 10.0
 RETRY = 2.0
+# The limit for each of an election's requests.
+REQUEST_TIMEOUT = 4.0
 
 
 class Step(enum.Enum):
@@ -70,7 +73,10 @@ def spec_of(me: str, now: datetime, before: Object | None) -> Object:
 
 
 class Election:
-    """Holds a Lease. `wait` returns when this operator is the leader; `lost` is set when it no longer is."""
+    """Holds a Lease. `wait` returns when this operator is the leader; `lost` is set when it no longer is.
+
+    `api` has REQUEST_TIMEOUT: an API server that receives requests and answers none must not keep a holder acting.
+    """
 
     def __init__(self, api: Api, namespace: str, name: str, me: str, clock: Callable[[], float]) -> None:
         self.lost = asyncio.Event()
@@ -83,9 +89,11 @@ class Election:
         self._task: asyncio.Task[None] | None = None
 
     async def wait(self) -> None:
+        began = self._clock()
         while not await self._try():
             await asyncio.sleep(RETRY)
-        self._task = asyncio.create_task(self._keep(), name="lease")
+            began = self._clock()
+        self._task = asyncio.create_task(self._keep(began), name="lease")
 
     async def release(self) -> None:
         """Stop renewing and release the Lease, so that another operator need not wait until it has expired."""
@@ -101,11 +109,13 @@ class Election:
         except (ApiError, Unreachable, CredentialsError) as exc:
             log.debug("lease not given back: %s", exc)
 
-    async def _keep(self) -> None:
-        renewed = self._clock()
-        while self._clock() - renewed < RENEW_DEADLINE:
+    async def _keep(self, renewed: float) -> None:
+        """Renew the Lease, whose last renewal was sent at `renewed`, until it is lost."""
+        while True:
             await asyncio.sleep(RETRY)
             began = self._clock()
+            if began - renewed >= RENEW_DEADLINE:
+                break
             if await self._try():
                 renewed = began
             elif (self._lease or {}).get("spec", {}).get("holderIdentity", self._me) != self._me:
