@@ -95,6 +95,16 @@ def test_set_operations_split_groups(a: ResourceSet, b: ResourceSet, union: str,
     assert a.intersect(b).short_form() == intersect
 
 
+def test_a_rank_that_comes_back_has_the_properties_it_comes_with() -> None:
+    """And not those that it had before it left."""
+    one = {"rank": "0-1", "children": {"core": "0"}}
+    body = {"R_lite": [one], "starttime": 0.0, "expiration": 0.0, "nodelist": ["n[0-1]"], "properties": {"fast": "0-1"}}
+    both = ResourceSet.from_obj({"version": 1, "execution": body})
+    plain = both.without_properties(lambda _name: False)
+    left, back = both.exclude_ranks(Idset.parse("1")), plain.exclude_ranks(Idset.parse("0"))
+    assert left.union(back).properties == back.union(left).properties == {"fast": Idset.parse("0")}
+
+
 def test_append_merges_ranks_and_refuses_what_both_have() -> None:
     joined = make("2", "0,6", hosts="east").append(make("2,6", "1-2", hosts="east,west"))
     assert joined.short_form() == "rank2/core[0-2,6] rank6/core[1-2]"

@@ -337,7 +337,8 @@ class ResourceSet:
         """Return the union of two sets; raises RsetError where one rank has two host names."""
         result = self._derive(united(self._groups, other._groups))
         result._hosts = joined(self._hosts, self.ranks, other._hosts, other.ranks)
-        if other._properties and other._properties is not self._properties:
+        if other._properties is not self._properties:
+            # Tables may still have ranks that their sets lost, which the other set may have.
             properties = self._own_properties()
             for name, bits in other._own_properties().items():
                 properties[name] = properties.get(name, 0) | bits

@@ -41,6 +41,16 @@ def test_slots_fill_a_node_before_the_next() -> None:
     assert placed(pool(), slots(5)) == "rank[0-1]/core[0-1] rank2/core0"
 
 
+def test_properties_come_and_go_with_their_ranks() -> None:
+    made = pool(("0-1", "0-1", ""), nodelist="node[0-1]", properties={"fast": "0-1"})
+    made.remove(0b10)
+    made.add(rset(("1-2", "0-1", ""), nodelist="node[1-2]", properties={"fast": "2", "big": "1-2"}))
+    made.set_up(0b111)
+    shares = made.allocate(slots(6))
+    assert shares is not None
+    assert made.job_r(shares, 0.0, 0.0)["execution"]["properties"] == {"fast": "0,2", "big": "1-2"}
+
+
 def test_the_emptiest_node_comes_first() -> None:
     made = pool()
     assert [placed(made, slots(1)) for _ in range(6)] == [

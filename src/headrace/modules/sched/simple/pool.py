@@ -56,7 +56,8 @@ class Pool:
     def __init__(self, rset: ResourceSet, mode: str = "worst-fit") -> None:
         self._mode = mode
         self.nodes: dict[int, Node] = {}
-        self.properties = {name: ranks.bits for name, ranks in rset.properties.items()}
+        # The ranks of each property.
+        self.properties: dict[str, int] = {}
         self.all = self.up = 0
         # Ranks that are up, by their number of free cores.
         self._buckets = [0]
@@ -66,7 +67,9 @@ class Pool:
     # -- availability
 
     def add(self, rset: ResourceSet) -> None:
-        """Add the ranks of a set; they start down."""
+        """Add the ranks of a set, with their properties; they start down."""
+        for name, ranks in rset.properties.items():
+            self.properties[name] = self.properties.get(name, 0) | ranks.bits
         for found in rset.nodes():
             node = self.nodes[found.rank] = Node(found.host, found.cores.bits, found.gpus.bits)
             kind = (node.cores.bit_count(), node.gpus.bit_count())
@@ -96,6 +99,7 @@ class Pool:
         for rank in each(ranks & self.all):
             del self.nodes[rank]
         self.all &= ~ranks
+        self.properties = {name: members & ~ranks for name, members in self.properties.items()}
         self._kinds = {kind: members & self.all for kind, members in self._kinds.items() if members & self.all}
 
     # -- allocation
