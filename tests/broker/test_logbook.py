@@ -57,6 +57,14 @@ def test_lines_of_one_text_are_lines_of_the_log_and_a_long_one_is_cut() -> None:
     assert len(log.ring[2]) < 9000
 
 
+def test_a_users_line_is_one_line_without_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    log = book()
+    log.append("<11>1 - 0 app - - - a\n<8>1 - 0 broker - - - b\x1b[2J\tc é")
+    assert texts(log) == ["a <8>1 - 0 broker - - - b [2J c é"]
+    # Without a time, which syslog allows, it is printed, too.
+    assert capsys.readouterr().err == "- app.err[0]: a <8>1 - 0 broker - - - b [2J c é\n"
+
+
 def test_what_is_below_the_level_is_not_kept() -> None:
     log = book(log_level="4")
     log(logging.INFO, "test", "quiet")

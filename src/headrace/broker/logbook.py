@@ -76,7 +76,13 @@ class Logbook:
             self._take(line, level, line.split(" ", 2)[1], host, appname, piece, True)
 
     def append(self, line: str, local: bool = True) -> None:
-        """Add a formatted line; lines from another rank are not forwarded again."""
+        """Add a formatted line; lines from another rank are not forwarded again.
+
+        Any user may append: line breaks and control characters, which could pass for other lines or tell a terminal
+        what to do, become spaces.
+        """
+        if not line.isprintable():
+            line = "".join(char if char.isprintable() else " " for char in line)
         try:
             level, stamp, host, appname, text = parse_line(line)
         except ValueError:
@@ -100,8 +106,10 @@ class Logbook:
         if (level <= self.stderr_level and mine) or (level <= self.critical_level and local):
             with contextlib.suppress(OSError, ValueError):
                 # Not by strptime(), which imports a module: that fails if the problem is a lack of descriptors.
-                moment = datetime.datetime.fromisoformat(stamp.removesuffix("Z"))
-                readable = moment.strftime("%b %d %H:%M:%S.%f UTC %Y")
+                readable = stamp
+                with contextlib.suppress(ValueError):
+                    moment = datetime.datetime.fromisoformat(stamp.removesuffix("Z"))
+                    readable = moment.strftime("%b %d %H:%M:%S.%f UTC %Y")
                 print(f"{readable} {appname}.{LEVEL_NAMES[level]}[{host}]: {text}", file=sys.stderr, flush=True)
         if not leader and local and self.forward is not None and level <= int(self._attrs.get("log-forward-level")):
             self.forward(level, line)

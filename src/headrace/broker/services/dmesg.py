@@ -131,8 +131,7 @@ class _Forwarding:
         self._lines: list[str] = []
 
     def __call__(self, level: int, line: str) -> None:
-        # A line of a client may hold what ends one here.
-        self._lines.append(line.replace("\n", " "))
+        self._lines.append(line)
         if level <= _URGENT:
             self._ctx.at_flush(self.send)
         elif len(self._lines) == 1:
