@@ -155,6 +155,7 @@ class _Link:
             jobs={str(state): int(count) for state, count in (said.get("jobs") or {}).items()},
             demand_nodes=int(said.get("demand_nodes", 0)),
             idle_since=said.get("idle_since"),
+            saved=said.get("saved") is True,
         )
 
     async def _ask(self, about: tuple[str, str], request: Object) -> None:

@@ -19,6 +19,7 @@ _OPERATIONS: Mapping[str, Mapping[str, tuple[type, bool]]] = {
     "resize": {"size": (int, True), "max_size": (int, False), "hosts": (str, False), "group": (str, False)},
     "reload": {"config": (dict, True)},
     "save": {"path": (str, True)},
+    "go_on": {},
     "end": {"path": (str, False)},
 }
 _NAMES = {int: "a whole number", str: "text", dict: "an object"}

@@ -586,6 +586,23 @@ def test_the_queue_is_saved_before_it_is_suspended() -> None:
     assert "JobsLost" not in world.events()
 
 
+def test_a_suspension_that_is_taken_back_after_the_save_lets_the_instance_go_on() -> None:
+    world = running(archive={"path": "/state/archive.tar"})
+    world.say(resized={"": 2}, jobs={"sched": 2})
+    world.edit(suspend=True)
+    world.settle()
+    world.edit(suspend=False)
+    world.links.told.clear()
+    world.say(saved_at=world.now, saved=True)
+    world.settle()
+    assert {"op": "go_on"} in world.links.told
+    world.links.told.clear()
+    world.say(saved=False)
+    world.settle()
+    assert world.links.told == []
+    assert (world.status["phase"], len(world.server.pods_of("hello"))) == ("Running", 2)
+
+
 def test_the_queue_of_a_lead_that_the_kubelet_does_not_call_ready_yet_is_saved() -> None:
     world = World()
     world.apply(minicluster(archive={"path": "/state/archive.tar"}))

@@ -81,6 +81,24 @@ def test_an_instance_is_saved_where_it_is_told(world: Pods) -> None:
         assert not list(lead.mount.glob(".part-*"))
 
 
+def test_after_a_save_the_end_writes_no_archive_unless_the_instance_goes_on(world: Pods) -> None:
+    lead, _ = world.start_all(told({}, interactive=True, archive={"path": "/mnt/flux/queue.tgz"}))
+
+    def dump() -> str:
+        return lead.run("flux", "getattr", "content.dump").stdout.strip()
+
+    with world.operator(lead) as operator:
+        operator.ask("watch", until={"state": "running", "brokers_up": 2, "saved": False})
+        for _ in range(2):
+            # The second save finds nothing to be held.
+            assert operator.ask("save", path="/mnt/flux/queue.tgz") == {"saved": "/mnt/flux/queue.tgz"}
+            assert dump() == ""
+        operator.ask("watch", until={"saved": True})
+        assert operator.ask("go_on") == {"goes_on": True}
+        assert dump() == "/mnt/flux/queue.tgz"
+        operator.ask("watch", until={"saved": False})
+
+
 def test_who_has_not_the_operators_key_gets_no_answer(world: Pods, tmp_path: Path) -> None:
     lead, _ = world.start_all(told({}, interactive=True))
     with world.operator(lead) as operator:

@@ -23,7 +23,8 @@ class Lead(Struct, frozen=True, kw_only=True):
     hosts beyond them are drained and idle. `config` is the broker configuration of the last reload. `demand_nodes` is
     the number of nodes that the active jobs need, `idle_since` the end of the last job, None while jobs are active.
     `saved_at` is when the instance was last saved on request (0: never); `save_error` is the reason if the last attempt
-    failed, at `save_failed`.
+    failed, at `save_failed`. `saved` tells that the instance was saved for an end that has not come: when it ends by
+    itself, it saves nothing.
     """
 
     state: str = "starting"
@@ -35,6 +36,7 @@ class Lead(Struct, frozen=True, kw_only=True):
     idle_since: float | None = None
     resized: dict[str, int] = {}
     config: dict[str, Any] | None = None
+    saved: bool = False
     saved_at: float = 0.0
     save_error: str = ""
     save_failed: float = 0.0

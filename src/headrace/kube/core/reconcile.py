@@ -363,6 +363,10 @@ def _suspend(work: _Work, cluster: MiniCluster, job: Object) -> bool:
             work.steps += _without(PODS, observed.pods.get("", ()))
         return True
     if not job["spec"].get("suspend"):
+        lead = observed.lead
+        if lead and lead.saved and lead.state == "running":
+            # The suspension was taken back after the save.
+            work.steps.append(Tell({"op": "go_on"}))
         return False
     if SUSPENDED_BY_US in annotations_of(job):
         body = {"metadata": {"annotations": {SUSPENDED_BY_US: None}}, "spec": {"suspend": False}}

@@ -43,6 +43,8 @@ _PERIOD = 0.5
 _PATIENCE = 20.0
 _KEY = re.compile(r"^\s*(public-key|secret-key)\s*=\s*\"([^\"]{40})\"\s*$", re.MULTILINE)
 _NOW, _NOW_MORE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
+# The broker attribute with the archive that an instance ends with.
+_DUMP = "content.dump"
 _DOMAIN = b"headrace-channel"
 # The drain reason of ranks that are about to leave.
 SCALING = "the MiniCluster is scaled down"
@@ -120,6 +122,9 @@ class ChannelServer:
         self._ending: list[_Request] = []
         # The callbacks of the requests that wait for an archive, by its path.
         self._dumps: dict[str, list[Callable[[str], None]]] = {}
+        # The value of the attribute `content.dump` before a save, since which the instance's end writes no archive; ""
+        # if its end writes one.
+        self._held_dump = ""
         self._lines = LineReader()
         self._context = Context(1)
         self._zap = self._authenticator(keys)
@@ -199,6 +204,7 @@ class ChannelServer:
                 "resize": self._resize,
                 "reload": self._reload,
                 "save": self._save,
+                "go_on": self._go_on,
                 "end": self._end,
             }[body["op"]](request, body)
         except OSError as exc:
@@ -206,7 +212,7 @@ class ChannelServer:
 
     def _watch(self, request: _Request, _body: dict[str, Any]) -> None:
         self._watchers.add(request)
-        self._answer(request, self._instance.snapshot.as_object())
+        self._answer(request, self._snapshot())
 
     def _handle(self) -> Handle:
         handle = self._instance.handle
@@ -289,6 +295,14 @@ class ChannelServer:
     def _save(self, request: _Request, body: dict[str, Any]) -> None:
         self._dump(body["path"], lambda why: self._answer(request, {"error": why} if why else {"saved": body["path"]}))
 
+    def _go_on(self, request: _Request, _body: dict[str, Any]) -> None:
+        """Respond to the word that no end follows the last save: the instance's end is to write an archive again."""
+        if self._held_dump:
+            self._ask("attr.set", {"name": _DUMP, "value": self._held_dump})
+            self._held_dump = ""
+            self._changed()
+        self._answer(request, {"goes_on": True})
+
     def _end(self, request: _Request, body: dict[str, Any]) -> None:
         """Save the queue if requested, then shut the instance down; respond when it has ended."""
         if self._instance.snapshot.state == "finished":
@@ -340,13 +354,21 @@ class ChannelServer:
             except OSError as exc:
                 why = why or str(exc)
             if not why:
-                # The following shutdown cancels running jobs; an archive made then would not continue them.
                 with contextlib.suppress(OSError):
-                    self._handle().rpc("attr.set", {"name": "content.dump", "value": ""})
+                    self._hold_dump()
             for each in self._dumps.pop(path):
                 each(why)
 
         self._reactor.add_fd(pidfd, ended)
+
+    def _hold_dump(self) -> None:
+        """Let the instance's end write no archive: a shutdown cancels running jobs, and an archive made then would not
+        continue them. Raises OSError.
+        """
+        if value := self._ask("attr.get", {"name": _DUMP})["value"]:
+            self._ask("attr.set", {"name": _DUMP, "value": ""})
+            self._held_dump = value
+            self._changed()
 
     # -- the broker, the runner
 
@@ -398,9 +420,13 @@ class ChannelServer:
             self._due = True
             self._reactor.add_timer(_PERIOD if self._sent else 0.0, self._send_snapshot)
 
+    def _snapshot(self) -> dict[str, Any]:
+        """What watchers are told; `saved` tells that the instance was saved for an end which has not come."""
+        return {**self._instance.snapshot.as_object(), "saved": bool(self._held_dump)}
+
     def _send_snapshot(self) -> None:
         self._due = False
-        body = self._instance.snapshot.as_object()
+        body = self._snapshot()
         if body != self._sent:
             self._sent = body
             for request in list(self._watchers):
