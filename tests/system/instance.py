@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,24 +32,48 @@ def clean_env(**more: str) -> dict[str, str]:
 
 
 def start(*args: str, timeout: float = 240, prefix: tuple[str, ...] = (), cwd: str | None = None, **env: str) -> Done:
-    """`flux start ARGS` in a TMPDIR of its own, so that what is left there is its doing."""
+    """`flux start ARGS` in a TMPDIR of its own, so that what is left there is its doing.
+
+    An instance that hangs is an AssertionError that tells its output and where each of its processes waits.
+    """
     folder = tempfile.mkdtemp(prefix="hr-", dir="/tmp")
     try:
-        ran = subprocess.run(
+        ran = subprocess.Popen(
             [*prefix, FLUX, "start", *args],
             env=clean_env(TMPDIR=folder, HR_TEST=folder, **env),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=timeout,
-            check=False,
             cwd=cwd,
         )
+        try:
+            out, err = ran.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            waits = _end_all(f"HR_TEST={folder}")
+            out, err = ran.communicate()
+            raise AssertionError(f"hangs for {timeout:.0f} s: {args}\n{out}\n{err}\n" + "\n".join(waits)) from None
         left = [path for path in glob.glob(folder + "/*") if os.path.basename(path).startswith("flux-")]
         left += processes_with(f"HR_TEST={folder}")
-        return Done(ran.returncode, ran.stdout, ran.stderr, left)
+        return Done(ran.returncode, out, err, left)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_all(setting: str) -> list[str]:
+    """Kill all processes whose environment holds `setting`; returns where in the kernel their threads waited."""
+    found = []
+    for process in processes_with(setting):
+        pid = process.split()[0]
+        for task in sorted(glob.glob(f"/proc/{pid}/task/*")):
+            with contextlib.suppress(OSError), open(f"{task}/wchan") as wchan, open(f"{task}/stat") as stat:
+                state = stat.read().rpartition(")")[2].split()[:2]
+                found.append(f"{process} thread {os.path.basename(task)}: {' '.join(state)} {wchan.read()}")
+    while left := processes_with(setting):
+        for process in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(process.split()[0]), signal.SIGKILL)
+    return found
 
 
 def processes_with(setting: str) -> list[str]:
@@ -59,7 +85,7 @@ def processes_with(setting: str) -> list[str]:
             with open(path, "rb") as environ, open(f"/proc/{pid}/stat") as stat:
                 if setting.encode() in environ.read().split(b"\0") and stat.read().rpartition(")")[2].split()[0] != "Z":
                     with open(f"/proc/{pid}/cmdline") as cmdline:
-                        found.append(f"{pid} {cmdline.read()!r}")
+                        found.append(f"{pid} {cmdline.read().rstrip(chr(0))!r}")
         except OSError:
             continue
     return found
