@@ -36,6 +36,7 @@ from headrace.broker.state import machine
 from headrace.broker.tbon import growth
 from headrace.broker.tbon.join import LeaderState, expect_parent, when_parent_is_through
 from headrace.broker.tbon.overlay import Overlay
+from headrace.process.garbage import collect_rarely
 
 from ..spec import duration as durations
 from ..spec import jobid
@@ -122,8 +123,7 @@ class Broker(BrokerBase):
 
     def run(self) -> int:
         """Run until the end; returns the exit code of the instance (rank 0) or of this broker."""
-        # Most objects live in queues for milliseconds or in tables for hours, so young ones are collected rarely.
-        gc.set_threshold(50_000, 20, 50)
+        collect_rarely()
         signals.catch()
         m.use_json_codec(msgspec.json.encode, msgspec.json.decode)
         # The broker uses callbacks instead of a task that waits for its end, which would cost each of many brokers.

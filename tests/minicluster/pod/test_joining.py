@@ -72,6 +72,16 @@ def test_a_pod_is_ready_while_its_broker_is_up(world: Pods) -> None:
     assert follower.wait() == 143
 
 
+def test_a_pod_is_ready_once_its_instance_has_run_for_a_second(world: Pods) -> None:
+    """The pods of a job that is shorter do not become ready just to end."""
+    (lead,) = world.start_all(told({}, 1, interactive=True))
+    assert ready(lead) == "200"
+    answered = time.time()
+    lead.signal(signal.SIGTERM)
+    lead.wait()
+    assert answered - lead.message()["times"]["run"] >= 1.0
+
+
 def test_a_pod_whose_broker_never_came_up_is_not_ready(world: Pods) -> None:
     plan = told({}, interactive=True)
     world.name_pods(plan)

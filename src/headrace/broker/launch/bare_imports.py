@@ -121,8 +121,10 @@ def load_asyncio() -> None:
         return
     register, os.register_at_fork = os.register_at_fork, lambda **hooks: _hooks.append(hooks)
     try:
-        # asyncio needs inspect and linecache only for debug output, and subprocess needs locale only in text mode.
-        with _without("ssl"), _deferred("inspect", "linecache", "locale"):
+        # asyncio needs inspect and linecache only for debug output, sslproto and staggered only for its own network
+        # connections, and subprocess needs locale only in text mode.
+        unused = ("inspect", "linecache", "locale", "asyncio.sslproto", "asyncio.staggered")
+        with _without("ssl"), _deferred(*unused):
             for name in ("logging", "asyncio"):
                 importlib.import_module(name)
     finally:

@@ -11,7 +11,9 @@ def preload(links: bool) -> None:
     What the leader alone needs it loads itself, while we fork the others.
     """
     from headrace.broker.launch import bare_imports
+    from headrace.process.garbage import collect_rarely
 
+    collect_rarely()
     bare_imports.load_small()
     bare_imports.load_asyncio()
     import asyncio

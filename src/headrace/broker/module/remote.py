@@ -34,6 +34,7 @@ from headrace.broker.module.search import find, name_of
 from headrace.broker.parts import BrokerParts
 from headrace.broker.router import Peer, Router
 from headrace.process import linux
+from headrace.process.garbage import collect_rarely
 from headrace.spec import message as m
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
@@ -232,7 +233,7 @@ def _messages(sock: socket.socket) -> Iterator[list[Message]]:
 def find_and_run(sock: socket.socket, path: str) -> int:
     """Find module `path`, and run it in this process; returns the exit code."""
     m.use_json_codec(msgspec.json.encode, msgspec.json.decode)
-    gc.set_threshold(50_000, 20, 50)
+    collect_rarely()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, *signals.FOR_JOBS):
         # These signals are meant for the broker. Unlike SIG_IGN, a handler is not inherited by the module's children.
         signal.signal(number, lambda _number, _frame: None)

@@ -30,7 +30,9 @@ def main(argv: list[str] | None = None) -> int:
         print("usage: headrace-pod [sidecar INDEX | --version]", file=sys.stderr)
         return 2
     from headrace.broker.launch import bare_imports
+    from headrace.process.garbage import collect_rarely
 
+    collect_rarely()
     bare_imports.load_small()
     from .runner import run_pod
 

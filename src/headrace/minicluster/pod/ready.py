@@ -41,6 +41,11 @@ class ReadyPort:
         # A broker is a fork, which must not keep these sockets.
         os.register_at_fork(after_in_child=self._close_all)
 
+    @property
+    def up(self) -> bool:
+        """Whether requests are answered with 200."""
+        return self._up is True
+
     def tell(self, up: bool) -> None:
         """Set whether the broker is up. Requests wait only before it is up for the first time."""
         if up or self._up is not None:

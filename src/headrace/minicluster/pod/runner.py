@@ -41,6 +41,10 @@ _PATIENCE = 20.0
 # Seconds in state run before a follower writes the files with R and hosts, so that the followers of a short job do not
 # request them from the lead all at once while pods are still starting.
 _SETTLED = 3.0
+# Seconds in a state before probes are told that the broker is up. The pods of an instance that ends sooner never become
+# ready, which saves an update of each pod's status, and of the Service's endpoints, while all of them start or end.
+# Brokers that wait for others are in state quorum.
+_LASTS = {"quorum": 10.0, "run": 1.0, "cleanup": 1.0}
 # Seconds for the channel's process to report the final counts of jobs.
 _LAST_WORDS = 1.0
 
@@ -71,8 +75,8 @@ class Runner:
         self._told = False
         # Whether the broker was told to end before its initial program had ended.
         self._cut_short = False
-        self._kill_at: float | None = None
-        self._keep_resources_at: float | None = None
+        # The steps that are due at a time (time.monotonic).
+        self._due: dict[Callable[[], None], float] = {}
         # Wait statuses of child processes that have ended.
         self._ended: dict[int, int] = {}
         self._broker = self._shell = 0
@@ -309,7 +313,8 @@ class Runner:
         os.close(reading)
         self._states = -1
         self._drop_resources()
-        self._ready.tell(False)
+        self._state = ""
+        self._tell_probes()
         self._was_killed = os.WIFSIGNALED(self._ended[self._broker])
         status = self._status_of(self._broker)
         self._broker = 0
@@ -329,9 +334,16 @@ class Runner:
                 self._channel.tell(state)
             if state == "run":
                 self._times.setdefault("run", time.time())
-                self._keep_resources_at = time.monotonic() + (0.0 if self._leads else _SETTLED)
+                self._due[self._keep_resources] = time.monotonic() + (0.0 if self._leads else _SETTLED)
             elif state == "cleanup":
                 self._times.setdefault("done", time.time())
+        if self._state not in brokers.UP:
+            self._tell_probes()
+        elif not self._ready.up:
+            self._due[self._tell_probes] = time.monotonic() + _LASTS[self._state]
+
+    def _tell_probes(self) -> None:
+        self._due.pop(self._tell_probes, None)
         self._ready.tell(self._state in brokers.UP)
 
     def _keep_resources(self) -> None:
@@ -347,7 +359,7 @@ class Runner:
             self._drop_resources()
 
     def _drop_resources(self) -> None:
-        self._keep_resources_at = None
+        self._due.pop(self._keep_resources, None)
         if self._resources is not None:
             self._forget(self._resources.fd)
             self._resources.close()
@@ -393,7 +405,7 @@ class Runner:
             return
         self._told = True
         self._note_end_by_signal()
-        self._kill_at = time.monotonic() + _PATIENCE
+        self._due[self._kill] = time.monotonic() + _PATIENCE
         if self._broker:
             self._send_to_broker(signal.SIGTERM)
         elif self._shell:
@@ -428,13 +440,10 @@ class Runner:
             now = time.monotonic()
             if deadline is not None and now >= deadline:
                 return
-            if self._kill_at is not None and now >= self._kill_at:
-                self._kill_at = None
-                self._kill()
-            if self._keep_resources_at is not None and now >= self._keep_resources_at:
-                self._keep_resources_at = None
-                self._keep_resources()
-            times = [at for at in (deadline, self._kill_at, self._keep_resources_at) if at is not None]
+            for step in [step for step, at in self._due.items() if at <= now]:
+                if self._due.pop(step, None) is not None:
+                    step()
+            times = [*self._due.values(), *([] if deadline is None else [deadline])]
             timeout = max(0, int(1000 * (min(times) - now)) + 1) if times else None
             for fd, _event in self._poll.poll(timeout):
                 read = self._readers.get(fd)
