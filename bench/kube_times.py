@@ -10,6 +10,9 @@ machine does not blur.
 A kubelet looks at its containers once a second, so each step of a pod (init container ended, container ended, pod over)
 is seen up to a second late. Applies come at random moments of that second, and means are shown: else one kind would
 always meet a better moment than the other.
+
+Once a minute the kubelet removes what is left of deleted pods, with half a dozen processes for each. A run in which
+that happens pays for the runs before it, so it is told and taken again.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from kube_world import (
     operator,
     parts_cpu_seconds,
     pods_cpu_seconds,
+    sandboxes,
 )
 
 _PATIENCE = 180.0
@@ -184,11 +188,16 @@ def measure(sizes: list[int], rounds: int, rows: TextIO) -> None:
         process = stack.enter_context(operator(world, folder / "operator.log"))
         Run(world, MINICLUSTERS, minicluster("warm", 1)).take()
         for number, size, (kind, (path, make)) in itertools.product(range(rounds), sizes, kinds.items()):
-            run = Run(world, path, make(f"{kind.lower()}{size}x{number}", size))
-            used = _cpu(world, process.pid)
-            times = run.take()
-            for name, value in _cpu(world, process.pid).items():
-                times[name] = (value - used[name]) / size
+            for attempt in itertools.count():
+                run = Run(world, path, make(f"{kind.lower()}{size}x{number}-{attempt}", size))
+                used, left = _cpu(world, process.pid), sandboxes(world)
+                times = run.take()
+                for name, value in _cpu(world, process.pid).items():
+                    times[name] = (value - used[name]) / size
+                if sandboxes(world) >= left + size:
+                    break
+                told = f"{times['finished']:.2f} s, while former pods were removed: again"
+                print(size, kind, run.result, told, file=sys.stderr, flush=True)
             found.setdefault((size, kind), []).append(times)
             print(size, kind, run.result, f"{times['finished']:.2f} s", file=sys.stderr, flush=True)
             for pod, row in run.pods.items():

@@ -155,6 +155,11 @@ def parts_cpu_seconds(world: Cluster) -> dict[str, float]:
     return found
 
 
+def sandboxes(world: Cluster) -> int:
+    """The sandboxes of pods that containerd has, those of deleted pods too: a kubelet removes these once a minute."""
+    return sum(1 for _ in world.box.state.glob("images-*/io.containerd.grpc.v1.cri/sandboxes/*"))
+
+
 def pods_cpu_seconds(world: Cluster) -> float:
     """CPU time of all pods of a cluster so far, those that have ended too."""
     top = node.cgroup(world.box.state)
