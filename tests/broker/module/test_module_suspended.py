@@ -111,6 +111,17 @@ def test_a_queue_that_is_full_says_so_once(monkeypatch: pytest.MonkeyPatch) -> N
     ctx.log.assert_called_once()
 
 
+def test_guests_leave_room_for_the_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suspended, "_MOST_OF_GUESTS", 1)
+    ctx = mock.Mock(resumption=suspended.Resumption(lambda args: None, lambda topic: True))
+    module = suspended.SuspendedModule(ctx)
+    for role in (message.ROLE_USER, message.ROLE_USER, message.ROLE_OWNER, message.ROLE_USER):
+        msg = message.request("counter.tell", flags=message.FLAG_NORESPONSE, rolemask=role)
+        assert module.take(msg)
+    module.deliver()
+    assert [call.args[0].rolemask for call in ctx.send.call_args_list] == [message.ROLE_USER, message.ROLE_OWNER]
+
+
 def test_data_has_a_file_in_the_statedir_or_once_the_module_is_apart(tmp_path: Path) -> None:
     attrs = AttrTable({"rundir": str(tmp_path)})
     attrs.set("broker.pid", 12)

@@ -15,9 +15,9 @@ from typing import NamedTuple, Protocol
 from headrace.spec import message as m
 from headrace.spec.message import Message
 
-# The most messages in a queue; later ones are dropped. Any client may send requests that want no response, and their
-# number has no other bound.
-_MOST = 100_000
+# The most messages in a queue, and those of them that may be guests'; later ones are dropped. Any client may send
+# requests that want no response, and their number has no other bound.
+_MOST, _MOST_OF_GUESTS = 100_000, 10_000
 
 
 class Resumption(NamedTuple):
@@ -50,6 +50,7 @@ class SuspendedModule:
     def __init__(self, ctx: Suspendable) -> None:
         self._ctx = ctx
         self._queue: list[Message] = []
+        self._of_guests = 0
         self._full = False
 
     def take(self, msg: Message) -> bool:
@@ -59,13 +60,21 @@ class SuspendedModule:
             return False
         if msg.type == m.REQUEST and not msg.noresponse and msg.topic not in resumption.hellos:
             self._ctx.respond_error(msg, errno.ENOSYS, "No service matching " + msg.topic + " is registered")
-        elif len(self._queue) < _MOST:
+        elif self._has_room(msg):
             self._queue.append(msg)
         elif not self._full:
             self._full = True
-            text = f"{_MOST} messages wait until {self._ctx.name} is loaded again: more are dropped"
+            text = f"{len(self._queue)} messages wait until {self._ctx.name} is loaded again: some more are dropped"
             self._ctx.log(logging.ERROR, text)
         return True
+
+    def _has_room(self, msg: Message) -> bool:
+        """Count the message. Guests have a share of their own, or they could have those of the owner dropped."""
+        if not msg.rolemask & m.ROLE_OWNER:
+            self._of_guests += 1
+            if self._of_guests > _MOST_OF_GUESTS:
+                return False
+        return len(self._queue) < _MOST
 
     def resume(self, args: list[str]) -> None:
         """Resume the module and deliver the queue. If `resume` raises, the module stays suspended."""
