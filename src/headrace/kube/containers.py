@@ -13,14 +13,18 @@ from typing import Any
 from msgspec import Struct
 
 from ..minicluster.pod_plan import KILLED
-from .api import PODS, Api, ApiError
+from .api import PODS, Api, ApiError, Unreachable
 from .client import OVER, News, NotFoundError, ended, find, pod_of, progress, status_of
 from .core import pods
+from .log_lines import Lines
 
 Object = dict[str, Any]
 
 # Seconds between two requests for a pod that has not started, since its log cannot be watched.
 _LOOK = 1.0
+# How often the status of a container is read after its log has ended, before the stream is taken for cut: the kubelet
+# writes the status a moment after the end.
+_LOOKS_FOR_END = 2
 
 
 class NotRunningError(Exception):
@@ -48,13 +52,12 @@ async def logs(api: Api, chosen: Chosen, going_on: bool, tell: Callable[[str], N
     """
     news = News(tell)
     replaced = ""
-    query = {"container": chosen.of_pod, "follow": "true" if going_on else ""}
     while True:
         try:
             pod = await pod_of(api, chosen.namespace, chosen.name, chosen.index, chosen.group)
             name = pod["metadata"]["name"]
             if name != replaced:
-                async for chunk in api.stream(PODS, chosen.namespace, name, "log", query):
+                async for chunk in _to_its_end(api, chosen, name, news) if going_on else _so_far(api, chosen, name):
                     yield chunk
                 if not going_on or not await _is_replaced(api, chosen, name):
                     return
@@ -75,11 +78,71 @@ async def logs(api: Api, chosen: Chosen, going_on: bool, tell: Callable[[str], N
         await asyncio.sleep(_LOOK)
 
 
+def _so_far(api: Api, chosen: Chosen, name: str) -> AsyncIterator[bytes]:
+    return api.stream(PODS, chosen.namespace, name, "log", {"container": chosen.of_pod})
+
+
+async def _to_its_end(api: Api, chosen: Chosen, name: str, news: News) -> AsyncIterator[bytes]:
+    """The output of a container until it has ended or its pod is gone.
+
+    The end of a stream alone tells nothing: proxies cut streams, and so does a restart of the API server.
+    """
+    lines = Lines()
+    query = {"container": chosen.of_pod, "follow": "true", "timestamps": "true"}
+    is_first = True
+    while True:
+        trouble = ""
+        try:
+            async for chunk in api.stream(PODS, chosen.namespace, name, "log", {**query, "sinceTime": lines.since}):
+                new = lines.new_of(chunk)
+                if new:
+                    yield new
+        except Unreachable as exc:
+            trouble = str(exc)
+        except ApiError as exc:
+            if is_first or not _may_pass(exc):
+                raise
+            trouble = str(exc)
+        if await _has_ended(api, chosen, name, is_unread=bool(trouble)):
+            return
+        if trouble:
+            news.waits_for(trouble)
+        lines.again()
+        is_first = False
+
+
+def _may_pass(exc: ApiError) -> bool:
+    """Whether a log that was read before may be read again later, or its pod is gone (404), which its status tells.
+
+    400 is the answer while Kubernetes starts the container again, 500 that of a node that does not answer.
+    """
+    return exc.status in (400, 404, 429) or exc.status >= 500
+
+
+async def _has_ended(api: Api, chosen: Chosen, name: str, is_unread: bool) -> bool:
+    """Whether a container has ended, or its pod is gone. With `is_unread`, when its log cannot be read, this is so of a
+    pod that is being deleted, too: where its node does not answer, nobody writes its status any more.
+    """
+    for look in range(_LOOKS_FOR_END):
+        if look:
+            await asyncio.sleep(_LOOK)
+        try:
+            pod = await api.get(PODS, chosen.namespace, name)
+        except ApiError as exc:
+            if exc.status != 404:
+                raise
+            return True
+        if "terminated" in _state(pod, chosen.of_pod) or pods.is_over(pod) or (is_unread and pods.is_going(pod)):
+            return True
+    return False
+
+
 async def _is_replaced(api: Api, chosen: Chosen, name: str) -> bool:
     """Whether a pod whose container has ended was killed or deleted while its MiniCluster goes on."""
     try:
         now = await api.get(PODS, chosen.namespace, name)
-        if not pods.is_going(now) and pods.exit_code(now, chosen.of_pod) not in KILLED:
+        killed = _state(now, chosen.of_pod).get("terminated", {}).get("exitCode") in KILLED or _is_lost(now, chosen)
+        if not pods.is_going(now) and not killed:
             return False
     except ApiError as exc:
         if exc.status != 404:
@@ -88,6 +151,12 @@ async def _is_replaced(api: Api, chosen: Chosen, name: str) -> bool:
         return not ended(await find(api, chosen.namespace, chosen.name))
     except NotFoundError:
         return False
+
+
+def _is_lost(pod: Object, chosen: Chosen) -> bool:
+    """Whether Kubernetes has declared a pod failed without knowing of the container's end, as after an eviction."""
+    failed = (pod.get("status") or {}).get("phase") == "Failed"
+    return failed and "terminated" not in _state(pod, chosen.of_pod)
 
 
 async def _before_its_pod(api: Api, chosen: Chosen) -> str:
@@ -121,13 +190,10 @@ def state_of(pod: Object, container: str) -> tuple[str, str]:
     """
     name, status = pod["metadata"]["name"], pod.get("status") or {}
     spec = pod.get("spec") or {}
+    state = _state(pod, container)
     known = [str(one.get("name")) for key in ("containers", "initContainers") for one in spec.get(key) or ()]
     if container not in known:
         raise NotFoundError(f"pod {name} has no container {container} (there: {', '.join(known)})")
-    state: Object = {}
-    for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        if one.get("name") == container:
-            state = one.get("state") or {}
     if "running" in state:
         return "running", f"container {container} of pod {name} runs"
     if "terminated" in state:
@@ -135,6 +201,16 @@ def state_of(pod: Object, container: str) -> tuple[str, str]:
         return "ended", f"container {container} of pod {name} has ended with exit code {code}"
     why = pods.trouble(pod) or (state.get("waiting") or {}).get("reason") or "not scheduled yet"
     return "waiting", f"container {container} of pod {name} has not started ({status.get('phase') or 'Pending'}: {why})"
+
+
+def _state(pod: Object, container: str) -> Object:
+    """The state of a container (core/v1 ContainerState), also of one that `kubectl debug` has added; {} without any."""
+    status = pod.get("status") or {}
+    for kind in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
+        for one in status.get(kind) or ():
+            if one.get("name") == container:
+                return dict(one.get("state") or {})
+    return {}
 
 
 async def running_pod(api: Api, chosen: Chosen, cluster: Object) -> Object:

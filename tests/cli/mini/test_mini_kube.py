@@ -28,6 +28,10 @@ def cluster(name: str = "sample", **status: Any) -> dict[str, Any]:
     return {**head, "spec": {"size": 2, "containers": [{}]}, "status": {"observedGeneration": 1, **status}}
 
 
+class Cut(bytes):
+    """A body whose connection is closed before its end."""
+
+
 class Server:
     """An API server that answers by method and path; `asked` has (method, path, query, body) of each request."""
 
@@ -66,7 +70,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             status, answer = found.respond(self.command, self.path, body)
             self.send_response(status)
-            self.send_header("Content-Length", str(len(answer)))
+            self.send_header("Content-Length", str(len(answer) + isinstance(answer, Cut)))
             self.end_headers()
             self.wfile.write(answer)
 
@@ -376,7 +380,7 @@ def test_the_log_of_another_pod_and_container_is_followed(server: Server, capfd:
     assert headrace(["mini", "logs", "--follow", "--pod", "2", "--group", "gpu", "--container", "web", "sample"]) == 0
     listed, read, *_ = server.asked
     assert listed[2]["labelSelector"] == "job-name=sample-gpu,batch.kubernetes.io/job-completion-index=2"
-    assert read[2] == {"container": "web", "follow": "true"}
+    assert read[2] == {"container": "web", "follow": "true", "timestamps": "true"}
 
 
 def test_a_pod_that_there_is_not_is_told_with_the_phase(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
@@ -460,6 +464,114 @@ def test_the_log_of_a_pod_that_was_killed_goes_on_in_the_next(
     server.items(PODS, first)
     assert headrace(["mini", "logs", "-f", "sample"]) == 0
     assert capfd.readouterr().out == "begins\n"
+
+
+RUNS = pod("p", phase="Running", **container(running={}))
+SUCCEEDED = pod("p", phase="Succeeded", **container(terminated={"exitCode": 0}))
+
+
+def of_logs(server: Server, name: str = "p") -> list[str]:
+    """`sinceTime` of each request for a log."""
+    return [query.get("sinceTime", "") for _, path, query, _ in server.asked if path == f"{PODS}/{name}/log"]
+
+
+def test_a_log_that_ends_before_the_kubelet_tells_of_the_end_goes_on_in_the_next_pod(
+    server: Server, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headrace.kube import containers
+
+    monkeypatch.setattr(containers, "_LOOK", 0.01)
+    server.first["GET", PODS] = [(200, {"metadata": {}, "items": [RUNS]})]
+    server.items(PODS, RUNS, pod("q", "2026-01-01T00:00:09Z"))
+    server.answer("GET", f"{PODS}/p/log", b"2026-01-01T00:00:01.5Z begins\n")
+    server.answer("GET", f"{PODS}/q/log", b"2026-01-01T00:00:10.5Z ends\n")
+    server.first["GET", f"{PODS}/p"] = [(200, RUNS)]
+    server.answer("GET", f"{PODS}/p", pod("p", phase="Failed", **container(terminated={"exitCode": 137})))
+    server.answer("GET", f"{PODS}/q", pod("q", phase="Succeeded", **container(terminated={"exitCode": 0})))
+    server.answer("GET", f"{CLUSTERS}/sample", cluster(phase="Starting"))
+    assert headrace(["mini", "logs", "-f", "sample"]) == 0
+    out, err = capfd.readouterr()
+    assert out == "begins\nends\n"
+    assert err == "headrace-mini: pod p was ended, and MiniCluster sample goes on in another one\n"
+    assert of_logs(server) == [""], "its status came in time"
+
+
+@pytest.mark.parametrize("kind", [bytes, Cut])
+def test_a_stream_that_is_cut_goes_on_where_it_was(
+    kind: type[bytes], server: Server, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headrace.kube import containers
+
+    monkeypatch.setattr(containers, "_LOOK", 0.01)
+    server.items(PODS, RUNS)
+    first = b"2026-01-01T00:00:01.1Z one\n2026-01-01T00:00:02.25Z two\n2026-01-01T00:00:02.5Z th"
+    rest = b"2026-01-01T00:00:02.25Z two\n2026-01-01T00:00:02.5Z three\n2026-01-01T00:00:09Z four\n"
+    server.first["GET", f"{PODS}/p/log"] = [(200, kind(first)), (400, WAITING), (500, {"message": "no node"})]
+    server.answer("GET", f"{PODS}/p/log", rest)
+    server.first["GET", f"{PODS}/p"] = [(200, RUNS)] * 6
+    server.answer("GET", f"{PODS}/p", SUCCEEDED)
+    assert headrace(["mini", "logs", "-f", "sample"]) == 0
+    assert capfd.readouterr() == ("one\ntwo\nthree\nfour\n", "")
+    assert of_logs(server) == ["", *["2026-01-01T00:00:02Z"] * 3]
+
+
+def test_a_pod_on_a_node_that_is_lost_is_not_read_for_ever(
+    server: Server, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is being deleted and says that it runs, until its node comes back."""
+    from headrace.kube import client, containers
+
+    monkeypatch.setattr(client, "_SILENCE", 0.0)
+    monkeypatch.setattr(containers, "_LOOK", 0.01)
+    going = {**RUNS, "metadata": {**RUNS["metadata"], "deletionTimestamp": "2026-01-01T00:00:05Z"}}
+    server.first["GET", PODS] = [(200, {"metadata": {}, "items": [RUNS]})]
+    server.items(PODS, going, pod("q", "2026-01-01T00:00:09Z"))
+    server.first["GET", f"{PODS}/p/log"] = [(200, b"2026-01-01T00:00:01Z begins\n")]
+    server.answer("GET", f"{PODS}/p/log", {"message": "no route to its node"}, 500)
+    server.answer("GET", f"{PODS}/q/log", b"ends\n")
+    server.first["GET", f"{PODS}/p"] = [(200, RUNS)] * 4
+    server.answer("GET", f"{PODS}/p", going)
+    server.answer("GET", f"{PODS}/q", pod("q", phase="Succeeded", **container(terminated={"exitCode": 0})))
+    server.answer("GET", f"{CLUSTERS}/sample", cluster(phase="Starting"))
+    assert headrace(["mini", "logs", "-f", "sample"]) == 0
+    out, err = capfd.readouterr()
+    assert out == "begins\nends\n"
+    assert err.splitlines() == [
+        "headrace-mini: no route to its node",
+        "headrace-mini: pod p was ended, and MiniCluster sample goes on in another one",
+    ]
+
+
+def test_a_log_whose_reader_loses_the_right_to_it_ends_with_the_refusal(
+    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headrace.kube import containers
+
+    monkeypatch.setattr(containers, "_LOOK", 0.01)
+    server.items(PODS, RUNS)
+    server.answer("GET", f"{PODS}/p", RUNS)
+    server.first["GET", f"{PODS}/p/log"] = [(200, b"")]
+    server.answer("GET", f"{PODS}/p/log", {"message": "may not"}, 403)
+    assert headrace(["mini", "logs", "-f", "sample"]) == 1
+    assert capsys.readouterr().err == "headrace-mini: may not\n"
+
+
+def test_a_pod_that_failed_without_a_word_of_its_container_is_followed_by_the_next(
+    server: Server, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headrace.kube import containers
+
+    monkeypatch.setattr(containers, "_LOOK", 0.01)
+    evicted = pod("p", phase="Failed", reason="Evicted")
+    server.first["GET", PODS] = [(200, {"metadata": {}, "items": [RUNS]})]
+    server.items(PODS, evicted, pod("q", "2026-01-01T00:00:09Z"))
+    server.answer("GET", f"{PODS}/p/log", b"begins\n")
+    server.answer("GET", f"{PODS}/q/log", b"ends\n")
+    server.answer("GET", f"{PODS}/p", evicted)
+    server.answer("GET", f"{PODS}/q", pod("q", phase="Succeeded", **container(terminated={"exitCode": 0})))
+    server.answer("GET", f"{CLUSTERS}/sample", cluster(phase="Starting"))
+    assert headrace(["mini", "logs", "-f", "sample"]) == 0
+    assert capfd.readouterr().out == "begins\nends\n"
 
 
 def test_a_log_that_will_never_be_is_not_waited_for(server: Server, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,76 @@
+"""A followed log that may be read from several streams, one after another: each line once, without its time stamp.
+
+The log API has no position to continue from but `sinceTime`, which counts in whole seconds on its way to the kubelet,
+so each further stream begins with lines that are known. They are recognized by the stamps of `timestamps=true`. Source:
+API reference of Kubernetes 1.34 (core/v1, log of a Pod). Pure.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+
+# The stamp before each line: RFC 3339 with a fraction of a second, and a blank.
+_STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d) ")
+_PART_OF_STAMP = re.compile(rb"[-+.:\dTZ]*")
+# A line or a part of one. A carriage return ends none.
+_PART = re.compile(rb"[^\n]*\n|[^\n]+")
+
+
+class Lines:
+    """What the streams of one container's log add up to; `since` is the `sinceTime` of the next stream, "" at first."""
+
+    def __init__(self) -> None:
+        self.since = ""
+        # The stamps of the lines of that second, and those of them that the present stream repeats.
+        self._known: Counter[bytes] = Counter()
+        self._repeated: Counter[bytes] = Counter()
+        # The line that was begun last, and how many bytes of it were passed on: a stream may be cut within a line.
+        self._last = b""
+        self._passed = 0
+        self._head = b""
+        self._is_within = False
+        self._skip = 0
+
+    def again(self) -> None:
+        """What follows is of another stream, which begins at `since`."""
+        self._repeated = self._known.copy()
+        self._head, self._is_within = b"", False
+
+    def new_of(self, chunk: bytes) -> bytes:
+        """What is new in the next bytes of the stream; a line is passed on as far as it has come."""
+        return b"".join(map(self._new_of_part, _PART.findall(chunk)))
+
+    def _new_of_part(self, part: bytes) -> bytes:
+        if not self._is_within:
+            part = self._head + part
+            stamp = _STAMP.match(part)
+            self._head = part if not stamp and _PART_OF_STAMP.fullmatch(part) else b""
+            if self._head:
+                return b""
+            self._begin(stamp)
+            part = part[stamp.end() :] if stamp else part
+        self._is_within = not part.endswith(b"\n")
+        new = part[self._skip :]
+        self._skip -= min(self._skip, len(part))
+        self._passed += len(new)
+        return new
+
+    def _begin(self, stamp: re.Match[bytes] | None) -> None:
+        """Another line; without a stamp it is the kubelet's own, such as an error."""
+        self._skip = 0
+        if not stamp:
+            self._last = b""
+            return
+        if self._repeated[stamp[0]]:
+            self._repeated[stamp[0]] -= 1
+            was_cut = stamp[0] == self._last and not self._repeated[stamp[0]]
+            self._skip = self._passed if was_cut else sys.maxsize
+            return
+        second = (stamp[1] + stamp[2]).decode()
+        if second != self.since:
+            self.since = second
+            self._known.clear()
+        self._known[stamp[0]] += 1
+        self._last, self._passed = stamp[0], 0
