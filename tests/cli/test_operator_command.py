@@ -74,10 +74,10 @@ def test_what_installs_the_operator_is_printed(capsys: pytest.CaptureFixture[str
     assert printed(capsys, "headrace operator manifests") == objects(Install())
     line = (
         "headrace operator manifests --namespace ops --image a:1 --view-image b:1 --watch-namespace team,more "
-        "--replicas 2 --view-as-volume --network-policy team"
+        "--replicas 2 --view-as-volume --network-policy team --cluster-domain k8s.lan"
     )
     given = {"namespace": "ops", "image": "a:1", "view_image": "b:1", "watched": ("team", "more"), "replicas": 2}
-    chosen = Install(**given, view_as_volume=True, network_policies=("team",))
+    chosen = Install(**given, view_as_volume=True, network_policies=("team",), cluster_domain="k8s.lan")
     assert printed(capsys, line) == objects(chosen)
     assert printed(capsys, "headrace operator manifests --no-webhook") == objects(Install(webhook=False))
     assert printed(capsys, "headrace operator manifests --cert-manager") == objects(Install(cert_manager=True))

@@ -28,7 +28,7 @@ VARIANTS = [
     Install(watched=("team", "other"), namespace="tools", replicas=2),
     Install(cert_manager=True),
     Install(webhook=False, image="registry.example/op:2", view_image="registry.example/view:2"),
-    Install(watched=("team",), webhook=False, view_as_volume=True),
+    Install(watched=("team",), webhook=False, view_as_volume=True, cluster_domain="k8s.lan"),
     Install(watched=("team",), cert_manager=True, network_policies=("team", "more")),
 ]
 
@@ -124,6 +124,16 @@ def test_each_role_is_bound_to_the_account_and_exists(install: Install) -> None:
         assert roles.count((name, where)) == 1
     own = [one for one in by_kind(install, "Role", "ClusterRole") if "aggregate" not in str(one["metadata"]["labels"])]
     assert len(own) == len(bindings)
+
+
+def test_the_operator_is_told_the_domain_of_the_cluster() -> None:
+    def told(install: Install) -> list[str]:
+        (deployment,) = by_kind(install, "Deployment")
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        return [word for word in container["command"] if "domain" in word]
+
+    assert told(Install()) == []
+    assert told(Install(cluster_domain="k8s.lan")) == ["--cluster-domain=k8s.lan"]
 
 
 def test_the_pod_of_the_operator_is_restricted() -> None:

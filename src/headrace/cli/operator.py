@@ -84,6 +84,9 @@ def _add_install(parser: Parser) -> None:
     parser.add_argument(
         "--view-as-volume", action="store_true", help="Mount the view as an image volume (feature ImageVolume)"
     )
+    parser.add_argument(
+        "--cluster-domain", default="", metavar="DOMAIN", help="DNS domain of the cluster (default: cluster.local)"
+    )
     parser.add_argument("--replicas", type=int, default=1, metavar="N", help="Operators; one acts (default: 1)")
     parser.add_argument("--no-webhook", action="store_true", help="Without the admission webhook")
     parser.add_argument("--cert-manager", action="store_true", help="Take the webhook's certificate from cert-manager")
@@ -102,6 +105,7 @@ def _manifests(options: Namespace) -> int:
         **{"namespace": options.namespace, "image": options.image, "view_image": options.view_image},
         **{"watched": options.watch_namespace, "replicas": options.replicas},
         **{"network_policies": options.network_policy, "view_as_volume": options.view_as_volume},
+        "cluster_domain": options.cluster_domain,
     }
     chosen = {name: value for name, value in given.items() if value}
     install = Install(**chosen, webhook=not options.no_webhook, cert_manager=options.cert_manager)

@@ -47,6 +47,7 @@ VALUES = (
         "Mount that image as a volume (feature ImageVolume of Kubernetes) instead of copying it in each pod.",
     ),
     Value("watchNamespaces", [], _NAMES, "Namespaces whose MiniClusters are looked after; none for all."),
+    Value("clusterDomain", "", {"type": "string"}, "DNS domain of the cluster; cluster.local where it is empty."),
     Value(
         "replicas",
         1,
@@ -70,9 +71,15 @@ _WORDS = {
     "<namespace>": "{{ $.Release.Namespace }}",
     "<image>": "{{ $.Values.image }}",
     "<view>": "{{ $.Values.viewImage }}",
+    "<domain>": "{{ $.Values.clusterDomain }}",
     "--namespace=<watched>": '--namespace={{ join "," $.Values.watchNamespaces }}',
     '"<replicas>"': "{{ $.Values.replicas }}",
     '"<resources>"': "{{ toJson $.Values.resources }}",
+}
+# Arguments of the operator that are there only with a value, before and after which come the actions for it.
+_OPTIONAL = {
+    "--view-as-volume": "$.Values.viewAsVolume",
+    f"--cluster-domain={_WORDS['<domain>']}": "$.Values.clusterDomain",
 }
 _LISTS = {"<watched>": "$.Values.watchNamespaces", "<guarded>": "$.Values.networkPolicyNamespaces"}
 _TEMPLATED = Install(
@@ -84,6 +91,7 @@ _TEMPLATED = Install(
     replicas="<replicas>",
     resources="<resources>",
     network_policies=("<guarded>",),
+    cluster_domain="<domain>",
 )
 # Conditions of the chart, with the choices for true and for false.
 _Switches = tuple[tuple[str, dict[str, Any], dict[str, Any]], ...]
@@ -161,7 +169,8 @@ def _worded(one: Object) -> str:
     text = yaml_text([one])
     for word, value in _WORDS.items():
         text = text.replace(word, value)
-    text = _around(r'- "--view-as-volume"', "if $.Values.viewAsVolume", text)
+    for argument, value in _OPTIONAL.items():
+        text = _around(f'- "{argument}"', f"if {value}", text)
     for word, values in _LISTS.items():
         text = _around(f'- "{word}"', f"range {values}", text)
         repeated = one["metadata"].get("namespace") == word

@@ -50,8 +50,9 @@ class Install(Struct, frozen=True, kw_only=True):
 
     With `cert_manager`, cert-manager provides the webhook's certificate. `replicas` is the number of operators; one of
     them reconciles, all of them serve the webhook. With `view_as_volume`, pods mount the view's image instead of
-    copying it. Each of the namespaces `network_policies` gets a NetworkPolicy for its MiniClusters. `resources` are
-    those of the operator's container (core/v1). Texts may be templates of a renderer, and so may `resources`.
+    copying it. Each of the namespaces `network_policies` gets a NetworkPolicy for its MiniClusters. `cluster_domain` is
+    the DNS domain of the cluster, "" for the operator's default. `resources` are those of the operator's container
+    (core/v1). Texts may be templates of a renderer, and so may `resources`.
     """
 
     namespace: str = DEFAULT_NAMESPACE
@@ -64,6 +65,7 @@ class Install(Struct, frozen=True, kw_only=True):
     webhook: bool = True
     cert_manager: bool = False
     network_policies: tuple[str, ...] = ()
+    cluster_domain: str = ""
 
 
 def objects(install: Install) -> list[Object]:
@@ -189,6 +191,7 @@ def arguments(install: Install) -> list[str]:
     words = ["headrace", "operator", "run"]
     words += [f"--namespace={','.join(install.watched)}", f"--view-image={install.view_image}"]
     words += ["--view-as-volume"] if install.view_as_volume else []
+    words += [f"--cluster-domain={install.cluster_domain}"] if install.cluster_domain else []
     words += [f"--metrics-bind=:{METRICS_PORT}", f"--health-bind=:{HEALTH_PORT}"]
     if not install.webhook:
         return [*words, "--no-webhook"]
