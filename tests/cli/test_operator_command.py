@@ -48,6 +48,13 @@ def test_the_view_and_the_domain(served: Any) -> None:
     assert options.cluster_domain == "k8s.lan"
 
 
+def test_the_namespace_of_the_flux_operator(served: Any) -> None:
+    assert run(served, "headrace operator run --namespace team")[1].flux_operator_namespace == "operator-system"
+    line = "headrace operator run --namespace team --flux-operator-namespace"
+    assert run(served, f"{line} flux")[1].flux_operator_namespace == "flux"
+    assert run(served, f"{line} ''")[1].flux_operator_namespace == ""
+
+
 def test_addresses_and_the_lease(served: Any) -> None:
     serving = run(served, "headrace operator run --metrics-bind :1 --health-bind :2 --lease-namespace ops")[0]
     assert (serving.metrics_bind, serving.health_bind) == (":1", ":2")
@@ -74,10 +81,12 @@ def test_what_installs_the_operator_is_printed(capsys: pytest.CaptureFixture[str
     assert printed(capsys, "headrace operator manifests") == objects(Install())
     line = (
         "headrace operator manifests --namespace ops --image a:1 --view-image b:1 --watch-namespace team,more "
-        "--replicas 2 --view-as-volume --network-policy team --cluster-domain k8s.lan"
+        "--replicas 2 --view-as-volume --network-policy team --cluster-domain k8s.lan "
+        "--flux-operator-namespace operator-system"
     )
     given = {"namespace": "ops", "image": "a:1", "view_image": "b:1", "watched": ("team", "more"), "replicas": 2}
-    chosen = Install(**given, view_as_volume=True, network_policies=("team",), cluster_domain="k8s.lan")
+    given.update(cluster_domain="k8s.lan", flux_operator_namespace="operator-system")
+    chosen = Install(**given, view_as_volume=True, network_policies=("team",))
     assert printed(capsys, line) == objects(chosen)
     assert printed(capsys, "headrace operator manifests --no-webhook") == objects(Install(webhook=False))
     assert printed(capsys, "headrace operator manifests --cert-manager") == objects(Install(cert_manager=True))

@@ -61,7 +61,8 @@ def running(cluster: Cluster, chosen: Install, folder: Path, *options: str) -> I
     """The operator with the rights of its install, until the block ends."""
     operator = RunningOperator(cluster, folder)
     kubeconfig = account_kubeconfig(cluster, chosen, folder)
-    operator.start("--kubeconfig", str(kubeconfig), "--lease-namespace", chosen.namespace, *options)
+    elsewhere = ("--flux-operator-namespace", chosen.flux_operator_namespace)
+    operator.start("--kubeconfig", str(kubeconfig), "--lease-namespace", chosen.namespace, *elsewhere, *options)
     try:
         yield operator
     finally:

@@ -121,7 +121,15 @@ def namespace(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[str]:
     """The namespace of an installed operator of two replicas, whose webhook guards the MiniClusters in it."""
-    chosen = Install(namespace=PLACE, image=IMAGE, view_image=view, watched=(PLACE,), replicas=2, cert_manager=True)
+    chosen = Install(
+        namespace=PLACE,
+        image=IMAGE,
+        view_image=view,
+        watched=(PLACE,),
+        replicas=2,
+        cert_manager=True,
+        flux_operator_namespace=PLACE,
+    )
     with installed_in_pods(cluster, operator, chosen, tmp_path_factory.mktemp("operator")):
         yield PLACE
     cluster.api.request("DELETE", f"/api/v1/namespaces/{PLACE}")

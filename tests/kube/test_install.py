@@ -15,7 +15,7 @@ from running_operator import MiniClusters, RunningOperator
 
 from headrace.kube.install import Install, objects
 from headrace.kube.install_files import install_file
-from headrace.kube.operator_names import OPERATOR
+from headrace.kube.operator_names import OPERATOR, OTHER_LEASE
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PLACE = "headrace-install"
@@ -23,7 +23,7 @@ PLACE = "headrace-install"
 
 def chosen(namespace: str) -> Install:
     """An operator of one namespace."""
-    return Install(namespace=PLACE, watched=(namespace,))
+    return Install(namespace=PLACE, watched=(namespace,), flux_operator_namespace="kube-system")
 
 
 @pytest.mark.parametrize(
@@ -104,6 +104,8 @@ def test_the_role_fails_where_it_should(control_plane: Cluster, namespace: str, 
 
 def test_an_operator_of_one_namespace_has_no_rights_in_another(control_plane: Cluster, namespace: str) -> None:
     install(control_plane, chosen(namespace))
+    assert can(control_plane, "watch", f"coordination.k8s.io:leases {OTHER_LEASE}", "kube-system")
+    assert not can(control_plane, "list", "coordination.k8s.io:leases", "kube-system")
     for verb, what in (("list", "flux-framework.org:miniclusters"), ("create", "batch:jobs"), ("create", "secrets")):
         assert can(control_plane, verb, what, namespace)
         assert not can(control_plane, verb, what, "default")

@@ -23,7 +23,9 @@ def installed(
     cluster: Cluster, operator: RunningOperator, view: str, namespace: str, tmp_path: Path
 ) -> Iterator[MiniClusters]:
     """A namespace whose MiniClusters an installed operator of two replicas looks after; the other one rests."""
-    chosen = Install(namespace=PLACE, image=IMAGE, view_image=view, watched=(namespace,), replicas=2)
+    chosen = Install(
+        namespace=PLACE, image=IMAGE, view_image=view, watched=(namespace,), replicas=2, flux_operator_namespace=PLACE
+    )
     with installed_in_pods(cluster, operator, chosen, tmp_path):
         yield MiniClusters(cluster, namespace)
 

@@ -33,7 +33,7 @@ def values_of(install: Install) -> Object:
     return {
         **{"image": install.image, "viewImage": install.view_image, "viewAsVolume": install.view_as_volume},
         **{"watchNamespaces": list(install.watched), "networkPolicyNamespaces": list(install.network_policies)},
-        "clusterDomain": install.cluster_domain,
+        **{"clusterDomain": install.cluster_domain, "fluxOperatorNamespace": install.flux_operator_namespace},
         **{"replicas": install.replicas, "resources": install.resources, "crd": True},
         "webhook": {"enabled": install.webhook, "certManager": install.cert_manager},
     }

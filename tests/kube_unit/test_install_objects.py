@@ -30,6 +30,8 @@ VARIANTS = [
     Install(webhook=False, image="registry.example/op:2", view_image="registry.example/view:2"),
     Install(watched=("team",), webhook=False, view_as_volume=True, cluster_domain="k8s.lan"),
     Install(watched=("team",), cert_manager=True, network_policies=("team", "more")),
+    Install(watched=("team", "other"), flux_operator_namespace="operator-system"),
+    Install(flux_operator_namespace="operator-system"),
 ]
 
 
@@ -109,6 +111,19 @@ def test_with_one_namespace_nothing_is_granted_elsewhere_but_the_webhook_configu
     assert hook["namespaceSelector"] == {
         "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["team"]}]
     }
+
+
+def test_in_the_namespace_of_the_flux_operator_nothing_but_its_lease_can_be_seen() -> None:
+    name = "headrace-operator-other"
+    limited = Install(watched=("team",), flux_operator_namespace="operator-system")
+    (role,) = [one for one in by_kind(limited, "Role") if one["metadata"]["namespace"] == "operator-system"]
+    assert role["metadata"]["name"] == name
+    (rule,) = role["rules"]
+    assert (rule["apiGroups"], rule["resources"]) == (["coordination.k8s.io"], ["leases"])
+    assert rule["resourceNames"] == ["14dde902.flux-framework.org"]
+    assert rule["verbs"] == ["get", "list", "watch"]
+    for install in (Install(watched=("team",)), Install(flux_operator_namespace="operator-system")):
+        assert name not in [one["metadata"]["name"] for one in by_kind(install, "Role", "RoleBinding")]
 
 
 @pytest.mark.parametrize("install", VARIANTS)

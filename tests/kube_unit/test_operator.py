@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import AsyncIterator
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -10,8 +13,10 @@ from operator_world import World, minicluster
 from simulated_api import NOW
 
 from headrace.kube import operator as operator_module
-from headrace.kube.api import LEASES
-from headrace.kube.operator import POD_GATHERING
+from headrace.kube.api import LEASES, ApiError, Kind, Listing
+from headrace.kube.metrics import Metrics
+from headrace.kube.operator import POD_GATHERING, Operator, Options
+from waiting import until_in_loop
 
 KEY = ("ns", "hello")
 
@@ -80,3 +85,72 @@ def test_one_that_stands_back_is_looked_at_when_the_other_operator_has_gone(is_d
             world.operator.leases.replace(given_back)
         world.operator._lease_changed(lease)
     assert queue.take() == KEY
+
+
+LEASE = "14dde902.flux-framework.org"
+HELD = {"holderIdentity": "go", "leaseDurationSeconds": 15, "renewTime": "2023-11-14T22:13:20.000000Z"}
+
+
+class Listed:
+    """An API server where the Go operator holds its Lease in operator-system; `leases` has (namespace, field selector)
+    of each listing of Leases. What is there does not change.
+    """
+
+    def __init__(self, refused: str = "nowhere") -> None:
+        self.leases: list[tuple[str, str]] = []
+        self._refused = refused
+
+    async def list_objects(self, kind: Kind, namespace: str = "", labels: str = "", fields: str = "") -> Listing:
+        if kind is not LEASES:
+            return Listing([], "1")
+        self.leases.append((namespace, fields))
+        if namespace == self._refused:
+            raise ApiError(403, "Forbidden", "may not list leases")
+        metadata = {"name": LEASE, "namespace": "operator-system", "uid": "1", "resourceVersion": "1"}
+        there = namespace in ("", "operator-system")
+        return Listing([{"metadata": metadata, "spec": HELD}] if there else [], "1")
+
+    async def watch(self, *_args: str) -> AsyncIterator[Any]:
+        await asyncio.Event().wait()
+        yield
+
+
+def synced(options: Options, api: Listed) -> Operator:
+    """An operator whose caches have been filled."""
+    operator = Operator(api, options, Metrics())  # type: ignore[arg-type]
+
+    async def fill() -> None:
+        watching = asyncio.create_task(operator.watch())
+        await until_in_loop(lambda: operator.synced)
+        watching.cancel()
+
+    asyncio.run(fill())
+    return operator
+
+
+@pytest.mark.parametrize(
+    ("options", "places"),
+    [
+        (Options(), [""]),
+        (Options(namespaces=("a", "b")), ["a", "b", "operator-system"]),
+        (Options(namespaces=("a",), flux_operator_namespace="flux"), ["a", "flux"]),
+        (Options(namespaces=("a", "operator-system")), ["a", "operator-system"]),
+        (Options(namespaces=("a",), flux_operator_namespace=""), ["a"]),
+    ],
+)
+def test_the_lease_of_the_other_operator_is_seen_where_it_may_be(options: Options, places: list[str]) -> None:
+    api = Listed()
+    operator = synced(options, api)
+    assert sorted(api.leases) == [(place, f"metadata.name={LEASE}") for place in places]
+    is_seen = operator._other_operator_seconds(NOW) > 0
+    assert is_seen == bool({"", "operator-system"} & set(places))
+
+
+def test_an_operator_that_may_not_see_the_other_ones_lease_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    operator = synced(Options(namespaces=("a",)), Listed(refused="operator-system"))
+    assert operator._other_operator_seconds(NOW) <= 0
+    (told,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert told == (
+        "no watch of leases in operator-system, MiniClusters do not wait for the Flux Operator there: "
+        "may not list leases"
+    )

@@ -38,6 +38,12 @@ def _parser() -> Parser:
         "--view-as-volume", action="store_true", help="Mount the view as an image volume (feature ImageVolume)"
     )
     run.add_argument("--cluster-domain", default="cluster.local", metavar="DOMAIN", help="DNS domain of the cluster")
+    run.add_argument(
+        "--flux-operator-namespace",
+        default="operator-system",
+        metavar="NAME",
+        help="Where the Flux Operator in Go may run, beside the namespaces of --namespace ('' is nowhere)",
+    )
     run.add_argument("--metrics-bind", default=":8080", metavar="ADDRESS", help="Where /metrics is ('' is nowhere)")
     run.add_argument("--health-bind", default=":8081", metavar="ADDRESS", help="Where /healthz and /readyz are")
     run.add_argument("--webhook-bind", default="", metavar="ADDRESS", help="Where the admission webhook is")
@@ -87,6 +93,12 @@ def _add_install(parser: Parser) -> None:
     parser.add_argument(
         "--cluster-domain", default="", metavar="DOMAIN", help="DNS domain of the cluster (default: cluster.local)"
     )
+    parser.add_argument(
+        "--flux-operator-namespace",
+        default="",
+        metavar="NAME",
+        help="With --watch-namespace: let it see in this namespace whether the Flux Operator in Go runs",
+    )
     parser.add_argument("--replicas", type=int, default=1, metavar="N", help="Operators; one acts (default: 1)")
     parser.add_argument("--no-webhook", action="store_true", help="Without the admission webhook")
     parser.add_argument("--cert-manager", action="store_true", help="Take the webhook's certificate from cert-manager")
@@ -105,7 +117,7 @@ def _manifests(options: Namespace) -> int:
         **{"namespace": options.namespace, "image": options.image, "view_image": options.view_image},
         **{"watched": options.watch_namespace, "replicas": options.replicas},
         **{"network_policies": options.network_policy, "view_as_volume": options.view_as_volume},
-        "cluster_domain": options.cluster_domain,
+        **{"cluster_domain": options.cluster_domain, "flux_operator_namespace": options.flux_operator_namespace},
     }
     chosen = {name: value for name, value in given.items() if value}
     install = Install(**chosen, webhook=not options.no_webhook, cert_manager=options.cert_manager)
@@ -140,7 +152,12 @@ def _run(options: Namespace) -> int:
     serving = Serving(**{name: getattr(options, name) for name in names})
     view = {"view": options.view_image} if options.view_image else {}
     images = Images(**view, as_volume=options.view_as_volume)
-    chosen = Options(namespaces=options.namespaces, images=images, cluster_domain=options.cluster_domain)
+    chosen = Options(
+        namespaces=options.namespaces,
+        images=images,
+        cluster_domain=options.cluster_domain,
+        flux_operator_namespace=options.flux_operator_namespace,
+    )
     try:
         return asyncio.run(serve(serving, chosen))
     except CredentialsError as exc:

@@ -49,6 +49,12 @@ VALUES = (
     Value("watchNamespaces", [], _NAMES, "Namespaces whose MiniClusters are looked after; none for all."),
     Value("clusterDomain", "", {"type": "string"}, "DNS domain of the cluster; cluster.local where it is empty."),
     Value(
+        "fluxOperatorNamespace",
+        "",
+        {"type": "string"},
+        "Namespace of the Flux Operator in Go, for operators of watchNamespaces: a Role there lets them see its Lease.",
+    ),
+    Value(
         "replicas",
         1,
         {"type": "integer", "minimum": 1},
@@ -72,6 +78,7 @@ _WORDS = {
     "<image>": "{{ $.Values.image }}",
     "<view>": "{{ $.Values.viewImage }}",
     "<domain>": "{{ $.Values.clusterDomain }}",
+    "<other>": "{{ $.Values.fluxOperatorNamespace }}",
     "--namespace=<watched>": '--namespace={{ join "," $.Values.watchNamespaces }}',
     '"<replicas>"': "{{ $.Values.replicas }}",
     '"<resources>"': "{{ toJson $.Values.resources }}",
@@ -80,6 +87,7 @@ _WORDS = {
 _OPTIONAL = {
     "--view-as-volume": "$.Values.viewAsVolume",
     f"--cluster-domain={_WORDS['<domain>']}": "$.Values.clusterDomain",
+    f"--flux-operator-namespace={_WORDS['<other>']}": "$.Values.fluxOperatorNamespace",
 }
 _LISTS = {"<watched>": "$.Values.watchNamespaces", "<guarded>": "$.Values.networkPolicyNamespaces"}
 _TEMPLATED = Install(
@@ -92,6 +100,7 @@ _TEMPLATED = Install(
     resources="<resources>",
     network_policies=("<guarded>",),
     cluster_domain="<domain>",
+    flux_operator_namespace="<other>",
 )
 # Conditions of the chart, with the choices for true and for false.
 _Switches = tuple[tuple[str, dict[str, Any], dict[str, Any]], ...]
@@ -100,6 +109,7 @@ _SWITCHES: _Switches = (
     ("$.Values.webhook.enabled", {"webhook": True}, {"webhook": False}),
     ("$.Values.webhook.certManager", {"cert_manager": True}, {"cert_manager": False}),
 )
+_ROLES_SWITCHES: _Switches = (*_SWITCHES, ("$.Values.fluxOperatorNamespace", {}, {"flux_operator_namespace": ""}))
 
 
 def helm_chart() -> dict[str, str]:
@@ -116,7 +126,7 @@ def helm_chart() -> dict[str, str]:
         "values.yaml": _values(),
         "values.schema.json": json.dumps(values_schema(), indent=2) + "\n",
         "templates/crd.yaml": _either("$.Values.crd", yaml_text([kept]), ""),
-        "templates/rbac.yaml": _template(lambda install: [*access(install), *user_roles()]),
+        "templates/rbac.yaml": _template(lambda install: [*access(install), *user_roles()], _ROLES_SWITCHES),
         "templates/operator.yaml": _template(workload, _SWITCHES[1:]),
         "templates/webhook.yaml": _template(lambda install: webhook(install) if install.webhook else []),
         "templates/network-policy.yaml": _template(network_policies, ()),

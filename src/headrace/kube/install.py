@@ -51,8 +51,10 @@ class Install(Struct, frozen=True, kw_only=True):
     With `cert_manager`, cert-manager provides the webhook's certificate. `replicas` is the number of operators; one of
     them reconciles, all of them serve the webhook. With `view_as_volume`, pods mount the view's image instead of
     copying it. Each of the namespaces `network_policies` gets a NetworkPolicy for its MiniClusters. `cluster_domain` is
-    the DNS domain of the cluster, "" for the operator's default. `resources` are those of the operator's container
-    (core/v1). Texts may be templates of a renderer, and so may `resources`.
+    the DNS domain of the cluster, "" for the operator's default. An operator of `watched` namespaces may read the Lease
+    of the Flux Operator in Go in `flux_operator_namespace`, which must exist then; "" grants nothing, since a Role in a
+    namespace that does not exist fails the install. `resources` are those of the operator's container (core/v1). Texts
+    may be templates of a renderer, and so may `resources`.
     """
 
     namespace: str = DEFAULT_NAMESPACE
@@ -66,6 +68,7 @@ class Install(Struct, frozen=True, kw_only=True):
     cert_manager: bool = False
     network_policies: tuple[str, ...] = ()
     cluster_domain: str = ""
+    flux_operator_namespace: str = ""
 
 
 def objects(install: Install) -> list[Object]:
@@ -124,6 +127,11 @@ def own_rules(install: Install) -> list[Object]:
     return rules
 
 
+def other_rules() -> list[Object]:
+    """The operator's rights in the namespace of the Flux Operator in Go: to see whether that one acts."""
+    return [_rule(["coordination.k8s.io"], ["leases"], ["get", "list", "watch"], [OTHER_LEASE])]
+
+
 def access(install: Install) -> list[Object]:
     """The service account, its roles, and their bindings."""
     account = {
@@ -136,6 +144,8 @@ def access(install: Install) -> list[Object]:
     found = [account]
     for namespace in install.watched or ("",):
         found += _granted(install, OPERATOR, namespace, watched_rules())
+    if install.watched and install.flux_operator_namespace:
+        found += _granted(install, f"{OPERATOR}-other", install.flux_operator_namespace, other_rules())
     found += _granted(install, f"{OPERATOR}-own", install.namespace, own_rules(install))
     if install.webhook and not install.cert_manager:
         rules = [
@@ -192,6 +202,8 @@ def arguments(install: Install) -> list[str]:
     words += [f"--namespace={','.join(install.watched)}", f"--view-image={install.view_image}"]
     words += ["--view-as-volume"] if install.view_as_volume else []
     words += [f"--cluster-domain={install.cluster_domain}"] if install.cluster_domain else []
+    elsewhere = install.flux_operator_namespace
+    words += [f"--flux-operator-namespace={elsewhere}"] if elsewhere else []
     words += [f"--metrics-bind=:{METRICS_PORT}", f"--health-bind=:{HEALTH_PORT}"]
     if not install.webhook:
         return [*words, "--no-webhook"]

@@ -50,7 +50,7 @@ from .credentials import CredentialsError
 from .execute import Executor, Taken
 from .links import Keys, Links
 from .metrics import Metrics
-from .operator_names import OPERATOR, OTHER_LEASE
+from .operator_names import OPERATOR, OTHER_LEASE, OTHER_NAMESPACE
 from .runtime.cache import Cache, Key, key_of, owner_of
 from .runtime.lease import seconds_fresh
 from .runtime.reflector import Reflector
@@ -73,11 +73,16 @@ WORKERS = 8
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """The operator's options; without `namespaces`, it manages the MiniClusters of all of them."""
+    """The operator's options; without `namespaces`, it manages the MiniClusters of all of them.
+
+    With `namespaces`, the Lease of the Flux Operator in Go is looked for in these and in `flux_operator_namespace`, ""
+    for no other; without, it is found in any.
+    """
 
     namespaces: tuple[str, ...] = ()
     images: Images = Images()
     cluster_domain: str = "cluster.local"
+    flux_operator_namespace: str = OTHER_NAMESPACE
 
 
 class Operator:
@@ -123,7 +128,11 @@ class Operator:
     # --- changes, and the MiniClusters that they concern
 
     def _make_reflectors(self) -> list[Reflector]:
-        return [one for where in self.options.namespaces or ("",) for one in self._reflectors_of(where)]
+        watched, elsewhere = self.options.namespaces, self.options.flux_operator_namespace
+        found = [one for where in watched or ("",) for one in self._reflectors_of(where)]
+        if watched and elsewhere and elsewhere not in watched:
+            found.append(self._reflector_of_lease(elsewhere, "MiniClusters do not wait for the Flux Operator there"))
+        return found
 
     def _reflectors_of(self, where: str) -> list[Reflector]:
         """The reflectors of one namespace, or of all ("")."""
@@ -133,8 +142,13 @@ class Operator:
             Reflector(self.api, MINICLUSTERS, self.clusters, self._cluster_changed, where),
             *(Reflector(self.api, kind, cache, self._child_changed, where, ours) for kind, cache in children),
             Reflector(self.api, PODS, self.pods, self._pod_changed, where, ours),
-            Reflector(self.api, LEASES, self.leases, self._lease_changed, where, fields=f"metadata.name={OTHER_LEASE}"),
+            self._reflector_of_lease(where),
         ]
+
+    def _reflector_of_lease(self, where: str, without: str = "") -> Reflector:
+        # A right to list and watch one name holds only for requests with this field selector.
+        fields = f"metadata.name={OTHER_LEASE}"
+        return Reflector(self.api, LEASES, self.leases, self._lease_changed, where, fields=fields, without=without)
 
     def _cluster_changed(self, cluster: Object) -> None:
         self.queue.add(key_of(cluster))

@@ -15,3 +15,5 @@ METRICS_PORT = 8080
 HEALTH_PORT = 8081
 # The Lease of the Flux Operator in Go (leader-election id of its manager).
 OTHER_LEASE = "14dde902.flux-framework.org"
+# The namespace that its own install makes, where that Lease is.
+OTHER_NAMESPACE = "operator-system"

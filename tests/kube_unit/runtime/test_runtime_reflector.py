@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from typing import Any
 
 import pytest
@@ -115,3 +116,29 @@ def test_refusals_are_waited_out() -> None:
         assert listings(http) == 1
 
     reflecting(test)
+
+
+def test_a_refusal_of_what_can_be_done_without_is_told_once_and_tried_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reflector_module, "REFUSED_PAUSE", 0.001)
+
+    async def test(http: HttpApi, api: Api) -> None:
+        cache, changed = Cache(), []
+        forbidden = (403, {"message": "may not list pods"})
+        http.answers += [forbidden, forbidden, (404, {"message": "no such namespace"})]
+        reflector = Reflector(api, PODS, cache, changed.append, "away", without="it goes on")
+        task = asyncio.create_task(reflector.run())
+        await reflector.synced.wait()
+        assert not cache
+        await until_in_loop(lambda: not http.answers)
+        http.answers.append(listing(5, pod("a", 3)))
+        await until_in_loop(lambda: len(cache) == 1)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        assert {path for _, path, _, _ in http.requests} == {"/api/v1/namespaces/away/pods"}
+
+    run(test)
+    told = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    assert told == ["no watch of pods in away, it goes on: may not list pods"]

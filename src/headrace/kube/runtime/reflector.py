@@ -1,7 +1,8 @@
 """Keeps a cache equal to the API server's objects of one kind: lists once, then watches, and lists again only if the
 server no longer has the version to continue from (status 410). Nothing is polled.
 
-After an error, a new watch starts from the last version seen, after a pause that grows with consecutive errors.
+After an error, a new watch starts from the last version seen, after a pause that grows with consecutive errors. A
+refusal that the operator can do without is tried again only every five minutes, since rights seldom change.
 Source: Kubernetes API concepts, "Efficient detection of changes" and "Watch bookmarks".
 """
 
@@ -24,26 +25,30 @@ log = logging.getLogger("headrace.kube.reflector")
 
 FIRST_PAUSE = 0.2
 LARGEST_PAUSE = 20.0
+REFUSED_PAUSE = 300.0
 
 
 class Reflector:
     """Fills a cache with the objects of one kind, of a namespace or of all (""). Reflectors of several namespaces may
-    share a cache. `changed` is called with each object that was added, changed or deleted.
+    share a cache. `changed` is called with each object that was added, changed or deleted. With `without`, which says
+    what is so without these objects, a refusal is told once, and the cache counts as filled.
     """
 
     def __init__(
         self, api: Api, kind: Kind, cache: Cache, changed: Callable[[Object], None],
-        namespace: str = "", labels: str = "", fields: str = "",
+        namespace: str = "", labels: str = "", fields: str = "", without: str = "",
     ) -> None:  # fmt: skip
         self.kind = kind
         self.cache = cache
         self.synced = asyncio.Event()
-        """Set once the first listing is in the cache."""
+        """Set once the first listing is in the cache, or is done without."""
         self._api = api
         self._changed = changed
         self._namespace = namespace
         self._labels = labels
         self._fields = fields
+        self._without = without
+        self._is_refusal_told = False
         self._version = ""
         self._breaks = 0
 
@@ -66,7 +71,10 @@ class Reflector:
                         # After the first expired version the listing is made at once, after further ones with a pause.
                         self._breaks = 1
                         continue
-                await self._pause(f"{exc.status} {exc.message}")
+                if self._without and exc.status in (403, 404):
+                    await self._pause_refused(exc)
+                else:
+                    await self._pause(f"{exc.status} {exc.message}")
             except (Unreachable, CredentialsError) as exc:
                 await self._pause(str(exc))
 
@@ -98,3 +106,11 @@ class Reflector:
         level = logging.WARNING if self._breaks in (3, 10) else logging.DEBUG
         log.log(level, "watch of %s interrupted, again in %.1f s: %s", self.kind.plural, delay, why)
         await asyncio.sleep(delay)
+
+    async def _pause_refused(self, exc: ApiError) -> None:
+        self.synced.set()
+        level = logging.DEBUG if self._is_refusal_told else logging.WARNING
+        self._is_refusal_told = True
+        where = self._namespace or "all namespaces"
+        log.log(level, "no watch of %s in %s, %s: %s", self.kind.plural, where, self._without, exc.message)
+        await asyncio.sleep(REFUSED_PAUSE)
