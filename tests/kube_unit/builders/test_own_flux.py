@@ -79,6 +79,31 @@ def test_the_job_runs_and_its_code_is_the_pods(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("number", "spec", "code"),
+    [
+        ("KILL", {}, 256 - 9),
+        ("TERM", {}, 256 - 15),
+        (
+            "KILL",
+            {"podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}},
+            137,
+        ),
+    ],
+)
+def test_a_killed_job_is_not_run_again(tmp_path: Path, number: str, spec: dict[str, Any], code: int) -> None:
+    """Our pod failure policy replaces pods that end with 137 or 143."""
+    done = lead(on_this_host(tmp_path, {"command": f"sh -c 'kill -{number} $$'"}, **spec), tmp_path)
+    assert done.returncode == code, done.stderr
+    message = json.loads((tmp_path / "message").read_text())
+    assert message == {"exit": {"KILL": 137, "TERM": 143}[number]}
+
+
+def test_a_lead_whose_broker_was_killed_is_replaced(tmp_path: Path) -> None:
+    done = lead(on_this_host(tmp_path, {"command": "sh -c 'kill -KILL $(flux getattr broker.pid)'"}), tmp_path)
+    assert done.returncode == 137, done.stderr
+
+
+@pytest.mark.parametrize(
     ("runner", "spec"),
     [
         ({"command": "echo one\necho two", "batch": True}, {}),

@@ -67,7 +67,7 @@ def broker_script(cluster: MiniCluster, domain: str) -> str:
             plan.before,
             _options(cluster, plan),
             f"if {'false' if pods.lead_connect else is_lead}; then",
-            _lead(plan, cluster.spec.ignore_failure),
+            _lead(plan, cluster.spec.ignore_failure, pods.replaces_killed),
             "else",
             _follower(plan, cluster.flux.complete_workers),
             "fi",
@@ -96,6 +96,7 @@ printf '. %s/flux-view.sh\\nflux proxy $fluxsocket bash\\n' "$base" > "$base/flu
 . "$base/flux-view.sh"
 printf '%s\\n' 'flux module remove sched-simple' 'flux module load sched-fluxion-resource' \\
     'flux module load sched-fluxion-qmanager' > "$base/load-fluxion.sh"
+rm -f "$HEADRACE_MINI_DIR/ended"
 child=
 # The first process of a container gets no signal that it has not asked for.
 trap '[ -z "$child" ] || {{ kill -TERM "$child"; wait "$child"; }} || :; exit 143' TERM
@@ -168,7 +169,7 @@ def _options(cluster: MiniCluster, plan: Plan) -> str:
     return f'options="--config-path=$config/etc/flux/config{options}"\n{archive}start=(flux start{wrap})\n'
 
 
-def _lead(plan: Plan, ignore_failure: bool) -> str:
+def _lead(plan: Plan, ignore_failure: bool, replaces_killed: bool) -> str:
     timed = _TIMED if plan.timed else ""
     begin, end = ("begin=$(date +%s%N)", "elapsed fluxstart") if plan.timed else ("", "")
     if plan.mode is Mode.INTERACTIVE:
@@ -176,17 +177,24 @@ def _lead(plan: Plan, ignore_failure: bool) -> str:
     else:
         program = _timed_program(plan) if plan.timed else plan.initial_program
         run = (
-            f"cat > \"$HEADRACE_MINI_DIR/program\" <<'{_END}'\n{program.rstrip()}\n{_END}\n"
+            f"cat > \"$HEADRACE_MINI_DIR/program\" <<'{_END}'\n{_NOTE_END}{program.rstrip()}\n{_END}\n"
             'broker "${start[@]}" -o"$options" bash "$HEADRACE_MINI_DIR/program"'
         )
+    code = "0" if ignore_failure else f"\"$result\"\n{_NOT_KILLED if replaces_killed else ''}"
     return f"""{plan.lead_before}{timed}{begin}
 {run}
 {end}
 result=$status
 {plan.after}touch "$base/flux-operator-complete.txt"
 printf '{{"exit": %d}}' "$result" > /dev/termination-log || :
-exit {0 if ignore_failure else '"$result"'}"""
+code={code}
+exit $code"""
 
+
+# The program's end leaves a file, so that a status of 137 or 143 is known to be the job's and not of a killed broker.
+_NOTE_END = "trap 'touch \"$HEADRACE_MINI_DIR/ended\"' EXIT\n"
+# As `minicluster.pod.ending.container_status`: 137 and 143 are those by which Kubernetes recognises a killed pod.
+_NOT_KILLED = '[ ! -e "$HEADRACE_MINI_DIR/ended" ] || case $result in 137 | 143) code=$((384 - result)) ;; esac'
 
 # Prints the time since `begin` (nanoseconds) in the format %E of time(1).
 _TIMED = r"""
