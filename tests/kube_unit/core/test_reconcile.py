@@ -551,6 +551,19 @@ def test_the_size_follows_the_queue() -> None:
     assert world.events().count("Autoscaled") == 2
 
 
+def test_nodes_of_groups_are_no_demand_for_the_own_pods() -> None:
+    group = {"name": "gpu", "size": 3}
+    world = World()
+    world.apply(minicluster(size=1, maxSize=8, groups=[group], autoscale={"minSize": 1}))
+    world.settle()
+    world.server.run_pods("hello")
+    world.server.run_pods("hello-gpu")
+    for nodes, size in ((1, 1), (4, 1), (6, 3)):
+        world.say(resized={"": 1, "gpu": 3}, demand_nodes=nodes, jobs={"run": 1})
+        world.settle()
+        assert world.cluster["spec"]["size"] == size
+
+
 def test_a_change_of_the_configuration_is_reloaded_by_the_brokers() -> None:
     world = running(flux={"brokerConfig": "[queues.a]\n"})
     job = world.server.one("jobs", "hello")

@@ -110,6 +110,30 @@ def test_a_crash_at_any_write_changes_nothing_of_the_outcome(uncrashed: World) -
             assert outcome(world) == wanted, f"crash at write {number}, carried out: {after}"
 
 
+@pytest.mark.parametrize("number", range(4))
+def test_all_jobs_are_made_anew_wherever_a_crash_is(number: int) -> None:
+    world = World()
+    world.apply(minicluster(groups=[{"name": "gpu", "size": 1}, {"name": "old", "size": 1}]))
+    world.settle()
+    for job in ("hello", "hello-gpu", "hello-old"):
+        world.server.run_pods(job)
+    world.settle()
+    container = {**world.cluster["spec"]["containers"][0], "image": "new"}
+    world.edit(groups=[{"name": "gpu", "size": 1}], containers=[container])
+    world.server.crash_at = number
+    try:
+        world.settle()
+    except CrashError:
+        world.restart()
+    world.server.crash_at = None
+    world.settle(40)
+    images = {
+        job["metadata"]["name"]: job["spec"]["template"]["spec"]["containers"][0]["image"]
+        for job in world.server.all("jobs")
+    }
+    assert images == {"hello": "new", "hello-gpu": "new"}
+
+
 def test_a_refusal_of_any_write_is_made_good(uncrashed: World) -> None:
     """As of an API server that is overloaded."""
     kinds = sorted({(verb, plural) for verb, plural, _ in uncrashed.server.requests if verb not in ("get", "list")})

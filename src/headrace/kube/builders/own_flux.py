@@ -180,7 +180,7 @@ def _lead(plan: Plan, ignore_failure: bool, replaces_killed: bool) -> str:
             f"cat > \"$HEADRACE_MINI_DIR/program\" <<'{_END}'\n{_NOTE_END}{program.rstrip()}\n{_END}\n"
             'broker "${start[@]}" -o"$options" bash "$HEADRACE_MINI_DIR/program"'
         )
-    code = "0" if ignore_failure else f"\"$result\"\n{_NOT_KILLED if replaces_killed else ''}"
+    code = "0" if ignore_failure else f'"$result"\n{_NOT_KILLED if replaces_killed else ""}'
     return f"""{plan.lead_before}{timed}{begin}
 {run}
 {end}

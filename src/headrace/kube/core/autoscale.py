@@ -9,7 +9,7 @@ def wanted_size(
     """The size that a MiniCluster of `size` pods should have, and when it may change without another event (None:
     never).
 
-    `demand` is the number of nodes that the active jobs (pending and running) need. The size grows at once to that
+    `demand` is the number of its pods that the active jobs (pending and running) need. The size grows at once to that
     number; it shrinks to `smallest` when no job has been active for `idle_seconds`. While jobs are active it does not
     shrink, since the scheduler decides which nodes become idle first, and every pod costs a start.
     """

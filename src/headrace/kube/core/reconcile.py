@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from ...minicluster.fields import API_VERSION, KIND, MANAGED_BY_US, MiniCluster
-from ...minicluster.plan import hostlist
+from ...minicluster.plan import hostlist, hosts_outside
 from ...minicluster.pod_plan import PLAN_FILE
 from ...minicluster.problems import InvalidMiniCluster
 from ...minicluster.validate import check
@@ -203,9 +203,14 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
 
 
 def _make_anew(work: _Work, notice: Report, waits_for: str, propagation: str = "Background") -> None:
-    """Delete the Jobs with their pods; new Jobs are made when these are gone, with "Foreground" their pods, too."""
+    """Delete the Jobs with their pods; new Jobs are made when these are gone, with "Foreground" their pods, too.
+
+    The MiniCluster's own Job is deleted last, as it tells whether all are to be made anew: a crash between two deletions
+    leaves no Job of the former spec.
+    """
     observed = work.observed
-    work.steps += [Delete(JOBS, name, one["metadata"]["uid"], propagation) for name, one in observed.jobs.items()]
+    jobs = sorted(observed.jobs.items(), key=lambda one: one[0] == observed.name)
+    work.steps += [Delete(JOBS, name, one["metadata"]["uid"], propagation) for name, one in jobs]
     work.steps += _without(PODS, observed.pods.get("", ()))
     work.notices.append(notice)
     work.waits_for = waits_for
@@ -494,15 +499,17 @@ def _autoscale(work: _Work, cluster: MiniCluster, job: Object) -> None:
     observed, policy = work.observed, cluster.spec.autoscale
     if policy is None or observed.lead is None or observed.lead.state != "running":
         return
+    demand = observed.lead.demand_nodes
+    # The pods of groups, and hosts of bursting, are nodes of the instance, too.
+    others = sum(group.size for group in cluster.spec.groups) + hosts_outside(cluster)
     size, again = wanted_size(
         cluster.spec.size, policy.min_size, max(cluster.spec.max_size, cluster.spec.size),
-        observed.lead.demand_nodes, observed.lead.idle_since, policy.idle_seconds, work.now,
+        max(demand - others, min(demand, 1)), observed.lead.idle_since, policy.idle_seconds, work.now,
     )  # fmt: skip
     if again is not None:
         work.requeue_times.append(again)
     if size != cluster.spec.size:
         work.steps.append(Patch(MINICLUSTERS, observed.name, observed.uid, {"spec": {"size": size}}))
-        demand = observed.lead.demand_nodes
         text = f"from {cluster.spec.size} to {size} pods: active jobs want {demand} node{'' if demand == 1 else 's'}"
         work.notices.append(Report("Normal", "Autoscaled", text))
 
