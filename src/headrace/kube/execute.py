@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from ..minicluster.fields import KIND
 from . import names
 from .api import SECRETS, ApiError, Kind
 from .core.actions import Apply, Create, Delete, MakeSecret, Patch, Step, Tell
@@ -34,11 +35,14 @@ class Writer(Protocol):
 
 
 class Taken(Exception):
-    """An object with a required name has another owner; `what` is "Kind/name"."""
+    """An object with a required name has another owner; `what` is "Kind/name". `leaves`: it is being deleted, or is a
+    former MiniCluster's of the same name, which Kubernetes' garbage collector deletes.
+    """
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, leaves: bool = False) -> None:
         super().__init__(f"{what} exists and is not this MiniCluster's")
         self.what = what
+        self.leaves = leaves
 
 
 class Executor:
@@ -60,9 +64,9 @@ class Executor:
         namespace, uid = cluster["metadata"]["namespace"], cluster["metadata"]["uid"]
         for step in steps:
             if isinstance(step, MakeSecret):
-                await self._create(SECRETS, namespace, self._secret(cluster), uid)
+                await self._create(SECRETS, cluster, self._secret(cluster))
             elif isinstance(step, Create):
-                await self._create(step.kind, namespace, step.body, uid)
+                await self._create(step.kind, cluster, step.body)
             elif isinstance(step, Apply):
                 body = {**step.body, "metadata": {**step.body["metadata"], "uid": step.uid}}
                 self._seen(step.kind, await self._api.apply(step.kind, namespace, step.name, body))
@@ -74,8 +78,8 @@ class Executor:
             elif isinstance(step, Tell):
                 self._tell(uid, step.request)
 
-    async def _create(self, kind: Kind, namespace: str, body: Object, uid: str) -> None:
-        name = body["metadata"]["name"]
+    async def _create(self, kind: Kind, cluster: Object, body: Object) -> None:
+        name, namespace, uid = body["metadata"]["name"], cluster["metadata"]["namespace"], cluster["metadata"]["uid"]
         try:
             made = await self._api.create(kind, namespace, body)
         except ApiError as exc:
@@ -86,7 +90,7 @@ class Executor:
             made = await self._api.get(kind, namespace, name)
             labels = made["metadata"].get("labels") or {}
             if owner_of(made) != uid or labels.get(names.MANAGED_BY) != names.MANAGER:
-                raise Taken(f"{kind.kind}/{name}") from None
+                raise Taken(f"{kind.kind}/{name}", _leaves(made, cluster)) from None
         self._seen(kind, made)
 
     async def _delete(self, step: Delete, namespace: str) -> None:
@@ -96,3 +100,14 @@ class Executor:
             # The object is gone, or another one has its name.
             if exc.status not in (404, 409):
                 raise
+
+
+def _leaves(found: Object, cluster: Object) -> bool:
+    meta = cluster["metadata"]
+    former = any(
+        one.get("controller")
+        and (one.get("kind"), one.get("name")) == (KIND, meta["name"])
+        and one.get("uid") != meta["uid"]
+        for one in found["metadata"].get("ownerReferences") or ()
+    )
+    return former or bool(found["metadata"].get("deletionTimestamp"))

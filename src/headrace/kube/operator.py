@@ -69,6 +69,8 @@ POD_GATHERING = 0.25
 SHORTEST_REQUEUE = 0.5
 # Seconds after which a name that another object has is tried again.
 TAKEN_RETRY = 30.0
+# Seconds after which one is tried again whose object is about to be deleted, as after `kubectl delete` and `apply`.
+LEAVING_RETRY = 1.0
 WORKERS = 8
 
 
@@ -253,8 +255,13 @@ class Operator:
             for notice in actions.notices:
                 await self._report(cluster, notice, now)
             await self._executor.carry_out(cluster, actions.steps)
-            memory.taken = () if actions.steps else memory.taken
+            if actions.steps:
+                memory.taken, memory.leaves_since = (), 0.0
         except Taken as exc:
+            memory.leaves_since = memory.leaves_since or now
+            if exc.leaves and now < memory.leaves_since + TAKEN_RETRY:
+                self.queue.add_at(key, time.monotonic() + LEAVING_RETRY)
+                return
             known = exc.what in memory.taken
             memory.taken, memory.try_taken_at = (exc.what,), now + TAKEN_RETRY
             # The next reconcile writes the status, and tries again in time.
@@ -427,6 +434,8 @@ class _Memory(Struct):
     secret: bool | None = None
     taken: tuple[str, ...] = ()
     try_taken_at: float = 0.0
+    # When an object with a required name was found that is about to be deleted; 0 without one.
+    leaves_since: float = 0.0
     refused: str = ""
     warnings: tuple[str, ...] = ()
     pulled: frozenset[tuple[str, str]] = frozenset()

@@ -216,6 +216,25 @@ def test_what_has_our_name_and_is_not_ours_is_left_alone(kind: Any) -> None:
     assert condition(world, "Foreign") == "False"
 
 
+@pytest.mark.parametrize("gone_after", [3, 60])
+def test_what_a_deleted_minicluster_of_the_name_leaves_is_waited_for(gone_after: int) -> None:
+    """As after a deletion and an apply, with a garbage collector that is late."""
+    world = World()
+    owner = {"kind": "MiniCluster", "name": "hello", "uid": "former", "controller": True}
+    meta = {"name": "hello-entrypoint", "ownerReferences": [owner]}
+    left = world.server.add(CONFIG_MAPS, "ns", {"metadata": meta})
+    world.apply(minicluster())
+    for _ in range(gone_after):
+        world.look()
+        world.now += 1
+    assert world.names("jobs") == []
+    assert ("NameTaken" in world.events()) == (gone_after > 30)
+    world.server.remove(left)
+    world.now += 31 if gone_after > 30 else 1
+    world.settle()
+    assert world.names("jobs") == ["hello"]
+
+
 def test_a_job_that_the_go_operator_has_left_is_not_adopted() -> None:
     world = World()
     cluster = world.apply(minicluster())

@@ -205,8 +205,8 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
 def _make_anew(work: _Work, notice: Report, waits_for: str, propagation: str = "Background") -> None:
     """Delete the Jobs with their pods; new Jobs are made when these are gone, with "Foreground" their pods, too.
 
-    The MiniCluster's own Job is deleted last, as it tells whether all are to be made anew: a crash between two deletions
-    leaves no Job of the former spec.
+    The MiniCluster's own Job is deleted last, as it tells whether all are to be made anew: a crash between two
+    deletions leaves no Job of the former spec.
     """
     observed = work.observed
     jobs = sorted(observed.jobs.items(), key=lambda one: one[0] == observed.name)
