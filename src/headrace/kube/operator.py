@@ -457,9 +457,10 @@ def _clusters_of(child: Object) -> list[Key]:
 
 def lead_address(observed: Observed) -> str:
     """The address of the lead's channel (tcp://HOST:PORT); "" if no lead of ours runs."""
-    container = (observed.cluster.get("spec") or {}).get("flux", {}).get("container") or {}
+    flux = (observed.cluster.get("spec") or {}).get("flux") or {}
+    outside = ((flux.get("bursting") or {}).get("leadBroker") or {}).get("address")
     lead = observed.lead_pod
-    if lead is None or not pods.is_running(lead) or container.get("disable"):
+    if lead is None or not pods.is_running(lead) or outside or (flux.get("container") or {}).get("disable"):
         return ""
     host = (lead.get("status") or {}).get("podIP") or ""
     return f"tcp://{f'[{host}]' if ':' in host else host}:{CHANNEL_PORT}" if host else ""

@@ -299,6 +299,37 @@ def test_a_change_that_needs_another_job_makes_one() -> None:
     assert "Recreating" in world.events()
 
 
+@pytest.mark.parametrize(
+    "flux",
+    [
+        {"container": {"disable": True}},
+        {"bursting": {"leadBroker": {"address": "lead.example.org", "name": "base", "size": 2}}},
+    ],
+    ids=["own Flux", "lead outside"],
+)
+def test_nothing_waits_for_a_channel_that_there_is_not(flux: dict[str, Any]) -> None:
+    world = World()
+    world.apply(minicluster(size=3, flux=flux, archive={"path": "/state/archive"}))
+    world.settle()
+    world.server.run_pods("hello")
+    world.edit(size=1)
+    world.settle()
+    assert len(world.server.pods_of("hello")) == 1
+    before = world.server.one("jobs", "hello")
+    world.edit(flux={**flux, "brokerConfig": "[queues.a]\n"})
+    world.settle()
+    after = world.server.one("jobs", "hello")
+    assert before and after and before["metadata"]["uid"] != after["metadata"]["uid"], "it cannot be reloaded"
+    world.server.run_pods("hello")
+    world.edit(suspend=True)
+    world.settle()
+    assert world.status["phase"] == "Suspended"
+    world.server.remove(world.cluster)
+    world.settle()
+    assert world.names("miniclusters") == []
+    assert world.links.told == []
+
+
 def test_another_job_has_times_and_counts_of_its_own() -> None:
     world = running(startTimeoutSeconds=60)
     world.say(resized={"": 2}, jobs={"inactive": 4})

@@ -346,8 +346,13 @@ def _with_former_failures(job: Object, failures: int) -> Object:
 
 
 def _made_from_another(job: Object, cluster: MiniCluster) -> bool:
-    recorded = annotations_of(job).get(RECREATES)
-    return recorded is not None and recorded != recreating(cluster) and not job["metadata"].get("deletionTimestamp")
+    if job["metadata"].get("deletionTimestamp"):
+        return False
+    annotations = annotations_of(job)
+    if not _has_channel(cluster) and annotations.get(CONFIG) not in (None, configuration(cluster)):
+        # Nobody can tell these brokers to reload their configuration.
+        return True
+    return annotations.get(RECREATES) not in (None, recreating(cluster))
 
 
 # --- suspension
@@ -360,8 +365,7 @@ def _suspend(work: _Work, cluster: MiniCluster, job: Object) -> bool:
         if not job["spec"].get("suspend") and _saved(work, cluster, _suspend_asked(work), gives_up=False):
             active = _active_jobs(observed)
             if active and not _archive_of(cluster):
-                why = "an image's own Flux saves no queue" if _has_own_flux(cluster) else "spec.archive.path is not set"
-                text = f"{active} jobs that are queued or running are lost: {why}"
+                text = f"{active} jobs that are queued or running are lost: spec.archive.path is not set"
                 work.notices.append(Report("Warning", "JobsLost", text))
             body = {"metadata": {"annotations": {SUSPENDED_BY_US: "true"}}, "spec": {"suspend": True}}
             work.steps += _patch_jobs(observed, body)
@@ -433,13 +437,15 @@ def _saved(work: _Work, cluster: MiniCluster, since: float, gives_up: bool = Tru
 
 
 def _archive_of(cluster: MiniCluster) -> str:
-    """Where the queue is saved; "" where it is not, as with an image's own Flux, whose lead does not know of us."""
-    return cluster.spec.archive.path if cluster.spec.archive and not _has_own_flux(cluster) else ""
+    """Where the queue is saved; "" where it is not, as without a channel to the lead."""
+    return cluster.spec.archive.path if cluster.spec.archive and _has_channel(cluster) else ""
 
 
-def _has_own_flux(cluster: MiniCluster) -> bool:
-    """Whether the image's own Flux runs the instance, whose lead has no channel."""
-    return bool(cluster.flux.container and cluster.flux.container.disable)
+def _has_channel(cluster: MiniCluster) -> bool:
+    """Whether the lead has a channel: not that of an image's own Flux, nor one outside this MiniCluster."""
+    bursting, view = cluster.flux.bursting, cluster.flux.container
+    is_outside = bursting is not None and bursting.lead_broker is not None and bool(bursting.lead_broker.address)
+    return not is_outside and not (view is not None and view.disable)
 
 
 def _active_jobs(observed: Observed) -> int:
@@ -472,7 +478,7 @@ def _resize_job(work: _Work, cluster: MiniCluster, job: Object, group: str, size
         request = {"op": "resize", "size": size, "max_size": largest, "hosts": hostlist(cluster)}
         work.steps.append(Tell({**request, "group": group} if group else request))
     runs = any(map(pods.is_running, observed.pods.get(name, ())))
-    if size < have and runs and not _has_own_flux(cluster) and not done:
+    if size < have and runs and _has_channel(cluster) and not done:
         why = "there is a connection to the lead, which drains" if lead is None else "no job runs on"
         work.waits_for = f"shrinking {name} from {have} to {size} waits until {why} the pods that go"
     elif size != have:
