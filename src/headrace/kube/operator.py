@@ -298,6 +298,8 @@ class Operator:
         jobs = {one["metadata"]["name"]: one for one in self.jobs.owned_by(uid)}
         pods_of = {name: self._pods_of(job, memory) for name, job in jobs.items()}
         other = self._other_operator_seconds(now)
+        if cluster["metadata"].get("deletionTimestamp"):
+            memory.deleting_since = memory.deleting_since or now
         return Observed(
             cluster=cluster,
             jobs=jobs,
@@ -312,6 +314,7 @@ class Operator:
             other_operator_until=now + other if other > 0 else 0.0,
             warnings=memory.warnings,
             pulled=memory.pulled,
+            deleting_since=memory.deleting_since,
         )
 
     def _pods_of(self, job: Object, memory: _Memory) -> list[Object]:
@@ -440,6 +443,7 @@ class _Memory(Struct):
     warnings: tuple[str, ...] = ()
     pulled: frozenset[tuple[str, str]] = frozenset()
     namespace_ends: bool = False
+    deleting_since: float = 0.0
     # The last ended pod of index 0, by the uid of its Job.
     ended_leads: dict[str, Object] = {}
     status_at: float = 0.0

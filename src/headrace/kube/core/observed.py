@@ -48,7 +48,8 @@ class Observed(Struct, frozen=True, kw_only=True):
     `refused` is the API server's refusal of the last step, "" if it succeeded. `lead` is None without a connection to
     the lead. `other_operator_until` is when the Go operator's Lease expires (0: it is not held). `warnings` are
     messages of Events about the MiniCluster's Jobs and pods that no status has, such as an exceeded quota; `pulled` are
-    the containers, by their pods' uids and their names, whose images the kubelet has begun to pull.
+    the containers, by their pods' uids and their names, whose images the kubelet has begun to pull. `deleting_since` is
+    when this operator first saw that the MiniCluster is being deleted (0: it is not).
     """
 
     cluster: Object
@@ -65,6 +66,7 @@ class Observed(Struct, frozen=True, kw_only=True):
     other_operator_until: float = 0.0
     warnings: tuple[str, ...] = ()
     pulled: frozenset[tuple[str, str]] = frozenset()
+    deleting_since: float = 0.0
 
     @property
     def name(self) -> str:

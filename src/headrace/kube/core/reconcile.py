@@ -605,8 +605,9 @@ def _leave(work: _Work) -> None:
         cluster: MiniCluster | None = check(without_server_fields(observed.cluster))
     except InvalidMiniCluster:
         cluster = None
-    asked = seconds_of(observed.cluster["metadata"]["deletionTimestamp"])
-    if cluster is None or job_end(observed.job) or observed.job is None or _saved(work, cluster, asked):
+    # The time of the API server would not do: its clock is another, and the deletion may be older than this operator.
+    since = observed.deleting_since or work.now
+    if cluster is None or job_end(observed.job) or observed.job is None or _saved(work, cluster, since):
         _drop_finalizer(work)
 
 
