@@ -601,6 +601,33 @@ def test_the_size_follows_the_queue() -> None:
     assert world.events().count("Autoscaled") == 2
 
 
+def test_a_group_that_fails_fails_the_minicluster() -> None:
+    """The lead would wait for its brokers, and hold what it has."""
+    world = World()
+    world.apply(minicluster(groups=[{"name": "gpu", "size": 1}]))
+    world.settle()
+    world.server.run_pods("hello", ready=False)
+    world.server.run_pods("hello-gpu", ready=False)
+    (pod,) = world.server.pods_of("hello-gpu")
+    told = json.dumps({"exit": 1, "reason": "this image has no shell"})
+    ended = {"exitCode": 1, "reason": "Error", "startedAt": TIME, "finishedAt": TIME, "message": told}
+    world.server.change(pod, phase="Failed", containerStatuses=[{"name": "hello", "state": {"terminated": ended}}])
+    failed = {"type": "Failed", "status": "True", "reason": "PodFailurePolicy", "lastTransitionTime": TIME}
+    world.server.change(world.server.one("jobs", "hello-gpu"), conditions=[failed])
+    world.settle()
+    job = world.server.one("jobs", "hello")
+    assert job is not None and job["spec"]["activeDeadlineSeconds"] == 1
+    over = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "lastTransitionTime": TIME}
+    world.server.change(job, conditions=[over])
+    for one in world.server.pods_of("hello"):
+        world.server.remove(one)
+    world.settle()
+    reason = "group gpu: pod hello-gpu-0: this image has no shell"
+    assert (world.status["phase"], world.status["reason"]) == ("Failed", reason)
+    told_of = next(one for one in world.status["conditions"] if one["type"] == "Failed")
+    assert (told_of["status"], told_of["reason"]) == ("True", "GroupFailed")
+
+
 def test_nodes_of_groups_are_no_demand_for_the_own_pods() -> None:
     group = {"name": "gpu", "size": 3}
     world = World()

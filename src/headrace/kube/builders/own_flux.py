@@ -191,10 +191,12 @@ code={code}
 exit $code"""
 
 
-# The program's end leaves a file, so that a status of 137 or 143 is known to be the job's and not of a killed broker.
-_NOTE_END = "trap 'touch \"$HEADRACE_MINI_DIR/ended\"' EXIT\n"
+# The program leaves its status, so that 137 or 143 is known to be the job's and not that of a killed broker, after which
+# the program ends with another.
+_NOTE_END = "trap 'echo $? > \"$HEADRACE_MINI_DIR/ended\"' EXIT\n"
 # As `minicluster.pod.ending.container_status`: 137 and 143 are those by which Kubernetes recognises a killed pod.
-_NOT_KILLED = '[ ! -e "$HEADRACE_MINI_DIR/ended" ] || case $result in 137 | 143) code=$((384 - result)) ;; esac'
+_NOT_KILLED = """told=$(cat "$HEADRACE_MINI_DIR/ended" 2> /dev/null) || told=
+case $result=$told in 137=137 | 143=143) code=$((384 - result)) ;; esac"""
 
 # Prints the time since `begin` (nanoseconds) in the format %E of time(1).
 _TIMED = r"""

@@ -14,6 +14,8 @@ RECREATES = "flux-framework.org/headrace-recreates"
 CONFIG = "flux-framework.org/headrace-config"
 # Set on a Job whose pods did not run in time; the value says which resource was short.
 START_TIMEOUT = "flux-framework.org/headrace-start-timeout"
+# Set on the Jobs of a MiniCluster one of whose groups has failed; the value says which, and why.
+GROUP_FAILED = "flux-framework.org/headrace-group-failed"
 # Set on a Job that follows others of its MiniCluster: the failures of their pods that count towards spec.backoffLimit.
 FORMER_FAILURES = "flux-framework.org/headrace-former-failures"
 # Set on a Job while it is suspended by the operator.

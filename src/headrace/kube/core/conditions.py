@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ...minicluster.fields import MiniCluster
 from . import pods
-from .annotations import START_TIMEOUT, annotations_of
+from .annotations import GROUP_FAILED, START_TIMEOUT, annotations_of
 from .job_end import End, is_backoff_exceeded
 from .observed import Object, Observed
 from .phases import FAILED, PENDING, RUNNING, STARTING, SUSPENDED
@@ -99,6 +99,8 @@ def _failure_reason(
     """The reason of the condition Failed (one word, metav1.Condition): what failed, not how Kubernetes reported it."""
     if START_TIMEOUT in annotations_of(observed.job):
         return "StartTimeout"
+    if GROUP_FAILED in annotations_of(observed.job):
+        return "GroupFailed"
     if end and (end.reason == "DeadlineExceeded" or is_backoff_exceeded(end, lead_end)):
         return end.reason
     if lead_end is None and old.get("Failed", {}).get("status") == "True":

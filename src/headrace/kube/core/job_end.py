@@ -56,12 +56,18 @@ def lead_end_of(observed: Observed) -> pods.LeadEnd | None:
     found = pods.lead_end(lead, observed.name) if lead is not None else None
     if lead is None or found is None or not found.killed:
         return found
-    failed = [pod for pod in observed.current_pods if pods.exit_code(pod, observed.name) not in (None, 0, *KILLED)]
-    for pod, other in [(pod, pods.lead_end(pod, observed.name)) for pod in failed]:
-        if other is not None:
-            why = other.reason or f"it ended with exit code {other.exit_code}"
-            return replace(found, exit_code=other.exit_code, reason=f"pod {pods.host_of(pod)}: {why}")
-    return found
+    code, why = failed_pod(observed.current_pods, observed.name)
+    return replace(found, exit_code=code, reason=why) if why else found
+
+
+def failed_pod(items: list[Object], name: str) -> tuple[int, str]:
+    """The exit code of the first of these pods whose container `name` has failed, and why; (0, "") if none has."""
+    for pod in items:
+        end = pods.lead_end(pod, name) if pods.exit_code(pod, name) not in (None, 0, *KILLED) else None
+        if end is not None:
+            why = end.reason or f"it ended with exit code {end.exit_code}"
+            return end.exit_code, f"pod {pods.host_of(pod)}: {why}"
+    return 0, ""
 
 
 def end_before_the_last(observed: Observed, lead_end: pods.LeadEnd) -> pods.LeadEnd:

@@ -26,6 +26,7 @@ from .annotations import (
     CONFIG,
     CONTENT,
     FORMER_FAILURES,
+    GROUP_FAILED,
     RECREATES,
     SPEC,
     START_TIMEOUT,
@@ -36,7 +37,7 @@ from .annotations import (
 from .autoscale import wanted_size
 from .conditions import View
 from .fingerprint import configuration, content_of, recreating, whole
-from .job_end import is_over, job_end
+from .job_end import failed_pod, is_over, job_end
 from .observed import Object, Observed
 from .phases import RUNNING
 from .progress import number, pod_failures, ran_in_full, shortage
@@ -195,6 +196,8 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
         work.restart_at = seconds_of(restart_at) if restart_at else None
         return
     if _suspend(work, cluster, job):
+        return
+    if _ends_with_group(work, cluster, job):
         return
     _reload(work, cluster, job, desired)
     _resize(work, cluster, job)
@@ -565,6 +568,22 @@ def _watch_replaced(work: _Work) -> None:
         work.requeue_times.append(work.now + WARNINGS_EVERY)
     elif look_at is not None:
         work.requeue_times.append(look_at)
+
+
+def _ends_with_group(work: _Work, cluster: MiniCluster, job: Object) -> bool:
+    """Let the Jobs fail, and return True, where that of a group has: the lead would wait for its brokers for ever."""
+    observed = work.observed
+    for group in cluster.spec.groups:
+        name = names.group_job(cluster, group)
+        end = job_end(observed.jobs.get(name))
+        if end is not None and end.failed:
+            _code, why = failed_pod(observed.pods.get(name, []), observed.name)
+            text = f"group {group.name}: {why or end.message or end.reason}"
+            body = {"metadata": {"annotations": {GROUP_FAILED: text}}, "spec": {"activeDeadlineSeconds": 1}}
+            if GROUP_FAILED not in annotations_of(job):
+                work.steps += _patch_jobs(observed, body)
+            return True
+    return False
 
 
 def _after_end(work: _Work, cluster: MiniCluster) -> None:

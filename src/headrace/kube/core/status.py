@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ...spec.job_state import STATE_BITS
 from .. import names
 from . import pods
-from .annotations import START_TIMEOUT, SUSPENDED_BY_US, annotations_of
+from .annotations import GROUP_FAILED, START_TIMEOUT, SUSPENDED_BY_US, annotations_of
 from .conditions import View, conditions_of
 from .job_end import End, end_before_the_last, is_backoff_exceeded, job_end, lead_end_of
 from .observed import Object, Observed
@@ -96,7 +96,7 @@ def _phase(observed: Observed, view: View, end: End | None, lead_end: pods.LeadE
         return _Phase(PENDING, view.waits_for or taken or observed.refused)
     if job_end(job):
         phase = RUNNING if before.get("phase") == RUNNING else STARTING
-        return _Phase(phase, _start_timeout(observed) or _ENDING)
+        return _Phase(phase, _cut_short(observed) or _ENDING)
     if (job.get("spec") or {}).get("suspend"):
         return _Phase(SUSPENDED, _why_suspended(observed, job))
     return _live_phase(observed, view)
@@ -151,10 +151,15 @@ def _start_timeout(observed: Observed) -> str:
     return annotations_of(observed.job).get(START_TIMEOUT, "")
 
 
+def _cut_short(observed: Observed) -> str:
+    """Why the operator has ended the Job; "" if it has not."""
+    return _start_timeout(observed) or annotations_of(observed.job).get(GROUP_FAILED, "")
+
+
 def _ended(observed: Observed, end: End, lead_end: pods.LeadEnd | None) -> _Phase:
     before = observed.status
-    if _start_timeout(observed):
-        return _Phase(FAILED, _start_timeout(observed))
+    if _cut_short(observed):
+        return _Phase(FAILED, _cut_short(observed))
     kept = before.get("phase") == (FAILED if end.failed else FINISHED)
     if lead_end is None and kept and before.get("reason"):
         # The pods and their termination messages are gone, so the previous reason is kept.
