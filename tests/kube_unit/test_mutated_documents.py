@@ -29,8 +29,8 @@ NOW = 1_700_000_000.0
 ORIGINALS = [*DOCUMENTS, *(document(spec) for spec, _ in everything())]
 
 
-def build(cluster: MiniCluster, uid: str, pods: int) -> list[dict[str, Any]]:
-    return desired(cluster, uid=uid, images=Images(), keys=None, size=pods)
+def build(cluster: MiniCluster, uid: str, pods: int, known_hosts: str) -> list[dict[str, Any]]:
+    return desired(cluster, uid=uid, images=Images(), keys=None, size=pods, known_hosts=known_hosts)
 
 
 SETTINGS = Settings(build=build, replaced_image=lambda cluster: view_image(cluster, Images())[1])

@@ -102,3 +102,11 @@ def test_pods_of_groups_follow_the_clusters_own_and_run_its_job() -> None:
 def test_hosts_of_a_running_instance_keep_their_ranks_when_it_grows() -> None:
     cluster = cluster_of({"command": "x"}, size=4, groups=[{"name": "g"}])
     assert make_pod_plan(cluster, known_hosts="c-[0-1],c-g-0").hosts == "c-[0-1],c-g-0,c-[2-3]"
+
+
+def test_hosts_that_no_longer_come_are_not_waited_for() -> None:
+    cluster = cluster_of({"command": "x"}, size=2, groups=[{"name": "g"}])
+    before = make_pod_plan(cluster, known_hosts="c-[0-3],c-g-0")
+    assert (before.hosts, before.quorum) == ("c-[0-3],c-g-0", "3"), "they keep their ranks before others"
+    after = make_pod_plan(cluster, known_hosts="c-[0-1],c-g-[0-2]")
+    assert (after.hosts, after.quorum) == ("c-[0-1],c-g-0", "")

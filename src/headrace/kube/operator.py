@@ -41,7 +41,7 @@ from .api import (
 from .builders import Images, desired, view_image
 from .core import pods
 from .core.actions import Report
-from .core.fingerprint import TRIMMED, content_of
+from .core.fingerprint import HOSTS, TRIMMED, content_of, hosts_of
 from .core.job_end import job_end
 from .core.observed import Observed
 from .core.reconcile import FINALIZER, Settings, is_ours, reconcile, without_server_fields
@@ -405,7 +405,7 @@ class Operator:
 
     # --- arguments of the pure parts
 
-    def _build(self, cluster: MiniCluster, uid: str, size: int) -> list[Object]:
+    def _build(self, cluster: MiniCluster, uid: str, size: int, known_hosts: str) -> list[Object]:
         return desired(
             cluster,
             uid=uid,
@@ -413,6 +413,7 @@ class Operator:
             keys=None,
             cluster_domain=self.options.cluster_domain,
             size=size,
+            known_hosts=known_hosts,
         )
 
     def _secret_of(self, cluster: Object) -> Object:
@@ -563,7 +564,7 @@ def _trim_job(job: Object) -> Object:
 
 
 def _trim_config_map(item: Object) -> Object:
-    return {"metadata": _trim(item)["metadata"], TRIMMED: content_of(item)}
+    return {"metadata": _trim(item)["metadata"], TRIMMED: content_of(item), HOSTS: hosts_of(item)}
 
 
 # kubectl's copy of the applied document.

@@ -120,16 +120,22 @@ def decode(text: str | bytes) -> PodPlan:
 def make_pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local", known_hosts: str = "") -> PodPlan:
     """The plan of a valid MiniCluster's pods, in a Kubernetes cluster with this DNS domain.
 
-    `known_hosts` is the hostlist of a running instance: its hosts keep their ranks, new hosts are appended.
+    `known_hosts` is the hostlist of a running instance: its hosts keep their ranks, new hosts are appended, and those
+    at the end that are no longer wanted are left out.
     """
     from ..spec.hostlist import Hostlist
     from .plan import make_plan
 
     plan = make_plan(cluster, with_groups=True)
-    hosts = plan.hosts
+    hosts, quorum = plan.hosts, plan.quorum
     if known_hosts:
-        known = list(Hostlist.parse(known_hosts))
-        hosts = str(Hostlist([*known, *(host for host in Hostlist.parse(hosts) if host not in set(known))]))
+        known, wanted = list(Hostlist.parse(known_hosts)), list(Hostlist.parse(hosts))
+        while known and known[-1] not in wanted:
+            known.pop()
+        hosts = str(Hostlist([*known, *(host for host in wanted if host not in set(known))]))
+        if not set(known) <= set(wanted):
+            # Hosts that do not come any more keep their ranks before others, but the next lead must not wait for them.
+            quorum = quorum or str(len(wanted))
     flux, spec = cluster.flux, cluster.spec
     remote = flux.bursting.lead_broker if flux.bursting else None
     view = flux.container
@@ -142,7 +148,7 @@ def make_pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local", known_
         lead_connect=f"tcp://{remote.address}:{remote.port}" if remote and remote.address else "",
         service=(spec.network.headless_name if spec.network else "") or cluster.name,
         domain=domain,
-        quorum=plan.quorum,
+        quorum=quorum,
         attrs=plan.attrs,
         config=_config(plan.config, flux.broker_config),
         mode=plan.mode.value,

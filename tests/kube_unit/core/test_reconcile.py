@@ -601,6 +601,38 @@ def test_the_size_follows_the_queue() -> None:
     assert world.events().count("Autoscaled") == 2
 
 
+def test_hosts_keep_their_ranks_when_the_minicluster_or_a_group_grows() -> None:
+    def hosts() -> str:
+        found = world.server.one("configmaps", "hello-entrypoint")
+        assert found is not None
+        return str(json.loads(found["data"]["plan.json"])["hosts"])
+
+    world = World()
+    world.apply(minicluster(groups=[{"name": "gpu", "size": 1}]))
+    world.settle()
+    world.server.run_pods("hello")
+    world.server.run_pods("hello-gpu")
+    world.say(resized={"": 2, "gpu": 1})
+    world.settle()
+    assert hosts() == "hello-[0-1],hello-gpu-[0]"
+    for change, wanted in (
+        ({"size": 4}, "hello-[0-1],hello-gpu-0,hello-[2-3]"),
+        ({"groups": [{"name": "gpu", "size": 2}]}, "hello-[0-1],hello-gpu-0,hello-[2-3],hello-gpu-1"),
+    ):
+        world.links.told.clear()
+        world.restart()
+        world.say(resized={})
+        world.edit(**change)
+        world.settle()
+        assert hosts() == wanted
+        assert {one["hosts"] for one in world.links.told} == {wanted}
+        assert {one.get("group", "") for one in world.links.told} == {"", "gpu"}
+    # Another Job's pods are another instance.
+    world.edit(containers=[{"image": "busybox", "command": "echo bye"}])
+    world.settle()
+    assert hosts() == "hello-[0-3],hello-gpu-[0-1]"
+
+
 def test_a_group_that_fails_fails_the_minicluster() -> None:
     """The lead would wait for its brokers, and hold what it has."""
     world = World()

@@ -31,17 +31,19 @@ def desired(
     keys: Keys | None,
     cluster_domain: str = "cluster.local",
     size: int | None = None,
+    known_hosts: str = "",
 ) -> list[dict[str, Any]]:
     """All objects of a valid MiniCluster, in the order in which they are created: pods come after what they need.
 
     `uid` is the MiniCluster's; with "" there are no owner references. With `keys` None there is no Secret, since it is
     made only once. `cluster_domain` is the DNS domain of the Kubernetes cluster. `size` is the number of pods of the
-    MiniCluster's own Job while it differs from `spec.size` (pods).
+    MiniCluster's own Job while it differs from `spec.size` (pods). `known_hosts` is the hostlist of the running
+    instance, whose hosts keep their ranks.
     """
     if has_own_flux(cluster):
         data = scripts(cluster, cluster_domain)
     else:
-        data = {PLAN_FILE: encode(make_pod_plan(cluster, domain=cluster_domain))}
+        data = {PLAN_FILE: encode(make_pod_plan(cluster, domain=cluster_domain, known_hosts=known_hosts))}
     config_map = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -11,12 +11,14 @@ import json
 from typing import Any
 
 from ...minicluster.fields import MiniCluster
+from ...minicluster.pod_plan import PLAN_FILE, decode
 from .changes import Effect, effect_of, leaves
 
 Object = dict[str, Any]
 
-# The key under which a cached object has its fingerprint instead of its content.
-TRIMMED = "headrace-content"
+# The keys under which a cached object has its fingerprint, and a ConfigMap the hosts of its plan, instead of its
+# content.
+TRIMMED, HOSTS = "headrace-content", "headrace-hosts"
 
 
 def whole(cluster: MiniCluster) -> str:
@@ -46,6 +48,18 @@ def content_of(body: Object) -> str:
         ports = [(one.get("name"), one.get("port")) for one in spec.get("ports") or ()]
         return _hash({"selector": spec.get("selector"), "ports": ports})
     return _hash(body.get("data"))
+
+
+def hosts_of(config_map: Object) -> str:
+    """The hosts of the instance, by rank, as a hostlist, from a MiniCluster's ConfigMap; "" for that of an image's own
+    Flux, which has no plan, and for one that was changed to nonsense.
+    """
+    if HOSTS in config_map:
+        return str(config_map[HOSTS])
+    try:
+        return decode((config_map.get("data") or {}).get(PLAN_FILE, "")).hosts
+    except ValueError:
+        return ""
 
 
 def _hash(value: Any) -> str:

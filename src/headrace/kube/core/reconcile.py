@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from ...minicluster.fields import API_VERSION, KIND, MANAGED_BY_US, MiniCluster
-from ...minicluster.plan import hostlist, hosts_outside
+from ...minicluster.plan import hosts_outside
 from ...minicluster.pod_plan import PLAN_FILE
 from ...minicluster.problems import InvalidMiniCluster
 from ...minicluster.validate import check
@@ -36,7 +36,7 @@ from .annotations import (
 )
 from .autoscale import wanted_size
 from .conditions import View
-from .fingerprint import configuration, content_of, recreating, whole
+from .fingerprint import configuration, content_of, hosts_of, recreating, whole
 from .job_end import failed_pod, is_over, job_end
 from .observed import Object, Observed
 from .phases import RUNNING
@@ -62,11 +62,11 @@ PULLING_EVERY = 10.0
 
 class Settings(Struct, frozen=True):
     """`build` returns the objects of a MiniCluster without its Secret, in order (`builders.desired`); its arguments are
-    the MiniCluster, its uid, and the size of its own Job. `replaced_image` returns the image that the view replaces (""
-    for none).
+    the MiniCluster, its uid, the size of its own Job, and the hosts of its running instance ("" for none).
+    `replaced_image` returns the image that the view replaces ("" for none).
     """
 
-    build: Callable[[MiniCluster, str, int], list[Object]]
+    build: Callable[[MiniCluster, str, int, str], list[Object]]
     replaced_image: Callable[[MiniCluster], str] = lambda cluster: ""
 
 
@@ -183,7 +183,7 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
     if _archive_of(cluster) and not _has_finalizer(observed.cluster):
         _set_finalizers(work, [*(observed.cluster["metadata"].get("finalizers") or ()), FINALIZER])
     size = number(job["spec"].get("parallelism")) if job else cluster.spec.size
-    desired = settings.build(cluster, observed.uid, size or cluster.spec.size)
+    desired = settings.build(cluster, observed.uid, size or cluster.spec.size, _known_hosts(observed, cluster))
     _keep_objects(work, cluster, desired)
     image = "" if observed.cluster.get("status") else settings.replaced_image(cluster)
     if image:
@@ -200,7 +200,7 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
     if _ends_with_group(work, cluster, job):
         return
     _reload(work, cluster, job, desired)
-    _resize(work, cluster, job)
+    _resize(work, cluster, job, hosts_of(_config_map(desired)))
     _autoscale(work, cluster, job)
     _watch_start(work, cluster, job)
 
@@ -459,17 +459,31 @@ def _active_jobs(observed: Observed) -> int:
 # --- size
 
 
-def _resize(work: _Work, cluster: MiniCluster, job: Object) -> None:
-    """Bring each Job to its size: growth at once, shrinking when the pods to be deleted have no jobs."""
+def _known_hosts(observed: Observed, cluster: MiniCluster) -> str:
+    """The hosts of the instance that runs: they keep their ranks, whatever comes to the MiniCluster or a group."""
+    config_map = observed.config_maps.get(names.config_map(cluster))
+    if config_map is None or observed.job is None or observed.job["metadata"].get("deletionTimestamp"):
+        return ""
+    return hosts_of(config_map)
+
+
+def _config_map(desired: list[Object]) -> Object:
+    return next(one for one in desired if one["kind"] == "ConfigMap")
+
+
+def _resize(work: _Work, cluster: MiniCluster, job: Object, hosts: str) -> None:
+    """Bring each Job to its size: growth at once, shrinking when the pods to be deleted have no jobs. `hosts` are those
+    of the instance by rank, with those that are new.
+    """
     observed = work.observed
-    _resize_job(work, cluster, job, "", cluster.spec.size)
+    _resize_job(work, cluster, job, "", cluster.spec.size, hosts)
     for group in cluster.spec.groups:
         other = observed.jobs.get(names.group_job(cluster, group))
         if other and not job_end(other) and not other["metadata"].get("deletionTimestamp"):
-            _resize_job(work, cluster, other, group.name, group.size)
+            _resize_job(work, cluster, other, group.name, group.size, hosts)
 
 
-def _resize_job(work: _Work, cluster: MiniCluster, job: Object, group: str, size: int) -> None:
+def _resize_job(work: _Work, cluster: MiniCluster, job: Object, group: str, size: int, hosts: str) -> None:
     """Resize one Job; `group` is "" for the MiniCluster's own pods. The lead is told of every size: it drains hosts
     beyond it, undrains hosts within it that it had drained, and adds hosts that it does not know.
     """
@@ -478,7 +492,7 @@ def _resize_job(work: _Work, cluster: MiniCluster, job: Object, group: str, size
     done = lead is not None and lead.resized.get(group) == size
     if lead is not None and lead.state == "running" and not done:
         largest = max(size, cluster.spec.max_size)
-        request = {"op": "resize", "size": size, "max_size": largest, "hosts": hostlist(cluster)}
+        request = {"op": "resize", "size": size, "max_size": largest, "hosts": hosts}
         work.steps.append(Tell({**request, "group": group} if group else request))
     runs = any(map(pods.is_running, observed.pods.get(name, ())))
     if size < have and runs and _has_channel(cluster) and not done:
@@ -494,7 +508,7 @@ def _reload(work: _Work, cluster: MiniCluster, job: Object, desired: list[Object
     lead, wanted = work.observed.lead, configuration(cluster)
     if annotations_of(job).get(CONFIG) in (None, wanted) or lead is None:
         return
-    plan = json.loads(next(one for one in desired if one["kind"] == "ConfigMap")["data"][PLAN_FILE])
+    plan = json.loads(_config_map(desired)["data"][PLAN_FILE])
     if lead.config == plan["config"]:
         body = {"metadata": {"annotations": {CONFIG: wanted}}}
         work.steps.append(Patch(JOBS, work.observed.name, job["metadata"]["uid"], body))
