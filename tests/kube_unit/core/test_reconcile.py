@@ -516,6 +516,17 @@ def test_the_services_of_another_network_stand_in_for_those_of_the_former() -> N
     assert world.names("jobs") == ["hello"]
 
 
+def test_a_services_pod_that_was_evicted_is_made_again() -> None:
+    world = running(services=[{"name": "web", "image": "local/web:1"}])
+    (pod,) = (one for one in world.server.all("pods") if one["metadata"]["name"] == "hello-services")
+    world.server.change(pod, phase="Failed", reason="Evicted")
+    world.settle()
+    (after,) = (one for one in world.server.all("pods") if one["metadata"]["name"] == "hello-services")
+    assert after["metadata"]["uid"] != pod["metadata"]["uid"]
+    (text,) = [one["message"] for one in world.server.all("events") if one["reason"] == "ServicesFailed"]
+    assert text == "pod hello-services of the services has failed (Evicted): it is made again"
+
+
 def test_the_services_pod_starts_anew_with_another_spec() -> None:
     world = running(services=[{"name": "web", "image": "local/web:1"}])
     (before,) = (one for one in world.server.all("pods") if one["metadata"]["name"] == "hello-services")

@@ -309,6 +309,8 @@ def _keep_objects(work: _Work, cluster: MiniCluster, desired: list[Object]) -> N
         found = present[kind].get(name)
         if found is None:
             work.steps.append(Create(KINDS[kind], made))
+        elif kind == "Pod":
+            _replace_failed(work, found)
         elif kind == "Service" and _is_headless(found) != _is_headless(made):
             # The address of a Service cannot be changed.
             work.steps += [*_without(SERVICES, [found]), Create(KINDS[kind], made)]
@@ -317,6 +319,24 @@ def _keep_objects(work: _Work, cluster: MiniCluster, desired: list[Object]) -> N
 
     wanted = {body["metadata"]["name"] for body in desired if body["kind"] == "Service"}
     work.steps += _without(SERVICES, [one for name, one in observed.services.items() if name not in wanted])
+
+
+def _replace_failed(work: _Work, pod: Object) -> None:
+    """Delete the pod of the services where it has failed, as after an eviction: no Job makes it again. The next
+    reconcile does, once it is gone.
+    """
+    meta, status = pod["metadata"], pod.get("status") or {}
+    if status.get("phase") != "Failed" or meta.get("deletionTimestamp"):
+        return
+    # A node that refuses each pod at once must not be asked again and again.
+    due = seconds_of(meta["creationTimestamp"]) + RESTART_AFTER
+    if work.now < due:
+        work.requeue_times.append(due)
+        return
+    why = status.get("reason") or status.get("message") or "a container of it did"
+    text = f"pod {meta['name']} of the services has failed ({why}): it is made again"
+    work.notices.append(Report("Warning", "ServicesFailed", text))
+    work.steps += _without(PODS, [pod])
 
 
 def _without(kind: Kind, items: Iterable[Object]) -> list[Step]:
