@@ -137,11 +137,15 @@ class Cluster:
         """Ranks that are down."""
         return ids(self.flux("resource", "list", "-s", "down", "-no", "{ranks}").stdout)
 
+    def release(self) -> None:
+        """Let the initial program end."""
+        self._until.write_text("\n")
+
     def finish(self) -> dict[int, int]:
         """Let the initial program end; the exit codes of all brokers that still ran."""
         running = {rank: process for rank, process in self.brokers.items() if process.poll() is None}
         if 0 in running:
-            self._until.write_text("\n")
+            self.release()
         return {rank: process.wait(PATIENCE) for rank, process in running.items()}
 
     def until_nothing_is_left(self) -> None:

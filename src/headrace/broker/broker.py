@@ -34,7 +34,7 @@ from headrace.broker.services.groups import Groups
 from headrace.broker.services.runat import Cleanup, end_jobs
 from headrace.broker.state import machine
 from headrace.broker.tbon import growth
-from headrace.broker.tbon.join import LeaderState, expect_parent, when_parent_is_through
+from headrace.broker.tbon.join import expect_parent, leader_state, when_parent_is_through
 from headrace.broker.tbon.overlay import Overlay
 from headrace.process.garbage import collect_rarely
 
@@ -169,9 +169,9 @@ class Broker(BrokerBase):
         self.overlay.answer_hello = self._answer_hello
         self.local = LocalServer(self, self.attrs.get("local-uri").removeprefix("local://"))
         self.context = broker_service.register(self, self.modules, self.overlay, self.local)
-        self.events.subscribe(LeaderState(self._leader_entered), "broker.state")
         if self.rank:
-            self.events.subscribe(growth.Follower(self, self.overlay), "overlay.grow")
+            self.events.take_at_once("broker.state", leader_state(self._leader_entered))
+            self.events.take_at_once("overlay.grow", growth.follower(self, self.overlay))
         self.groups = Groups(self.modules.builtin("groups"))
         self.pushed = Cleanup(self, self.context)
 
@@ -466,7 +466,11 @@ class Broker(BrokerBase):
 
     def _answer_hello(self) -> dict[str, Any]:
         """This broker's data for the response to a child's hello."""
-        return {"hosts": self.boot.hosts, "state": self.state, "signal": self.ended_by}
+        state = self.state
+        if not self.past("quorum"):
+            # The child has missed the leader's event, which this broker acts on later.
+            state = "shutdown" if self._unwanted else "run" if self._leader_runs else state
+        return {"hosts": self.boot.hosts, "state": state, "signal": self.ended_by}
 
     def _parent_ready(self, body: dict[str, Any]) -> None:
         hosts = body.get("hosts")
@@ -486,8 +490,6 @@ class Broker(BrokerBase):
 
     def _leader_entered(self, new: str, ended_by: int) -> None:
         """Rank 0 entered state `new`; `ended_by` is the signal that had it shut down, 0 for none."""
-        if self.rank == 0:
-            return
         if new == "run":
             self._leader_runs = True
             self.advance("quorum-full")
@@ -533,6 +535,7 @@ class Broker(BrokerBase):
     def leave(self) -> None:
         if self.stopping:
             return
+        self.overlay.admit()
         self.overlay.ask_to_leave()
         if self.state == "init":
             self._give_up_rc1()

@@ -45,6 +45,18 @@ def test_subscribers_get_what_begins_with_their_topic_in_order(in_broker: Run) -
     in_broker(scenario)
 
 
+def test_the_broker_itself_takes_an_event_when_its_children_get_it(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        said: list[str] = []
+        broker.events.down = lambda msg: said.append(f"down {msg.topic}")
+        broker.events.take_at_once("a.b", lambda msg: said.append(f"took {msg.topic}"))
+        for topic in ("a.b", "a.bc"):
+            broker.events.publish(m.event(topic))
+        assert said == ["down a.b", "took a.b", "down a.bc"]
+
+    in_broker(scenario)
+
+
 def test_a_topic_that_is_subscribed_twice_is_heard_once_until_both_are_taken_back(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         served(broker)

@@ -158,6 +158,46 @@ def test_a_second_broker_of_a_rank_is_refused_while_the_first_lives(in_broker: R
     in_broker(scenario, size=2)
 
 
+async def late_parent(lead: Any, folder: Any) -> list[Any]:
+    """A leader that does not listen yet, its child and its grandchild, whose hello has come to the child."""
+    infos = boot.on_one_machine(3, str(folder), Topology(3, "kary:1"), ["a", "b", "c"])
+    brokers = [linked(lead if not rank else type(lead)(rank, 3, {}), info) for rank, info in enumerate(infos)]
+    for broker in brokers[1:]:
+        broker.overlay.start()
+    await until(lambda: brokers[1].overlay._early)
+    return brokers
+
+
+def test_a_hello_waits_until_the_parent_knows_what_it_answers(in_broker: Run, tmp_path: Any) -> None:
+    async def scenario(lead: Any) -> None:
+        parent, child, grandchild = await late_parent(lead, tmp_path)
+        child.overlay.answer_hello = lambda: {"knows": list(child.ready)}
+        assert not child.overlay.children[2].alive
+        parent.overlay.start()
+        await until(lambda: grandchild.ready)
+        assert grandchild.ready[0]["knows"] == child.ready
+        assert child.overlay.children[2].alive
+        for broker in (grandchild, child, parent):
+            broker.overlay.close()
+
+    in_broker(scenario, size=3)
+
+
+def test_who_has_gone_before_it_was_let_in_is_not_lost(in_broker: Run, tmp_path: Any) -> None:
+    async def scenario(lead: Any) -> None:
+        parent, child, grandchild = await late_parent(lead, tmp_path)
+        grandchild.overlay.close()
+        await until(lambda: not child.overlay._early)
+        parent.overlay.start()
+        await until(lambda: child.ready)
+        assert child.overlay.children[2].status == "offline"
+        assert not [line for line in child.log.ring if "lost" in line]
+        for broker in (child, parent):
+            broker.overlay.close()
+
+    in_broker(scenario, size=3)
+
+
 def test_a_rank_that_is_no_child_of_ours_is_refused_and_logged_with_its_address(in_broker: Run, tmp_path: Any) -> None:
     async def scenario(lead: Any) -> None:
         infos = boot.on_one_machine(2, str(tmp_path), Topology(2, "kary:2"), ["a", "b"], tcp="127.0.0.1")

@@ -24,6 +24,8 @@ class Events:
         self.up: Callable[[Message], bool] = lambda _msg: False
         self.down: Callable[[Message], None] = lambda _msg: None
         self._subscribers: dict[Peer, dict[str, int]] = {}
+        # What the broker itself does with events of a topic.
+        self._own: dict[str, Callable[[Message], None]] = {}
 
     def subscribe(self, peer: Peer, prefix: str) -> None:
         prefixes = self._subscribers.setdefault(peer, {})
@@ -41,6 +43,13 @@ class Events:
 
     def drop(self, peer: Peer) -> None:
         self._subscribers.pop(peer, None)
+
+    def take_at_once(self, topic: str, take: Callable[[Message], None]) -> None:
+        """Call `take` with each event `topic` when it is passed on to the children, before any other message is read.
+
+        A child that says hello later gets none of these events, so what they have changed must be in the answer.
+        """
+        self._own[topic] = take
 
     def publish(self, msg: Message) -> int:
         """Number and distribute an event on rank 0, send it there from elsewhere; returns the number (0 elsewhere)."""
@@ -66,6 +75,9 @@ class Events:
                 if private and userid not in (self.owner, msg.userid):
                     continue
                 self.router.post(peer.send, msg)
+        take = self._own.get(msg.topic)
+        if take is not None:
+            take(msg)
 
     def handle_publish(self, msg: Message) -> dict[str, int] | Empty | None:
         """`event.publish {topic, flags, payload?}`, payload in base64 as clients send it; the response has the number

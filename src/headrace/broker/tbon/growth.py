@@ -99,16 +99,12 @@ def follow(broker: BrokerBase, overlay: Overlay, hosts: list[str]) -> None:
         hook(Idset(range(size, len(hosts))))
 
 
-class Follower:
-    """Subscribes the broker itself to the leader's events about added hosts."""
+def follower(broker: BrokerBase, overlay: Overlay) -> Callable[[Message], None]:
+    """A handler of the leader's events about added hosts."""
 
-    uuid = "broker-growth"
-
-    def __init__(self, broker: BrokerBase, overlay: Overlay) -> None:
-        self._broker = broker
-        self._overlay = overlay
-
-    def send(self, msg: Message) -> None:
+    def take(msg: Message) -> None:
         with contextlib.suppress(m.MessageError, HostlistError):
             if msg.rolemask & m.ROLE_OWNER:
-                follow(self._broker, self._overlay, list(Hostlist.parse((msg.obj or {})["hosts"])))
+                follow(broker, overlay, list(Hostlist.parse((msg.obj or {})["hosts"])))
+
+    return take

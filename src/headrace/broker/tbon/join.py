@@ -82,17 +82,13 @@ def when_parent_is_through(broker: BrokerBase, go: Callable[[str], None]) -> Non
     broker.context.call("state-machine.monitor", {}, moved, nodeid=broker.rank, streaming=True, flags=m.FLAG_UPSTREAM)
 
 
-class LeaderState:
-    """Subscribes the broker itself to the leader's state events."""
+def leader_state(entered: Callable[[str, int], None]) -> Callable[[Message], None]:
+    """A handler of the leader's events `broker.state`: `entered(state, signal)` is called for each."""
 
-    uuid = "broker-state"
-
-    def __init__(self, entered: Callable[[str, int], None]) -> None:
-        """`entered(state, signal)` is called for each state that the leader enters."""
-        self._entered = entered
-
-    def send(self, msg: Message) -> None:
+    def take(msg: Message) -> None:
         with contextlib.suppress(m.MessageError):
             if msg.rolemask & m.ROLE_OWNER:
                 body = msg.obj or {}
-                self._entered(str(body.get("state")), int(body.get("signal", 0)))
+                entered(str(body.get("state")), int(body.get("signal", 0)))
+
+    return take

@@ -1,10 +1,12 @@
 """The TBON: one encrypted ZeroMQ link to the parent, one socket for all children (RFC 3, CURVE with ZAP).
 
 A member is authenticated by its CURVE key, before a byte of its messages is parsed. Rank and uuid are bound by the
-hello of a child; a second live uuid for a rank is refused. A lost neighbour is noticed by the kernel's time-out or by
-the closed connection: ZeroMQ's monitor reports that some child has gone, and a probe with ROUTER_MANDATORY determines
-which. A lost child may return: a new broker of its rank, with a new uuid, says hello. Reports to the leader (online
-ranks, health of subtrees) are collected during a turn and sent once over each link.
+hello of a child; a second live uuid for a rank is refused. A child learns from the answer what the instance has come
+to, so a broker that has not joined yet keeps the hellos of its children until it knows that itself. A lost neighbour is
+noticed by the kernel's time-out or by the closed connection: ZeroMQ's monitor reports that some child has gone, and a
+probe with ROUTER_MANDATORY determines which. A lost child may return: a new broker of its rank, with a new uuid, says
+hello. Reports to the leader (online ranks, health of subtrees) are collected during a turn and sent once over each
+link.
 """
 
 from __future__ import annotations
@@ -62,6 +64,9 @@ class Overlay:
         # Told, as `Child.changed`, of every child.
         self.on_child_changed: Callable[[Child], None] = lambda _child: None
         self._by_uuid: dict[str, Child] = {}
+        # Hellos that have come before this broker admits children, by the identities of their senders.
+        self._admits = self.rank == 0
+        self._early: dict[str, tuple[Message, zmq.Frame]] = {}
         self._sockets: links.TreeSockets | None = None
         self._parent: Socket | None = None
         self._bound: Socket | None = None
@@ -293,6 +298,14 @@ class Overlay:
         self.parent_uuid = str(body.get("uuid", ""))
         self.broker.router.add_neighbour(_ParentPeer(self, self.parent_uuid))
         self.on_ready(body)
+        self.admit()
+
+    def admit(self) -> None:
+        """Let children in from now on, beginning with those that said hello before."""
+        self._admits = True
+        early, self._early = self._early, {}
+        for identity, (msg, origin) in early.items():
+            self._hello(identity, msg, origin)
 
     def _parent_lost(self, why: str) -> None:
         if self.closing:
@@ -341,8 +354,12 @@ class Overlay:
         child = self._by_uuid.get(identity)
         if child is None:
             if msg.type == m.REQUEST and msg.topic == "overlay.hello":
-                self._hello(identity, msg, origin)
-            else:
+                if self._admits:
+                    self._hello(identity, msg, origin)
+                else:
+                    self._early[identity] = (msg, origin)
+                    self.broker.log(logging.DEBUG, "overlay", "a hello waits until this broker has joined itself")
+            elif identity not in self._early:
                 self.broker.log(logging.DEBUG, "overlay", f"dropped {msg} of an unknown peer")
             return
         child.heard = self.broker.loop.time()
@@ -421,10 +438,13 @@ class Overlay:
     # -- health
 
     def _probe(self, child: Child) -> None:
-        if child.alive and self._bound is not None:
-            probe = m.encode_parts(Message(m.CONTROL, aux1=_PROBE))
-            if not self._put(self._bound, [child.uuid.encode(), *probe]):
-                self._lost(child, "connection closed")
+        if child.alive and self._bound is not None and not self._reaches(child.uuid):
+            self._lost(child, "connection closed")
+
+    def _reaches(self, identity: str) -> bool:
+        """Whether the peer of this identity is still connected."""
+        probe = m.encode_parts(Message(m.CONTROL, aux1=_PROBE))
+        return self._bound is not None and self._put(self._bound, [identity.encode(), *probe])
 
     def _probe_children(self) -> None:
         """A connection ended: probe now for the lost child, and again later, as ZeroMQ forgets a peer only after this
@@ -434,8 +454,7 @@ class Overlay:
             self._probe_more = True
             return
         self._probing = True
-        for child in list(self.children.values()):
-            self._probe(child)
+        self._probe_all()
         self.broker.loop.call_later(_PROBE_AGAIN, self._probe_again)
 
     def _probe_again(self) -> None:
@@ -447,8 +466,13 @@ class Overlay:
             self._probe_more = False
             self._probe_children()
             return
+        self._probe_all()
+
+    def _probe_all(self) -> None:
         for child in list(self.children.values()):
             self._probe(child)
+        # Who has gone before it was let in is nobody's loss.
+        self._early = {identity: hello for identity, hello in self._early.items() if self._reaches(identity)}
 
     def _lost(self, child: Child, why: str) -> None:
         graceful = why == "goodbye"
