@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from collections.abc import Callable
@@ -110,6 +111,46 @@ def test_a_configuration_that_one_module_refuses_is_taken_back_from_all(in_broke
         assert await answer(owner, "config.reload") == errno.EINVAL
 
     in_broker(scenario)
+
+
+class Slow:
+    """A module that takes a configuration when it is let, and refuses one that is bad."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self.let = asyncio.Event()
+
+    async def reconfigure(self, config: Any) -> None:
+        self.seen.append(config)
+        await self.let.wait()
+        if "bad" in config:
+            raise RpcError(errno.EINVAL, "no")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_configurations_are_taken_one_after_another(in_broker: Run, rank: int) -> None:
+    async def scenario(broker: Any) -> None:
+        built(broker)
+        broker.spawn = broker.loop.create_task
+        slow = broker.modules.loaded["slow"] = Slow()
+        owner, guest = broker.owner_peer(), broker.guest()
+        bad, good = {"bad": 1}, {"tbon": {"topo": "kary:3"}}
+        for tag, config in enumerate((bad, good), 1):
+            if rank:
+                update = m.event("config.update", config)
+                update.rolemask = m.ROLE_OWNER
+                broker.events.deliver(update)
+            else:
+                assert await owner.ask("config.load", config, tag=tag) == []
+        await broker.settle()
+        assert slow.seen == [bad]
+        slow.let.set()
+        await broker.settle()
+        assert slow.seen == [bad, {}, good]
+        assert await answer(guest, "config.get") == good
+        assert [reply.errnum for reply in owner.got] == ([] if rank else [errno.EINVAL, 0])
+
+    in_broker(scenario, rank=rank)
 
 
 def test_attributes_are_read_by_all_and_changed_by_the_owner(in_broker: Run) -> None:

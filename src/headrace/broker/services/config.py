@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import logging
@@ -44,6 +45,7 @@ class _Config:
         self._ctx = ctx
         # Warnings that were logged already, so that changes of single keys do not repeat them.
         self._logged: list[str] = []
+        self._changing = asyncio.Lock()
 
     async def reload(self, _msg: Message) -> Empty:
         self._check_leader()
@@ -97,14 +99,19 @@ class _Config:
             self._broker.log(logging.ERROR, "config", f"the leader's configuration is not taken: {exc}")
 
     async def _take(self, new: dict[str, Any], path: str = "") -> Empty:
-        """Configure the broker and all modules with `new`, read from `path`. Raises RpcError, all as before then."""
-        _check(new, path)
-        await self._reconfigure_modules(new)
-        self._broker.log(logging.INFO, "config", "configuration was reloaded")
-        self.log_warnings(new)
-        if self._broker.rank == 0:
-            # Followers apply the new configuration from this event, which is sent before the request is answered.
-            self._ctx.publish("config.update", new)
+        """Configure the broker and all modules with `new`, read from `path`. Raises RpcError, all as before then.
+
+        Changes are made one after another, in the order in which they were asked for: one that is taken back would
+        take another back with it.
+        """
+        async with self._changing:
+            _check(new, path)
+            await self._reconfigure_modules(new)
+            self._broker.log(logging.INFO, "config", "configuration was reloaded")
+            self.log_warnings(new)
+            if self._broker.rank == 0:
+                # Followers apply the new configuration from this event, which is sent before the request is answered.
+                self._ctx.publish("config.update", new)
         return EMPTY
 
     async def _reconfigure_modules(self, new: dict[str, Any]) -> None:
