@@ -89,6 +89,7 @@ class Broker(BrokerBase):
         self.attrs = attrs
         self.config = config
         self.config_path = config_path
+        self.leaders_config = None
         self.command = command
         self.env = dict(os.environ if env is None else env)
         self.owner = os.getuid()
@@ -247,7 +248,17 @@ class Broker(BrokerBase):
                 self.context.respond(msg, {"log": f"{appname}.{LEVEL_NAMES[level]}[{host}]: {text}\n"})
 
     def _enter_config_sync(self) -> None:
-        self.advance("sync-success" if self.rank else "sync-none")
+        if self.leaders_config is None:
+            # All have started with what they were given.
+            self.advance("sync-success" if self.rank else "sync-none")
+        else:
+            self.spawn(self._sync_config(self.leaders_config))
+
+    async def _sync_config(self, config: dict[str, Any]) -> None:
+        try:
+            await self.follow_config(config)
+        finally:
+            self.advance("sync-success")
 
     def _enter_init(self) -> None:
         self.spawn(self._init())
@@ -470,7 +481,8 @@ class Broker(BrokerBase):
         if not self.past("quorum"):
             # The child has missed the leader's event, which this broker acts on later.
             state = "shutdown" if self._unwanted else "run" if self._leader_runs else state
-        return {"hosts": self.boot.hosts, "state": state, "signal": self.ended_by}
+        answer = {"hosts": self.boot.hosts, "state": state, "signal": self.ended_by}
+        return answer if self.leaders_config is None else {**answer, "config": self.leaders_config}
 
     def _parent_ready(self, body: dict[str, Any]) -> None:
         hosts = body.get("hosts")
@@ -479,6 +491,9 @@ class Broker(BrokerBase):
             self.attrs.set("hostlist", str(Hostlist(self.boot.hosts)))
         elif isinstance(hosts, list):
             growth.follow(self, self.overlay, [str(host) for host in hosts])
+        config = body.get("config")
+        if isinstance(config, dict):
+            self.leaders_config = config
         self._leader_runs = body.get("state") == "run"
         self._unwanted = body.get("state") in ("shutdown", "finalize", "goodbye", "unload-builtins")
         if self._unwanted:

@@ -129,6 +129,10 @@ class BrokerBase(BrokerParts):
     uuid: str
     env: dict[str, str]
     config_path: str
+    # The leader's configuration where it was changed since the start, for those that join; else None.
+    leaders_config: dict[str, Any] | None
+    # Configures this follower and its modules with that.
+    follow_config: Callable[[dict[str, Any]], Coroutine[Any, Any, None]]
     # The buffer for the reads of all local sockets, since allocating one for each costs more than the read.
     receive_buffer: memoryview
     context: Requester

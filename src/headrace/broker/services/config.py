@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.broker import config as configuration
 from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
-from headrace.spec.message import ROLE_OWNER, Message
+from headrace.spec.message import ROLE_OWNER, Message, MessageError
 from headrace.spec.requests import broker as forms
 
 if TYPE_CHECKING:
@@ -19,9 +19,14 @@ if TYPE_CHECKING:
     from headrace.broker.module.process import ModuleProcess
     from headrace.broker.parts import BrokerBase
 
+# Tables that place a broker: each broker may have others, and keeps its own.
+_PLACING = ("bootstrap",)
+
 
 def register(broker: BrokerBase, ctx: ModuleContext, modules: Mapping[str, ModuleContext | ModuleProcess]) -> None:
-    """Provide `config.get`, `warnings`, `reload` and `load`; a follower applies `config.update` events."""
+    """Provide `config.get`, `warnings`, `reload` and `load`; a follower applies `config.update` events, and by
+    `broker.follow_config` what its parent knew when it joined.
+    """
     service = _Config(broker, ctx, modules)
     service.log_warnings(broker.config)
     # config.get answers the object itself (recorded), so an empty configuration is `{}`.
@@ -32,8 +37,9 @@ def register(broker: BrokerBase, ctx: ModuleContext, modules: Mapping[str, Modul
         "load": service.load,
     }
     ctx.service("config", methods, open=("get", "warnings"), requests=forms.CONFIG)
+    broker.follow_config = service.follow
     if broker.rank != 0:
-        ctx.subscribe("config.update", service.updated)
+        broker.events.take_at_once("config.update", service.updated)
 
 
 class _Config:
@@ -67,8 +73,10 @@ class _Config:
 
     def updated(self, msg: Message) -> None:
         """Follow the leader: `config.update` with the whole configuration."""
-        if msg.rolemask & ROLE_OWNER:
-            self._broker.spawn(self._follow(msg.obj))
+        with contextlib.suppress(MessageError):
+            if msg.rolemask & ROLE_OWNER and isinstance(msg.obj, dict):
+                self._broker.leaders_config = msg.obj
+                self._broker.spawn(self.follow(msg.obj))
 
     def warnings(self, config: dict[str, Any], known_only: bool = False) -> list[str]:
         """Lines about keys of `config` that have no effect. With `known_only`, tables that are like no known table
@@ -92,9 +100,12 @@ class _Config:
         if self._broker.rank != 0:
             raise RpcError(errno.EINVAL, "the configuration is changed on the leader, rank 0, which tells the others")
 
-    async def _follow(self, new: dict[str, Any]) -> None:
+    async def follow(self, new: dict[str, Any]) -> None:
+        """Take the leader's configuration, all but the tables that place this broker."""
+        config = self._broker.config
+        own = {name: config[name] for name in _PLACING if name in config}
         try:
-            await self._take(new)
+            await self._take({**new, **own})
         except RpcError as exc:
             self._broker.log(logging.ERROR, "config", f"the leader's configuration is not taken: {exc}")
 
@@ -110,7 +121,9 @@ class _Config:
             self._broker.log(logging.INFO, "config", "configuration was reloaded")
             self.log_warnings(new)
             if self._broker.rank == 0:
-                # Followers apply the new configuration from this event, which is sent before the request is answered.
+                # Followers apply the new configuration from this event, which is sent before the request is answered;
+                # those that come later, from the answer to their hello.
+                self._broker.leaders_config = new
                 self._ctx.publish("config.update", new)
         return EMPTY
 

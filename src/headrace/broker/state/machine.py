@@ -2,7 +2,8 @@
 
 They have the names and numbers of Flux. A failure before `run` skips what never started: `init` fails to `shutdown`,
 `quorum` to `shutdown`. Two are passed at once here: the broker's own services are there before its loop runs and end
-with it, and each broker has read its configuration before it joins.
+with it, and each broker has read its configuration before it joins, so `config-sync` takes time only where the leader's
+was changed since.
 """
 
 from __future__ import annotations
