@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import os
 import pwd
@@ -116,6 +117,54 @@ def test_services_hear_once_that_a_client_left_wherever_it_asked_them(tmp_path: 
             ("other.ask", True),
             ("other.disconnect", True),
         ]
+        server.stop()
+
+    asyncio.run(main())
+
+
+class Asker(Box):
+    uuid = "asker"
+
+    def asks(self, broker: LittleBroker, tag: int, flags: int = 0) -> None:
+        msg = m.request("mine.ask", {"tag": tag}, matchtag=tag, flags=flags)
+        msg.routes.append(b"asker")
+        broker.router.request(msg)
+
+
+def test_what_a_client_that_provides_a_service_owes_is_refused_when_it_goes(tmp_path: Path):
+    async def main() -> None:
+        broker, asker = LittleBroker(), Asker()
+        broker.router.add_peer(asker)
+        server = server_of(broker, str(tmp_path / "local"))
+        server.start()
+        sock = await connected(tmp_path / "local")
+        await turns()
+        (client,) = server.clients
+        broker.router.provide("mine", client)
+        asker.asks(broker, 1)
+        asker.asks(broker, 2)
+        for tag in (3, 4):
+            asker.asks(broker, tag, m.FLAG_STREAMING)
+        await turns()
+        broker.router.forget("mine.ask", b"asker", 4)
+        deframer = m.Deframer()
+        deframer.feed(await broker.loop.sock_recv(sock, 1 << 16))
+        first, *_ = asked = list(deframer)
+        assert [msg.matchtag for msg in asked] == [1, 2, 3, 4]
+        await broker.loop.sock_sendall(sock, m.frame(m.response(first, {"is": "answered"})))
+        await turns()
+        # Queued when the client has gone, before the broker knows.
+        asker.asks(broker, 5)
+        client.connection_lost(None)
+        await turns()
+        assert [(msg.matchtag, msg.errnum) for msg in asker.got] == [
+            (1, 0),
+            (2, errno.ENOSYS),
+            (3, errno.ENOSYS),
+            (5, errno.ENOSYS),
+        ]
+        assert asker.got[1].text == "the client that provided service mine has disconnected"
+        sock.close()
         server.stop()
 
     asyncio.run(main())

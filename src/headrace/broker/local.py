@@ -24,6 +24,7 @@ from headrace.broker.services.admin_role import is_admin
 from ..spec import message as m
 from ..spec.message import Message, MessageError
 from .router import new_uuid
+from .tbon.outstanding import Outstanding, sender_of
 
 if TYPE_CHECKING:
     from .parts import BrokerBase
@@ -68,6 +69,8 @@ class LocalClient(asyncio.BufferedProtocol):
         # Whether the unread output has anything but single responses to this client's own requests.
         self._streams = False
         self._used: set[tuple[str, int, int]] = set()
+        # Requests that it has not answered; made with the first, since few clients provide a service.
+        self._owing: Outstanding | None = None
         # Whether it has so much unread output that its streams wait (PAUSE_AT), and that it is not read (STOP_AT).
         self._paused = False
         self._stopped = False
@@ -174,6 +177,8 @@ class LocalClient(asyncio.BufferedProtocol):
                     raise MessageError(f"it asked more than {MOST_SERVICES} services")
             self.broker.router.request(msg)
         elif kind == m.RESPONSE:
+            if self._owing is not None:
+                self._owing.answered(msg, sender_of(msg))
             self.broker.router.response(msg)
         elif kind == m.EVENT and (msg.rolemask & m.ROLE_OWNER or not self.broker.router.service_of(msg.topic)):
             # A guest must not speak in a service's name.
@@ -183,13 +188,30 @@ class LocalClient(asyncio.BufferedProtocol):
     def send(self, msg: Message) -> None:
         """Write at the end of this turn of the loop."""
         if self._transport is None:
+            if msg.type == m.REQUEST:
+                # It was queued before the client went away.
+                self._refuse(msg)
             return
+        if msg.type == m.REQUEST:
+            if self._owing is None:
+                self._owing = Outstanding()
+            self._owing.passed(msg, sender_of(msg))
         if not self._out:
             self.broker.router.at_turn_end(self._write)
         self.server.received[msg.type] += 1
         if msg.type != m.RESPONSE or msg.flags & m.FLAG_STREAMING:
             self._streams = True
         self._out.append(m.frame(msg))
+
+    def _refuse(self, msg: Message) -> None:
+        """Respond in place of a client that has gone."""
+        service = msg.topic.partition(".")[0]
+        self.broker.router.refuse(msg, errno.ENOSYS, f"the client that provided service {service} has disconnected")
+
+    def forget_request(self, sender: bytes, matchtag: int) -> None:
+        """Forget a request to a service of this client for whose responses its sender does not wait any more."""
+        if self._owing is not None:
+            self._owing.forget(sender, matchtag)
 
     def _write(self) -> None:
         out, self._out = self._out, []
@@ -227,6 +249,8 @@ class LocalClient(asyncio.BufferedProtocol):
         broker = self.broker
         broker.router.remove_peer(self)
         broker.events.drop(self)
+        for msg in self._owing.take() if self._owing is not None else ():
+            self._refuse(msg)
         for service, nodeid, upstream in self._used:
             note = m.request(service + ".disconnect", None, nodeid, 0, upstream, self.userid, self.rolemask)
             note.routes.append(self._route)
