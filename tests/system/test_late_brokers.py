@@ -97,3 +97,13 @@ def test_a_broker_whose_parent_joins_after_it_ends_with_an_instance_that_ends() 
         os.kill(brokers.pid(2), signal.SIGCONT)
         assert [brokers.brokers[rank].wait(PATIENCE) for rank in (2, 0)] == [0, 0]
         brokers.until_nothing_is_left()
+
+
+def test_a_broker_that_leaves_before_it_has_joined_takes_those_below_it_along() -> None:
+    with cluster(4, *_TREE, *_LOUD) as brokers:
+        brokers.broker(1)
+        brokers.broker(3)
+        until(lambda: "a hello waits" in brokers.log(1), "rank 1 has its hello")
+        os.kill(brokers.pid(1), signal.SIGTERM)
+        assert [brokers.brokers[rank].wait(PATIENCE) for rank in (1, 3)] == [0, 0]
+        brokers.until_nothing_is_left()
