@@ -101,6 +101,17 @@ def test_it_grows_beyond_the_first_largest_size_while_a_job_runs(miniclusters: M
     miniclusters.wait("beyond", "maximumSize", "4")
 
 
+def test_it_and_a_group_grow_beyond_their_first_largest_sizes(miniclusters: MiniClusters) -> None:
+    mc = Elastic(miniclusters, "grows", size=1, groups=[{"name": "more"}])
+    assert mc.flux("getattr", "hostlist") == "grows-0,grows-more-0\n"
+    for change in ({"size": 2}, {"groups": [{"name": "more", "size": 2}]}):
+        patch = json.dumps({"spec": {**change, "maxSize": 2}})
+        miniclusters.kubectl("patch", "mc/grows", "--type=merge", "-p", patch)
+    # Hosts keep their ranks, and those that come have the ranks that the lead gave them.
+    assert mc.hosts(4) == ["grows-0", "grows-1", "grows-more-0", "grows-more-1"]
+    assert mc.flux("getattr", "hostlist") == "grows-0,grows-more-0,grows-1,grows-more-1\n"
+
+
 def _scale(miniclusters: MiniClusters, name: str) -> str:
     kind = f"/apis/flux-framework.org/v1alpha2/namespaces/{miniclusters.namespace}/miniclusters"
     return f"{kind}/{name}/scale"

@@ -102,6 +102,17 @@ def test_jobs_get_the_gpus_that_the_pods_of_a_group_were_given(miniclusters: Min
     assert children == {"0": {"core": "0"}, "1-2": {"core": "0-1", "gpu": "0-1"}}
 
 
+def test_a_group_that_fails_fails_the_minicluster(miniclusters: MiniClusters) -> None:
+    """Its lead, which waits for the group's broker, is ended."""
+    fails = {"workerPre": '[ -z "${HEADRACE_POD_GROUP:-}" ] || exit 3'}
+    runner = {"image": "local/busybox:1", "command": "echo never", "commands": fails}
+    miniclusters.apply("poor", size=1, containers=[runner], groups=[{"name": "more"}], logging={"strict": True})
+    status = miniclusters.phase("poor", "Failed")
+    assert status["exitCode"] == 3
+    assert status["reason"].startswith("group more: pod poor-more-0: ")
+    until(lambda: not [pod for pod in miniclusters.pods("poor") if pod["status"]["phase"] == "Running"])
+
+
 def test_a_group_ends_with_the_lead_whatever_its_job_returned(miniclusters: MiniClusters) -> None:
     miniclusters.apply("ends", size=1, command="sh -c 'exit 5'", groups=[{"name": "more"}])
     assert miniclusters.phase("ends", "Failed")["exitCode"] == 5
