@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -86,6 +88,33 @@ def test_soft_limits_hold_for_the_child_alone() -> None:
     assert output_of(["sh", "-c", "ulimit -n"], limits={resource.RLIMIT_NOFILE: 64}) == "64"
     assert resource.getrlimit(resource.RLIMIT_CORE) == before
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] != 64
+
+
+_BUSY_FOR_A_SECOND = """
+import os, resource, time
+from headrace.process import spawn
+while time.process_time() < 1.2:
+    pass
+before = resource.getrlimit(resource.RLIMIT_CPU)
+limits = spawn.limits_that_differ({"cpu": 1})
+script = "until [ $(ulimit -t) = 1 ]; do :; done; ulimit -t"
+pid = spawn.spawn(["sh", "-c", script], os.environ, (), limits=limits)
+assert os.waitpid(pid, 0)[1] == 0
+assert resource.getrlimit(resource.RLIMIT_CPU) == before
+"""
+
+
+def test_a_limit_of_processor_time_that_this_process_has_used_up_does_not_end_it() -> None:
+    done = subprocess.run([sys.executable, "-c", _BUSY_FOR_A_SECOND], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+
+
+@pytest.mark.parametrize(("name", "flag"), [("as", "-v"), ("data", "-d")])
+def test_a_limit_of_memory_below_what_this_process_uses_does_not_prevent_the_start(name: str, flag: str) -> None:
+    limits = spawn.limits_that_differ({name: 10 << 20})
+    # The child starts without it and gets it at once.
+    script = f"until [ $(ulimit {flag}) = 10240 ]; do :; done; ulimit {flag}"
+    assert output_of(["sh", "-c", script], limits=limits) == "10240"
 
 
 def test_descriptors_beyond_the_limit_of_the_child_reach_it() -> None:

@@ -1,10 +1,12 @@
-"""Starts one process. What posix_spawn cannot set (directory, limits, affinity), the agent sets on itself before.
+"""Starts one process. What posix_spawn cannot set (directory, limits, affinity), the agent sets on itself before;
+limits that would hit the agent itself it sets on the child after.
 
 posix_spawn is used instead of fork, as it does not copy page tables, and raises an exception if exec fails.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
@@ -23,6 +25,9 @@ LIMITS = {
     name[len("RLIMIT_") :].lower(): getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")
 }
 _soft: dict[int, tuple[int, int]] = {}
+# Limits that would hit the agent itself if it had them for a start: SIGXCPU for the time that it has used, or no memory
+# for the start. The running child gets them.
+_ON_THE_CHILD = frozenset(LIMITS[name] for name in ("cpu", "as", "data", "rss") if name in LIMITS)
 # Limits before raise_file_limit, which spawned processes get.
 _given: dict[int, int] = {}
 # The number of descriptors that a broker and its agent request; they never need more.
@@ -153,19 +158,35 @@ def _spawn(
     mask = _no_signals(limits) if limits else ()
     try:
         if new_session:
-            return os.posix_spawn(path, argv, env, file_actions=actions, setsid=True, setsigmask=mask, setsigdef=_RESET)
-        return os.posix_spawn(path, argv, env, file_actions=actions, setpgroup=group, setsigmask=mask, setsigdef=_RESET)
+            pid = os.posix_spawn(path, argv, env, file_actions=actions, setsid=True, setsigmask=mask, setsigdef=_RESET)
+        else:
+            pid = os.posix_spawn(
+                path, argv, env, file_actions=actions, setpgroup=group, setsigmask=mask, setsigdef=_RESET
+            )
     finally:
         for number in limits:
-            resource.setrlimit(number, _soft[number])
+            if number not in _ON_THE_CHILD:
+                resource.setrlimit(number, _soft[number])
+    if not _ON_THE_CHILD.isdisjoint(limits):
+        _limit(pid, limits)
+    return pid
+
+
+def _limit(pid: int, limits: Mapping[int, int]) -> None:
+    """Set the limits of the child that are not set before it starts: for a moment it runs without them."""
+    for number in _ON_THE_CHILD.intersection(limits):
+        # It may have ended. Those of a program that changes its user may be set only with privileges.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            resource.prlimit(pid, number, (limits[number], _soft[number][1]))
 
 
 def _no_signals(limits: Mapping[int, int]) -> Iterator[int]:
-    """An empty signal mask; while it is iterated, the child's limits are set.
+    """An empty signal mask; while it is iterated, the limits that the child starts with are set.
 
     The C library refuses file actions for descriptors beyond the present limit, which may be higher than the child's.
     Python iterates over the mask after it has read the actions and before it starts the child.
     """
     for number, value in limits.items():
-        resource.setrlimit(number, (value, _soft[number][1]))
+        if number not in _ON_THE_CHILD:
+            resource.setrlimit(number, (value, _soft[number][1]))
     yield from ()
