@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
 
+from headrace.cli.common.errors import CommandError
+from headrace.cli.job import attach
 from headrace.cli.job.attach import Attach, ending
 from headrace.spec.message import FLAG_STREAMING, RESPONSE, Message
 
@@ -136,6 +139,75 @@ def test_output_that_comes_after_the_jobs_end_is_waited_for(capfdbinary):
     handle = LateOutput(job(*lines))
     assert Attach(handle, 173, read_only=True).run() == 0
     assert capfdbinary.readouterr().out == b"".join(b"from %d\n" % rank for rank in range(4))
+
+
+class EndsLate(ScriptedHandle):
+    """The job's `finish` comes only once its standard input was refused."""
+
+    def __init__(self) -> None:
+        script = job()
+        self._rest = script["eventlog"][2:]
+        super().__init__({**script, "eventlog": script["eventlog"][:2], "0-shell-f1.stdin": [38]})
+        self._log: Any = None
+        self.ended = False
+
+    def rpc(self, topic: str, obj: Any = None, nodeid: int = -1, flags: int = 0) -> Any:
+        call = super().rpc(topic, obj, nodeid, flags)
+        if obj and obj.get("path") == "eventlog":
+            self._log = call
+        return call
+
+    def dispatch(self) -> bool:
+        if super().dispatch():
+            return True
+        if self.ended or "0-shell-f1.stdin" not in [topic for topic, _, _ in self.calls]:
+            return False
+        self.ended = True
+        for answer in self._rest:
+            ends = isinstance(answer, int)
+            self._log.done = ends
+            self._log.deliver(
+                Message(RESPONSE, "t", None if ends else answer, FLAG_STREAMING, aux1=answer if ends else 0)
+            )
+        return True
+
+
+@pytest.fixture
+def typed():
+    """Standard input of this process: a pipe with one line."""
+    reader, writer = os.pipe()
+    os.write(writer, b"hi\n")
+    saved = os.dup(0)
+    os.dup2(reader, 0)
+    yield
+    os.dup2(saved, 0)
+    for fd in (reader, writer, saved):
+        os.close(fd)
+
+
+@pytest.mark.usefixtures("typed")
+def test_a_job_that_ends_before_its_input_comes_has_not_refused_it():
+    handle = EndsLate()
+    assert Attach(handle, 173).run() == 0
+    assert handle.ended
+
+
+@pytest.mark.usefixtures("typed")
+@pytest.mark.parametrize("over", [False, True])
+def test_a_job_that_goes_on_without_its_input_has_refused_it(over, monkeypatch):
+    monkeypatch.setattr(attach, "_END_KNOWN_AFTER", 0.0)
+    script = job()
+    ends = script["guest.exec.eventlog"] if over else script["guest.exec.eventlog"][:1]
+    handle = ScriptedHandle({**script, "eventlog": script["eventlog"][:2], "guest.exec.eventlog": ends})
+    handle._script["0-shell-f1.stdin"] = [38]
+    following = Attach(handle, 173)
+    if over:
+        # Without an end of the job's own log the loop would not stop: the test ends it after the refusal's time.
+        following.reactor.add_timer(0.1, following.reactor.stop)
+        assert following.run() == 0
+    else:
+        with pytest.raises(CommandError, match="stdin not accepted by job"):
+            following.run()
 
 
 def test_labels_stand_before_every_line(capfdbinary):

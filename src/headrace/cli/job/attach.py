@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _STDIN_CHUNK = 1 << 16
 _STDIN_UNANSWERED = 16
+# How long the end of a job that has refused standard input may take to be known, seconds.
+_END_KNOWN_AFTER = 0.5
 _LEVELS = {0: "FATAL: ", 1: "FATAL: ", 2: "FATAL: ", 3: "ERROR: ", 4: " WARN: ", 7: "TRACE: ", 6: "DEBUG: "}
 _SECOND_INTERRUPT = 2.0
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2)
@@ -88,6 +90,7 @@ class Attach:
         self._held: List[Any] = []
         self._stdin_waiting = 0
         self._stdin_taken = False
+        self._stdin_refused = False
         self._stdin_watched = False
         self._interrupted = 0.0
         self._left = False
@@ -323,7 +326,7 @@ class Attach:
     # -- input
 
     def _watch_stdin(self) -> None:
-        if not self._stdin_watched:
+        if not self._stdin_watched and not self._stdin_refused:
             self._stdin_watched = True
             self.reactor.add_fd(0, self._stdin_ready)
 
@@ -365,15 +368,27 @@ class Attach:
             except OSError as exc:
                 if exc.errno == errno.EPIPE and had_data:
                     raise CommandError(f"flux-job: error writing stdin: {exc.strerror}", bare=True) from None
-                # A job that took some has ended; what it did not wait for was not for it.
-                if exc.errno == errno.ENOSYS and had_data and self.status is None and not self._stdin_taken:
-                    raise CommandError("flux-job: stdin not accepted by job", bare=True) from None
                 self._unwatch_stdin()
+                # A job that took some has ended; what it did not wait for was not for it.
+                if exc.errno == errno.ENOSYS and had_data and not self._stdin_taken:
+                    self._stdin_refusal(exc)
                 return
             if had_data and self._stdin_waiting < _STDIN_UNANSWERED:
                 self._watch_stdin()
 
         return answered
+
+    def _stdin_refusal(self, exc: OSError) -> None:
+        """The job does not take standard input, or it has ended before any came, which its eventlogs tell soon. Where
+        the whole service is gone it has ended for sure."""
+        if not self._stdin_refused and not str(exc.strerror).startswith("No service matching"):
+            self._stdin_refused = True
+            self.reactor.add_timer(_END_KNOWN_AFTER, self._refuse_stdin)
+
+    def _refuse_stdin(self) -> None:
+        """Raises CommandError if the job still runs."""
+        if self.status is None and "guest.exec.eventlog" in self._open:
+            raise CommandError("flux-job: stdin not accepted by job", bare=True)
 
     # -- signals
 
