@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,3 +64,52 @@ def test_a_hostfile_is_relative_to_the_jobs_directory(tmp_path: Path, monkeypatc
         assert [list(made.node_tasks(node)) for node in range(2)] == expected
     with pytest.raises(LayoutError, match="No such file"):
         task_map([2, 2], "hostfile:hosts", ["a", "b"], str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (os.mkfifo, "it is not a regular file"),
+        (os.mkdir, "it is not a regular file"),
+        (lambda path: Path(path).write_bytes(b"a\n" * (9 << 20)), "it has more than 16 MiB"),
+        (lambda path: Path(path).write_text("a[0-1048574]\nb,b\n"), "more than 1048576 hosts in it"),
+        (lambda path: Path(path).write_text("c\n"), "c is not a host of this job"),
+        (lambda path: Path(path).write_text("\n"), "no hosts in it"),
+    ],
+    ids=["fifo", "folder", "size", "hosts", "other", "empty"],
+)
+def test_a_hostfile_that_is_none_is_refused_at_once(tmp_path: Path, make: Callable[[str], Any], why: str) -> None:
+    make(str(tmp_path / "hosts"))
+    with pytest.raises(LayoutError, match=f"taskmap=hostfile:hosts: {why}"):
+        task_map([2, 2], "hostfile:hosts", ["a", "b"], str(tmp_path))
+
+
+def test_tasks_beyond_the_slots_are_dealt_out_to_the_nodes() -> None:
+    for total, counts in ((3, [2, 1]), (4, [2, 2]), (7, [4, 3]), (2000001, [1000001, 1000000])):
+        spec = command(4)
+        spec["tasks"][0]["count"] = {"total": total}
+        spec["resources"] = [{"type": "slot", "count": 4, "label": "task", "with": [{"type": "core", "count": 2}]}]
+        assert layout(0, spec).counts == counts
+
+
+@pytest.mark.parametrize(
+    ("total", "why"),
+    [
+        (1 << 22, "a node has 2097152 tasks of the job, no more than 1048576 are possible"),
+        ((1 << 31) - 1, "the job has 2147483647 tasks, no more than 16777216 are possible"),
+        (1 << 40, "the job has 1099511627776 tasks"),
+    ],
+)
+def test_more_tasks_than_can_run_are_refused_at_once(total: int, why: str) -> None:
+    spec = command(4)
+    spec["tasks"][0]["count"] = {"total": total}
+    with pytest.raises(LayoutError, match=why):
+        layout(0, spec)
+
+
+def test_a_map_that_puts_more_tasks_on_a_node_than_can_run_is_refused() -> None:
+    spec = command(2)
+    spec["attributes"]["system"]["shell"] = {"options": {"taskmap": "manual:[[0,1,1048577,1],[1,1,1048575,1]]"}}
+    spec["tasks"][0]["count"] = {"total": 1 << 21}
+    with pytest.raises(LayoutError, match="a node has 1048577 tasks"):
+        layout(0, spec)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from ..spec.hostlist import Hostlist
-from ..spec.idset import Idset
+from ..spec.hostlist import MAX_HOSTS, Hostlist
+from ..spec.idset import MAX_ID, Idset
 from ..spec.jobspec import counts as request_counts
 from ..spec.jobspec import cwd, shell_option, walk
 from ..spec.os_error import text_of
@@ -48,6 +50,11 @@ class NodeResources(NamedTuple):
 # Layouts by their inputs. Jobs of a batch mostly share one, and computing it costs as much as the pipes of a small job.
 _known: dict[bytes, Layout] = {}
 _MOST = 512
+# Bytes of a file of hosts.
+_HOSTFILE_SIZE = 16 << 20
+_LINE = re.compile(r"\S[^\r\n]*")
+# Tasks of a node. Each needs a descriptor of the agent, which has no more (process/spawn.py).
+_NODE_TASKS = 1 << 20
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -76,6 +83,8 @@ def lay_out(jobspec: dict[str, Any], r: dict[str, Any], hosts: Sequence[str], no
     nodes = node_resources(r)
     counts = task_counts(jobspec, nodes)
     tasks = task_map(counts, str(scheme), hosts, cwd(jobspec) or "")
+    # A map of the user's may put them on other nodes.
+    _check_node(tasks.node_ntasks(nodeid))
     mine = list(tasks.node_tasks(nodeid))
     pmi = {"PMI_process_mapping": tasks.pmi_mapping(), "flux.taskmap": tasks.encode()}
     usable, adjusted = used_slots(jobspec, nodes[nodeid], len(mine))
@@ -100,7 +109,22 @@ def node_resources(r: dict[str, Any]) -> list[NodeResources]:
 
 
 def task_counts(jobspec: dict[str, Any], nodes: Sequence[NodeResources]) -> list[int]:
-    """Tasks on each node. Raises LayoutError."""
+    """Tasks on each node. Raises LayoutError, also if they are more than can ever run."""
+    counts = _asked_counts(jobspec, nodes)
+    if sum(counts) > MAX_ID + 1:
+        raise LayoutError(f"the job has {sum(counts)} tasks, no more than {MAX_ID + 1} are possible")
+    _check_node(max(counts))
+    return counts
+
+
+def _check_node(ntasks: int) -> None:
+    """Raises LayoutError."""
+    if ntasks > _NODE_TASKS:
+        raise LayoutError(f"a node has {ntasks} tasks of the job, no more than {_NODE_TASKS} are possible")
+
+
+def _asked_counts(jobspec: dict[str, Any], nodes: Sequence[NodeResources]) -> list[int]:
+    """Tasks on each node, however many. Raises LayoutError."""
     per_resource = shell_option(jobspec, "per-resource")
     if per_resource is not None:
         kind, count = _per_resource(per_resource)
@@ -193,12 +217,8 @@ def _spread(total: int, room: Sequence[int]) -> list[int]:
         here = min(number, left)
         counts.append(here)
         left -= here
-    index = 0
-    while left:
-        counts[index % len(counts)] += 1
-        left -= 1
-        index += 1
-    return counts
+    each, extra = divmod(left, len(counts))
+    return [count + each + (index < extra) for index, count in enumerate(counts)]
 
 
 def task_map(counts: Sequence[int], scheme: str, hosts: Sequence[str], folder: str = "") -> TaskMap:
@@ -220,14 +240,36 @@ def task_map(counts: Sequence[int], scheme: str, hosts: Sequence[str], folder: s
 
 
 def _from_hostfile(path: str, counts: Sequence[int], hosts: Sequence[str], folder: str) -> TaskMap:
-    with open(os.path.join(folder, path), encoding="utf-8") as file:
-        names = [name for line in file if line.strip() for name in Hostlist.parse(line.strip())]
+    """Raises LayoutError, OSError, ValueError."""
+    names: list[str] = []
+    for line in _LINE.finditer(_text_of_file(os.path.join(folder, path))):
+        names += Hostlist.parse(line[0].rstrip())
+        if len(names) > MAX_HOSTS:
+            raise LayoutError(f"taskmap=hostfile:{path}: more than {MAX_HOSTS} hosts in it")
     if not names:
         raise LayoutError(f"taskmap=hostfile:{path}: no hosts in it")
-    nodes: list[list[int]] = [[] for _ in hosts]
+    if sum(counts) > MAX_HOSTS:
+        raise LayoutError(f"taskmap=hostfile:{path}: the job has {sum(counts)} tasks, {MAX_HOSTS} can be placed so")
+    nodes: dict[str, list[int]] = {host: [] for host in hosts}
     for task in range(sum(counts)):
         name = names[task % len(names)]
-        if name not in hosts:
+        if name not in nodes:
             raise LayoutError(f"taskmap=hostfile:{path}: {name} is not a host of this job")
-        nodes[hosts.index(name)].append(task)
-    return TaskMap.from_nodes([Idset(tasks) for tasks in nodes])
+        nodes[name].append(task)
+    return TaskMap.from_nodes([Idset(tasks) for tasks in nodes.values()])
+
+
+def _text_of_file(path: str) -> str:
+    """The text of a regular file of a bearable size. All jobs of the node would wait for the writer of a FIFO, and for
+    the end of what has none. Raises OSError, ValueError."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ValueError("it is not a regular file")
+        with open(fd, "rb", closefd=False) as file:
+            data = file.read(_HOSTFILE_SIZE + 1)
+    finally:
+        os.close(fd)
+    if len(data) > _HOSTFILE_SIZE:
+        raise ValueError(f"it has more than {_HOSTFILE_SIZE >> 20} MiB")
+    return data.decode("utf-8")
