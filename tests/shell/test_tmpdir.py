@@ -6,6 +6,8 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from headrace.shell.tmpdir import Folders
 
 
@@ -22,6 +24,20 @@ def test_a_folder_is_gone_after_its_job_whether_it_was_used_or_not(tmp_path: Pat
         assert not path.exists()
     folders.remove_all()
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("spare", [False, True])
+def test_what_a_killed_agent_has_left_of_the_job_is_gone(tmp_path: Path, spare: bool) -> None:
+    folders = Folders()
+    if spare:
+        folders.take(str(tmp_path / "before"))
+        folders.give_back(str(tmp_path / "before"))
+    (tmp_path / "job" / "of").mkdir(parents=True)
+    (tmp_path / "job" / "file").touch()
+    folders.take(str(tmp_path / "job"))
+    assert os.listdir(tmp_path) == ["job"]
+    assert os.listdir(tmp_path / "job") == []
+    assert (tmp_path / "job").stat().st_mode & 0o777 == 0o700
 
 
 def test_the_folders_of_two_agents_do_not_meet(tmp_path: Path) -> None:

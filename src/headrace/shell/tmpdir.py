@@ -6,6 +6,7 @@ Making and removing a folder costs five times what renaming it twice does, toget
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import time
@@ -29,11 +30,22 @@ class Folders:
 
     def take(self, path: str) -> None:
         """Make `path` an empty folder that only its owner may enter. Raises OSError."""
+        try:
+            self._make(path)
+        except OSError as exc:
+            if exc.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+            # An agent that was killed has left it, and its job was queued again.
+            shutil.rmtree(path)
+            self._make(path)
+
+    def _make(self, path: str) -> None:
         if not self._spare or os.path.dirname(self._spare[-1][0]) != os.path.dirname(path):
             os.mkdir(path, 0o700)
             return
-        spare, changed = self._spare.pop()
+        spare, changed = self._spare[-1]
         os.rename(spare, path)
+        self._spare.pop()
         if time.time_ns() - changed > _TICKS:
             self._untouched[path] = changed
 
