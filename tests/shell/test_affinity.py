@@ -41,6 +41,12 @@ def test_gpus_of_tasks() -> None:
     assert told[0].startswith("Failed to get gpu-affinity shell option: [1]")
 
 
+@pytest.mark.parametrize("option", [None, "per-task", "off", "map:0", "dry-run"])
+def test_a_node_without_tasks_has_no_sets(option: str | None) -> None:
+    assert per_task(Idset([0, 1]), [], option) == ([], [])
+    assert gpus_per_task(Idset([0, 1]), 0, option) == ([], [])
+
+
 @pytest.fixture
 def eight(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with eight cores of two processors each."""

@@ -54,6 +54,8 @@ def per_task(cores: Idset, ranks: Sequence[int], option: Any) -> tuple[list[froz
 
     Raises ValueError.
     """
+    if not ranks:
+        return [], []
     text = str(option) if option is not None else "on"
     mode, verbose, dry = text, False, False
     while mode.startswith(("verbose", "dry-run")):
@@ -114,6 +116,8 @@ def _cpu_set(text: str) -> frozenset[int]:
 def gpus_per_task(gpus: Idset, ntasks: int, option: Any) -> tuple[list[str | None], list[str]]:
     """CUDA_VISIBLE_DEVICES of each local task, and messages for the log. The value "-1" hides all GPUs from a job that
     has none; None leaves the variable unchanged. Raises ValueError."""
+    if not ntasks:
+        return [], []
     mode, told = "on" if option is None else option, []
     if mode not in ("on", "off", "per-task") and not (isinstance(mode, str) and mode.startswith("map:")):
         told.append(f"Failed to get gpu-affinity shell option: {mode}: use on, off, per-task or map:LIST")
