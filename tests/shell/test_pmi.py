@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,6 +57,16 @@ def test_a_barrier_waits_for_all_tasks_here_then_for_all_nodes() -> None:
     assert pmi.entered == [{"k": "v"}, {}], "pairs travel once"
 
 
+def test_a_command_with_a_hyphen_is_the_same_command() -> None:
+    pmi = Served()
+    assert pmi.say("cmd=get-universe-size") == "cmd=universe_size rc=0 size=4\n"
+    assert pmi.say("cmd=barrier-in", 0) == pmi.say("cmd=barrier_in", 1) == ""
+    assert pmi.entered == [{}]
+    pmi.server.complete({})
+    assert pmi.answers[0][-1] == pmi.answers[1][-1] == "cmd=barrier_out rc=0\n"
+    assert pmi.say("cmd=no-such") == "cmd=no-such rc=-1 msg=unknown_command\n"
+
+
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=40))
 def test_a_value_comes_back_as_it_was_put(value: str) -> None:
     pmi = Served()
@@ -70,7 +82,7 @@ def test_a_pair_that_is_too_long_is_refused(key: str, value: str) -> None:
 _lines = st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=60)
 
 
-@given(_lines.filter(lambda line: "cmd=barrier_in" not in line and "cmd=abort" not in line))
+@given(_lines.filter(lambda line: not re.search("cmd=(barrier[-_]in|abort)", line)))
 def test_any_line_is_answered_but_a_barrier_or_an_abort(line: str) -> None:
     assert Served().say(line).startswith("cmd=")
 

@@ -68,10 +68,11 @@ class PmiServer:
     def line(self, text: str, local: int, reply: Callable[[bytes], None]) -> None:
         """Serve one request line of task `local`. `reply` is called at once, or when the barrier completes."""
         fields = _fields(text)
-        command = fields.get("cmd", "")
-        handler = getattr(self, "_do_" + command.replace("-", "_"), None)
+        # Clients write some commands with hyphens.
+        command = fields.get("cmd", "").replace("-", "_")
+        handler = getattr(self, "_do_" + command, None)
         if handler is None:
-            reply(f"cmd={command or 'unknown'} rc=-1 msg=unknown_command\n".encode())
+            reply(f"cmd={fields.get('cmd') or 'unknown'} rc=-1 msg=unknown_command\n".encode())
         elif command == "barrier_in":
             self._waiting.append(reply)
             if self._gone:
