@@ -10,7 +10,7 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -62,16 +62,6 @@ _DEBUG = 6
 
 class _CannotStart(Exception):
     """No task of this node can be started; the text says why."""
-
-
-class _TaskFailed(Exception):
-    """A task could not be started; the job ends with exit code `code`, or with wait status `status`."""
-
-    def __init__(self, note: str, code: int, component: str | None = None, status: int | None = None) -> None:
-        super().__init__(note)
-        self.code = code
-        self.component = component
-        self.status = status
 
 
 def _enter_directory(cwd: str) -> str:
@@ -332,44 +322,6 @@ class ShellJob:
         if rest:
             use_cpus(rest)
         use_cpus(affinity.everything())
-
-    def _task_starter(self) -> Callable[[Task, frozenset[int], str | None], None]:
-        """What starts a task with these processors and GPUs (None: its environment says); it raises _TaskFailed."""
-        assert self.names is not None
-        lookup = self.names.lookup
-        # Only these are templates: what a submitter's environment happens to hold is kept as it is.
-        templates = known.templates(self.options)
-        env = self._environment(templates)
-        rlimit = self.options.get("rlimit")
-        limits = limits_that_differ(rlimit if isinstance(rlimit, dict) else {})
-        command = specs.command(self.jobspec)
-        terminals = known.pty_ranks(self.options)
-        stdin = self._input.path(lookup)
-        if stdin and self.lead:
-            source = stdio.redirect("stdin", str(Idset(range(self.size))), stdin)
-            self._keep_input([[time.time(), "redirect", source]])
-
-        def start(task: Task, cpus: frozenset[int], gpus: str | None) -> None:
-            its = partial(lookup, rank=task.rank)
-            filled = {name: expand(env[name], its) for name in templates if "{{" in env[name]}
-            own = task_environment({**env, **filled}, task.rank, task.local, gpus)
-            argv = [expand(arg, its) if "{{" in arg else arg for arg in command]
-            try:
-                # Each task reads the file from its start: one descriptor for all would deal its lines out.
-                file, argv = opened(stdin, argv)
-            except OSError as exc:
-                note = f"error opening input file '{stdin}': {exc.strerror}"
-                raise _TaskFailed(note, 1, "input.file", int(signal.SIGTERM)) from None
-            try:
-                use_cpus(cpus)
-                task.start(argv, own, limits, file, terminals is None or task.rank in terminals)
-            except (OSError, ValueError) as exc:
-                number = (exc.errno if isinstance(exc, OSError) else None) or errno.EINVAL
-                program = argv[0] if argv else ""
-                note = f"task {task.rank} (host {self.host}): start failed: {program}: {os.strerror(number)}"
-                raise _TaskFailed(note, 127 if number == errno.ENOENT else 126) from None
-
-        return start
 
     def _environment(self, templates: Mapping[str, str]) -> dict[str, str]:
         """The environment that this node's tasks share."""
