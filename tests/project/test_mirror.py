@@ -88,7 +88,6 @@ ELSEWHERE = {
         "submit/batch.py": "system/test_options_submission.py",
         "submit/bulksubmit.py": "system/test_options_submission.py",
         "submit/run.py": "system/test_options_run.py",
-        "submit/submitter.py": "system/test_options_run.py",
         "version.py": "system/test_options_queue_resource.py",
     },
     # The index of the resource graph, and the queue's search: held to the plain search by random requests.

@@ -213,6 +213,8 @@ def test_a_job_that_goes_on_without_its_input_has_refused_it(over, monkeypatch):
 def test_labels_stand_before_every_line(capfdbinary):
     follow(job(event("data", stream="stdout", rank="0-3", data="a\nb\n")), label=True)
     assert capfdbinary.readouterr().out == b"0-3: a\n0-3: b\n"
+    follow(job(event("data", stream="stdout", rank="0", data="10%\r20%\r\n")), label=True)
+    assert capfdbinary.readouterr().out == b"0: 10%\r20%\r\n"
 
 
 def test_redirect_and_shell_messages_are_told(capfd):

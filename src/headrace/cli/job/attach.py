@@ -11,6 +11,7 @@ import errno
 import os
 import sys
 import time
+from io import BytesIO
 
 from headrace.cli.common.errors import CommandError
 from headrace.client.reactor import Reactor
@@ -303,7 +304,8 @@ class Attach:
         data *= context.get("repeat", 1)
         if self.label:
             prefix = f"{context['rank']}: ".encode()
-            data = b"".join([prefix + line for line in data.splitlines(keepends=True)])
+            # Only a newline ends a line, as in files.
+            data = b"".join([prefix + line for line in BytesIO(data)])
         if self._tail is None or not self._tail.holds(context["stream"], data):
             self._write(context["stream"], data)
 

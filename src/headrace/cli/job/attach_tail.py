@@ -6,6 +6,7 @@ How much is there is asked before the output is followed: what comes after that 
 from __future__ import annotations
 
 from collections import deque
+from io import BytesIO
 
 from headrace.spec.eventlog import decode
 
@@ -34,7 +35,7 @@ class Tail:
         """Whether this is of the past, and so kept here."""
         if not self._left:
             return False
-        self._lines.extend((stream, line) for line in data.splitlines(keepends=True))
+        self._lines.extend((stream, line) for line in BytesIO(data))
         return True
 
     def passed(self) -> List[Tuple[str, bytes]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from io import StringIO
 
 from headrace.cli.common.errors import refusal
 from headrace.cli.submit import options
@@ -218,9 +219,11 @@ class Submitter:
 
                 text = a2b_base64(text).decode("utf-8", "surrogateescape")
             stream = job.err if context["stream"] == "stderr" else job.out
+            text *= context.get("repeat", 1)
             if job.args.label_io:
                 prefix = f"{job.name}: {context['rank']}: "
-                text = "".join([prefix + line for line in text.splitlines(keepends=True)])
+                # Only a newline ends a line, as in files.
+                text = "".join([prefix + line for line in StringIO(text)])
             stream.write(text)
             # Who watches through a pipe wants to see it now.
             stream.flush()
