@@ -61,6 +61,36 @@ def test_a_program_that_moved_is_found_again(tmp_path: Path) -> None:
     assert os.waitpid(pid, 0)[1] == 0
 
 
+def test_a_program_of_an_earlier_folder_is_found_a_second_after_it_was_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "early").mkdir()
+    path = f"{tmp_path}/early:{tmp_path}"
+    old = script(tmp_path / "new-one", "")
+    now = 100.0
+    monkeypatch.setattr(spawn, "monotonic", lambda: now)
+    assert spawn.find_program("new-one", path) == str(old)
+    new = script(tmp_path / "early" / "new-one", "")
+    assert spawn.find_program("new-one", path) == str(old), "the search is not made for each start"
+    now += 1.0
+    assert spawn.find_program("new-one", path) == str(new)
+
+
+@pytest.mark.parametrize("path", ["bin:/nowhere", ":/nowhere", "/nowhere:./bin", "/nowhere::"])
+def test_a_relative_folder_is_that_of_the_present_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name / "bin").mkdir(parents=True)
+    for place in ("a", "a/bin"):
+        script(tmp_path / place / "here", "")
+    monkeypatch.chdir(tmp_path / "a")
+    assert os.path.isfile(spawn.find_program("here", path))
+    monkeypatch.chdir(tmp_path / "b")
+    with pytest.raises(FileNotFoundError):
+        spawn.find_program("here", path)
+
+
 def test_a_script_without_an_interpreter_line_is_the_shells(tmp_path: Path) -> None:
     path = script(tmp_path / "plain", "echo of the shell\n")
     assert output_of([str(path)]) == "of the shell"

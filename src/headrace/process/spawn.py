@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 from collections.abc import Iterator, Mapping, Sequence
+from time import monotonic
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 # All signals that can be reset: without this list, the C library reads the state of each, a tenth of a spawn's time.
@@ -19,7 +20,9 @@ _RESET = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
 
 _Action = tuple[int, int, int] | tuple[int, int, str, int, int]
 
-_found: dict[tuple[str, str], str] = {}
+# Programs by name and PATH, with the time of the search: others may be installed into earlier folders.
+_found: dict[tuple[str, str], tuple[str, float]] = {}
+_KNOWN_FOR = 1.0
 _state: dict[str, object] = {"cwd": None, "cpus": None}
 LIMITS = {
     name[len("RLIMIT_") :].lower(): getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")
@@ -39,16 +42,24 @@ def find_program(name: str, path: str) -> str:
     if "/" in name:
         return name
     known = _found.get((name, path))
-    if known is not None:
-        return known
+    if known is not None and monotonic() - known[1] < _KNOWN_FOR:
+        return known[0]
+    full = _search(name, path)
+    # What a relative folder is depends on the job's directory.
+    if all(folder.startswith("/") for folder in path.split(":")):
+        if len(_found) > 1000:
+            _found.clear()
+        _found[(name, path)] = full, monotonic()
+    return full
+
+
+def _search(name: str, path: str) -> str:
+    """Raises OSError(ENOENT or EACCES)."""
     denied = False
     for folder in path.split(":"):
         full = f"{folder}/{name}" if folder else name
         if os.path.isfile(full):
             if os.access(full, os.X_OK):
-                if len(_found) > 1000:
-                    _found.clear()
-                _found[(name, path)] = full
                 return full
             denied = True
     number = errno.EACCES if denied else errno.ENOENT
