@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
+import tty
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -138,6 +140,39 @@ def test_what_a_full_disk_loses_is_told_once() -> None:
         nodes.data(rank, "stdout", b"lost\n")
     nodes.end()
     assert nodes.logs() == nodes.lost == ["error writing /dev/full: No space left on device: output is lost"]
+
+
+def test_a_terminal_that_nobody_reads_loses_output_and_holds_up_no_other_job() -> None:
+    master, slave = os.openpty()
+    path = os.ttyname(slave)
+    nodes = Nodes(stdout={"type": "file", "path": path}, stderr={"type": "kvs"})
+    for rank in (0, 2):
+        nodes.data(rank, "stdout", b"lost\n" * 20_000)
+    nodes.end()
+    assert nodes.logs() == nodes.lost == [f"error writing {path}: {os.strerror(errno.EAGAIN)}: output is lost"]
+    os.close(master)
+    os.close(slave)
+
+
+def test_a_terminal_that_is_read_gets_all_output() -> None:
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    nodes = Nodes(stdout={"type": "file", "path": os.ttyname(slave)}, stderr={"type": "kvs"})
+    read = bytearray()
+
+    def reader() -> None:
+        while not read.endswith(b"end\n"):
+            read.extend(os.read(master, 1 << 16))
+
+    thread = threading.Thread(target=reader, daemon=True)
+    thread.start()
+    for part in (b"much\n" * 50_000, b"end\n"):
+        nodes.data(0, "stdout", part)
+    thread.join(60)
+    nodes.end()
+    assert (bytes(read), nodes.lost) == (b"much\n" * 50_000 + b"end\n", [])
+    os.close(master)
+    os.close(slave)
 
 
 def test_what_a_file_system_says_only_when_a_file_is_closed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import select
 import stat
 import time
 from collections.abc import Callable
@@ -22,6 +23,9 @@ from .mustache import expand, tags
 
 _DEFAULT_LIMIT = 1 << 30
 _MAX_LIMIT = (1 << 31) - 1
+# How long a full terminal may take to be read on, milliseconds. No other job of the node is served meanwhile, so it is
+# closed then.
+_PATIENCE = 200
 _LOCAL_TAGS = ("task", "node")
 STREAMS = ("stdout", "stderr")
 # The prefixes of a shell's own messages in an output file, by log level.
@@ -55,10 +59,26 @@ def parse_size(value: Any) -> int:
 
 def is_fifo(path: str) -> bool:
     """Whether `path` is a FIFO: opening one blocks until it has a peer, and would block all jobs of the node."""
+    return stat.S_ISFIFO(_mode_of(path))
+
+
+def _mode_of(path: str) -> int:
+    """The mode of the file, 0 if there is none."""
     try:
-        return stat.S_ISFIFO(os.stat(path).st_mode)
+        return os.stat(path).st_mode
     except OSError:
-        return False
+        return 0
+
+
+def _push(fd: int, data: memoryview) -> int:
+    """write(2), which waits a moment for a terminal that is full and whose reader is about to go on. Raises OSError."""
+    try:
+        return os.write(fd, data)
+    except BlockingIOError:
+        poll = select.poll()
+        poll.register(fd, select.POLLOUT)
+        poll.poll(_PATIENCE)
+        return os.write(fd, data)
 
 
 class Output:
@@ -130,10 +150,14 @@ class Output:
     def _open_file(self, path: str) -> None:
         if path in self._files:
             return
-        if is_fifo(path):
+        mode = _mode_of(path)
+        if stat.S_ISFIFO(mode):
             why = "it is a FIFO, whose reader the other jobs of this node would wait for"
             raise OutputError(f"error opening output file '{path}': {why}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | (os.O_APPEND if self._append else os.O_TRUNC)
+        if stat.S_ISCHR(mode):
+            # All jobs of the node would wait for the reader of a terminal.
+            flags |= os.O_NONBLOCK
         try:
             self._files[path] = os.open(path, flags, 0o666)
         except OSError as exc:
@@ -194,7 +218,7 @@ class Output:
         view = memoryview(data)
         while fd is not None and view:
             try:
-                view = view[os.write(fd, view) :]
+                view = view[_push(fd, view) :]
             except OSError as exc:
                 # The job continues, but the file is closed: later output after a gap would look complete.
                 with contextlib.suppress(OSError):
