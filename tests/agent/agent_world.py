@@ -215,6 +215,9 @@ class World:
         if kind == "rpc-reply":
             self.replies[op["token"]].append(op)
             return
+        if kind == "rpc-drain":
+            self.send({**op, "op": "rpc-drained"}, node)
+            return
         job = self.jobs[op["id"]]
         if kind == "event":
             job.events.append((op["name"], op["context"]))

@@ -24,6 +24,8 @@ class Terminal:
         self.sent: list[dict[str, Any]] = []
         self.logged: list[bytes] = []
         self.ends: list[str] = []
+        # The tokens of clients that shall have taken their output.
+        self.asked: list[int] = []
         self.watched: dict[int, Callable[[], None]] = {}
         agent = SimpleNamespace(
             watch=self.watched.__setitem__,
@@ -42,6 +44,7 @@ class Terminal:
             lead=lead,
             input_taken=lambda: None,
             reply=lambda token, payload=None, errnum=0: self.sent.append(_reply(token, errnum, payload)),
+            ask_drained=self.asked.append,
         )
         self.ended = 0
         task = SimpleNamespace(rank=0, stream_ended=self._stream_ended, maybe_close=lambda: None)
@@ -77,6 +80,10 @@ class Terminal:
         """What the client of this token was shown."""
         payloads = [op["payload"] or {} for op in self.sent if op["token"] == token]
         return "".join(payload["data"] for payload in payloads if payload.get("type") == "data")
+
+    def prints_a_portion(self) -> None:
+        for _ in range(256):
+            self.prints(b"x" * 1024)
 
     def close(self) -> None:
         if self.pty.master >= 0:
@@ -196,6 +203,40 @@ def test_all_clients_see_what_is_printed_until_they_leave(interactive: Terminal)
     interactive.pty.process_ended(0)
     interactive.pty.end()
     assert [(op["token"], op["errnum"]) for op in interactive.sent[-1:]] == [(2, 61)]
+
+
+def test_more_than_a_portion_waits_for_the_slowest_client(interactive: Terminal) -> None:
+    interactive.ask("attach", "a", 1)
+    interactive.ask("attach", "b", 2)
+    for _ in range(2):
+        interactive.prints_a_portion()
+        assert (interactive.asked, interactive.reading) == ([1, 2], False)
+        interactive.pty.drained(1)
+        assert not interactive.reading
+        interactive.pty.drained(2)
+        assert interactive.reading
+        interactive.asked.clear()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda terminal: terminal.pty.disconnect("a"),
+        lambda terminal: terminal.ask("detach", "a", 2),
+        lambda terminal: terminal.pty.process_ended(0),
+        lambda terminal: terminal.pty.signalled(signal.SIGKILL),
+    ],
+    ids=["gone", "left", "ended", "killed"],
+)
+def test_a_client_that_takes_nothing_is_waited_for_until_it_or_the_task_goes(
+    interactive: Terminal, end: Callable[[Terminal], None]
+) -> None:
+    interactive.ask("attach", "a", 1)
+    interactive.prints_a_portion()
+    interactive.pty.signalled(signal.SIGTERM)
+    assert not interactive.reading
+    end(interactive)
+    assert interactive.reading
 
 
 def test_windows_have_the_size_of_their_clients_as_far_as_it_is_one(interactive: Terminal) -> None:

@@ -257,7 +257,7 @@ class Agent:
         match op["op"]:
             case "start":
                 self._start(op)
-            case "kill" | "expiration" | "peer" | "barrier":
+            case "kill" | "expiration" | "peer" | "barrier" | "rpc-drained":
                 self._take_job_operation(op)
             case "rpc":
                 self._rpc(op)
@@ -309,6 +309,8 @@ class Agent:
                 job.from_peer(op["from"], op["data"])
             case "barrier":
                 job.barrier_done(op["seq"], op["kvs"])
+            case "rpc-drained":
+                job.drained(op["token"])
 
     def _rpc(self, op: Rpc) -> None:
         job = self.jobs.get(op["id"])

@@ -93,6 +93,14 @@ class Rpc(TypedDict):
     sender: NotRequired[str]
 
 
+class RpcDrained(TypedDict):
+    """The client of the request `token` has taken what it was sent before it was asked by `rpc-drain`, or is gone."""
+
+    op: Literal["rpc-drained"]
+    id: int
+    token: int
+
+
 # -- from the broker to the agent: subprocesses (RFC 42), by handle
 
 
@@ -144,7 +152,7 @@ class Shutdown(TypedDict):
     op: Literal["shutdown"]
 
 
-JobOperation = Union[Kill, SetExpiration, FromPeer, Barrier]
+JobOperation = Union[Kill, SetExpiration, FromPeer, Barrier, RpcDrained]
 ToAgent = Union[Start, JobOperation, Rpc, Exec, ExecWrite, ExecHold, ExecKill, Program, Shutdown]
 
 # -- from the agent to the broker
@@ -201,6 +209,14 @@ class RpcReply(TypedDict):
     errnum: int
     payload: dict[str, Any] | None
     text: str
+
+
+class RpcDrain(TypedDict):
+    """Say by `rpc-drained` when the client of the request `token` has taken what it was sent."""
+
+    op: Literal["rpc-drain"]
+    id: int
+    token: int
 
 
 class Started(TypedDict):
@@ -270,5 +286,5 @@ class Lost(TypedDict):
 # What is reported about a job, from agents and from broker to broker.
 Report = Union[ShellEvent, Output, Started, Finish, Barrier, RaisedException, Lost]
 SubprocessReport = Union[ExecStarted, ExecOutput, ExecFinished, ExecError]
-FromShell = Union[ShellEvent, Output, ToPeer, Started, Finish, Barrier, RaisedException, RpcReply]
+FromShell = Union[ShellEvent, Output, ToPeer, Started, Finish, Barrier, RaisedException, RpcReply, RpcDrain]
 FromAgent = Union[Hello, FromShell, SubprocessReport, Gone]

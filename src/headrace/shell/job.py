@@ -495,6 +495,15 @@ class ShellJob:
         """Answer a request; an error is its last answer, and without one it may have more if it is a stream."""
         self.agent.send({"op": "rpc-reply", "token": token, "errnum": errnum, "payload": payload, "text": text})
 
+    def ask_drained(self, token: int) -> None:
+        """Ask whether the client of a stream has taken what it was sent: `drained` is the answer."""
+        self.agent.send({"op": "rpc-drain", "id": self.id, "token": token})
+
+    def drained(self, token: int) -> None:
+        """The terminal of the first task alone asks for this."""
+        if self.tasks and self.tasks[0].pty is not None:
+            self.tasks[0].pty.drained(token)
+
     def input_taken(self) -> None:
         """A task has read queued input."""
         self._input.answer()

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _READ = 1 << 16
 # Clients get no responses to `write` while more bytes than this are queued for the terminal.
 _TYPED = 1 << 20
+# Bytes of output after which every client has to have taken them.
+_PORTION = 256 << 10
 # Signals that do not end a process by default, or that jobs mostly handle: the first client is awaited after them.
 _NO_END = {
     signal.SIGCHLD,
@@ -64,8 +66,14 @@ class Pty:
         self._feed: Feed | None = None
         self._typed: list[int] = []
         self._line_start = True
-        # Two reasons to stop reading: `_held` is full before the first client, or flow control holds the output.
+        # Three reasons to stop reading: `_held` is full before the first client, flow control holds the output, or
+        # clients (by token) have not taken the last portion.
         self._full = self._behind = False
+        self._slow: set[int] = set()
+        # Bytes of the present portion.
+        self._shown = 0
+        # The last of the output is bounded by the kernel, and a client that is stopped holds up no end.
+        self._ends = False
         self._reading = False
         self._status: int | None = None
 
@@ -78,7 +86,7 @@ class Pty:
         self._read_or_wait()
 
     def _read_or_wait(self) -> None:
-        wanted = self.master >= 0 and not self._full and not self._behind
+        wanted = self.master >= 0 and not (self._full or self._behind or self._slow)
         if wanted == self._reading:
             return
         self._reading = wanted
@@ -118,6 +126,23 @@ class Pty:
     def _show(self, text: str) -> None:
         for token in self._clients.values() if text else ():
             self._job.reply(token, {"type": "data", "data": text})
+        self._shown += len(text)
+        if self._shown >= _PORTION and not self._ends:
+            self._shown = 0
+            self._slow.update(self._clients.values())
+            for token in self._clients.values():
+                self._job.ask_drained(token)
+            self._read_or_wait()
+
+    def drained(self, token: int) -> None:
+        """A client has taken the last portion."""
+        self._slow.discard(token)
+        self._read_or_wait()
+
+    def _show_the_rest(self) -> None:
+        self._ends = True
+        self._slow.clear()
+        self._read_or_wait()
 
     def end(self) -> None:
         """The terminal's last output was read."""
@@ -144,6 +169,7 @@ class Pty:
     def process_ended(self, status: int) -> None:
         """The session leader of the terminal has ended; its last output may still be unread."""
         self._status = status
+        self._show_the_rest()
         self._say_exit()
 
     def _say_exit(self) -> None:
@@ -159,6 +185,8 @@ class Pty:
         """The job got a signal. If the signal is to end it, the first client is no longer awaited."""
         if signum not in _NO_END:
             self._stop_awaiting()
+        if signum == signal.SIGKILL:
+            self._show_the_rest()
 
     def _stop_awaiting(self) -> None:
         if self.awaited:
@@ -216,7 +244,9 @@ class Pty:
         return self._feed.backlog if self._feed is not None else 0
 
     def disconnect(self, sender: str) -> None:
-        self._clients.pop(sender, None)
+        token = self._clients.pop(sender, None)
+        if token is not None:
+            self.drained(token)
 
     def _resize(self, payload: dict[str, Any]) -> None:
         size = payload.get("winsize") or payload

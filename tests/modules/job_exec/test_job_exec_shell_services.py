@@ -41,6 +41,21 @@ def test_a_client_that_left_is_not_answered_and_the_shell_hears_of_it() -> None:
     with_fleet(1, scenario)
 
 
+def test_a_shell_is_told_when_its_client_has_taken_what_it_was_sent_or_is_gone() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        asked, replies = await attached(fleet)
+        fleet.agents[0].say("rpc-reply", token=asked["token"], errnum=0, payload={"type": "data"})
+        for count, token in enumerate((asked["token"], 99), start=1):
+            fleet.agents[0].say("rpc-drain", token=token)
+            await fleet.settle()
+            told = fleet.agents[0].got("rpc-drained")
+            assert len(told) == count
+            assert (told[-1]["id"], told[-1]["token"]) == (JOB, token)
+        assert len(replies) == 1
+
+    with_fleet(1, scenario)
+
+
 def test_who_attached_to_a_shell_that_ends_is_let_go() -> None:
     async def scenario(fleet: Fleet) -> None:
         asked, replies = await attached(fleet)

@@ -189,6 +189,8 @@ class TreeExec:
                 self._take(HERE, op)
             case "rpc-reply":
                 self.shells.reply(op)
+            case "rpc-drain":
+                self.shells.drain(op["id"], op["token"])
             case "peer":
                 self._peer(op)
             case "gone":

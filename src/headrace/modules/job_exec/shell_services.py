@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.broker.module.context import ModuleContext
+from headrace.broker.services import drain
 from headrace.spec import message as m
 from headrace.spec.message import Message
 
@@ -165,3 +166,16 @@ class ShellServices:
             self.ctx.respond_error(msg, errnum, op["text"])
         else:
             self.ctx.respond(msg, op["payload"])
+
+    def drain(self, job: int, token: int) -> None:
+        """Tell the agent when the client of the stream `token` has taken what was sent on it, or is gone."""
+        entry = self._waiting.get(token)
+        if entry is None:
+            self._tell_drained(job, token)
+            return
+        route = drain.route_of(entry[1])
+        self.ctx.call(drain.TOPIC, route, lambda _reply: self._tell_drained(job, token), self.ctx.rank)
+
+    def _tell_drained(self, job: int, token: int) -> None:
+        if self.ctx.agent is not None:
+            self.ctx.agent.send({"op": "rpc-drained", "id": job, "token": token})
