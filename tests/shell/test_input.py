@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -129,21 +130,113 @@ def test_input_after_the_end_of_all_that_it_is_for_is_a_broken_pipe() -> None:
     assert len(logs) == 3
 
 
-@pytest.mark.parametrize(("nnodes", "answered"), [(1, 2), (2, 3)])
-def test_who_sends_more_than_any_task_takes_waits_for_one_that_does(nnodes: int, answered: int) -> None:
+def test_who_sends_more_than_any_task_takes_waits_for_one_that_does() -> None:
     feeds = [Fed(), Fed()]
     tasks: list[Any] = [SimpleNamespace(rank=rank, feed=feed, pty=None) for rank, feed in enumerate(feeds)]
     answers: list[int] = []
-    given = Input({}, nnodes, tasks, lambda _entries: None, lambda _to, _message: None)
+    given = Input({}, 1, tasks, lambda _entries: None, lambda _to, _message: None)
     for number in range(3):
         io = {"stream": "stdin", "rank": "all", "data": "x"}
         given.from_client(io, 2, lambda number=number: answers.append(number))  # type: ignore[misc]
         for feed in feeds:
             feed.backlog += 600_000
-    assert len(answers) == answered
+    assert len(answers) == 2
     feeds[0].backlog = 0
     given.answer()
     assert answers == [0, 1, 2]
+
+
+class Shells:
+    """The input of three nodes with a task each. What shells say to each other is on its way until `deliver`."""
+
+    def __init__(self) -> None:
+        self.feeds = [Fed() for _ in range(3)]
+        self.on_way: list[tuple[int, int, dict[str, Any]]] = []
+        self.answers = 0
+        self.shells: list[Input] = []
+        for nodeid, feed in enumerate(self.feeds):
+            tasks: list[Any] = [SimpleNamespace(rank=nodeid, feed=feed, pty=None)]
+            self.shells.append(Input({}, 3, tasks, lambda _entries: None, self._sender(nodeid)))
+
+    def _sender(self, nodeid: int) -> Callable[[int, dict[str, Any]], None]:
+        return lambda to, message: self.on_way.append((nodeid, to, message))
+
+    def type(self, size: int) -> None:
+        self.shells[0].from_client({"stream": "stdin", "rank": "all", "data": "x" * size}, 3, self._answered)
+
+    def _answered(self) -> None:
+        self.answers += 1
+
+    def deliver(self, nodes: tuple[int, ...] = (0, 1, 2)) -> None:
+        for sender, to, message in self.on_way[:]:
+            if to in nodes and message["kind"] == "stdin":
+                self.on_way.remove((sender, to, message))
+                self.shells[to].from_peer(message)
+        for sender, to, message in self.on_way[:]:
+            if message["kind"] == "stdin-taken":
+                self.on_way.remove((sender, to, message))
+                self.shells[0].peer_took(sender, message["bytes"], message["state"])
+
+
+def test_who_sends_more_than_the_tasks_of_any_node_take_waits_for_one_that_does() -> None:
+    job = Shells()
+    for feed in job.feeds:
+        feed.backlog = 2 << 20
+    job.type(10)
+    assert job.answers == 1, "that the others are full is not known yet"
+    job.deliver()
+    job.type(10)
+    assert job.answers == 1
+    job.feeds[2].backlog = 0
+    job.shells[2].answer()
+    job.deliver()
+    assert job.answers == 2
+    # A task that has ended takes nothing, and is no reason to send on.
+    job.feeds[2].fd = -1
+    job.type(10)
+    job.deliver()
+    job.type(10)
+    assert job.answers == 3
+    job.shells[0].peer_gone(2)
+    assert job.answers == 3
+    job.feeds[0].fd = job.feeds[1].fd = -1
+    job.shells[1].answer()
+    job.deliver()
+    assert job.answers == 4, "nobody reads any more, and nobody is waited for"
+
+
+def test_a_node_that_is_behind_with_its_messages_is_waited_for_until_it_is_gone() -> None:
+    job = Shells()
+    for _ in range(9):
+        job.type(250_000)
+        job.deliver((0, 1))
+    assert job.answers == 4
+    job.deliver()
+    assert job.answers == 9
+    for _ in range(9):
+        job.type(250_000)
+        job.deliver((0, 2))
+    job.shells[0].peer_gone(1)
+    job.type(250_000)
+    assert job.answers == 19
+    assert [to for _, to, message in job.on_way if message["kind"] == "stdin"].count(1) == 9
+
+
+def test_input_of_several_nodes_waits_for_a_task_that_reads(world: World, tmp_path: Path) -> None:
+    script = "while ! test -e go; do sleep .01; done; cat >/dev/null"
+    job = world.start(["sh", "-c", script], 2, nodes=[0, 1], cwd=str(tmp_path))
+    io = {"stream": "stdin", "rank": "all", "data": "x" * 500_000}
+    tokens = []
+    while not tokens or world.replies[tokens[-1]]:
+        tokens.append(world.rpc(job, "stdin", io))
+        # Both shells have taken it, and the lead has heard of it, once their tasks are known.
+        later = world.rpc(job, "proctable", {})
+        world.pump(lambda later=later: bool(world.replies[later]))  # type: ignore[misc]
+    assert 3 <= len(tokens) <= 6
+    (tmp_path / "go").touch()
+    world.rpc(job, "stdin", {"stream": "stdin", "rank": "all", "eof": True})
+    world.finish(job)
+    assert [[reply["errnum"] for reply in world.replies[token]] for token in tokens] == [[0]] * len(tokens)
 
 
 @pytest.mark.parametrize(

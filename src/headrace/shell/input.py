@@ -17,8 +17,12 @@ from .output import Entry, Lookup, is_fifo
 from .task import Task
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY
-# Clients get no responses while more bytes than this are queued for every task of the job.
+# Clients get no responses while more bytes than this are queued for every task of the job, or are on the way to a node.
 _MOST = 1 << 20
+# Bytes of input that another node's shell acknowledges in one message.
+_CREDIT = 128 << 10
+# What a node's tasks make of their input: one at least has room, none has, or there is nobody to read any.
+_ROOM, _FULL, _NONE = "room", "full", "none"
 
 
 def opened(path: str, command: list[str]) -> tuple[int, list[str]]:
@@ -53,6 +57,14 @@ class Input:
         # In the lead shell: the tasks that have been sent the end of their input.
         self._ended = Idset()
         self._unanswered: list[Callable[[], None]] = []
+        # In the lead shell, of the others: bytes that they have not acknowledged, what they have told, who is gone.
+        self._on_way: dict[int, int] = {}
+        self._states: dict[int, str] = {}
+        self._gone: set[int] = set()
+        # In another shell: whether it gets input, bytes that it has not acknowledged, and what it has told.
+        self._fed = False
+        self._taken = 0
+        self._told = _ROOM
 
     def _spec(self) -> dict[str, Any]:
         given = self._options.get("input")
@@ -87,8 +99,9 @@ class Input:
         self._keep([[time.time(), "data", dict(io)]])
         data, eof = decoded.data or b"", decoded.eof
         self._feed(decoded.rank, data, eof)
-        for nodeid in range(1, self._nnodes):
-            text = data.decode("latin-1")
+        text = data.decode("latin-1") if self._nnodes > 1 else ""
+        for nodeid in self._others():
+            self._on_way[nodeid] = self._on_way.get(nodeid, 0) + len(text)
             self._send(nodeid, {"kind": "stdin", "rank": decoded.rank, "data": text, "eof": eof})
         self._unanswered.append(answer)
         self.answer()
@@ -96,20 +109,56 @@ class Input:
     def answer(self) -> None:
         """Answer clients, unless every task has a long backlog.
 
-        Often only one task reads its input, so a backlog of others does not delay clients. The backlogs of other nodes
-        are not known here, so clients of jobs on several nodes are always answered.
+        Often only one task reads its input, so a backlog of others does not delay clients.
         """
-        backlogs = [task.feed.backlog for task in self._tasks if task.feed is not None and task.feed.fd >= 0]
-        backlogs += [task.pty.backlog for task in self._tasks if task.pty is not None and task.pty.master >= 0]
-        if backlogs and self._nnodes == 1 and all(backlog > _MOST for backlog in backlogs):
+        if self._fed:
+            self._tell_lead()
+        if not self._unanswered or self._waits():
             return
         unanswered, self._unanswered = self._unanswered, []
         for answer in unanswered:
             answer()
 
+    def _others(self) -> list[int]:
+        return [nodeid for nodeid in range(1, self._nnodes) if nodeid not in self._gone]
+
+    def _waits(self) -> bool:
+        if any(size > _MOST for size in self._on_way.values()):
+            return True
+        states = {self._state(), *(self._states.get(nodeid, _ROOM) for nodeid in self._others())}
+        return _FULL in states and _ROOM not in states
+
+    def _state(self) -> str:
+        backlogs = [task.feed.backlog for task in self._tasks if task.feed is not None and task.feed.fd >= 0]
+        backlogs += [task.pty.backlog for task in self._tasks if task.pty is not None and task.pty.master >= 0]
+        if not backlogs:
+            return _NONE
+        return _FULL if all(backlog > _MOST for backlog in backlogs) else _ROOM
+
     def from_peer(self, data: dict[str, Any]) -> None:
         """The lead passed on what a client sent."""
         self._feed(data["rank"], data["data"].encode("latin-1"), data["eof"])
+        self._fed = True
+        self._taken += len(data["data"])
+        self._tell_lead()
+
+    def _tell_lead(self) -> None:
+        state = self._state()
+        if state != self._told or self._taken >= _CREDIT:
+            self._send(0, {"kind": "stdin-taken", "bytes": self._taken, "state": state})
+            self._told, self._taken = state, 0
+
+    def peer_took(self, nodeid: int, size: int, state: str) -> None:
+        """In the lead shell: the tasks of another node were given that much."""
+        self._on_way[nodeid] = self._on_way.get(nodeid, 0) - size
+        self._states[nodeid] = state
+        self.answer()
+
+    def peer_gone(self, nodeid: int) -> None:
+        """In the lead shell: the shell of another node has ended, or is lost."""
+        self._gone.add(nodeid)
+        self._on_way.pop(nodeid, None)
+        self.answer()
 
     def _feed(self, rank: str, data: bytes, eof: bool) -> None:
         wanted = None if rank == "all" else Idset.parse(rank)

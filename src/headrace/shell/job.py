@@ -459,6 +459,8 @@ class ShellJob:
             self._window.taken(int(data["bytes"]))
         elif kind == "stdin":
             self._input.from_peer(data)
+        elif kind == "stdin-taken":
+            self._input.peer_took(source, data["bytes"], data["state"])
         elif kind == "task-exit":
             self._first_exit(data["context"], data["program"], data["host"])
         elif kind in ("left-pmi", "leader-gone"):
@@ -485,6 +487,7 @@ class ShellJob:
             # This may come twice: from a shell, and again when its node is lost.
             self._others.discard(source)
             self._proctable.done(source)
+            self._input.peer_gone(source)
             self._maybe_finish()
 
     def rpc(self, op: Rpc) -> None:
