@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from instance import start
@@ -33,6 +34,19 @@ def test_a_task_that_kills_the_agent_ends_the_jobs_of_its_node_and_another_agent
     told, why = "137\n137\n0\n0\n", f"err[{last}]: the exec agent was killed: its jobs are lost, starting another\n"
     ends = ["0 COMPLETED", "-9 FAILED", "-9 FAILED", *(["4 FAILED"] if size else [])]
     assert done.out == told + "".join(f"{end}\n" for end in sorted(ends)) + why, done.err
+
+
+@SIZES
+def test_a_job_that_has_killed_its_agent_is_run_again_if_it_asks_for_that(size: tuple[str, ...], tmp_path: Path):
+    script = f"""
+    cd {tmp_path}
+    again='test -e again && ls -A $FLUX_JOB_TMPDIR && exec echo again'
+    once='touch again $FLUX_JOB_TMPDIR/left; kill -9 $PPID; sleep 600'
+    flux run --requires=rank:{2 if size else 0} --setattr=system.requeue=true sh -c "$again; $once" ; echo $?
+    """
+    done = start(*size, "sh", "-c", script)
+    assert done.left == [], done.err
+    assert done.out == "again\n0\n", done.err
 
 
 def test_a_task_that_kills_another_nodes_agent_takes_its_own_node_from_the_job_and_no_more():
