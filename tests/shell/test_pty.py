@@ -223,10 +223,11 @@ def test_more_than_a_portion_waits_for_the_slowest_client(interactive: Terminal)
     [
         lambda terminal: terminal.pty.disconnect("a"),
         lambda terminal: terminal.ask("detach", "a", 2),
+        lambda terminal: terminal.ask("attach", "a", 2),
         lambda terminal: terminal.pty.process_ended(0),
         lambda terminal: terminal.pty.signalled(signal.SIGKILL),
     ],
-    ids=["gone", "left", "ended", "killed"],
+    ids=["gone", "left", "back", "ended", "killed"],
 )
 def test_a_client_that_takes_nothing_is_waited_for_until_it_or_the_task_goes(
     interactive: Terminal, end: Callable[[Terminal], None]

@@ -200,6 +200,8 @@ class Pty:
         kind = payload["type"]
         if kind == "attach":
             self._resize(payload)
+            # What it was asked on a former stream may never be answered.
+            self.disconnect(sender)
             self._clients[sender] = token
             self._job.reply(token, {"type": "attach"})
             held, self._held = self._decoder.decode(self._held), bytearray()
