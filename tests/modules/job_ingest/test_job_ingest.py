@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from jobs_world import World, jobspec, shown, signed
 
 from headrace.broker.module.context import RpcError
+from headrace.jobs.storable import MOST_LEVELS
 from headrace.modules.job_ingest import service as job_ingest
 from headrace.modules.job_ingest.checks import Checks, checks
 from headrace.spec import jobid
@@ -319,3 +321,42 @@ def test_what_was_taken_unseen_is_looked_at_when_it_comes_again(in_broker: Run) 
             assert reply.errnum == errnum
 
     in_broker(scenario)
+
+
+@pytest.mark.parametrize("levels", [MOST_LEVELS - 1, 900, *range(930, 1000, 5), 1100, 100_000])
+def test_a_jobspec_may_not_nest_deeper_than_can_be_read_back(in_broker: Run, levels: int) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        spec = json.dumps({**jobspec(), "attributes": {"system": {"duration": 0}, "user": "@"}})
+        deep = spec.replace('"@"', '{"a":' * levels + "1" + "}" * levels)
+        body = {"jobspec": deep, "urgency": 0, "flags": 0}
+        reply = await world.client.call("job-ingest.submit", body)
+        assert reply.errnum == errno.EINVAL
+        assert "jobspec is" in reply.text
+        fewer = spec.replace('"@"', '{"a":' * (MOST_LEVELS - 3) + "1" + "}" * (MOST_LEVELS - 3))
+        await world.client.rpc("job-ingest.submit", {**body, "jobspec": fewer})
+
+    in_broker(scenario)
+
+
+@pytest.mark.parametrize("attributes", [None, {}, {"user": {"a": 5}}])
+def test_a_job_without_system_attributes_is_there_after_a_restart(
+    in_broker: Run, tmp_path: Path, attributes: Any
+) -> None:
+    spec = {**on_nodes(1), "version": 9999, "attributes": attributes}
+    ids: list[int] = []
+
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        ids.extend([await world.job(spec, flags=FLAG_NOVALIDATE, urgency=0) for _ in range(2)])
+
+    async def after(broker: Any) -> None:
+        world = World(broker)
+        assert [id for id, _ in await world.all_events()] == ids
+        for id in ids:
+            body = await world.client.rpc("job-info.lookup", {"id": id, "keys": ["jobspec", "J"], "flags": 0})
+            assert json.loads(body["jobspec"])["attributes"] == {**(attributes or {}), "system": {}}
+            assert body["J"] == signed(spec, world.client.userid), "what was signed stays as it is"
+
+    in_broker(scenario, statedir=str(tmp_path))
+    in_broker(after, statedir=str(tmp_path))

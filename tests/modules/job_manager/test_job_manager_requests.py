@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from jobs_world import QUEUES, World, pipeline_of
 
+from headrace.jobs.storable import MOST_LEVELS
 from headrace.spec.message import FLAG_STREAMING
 
 Run = Callable[..., None]
@@ -110,6 +111,39 @@ def test_a_batch_of_jobs_of_another_form_is_refused_with_the_field(in_broker: Ru
         await fails(world, "job-manager.submit", {"jobs": jobs}, errno.EPROTO, f"job-manager.submit: {told}")
 
     in_broker(scenario)
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+CONSTRAINTS = "attributes.system.constraints"
+
+
+def test_what_the_journal_could_not_give_back_is_not_stored(in_broker: Run, tmp_path: Path) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        id = await world.job(urgency=0)
+        for value, why in (
+            (nested(MOST_LEVELS + 1), f"is nested deeper than {MOST_LEVELS} levels"),
+            ({"a": 10**30}, "has a whole number of more than 64 bits"),
+        ):
+            await fails(world, "job-manager.memo", {"id": id, "memo": value}, errno.EINVAL, f"memo: {why}")
+            update = {"id": id, "updates": {CONSTRAINTS: value}}
+            await fails(world, "job-manager.update", update, errno.EINVAL, f"{CONSTRAINTS}: {why}")
+        await world.client.rpc("job-manager.memo", {"id": id, "memo": nested(MOST_LEVELS)})
+        await world.client.rpc("job-manager.update", {"id": id, "updates": {CONSTRAINTS: nested(MOST_LEVELS)}})
+
+    async def after(broker: Any) -> None:
+        names = {name for _, names in await World(broker).all_events() for name in names}
+        assert {"memo", "jobspec-update"} <= names
+
+    in_broker(scenario, statedir=str(tmp_path))
+    in_broker(after, statedir=str(tmp_path))
 
 
 def test_urgency_answers_the_old_one_and_checks_the_new(in_broker: Run) -> None:

@@ -56,3 +56,25 @@ def test_a_note_may_have_any_character(tmp_path: Path) -> None:
 def test_a_jobspec_of_another_kind_is_refused_by_its_field(tmp_path: Path, wrong: dict[str, Any], named: str) -> None:
     with pytest.raises(restore.RestoreError, match=f"jobspec: {named}: missing, or not of the kind"):
         restored(tmp_path, {**SPEC, **wrong}, log(SUBMIT))
+
+
+DEEP = '{"a":' * 900 + "1" + "}" * 900
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ({"jobspec": json.dumps({**SPEC, "attributes": {"user": "@"}}).replace('"@"', DEEP)}, "jobspec: is nested"),
+        ({"eventlog": log(SUBMIT, ("memo", {"a": "@"})).replace('"@"', DEEP)}, "eventlog: is nested"),
+        ({"eventlog": log(SUBMIT, ("memo", {"a": "@"})).replace('"@"', str(10**30))}, "more than 64 bits"),
+        ({"eventlog": log(SUBMIT, ("alloc", None)), "R": f'{{"execution": {{"R_lite": [], "a": {DEEP}}}}}'}, "R: is"),
+    ],
+)
+def test_what_the_journal_could_not_give_back_is_refused(tmp_path: Path, data: dict[str, str], told: str) -> None:
+    core, store = Core(Queues([]), 7), Store(str(tmp_path))
+    whole = {"jobspec": json.dumps(SPEC), "eventlog": log(SUBMIT), **data}
+    with pytest.raises(restore.RestoreError, match=told):
+        restore.add(core, store, 5, whole)
+    with pytest.raises(restore.RestoreError, match="id: it has more than 63 bits"):
+        restore.add(core, store, 1 << 63, whole)
+    store.spill.close()

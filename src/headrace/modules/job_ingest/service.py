@@ -20,6 +20,7 @@ from headrace.broker.module.context import ModuleContext, RpcError
 from headrace.jobs.pack import split_j
 from headrace.jobs.policy import Policy, PolicyConfigError, PolicyError, UnknownQueue
 from headrace.jobs.record import updated_jobspec
+from headrace.jobs.storable import MOST_LEVELS, TOO_DEEP, is_deep
 from headrace.modules.job_ingest.checks import checks, refuse_direct
 from headrace.modules.job_ingest.decode import NOTHING, decode, fresh
 from headrace.spec import jobspec as js
@@ -34,6 +35,8 @@ NAME = "job-ingest"
 
 _FLAGS = FLAG_PRE_SIGNED | FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
 _HEADS = 64
+# The `attributes.system` of jobspecs without one.
+_NO_SYSTEM: dict[str, Any] = {}
 _pack = msgspec.msgpack.Encoder().encode
 # Arguments for flux-core's validators, which are processes.
 _WITHOUT_EFFECT = (
@@ -134,15 +137,7 @@ class _Ingest:
             raise RpcError(errno.EPERM, "only the instance owner can submit jobs signed with mechanism none")
         head, text, tail = self._open(body, msg.userid)
         jobspec = self._jobspec(text, bool(flags & FLAG_NOVALIDATE))
-        try:
-            updates = self.policy.updates(jobspec)
-            if updates:
-                jobspec = updated_jobspec(jobspec, updates)
-            self.policy.check(jobspec)
-        except UnknownQueue as exc:
-            raise RpcError(errno.EPERM, str(exc)) from None
-        except PolicyError as exc:
-            raise RpcError(errno.EINVAL, str(exc)) from None
+        jobspec, updates = self._completed(jobspec)
         job = {
             "userid": msg.userid,
             "urgency": urgency,
@@ -168,6 +163,8 @@ class _Ingest:
             jobspec = body.get("jobspec")
             if jobspec is None:
                 raise RpcError(errno.EPROTO, f"{NAME}.submit: J: missing, expected str")
+            if is_deep(jobspec):
+                raise RpcError(errno.EINVAL, f"jobspec {TOO_DEEP}")
             plain = jobspec.encode("utf-8") if isinstance(jobspec, str) else msgspec.json.encode(jobspec)
             return _plain_head(userid), plain, b"none"
         try:
@@ -195,17 +192,30 @@ class _Ingest:
             raise _not_a_jobspec(text) from None
         except js.JobspecError as exc:
             raise RpcError(errno.EPERM, str(exc)) from None
-        try:
-            _pack(list(fresh(decoded, last)))
-        except OverflowError:
-            raise RpcError(errno.EINVAL, "jobspec has a whole number of more than 64 bits") from None
+        _check_storable(list(fresh(decoded, last)))
         attributes = jobspec["attributes"]
         if not attributes or attributes.get("system") is None:
             # RFC 14 makes it optional; the instance's other services expect it.
-            jobspec["attributes"] = {**(attributes or {}), "system": {}}
+            jobspec["attributes"] = {**(attributes or {}), "system": _NO_SYSTEM}
         self.last = decoded
         self.text = b"" if novalidate else text
         return jobspec
+
+    def _completed(self, jobspec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The jobspec with what its queue adds, and that alone. Raises RpcError for one that the policy refuses."""
+        try:
+            updates = self.policy.updates(jobspec)
+            if jobspec["attributes"]["system"] is _NO_SYSTEM:
+                # The text is stored as it was signed, and what is added to it beside it.
+                updates = {"attributes.system": _NO_SYSTEM, **updates}
+            if updates:
+                jobspec = updated_jobspec(jobspec, updates)
+            self.policy.check(jobspec)
+        except UnknownQueue as exc:
+            raise RpcError(errno.EPERM, str(exc)) from None
+        except PolicyError as exc:
+            raise RpcError(errno.EINVAL, str(exc)) from None
+        return jobspec, updates
 
     async def _check(self, msg: Message, job: dict[str, Any], hosts: list[str], feasible: bool) -> None:
         if hosts:
@@ -266,6 +276,20 @@ class _Ingest:
                 respond_error(msg, errnum, text)
             else:
                 respond(msg, {"id": id})
+
+
+def _check_storable(parts: list[Any]) -> None:
+    """Refuse the new parts of a jobspec if the journal could not give them back. Raises RpcError."""
+    try:
+        # Each level takes a byte, and few jobspecs have as many that are new. A part is at the fourth level at most, of
+        # which the list is one.
+        deep = len(_pack(parts)) > MOST_LEVELS and is_deep(parts, MOST_LEVELS - 2)
+    except OverflowError:
+        raise RpcError(errno.EINVAL, "jobspec has a whole number of more than 64 bits") from None
+    except RecursionError:
+        deep = True
+    if deep:
+        raise RpcError(errno.EINVAL, f"jobspec {TOO_DEEP}")
 
 
 def _hosts(constraint: dict[str, Any]) -> list[str]:

@@ -38,6 +38,7 @@ from headrace.modules.job_manager.records import (
 )
 from headrace.modules.job_manager.recover import Recovery
 from headrace.modules.job_manager.store import Store
+from headrace.spec import jobid
 from headrace.spec.job_state import CLEANUP
 from headrace.spec.os_error import reason, text_of
 
@@ -415,6 +416,8 @@ class Pipeline:
         if recovered.illegible:
             text = f"journal: {recovered.illegible} jobs are lost, which need what was in a lost {journal.db_path}"
             self.ctx.log(logging.ERROR, text)
+        for id, why in recovered.left_out.items():
+            self.ctx.log(logging.ERROR, f"journal: {jobid.encode(id)} cannot be rebuilt and is left out: {why}")
 
     async def close(self) -> None:
         """Write what is pending, then close the journal."""

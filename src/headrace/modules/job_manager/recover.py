@@ -4,26 +4,46 @@ journal. What of the files makes no sense is refused or left out, with a word on
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import sys
+from collections.abc import Iterator
 
 import msgspec
 
 from headrace.broker.state.journal import Journal, JournalError, Saved
-from headrace.jobs.pack import Submission, unpack
+from headrace.jobs.pack import Packed, Submission, unpack
 from headrace.jobs.record import Job, summary
+from headrace.jobs.storable import TOO_DEEP, is_deep
 from headrace.modules.job_manager.core import Core
-from headrace.modules.job_manager.records import Entry, JobsPurged, JobSubmitted, LogsSaved, TextAdded
+from headrace.modules.job_manager.records import (
+    Entry,
+    EventsPosted,
+    JobReaped,
+    JobsPurged,
+    JobSubmitted,
+    LogsSaved,
+    ResourcesSet,
+    TextAdded,
+)
 from headrace.modules.job_manager.replay import replay, restore, restore_inactive
 from headrace.modules.job_manager.store import Store
-from headrace.spec.job_state import INACTIVE
+from headrace.spec.job_state import INACTIVE, RUNNING
 
 _decode = msgspec.msgpack.Decoder(list[Entry]).decode
 _META = ("queues", "zombies", "max_jobid")
+# The entries about one job.
+_OF_JOB = (JobSubmitted, EventsPosted, ResourcesSet, LogsSaved, JobReaped)
+# What comes of a job whose data were read, but make no sense: they are its submitter's, or an earlier version's.
+_NO_SENSE = (AttributeError, KeyError, RecursionError, TypeError)
+# Frames beyond Python's limit, in which all data can be decoded that could be encoded.
+_MORE_FRAMES = 500
 
 
 class Recovery:
     """Fills an empty core and store. `unsaved` are finished jobs that no checkpoint has, `gone` purged ones that one
-    may have, `texts_saved` counts the texts of the checkpoint, `illegible` the jobs that could not be made sense of.
+    may have, `texts_saved` counts the texts of the checkpoint, `illegible` the jobs whose data are not there.
+    `left_out` has the jobs that could not be rebuilt, and why.
 
     Raises JournalError if what the checkpoint's database has cannot be used, and OSError.
     """
@@ -35,6 +55,7 @@ class Recovery:
         self.gone: list[int] = []
         self.texts_saved = 0
         self.illegible = 0
+        self.left_out: dict[int, str] = {}
         saved = journal.load()
         try:
             self._load(saved)
@@ -44,9 +65,16 @@ class Recovery:
             # Whatever can be wrong with bytes that we did not write.
             raise journal.damaged(repr(exc)) from None
         for batch in journal.replay():
-            for entry in _entries(journal, batch):
-                self._replay(entry)
+            for entry in self._entries(journal, batch):
+                try:
+                    self._replay(entry)
+                except _NO_SENSE as exc:
+                    if not isinstance(entry, _OF_JOB):
+                        raise
+                    self._leave_out(entry.id, repr(exc))
         store.texts.fresh.clear()
+        if self.left_out:
+            core.running = sum(bool(job.state & RUNNING) for job in core.active.values())
         for job in store.active.values():
             job.shown = len(job.events)
 
@@ -75,10 +103,12 @@ class Recovery:
         """Take a job that was active; its summary if it was not any more, but nobody had been told when it was saved:
         the journal that follows begins after its end.
         """
-        packed = unpack(record)
-        job = Job(id, self.store.original(packed.submission))
-        for event in packed.events:
-            job.apply(event)
+        try:
+            packed = unpack(record)
+            job = self._rebuilt(id, packed)
+        except _NO_SENSE as exc:
+            self._leave_out(id, repr(exc))
+            return ""
         if job.state == INACTIVE:
             self.unsaved[id] = None
             return str(summary(job))
@@ -87,6 +117,34 @@ class Recovery:
         restore(self.core, job)
         self.store.restore_logs(id, packed.logs)
         return ""
+
+    def _rebuilt(self, id: int, packed: Packed) -> Job:
+        job = Job(id, self.store.original(packed.submission))
+        for event in packed.events:
+            job.apply(event)
+        return job
+
+    def _leave_out(self, id: int, why: str) -> None:
+        """Go on without a job that cannot be rebuilt, so that the others are there. Its id is not given again."""
+        core = self.core
+        for known in (core.active, core.inactive, core.zombies, self.unsaved):
+            known.pop(id, None)
+        core.finished.clear()
+        core.max_jobid = max(core.max_jobid, id)
+        self.store.leave_out(id)
+        self.left_out[id] = why
+
+    def _entries(self, journal: Journal, batch: bytes) -> list[Entry]:
+        """The entries of a batch, of which one may nest deeper than can be decoded: its job is left out."""
+        try:
+            return _entries(journal, batch)
+        except RecursionError:
+            with _more_frames():
+                entries = _entries(journal, batch)
+        for entry in entries:
+            if isinstance(entry, _OF_JOB) and is_deep(msgspec.structs.astuple(entry)):
+                self._leave_out(entry.id, f"an entry {TOO_DEEP}")
+        return entries
 
     def _replay(self, entry: Entry) -> None:
         core, store = self.core, self.store
@@ -97,7 +155,7 @@ class Recovery:
                 if id in store.active:
                     store.restore_logs(id, logs)
             case JobSubmitted(id, submission):
-                if id not in core.active and id not in core.inactive:
+                if id not in core.active and id not in core.inactive and id not in self.left_out:
                     self._replay_new(id, submission)
             case JobsPurged(_, ids):
                 replay(core, entry)
@@ -121,6 +179,16 @@ class Recovery:
         else:
             self.store.add(job, submission)
             restore(self.core, job)
+
+
+@contextlib.contextmanager
+def _more_frames() -> Iterator[None]:
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit + _MORE_FRAMES)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def _entries(journal: Journal, batch: bytes) -> list[Entry]:

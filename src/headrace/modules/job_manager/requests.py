@@ -11,12 +11,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.jobs.pack import event_line
 from headrace.jobs.policy import Policy, PolicyError, UnknownQueue
 from headrace.jobs.record import Job, updated_jobspec
+from headrace.jobs.storable import unstorable
 from headrace.modules.common.privacy import is_hidden
 from headrace.modules.job_manager.core import Core
 from headrace.modules.job_manager.effects import Answer
@@ -152,10 +151,7 @@ class Requests:
         """`memo {id, volatile, memo}`."""
         job = self._job(msg, "can only add a memo to")
         memo = msg.obj["memo"]
-        try:
-            msgspec.msgpack.encode(memo)
-        except OverflowError:
-            raise RpcError(errno.EINVAL, "memo: has a whole number of more than 64 bits") from None
+        _check_storable("memo", memo)
         self._begin()
         self.core.memo(job, memo, bool(msg.obj.get("volatile")))
         self._answer(msg)
@@ -164,9 +160,10 @@ class Requests:
         """`update {id, updates}`: change a job's duration, queue or constraints."""
         job = self._job(msg, "may only update")
         updates = dict(msg.obj["updates"])
-        for key in updates:
+        for key, value in updates.items():
             if key not in _UPDATABLE:
                 raise RpcError(errno.EINVAL, f"update of {key} not supported")
+            _check_storable(key, value)
         if not updates:
             raise RpcError(errno.EINVAL, "nothing to update")
         if job.state == CLEANUP:
@@ -321,6 +318,13 @@ class Requests:
         for id, waiters in list(self.waiters.items()):
             if waiters[0].sender == sender:
                 del self.waiters[id]
+
+
+def _check_storable(name: str, value: Any) -> None:
+    """Refuse a value that the journal cannot keep. Raises RpcError(EINVAL)."""
+    why = unstorable(value)
+    if why:
+        raise RpcError(errno.EINVAL, f"{name}: {why}")
 
 
 def _exception(body: dict[str, Any]) -> tuple[str, int]:

@@ -6,12 +6,14 @@ Jobs that ran when the archive was written are ended with a reason, or queued ag
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from headrace.jobs.pack import Submission, events_of, split_j
 from headrace.jobs.record import Event, Job, current_r, failure_text, summary
+from headrace.jobs.storable import unstorable
 from headrace.modules.job_manager.core import Core
 from headrace.modules.job_manager.records import JobAdded, ResourcesSet
 from headrace.modules.job_manager.replay import take_up
@@ -20,6 +22,8 @@ from headrace.spec.job_state import FLAG_WAITABLE, INACTIVE
 
 LOST_NOTE = "it ran when the instance that it was restored from was saved"
 
+# The largest number that the checkpoint's database takes.
+_MOST_ID = (1 << 63) - 1
 _ENVIRONMENT = ("attributes", "system", "environment")
 
 
@@ -34,6 +38,8 @@ def add(core: Core, store: Store, id: int, data: dict[str, str]) -> Job | None:
     """
     if id in core.active or id in core.inactive or id in store:
         return None
+    if not 0 < id <= _MOST_ID:
+        raise RestoreError("id: it has more than 63 bits")
     submission, jobspec = _submission(store, data)
     events = _events(data.get("eventlog", ""))
     job = Job(id, jobspec)
@@ -84,8 +90,9 @@ def _submission(store: Store, data: dict[str, str]) -> tuple[Submission, dict[st
         stored: dict[str, Any] = msgspec.json.decode(data.get("jobspec", text), type=dict[str, Any])
     except KeyError:
         raise RestoreError("there is neither J nor jobspec") from None
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise RestoreError(f"jobspec: {exc}") from None
+    _check_storable("jobspec", (original, stored))
     updates: dict[str, Any] = {}
     _differences(original, stored, (), updates)
     first, second = store.texts.encode(text)
@@ -98,6 +105,14 @@ def _submission(store: Store, data: dict[str, str]) -> tuple[Submission, dict[st
     if wrong:
         raise RestoreError(f"jobspec: {', '.join(wrong)}: missing, or not of the kind that RFC 14 asks for")
     return submission, jobspec
+
+
+def _check_storable(what: str, values: Iterable[Any]) -> None:
+    """Refuse data that the journal cannot keep. Raises RestoreError."""
+    for value in values:
+        why = unstorable(value)
+        if why:
+            raise RestoreError(f"{what}: {why}")
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any], path: tuple[str, ...], out: dict[str, Any]) -> None:
@@ -118,10 +133,11 @@ def _differences(old: dict[str, Any], new: dict[str, Any], path: tuple[str, ...]
 def _events(text: str) -> list[Event]:
     try:
         events = events_of(text)
-    except msgspec.DecodeError as exc:
+    except (msgspec.DecodeError, RecursionError) as exc:
         raise RestoreError(f"eventlog: {exc}") from None
     if not events or events[0][1] != "submit":
         raise RestoreError("eventlog: it does not begin with submit")
+    _check_storable("eventlog", (context for _, _, context in events))
     return events
 
 
@@ -132,6 +148,7 @@ def _r(data: dict[str, str], events: list[Event]) -> dict[str, Any] | None:
     try:
         r: dict[str, Any] = msgspec.json.decode(data["R"], type=dict[str, Any])
         r["execution"]["R_lite"]
-    except (KeyError, TypeError, msgspec.DecodeError) as exc:
+    except (KeyError, TypeError, msgspec.DecodeError, RecursionError) as exc:
         raise RestoreError(f"R: {exc!r}") from None
+    _check_storable("R", (r,))
     return current_r(r, events)

@@ -67,8 +67,8 @@ class EventsJournal:
             del consumer.past[id]
             try:
                 self._send(msg, consumer, id, self.store.events(id), True)
-            except KeyError:
-                # The job was purged since.
+            except (KeyError, RecursionError):
+                # The job was purged since; or it nests too deep, as an earlier version accepted it: the others come.
                 continue
             job = self.store.active.get(id)
             if job is not None and job.state == SCHED and job.annotations:

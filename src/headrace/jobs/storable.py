@@ -1,0 +1,44 @@
+"""What users may have stored: values that can be written to the journal, and read back whoever reads them. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+# Decoders and encoders recurse and give up near Python's limit (1000 frames), each at another depth, so what one of
+# them wrote another might not read. A jobspec's resources alone may have 130 levels.
+MOST_LEVELS = 150
+TOO_DEEP = f"is nested deeper than {MOST_LEVELS} levels"
+_TOO_LARGE = "has a whole number of more than 64 bits"
+
+_CONTAINERS = frozenset((dict, list, tuple))
+_pack = msgspec.msgpack.Encoder().encode
+
+
+def is_deep(value: Any, most: int = MOST_LEVELS) -> bool:
+    """Whether objects and arrays are nested deeper in `value` than `most` levels."""
+    layer = [value] if type(value) in _CONTAINERS else []
+    for _ in range(most):
+        if not layer:
+            return False
+        layer = [
+            inner
+            for outer in layer
+            for inner in (outer.values() if type(outer) is dict else outer)
+            if type(inner) in _CONTAINERS
+        ]
+    return bool(layer)
+
+
+def unstorable(value: Any) -> str:
+    """Why a value cannot be stored, as the end of a sentence; "" if it can."""
+    if is_deep(value):
+        return TOO_DEEP
+    try:
+        _pack(value)
+    except OverflowError:
+        return _TOO_LARGE
+    except UnicodeEncodeError:
+        return "has text that is not Unicode"
+    return ""
