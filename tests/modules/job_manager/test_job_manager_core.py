@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from core_world import World
 
 from headrace.modules.job_manager.effects import Alloc, Cancel, Expiration, Free, Prioritize, Raised, Start
@@ -323,6 +324,19 @@ def test_a_job_that_was_canceled_meanwhile_is_not_run_again() -> None:
     world.exec(1, "release", ranks="all", final=True, requeue=True)
     assert world.events(1)[-4:] == ["finish", "release", "free", "clean"]
     assert world.result(1) == CANCELED
+
+
+@pytest.mark.parametrize("severity", [0, 3])
+def test_a_job_that_is_over_has_no_more_exceptions(severity: int) -> None:
+    world = World()
+    world.submit(1, urgency=0)
+    job = world.core.active[1]
+    world.cancel(1)
+    events = world.events(1)
+    world.core.raise_exception(job, "cancel", severity, "", 0)
+    world.flush()
+    assert (world.events(1), events[-1]) == (events, "clean")
+    assert not world.core.dirty
 
 
 def test_purging_takes_the_oldest_first() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs_world import QUEUES, World, pipeline_of
+from jobs_world import QUEUES, World, jobspec, pipeline_of
 
 from headrace.jobs.storable import MOST_LEVELS
 from headrace.spec.message import FLAG_STREAMING
@@ -191,6 +191,25 @@ def test_raiseall_counts_and_spares_on_a_dry_run(in_broker: Run) -> None:
         await world.until(lambda: not world.allocs)
         world.end(ids[0])
         await world.client.rpc("job-manager.drain")
+
+    in_broker(scenario)
+
+
+def test_raiseall_ends_jobs_whose_end_ends_others(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        ids = [await world.job(urgency=0)]
+        for _ in range(2):
+            needed = [{"scheme": "afterok", "value": str(ids[-1])}]
+            ids.append(await world.job(jobspec(dependencies=needed)))
+        ids.append(await world.job(urgency=0))
+        body = {"dry_run": False, "userid": -1, "states": 127, "type": "cancel", "severity": 0}
+        assert await world.client.rpc("job-manager.raiseall", body) == {"count": 4, "errors": 0}
+        await world.client.rpc("job-manager.drain")
+        for id in ids:
+            names = [name for name, _ in await world.events(id)]
+            assert (names.count("exception"), names.count("clean"), names[-1]) == (1, 1, "clean")
 
     in_broker(scenario)
 

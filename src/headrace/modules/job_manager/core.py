@@ -43,7 +43,7 @@ from headrace.modules.job_manager.successors import Successors, notes
 from headrace.modules.job_manager.waiting import Waiting
 from headrace.spec import jobspec as js
 from headrace.spec.job_exception import ALLOC, EXEC, FATAL, NODE_FAILURE, TIMEOUT
-from headrace.spec.job_state import CLEANUP, DEPEND, FLAG_DEBUG, PRIORITY, RUN, RUNNING, SCHED
+from headrace.spec.job_state import CLEANUP, DEPEND, FLAG_DEBUG, INACTIVE, PRIORITY, RUN, RUNNING, SCHED
 from headrace.spec.requests.sched import AllocResponse
 from headrace.spec.urgency import priority_of
 
@@ -185,6 +185,8 @@ class Core:
             self.effects.append(Start(job))
 
     def _clean_up(self, job: Job) -> None:
+        if job.state == INACTIVE:
+            return
         if job.alloc_pending:
             self.cancel_alloc(job)
             return
@@ -426,7 +428,9 @@ class Core:
     def raise_exception(
         self, job: Job, kind: str, severity: int, note: str, userid: int, extra: dict[str, Any] | None = None
     ) -> None:
-        """Raise an exception (RFC 21); severity FATAL ends the job."""
+        """Raise an exception (RFC 21); severity FATAL ends the job. A job that is over has no more events."""
+        if job.state == INACTIVE:
+            return
         if severity == FATAL and job.state == SCHED:
             self._forget_annotations(job)
         context = {"type": kind, "severity": severity, "note": note, "userid": userid, **(extra or {})}

@@ -108,6 +108,7 @@ class Requests:
         if not body["dry_run"]:
             self._begin()
             for job in jobs:
+                # The end of one may have ended others, which depend on it: raise_exception leaves those alone.
                 self.core.raise_exception(job, kind, severity, body.get("note") or "", msg.userid)
         self._answer(msg, {"count": len(jobs), "errors": 0})
 
