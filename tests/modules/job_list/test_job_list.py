@@ -7,6 +7,8 @@ import errno
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from headrace.modules.job_list import service as job_list
 from headrace.spec import message as m
 from headrace.spec.message import Message
@@ -243,6 +245,36 @@ def test_without_streaming_all_jobs_come_in_one_answer(in_broker: Run) -> None:
         assert await world.client.rpc("job-list.list", body) == {
             "jobs": [{"id": 2, "state": 16}, {"id": 1, "state": 64}]
         }
+
+    with_world(in_broker, scenario)
+
+
+@pytest.mark.parametrize("limit", [0, 3])
+def test_a_listing_takes_as_many_slices_as_its_tests_take_long(
+    in_broker: Run, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr(job_list, "_SLICE_SECONDS", 0.0)
+
+    async def scenario(world: World) -> None:
+        for id in range(1, 6):
+            world.pending(id)
+        await world.settle()
+        body = {"max_entries": limit, "attrs": ["state", "state"]}
+        listed = [job["id"] for job in await world.listing(max_entries=limit)]
+        assert listed == [1, 2, 3, 4, 5][: limit or None]
+        assert [job["id"] for job in (await world.client.rpc("job-list.list", body))["jobs"]] == listed
+
+    with_world(in_broker, scenario)
+
+
+def test_a_constraint_that_names_too_much_is_refused(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        constraint = {"or": [{"name": ["x"]}] * 50_000}
+        guest = world.broker.client(guest=True)
+        body = {"max_entries": 0, "attrs": [], "constraint": constraint}
+        reply = await guest.call("job-list.list", body)
+        text = "invalid payload: invalid constraint: too many operators and values specified: at most 1000"
+        assert (reply.errnum, reply.text) == (errno.EPROTO, text)
 
     with_world(in_broker, scenario)
 

@@ -96,6 +96,22 @@ def test_deep_constraints_are_refused_before_they_hurt() -> None:
         compiled(deep)
 
 
+@pytest.mark.parametrize(
+    ("part", "most", "what"),
+    [
+        ({"name": ["x"]}, 332, "operators and values specified: at most 1000"),
+        ({"ranks": ["16777215"]}, 1, "ranks specified: at most 16777216"),
+        ({"hostlist": ["node[1-1024]"]}, 4, "hosts specified: at most 4096"),
+    ],
+)
+def test_a_constraint_has_room_for_so_much(part: Any, most: int, what: str) -> None:
+    compiled({"or": [part] * most})
+    with pytest.raises(MatchError, match=f"too many {what}"):
+        compiled({"or": [part] * (most + 2)})
+    with pytest.raises(MatchError, match=f"too many {what}"):
+        compiled({"and": [{"not": [part]}, {"or": [part] * (most + 1)}]})
+
+
 def test_a_listing_of_active_jobs_never_looks_at_finished_ones() -> None:
     assert not compiled({"and": [{"userid": [0]}, {"states": [62]}]}).states & 64
     assert compiled({"and": [{"userid": [0]}, {"results": [1]}]}).states == 64

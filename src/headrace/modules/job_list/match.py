@@ -8,21 +8,29 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from headrace.modules.job_list.record import Job
 from headrace.spec.hostlist import Hostlist, HostlistError
-from headrace.spec.idset import Idset, IdsetError
+from headrace.spec.idset import MAX_ID, Idset, IdsetError
 from headrace.spec.job_state import ACTIVE, INACTIVE, NEW, RESULT_BITS, STATE_BITS, STATE_MASKS
 from headrace.spec.message import USERID_UNKNOWN
 
 Test = Callable[[Job], bool]
+# How much the rest of a constraint may name.
+Room = dict[str, int]
 
 ALL_STATES = 127
+_ALL_RESULTS = 15
 _STATE_NAMES = {"new": NEW, **STATE_BITS, **STATE_MASKS, "active": NEW | ACTIVE}
 _MAX_DEPTH = 32
-# A longer list of hosts or ranks in a constraint would make every comparison slow.
-_MAX_NAMES = 4096
+# What all parts of a constraint may name together: more would make every comparison slow. Of ranks, the largest ids are
+# added up, since a set is as long as its largest one.
+_VALUES, _HOSTS, _RANKS = "operators and values", "hosts", "ranks"
+_MOST = {_VALUES: 1000, _HOSTS: 4096, _RANKS: MAX_ID + 1}
+# Jobs that were allocated together have the same text, which most operators of a constraint read again.
+_KNOWN_TEXTS = 64
 _TIMES = ("t_submit", "t_depend", "t_run", "t_cleanup", "t_inactive")
 _COMPARE = ((">=", operator.ge), ("<=", operator.le), (">", operator.gt), ("<", operator.lt))
 
@@ -43,10 +51,16 @@ _EVERY_JOB = Match(None)
 
 def compiled(constraint: Any) -> Match:
     """The constraint of a request; None matches every job. Raises MatchError."""
-    return _EVERY_JOB if constraint is None else _compile(constraint, 0)
+    return _EVERY_JOB if constraint is None else _compile(constraint, 0, dict(_MOST))
 
 
-def _compile(constraint: Any, depth: int) -> Match:
+def _take(room: Room, what: str, number: int) -> None:
+    room[what] -= number
+    if room[what] < 0:
+        raise MatchError(f"too many {what} specified: at most {_MOST[what]}")
+
+
+def _compile(constraint: Any, depth: int, room: Room) -> Match:
     if not isinstance(constraint, dict):
         raise MatchError("constraint must be JSON object")
     if depth > _MAX_DEPTH:
@@ -56,16 +70,17 @@ def _compile(constraint: Any, depth: int) -> Match:
     for op, values in constraint.items():
         if not isinstance(values, list):
             raise MatchError(f"operator {op} values not an array")
-        part = _operator(op, values, depth)
+        _take(room, _VALUES, 1 + len(values))
+        part = _operator(op, values, depth, room)
         states &= part.states
         if part.test is not None:
             tests.append(part.test)
     return Match(_all(tests), states)
 
 
-def _operator(op: str, values: list[Any], depth: int) -> Match:
+def _operator(op: str, values: list[Any], depth: int, room: Room) -> Match:
     if op in ("and", "or", "not"):
-        parts = [_compile(value, depth + 1) for value in values]
+        parts = [_compile(value, depth + 1, room) for value in values]
         tests = [part.test for part in parts if part.test is not None]
         if op == "or":
             return _either(parts, tests)
@@ -78,7 +93,7 @@ def _operator(op: str, values: list[Any], depth: int) -> Match:
         return Match(both, states)
     maker = _MAKERS.get(op)
     if maker is not None:
-        return maker(values)
+        return maker(values, room)
     if op in _TIMES:
         return Match(_time(op, values))
     raise MatchError(f"unknown constraint operator: {op}")
@@ -107,7 +122,7 @@ def _any(tests: list[Test]) -> Test:
     return tests[0] if len(tests) == 1 else lambda job: any(test(job) for test in tests)
 
 
-def _userid(values: list[Any]) -> Match:
+def _userid(values: list[Any], room: Room) -> Match:
     users = set(_checked("userid", values, int))
     # In flux-core, FLUX_USERID_UNKNOWN stands for any user.
     if -1 in users or USERID_UNKNOWN in users:
@@ -115,12 +130,12 @@ def _userid(values: list[Any]) -> Match:
     return Match(lambda job: job.userid in users)
 
 
-def _name(values: list[Any]) -> Match:
+def _name(values: list[Any], room: Room) -> Match:
     names = set(_checked("name", values, str))
     return Match(lambda job: job.name in names)
 
 
-def _queue(values: list[Any]) -> Match:
+def _queue(values: list[Any], room: Room) -> Match:
     queues = set(_checked("queue", values, str))
     return Match(lambda job: job.queue in queues)
 
@@ -139,36 +154,48 @@ def _bits(op: str, values: list[Any], names: Mapping[str, int]) -> int:
     return bits
 
 
-def _states(values: list[Any]) -> Match:
+def _states(values: list[Any], room: Room) -> Match:
     states = _bits("states", values, _STATE_NAMES) & ALL_STATES
     return Match(lambda job: job.state & states != 0, states)
 
 
-def _results(values: list[Any]) -> Match:
-    results = _bits("results", values, RESULT_BITS)
+def _results(values: list[Any], room: Room) -> Match:
+    results = _bits("results", values, RESULT_BITS) & _ALL_RESULTS
     return Match(lambda job: job.result is not None and job.result & results != 0, INACTIVE)
 
 
-def _ranks(values: list[Any]) -> Match:
+def _ranks(values: list[Any], room: Room) -> Match:
     wanted = Idset()
     for text in _checked("ranks", values, str):
         try:
-            wanted |= Idset.parse(text)
+            ranks = Idset.parse(text)
         except IdsetError as exc:
             raise MatchError(f"ranks value {text!r} is not an idset: {exc}") from None
-    return Match(lambda job: bool(job.ranks) and bool(Idset.parse(job.ranks or "") & wanted))
+        _take(room, _RANKS, ranks.bits.bit_length())
+        wanted |= ranks
+    return Match(lambda job: bool(job.ranks) and not wanted.isdisjoint(_ranks_of(job.ranks or "")))
 
 
-def _hostlist(values: list[Any]) -> Match:
+def _hostlist(values: list[Any], room: Room) -> Match:
     wanted: set[str] = set()
     for text in _checked("hostlist", values, str):
         try:
-            wanted.update(Hostlist.parse(text))
+            hosts = Hostlist.parse(text)
         except HostlistError as exc:
             raise MatchError(f"hostlist value {text!r} is not a hostlist: {exc}") from None
-        if len(wanted) > _MAX_NAMES:
-            raise MatchError(f"too many hosts specified: at most {_MAX_NAMES}")
-    return Match(lambda job: bool(job.nodelist) and not wanted.isdisjoint(Hostlist.parse(job.nodelist or "")))
+        _take(room, _HOSTS, len(hosts))
+        wanted.update(hosts)
+    return Match(lambda job: bool(job.nodelist) and not wanted.isdisjoint(_hosts_of(job.nodelist or "")))
+
+
+@lru_cache(_KNOWN_TEXTS)
+def _ranks_of(text: str) -> Idset:
+    return Idset.parse(text)
+
+
+@lru_cache(_KNOWN_TEXTS)
+def _hosts_of(text: str) -> frozenset[str]:
+    return frozenset(Hostlist.parse(text))
 
 
 def _time(op: str, values: list[Any]) -> Test:
@@ -194,7 +221,7 @@ def _checked(op: str, values: list[Any], kind: type) -> list[Any]:
     return values
 
 
-_MAKERS: dict[str, Callable[[list[Any]], Match]] = {
+_MAKERS: dict[str, Callable[[list[Any], Room], Match]] = {
     "userid": _userid,
     "name": _name,
     "queue": _queue,

@@ -14,6 +14,7 @@ import itertools
 import logging
 import os
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -30,8 +31,9 @@ from headrace.spec.requests.jobs import JOB_LIST
 
 NAME = "job-list"
 
-# Jobs that one slice tests, whether they match or not: about 2 ms.
+# Jobs that one slice tests, whether they match or not, and seconds that it takes, if a test of one takes long.
 _SLICE = 250
+_SLICE_SECONDS = 0.002
 # flux-core sends one job in each message; after this number of jobs, messages are larger.
 _SINGLE = 32
 _PER_MESSAGE = 125
@@ -198,7 +200,7 @@ class _Lister:
 
     # -- list
 
-    def _list(self, msg: Message) -> dict[str, Any] | None:
+    def _list(self, msg: Message) -> Awaitable[dict[str, Any]] | None:
         body = msg.obj
         limit, since = body["max_entries"], body.get("since") or 0.0
         if limit < 0:
@@ -214,8 +216,7 @@ class _Lister:
         if is_hidden(self.ctx, msg):
             walk = (job if job is not None and job.userid == msg.userid else None for job in walk)
         if not msg.streaming:
-            found = (job.attributes(names) for job in walk if job is not None)
-            return {"jobs": list(itertools.islice(found, limit or None))}
+            return _gathered(walk, names, limit)
         self.listings.add(msg)
         _Listing(self, msg, walk, names, limit, _REASON_IN in body["attrs"]).run()
         return None
@@ -363,6 +364,7 @@ class _Listing:
         self.jobs = jobs
         self.names = names
         self.explains = explains
+        # A negative number that only falls is no limit.
         self.left = limit or -1
         self.sent = 0
 
@@ -370,17 +372,8 @@ class _Listing:
         """Send the next slice, then schedule the following one."""
         if self.msg not in self.lister.listings:
             return
-        found: list[Job] = []
-        more = False
-        for looked, job in enumerate(self.jobs, 1):
-            if job is not None:
-                found.append(job)
-                self.left -= 1
-                if not self.left:
-                    break
-            if looked == _SLICE:
-                more = True
-                break
+        found, more = _slice(self.jobs, self.left)
+        self.left -= len(found)
         attributes = [job.attributes(self.names) for job in found]
         if self.explains:
             self.lister.explain(found, attributes, lambda: self._go_on(attributes, more))
@@ -413,6 +406,32 @@ class _Listing:
         self.lister.ctx.respond(self.msg, body)
 
 
+def _slice(jobs: Iterator[Job | None], most: int) -> tuple[list[Job], bool]:
+    """The jobs of the next slice that match, `most` of them if that is positive, and whether more may follow."""
+    end = time.monotonic() + _SLICE_SECONDS
+    found: list[Job] = []
+    for looked, job in enumerate(jobs, 1):
+        if job is not None:
+            found.append(job)
+            if len(found) == most:
+                return found, False
+        if looked == _SLICE or time.monotonic() >= end:
+            return found, True
+    return found, False
+
+
+async def _gathered(jobs: Iterator[Job | None], names: tuple[str, ...], limit: int) -> dict[str, Any]:
+    """The answer to a request that is not streaming."""
+    attributes: list[dict[str, Any]] = []
+    more = True
+    while more:
+        found, more = _slice(jobs, limit - len(attributes) if limit else -1)
+        attributes += [job.attributes(names) for job in found]
+        if more:
+            await asyncio.sleep(0)
+    return {"jobs": attributes}
+
+
 def _names(attrs: list[Any]) -> tuple[str, ...]:
     """The attribute names of a request; raises RpcError(EINVAL) for an unknown attribute."""
     if "all" in attrs:
@@ -422,7 +441,7 @@ def _names(attrs: list[Any]) -> tuple[str, ...]:
             raise RpcError(errno.EINVAL, "attr has no string value")
         if name not in _KNOWN:
             raise RpcError(errno.EINVAL, f"{name} is not a valid attribute")
-    return tuple(attrs)
+    return tuple(dict.fromkeys(attrs))
 
 
 _KNOWN = frozenset(ATTRS)
