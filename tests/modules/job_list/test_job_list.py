@@ -279,6 +279,28 @@ def test_a_constraint_that_names_too_much_is_refused(in_broker: Run) -> None:
     with_world(in_broker, scenario)
 
 
+def test_a_job_that_ends_during_a_listing_is_listed_once(in_broker: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each job is a slice.
+    monkeypatch.setattr(job_list, "_SLICE_SECONDS", 0.0)
+
+    async def scenario(world: World) -> None:
+        number = 100
+        for id in range(1, number + 1):
+            world.running(id)
+        await world.settle()
+        request = {"max_entries": 0, "attrs": ["state"]}
+        tag = world.client.start("job-list.list", request, flags=m.FLAG_STREAMING)
+        found = [job["id"] for job in (await world.client.next(tag)).obj["jobs"]]
+        # The newest come first: the oldest is in the last slice.
+        world.tell(1, "finish:0", "clean")
+        while not (reply := await world.client.next(tag)).errnum:
+            found += [job["id"] for job in reply.obj["jobs"]]
+        assert sorted(found) == list(range(1, number + 1))
+        assert found[-1] == 1, "as an inactive job"
+
+    with_world(in_broker, scenario)
+
+
 def test_one_job_by_its_id(in_broker: Run) -> None:
     async def scenario(world: World) -> None:
         world.done(1)

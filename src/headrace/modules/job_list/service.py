@@ -247,7 +247,8 @@ class _Lister:
         running = [job for job in active if job.state & RUNNING]
         running.sort(key=lambda job: job.t_run or 0.0, reverse=True)
         for job in itertools.chain(pending, running):
-            yield job if test is None or test(job) else None
+            # A job that has ended since the listing began comes among the inactive ones.
+            yield job if job.state != INACTIVE and (test is None or test(job)) else None
         if not match.states & INACTIVE:
             return
         unpack = self.packer.unpack
