@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 import threading
 from collections.abc import Callable
@@ -215,6 +216,33 @@ def test_jobs_that_are_purged_before_a_checkpoint_are_not_kept_for_it(in_broker:
 
     in_broker(scenario, statedir=str(tmp_path))
     in_broker(after, statedir=str(tmp_path))
+
+
+def test_requests_that_are_refused_reserve_no_room(in_broker: Run, tmp_path: Path) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        world.infeasible = "never"
+        pipeline = pipeline_of(world)
+        id = await world.job(urgency=0)
+        note = {"a": "x" * 10_000}
+        update = {"id": id, "updates": {"attributes.system.constraints": note}}
+        for topic, body, error in (
+            ("memo", {"id": 1, "memo": note}, errno.ENOENT),
+            ("memo", {"id": id, "memo": {**note, "b": 10**30}}, errno.EINVAL),
+            # It is refused only when the scheduler has been asked.
+            ("update", update, errno.EINVAL),
+            ("update", update, errno.EINVAL),
+        ):
+            payload = json.dumps(body).encode() + b"\0"
+            assert (await world.client.call(f"job-manager.{topic}", None, payload)).errnum == error
+            assert pipeline._promised <= len(payload)
+            assert pipeline.refusal(0, 0) is None
+            assert pipeline._promised == 0
+        pipeline.refusal(0, 5)
+        assert pipeline._promised == 5
+
+    in_broker(scenario, statedir=str(tmp_path))
 
 
 def test_a_checkpoint_that_cannot_be_made_is_made_later(

@@ -91,6 +91,10 @@ class Core:
         # In a core without a service, deadlines use the time of day.
         self.deadlines = Deadlines(lambda: self.now)
 
+    def has_news(self) -> bool:
+        """Whether there are records since the last `take`."""
+        return bool(self.dirty or self.records or self.partings)
+
     def take(self) -> tuple[list[Record], list[Effect]]:
         """The records and effects since the last call."""
         records = self.records

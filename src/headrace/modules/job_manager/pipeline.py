@@ -136,6 +136,9 @@ class Pipeline:
         """
         if self.failing:
             return self._why
+        if not (self._pending or self.core.has_news()):
+            # What was promised since the last write has come to nothing.
+            self._promised = 0
         if self.journal is not None:
             # The reserve of a full disk is for ends of jobs; a new job's output would be lost.
             full = jobs and disk.full(self.journal.folder)
@@ -143,6 +146,10 @@ class Pipeline:
                 return (errno.ENOSPC, f"{self.journal.folder} has no room for more: {disk.FULL}")
         self._promised += size
         return None
+
+    def take_back(self, size: int) -> None:
+        """What `refusal` has reserved is not needed, as the request was refused for another reason."""
+        self._promised = max(0, self._promised - size)
 
     def _room(self, jobs: int, size: int) -> bool:
         # While the journal's file is replaced, the new one has room.

@@ -152,11 +152,17 @@ class _Manager:
         """Refuse a request that adds records but ends no job, when only the reserve is left."""
 
         def handle(msg: Message) -> Any:
-            if (msg.obj or {}).get("severity") != FATAL:
-                full = self.pipeline.refusal(0, len(msg.payload or b""))
-                if full is not None:
-                    raise RpcError(*full)
-            return handler(msg)
+            if (msg.obj or {}).get("severity") == FATAL:
+                return handler(msg)
+            size = len(msg.payload or b"")
+            full = self.pipeline.refusal(0, size)
+            if full is not None:
+                raise RpcError(*full)
+            try:
+                return handler(msg)
+            except RpcError:
+                self.pipeline.take_back(size)
+                raise
 
         return handle
 
