@@ -218,6 +218,28 @@ def test_jobs_that_are_purged_before_a_checkpoint_are_not_kept_for_it(in_broker:
     in_broker(after, statedir=str(tmp_path))
 
 
+def test_a_record_that_cannot_be_written_takes_no_others_with_it(in_broker: Run, tmp_path: Path) -> None:
+    ids: list[int] = []
+
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        pipeline = pipeline_of(world)
+        ids.append(await world.job(urgency=0))
+        core = pipeline.core
+        core.memo(core.active[ids[0]], {"a": 10**30}, False)
+        # It is in the same batch.
+        ids.append(await world.job(urgency=0))
+        assert any("journal: EventsPosted is not recorded: OverflowError" in line for line in broker.logged)
+        del core.active[ids[0]].events[-1]
+
+    async def after(broker: Any) -> None:
+        assert [id for id, _ in await World(broker).all_events()] == ids
+
+    in_broker(scenario, statedir=str(tmp_path))
+    in_broker(after, statedir=str(tmp_path))
+
+
 def test_requests_that_are_refused_reserve_no_room(in_broker: Run, tmp_path: Path) -> None:
     async def scenario(broker: Any) -> None:
         world = World(broker)

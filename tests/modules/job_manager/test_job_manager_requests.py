@@ -146,6 +146,36 @@ def test_what_the_journal_could_not_give_back_is_not_stored(in_broker: Run, tmp_
     in_broker(after, statedir=str(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (60, None),
+        (10**30, None),
+        (10**400, "a whole number of more than 64 bits"),
+        (float("inf"), "inf"),
+        (True, "True"),
+        ("1m", "'1m'"),
+    ],
+)
+def test_a_duration_is_stored_as_seconds(in_broker: Run, tmp_path: Path, asked: Any, told: str | None) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        id = await world.job(urgency=0)
+        body = {"id": id, "updates": {"attributes.system.duration": asked}}
+        if told is not None:
+            text = f"duration must be a number of seconds, not {told}"
+            await fails(world, "job-manager.update", body, errno.EPROTO, text)
+            return
+        await world.client.rpc("job-manager.update", body)
+        updated = dict(await world.events(id))["jobspec-update"]
+        assert repr(updated) == repr({"attributes.system.duration": float(asked)})
+        await world.cancel(id)
+        await world.client.rpc("job-manager.drain")
+
+    in_broker(scenario, statedir=str(tmp_path))
+
+
 def test_urgency_answers_the_old_one_and_checks_the_new(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         world = World(broker)

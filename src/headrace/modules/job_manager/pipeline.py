@@ -60,6 +60,8 @@ _HOLD = 10.0
 _PATIENCE = 10.0
 
 _encode = msgspec.msgpack.Encoder().encode
+# What is raised for values that have no form in msgpack: large numbers, deep nesting, text that is none.
+_UNPACKABLE = (OverflowError, RecursionError, TypeError, ValueError)
 
 # The news of a batch on one job: the job, the index of its first new event, and its new events.
 News = tuple[Job, int, list[Event]]
@@ -216,7 +218,7 @@ class Pipeline:
         # After an error, an empty batch is written as well, to test whether the disk works again.
         if entries or self.failing:
             try:
-                self.journal.append(_encode(entries))
+                self.journal.append(self._packed(entries))
             except OSError as exc:
                 self._failed(exc, batches)
                 return
@@ -231,6 +233,21 @@ class Pipeline:
             self._sync()
         else:
             self._sync_later()
+
+    def _packed(self, entries: list[Entry]) -> bytes:
+        """The entries for the journal. One that cannot be encoded is an error of ours, and costs the others nothing."""
+        try:
+            return _encode(entries)
+        except _UNPACKABLE:
+            pass
+        kept: list[Entry] = []
+        for entry in entries:
+            try:
+                _encode(entry)
+                kept.append(entry)
+            except _UNPACKABLE as exc:
+                self.ctx.log(logging.ERROR, f"journal: {type(entry).__name__} is not recorded: {exc!r}")
+        return _encode(kept)
 
     def _release_starts(self, batch: Batch) -> None:
         for effect in batch.effects:

@@ -164,7 +164,8 @@ class Requests:
         for key, value in updates.items():
             if key not in _UPDATABLE:
                 raise RpcError(errno.EINVAL, f"update of {key} not supported")
-            _check_storable(key, value)
+            if key != _DURATION:
+                _check_storable(key, value)
         if not updates:
             raise RpcError(errno.EINVAL, "nothing to update")
         if job.state == CLEANUP:
@@ -175,7 +176,7 @@ class Requests:
             name = next((key for key in updates if key != _DURATION), _DURATION).rpartition(".")[2]
             raise RpcError(denied, f"update of {name} for running job not supported")
         if _DURATION in updates:
-            self._check_duration(job, updates[_DURATION])
+            updates[_DURATION] = self._duration(job, updates[_DURATION])
         if _QUEUE in updates:
             self._change_queue(job, updates)
         if not owner or _QUEUE in updates:
@@ -190,13 +191,16 @@ class Requests:
         self._apply_update(msg, job, updates)
         return None
 
-    def _check_duration(self, job: Job, duration: Any) -> None:
-        if not isinstance(duration, (int, float)) or isinstance(duration, bool) or not math.isfinite(duration):
-            raise RpcError(errno.EPROTO, f"duration must be a number of seconds, not {duration!r}")
+    def _duration(self, job: Job, value: Any) -> float:
+        """The seconds of an update, as a float: the journal takes no whole number of more than 64 bits."""
+        duration = _seconds(value)
+        if duration is None:
+            raise RpcError(errno.EPROTO, f"duration must be a number of seconds, not {_cut(value)}")
         if duration < 0:
             raise RpcError(errno.EINVAL, "duration must not be negative")
         if job.state == RUN and duration and job.ends_after(duration) < self.ctx.now():
             raise RpcError(errno.EINVAL, "requested duration would place the job's expiration in the past")
+        return duration
 
     def _change_queue(self, job: Job, updates: dict[str, Any]) -> None:
         name = updates[_QUEUE]
@@ -319,6 +323,24 @@ class Requests:
         for id, waiters in list(self.waiters.items()):
             if waiters[0].sender == sender:
                 del self.waiters[id]
+
+
+def _seconds(value: Any) -> float | None:
+    """A finite number as a float; None for anything else."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    try:
+        seconds = float(value)
+    except OverflowError:
+        return None
+    return seconds if math.isfinite(seconds) else None
+
+
+def _cut(value: Any) -> str:
+    """A value in the text of an error, which is not to repeat thousands of digits."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return "a whole number of more than 64 bits"
+    return repr(value)
 
 
 def _check_storable(name: str, value: Any) -> None:
