@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs_world import QUEUES, R, World, jobspec, shown
+from jobs_world import QUEUES, R, World, jobspec, pipeline_of, shown
 
+from headrace.jobs.record import Job
 from headrace.spec import jobid
 from headrace.spec.message import FLAG_STREAMING
 
@@ -307,3 +308,29 @@ def test_a_checkpoint_and_what_came_after_it_make_the_whole(
     in_broker(first, statedir=str(tmp_path))
     in_broker(second, statedir=str(tmp_path))
     assert len(expected) == 23
+
+
+def test_an_error_in_one_job_keeps_back_nothing_of_the_others(in_broker: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        ids = [await world.job() for _ in range(3)]
+        for id in ids:
+            await world.alloc(id)
+        store = pipeline_of(world).store
+        finish = store.finish
+
+        def fail_once(job: Job) -> None:
+            if job.id == ids[0]:
+                raise ValueError(job.id)
+            finish(job)
+
+        monkeypatch.setattr(store, "finish", fail_once)
+        for id in ids:
+            world.end(id)
+        assert await world.client.rpc("job-manager.idle") == {"pending": 0}
+        assert list(store.places) == ids[1:]
+        assert any(f"ValueError: {ids[0]}" in line for line in broker.logged)
+        broker.logged.clear()
+
+    in_broker(scenario)

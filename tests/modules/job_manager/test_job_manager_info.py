@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,36 @@ def test_long_output_goes_through_a_file_and_comes_back_whole(in_broker: Run, tm
         body = {"age_limit": -1.0, "num_limit": 0, "batch": 50, "force": True}
         await world.client.rpc("job-manager.purge", body)
         await world.until(lambda: not list((tmp_path / "output").iterdir()))
+
+    in_broker(scenario, rundir=str(tmp_path))
+
+
+@pytest.mark.parametrize(("cut", "error"), [(False, errno.ENOENT), (True, errno.EIO)])
+def test_output_that_cannot_be_read_ends_its_own_stream_alone(
+    in_broker: Run, tmp_path: Path, cut: bool, error: int
+) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        ids = [await world.job(), await world.job()]
+        for id in ids:
+            await world.alloc(id)
+        for number in range(400):
+            world.log(ids[0], OUTPUT, [float(number + 1), "data", {"data": "x" * 1000}])
+        await world.client.rpc("job-manager.getinfo")
+        (path,) = (tmp_path / "output").iterdir()
+        if cut:
+            # In the middle of a line.
+            os.truncate(path, 500)
+        else:
+            path.unlink()
+        lost, main, other = (world.watch(ids[0], OUTPUT), world.watch(ids[0]), world.watch(ids[1], OUTPUT))
+        for id in ids:
+            world.end(id)
+        assert (await world.client.next(lost)).errnum == error
+        assert (await world.watched(main))[-1] == "clean"
+        assert await world.watched(other) == []
+        await world.client.rpc("job-manager.drain")
 
     in_broker(scenario, rundir=str(tmp_path))
 

@@ -19,6 +19,7 @@ from headrace.modules.job_manager.pipeline import News
 from headrace.modules.job_manager.store import GUEST_LOGS, Store
 from headrace.spec import eventlog, jobid
 from headrace.spec.message import ROLE_OWNER, Message
+from headrace.spec.os_error import text_of
 from headrace.spec.requests.jobs import JOB_INFO
 from headrace.spec.treeobj import decode_val
 
@@ -248,9 +249,17 @@ class JobInfo:
         return job is None or id in self.over or any(event[1] == "finish" for event in job.events[: job.shown])
 
     def _pump(self, watch: _Watch) -> None:
-        """Send a watcher what it does not have yet, up to a piece at a time."""
+        """Send a watcher what it does not have yet. A log that cannot be read ends its stream, and no other."""
         if watch.busy:
             return
+        try:
+            self._send_more(watch)
+        except OSError as exc:
+            self.streams.remove(watch.msg)
+            self.ctx.respond_error(watch.msg, exc.errno or errno.EIO, text_of(exc))
+
+    def _send_more(self, watch: _Watch) -> None:
+        """Send up to a piece. Raises OSError."""
         log = self.store.guest_log(watch.id, watch.name)
         if log is not None and watch.offset < log.size:
             self._send(watch, log)

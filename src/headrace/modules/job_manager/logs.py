@@ -8,6 +8,7 @@ record each in a common spill file, of which only the place is kept in memory.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 
@@ -105,7 +106,10 @@ class Log:
         else:
             with open(self._path, "rb") as handle:
                 handle.seek(offset)
-                piece = handle.read(min(limit, self._spilled - offset))
+                wanted = min(limit, self._spilled - offset)
+                piece = handle.read(wanted)
+            if len(piece) < wanted:
+                raise OSError(errno.EIO, "the file is shorter than what was written to it", self._path)
             more = offset + len(piece) < self.size
         if more:
             cut = piece.rfind(b"\n") + 1

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
+import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -240,17 +242,25 @@ class _Manager:
                     sched.prioritize([[id, priority]])
 
     def _release(self, batch: Batch) -> None:
+        """Tell of a batch. Nobody tells of it again, so an error in one part must not keep back the others."""
         for job, first, events in batch.news:
             job.shown = first + len(events)
-        self.info.publish(batch.news)
-        self.events.publish(batch.news)
+        safely = self._safely
+        safely(self.info.publish, batch.news)
+        safely(self.events.publish, batch.news)
         for job in batch.finished:
-            self.store.finish(job)
+            safely(self.store.finish, job)
         for effect in batch.effects:
-            self._take_effect(effect)
+            safely(self._take_effect, effect)
         if batch.finished:
-            self.admin.jobs_ended()
-            self.requests.jobs_ended(batch.finished)
+            safely(self.admin.jobs_ended)
+            safely(self.requests.jobs_ended, batch.finished)
+
+    def _safely(self, part: Callable[..., None], *args: Any) -> None:
+        try:
+            part(*args)
+        except Exception:
+            self.ctx.log(logging.ERROR, f"{part}: {traceback.format_exc()}")
 
     def _start(self, job: Job) -> None:
         self.exec.start(job)
