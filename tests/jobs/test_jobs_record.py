@@ -132,6 +132,15 @@ def test_a_requeued_job_waits_anew_and_one_that_only_waited_goes_on() -> None:
     assert job(*life, ("flux-restart", None)).state == record.RUN
 
 
+def test_a_requeued_job_keeps_what_its_user_noted() -> None:
+    note = {"a": "b", "uri": "ssh://n0/run/flux/local"}
+    noted = ("alloc", {"annotations": {"sched": {}}}), ("memo", note)
+    life = [("submit", {"userid": 0, "urgency": 16, "flags": 0}), ("validate", None), ("depend", None)]
+    life += [("priority", {"priority": 16}), *noted]
+    assert job(*life, ("requeue", None)).annotations == {"user": {"a": "b"}}
+    assert record.users_own({"user": {"uri": "x"}, "sched": {}}) is None
+
+
 def test_the_first_fatal_exception_is_the_jobs() -> None:
     first = {"type": "exec", "severity": 0, "note": "one"}
     ended = job(

@@ -193,7 +193,17 @@ def _requeue(job: Job, time: float, context: dict[str, Any]) -> None:
     """The job has lost its resources and is pending again."""
     if job.state == RUN:
         job.state = PRIORITY
-        job.r, job.has_resources, job.started, job.annotations = None, False, False, None
+        job.r, job.has_resources, job.started = None, False, False
+        job.annotations = users_own(job.annotations)
+
+
+def users_own(annotations: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The user's own annotations, which a job keeps when it loses its resources. A scheduler's are about those, and the
+    address of an instance that the job was is not its next one's.
+    """
+    own = annotations.get("user") if annotations else None
+    left = {key: value for key, value in own.items() if key != "uri"} if isinstance(own, dict) else None
+    return {"user": left} if left else None
 
 
 def requeues(job: Job) -> int:

@@ -208,6 +208,8 @@ def test_packing_keeps_every_attribute(values: dict[str, Any]) -> None:
 
 def test_a_job_that_is_queued_again_has_no_nodes_until_it_runs_again() -> None:
     for name in ("requeue", "flux-restart"):
+        noted = job(*EVENTS[:6], (2.0, "memo", {"a": "b"}), (1795224529.0, name, {"requeue": True}))
+        assert noted.annotations == {"user": {"a": "b"}}
         again = job(*EVENTS[:6], (1795224529.0, name, {"requeue": True}))
         assert (again.state, again.nodelist, again.t_run, again.annotations) == (PRIORITY, None, None, None)
         for event in ((1795224530.0, "priority", {"priority": 16}), (1795224531.0, "alloc", {})):

@@ -310,6 +310,22 @@ def test_a_checkpoint_and_what_came_after_it_make_the_whole(
     assert len(expected) == 23
 
 
+def test_a_job_that_is_queued_again_leaves_the_instance_idle(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        id = await world.job(jobspec(requeue=True))
+        await world.alloc(id)
+        await world.client.rpc("job-manager.queue-start", {"start": False, "all": True})
+        idle = world.client.start("job-manager.idle")
+        world.say(id, "finish", status=9, requeue=True)
+        world.say(id, "release", ranks="all", final=True, requeue=True)
+        assert (await world.client.next(idle)).obj == {"pending": 1}
+        await world.cancel(id)
+
+    in_broker(scenario)
+
+
 def test_an_error_in_one_job_keeps_back_nothing_of_the_others(in_broker: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(broker: Any) -> None:
         world = World(broker)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from headrace.jobs.record import users_own
 from headrace.spec import jobspec as js
 from headrace.spec.idset import Idset
 from headrace.spec.job_exception import FATAL
@@ -222,7 +223,8 @@ class Job:
         """The job has lost its resources and is pending again."""
         if self.state == RUN:
             self._enter(PRIORITY, time)
-            self.t_run = self.expiration = self.ranks = self.nodelist = self.annotations = None
+            self.t_run = self.expiration = self.ranks = self.nodelist = None
+            self.annotations = users_own(self.annotations)
 
     def _alloc(self, time: float, context: dict[str, Any]) -> None:
         if context.get("annotations"):

@@ -252,8 +252,9 @@ class _Manager:
             safely(self.store.finish, job)
         for effect in batch.effects:
             safely(self._take_effect, effect)
+        # A job that is queued again runs no more, either.
+        safely(self.admin.jobs_ended)
         if batch.finished:
-            safely(self.admin.jobs_ended)
             safely(self.requests.jobs_ended, batch.finished)
 
     def _safely(self, part: Callable[..., None], *args: Any) -> None:
