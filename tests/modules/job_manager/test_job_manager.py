@@ -310,6 +310,30 @@ def test_a_checkpoint_and_what_came_after_it_make_the_whole(
     assert len(expected) == 23
 
 
+def test_a_begin_time_that_comes_while_the_module_is_away_is_met_at_its_return(
+    in_broker: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        ctx, begin = world.manager, world.manager.now() + 10_000
+        id = await world.job(jobspec(dependencies=[{"scheme": "begin-time", "value": str(begin)}]))
+        monkeypatch.setattr(ctx, "suspended", object())
+        pipeline = pipeline_of(world)
+        manager = pipeline.release.__self__
+        manager._timer.cancel()
+        manager._expire()
+        assert id not in world.asked
+        monkeypatch.setattr(ctx, "now", lambda: begin + 1)
+        monkeypatch.setattr(ctx, "suspended", None)
+        assert ctx.resumption is not None
+        ctx.resumption.resume([])
+        await world.until(lambda: id in world.allocs)
+        await world.cancel(id)
+
+    in_broker(scenario)
+
+
 def test_a_job_that_is_queued_again_leaves_the_instance_idle(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         world = World(broker)

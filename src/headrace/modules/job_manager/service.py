@@ -288,6 +288,8 @@ class _Manager:
     # -- time
 
     def _arm(self) -> None:
+        # Begin times are by the time of day, which the core knows as of its last input.
+        self.core.now = self.ctx.now()
         due = self.core.next_deadline()
         if due is None or (self._timer is not None and self._timer_due <= due):
             return
