@@ -335,6 +335,21 @@ def test_an_id_can_be_waited_for_and_its_state_too(in_broker: Run) -> None:
     with_world(in_broker, scenario)
 
 
+def test_nobody_waits_for_a_job_that_was_purged_nor_for_a_state_that_is_none(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        world.known.add(5)
+        asked = world.client.start("job-list.list-id", {"id": 5, "attrs": ["state"]})
+        await world.settle()
+        world.ctx.publish("job-purge-inactive", {"jobs": [5, 6]})
+        assert (await world.client.next(asked)).errnum == errno.ENOENT
+        assert (await world.client.rpc("job-list.stats-get"))["idsync"]["waits"] == 0
+        for state in (65, 128, -1):
+            reply = await world.client.call("job-list.list-id", {"id": 5, "attrs": [], "state": state})
+            assert (reply.errnum, str(state) in reply.text) == (errno.EPROTO, True)
+
+    with_world(in_broker, scenario)
+
+
 def test_what_happens_during_a_pause_is_known_when_it_ends(in_broker: Run) -> None:
     async def scenario(world: World) -> None:
         world.known.update((5, 6))

@@ -375,6 +375,36 @@ def test_waitable_jobs_are_waited_for_once(in_broker: Run) -> None:
     in_broker(scenario)
 
 
+@pytest.mark.parametrize("over", [False, True])
+def test_who_waits_for_any_job_hears_that_others_wait_for_all(
+    over: bool, in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        ids = [await world.job(flags=4) for _ in range(2)]
+        for id in ids:
+            await world.alloc(id)
+        first, second = (world.client.start("job-manager.wait", {"id": -1}) for _ in range(2))
+        pipeline = pipeline_of(world)
+        with monkeypatch.context() as patch:
+            if over:
+                # Its end is not on the disk yet, so that nobody was told of it.
+                patch.setattr(pipeline, "_sync", lambda: None)
+                world.end(ids[0])
+                await world.until(lambda: ids[0] in pipeline.core.zombies)
+            one = world.client.start("job-manager.wait", {"id": ids[0]})
+            reply = await world.client.next(second)
+            assert (reply.errnum, reply.text) == (errno.ECHILD, "there are no more waitable jobs")
+        pipeline._sync()
+        for id in ids[over:]:
+            world.end(id)
+        assert (await world.client.next(one)).obj["id"] == ids[0]
+        assert (await world.client.next(first)).obj["id"] == ids[1]
+
+    in_broker(scenario, statedir=str(tmp_path))
+
+
 def test_a_waitable_job_that_is_over_is_listed_until_it_was_waited_for(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         world = World(broker)

@@ -195,6 +195,8 @@ class _Lister:
             data = self.inactive.pop(job_id, None)
             if data is not None:
                 self.stats.purge(self.packer.unpack(job_id, data))
+            for entry in self.waiting.pop(job_id, ()):
+                self.ctx.respond_error(entry.msg, errno.ENOENT)
         if self.watchers:
             self._stats_changed()
 
@@ -265,6 +267,8 @@ class _Lister:
 
     def _list_id(self, msg: Message) -> dict[str, Any] | None:
         job_id, state = msg.obj["id"], msg.obj.get("state") or 0
+        if not 0 <= state <= INACTIVE:
+            raise RpcError(errno.EPROTO, f"invalid payload: state is {state}, it must be that of a job (RFC 21)")
         # Invalid attributes are refused before the request waits.
         _names(msg.obj["attrs"])
         job = self._find(job_id)

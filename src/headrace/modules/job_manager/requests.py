@@ -282,21 +282,36 @@ class Requests:
         # The result of an inactive job belongs to the first request that has not been answered.
         if id in self.core.zombies and id not in self.waiters:
             self._reap(msg, id)
+            self._refuse_surplus()
             return
         job = self.core.active.get(id)
         if job is None or not job.waitable or id in self.waiters:
             raise RpcError(errno.ECHILD, _NOT_WAITABLE)
         self.waiters[id] = [msg]
+        self._refuse_surplus()
 
     def _wait_any(self, msg: Message) -> None:
         for id in self.core.zombies:
             if id not in self.waiters:
                 self._reap(msg, id)
+                self._refuse_surplus()
                 return
-        left = sum(job.waitable and job.id not in self.waiters for job in self.core.active.values())
-        if left <= len(self.waiting_any):
+        if self._unclaimed() <= len(self.waiting_any):
             raise RpcError(errno.ECHILD, _NO_MORE)
         self.waiting_any.append(msg)
+
+    def _unclaimed(self) -> int:
+        """How many jobs are left for requests for any job."""
+        active = sum(job.waitable and job.id not in self.waiters for job in self.core.active.values())
+        return active + sum(id not in self.waiters for id in self.core.zombies)
+
+    def _refuse_surplus(self) -> None:
+        """Refuse the last requests for any job if others have taken the jobs that they could get."""
+        if self.waiting_any:
+            left = self._unclaimed()
+            surplus, self.waiting_any = self.waiting_any[left:], self.waiting_any[:left]
+            for msg in surplus:
+                self.ctx.respond_error(msg, errno.ECHILD, _NO_MORE)
 
     def _reap(self, msg: Message, id: int) -> None:
         self._begin()
@@ -313,6 +328,8 @@ class Requests:
                 # The job was purged before its end was durable.
                 if waiters:
                     self.ctx.respond_error(waiters[0], errno.ECHILD, _NOT_WAITABLE)
+                elif job.waitable:
+                    self._refuse_surplus()
             elif waiters:
                 self._reap(waiters[0], job.id)
             elif self.waiting_any:
