@@ -135,6 +135,23 @@ class Log:
         """The number of bytes in the file."""
         return self._spilled
 
+    def take_up(self) -> None:
+        """Add the whole lines that the file has beyond what is known of the log. Raises OSError."""
+        with open(self._path, "rb") as handle:
+            end = handle.seek(0, os.SEEK_END)
+            while end > self.size:
+                start = max(end - PIECE, 0)
+                handle.seek(start)
+                newline = handle.read(end - start).rfind(b"\n")
+                if newline >= 0:
+                    end = start + newline + 1
+                    break
+                end = start
+        if end > self.size:
+            # What was in memory when the log was saved is in the file now.
+            self._spilled = self.size = end
+            self._tail = bytearray()
+
     def discard(self) -> None:
         """Remove the file."""
         if self._spilled:

@@ -15,6 +15,7 @@ from headrace.broker.state.journal import Journal, JournalError, Saved
 from headrace.jobs.pack import Packed, Submission, unpack
 from headrace.jobs.record import Job, summary
 from headrace.jobs.storable import TOO_DEEP, is_deep
+from headrace.modules.job_manager import left_output
 from headrace.modules.job_manager.core import Core
 from headrace.modules.job_manager.records import (
     Entry,
@@ -77,6 +78,9 @@ class Recovery:
             core.running = sum(bool(job.state & RUNNING) for job in core.active.values())
         for job in store.active.values():
             job.shown = len(job.events)
+        # While jobs are missing that were there once, no output is taken for nobody's.
+        whole = not (self.illegible or self.left_out or journal.damage)
+        left_output.take_up(store, core.max_jobid if whole else 0)
 
     def _load(self, saved: Saved) -> None:
         core, store = self.core, self.store

@@ -41,6 +41,7 @@ class Store:
         self.tell = tell
         self.active: dict[int, Job] = {}
         self.folder = folder
+        self.output = os.path.join(folder, "output")
         self.texts = Texts()
         self.submissions: dict[int, Submission] = {}
         self.logs: dict[int, dict[str, Log]] = {}
@@ -79,7 +80,7 @@ class Store:
         self.tell(id, text)
 
     def _log_path(self, id: int, name: str) -> str:
-        return os.path.join(self.folder, "output", f"{jobid.encode(id, 'dothex')}.{name}")
+        return os.path.join(self.output, f"{jobid.encode(id, 'dothex')}.{name}")
 
     # -- from active to finished
 
@@ -143,6 +144,13 @@ class Store:
         log = Log(self._log_path(id, name), saved[0])
         log.hold(saved[1])
         return log
+
+    def take_up(self, id: int, name: str) -> None:
+        """Add what the file of an active job's log has beyond what was saved of it. Raises OSError."""
+        log = self.log(id, name)
+        log.take_up()
+        if not log.size:
+            del self.logs[id][name]
 
     def leave_out(self, id: int) -> None:
         """Remove all of a job from memory."""
