@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from core_world import World
 
+from headrace.modules.job_manager import core as jobs_core
 from headrace.modules.job_manager.effects import Alloc, Cancel, Expiration, Free, Prioritize, Raised, Start
 from headrace.spec.job_state import CANCELED, COMPLETED, FAILED, RUN, SCHED, TIMEOUT
 from headrace.spec.requests.sched import AllocResponse
@@ -358,6 +359,32 @@ def test_a_waitable_job_is_waited_for_once() -> None:
     assert world.core.reap(1) == "task(s) exited with exit code 1"
     world.flush()
     assert world.replayed().zombies == {}
+
+
+def test_limits_of_ended_jobs_are_forgotten_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs_core, "_SPARE_LIMITS", 10)
+    world = World()
+    for id in (1, 2):
+        world.submit(id)
+        world.alloc(id, expiration=1000.0 + id)
+        world.exec(id, "start")
+    world.core.update(world.core.active[2], {"attributes.system.duration": 500.0})
+    for id in range(3, 100):
+        world.submit(id)
+        world.alloc(id, expiration=5000.0)
+        world.exec(id, "start")
+        world.exec(id, "finish", status=0)
+        world.exec(id, "release", ranks="all", final=True)
+        assert world.core.deadlines.limits <= 2 * 3 + 10
+    ends = {id: world.core.active[id].expiration for id in (1, 2)}
+    assert ends[1] == 1001.0 > ends[2]
+    for id in (2, 1):
+        world.core.now = ends[id] - 1.0
+        world.core.expire()
+        assert world.core.active[id].state == RUN
+        world.core.now = ends[id]
+        world.core.expire()
+        assert world.core.active[id].fatal == ("timeout", "resource allocation expired")
 
 
 def test_running_jobs_without_a_duration_end_with_their_instance() -> None:

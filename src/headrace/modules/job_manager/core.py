@@ -56,6 +56,9 @@ _TICK = 1.2e-6
 # How often a job may be queued again by default.
 MOST_REQUEUES = 100
 
+# Limits of ended jobs that are kept beside those of active ones, until they are due, before they are forgotten.
+_SPARE_LIMITS = 1000
+
 _TIMEOUT_NOTE = "resource allocation expired"
 
 
@@ -273,6 +276,8 @@ class Core:
         """Set the deadline for the time limit of a running job; expire() ignores deadlines that have moved."""
         if job.expiration and job.started and job.state == RUN:
             self.deadlines.limit(job.expiration, job.id, self.now)
+            if self.deadlines.limits > 2 * len(self.active) + _SPARE_LIMITS:
+                self.deadlines.keep((active.id, active.expiration) for active in self.active.values())
             self.effects.append(Rearm())
 
     # -- the scheduler (RFC 27)

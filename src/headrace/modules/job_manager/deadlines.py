@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 
 class Deadlines:
@@ -26,6 +26,22 @@ class Deadlines:
     def limit(self, expiration: float, job: int, now: float) -> None:
         """Set the end of a job's time, in seconds since the epoch, like `now`."""
         heapq.heappush(self._limits, (self.steady() + (expiration - now), job, expiration))
+
+    @property
+    def limits(self) -> int:
+        """How many limits are set, those of jobs that have ended since included."""
+        return len(self._limits)
+
+    def keep(self, expirations: Iterable[tuple[int, float]]) -> None:
+        """Forget all limits but those of these jobs, each with its expiration."""
+        wanted = set(expirations)
+        kept: dict[int, tuple[float, int, float]] = {}
+        # Of several limits of a job with the same expiration, the first counts.
+        for limit in sorted(self._limits, reverse=True):
+            if limit[1:] in wanted:
+                kept[limit[1]] = limit
+        self._limits = list(kept.values())
+        heapq.heapify(self._limits)
 
     def next(self, now: float) -> float | None:
         """The next deadline, on the steady clock."""
