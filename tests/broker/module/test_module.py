@@ -161,6 +161,74 @@ def test_an_unload_takes_back_everything_and_tells_who_waits(in_broker: Run) -> 
     in_broker(scenario)
 
 
+def _ask(peer: Any, topic: str, tag: int) -> m.Message:
+    """A request as the router hands it on."""
+    msg = m.request(topic, None, m.NODEID_ANY, tag, 0, peer.userid, peer.rolemask)
+    msg.routes.append(peer.uuid.encode())
+    return msg
+
+
+def test_an_unload_refuses_each_request_that_a_task_has_not_answered(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        ctx = broker.context("s")
+        steps: list[str] = []
+
+        async def waits(msg: m.Message) -> dict[str, int]:
+            steps.append(msg.topic)
+            if msg.topic != "s.silent":
+                ctx.respond(msg, {"n": 1})
+            await broker.loop.create_future()
+            return {}
+
+        async def soon(msg: m.Message) -> dict[str, int]:
+            steps.append(msg.topic)
+            return {}
+
+        ctx.service("s", {"silent": waits, "spoke": waits, "streams": waits, "soon": soon, "queued": soon})
+        peer = broker.owner_peer()
+        for tag, (topic, flags) in enumerate((("s.silent", 0), ("s.spoke", 0), ("s.streams", m.FLAG_STREAMING)), 1):
+            await peer.ask(topic, None, flags, tag)
+        ctx.send(_ask(peer, "s.soon", 4))
+        broker.router.request(_ask(peer, "s.queued", 5))
+        await ctx.unload()
+        await broker.settle()
+        assert steps == ["s.silent", "s.spoke", "s.streams"]
+        said = {tag: [one.errnum for one in peer.got if one.matchtag == tag] for tag in range(1, 6)}
+        assert said == {1: [errno.ENOSYS], 2: [0], 3: [0, errno.ENOSYS], 4: [errno.ENOSYS], 5: [errno.ENOSYS]}
+        assert {one.text for one in peer.got if one.errnum} == {"s was unloaded"}
+
+    in_broker(scenario)
+
+
+def test_a_task_that_ends_in_its_own_way_when_it_is_cancelled_answers_itself(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        ctx = broker.context("s")
+
+        async def cleans(_msg: m.Message) -> dict[str, int]:
+            try:
+                await broker.loop.create_future()
+            except asyncio.CancelledError:
+                return {"last": 1}
+            return {}
+
+        async def of_two(first: m.Message, second: m.Message) -> None:
+            ctx.respond(first)
+            await broker.loop.create_future()
+            ctx.respond(second)
+
+        peer = broker.owner_peer()
+        ctx.service("s", {"x": cleans})
+        await peer.ask("s.x")
+        both = [_ask(peer, "s.y", tag) for tag in (2, 3)]
+        ctx.spawn(of_two(*both), both)
+        await broker.settle()
+        await ctx.unload()
+        await broker.settle()
+        assert sorted((one.matchtag, one.errnum) for one in peer.got) == [(1, 0), (2, 0), (3, errno.ENOSYS)]
+
+    in_broker(scenario)
+
+
 def test_a_service_has_one_provider(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         first = broker.context("a")

@@ -81,6 +81,9 @@ class ModuleContext:
         self.check_stats_request: Callable[[Message], None] = lambda _msg: None
         self._unload_hooks: list[Callable[[], Any]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
+        # Requests that a task is to answer, and has not answered yet.
+        self._unanswered: set[Message] = set()
+        self._unloaded = False
         self._timers: set[asyncio.TimerHandle] = set()
         self.debug = 0
         self._route = self.uuid.encode()
@@ -184,6 +187,7 @@ class ModuleContext:
 
     def forward(self, msg: Message) -> None:
         """Route a request unchanged: its response goes to the senders in its route stack, not to this module."""
+        self._unanswered.discard(msg)
         self._router.request(msg)
 
     def send(self, msg: Message) -> None:
@@ -195,7 +199,11 @@ class ModuleContext:
             self.tracer(self.name, "rx", msg)
         kind = msg.type
         if kind == m.REQUEST:
-            self._request(msg)
+            if self._unloaded:
+                # It was in the router's queue when the module was unloaded.
+                self._refuse_unloaded(msg)
+            else:
+                self._request(msg)
         elif kind == m.RESPONSE:
             tag = msg.aux2
             callback = self._pending.get(tag)
@@ -250,13 +258,14 @@ class ModuleContext:
         elif result is EMPTY:
             self.respond(msg)
         else:
-            self.spawn(self._finish(msg, result))
+            task = self.spawn(self._finish(msg, result), (msg,))
+            if asyncio.iscoroutine(result):
+                # A task that is cancelled before its first step leaves it as it is, and Python would warn of that.
+                task.add_done_callback(lambda _task: result.close())
 
     async def _finish(self, msg: Message, pending: Awaitable[Any]) -> None:
         try:
             result = await pending
-        except asyncio.CancelledError:
-            raise
         except Exception as exc:
             self._failed(msg, exc)
             return
@@ -365,11 +374,14 @@ class ModuleContext:
     def respond(self, msg: Message, obj: Mapping[str, Any] | None = None, payload: bytes | None = None) -> None:
         """Send a success response; a streaming request may have any number of them."""
         if not msg.flags & m.FLAG_NORESPONSE:
+            if not msg.flags & m.FLAG_STREAMING:
+                self._unanswered.discard(msg)
             self._answer(m.response(msg, obj, 0, payload))
 
     def respond_error(self, msg: Message, errnum: int, text: str = "") -> None:
         """Send a failure response; it ends a stream (ENODATA is the normal end, RFC 6)."""
         if not msg.flags & m.FLAG_NORESPONSE:
+            self._unanswered.discard(msg)
             self._answer(m.error_response(msg, errnum, text))
 
     def _answer(self, msg: Message) -> None:
@@ -486,11 +498,29 @@ class ModuleContext:
         self._timers.add(handle)
         return handle
 
-    def spawn(self, coro: Any) -> asyncio.Task[Any]:
+    def spawn(self, coro: Any, requests: Iterable[Message] = ()) -> asyncio.Task[Any]:
+        """Run `coro` in a task, which an unload cancels. It answers `requests`: those that it has not answered when it
+        is cancelled are refused.
+        """
         task: asyncio.Task[Any] = self.loop.create_task(coro)
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
+        asked = [msg for msg in requests if not msg.flags & m.FLAG_NORESPONSE]
+        if asked:
+            self._unanswered.update(asked)
+            # Not by an exception in the task: a task that is cancelled before its first step sees none.
+            task.add_done_callback(lambda task: self._refuse_unanswered(asked, task.cancelled()))
         return task
+
+    def _refuse_unanswered(self, requests: list[Message], cancelled: bool) -> None:
+        left = self._unanswered.intersection(requests)
+        self._unanswered -= left
+        if cancelled:
+            for msg in left:
+                self._refuse_unloaded(msg)
+
+    def _refuse_unloaded(self, msg: Message) -> None:
+        self.respond_error(msg, errno.ENOSYS, f"{self.name} was unloaded")
 
     def _task_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
@@ -537,11 +567,12 @@ class ModuleContext:
                 self.log(logging.ERROR, f"unload: {traceback.format_exc()}")
         for streams in self._streams.values():
             for msg in streams:
-                self.respond_error(msg, errno.ENOSYS, f"{self.name} was unloaded")
+                self._refuse_unloaded(msg)
         # Services must end their streams to this module (RFC 6), so that for example resources can be acquired again.
         for service, nodeid in {(topic.rpartition(".")[0], nodeid) for topic, nodeid in self._streaming_calls.values()}:
             self.call(service + ".disconnect", None, None, nodeid)
         self._router.remove_peer(self)
+        self._unloaded = True
         for prefix, _ in self._subscriptions:
             self._broker.events.unsubscribe(self, prefix)
         for timer in self._timers:

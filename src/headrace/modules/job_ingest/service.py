@@ -99,7 +99,7 @@ class _Ingest:
                 self.ctx.respond_error(msg, exc.errnum, exc.text)
             else:
                 if pending is not None:
-                    self.ctx.spawn(self._late(msg, pending))
+                    self.ctx.spawn(self._late(msg, pending), (msg,))
 
     async def _late(self, msg: Message, pending: Any) -> None:
         try:

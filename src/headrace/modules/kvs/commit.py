@@ -267,7 +267,7 @@ class Committer:
             for change in version.changes:
                 (self.fence_ops if change.names else self.commit_ops).add(len(change.ops))
                 if change.sync:
-                    self.ctx.spawn(self._respond_synced(space, change, result))
+                    self.ctx.spawn(self._respond_synced(space, change, result), change.messages)
                 else:
                     for msg in change.messages:
                         self.ctx.respond(msg, result)

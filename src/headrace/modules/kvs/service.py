@@ -331,7 +331,7 @@ class Kvs:
         if isinstance(root, Dir):
             self._create(msg, name, owner, body["flags"], root)
         else:
-            self.ctx.spawn(self._create_later(msg, name, owner, body["flags"], root))
+            self.ctx.spawn(self._create_later(msg, name, owner, body["flags"], root), (msg,))
 
     async def _create_later(self, msg: Message, name: str, owner: int, flags: int, root: DirRef) -> None:
         try:
