@@ -15,7 +15,7 @@ from instance import start
 _LOAD = """
 import base64, collections, hashlib, json, subprocess, sys, time
 from headrace.client.handle import Handle
-module, topic = sys.argv[1:]
+how, topic = sys.argv[1].split(), sys.argv[2]
 handle, calls = Handle(), []
 job = subprocess.check_output(["flux", "submit", "true"], text=True).strip()
 subprocess.check_call(["flux", "job", "wait-event", "-q", job, "clean"])
@@ -38,7 +38,7 @@ def find(n):
 
 for _ in range(3):
     calls += [send(len(calls) + n) for n in range(300)]
-    reload = subprocess.Popen(["flux", "module", "reload", "-f", module])
+    reload = subprocess.Popen(["flux", "module", "reload", "-f", *how])
     while reload.poll() is None:
         calls += [send(len(calls) + n) for n in range(20)]
         handle.pump(0.01)
@@ -63,7 +63,10 @@ def told(module: str, topic: str, *options: str) -> Any:
 
 
 @pytest.mark.parametrize("durable", [False, True])
-@pytest.mark.parametrize(("module", "topic"), [("kvs", "kvs.lookup")])
+@pytest.mark.parametrize(
+    ("module", "topic"),
+    [("kvs", "kvs.lookup"), ("kvs", "kvs.commit"), ("content", "content.store"), ("--exec kvs", "kvs.commit")],
+)
 def test_each_request_is_answered_and_what_was_accepted_is_kept(
     module: str, topic: str, durable: bool, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from typing import Any
 
+from headrace.broker.module.answers import RpcError
 from headrace.modules.common.background import Background
 
 
@@ -28,10 +29,11 @@ def test_work_is_done_in_order_in_one_other_thread_and_handed_back_on_the_loop()
 
         for number in range(4):
             background.submit(lambda number=number: work(number), taken)  # type: ignore[misc]
-        background.close()
-        while len(done) < 4:
-            await asyncio.sleep(0)
+        await background.close()
         assert done == [0, 1, OSError, 3]
+        background.submit(lambda: 4, taken)
+        await asyncio.sleep(0)
+        assert done == [0, 1, OSError, 3, RpcError]
         assert len(threads) == 1 and threading.get_ident() not in threads
 
     asyncio.run(main())

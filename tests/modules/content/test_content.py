@@ -5,6 +5,7 @@ import base64
 import errno
 import hashlib
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from headrace.broker.module.context import RpcError
 from headrace.modules.content import service as content
+from waiting import until_in_loop
 
 DATA = Path(__file__).parents[2] / "data" / "kvs"
 
@@ -225,5 +227,41 @@ def test_what_was_used_lately_is_purged_later(in_broker, tmp_path):
         assert (await client.rpc("content.stats-get"))["size"] == 4
         while (await client.rpc("content.stats-get"))["size"]:
             await asyncio.sleep(0.05)
+
+    in_broker(scenario, statedir=str(tmp_path))
+
+
+def test_an_unload_finishes_what_is_being_written_and_refuses_the_rest(in_broker, tmp_path, monkeypatch):
+    async def scenario(broker):
+        broker.load(content)
+        # A KVS that never answers.
+        broker.context("kvs").service("kvs", {"blob": lambda _msg: None})
+        client = broker.client()
+        missing = client.start("content.load", payload=bytes(20))
+        go, begun, write = threading.Event(), threading.Event(), content.SqliteStore.store
+
+        def slow(self, batch):
+            begun.set()
+            assert go.wait(60)
+            write(self, batch)
+
+        monkeypatch.setattr(content.SqliteStore, "store", slow)
+        written = client.start("content.store", payload=b"first")
+        await until_in_loop(begun.is_set)
+        refused = [client.start("content.store", payload=b"second"), client.start("content.flush")]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        unload = asyncio.ensure_future(broker.contexts.pop("content").unload())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        refused += [client.start("content.store", payload=b"third"), client.start("content.flush")]
+        refused += [client.start("content.load", payload=bytes(20)), client.start("content.checkpoint-get", {})]
+        assert [(await client.next(tag)).errnum for tag in refused] == [errno.ENOSYS] * 6
+        go.set()
+        await unload
+        assert (await client.next(written)).errnum == 0
+        assert (await client.next(missing)).errnum == errno.ENOSYS
+        broker.load(content)
+        assert (await client.call("content.load", payload=hashlib.sha1(b"first").digest())).payload == b"first"
 
     in_broker(scenario, statedir=str(tmp_path))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import threading
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from kvs_world import commit, job_store, put, store, unlink, val, value
 
 from headrace.modules.kvs import log as kvs_log
 from headrace.spec.kvs_flags import NO_MERGE
+from waiting import until_in_loop
 
 
 def test_a_failing_transaction_changes_nothing_and_spares_its_neighbours(in_broker):
@@ -112,6 +115,41 @@ def test_a_commit_is_answered_only_when_another_process_could_read_it(in_broker,
             space = log.replay()["primary"]
             log.close()
             assert space.seq == root["rootseq"] and f"k{n}" in space.root.entries
+
+    in_broker(scenario, statedir=str(tmp_path))
+
+
+def test_an_unload_writes_what_is_queued_and_refuses_what_comes_later(in_broker, tmp_path, monkeypatch):
+    async def scenario(broker):
+        client = store(broker)
+        await client.rpc("kvs.commit", commit(put("a", b"1")))
+        go, begun, append = threading.Event(), threading.Event(), kvs_log.Log.append
+
+        def slow(self, records):
+            begun.set()
+            assert go.wait(60)
+            append(self, records)
+
+        monkeypatch.setattr(kvs_log.Log, "append", slow)
+        accepted = [client.start("kvs.commit", commit(put("b", b"1")))]
+        await until_in_loop(begun.is_set)
+        accepted += [client.start("kvs.commit", commit(put(f"c{n}", b"1"), flags=NO_MERGE)) for n in range(250)]
+        ctx = broker.contexts.pop("kvs")
+        # Two at once: that of a user and that of the broker, which ends.
+        unloads = [asyncio.ensure_future(ctx.unload()) for _ in range(2)]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        late = client.start("kvs.commit", commit(put("late", b"1")))
+        assert (await client.next(late)).errnum == errno.ENOSYS
+        fence = client.start("kvs.fence", commit(put("late", b"1")) | {"name": "f", "nprocs": 2})
+        waits = client.start("kvs.wait-version", {"namespace": "primary", "rootseq": 1 << 30})
+        go.set()
+        await asyncio.gather(*unloads)
+        assert {(await client.next(tag)).errnum for tag in accepted} == {0}
+        assert {(await client.next(tag)).errnum for tag in (fence, waits)} == {errno.ENOSYS}
+        log = kvs_log.Log(tmp_path / "kvs.sqlite")
+        assert len(log.replay()["primary"].root.entries) == 252
+        log.close()
 
     in_broker(scenario, statedir=str(tmp_path))
 

@@ -83,6 +83,8 @@ class ModuleContext:
         self._tasks: set[asyncio.Task[Any]] = set()
         # Requests that a task is to answer, and has not answered yet.
         self._unanswered: set[Message] = set()
+        # The end of an unload that has begun.
+        self._end: asyncio.Future[None] | None = None
         self._unloaded = False
         self._timers: set[asyncio.TimerHandle] = set()
         self.debug = 0
@@ -558,6 +560,18 @@ class ModuleContext:
 
     async def unload(self) -> None:
         """Run the unload hooks, then remove every service, stream, timer and task."""
+        if self._end is not None:
+            # Another request, or the end of the broker, unloads it already.
+            await asyncio.shield(self._end)
+            return
+        self._end = self.loop.create_future()
+        try:
+            await self._run_unload_hooks()
+            self._take_back()
+        finally:
+            self._end.set_result(None)
+
+    async def _run_unload_hooks(self) -> None:
         for hook in reversed(self._unload_hooks):
             try:
                 result = hook()
@@ -565,6 +579,8 @@ class ModuleContext:
                     await result
             except Exception:
                 self.log(logging.ERROR, f"unload: {traceback.format_exc()}")
+
+    def _take_back(self) -> None:
         for streams in self._streams.values():
             for msg in streams:
                 self._refuse_unloaded(msg)

@@ -257,7 +257,8 @@ class ModuleHost:
             self._suspended[name] = ctx
         else:
             await ctx.unload()
-        self.loaded.pop(name, None)
+        if self.loaded.get(name) is ctx:
+            del self.loaded[name]
         self.broker.log(logging.DEBUG, "broker", f"rmmod {name}")
 
     def _begin_remove(self, name: str) -> None:

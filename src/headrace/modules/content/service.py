@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import logging
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -154,6 +154,9 @@ class Content:
         # The number of blobs that are being written.
         self._writing = 0
         self._flushers: list[Message] = []
+        # Requests that wait for the KVS.
+        self._asked: set[Message] = set()
+        self._closing = False
         # The name of the module that was loaded as backing store; "" for none.
         self.backing = ""
         self._said: set[str] = set()
@@ -174,6 +177,8 @@ class Content:
         blob = msg.payload or b""
         if len(blob) > self.limits.blob_size:
             raise RpcError(errno.EFBIG, f"a blob has at most {self.limits.blob_size} bytes, this has {len(blob)}")
+        if self._closing:
+            raise self._unloaded()
         digest = treeobj.digest(blob, self.hash_name)
         self._dirty[digest] = blob
         self._waiting.append((msg, digest))
@@ -281,6 +286,9 @@ class Content:
             return
 
         def from_kvs(reply: Message) -> None:
+            if msg not in self._asked:
+                return
+            self._asked.remove(msg)
             if reply.errnum:
                 self.ctx.respond_error(msg, errno.ENOENT)
             else:
@@ -293,6 +301,7 @@ class Content:
                 self._remember(digest, blob)
                 found(blob)
             else:
+                self._asked.add(msg)
                 self.ctx.call("kvs.blob", {"ref": f"{self.hash_name}-{digest.hex()}"}, from_kvs)
 
         self._run(lambda: self.disk.load(digest), done)
@@ -308,6 +317,8 @@ class Content:
         """Answer when all blobs are written. Raises RpcError(ENOSYS) without a statedir or a backing store."""
         if not self.durable and not self.backing:
             raise RpcError(errno.ENOSYS)
+        if self._closing:
+            raise self._unloaded()
         if self._waiting or self._writing:
             self._flushers.append(msg)
         else:
@@ -356,15 +367,27 @@ class Content:
         self.backing = ""
         return EMPTY
 
-    def close(self) -> None:
-        """Finish writing; a store in memory is left to the next load in this broker."""
+    async def close(self) -> None:
+        """Finish what is being written, refuse the rest; a store in memory is left to the next load in this broker."""
         self.announce(Limits())
+        self._closing = True
+        self._refuse([msg for msg, _digest in self._waiting] + self._flushers)
+        self._waiting, self._flushers = [], []
         if self._thread is not None:
-            self._thread.close()
+            await self._thread.close()
+        self._refuse(self._asked)
+        self._asked.clear()
         if isinstance(self.disk, SqliteStore):
             self.disk.close()
         elif self.ctx.kept is not None:
             self.ctx.kept[self.ctx.name] = self.disk
+
+    def _refuse(self, requests: Iterable[Message]) -> None:
+        for msg in requests:
+            self._failed(msg, self._unloaded())
+
+    def _unloaded(self) -> RpcError:
+        return RpcError(errno.ENOSYS, f"{self.ctx.name} was unloaded")
 
     def announce(self, limits: Limits) -> None:
         """Publish changed `limits` for the KVS, which makes blobs of its own."""

@@ -7,12 +7,14 @@ are published: responses, setroot events, requests that wait for a version. A ch
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable
+from os import PathLike
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
@@ -117,6 +119,9 @@ class Committer:
         self._thread = Background(ctx.loop.call_soon_threadsafe, "kvs") if log is not None else None
         self._busy = False
         self._failing = False
+        # Set at the end: changes are refused, and the future is done when those before are written.
+        self._closing = False
+        self._written: asyncio.Future[None] | None = None
         for space in (log.replay() if log is not None else {}).values():
             self.spaces[space.name] = Namespace(space.name, space.owner, space.flags, space.root, space.seq)
         if PRIMARY not in self.spaces:
@@ -127,6 +132,9 @@ class Committer:
 
     def queue(self, change: Change) -> None:
         """Add a change; its messages are answered when it is published or refused."""
+        if self._closing:
+            self._refuse(change, RpcError(errno.ENOSYS, f"{self.ctx.name} was unloaded"))
+            return
         self.pending.append(change)
         self.ctx.at_flush(self._flush)
 
@@ -200,7 +208,7 @@ class Committer:
             self._refuse(change, failure(exc))
         finally:
             self._busy = False
-            self.ctx.at_flush(self._flush)
+            self._flush_soon()
 
     def _write(self, records: list[bytes], publish: Callable[[], None], changes: list[Change]) -> None:
         """Make `records` durable, then call `publish`; refuse `changes` if that fails."""
@@ -212,29 +220,36 @@ class Committer:
 
         def done(_result: Any, error: BaseException | None) -> None:
             self._busy = False
-            if error is None:
+            try:
+                if error is not None:
+                    self._not_written(log.path, error, changes)
+                    return
                 if self._failing:
                     self.ctx.log(logging.WARNING, f"{log.path} can be written again: changes are accepted")
                 self._failing = False
                 publish()
                 self._compact()
-            else:
-                if not self._failing:
-                    # Logged once, since some clients repeat refused changes endlessly.
-                    self.ctx.log(logging.ERROR, f"cannot write {log.path}: {error}: changes are refused")
-                self._failing = True
-                full = isinstance(error, sqlite3.Error) and "full" in str(error)
-                text = f"{log.path} cannot be written: {disk.FULL if full else error}"
-                for change in changes:
-                    self._refuse(change, RpcError(errno.ENOSPC if full else errno.EIO, text))
-            self._flush_soon()
+            finally:
+                self._flush_soon()
 
         self._busy = True
         self._thread.submit(lambda: log.append(records), done)
 
+    def _not_written(self, path: str | PathLike[str], error: BaseException, changes: list[Change]) -> None:
+        if not self._failing:
+            # Logged once, since some clients repeat refused changes endlessly.
+            self.ctx.log(logging.ERROR, f"cannot write {path}: {error}: changes are refused")
+        self._failing = True
+        full = isinstance(error, sqlite3.Error) and "full" in str(error)
+        text = f"{path} cannot be written: {disk.FULL if full else error}"
+        for change in changes:
+            self._refuse(change, RpcError(errno.ENOSPC if full else errno.EIO, text))
+
     def _flush_soon(self) -> None:
         if self.pending:
             self.ctx.call_soon(self._flush)
+        elif self._written is not None and not self._busy and not self._written.done():
+            self._written.set_result(None)
 
     def _compact(self) -> None:
         if self._log is None or self._thread is None or not self._log.overgrown:
@@ -350,15 +365,12 @@ class Committer:
         self._write([record], publish, [change])
 
     async def close(self) -> None:
-        """Wait for the log. With a log, store a checkpoint for programs that read the content store of a stopped
-        instance.
+        """Write what is queued, and refuse what comes from now on.
 
-        Without a log, pass the state to the next load in this broker.
+        With a log, store a checkpoint for programs that read the content store of a stopped instance. Without
+        a log, pass the state to the next load in this broker.
         """
-        for space in self.spaces.values():
-            for _seq, msg in space.waiters:
-                self.ctx.respond_error(msg, errno.ENOSYS)
-            space.waiters.clear()
+        await self._finish()
         kept = self.ctx.kept
         if self._log is None and kept is not None:
             kept[self.ctx.name] = Estate(self.refs, self.spaces, self.history)
@@ -368,9 +380,26 @@ class Committer:
             except KvsError as exc:
                 self.ctx.log(logging.WARNING, f"no checkpoint was stored: {exc.text}")
         if self._thread is not None:
-            self._thread.close()
+            await self._thread.close()
         if self._log is not None:
             self._log.close()
+        # At last, since requests came in the meantime.
+        for space in self.spaces.values():
+            for _seq, msg in space.waiters:
+                self.ctx.respond_error(msg, errno.ENOSYS, f"{self.ctx.name} was unloaded")
+            space.waiters.clear()
+
+    async def _finish(self) -> None:
+        """Write the queued changes; later ones are refused, or a reload under load might never end."""
+        loop = self.ctx.loop
+        # The last changes of modules that were unloaded just before may be among the messages of this turn.
+        delivered: asyncio.Future[None] = loop.create_future()
+        self.ctx.at_flush(lambda: delivered.set_result(None))
+        await delivered
+        self._closing = True
+        if self._busy or self.pending:
+            self._written = loop.create_future()
+            await self._written
 
 
 def _snapshot(space: Namespace) -> Space:

@@ -387,11 +387,12 @@ class Kvs:
             space.waiters = [entry for entry in space.waiters if entry[1].sender != sender]
 
     async def close(self) -> None:
-        """Fail incomplete fences, then all other waiting requests."""
+        """Finish the changes that are queued; refuse all other waiting requests, last those of incomplete fences."""
+        await self.store.close()
         for fence in self.fences.values():
             for msg in fence.messages:
-                self.ctx.respond_error(msg, errno.ENOSYS)
-        await self.store.close()
+                self.ctx.respond_error(msg, errno.ENOSYS, f"{self.ctx.name} was unloaded")
+        self.fences.clear()
 
     def stats(self) -> dict[str, Any]:
         waiting = sum(len(space.waiters) for space in self.spaces.values())
