@@ -78,6 +78,18 @@ def test_nodes_that_are_excluded_get_no_jobs_and_cannot_be_drained() -> None:
     assert done.err.count("flux-resource: ERROR: [Errno 17] rank 1 already drained or excluded\n") == 2
 
 
+def test_a_configuration_that_is_refused_undrains_nothing() -> None:
+    script = """
+        flux resource drain 1 broken
+        printf '[resource]\nexclude = "1"\n[heartbeat]\nperiod = "0s"\n' | flux config load || echo refused
+        flux resource status -s drain,exclude -no '{state} {ranks} {reason}' | grep 1
+        printf '[resource]\nexclude = "1"\n' | flux config load
+        flux resource status -s drain,exclude -no '{state} {ranks}' | grep 1
+    """
+    done = start("--test-size=2", "bash", "-c", script)
+    assert (done.rc, done.out) == (0, "refused\ndrained 1 broken\nexclude 1\n"), done.err
+
+
 def test_a_value_of_a_wrong_kind_is_refused_at_the_start_and_a_reload_keeps_the_old_configuration(
     tmp_path: Path,
 ) -> None:

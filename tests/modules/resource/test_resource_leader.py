@@ -241,6 +241,24 @@ def test_what_is_excluded_is_drained_no_more(in_broker: Run) -> None:
     with_world(in_broker, looks, kvs=kvs)
 
 
+def test_a_configuration_undrains_what_it_excludes_when_all_have_taken_it(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        await world.client.rpc("resource.drain", {"targets": "1", "reason": "broken"})
+        (drained,) = (await world.client.rpc("resource.status"))["drain"].items()
+        for table in ({**CONFIG, "exclude": "1"}, CONFIG):
+            # The second is the former one, applied because another module has refused the first.
+            await world.module.reconfigure({"resource": table})
+            assert list((await world.client.rpc("resource.status"))["drain"].items()) == [drained]
+        config = {"resource": {**CONFIG, "exclude": "1"}}
+        await world.module.reconfigure(config)
+        world.ctx.publish("config.update", config)
+        await world.settle()
+        status = await world.client.rpc("resource.status")
+        assert (status["drain"], status["exclude"]) == ({}, "1")
+
+    with_world(in_broker, scenario)
+
+
 def test_arguments_and_ranks_that_are_forced(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         with pytest.raises(RpcError, match="unknown argument 'badoption'"):

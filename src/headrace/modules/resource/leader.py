@@ -107,6 +107,7 @@ class Leader:
             requests=LEADER,
         )
         ctx.on_config(self._configure)
+        ctx.subscribe("config.update", lambda _msg: self._undrain_excluded())
         ctx.on_stats(self._stats)
         ctx.on_unload(self._unload)
         ctx.on_growth(self.resizer.grown)
@@ -304,17 +305,25 @@ class Leader:
         return self.inventory.targets(text) if text else 0
 
     def _exclude(self, ranks: int) -> None:
-        """Set the excluded ranks; an excluded rank is undrained, and remains so when it is included again."""
-        drained = ranks & self.inventory.drained_bits()
+        """Set the excluded ranks, and undrain them."""
+        self.inventory.exclude = ranks
+        self._undrain_excluded()
+
+    def _undrain_excluded(self) -> None:
+        """Undrain excluded ranks, which remain so when they are included again."""
+        drained = self.inventory.exclude & self.inventory.drained_bits()
         if drained:
             self.record(self.inventory.undrain(drained, "excluded", "force", self.ctx.now()))
-        self.inventory.exclude = ranks
 
     def _configure(self, config: dict[str, Any]) -> None:
-        """Apply a reloaded configuration: `exclude` changes at once, the resources themselves at the next start."""
+        """Apply a reloaded configuration: `exclude` changes at once, the resources themselves at the next start.
+
+        Nothing is undrained yet: another module may refuse the configuration, and the former one, which is applied
+        then, could not drain anything again. The event `config.update` tells that all modules have taken it.
+        """
         table = self._table(config)
         try:
-            self._exclude(self._excluded(table))
+            self.inventory.exclude = self._excluded(table)
         except TargetError as exc:
             raise RpcError(errno.EINVAL, f"resource.exclude: {exc}") from None
         self.table = table
