@@ -144,14 +144,20 @@ def test_a_namespace_can_begin_with_an_empty_directory_that_was_never_stored(in_
     in_broker(scenario)
 
 
-def test_a_root_reference_is_all_that_a_lookup_needs(in_broker):
+def test_a_root_reference_lets_nobody_into_a_namespace_of_others(in_broker):
     async def scenario(broker):
         owner, guest = store(broker), broker.client(guest=True)
+        await owner.rpc("kvs.namespace-create", {"namespace": "theirs", "owner": guest.userid, "flags": 0})
         root = (await owner.rpc("kvs.commit", commit(put("a", b"1"))))["rootref"]
-        assert await value(guest, "a", rootref=root) == b"1"
-        assert await value(guest, "a") == errno.EPERM
-        # This answer would tell the present root.
+        await owner.rpc("kvs.commit", commit(put("a", b"2")))
+        assert await value(owner, "a", rootref=root) == b"1"
+        for namespace in ("primary", "theirs", "none"):
+            assert await value(guest, "a", rootref=root, namespace=namespace) == errno.EPERM
         assert (await guest.call("kvs.lookup-plus", look("a", rootref=root))).errnum == errno.EPERM
+        first = (await guest.rpc("kvs.commit", commit(put("b", b"1"), namespace="theirs")))["rootref"]
+        await guest.rpc("kvs.commit", commit(put("b", b"2"), namespace="theirs"))
+        assert await value(guest, "b", rootref=first, namespace="theirs") == b"1"
+        assert await value(guest, "b", rootref=first) == errno.EPERM
 
     in_broker(scenario)
 

@@ -151,10 +151,12 @@ class Kvs:
         walk = self.walk(msg)
         fixed = None
         if rootdir is not None:
-            if plus:
-                # The response has the namespace's present root. With a root in the request, the sender has it already.
-                self.space(name if name in self.spaces else PRIMARY, msg)
+            # A reference is no permission: users may know one who may not read what it names.
+            self.space(name if name in self.spaces else PRIMARY, msg)
             fixed = self.root_at(rootdir)
+            if isinstance(fixed, Top):
+                # A user who names a namespace of their own does not get the primary one by its root.
+                self.space(PRIMARY, msg)
 
         def attempt() -> dict[str, Any]:
             root = walk.root_of(name) if fixed is None else fixed
