@@ -17,10 +17,11 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.local import SHARE, LocalServer, link_command
+from headrace.broker.local import GUEST_FRAME, SHARE, LocalServer, link_command
 from headrace.broker.router import Router
 from headrace.broker.services.events import Events
 from headrace.spec import message as m
+from waiting import until_in_loop
 
 
 class Box:
@@ -91,6 +92,34 @@ def test_a_closed_connection_is_freed_without_the_collector(tmp_path: Path):
         finally:
             gc.enable()
             server.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("guest", "size"), [(True, GUEST_FRAME), (True, GUEST_FRAME + 1), (False, GUEST_FRAME + 1)])
+def test_a_guest_that_begins_a_message_which_is_too_large_is_dropped(tmp_path: Path, guest: bool, size: int):
+    async def main() -> None:
+        broker = LittleBroker()
+        # The debug bit of connector-local by which the next client is a guest.
+        broker.connector.debug = 4 if guest else 0
+        box = broker.router.services["box"] = Box()
+        server = server_of(broker, str(tmp_path / "local"))
+        server.start()
+        sock = await connected(tmp_path / "local")
+        whole = m.frame(m.request("box.ask", matchtag=1, payload=bytes(size - 100)))
+        whole = m.frame(m.request("box.ask", matchtag=1, payload=bytes(size - 100 - (len(whole) - 8 - size))))
+        assert len(whole) == 8 + size
+        await asyncio.get_running_loop().sock_sendall(sock, whole[:8])
+        if guest and size > GUEST_FRAME:
+            await until_in_loop(lambda: not server.clients)
+            limit = f"a frame of {size} bytes is over the limit of {GUEST_FRAME}"
+            assert broker.told == [f"client of uid {os.getuid()} dropped: {limit}"]
+        else:
+            await asyncio.get_running_loop().sock_sendall(sock, whole[8:])
+            await until_in_loop(lambda: box.got)
+        sock.close()
+        server.stop()
+        await turns()
 
     asyncio.run(main())
 

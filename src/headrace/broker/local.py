@@ -41,6 +41,9 @@ DROP_ANSWERS_AT = 1 << 30
 # for their turn, from which on it is not read. So a client with thousands of requests does not hold up the others.
 SHARE = 16
 HOLD_AT = 1 << 18
+# Bytes of one message of a guest. What has come of a message is in memory until its end comes, and any user may begin
+# one and leave it so; values for a KVS namespace of their own are the largest that guests have reason to send.
+GUEST_FRAME = 16 << 20
 # Services (counted once for each broker) that one client may call; when it leaves, each is sent a disconnect request.
 MOST_SERVICES = 1 << 16
 # Connections that are accepted in one turn of the loop, and seconds between two log lines about too many.
@@ -89,6 +92,8 @@ class LocalClient(asyncio.BufferedProtocol):
             self._transport = None
             return
         self.userid, self.rolemask = uid, rolemask
+        if not rolemask & m.ROLE_OWNER:
+            self._deframer.limit = GUEST_FRAME
         self._transport.set_write_buffer_limits(high=PAUSE_AT)
         self._transport.write(b"\0")
         self.server.clients.add(self)
