@@ -73,6 +73,6 @@ def test_each_request_is_answered_and_what_was_accepted_is_kept(
     options = ["--test-size=1", *([f"-Sstatedir={tmp_path}"] if durable else [])]
     unanswered, errnos, lost, log = told(module, topic, *options)
     assert (unanswered, lost) == (0, []), errnos
-    assert errnos.keys() == {"0", str(errno.ENOSYS)}
+    assert errnos.keys() <= {"0", str(errno.ENOSYS)}
     assert errnos["0"] > 600
     assert "Traceback" not in log

@@ -47,6 +47,9 @@ class ModuleContext:
     to the same turn. `at_turn_end(fn)` runs it when nothing is left: for what leaves the process or waits for a disk.
     """
 
+    # The end of an unload that has begun.
+    _end: asyncio.Future[None] | None = None
+
     def __init__(self, broker: BrokerParts, name: str, path: str = "builtin", uuid: str = "") -> None:
         self._broker = broker
         self._router = broker.router
@@ -83,9 +86,6 @@ class ModuleContext:
         self._tasks: set[asyncio.Task[Any]] = set()
         # Requests that a task is to answer, and has not answered yet.
         self._unanswered: set[Message] = set()
-        # The end of an unload that has begun.
-        self._end: asyncio.Future[None] | None = None
-        self._unloaded = False
         self._timers: set[asyncio.TimerHandle] = set()
         self.debug = 0
         self._route = self.uuid.encode()
@@ -201,7 +201,7 @@ class ModuleContext:
             self.tracer(self.name, "rx", msg)
         kind = msg.type
         if kind == m.REQUEST:
-            if self._unloaded:
+            if self._end is not None and self._end.done():
                 # It was in the router's queue when the module was unloaded.
                 self._refuse_unloaded(msg)
             else:
@@ -588,7 +588,6 @@ class ModuleContext:
         for service, nodeid in {(topic.rpartition(".")[0], nodeid) for topic, nodeid in self._streaming_calls.values()}:
             self.call(service + ".disconnect", None, None, nodeid)
         self._router.remove_peer(self)
-        self._unloaded = True
         for prefix, _ in self._subscriptions:
             self._broker.events.unsubscribe(self, prefix)
         for timer in self._timers:
