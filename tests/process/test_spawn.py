@@ -147,6 +147,13 @@ def test_a_limit_of_memory_below_what_this_process_uses_does_not_prevent_the_sta
     assert output_of(["sh", "-c", script], limits=limits) == "10240"
 
 
+def test_limits_that_leave_this_process_room_are_there_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(resource, "prlimit")
+    limits = spawn.limits_that_differ({"cpu": 1 << 20, "as": 1 << 42, "data": 1 << 41})
+    told = output_of(["sh", "-c", "ulimit -t; ulimit -v; ulimit -d"], limits=limits)
+    assert told.split() == [str(1 << 20), str(1 << 32), str(1 << 31)]
+
+
 def test_descriptors_beyond_the_limit_of_the_child_reach_it() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     spawn.limits_that_differ({"nofile": 10})

@@ -12,7 +12,7 @@ import os
 import resource
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from time import monotonic
+from time import monotonic, process_time
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 # All signals that can be reset: without this list, the C library reads the state of each, a tenth of a spawn's time.
@@ -28,9 +28,11 @@ LIMITS = {
     name[len("RLIMIT_") :].lower(): getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")
 }
 _soft: dict[int, tuple[int, int]] = {}
-# Limits that would hit the agent itself if it had them for a start: SIGXCPU for the time that it has used, or no memory
-# for the start. The running child gets them.
-_ON_THE_CHILD = frozenset(LIMITS[name] for name in ("cpu", "as", "data", "rss") if name in LIMITS)
+# Limits that may hit the agent itself while it has them for a start: SIGXCPU for the time that it has used, or no
+# memory. Where they leave it less room than this (seconds, bytes), the running child gets them.
+_OWN_TIME, _OWN_MEMORY = 5, 64 << 20
+_NO_LIMIT = resource.RLIM_INFINITY
+_OWN = frozenset({resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_DATA})
 # Limits before raise_file_limit, which spawned processes get.
 _given: dict[int, int] = {}
 # The number of descriptors that a broker and its agent request; they never need more.
@@ -166,7 +168,13 @@ def _spawn(
     new_session: bool,
     group: int,
 ) -> int:
-    mask = _no_signals(limits) if limits else ()
+    after = (
+        ()
+        if _OWN.isdisjoint(limits)
+        else [number for number in _OWN if _hits_us(number, limits.get(number, _NO_LIMIT))]
+    )
+    before = {number: value for number, value in limits.items() if number not in after} if after else limits
+    mask = _no_signals(before) if before else ()
     try:
         if new_session:
             pid = os.posix_spawn(path, argv, env, file_actions=actions, setsid=True, setsigmask=mask, setsigdef=_RESET)
@@ -175,20 +183,27 @@ def _spawn(
                 path, argv, env, file_actions=actions, setpgroup=group, setsigmask=mask, setsigdef=_RESET
             )
     finally:
-        for number in limits:
-            if number not in _ON_THE_CHILD:
-                resource.setrlimit(number, _soft[number])
-    if not _ON_THE_CHILD.isdisjoint(limits):
-        _limit(pid, limits)
+        for number in before:
+            resource.setrlimit(number, _soft[number])
+    for number in after:
+        # For a moment it runs without them. It may have ended, and those of a program that changes its user may be set
+        # only with privileges.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            resource.prlimit(pid, number, (limits[number], _soft[number][1]))
     return pid
 
 
-def _limit(pid: int, limits: Mapping[int, int]) -> None:
-    """Set the limits of the child that are not set before it starts: for a moment it runs without them."""
-    for number in _ON_THE_CHILD.intersection(limits):
-        # It may have ended. Those of a program that changes its user may be set only with privileges.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            resource.prlimit(pid, number, (limits[number], _soft[number][1]))
+def _hits_us(number: int, value: int) -> bool:
+    """Whether this process cannot have the limit even for the time of a start."""
+    if value == _NO_LIMIT:
+        return False
+    if number == resource.RLIMIT_CPU:
+        return value < process_time() + _OWN_TIME
+    with open("/proc/self/statm") as file:
+        pages = file.read().split()
+    # proc(5): the whole size, and that of data and stack.
+    used = int(pages[0 if number == resource.RLIMIT_AS else 5]) * resource.getpagesize()
+    return value < used + _OWN_MEMORY
 
 
 def _no_signals(limits: Mapping[int, int]) -> Iterator[int]:
@@ -198,6 +213,5 @@ def _no_signals(limits: Mapping[int, int]) -> Iterator[int]:
     Python iterates over the mask after it has read the actions and before it starts the child.
     """
     for number, value in limits.items():
-        if number not in _ON_THE_CHILD:
-            resource.setrlimit(number, (value, _soft[number][1]))
+        resource.setrlimit(number, (value, _soft[number][1]))
     yield from ()
