@@ -40,9 +40,9 @@ def test_each_job_has_a_group_of_its_own(world: World) -> None:
 def test_a_signal_goes_to_the_tasks_and_not_to_their_children(world: World) -> None:
     child = "trap 'echo child got it' USR1; echo up; while :; do sleep .01; done"
     task = "trap 'echo task got it; kill -9 $child; exit 0' USR1"
-    script = f'{task}; sh -c "$CHILD" & child=$!; while :; do wait; done'
+    script = f'{task}; sh -c "$CHILD" & child=$!; echo knows; while :; do wait; done'
     job = world.start(["sh", "-c", script], 2, options={"nosetpgrp": 1}, env={"CHILD": child})
-    world.pump(lambda: job.text().count("up") == 2)
+    world.pump(lambda: job.text().count("up") == job.text().count("knows") == 2)
     world.kill(job, signal.SIGUSR1)
     assert world.finish(job).status == 0
     assert (job.text().count("task got it"), job.text().count("child got it")) == (2, 0)
