@@ -249,7 +249,7 @@ class Broker(BrokerBase):
 
     def _enter_config_sync(self) -> None:
         if self.leaders_config is None:
-            # All have started with what they were given.
+            # The leader's configuration was not changed since the start, so this broker's own is the current one.
             self.advance("sync-success" if self.rank else "sync-none")
         else:
             self.spawn(self._sync_config(self.leaders_config))

@@ -41,8 +41,8 @@ DROP_ANSWERS_AT = 1 << 30
 # for their turn, from which on it is not read. So a client with thousands of requests does not hold up the others.
 SHARE = 16
 HOLD_AT = 1 << 18
-# Bytes of one message of a guest. What has come of a message is in memory until its end comes, and any user may begin
-# one and leave it so; values for a KVS namespace of their own are the largest that guests have reason to send.
+# The limit for one message of a guest, in bytes. The beginning of a message is kept in memory until its end arrives,
+# and a guest may never send the end. The largest messages that guests need are values for a KVS namespace of their own.
 GUEST_FRAME = 16 << 20
 # Services (counted once for each broker) that one client may call; when it leaves, each is sent a disconnect request.
 MOST_SERVICES = 1 << 16

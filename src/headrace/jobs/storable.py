@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
-# Decoders and encoders recurse and give up near Python's limit (1000 frames), each at another depth, so what one of
-# them wrote another might not read. A jobspec's resources alone may have 130 levels.
+# Encoders and decoders of nested values recurse, and fail near Python's recursion limit (1000 frames). The depth at
+# which one fails differs, so a value that was encoded may be too deep to be decoded. The resources of a legal jobspec
+# have up to 130 levels.
 MOST_LEVELS = 150
 TOO_DEEP = f"is nested deeper than {MOST_LEVELS} levels"
 _TOO_LARGE = "has a whole number of more than 64 bits"

@@ -80,7 +80,7 @@ async def check(api: Api, documents: list[Object], namespace: str) -> None:
             try:
                 stored = await api.get(kind, metadata.get("namespace") or namespace, metadata["name"])
             except ApiError as exc:
-                # A user who may write but not read is told by the response to the write.
+                # Without the right to read (403), the response to the write tells the user what is wrong.
                 if exc.status not in (403, 404):
                     raise
             else:

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Struct
 
 from ..spec.hostlist import Hostlist
-from .fields import Bursting, Commands, MiniCluster
+from .fields import Bursting, Commands, LeadBroker, MiniCluster
 from .mode import Mode
 
 if sys.version_info >= (3, 11):
@@ -129,8 +129,8 @@ def hostlist(cluster: MiniCluster) -> str:
     bursting = cluster.flux.bursting or Bursting()
     if bursting.hostlist:
         return bursting.hostlist
-    lead = bursting.lead_broker
-    if lead and lead.address:
+    lead = outside_lead(cluster)
+    if lead:
         groups = [lead.address]
         if lead.size > 1:
             groups.append(f"{lead.name}-[1-{lead.size - 1}]" if lead.size > 2 else f"{lead.name}-[1]")
@@ -141,10 +141,15 @@ def hostlist(cluster: MiniCluster) -> str:
     return ",".join(groups)
 
 
+def outside_lead(cluster: MiniCluster) -> LeadBroker | None:
+    """The lead of another MiniCluster that this one joins (`spec.flux.bursting.leadBroker`); None without one."""
+    lead = cluster.flux.bursting.lead_broker if cluster.flux.bursting else None
+    return lead if lead and lead.address else None
+
+
 def hosts_outside(cluster: MiniCluster) -> int:
     """The number of hosts outside this MiniCluster that its lead waits for before it runs a job."""
-    bursting = cluster.flux.bursting
-    if bursting is None or (bursting.lead_broker and bursting.lead_broker.address) or quorum(cluster, with_groups=True):
+    if cluster.flux.bursting is None or outside_lead(cluster) or quorum(cluster, with_groups=True):
         return 0
     own = {f"{cluster.name}-{index}" for index in range(max(cluster.spec.size, cluster.spec.max_size))}
     return len({*Hostlist.parse(hostlist(cluster))} - own)

@@ -124,20 +124,22 @@ def make_pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local", known_
     at the end that are no longer wanted are left out.
     """
     from ..spec.hostlist import Hostlist
-    from .plan import make_plan
+    from .plan import make_plan, outside_lead
 
     plan = make_plan(cluster, with_groups=True)
     hosts, quorum = plan.hosts, plan.quorum
     if known_hosts:
         known, wanted = list(Hostlist.parse(known_hosts)), list(Hostlist.parse(hosts))
-        while known and known[-1] not in wanted:
+        wanted_set = set(wanted)
+        while known and known[-1] not in wanted_set:
             known.pop()
-        hosts = str(Hostlist([*known, *(host for host in wanted if host not in set(known))]))
-        if not set(known) <= set(wanted):
+        # A dictionary keeps the order of what is added first.
+        hosts = str(Hostlist(dict.fromkeys([*known, *wanted])))
+        if not wanted_set.issuperset(known):
             # Hosts that do not come any more keep their ranks before others, but the next lead must not wait for them.
             quorum = quorum or str(len(wanted))
     flux, spec = cluster.flux, cluster.spec
-    remote = flux.bursting.lead_broker if flux.bursting else None
+    remote = outside_lead(cluster)
     view = flux.container
     restarts = spec.pod is not None and spec.pod.restart_policy == "OnFailure"
     return PodPlan(
@@ -145,7 +147,7 @@ def make_pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local", known_
         size=spec.size,
         hosts=hosts,
         lead=next(iter(Hostlist.parse(hosts))),
-        lead_connect=f"tcp://{remote.address}:{remote.port}" if remote and remote.address else "",
+        lead_connect=f"tcp://{remote.address}:{remote.port}" if remote else "",
         service=(spec.network.headless_name if spec.network else "") or cluster.name,
         domain=domain,
         quorum=quorum,

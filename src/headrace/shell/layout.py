@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Sequence
+from io import StringIO
 from typing import Any, NamedTuple
 
 import msgspec
@@ -52,7 +52,6 @@ _known: dict[bytes, Layout] = {}
 _MOST = 512
 # Bytes of a file of hosts.
 _HOSTFILE_SIZE = 16 << 20
-_LINE = re.compile(r"\S[^\r\n]*")
 # Tasks of a node. Each needs a descriptor of the agent, which has no more (process/spawn.py).
 _NODE_TASKS = 1 << 20
 _encode = msgspec.msgpack.Encoder().encode
@@ -242,8 +241,8 @@ def task_map(counts: Sequence[int], scheme: str, hosts: Sequence[str], folder: s
 def _from_hostfile(path: str, counts: Sequence[int], hosts: Sequence[str], folder: str) -> TaskMap:
     """Raises LayoutError, OSError, ValueError."""
     names: list[str] = []
-    for line in _LINE.finditer(_text_of_file(os.path.join(folder, path))):
-        names += Hostlist.parse(line[0].rstrip())
+    for line in StringIO(_text_of_file(os.path.join(folder, path))):
+        names += Hostlist.parse(line.strip()) if line.strip() else ()
         if len(names) > MAX_HOSTS:
             raise LayoutError(f"taskmap=hostfile:{path}: more than {MAX_HOSTS} hosts in it")
     if not names:

@@ -24,7 +24,7 @@ class Events:
         self.up: Callable[[Message], bool] = lambda _msg: False
         self.down: Callable[[Message], None] = lambda _msg: None
         self._subscribers: dict[Peer, dict[str, int]] = {}
-        # What the broker itself does with events of a topic.
+        # The broker's own handlers of events, by topic.
         self._own: dict[str, Callable[[Message], None]] = {}
 
     def subscribe(self, peer: Peer, prefix: str) -> None:

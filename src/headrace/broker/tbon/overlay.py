@@ -471,7 +471,7 @@ class Overlay:
     def _probe_all(self) -> None:
         for child in list(self.children.values()):
             self._probe(child)
-        # Who has gone before it was let in is nobody's loss.
+        # A peer that disconnects before its hello was answered was no child yet, so its loss is not reported.
         self._early = {identity: hello for identity, hello in self._early.items() if self._reaches(identity)}
 
     def _lost(self, child: Child, why: str) -> None:

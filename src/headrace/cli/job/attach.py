@@ -371,7 +371,7 @@ class Attach:
                 if exc.errno == errno.EPIPE and had_data:
                     raise CommandError(f"flux-job: error writing stdin: {exc.strerror}", bare=True) from None
                 self._unwatch_stdin()
-                # A job that took some has ended; what it did not wait for was not for it.
+                # A job that has taken input before has ended since: it did not want the rest of the input.
                 if exc.errno == errno.ENOSYS and had_data and not self._stdin_taken:
                     self._stdin_refusal(exc)
                 return

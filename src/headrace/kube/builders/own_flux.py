@@ -191,8 +191,8 @@ code={code}
 exit $code"""
 
 
-# The program leaves its status, so that 137 or 143 is known to be the job's and not that of a killed broker, after
-# which the program ends with another.
+# The program writes its exit status to a file. If `flux start` has the same status, 137 or 143 is the job's own. If the
+# broker was killed, the program has another status.
 _NOTE_END = "trap 'echo $? > \"$HEADRACE_MINI_DIR/ended\"' EXIT\n"
 # As `minicluster.pod.ending.container_status`: 137 and 143 are those by which Kubernetes recognises a killed pod.
 _NOT_KILLED = """told=$(cat "$HEADRACE_MINI_DIR/ended" 2> /dev/null) || told=

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from ...minicluster.fields import API_VERSION, KIND, MANAGED_BY_US, MiniCluster
-from ...minicluster.plan import hosts_outside
+from ...minicluster.plan import hosts_outside, outside_lead
 from ...minicluster.pod_plan import PLAN_FILE
 from ...minicluster.problems import InvalidMiniCluster
 from ...minicluster.validate import check
@@ -263,10 +263,9 @@ def _ended_with_another_lead(observed: Observed, cluster: MiniCluster) -> str:
     A Job never runs a completed index again, so such a lead would wait for these pods for ever. Followers with our view
     wait for the next lead, but those with an image's own Flux do not know that the lead was replaced.
     """
-    bursting = cluster.flux.bursting
     lead = observed.lead_pod
     deleted = any(job["metadata"].get("deletionTimestamp") for job in observed.jobs.values())
-    if lead is None or pods.is_going(lead) or pods.is_over(lead) or deleted or (bursting and bursting.lead_broker):
+    if lead is None or pods.is_going(lead) or pods.is_over(lead) or deleted or outside_lead(cluster):
         return ""
     ended = [pod for pod in observed.current_pods if pods.ended_before(pod, lead, observed.name)]
     return str(Hostlist(sorted(map(pods.host_of, ended))))
@@ -373,7 +372,7 @@ def _made_from_another(job: Object, cluster: MiniCluster) -> bool:
         return False
     annotations = annotations_of(job)
     if not _has_channel(cluster) and annotations.get(CONFIG) not in (None, configuration(cluster)):
-        # Nobody can tell these brokers to reload their configuration.
+        # Without a channel, the brokers cannot be told to reload their configuration.
         return True
     return annotations.get(RECREATES) not in (None, recreating(cluster))
 
@@ -466,9 +465,8 @@ def _archive_of(cluster: MiniCluster) -> str:
 
 def _has_channel(cluster: MiniCluster) -> bool:
     """Whether the lead has a channel: not that of an image's own Flux, nor one outside this MiniCluster."""
-    bursting, view = cluster.flux.bursting, cluster.flux.container
-    is_outside = bursting is not None and bursting.lead_broker is not None and bool(bursting.lead_broker.address)
-    return not is_outside and not (view is not None and view.disable)
+    view = cluster.flux.container
+    return outside_lead(cluster) is None and not (view is not None and view.disable)
 
 
 def _active_jobs(observed: Observed) -> int:
@@ -658,7 +656,8 @@ def _leave(work: _Work) -> None:
         cluster: MiniCluster | None = check(without_server_fields(observed.cluster))
     except InvalidMiniCluster:
         cluster = None
-    # The time of the API server would not do: its clock is another, and the deletion may be older than this operator.
+    # The deletion's timestamp is not used: the API server has another clock, and the deletion may be older than this
+    # operator.
     since = observed.deleting_since or work.now
     if cluster is None or job_end(observed.job) or observed.job is None or _saved(work, cluster, since):
         _drop_finalizer(work)

@@ -22,7 +22,8 @@ Object = dict[str, Any]
 log = logging.getLogger("headrace.kube.lease")
 
 DURATION = 15.0
-# A holder begins no renewal later than this after the last. With the time that one may take it is less than DURATION.
+# Seconds after its last renewal in which a holder may begin another. Together with the limit of a request, it is less
+# than DURATION, so a holder has stopped before another operator may take the Lease.
 RENEW_DEADLINE = 10.0
 RETRY = 2.0
 # The limit for each of an election's requests.

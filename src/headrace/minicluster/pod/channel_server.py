@@ -296,7 +296,7 @@ class ChannelServer:
         self._dump(body["path"], lambda why: self._answer(request, {"error": why} if why else {"saved": body["path"]}))
 
     def _go_on(self, request: _Request, _body: dict[str, Any]) -> None:
-        """Respond to the word that no end follows the last save: the instance's end is to write an archive again."""
+        """Undo `_hold_dump`: the instance goes on after its last save, so its end writes an archive again."""
         if self._held_dump:
             self._ask("attr.set", {"name": _DUMP, "value": self._held_dump})
             self._held_dump = ""
