@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from headrace.broker.attrs import AttrTable
+from headrace.broker.events import Events
 from headrace.broker.logbook import Logbook
 from headrace.broker.module.context import ModuleContext
 from headrace.broker.router import Router
-from headrace.broker.services.events import Events
 from headrace.spec import message as m
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
+from headrace.broker.events import Events
 from headrace.broker.local import GUEST_FRAME, SHARE, LocalServer, link_command
 from headrace.broker.router import Router
-from headrace.broker.services.events import Events
 from headrace.spec import message as m
 from waiting import until_in_loop
 

@@ -10,8 +10,8 @@ import pytest
 from headrace.broker.attrs import AttrTable
 from headrace.broker.boot.boot import on_one_machine
 from headrace.broker.own_attrs import set_own
-from headrace.broker.tbon.topology import Topology
 from headrace.spec.idset import Idset
+from headrace.spec.topology import Topology
 
 
 def broker(rank: int, size: int, **given: str) -> Any:

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from headrace.broker.attrs import AttrTable
+from headrace.broker.events import Events
 from headrace.broker.module.context import ModuleContext
 from headrace.broker.router import Router
-from headrace.broker.services.events import Events
-from headrace.broker.tbon.topology import Topology
 from headrace.modules.job_exec import service as job_exec
 from headrace.spec import message as m
 from headrace.spec.message import Message
+from headrace.spec.topology import Topology
 
 JOB = 44493176832
 

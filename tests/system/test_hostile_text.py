@@ -22,7 +22,7 @@ from bootstrapped import cluster
 from instance import FLUX, clean_env, processes_with, start
 
 import seeds
-from headrace.broker import config as configuration
+from headrace.config import files as configuration
 from headrace.jobs.policy import Policy, PolicyConfigError
 from headrace.minicluster.plan import make_plan
 from headrace.minicluster.problems import InvalidMiniCluster

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator
 
-from headrace.broker.module.answers import RpcError
+from headrace.broker.answers import RpcError
 
 from ..spec import duration
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 import gc
 import logging
 import mmap
@@ -22,20 +23,19 @@ from typing import Any
 
 import msgspec
 
-from headrace.broker import archive, signals
+from headrace.broker import archive, bare_imports, signal_actions, signals
 from headrace.broker.boot.boot import BootInfo
-from headrace.broker.launch import bare_imports
+from headrace.broker.events import Events
 from headrace.broker.module.context import ModuleContext, RpcError
 from headrace.broker.module.host import ModuleHost, has_own_rc1
 from headrace.broker.module.process import Forked
-from headrace.broker.services import broker_service
-from headrace.broker.services.events import Events
+from headrace.broker.services import broker_service, growth
 from headrace.broker.services.groups import Groups
 from headrace.broker.services.runat import Cleanup, end_jobs
 from headrace.broker.state import machine
-from headrace.broker.tbon import growth
 from headrace.broker.tbon.join import expect_parent, leader_state, when_parent_is_through
 from headrace.broker.tbon.overlay import Overlay
+from headrace.config.files import ConfigError
 from headrace.process.garbage import collect_rarely
 
 from ..spec import duration as durations
@@ -47,7 +47,6 @@ from ..spec.os_error import text_of
 from .agent_restart import AgentRestarts
 from .agentlink import AgentLink
 from .attrs import AttrTable
-from .config import ConfigError
 from .local import LocalServer
 from .logbook import LEVEL_NAMES, Logbook, parse_line
 from .own_attrs import set_own
@@ -180,7 +179,7 @@ class Broker(BrokerBase):
         """Open the connections of the broker. Raises ConfigError, OSError, zmq.ZMQError."""
         if "access" in self.config:
             # Only here: the tables of all keys are not kept in the memory of each broker.
-            from .config_keys import check
+            from headrace.config.keys import check
 
             check(self.config, self.config_path)
         if self._agent_socket is not None:
@@ -195,7 +194,7 @@ class Broker(BrokerBase):
     def _begin(self) -> bool:
         """Enter the first states; False, with a line in the log, if the broker cannot open its connections."""
         self._assemble()
-        signals.listen(self)
+        signals.listen(self.loop, functools.partial(signal_actions.received, self))
         try:
             self._open()
         except Exception as exc:

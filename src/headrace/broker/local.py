@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
-from headrace.broker.services.admin_role import is_admin
+from headrace.broker.admin_role import is_admin
 
 from ..spec import message as m
 from ..spec.message import Message, MessageError

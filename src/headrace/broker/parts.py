@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from ..process.operations import FromAgent, ToAgent
     from ..spec.idset import Idset
     from ..spec.message import Message
+    from ..spec.topology import Topology
     from .attrs import AttrTable
     from .boot.boot import BootInfo
+    from .events import Events
+    from .kept import Kept
     from .logbook import Logbook
-    from .module.kept import Kept
     from .router import Peer, Router
-    from .services.events import Events
-    from .tbon.topology import Topology
 
 
 class Agent(Protocol):

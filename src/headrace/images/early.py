@@ -41,7 +41,7 @@ def main() -> int:
     code = path + "from headrace.cli.main import flux; sys.argv[0] = 'flux'; flux()"
     runner = (
         path
-        + "from headrace.broker.launch import bare_imports; bare_imports.load_small(); "
+        + "from headrace.broker import bare_imports; bare_imports.load_small(); "
         + "import headrace.minicluster.pod.runner, headrace.minicluster.pod.brokers, headrace.minicluster.pod.ready"
     )
     # Commands inside the instance write their imports to the same standard error.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..broker import config_keys
+from ..config import keys as config_keys
 from ..minicluster.fields import API_VERSION, KIND, MiniCluster
 from ..minicluster.plan import given_config
 from ..minicluster.problems import InvalidMiniCluster, Problem

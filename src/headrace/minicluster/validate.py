@@ -17,10 +17,10 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_
 
 import msgspec
 
-from headrace.broker.tbon.topology import Topology, TopologyError
+from headrace.spec.topology import Topology, TopologyError
 
-from ..broker import config_keys
-from ..broker.config import ConfigError
+from ..config import keys as config_keys
+from ..config.files import ConfigError
 from ..spec.curve_certificate import key_pair
 from ..spec.hostlist import MAX_HOSTS, Hostlist
 from .documents import documents

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.broker.boot import boot
-from headrace.broker.tbon.topology import Topology
+from headrace.spec.topology import Topology
 
 
 def test_a_broker_alone_has_no_links() -> None:

@@ -14,9 +14,9 @@ import pytest
 
 from headrace.broker.attrs import AttrTable
 from headrace.broker.broker import Broker
+from headrace.broker.events import Events
 from headrace.broker.module import process
 from headrace.broker.router import Router
-from headrace.broker.services.events import Events
 from headrace.spec import message as m
 
 

@@ -12,9 +12,9 @@ from unittest import mock
 import pytest
 
 from headrace.broker.attrs import AttrTable
+from headrace.broker.kept import data_path, forget_data
 from headrace.broker.module import suspended
 from headrace.broker.module.host import ModuleHost
-from headrace.broker.module.kept import data_path, forget_data
 from headrace.spec import message
 
 Run = Callable[..., None]

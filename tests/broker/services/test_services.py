@@ -13,8 +13,8 @@ import pytest
 
 from headrace.broker.module.context import RpcError
 from headrace.broker.services import broker_service
-from headrace.broker.tbon.topology import Topology
 from headrace.spec import message as m
+from headrace.spec.topology import Topology
 
 Run = Callable[..., None]
 

@@ -11,7 +11,7 @@ import pytest
 from headrace.broker.attrs import AttrTable
 from headrace.broker.tbon.child import Child
 from headrace.broker.tbon.liveness import ALIVE, Liveness
-from headrace.broker.tbon.topology import Topology
+from headrace.spec.topology import Topology
 
 
 class Timer:

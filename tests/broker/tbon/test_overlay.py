@@ -13,8 +13,8 @@ import zmq
 
 from headrace.broker.boot import boot
 from headrace.broker.tbon.overlay import Overlay
-from headrace.broker.tbon.topology import Topology
 from headrace.spec import message as m
+from headrace.spec.topology import Topology
 from waiting import stays_in_loop
 
 Run = Callable[..., None]

@@ -17,7 +17,7 @@ from headrace.broker.attrs import AttrTable
 from headrace.broker.boot import boot
 from headrace.broker.boot.boot import BootInfo
 from headrace.broker.tbon.sockets import TreeSockets, receive, send
-from headrace.broker.tbon.topology import Topology
+from headrace.spec.topology import Topology
 
 PATIENCE = 60.0
 _ATTRS = {"tbon.tcp_user_timeout": "20s", "tbon.connect_timeout": "30s"}

@@ -14,7 +14,7 @@ _PROGRAM = str(Path(sys.executable).with_name("headrace-pod"))
 
 
 def test_a_runner_loads_nothing_that_only_builders_of_plans_and_few_pods_use() -> None:
-    bare = "from headrace.broker.launch import bare_imports; bare_imports.load_small()"
+    bare = "from headrace.broker import bare_imports; bare_imports.load_small()"
     started = f"{bare}; import headrace.minicluster.pod.runner"
     code = f"import sys; sys.path[:0] = {sys.path}; {started}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-IS", "-c", code], check=True, capture_output=True, text=True)

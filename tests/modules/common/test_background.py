@@ -6,7 +6,7 @@ import asyncio
 import threading
 from typing import Any
 
-from headrace.broker.module.answers import RpcError
+from headrace.broker.answers import RpcError
 from headrace.modules.common.background import Background
 
 

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.tbon.topology import Topology
 from headrace.modules.job_exec.tree import HERE, Part, bits_of, ranks_of, split
 from headrace.spec.idset import Idset
+from headrace.spec.topology import Topology
 
 
 class Tree:

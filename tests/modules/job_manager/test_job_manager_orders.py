@@ -15,11 +15,11 @@ import pytest
 from jobs_world import jobspec, signed
 
 from headrace.broker.module.context import EMPTY
-from headrace.broker.tbon.topology import Topology
 from headrace.modules.job_exec import service as job_exec
 from headrace.modules.job_ingest import service as job_ingest
 from headrace.modules.job_manager import service as job_manager
 from headrace.spec.message import Message
+from headrace.spec.topology import Topology
 from sizes import size
 
 Op = dict[str, Any]

@@ -10,8 +10,8 @@ import os
 import socket
 from collections.abc import Mapping
 
-from headrace.broker.tbon.topology import Topology, TopologyError
 from headrace.spec.hostlist import Hostlist
+from headrace.spec.topology import Topology, TopologyError
 
 
 class BootError(Exception):

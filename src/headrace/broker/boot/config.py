@@ -10,10 +10,10 @@ from typing import Any
 from headrace.broker.boot import boot
 from headrace.broker.boot.address import families_of, needs_ipv6_to_bind
 from headrace.broker.boot.boot import BootError, BootInfo
-from headrace.broker.tbon.topology import Topology, TopologyError
 from headrace.spec.curve_certificate import key_pair
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.os_error import reason
+from headrace.spec.topology import Topology, TopologyError
 
 _HOST_KEYS = ("host", "bind", "connect", "parent")
 # What real Flux calls the shape that the table describes.

@@ -16,8 +16,8 @@ from headrace.broker.boot.boot import BootError, BootInfo
 from headrace.broker.boot.pmi1_client import Pmi1Client, PmiError
 from headrace.broker.boot.pmi2_client import Pmi2Client
 from headrace.broker.boot.slurm import SlurmMeeting
-from headrace.broker.tbon.topology import Topology
 from headrace.spec import jobid
+from headrace.spec.topology import Topology
 
 Launcher = Union[Pmi1Client, Pmi2Client, SlurmMeeting]
 

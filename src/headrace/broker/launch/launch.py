@@ -55,7 +55,7 @@ def run_broker(
         if options.attrs.get("statedir"):
             _check_state(options.attrs["statedir"], bool(options.new_statedir))
         if options.config:
-            from headrace.broker.config_keys import warnings
+            from headrace.config.keys import warnings
 
             for line in warnings(options.config, options.config_path):
                 print(f"flux-broker: warning: {line}", file=sys.stderr)

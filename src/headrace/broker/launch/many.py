@@ -27,10 +27,10 @@ from headrace.broker.launch.options import LaunchError, LaunchOptions, check, ma
 from headrace.broker.launch.preload import preload
 from headrace.broker.launch.supervisor import Supervisor
 from headrace.broker.state import machine
-from headrace.broker.tbon.topology import Topology
 from headrace.process import linux
 from headrace.process.spawn import raise_file_limit
 from headrace.spec.os_error import text_of
+from headrace.spec.topology import Topology
 
 if TYPE_CHECKING:
     from headrace.broker.launch.start_pmi import StartPmi
@@ -90,7 +90,7 @@ def _run_forks(options: LaunchOptions, rundir: str, quorum: int, topology: Topol
         signals.catch()
         for rank in ranks:
             brokers.supervisor.start(rank)
-        signals.let_go()
+        signals.restore_defaults()
     finally:
         agents.close()
     return brokers.supervisor.run()

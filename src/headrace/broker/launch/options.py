@@ -76,7 +76,7 @@ class LaunchOptions:
 def check(options: LaunchOptions) -> None:
     """Read the configuration, and add its attributes to `attrs`. Raises LaunchError."""
     from headrace.broker.attrs import AttrError, AttrTable
-    from headrace.broker.config import ConfigError
+    from headrace.config.files import ConfigError
 
     try:
         os.getcwd()
@@ -85,7 +85,7 @@ def check(options: LaunchOptions) -> None:
     try:
         if options.config:
             # Imported here, so that brokers without a configuration do not keep the tables in memory.
-            from headrace.broker import config_keys
+            from headrace.config import keys as config_keys
 
             try:
                 config_keys.check(options.config, options.config_path)

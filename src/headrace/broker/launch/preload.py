@@ -10,7 +10,7 @@ def preload(links: bool) -> None:
 
     What the leader alone needs it loads itself, while we fork the others.
     """
-    from headrace.broker.launch import bare_imports
+    from headrace.broker import bare_imports
     from headrace.process.garbage import collect_rarely
 
     collect_rarely()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from headrace.broker.module.answers import RpcError
+from headrace.broker.answers import RpcError
 from headrace.spec.message import (
     FLAG_NORESPONSE,
     REQUEST,

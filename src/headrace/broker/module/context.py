@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from headrace.broker.module.answers import EMPTY, Empty, RpcError
+from headrace.broker.answers import EMPTY, Empty, RpcError
 from headrace.broker.module.streams import StreamSet
 from headrace.broker.module.suspended import Resumption, SuspendedModule
 from headrace.broker.router import new_uuid
@@ -27,7 +27,7 @@ from headrace.spec.payload import mismatch
 from headrace.spec.requests.broker import EVERY_MODULE
 
 if TYPE_CHECKING:
-    from headrace.broker.module.kept import Kept
+    from headrace.broker.kept import Kept
     from headrace.broker.parts import Agent, BrokerParts, Tree
     from headrace.broker.router import Peer
     from headrace.spec.payload import Form, Methods

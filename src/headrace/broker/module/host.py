@@ -14,10 +14,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker import archive
+from headrace.broker.kept import data_path, forget_data
 from headrace.broker.module import placeholders
 from headrace.broker.module import process as module_process
 from headrace.broker.module.context import EMPTY, FINALIZING, Empty, ModuleContext, RpcError
-from headrace.broker.module.kept import data_path, forget_data
 from headrace.broker.module.process import Forked, ModuleProcess
 from headrace.broker.module.search import find, name_of
 from headrace.broker.module.suspended import SuspendedModule

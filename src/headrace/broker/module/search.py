@@ -6,7 +6,7 @@ import importlib
 import os
 from types import ModuleType
 
-from headrace.broker.launch import bare_imports
+from headrace.broker import bare_imports
 
 
 def name_of(module: ModuleType, path: str) -> str:

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from headrace.broker.module.answers import RpcError
+from headrace.broker.answers import RpcError
 from headrace.spec import message as m
 from headrace.spec.message import Message
 

@@ -8,9 +8,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
-from headrace.broker.services import config, dmesg, drain
+from headrace.broker.services import config, dmesg, drain, growth
 from headrace.broker.state import machine
-from headrace.broker.tbon import growth
 from headrace.spec.message import Message
 from headrace.spec.requests import broker as forms
 

@@ -8,8 +8,8 @@ import errno
 import logging
 from typing import TYPE_CHECKING, Any
 
-from headrace.broker import config as configuration
 from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
+from headrace.config import files as configuration
 from headrace.spec.message import ROLE_OWNER, Message, MessageError
 from headrace.spec.requests import broker as forms
 
@@ -84,7 +84,7 @@ class _Config:
         if not config:
             return []
         # Imported here, so that brokers without a configuration do not keep the tables in memory.
-        from headrace.broker.config_keys import warnings
+        from headrace.config.keys import warnings
 
         return warnings(config, self._broker.config_path, known_only)
 
@@ -145,7 +145,7 @@ class _Config:
 
 
 def _check(new: dict[str, Any], path: str) -> None:
-    from headrace.broker.config_keys import RefusedTable, check
+    from headrace.config.keys import RefusedTable, check
 
     try:
         check(new, path)

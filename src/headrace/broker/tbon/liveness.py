@@ -21,7 +21,7 @@ from headrace.spec.message import Message
 if TYPE_CHECKING:
     from headrace.broker.parts import BrokerBase
     from headrace.broker.tbon.child import Child
-    from headrace.broker.tbon.topology import Topology
+    from headrace.spec.topology import Topology
 
 # CONTROL message type (aux1), next to those of the overlay.
 ALIVE = 4

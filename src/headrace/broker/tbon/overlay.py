@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from headrace.broker.boot.boot import BootInfo
     from headrace.broker.parts import BrokerBase
     from headrace.broker.tbon import sockets as links
-    from headrace.broker.tbon.topology import Topology
+    from headrace.spec.topology import Topology
 
 # CONTROL message types (aux1) of this overlay; 4 is liveness.ALIVE, which says nothing more.
 _STATUS = 1

@@ -17,24 +17,24 @@ def main(argv: List[str]) -> int:
     parser.add_argument("command", nargs="...", metavar="COMMAND", help="The initial program (default: a shell)")
     options = parser.parse_args(argv)
 
-    from headrace.broker.launch import bare_imports
+    from headrace.broker import bare_imports
 
     bare_imports.load_small()
     bare_imports.load_asyncio()
-    from headrace.broker import config
     from headrace.broker.launch import launch
     from headrace.broker.launch import options as launch_options
+    from headrace.config import files as config_files
 
     path = options.config_path or os.environ.get("FLUX_CONF_DIR")
     try:
         return launch.start_here(
             launch_options.LaunchOptions(
                 attrs={**({"config.path": path} if path else {}), **attributes(options.setattr)},
-                config=config.from_options(path, options.conf),
+                config=config_files.from_options(path, options.conf),
                 config_path=os.path.abspath(path) if path else "",
                 verbose=options.verbose,
                 command=options.command[1:] if options.command[:1] == ["--"] else options.command,
             )
         )
-    except (launch_options.LaunchError, config.ConfigError) as exc:
+    except (launch_options.LaunchError, config_files.ConfigError) as exc:
         raise broker_error(str(exc)) from None

@@ -104,7 +104,7 @@ def main(argv: List[str]) -> int:
     words += [word for word in given[: len(given) - len(options.command)] if word != "--"]
 
     # No more than that: see broker/launch/many.py.
-    from headrace.broker.launch import bare_imports
+    from headrace.broker import bare_imports
 
     bare_imports.load_small()
     from headrace.broker.launch import capacity
@@ -133,9 +133,9 @@ def main(argv: List[str]) -> int:
 
 def _launch(options: Namespace, verbose: int, broker_argv: List[str], runs_other_program: bool) -> int:
     """Run the broker here, or a test instance of several. Raises CommandError."""
-    from headrace.broker import config
-    from headrace.broker.launch import bare_imports
+    from headrace.broker import bare_imports
     from headrace.broker.launch import options as launch_options
+    from headrace.config import files as config_files
     from headrace.spec.hostlist import Hostlist
 
     path = options.config_path or os.environ.get("FLUX_CONF_DIR")
@@ -147,7 +147,7 @@ def _launch(options: Namespace, verbose: int, broker_argv: List[str], runs_other
         launching = launch_options.LaunchOptions(
             size=options.test_size or 0,
             attrs=attrs,
-            config=config.from_options(path, options.conf),
+            config=config_files.from_options(path, options.conf),
             config_path=os.path.abspath(path) if path else "",
             command=options.command,
             hosts=list(Hostlist.parse(options.test_hosts)) if options.test_hosts else [],
@@ -171,7 +171,7 @@ def _launch(options: Namespace, verbose: int, broker_argv: List[str], runs_other
         return launch.start_here(launching)
     except launch_options.RundirError as exc:
         raise CommandError(str(exc)) from None
-    except (launch_options.LaunchError, config.ConfigError) as exc:
+    except (launch_options.LaunchError, config_files.ConfigError) as exc:
         raise broker_error(str(exc)) from None
 
 

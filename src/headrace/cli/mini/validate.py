@@ -18,7 +18,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def main(options: Namespace) -> int:
-    from headrace.broker.config_keys import warnings
+    from headrace.config.keys import warnings
     from headrace.minicluster.plan import given_config
     from headrace.minicluster.unapplied import without_effect
 

@@ -115,9 +115,9 @@ def be_wrapped_broker() -> int:
     told = json.loads(text)
     os.set_inheritable(told["report"], False)
     preload(2)
-    from ...broker import config
+    from ...config import files as config_files
 
-    _be_broker(told["attrs"], config.load(told["attrs"]["config.path"]), told["command"], told["report"])
+    _be_broker(told["attrs"], config_files.load(told["attrs"]["config.path"]), told["command"], told["report"])
 
 
 def _be_broker(attrs: dict[str, str], config: dict[str, Any], command: list[str], report: int) -> NoReturn:

@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     if words:
         print("usage: headrace-pod [sidecar INDEX | --version]", file=sys.stderr)
         return 2
-    from headrace.broker.launch import bare_imports
+    from headrace.broker import bare_imports
     from headrace.process.garbage import collect_rarely
 
     collect_rarely()

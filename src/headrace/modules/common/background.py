@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from headrace.broker.module.answers import RpcError
+from headrace.broker.answers import RpcError
 
 
 class Background:

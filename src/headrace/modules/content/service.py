@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
+from headrace.broker.kept import data_path
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
-from headrace.broker.module.kept import data_path
 from headrace.broker.state.disk import FULL, unusable
 from headrace.modules.common.background import Background
 from headrace.modules.content.cache import BlobCache

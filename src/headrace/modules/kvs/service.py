@@ -13,8 +13,8 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from headrace.broker.kept import data_path
 from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
-from headrace.broker.module.kept import data_path
 from headrace.broker.state.disk import unusable
 from headrace.modules.kvs.commit import PRIMARY, Change, Committer, Estate, Namespace
 from headrace.modules.kvs.job_data import committed

@@ -61,7 +61,7 @@ def read(config: Mapping[str, Any], args: Sequence[str] = ()) -> Settings:
     """The settings of a configuration and of module arguments `key=value`, which override it.
 
     Raises SettingsError, and OptionError for an unknown argument. The broker checks other keys of the configuration
-    (`broker/config_keys.py`).
+    (`config/keys.py`).
     """
     asked: dict[str, str] = {}
     for name, known in ((QMANAGER, QMANAGER_KEYS), (RESOURCE, RESOURCE_KEYS)):

@@ -1,7 +1,7 @@
 """The keys that a configuration may have, table by table, with the types of their values.
 
 Sources: flux-config(5) and the pages of its tables (flux-config-bootstrap(5), -exec(5), -tbon(5) and so on), RFC 33 for
-queues and policies; table `headrace` is our own. `config_keys` checks a configuration against these tables.
+queues and policies; table `headrace` is our own. `keys` checks a configuration against these tables.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.tbon.topology import Topology, TopologyError
+from headrace.spec.topology import Topology, TopologyError
 
 
 @given(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.broker.config import ConfigError
-from headrace.broker.config_foreign import FOREIGN
-from headrace.broker.config_keys import RefusedTable, attributes, check, warnings
+from headrace.config.files import ConfigError
+from headrace.config.foreign import FOREIGN
+from headrace.config.keys import RefusedTable, attributes, check, warnings
 from headrace.modules.sched.graph.settings import QMANAGER, QMANAGER_KEYS, RESOURCE, RESOURCE_KEYS
 
 if sys.version_info >= (3, 11):

@@ -2,8 +2,8 @@
 
 Each module reads only the keys it knows, so a misspelt key would silently cost a limit or a queue's nodes. `check`
 raises an error for a value of the wrong type, and for an unknown key in a table that Flux reads strictly (`STRICT_FOR`
-of `config_schema`). `warnings` has a line for every other key that nothing reads; these are taken all the same, because
-configurations hold tables of other projects (`config_foreign`).
+of `schema`). `warnings` has a line for every other key that nothing reads; these are taken all the same, because
+configurations hold tables of other projects (`foreign`).
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from . import config as config_files
-from . import config_schema as schema
-from .config import ConfigError
-from .config_foreign import FOREIGN
-from .config_schema import Expected, ValueType
+from . import files as config_files
+from . import schema
+from .files import ConfigError
+from .foreign import FOREIGN
+from .schema import Expected, ValueType
 
 _UNKNOWN_TABLE = "unknown table, nothing here reads it"
 _ABSENT = object()

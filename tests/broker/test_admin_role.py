@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.services.admin_role import is_admin
+from headrace.broker.admin_role import is_admin
 
 
 @pytest.mark.parametrize(

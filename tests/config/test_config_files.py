@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.config import ConfigError, from_options, load, merge, setting
+from headrace.config.files import ConfigError, from_options, load, merge, setting
 
 
 def test_a_folder_is_merged_table_by_table(tmp_path):

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.broker.module.context import ModuleContext, RpcError
 from headrace.broker.own_attrs import set_size
-from headrace.broker.tbon.topology import TopologyError
 from headrace.spec import message as m
 from headrace.spec.hostlist import Hostlist, HostlistError
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
+from headrace.spec.topology import TopologyError
 
 if TYPE_CHECKING:
     from headrace.broker.parts import BrokerBase

@@ -7,7 +7,7 @@ import binascii
 import errno
 from collections.abc import Callable
 
-from headrace.broker.module.answers import EMPTY, Empty, RpcError
+from headrace.broker.answers import EMPTY, Empty, RpcError
 from headrace.broker.router import Peer, Router
 from headrace.spec import message as m
 from headrace.spec.message import Message

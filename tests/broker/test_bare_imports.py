@@ -30,24 +30,19 @@ def output(code: str) -> str:
 
 
 def test_brokers_load_no_tls_and_hide_none() -> None:
-    started = (
-        "from headrace.broker.launch import bare_imports; bare_imports.load_asyncio(); import headrace.broker.broker\n"
-    )
+    started = "from headrace.broker import bare_imports; bare_imports.load_asyncio(); import headrace.broker.broker\n"
     assert output(started + "print({'ssl', '_ssl'} & set(sys.modules))") == "set()"
     assert output(started + "import ssl; print(ssl.Purpose.SERVER_AUTH.shortname)") == "serverAuth"
 
 
 def test_tls_is_there_in_full_when_it_is_given_back() -> None:
-    code = (
-        "from headrace.broker.launch import bare_imports\nbare_imports.load_asyncio()\nbare_imports.complete()\n"
-        + _TALK
-    )
+    code = "from headrace.broker import bare_imports\nbare_imports.load_asyncio()\nbare_imports.complete()\n" + _TALK
     assert output(code) == output(_TALK) == "SSLError"
 
 
 def test_nothing_is_taken_from_who_has_it_already() -> None:
     assert (
-        output("import asyncio; from headrace.broker.launch import bare_imports; bare_imports.load_asyncio()\n" + _TALK)
+        output("import asyncio; from headrace.broker import bare_imports; bare_imports.load_asyncio()\n" + _TALK)
         == "SSLError"
     )
 
@@ -62,7 +57,7 @@ if not pid:
     os._exit(0)
 os.waitpid(pid, 0)
 """
-    began = "from headrace.broker.launch import bare_imports; bare_imports.load_asyncio()\n"
+    began = "from headrace.broker import bare_imports; bare_imports.load_asyncio()\n"
     assert output(began + code) == "2"
     assert output(began + "bare_imports.complete()\n" + code) == "1"
 
@@ -71,7 +66,7 @@ def test_what_a_module_forks_keeps_its_signals_from_the_broker() -> None:
     code = """
 import os, signal
 from headrace.broker import signals
-from headrace.broker.launch import bare_imports
+from headrace.broker import bare_imports
 bare_imports.load_asyncio()
 reader, writer = os.pipe()
 os.set_blocking(writer, False)
@@ -94,7 +89,7 @@ print(os.WTERMSIG(status), signal.SIGTERM in os.read(reader, 9))
 
 
 def test_msgspec_comes_without_packages_that_no_message_needs_and_they_are_whole_afterwards() -> None:
-    started = "from headrace.broker.launch import bare_imports; bare_imports.load_small()\n"
+    started = "from headrace.broker import bare_imports; bare_imports.load_small()\n"
     assert output(started + "print({'uuid', 'decimal', 'msgspec.inspect'} & set(sys.modules))") == "set()"
     used = "import uuid, decimal, msgspec.inspect, msgspec.json\n"
     used += "print(uuid.UUID(int=1).int, decimal.Decimal('1.5'), msgspec.inspect.type_info(int), "
