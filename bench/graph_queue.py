@@ -23,7 +23,7 @@ from graph_match import jobspec, machine, report, slot
 
 from headrace.graph import Scheduler, parse_jobspec
 from headrace.graph.formats import jgf
-from headrace.queueing import Queue
+from headrace.queueing.queue import Queue
 
 
 def mixed(rng: random.Random) -> Any:

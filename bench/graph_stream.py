@@ -13,7 +13,7 @@ import sys
 import time
 
 from headrace.graph import Scheduler, parse_jobspec
-from headrace.queueing import Queue, Started
+from headrace.queueing.queue import Queue, Started
 from headrace.queueing.simulate_machine import uniform
 
 ONE_CORE = {

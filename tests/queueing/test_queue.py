@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headrace.graph import Graph, Scheduler, parse_jobspec
-from headrace.queueing import Planned, Queue, Refused, Started, by_name
-from headrace.queueing.queue import MAX_STARTS, overrun
+from headrace.queueing.policies import by_name
+from headrace.queueing.queue import MAX_STARTS, Planned, Queue, Refused, Started, overrun
 
 
 def cluster(nodes: int = 4, cores: int = 4) -> Graph:

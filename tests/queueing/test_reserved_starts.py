@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.graph import Graph, Scheduler, parse_jobspec
-from headrace.queueing import Planned, Queue, Started
+from headrace.queueing.queue import Planned, Queue, Started
 
 KEEPING = ["hybrid", "conservative"]
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from headrace.graph import Allocation, Scheduler, parse_jobspec
 from headrace.graph.request import JobRequest
-from headrace.queueing import Decision, Planned, Queue
 from headrace.queueing.policies import POLICIES
+from headrace.queueing.queue import Decision, Planned, Queue
 from headrace.queueing.simulate import Job, Run, Simulation, simulate
 from headrace.queueing.simulate_machine import uniform
 

@@ -23,7 +23,7 @@ import time
 
 from headrace.client.handle import Handle
 from headrace.graph import Graph, Scheduler, parse_jobspec
-from headrace.queueing import Queue, Started
+from headrace.queueing.queue import Queue, Started
 from headrace.queueing.simulate import Job, Simulation, simulate
 from headrace.queueing.simulate_machine import read
 from headrace.spec import jobid, jobspec_build

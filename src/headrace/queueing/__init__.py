@@ -1,9 +1,5 @@
-"""Queue policies: which pending job starts next, and which pending jobs have reservations.
+"""Queue policies: which pending job starts next, which pending jobs have reservations, and why the others wait.
 
 Like the graph, this is a library without I/O: time is an argument, in whole seconds, and decisions are returned.
+Nothing is imported here: a program that needs one file, such as `forecast`, does not load the graph.
 """
-
-from headrace.queueing.policies import POLICIES, QueuePolicy, by_name
-from headrace.queueing.queue import Decision, Planned, Queue, Refused, Started
-
-__all__ = ["POLICIES", "Decision", "Planned", "Queue", "QueuePolicy", "Refused", "Started", "by_name"]

@@ -76,7 +76,8 @@ def main(argv: List[str]) -> int:
     if sys.version_info < (3, 10):
         raise CommandError("simulations need Python 3.10")
     from headrace.graph import policies as match_policies
-    from headrace.queueing import by_name, simulate_machine, simulate_trace
+    from headrace.queueing import simulate_machine, simulate_trace
+    from headrace.queueing.policies import by_name
 
     if args.record is not None:
         if args.trace is not None:
@@ -213,8 +214,8 @@ def _run(
 ) -> List[Tuple[str, Simulation, Metrics, float]]:
     """(policy, what happened, its figures, seconds it took) for each policy."""
     from headrace.graph import Scheduler
-    from headrace.queueing import Queue
     from headrace.queueing.fair_share import FairShare
+    from headrace.queueing.queue import Queue
     from headrace.queueing.simulate import simulate
     from headrace.queueing.simulate_metrics import measure
 

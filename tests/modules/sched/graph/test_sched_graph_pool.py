@@ -17,7 +17,7 @@ from headrace.modules.sched.graph.pool import UNLIMITED, Pool
 from headrace.modules.sched.graph.r import Nodes
 from headrace.modules.sched.graph.settings import read
 from headrace.modules.sched.graph.why import shortage
-from headrace.queueing import Refused, Started
+from headrace.queueing.queue import Refused, Started
 from headrace.spec.rset import ResourceSet
 
 POLICIES = ["fcfs", "easy", "conservative", "hybrid"]

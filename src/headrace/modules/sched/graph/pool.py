@@ -25,9 +25,8 @@ from headrace.modules.sched.graph.fair import Fair
 from headrace.modules.sched.graph.jgf import graph_of, name_by_rank
 from headrace.modules.sched.graph.r import Nodes
 from headrace.modules.sched.graph.settings import Settings
-from headrace.queueing import Decision, Queue
 from headrace.queueing.pending import shape_of
-from headrace.queueing.queue import OVERRUN, overrun
+from headrace.queueing.queue import OVERRUN, Decision, Queue, overrun
 from headrace.spec import jobspec as js
 from headrace.spec.constraint import validate as validate_constraint
 from headrace.spec.idset import Idset

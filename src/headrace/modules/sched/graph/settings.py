@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from headrace.graph.policies import Policy
 from headrace.graph.policies import by_name as match_policy
 from headrace.modules.sched.common.options import unknown
-from headrace.queueing import POLICIES as QUEUE_POLICIES
+from headrace.queueing.policies import POLICIES as QUEUE_POLICIES
 from headrace.spec import duration
 
 QMANAGER = "sched-fluxion-qmanager"
