@@ -149,7 +149,6 @@ ELSEWHERE = {
         "sched/graph/jgf.py": "modules/sched/graph/test_sched_graph_pool.py",
         "sched/graph/r.py": "modules/sched/graph/test_sched_graph_pool.py",
         "sched/graph/reasons.py": "modules/sched/common/test_sched_reasons.py",
-        "sched/graph/why.py": "modules/sched/graph/test_sched_graph.py",
     },
     "queueing/": {
         "compression.py": "queueing/test_queue.py",

@@ -12,10 +12,10 @@ import pytest
 from sched_world import World, four_nodes, jobspec
 
 from headrace.modules.sched.common import reasons as sched_reasons
-from headrace.modules.sched.common.forecast import Place
-from headrace.modules.sched.common.reasons import Reasons, text
+from headrace.modules.sched.common.reasons import Reasons
 from headrace.modules.sched.graph import service as sched_graph
 from headrace.modules.sched.simple import service as sched_simple
+from headrace.queueing.forecast import Place
 from headrace.spec.idset import Idset
 from waiting import until_in_loop
 
@@ -31,13 +31,6 @@ def world_of(broker: Any, module: Any, *args: str) -> World:
 async def reasons(broker: Any, *ids: int) -> dict[int, dict[str, Any]]:
     answer = await broker.client().rpc("sched.reasons", {"ids": list(ids)})
     return {id: notes for id, notes in answer["reasons"]}
-
-
-def test_what_is_short_comes_before_who_is_ahead() -> None:
-    assert text("short", 0) == "short"
-    assert text("short", 2) == "short; behind 2 jobs"
-    assert text("", 1) == "behind 1 job"
-    assert text("", 0) == "about to be scheduled"
 
 
 @BOTH

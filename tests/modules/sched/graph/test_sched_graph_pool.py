@@ -16,7 +16,6 @@ from headrace.modules.sched.graph.jgf import graph_of
 from headrace.modules.sched.graph.pool import UNLIMITED, Pool
 from headrace.modules.sched.graph.r import Nodes
 from headrace.modules.sched.graph.settings import read
-from headrace.modules.sched.graph.why import shortage
 from headrace.queueing.queue import Refused, Started
 from headrace.spec.rset import ResourceSet
 
@@ -162,25 +161,6 @@ class TestRequests:
         assert pool.request(slots(1, duration=0.5)).duration == 1
         assert pool.request(slots(1, duration=2.5)).duration == 3
         assert pool.request(slots(1)).duration == UNLIMITED
-
-
-class TestReasons:
-    @pytest.mark.parametrize(
-        ("jobspec", "says"),
-        [
-            (slots(6), "insufficient resources: core x1 short (6 wanted, 5 free)"),
-            (slots(1, cores=4), "insufficient resources: slot of 4 core x1 short (1 wanted, 0 free)"),
-            (slots(1, cores=2), "resources are free but promised to jobs before it"),
-            (
-                slots(4, constraint={"ranks": ["0"]}),
-                "insufficient resources: core x2 short (4 wanted, 2 free on 1 eligible node(s))",
-            ),
-        ],
-    )
-    def test_what_is_short_is_said_with_numbers(self, jobspec: dict[str, Any], says: str) -> None:
-        pool = pool_of(2)
-        pool.recover(1, pool.nodes.write((Share(0, 0b11, 0), Share(1, 0b1, 0)), 0.0, 0.0), 0, NOW)
-        assert shortage(pool.scheduler, pool.request(jobspec), NOW) == says
 
 
 actions = st.lists(

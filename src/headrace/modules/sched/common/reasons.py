@@ -14,7 +14,7 @@ from math import inf
 from typing import Any
 
 from headrace.broker.module.context import ModuleContext
-from headrace.modules.sched.common.forecast import Place
+from headrace.queueing.forecast import Place
 from headrace.spec.message import Message
 
 # Seconds that a slice of work may take, and that estimates are valid.
@@ -24,12 +24,6 @@ _FRESH = 0.5
 # (job, its place if known) -> annotations such as `reason_pending`; None for a job that is not pending.
 Explain = Callable[[int, "Place | None"], "dict[str, Any] | None"]
 Forecast = Callable[[], Iterator["tuple[int, Place] | None"]]
-
-
-def text(short: str, ahead: int) -> str:
-    """The text of `reason_pending`: what is short, if anything, and the number of jobs before this one in its queue."""
-    behind = f"behind {ahead} job{'s' if ahead != 1 else ''}" if ahead else ""
-    return "; ".join(filter(None, (short, behind))) or "about to be scheduled"
 
 
 class _Ask:

@@ -9,12 +9,11 @@ from math import inf
 from typing import Any
 
 from headrace.graph.request import JobRequest, total_needs
-from headrace.modules.sched.common.forecast import STEP, Place, Supply, Waiting, forecast
-from headrace.modules.sched.common.reasons import text
 from headrace.modules.sched.graph.pool import UNLIMITED, Pool
-from headrace.modules.sched.graph.why import PROMISED, shortage, takes_whole_nodes
+from headrace.queueing.forecast import STEP, Place, Supply, Waiting, forecast, text
 from headrace.queueing.pending import Position
 from headrace.queueing.queue import Queue
+from headrace.queueing.why import PROMISED, shortage, takes_whole_nodes
 
 # The number of running jobs counted in one step.
 _PER_STEP = 200

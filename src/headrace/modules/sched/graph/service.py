@@ -26,8 +26,8 @@ from headrace.modules.sched.common.reasons import Reasons
 from headrace.modules.sched.graph import queries, settings
 from headrace.modules.sched.graph.pool import UNLIMITED, Pool
 from headrace.modules.sched.graph.reasons import Explainer, places
-from headrace.modules.sched.graph.why import refusal, shortage
 from headrace.queueing.queue import Refused, Started
+from headrace.queueing.why import refusal, shortage
 from headrace.spec.constraint import ConstraintError
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message

@@ -18,12 +18,12 @@ import msgspec
 
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.modules.sched.common import options
-from headrace.modules.sched.common.forecast import STEP, Place, Supply, Waiting, forecast
 from headrace.modules.sched.common.hello import acquire_ended, hello
 from headrace.modules.sched.common.jobspec import MALFORMED, malformed, of_request
 from headrace.modules.sched.common.r import Shares, each, in_use, shares_of_r, summary
-from headrace.modules.sched.common.reasons import Reasons, text
+from headrace.modules.sched.common.reasons import Reasons
 from headrace.modules.sched.simple.pool import ALLOC_MODES, Pool, Request, Unsatisfiable
+from headrace.queueing.forecast import STEP, Place, Supply, Waiting, forecast, text
 from headrace.spec import jobspec as js
 from headrace.spec.constraint import ConstraintError
 from headrace.spec.constraint_why import excluding

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Hashable, Iterable
 from math import inf
 
-from headrace.modules.sched.common.forecast import STEP, Place, Supply, Waiting, forecast
+from headrace.queueing.forecast import STEP, Place, Supply, Waiting, forecast, text
 
 NOW = 100.0
 
@@ -57,3 +57,10 @@ def test_the_jobs_before_a_job_are_passed_on_and_counting_a_supply_is_a_step_of_
         return Supply(0, 0, [(NOW + 1, 1, 0)])
 
     assert list(forecast([job(7, 1, ahead=3)], supply, NOW)) == [STEP, (7, Place(3, NOW + 1))]
+
+
+def test_what_is_short_comes_before_who_is_ahead() -> None:
+    assert text("short", 0) == "short"
+    assert text("short", 2) == "short; behind 2 jobs"
+    assert text("", 1) == "behind 1 job"
+    assert text("", 0) == "about to be scheduled"

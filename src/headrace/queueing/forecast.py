@@ -1,8 +1,8 @@
-"""Estimated start times of pending jobs, from sums of cores and GPUs alone. Pure.
+"""The place of pending jobs: how many precede each, its estimated start, and the words for it. Pure.
 
-A plan of thousands of jobs on the graph takes seconds, too long for an estimate in a listing. So the estimate ignores
-nodes: jobs start in order, each as soon as enough cores and GPUs are free in all, and hold them for their time limit.
-With backfill jobs may start earlier than estimated, jobs with whole nodes later.
+A plan of thousands of jobs on the graph takes seconds, too long for an estimate in a listing. So starts are estimated
+from sums of cores and GPUs, without nodes: jobs start in order, each as soon as enough cores and GPUs are free in all,
+and hold them for their time limit. With backfill jobs may start earlier than estimated, jobs with whole nodes later.
 """
 
 from __future__ import annotations
@@ -82,3 +82,9 @@ def forecast(
         start = found.take(job) if job.cores or job.gpus else inf
         # A job for which enough is free in all waits for something that sums do not show.
         yield job.id, Place(job.ahead, start if start > now else inf)
+
+
+def text(short: str, ahead: int) -> str:
+    """The text of `reason_pending`: what is short, if anything, and the number of jobs before this one in its queue."""
+    behind = f"behind {ahead} job{'s' if ahead != 1 else ''}" if ahead else ""
+    return "; ".join(filter(None, (short, behind))) or "about to be scheduled"
