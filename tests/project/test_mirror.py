@@ -148,7 +148,6 @@ ELSEWHERE = {
         "resource/log.py": "modules/resource/test_resource_leader.py",
         "sched/graph/jgf.py": "modules/sched/graph/test_sched_graph_pool.py",
         "sched/graph/r.py": "modules/sched/graph/test_sched_graph_pool.py",
-        "sched/graph/reasons.py": "modules/sched/common/test_sched_reasons.py",
     },
     "queueing/": {
         "compression.py": "queueing/test_queue.py",

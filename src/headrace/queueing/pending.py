@@ -14,6 +14,9 @@ from headrace.queueing.failed_searches import FOR_EVER
 from headrace.queueing.sorted_list import SortedList
 
 Position = tuple[int, float, int]
+# Seconds for which a job without a time limit may be planned, so that jobs that wait for its resources can get a
+# reservation, and are not overtaken for ever.
+UNLIMITED = 10 * 365 * 24 * 3600
 
 
 class PendingJob(NamedTuple):

@@ -13,9 +13,10 @@ from headrace.graph.formats.writers import graph_object, short_graph_object
 from headrace.graph.model import GraphError
 from headrace.modules.sched.common.r import Share, shares_of_r, summary
 from headrace.modules.sched.graph.jgf import graph_of
-from headrace.modules.sched.graph.pool import UNLIMITED, Pool
+from headrace.modules.sched.graph.pool import Pool
 from headrace.modules.sched.graph.r import Nodes
 from headrace.modules.sched.graph.settings import read
+from headrace.queueing.pending import UNLIMITED
 from headrace.queueing.queue import Refused, Started
 from headrace.spec.rset import ResourceSet
 

@@ -2,8 +2,7 @@
 
 Pure: time is an argument, in whole seconds, and decisions are returned. All queues share one graph, and their
 interactions are handled here: a job that overruns its limit cancels reservations of every queue, and released resources
-are offered to every queue. A job without a time limit is planned with a very long one, so that jobs that wait for its
-resources can get a reservation, and are not overtaken for ever.
+are offered to every queue. A job without a time limit is planned with a very long one (`UNLIMITED`).
 """
 
 from __future__ import annotations
@@ -25,15 +24,13 @@ from headrace.modules.sched.graph.fair import Fair
 from headrace.modules.sched.graph.jgf import graph_of, name_by_rank
 from headrace.modules.sched.graph.r import Nodes
 from headrace.modules.sched.graph.settings import Settings
-from headrace.queueing.pending import shape_of
+from headrace.queueing.pending import UNLIMITED, shape_of
 from headrace.queueing.queue import OVERRUN, Decision, Queue, overrun
 from headrace.spec import jobspec as js
 from headrace.spec.constraint import validate as validate_constraint
 from headrace.spec.idset import Idset
 from headrace.spec.rset import ResourceSet
 
-# Seconds for which a job without a time limit is planned.
-UNLIMITED = 10 * 365 * 24 * 3600
 # Types whose free amounts decide which start times are matched; the first one orders nodes if the policy does not.
 _FILTERS = ("core", "gpu", "node")
 _REQUESTS_KEPT = 4096

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -24,10 +25,11 @@ from headrace.modules.sched.common.jobspec import MALFORMED, malformed, of_reque
 from headrace.modules.sched.common.r import in_use, summary
 from headrace.modules.sched.common.reasons import Reasons
 from headrace.modules.sched.graph import queries, settings
-from headrace.modules.sched.graph.pool import UNLIMITED, Pool
-from headrace.modules.sched.graph.reasons import Explainer, places
+from headrace.modules.sched.graph.pool import Pool
+from headrace.queueing.forecast import Place
 from headrace.queueing.queue import Refused, Started
-from headrace.queueing.why import refusal, shortage
+from headrace.queueing.reasons import FAR, Explainer, of_front, places
+from headrace.queueing.why import refusal
 from headrace.spec.constraint import ConstraintError
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
@@ -39,12 +41,8 @@ NAME = "sched-graph"
 _NOWHERE = "what was asked for is on no node with a rank: ask for a node or a core, too, which says where tasks run"
 # Seconds before a pending job gets its reason; in a busy system, the first jobs change faster than users can read.
 _EXPLAIN_AFTER = 0.1
-# The number of jobs at the front of each queue that get their reason.
-_EXPLAIN_JOBS = 16
 # The number of successors that the job manager is told in advance; new ones are named when half of them are used up.
 _SUCCESSORS = 64
-# A later estimate is not shown.
-_FAR = UNLIMITED // 2
 
 
 class _System(msgspec.Struct):
@@ -110,7 +108,7 @@ class _Scheduler:
         self.named: deque[int] = deque()
         self.passes = 0
         self.explainer = Explainer()
-        reasons = Reasons(ctx, lambda id, _place: self._reason(id), lambda: places(self._pool(), self._time()))
+        reasons = Reasons(ctx, lambda id, _place: self._reason(id), self._places)
         ctx.service(
             "sched",
             {
@@ -216,7 +214,7 @@ class _Scheduler:
             self.due.cancel()
             self.due = None
         start = self._pool().next_start()
-        if start is not None and start < self.now + _FAR:
+        if start is not None and start < self.now + FAR:
             self.due = self.ctx.call_later(start - self.ctx.now(), self._schedule)
 
     def _start(self, decision: Started) -> None:
@@ -408,17 +406,8 @@ class _Scheduler:
         self.explaining = False
         pool, now = self._pool(), self._time()
         for queue in pool.queues.values():
-            told = queue.first(_EXPLAIN_JOBS if queue.policy.backfill else 1)
-            for i, id in enumerate(told):
+            for id, notes in of_front(queue, now):
                 job = self.jobs[id]
-                notes: dict[str, Any] = {"reason_pending": shortage(pool.scheduler, job.request, now)}
-                plan = queue.planned.get(id)
-                if plan is None and i == 0:
-                    plan = pool.scheduler.reserve(id, job.request, now).allocation
-                    if plan is not None:
-                        pool.scheduler.cancel(id)
-                if plan is not None and now < plan.start < now + _FAR:
-                    notes["t_estimate"] = float(plan.start)
                 if notes != job.annotated:
                     change = {**dict.fromkeys(job.annotated), **notes}
                     job.annotated = notes
@@ -428,5 +417,10 @@ class _Scheduler:
 
     def _reason(self, id: int) -> dict[str, Any] | None:
         """The reason of a pending job for `sched.reasons`; None for a job that is not pending here."""
-        now = self._time()
-        return self.explainer.explain(self._pool(), id, now, (self.passes, now))
+        pool, now = self._pool(), self._time()
+        name = pool.where.get(id)
+        return None if name is None else self.explainer.explain(pool.queues[name], id, now, (self.passes, now))
+
+    def _places(self) -> Iterator[tuple[int, Place] | None]:
+        pool = self._pool()
+        return places(pool.scheduler, pool.queues.values(), self._time())
