@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import errno
 import json
 import os
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from wire_recording import WIRE, Recording, signed_jobspec
 
 from headrace.spec.message import REQUEST, Deframer, Message, error_response, frame, response
+from scripted import Answers, payload_of
 
 ENOSYS = 38
 # What differs by the submitter's machine and shell.
@@ -91,7 +91,7 @@ class PlaybackBroker:
                             client.sendall(frame(answer))
 
     def _answers(self, msg: Message) -> list[Message]:
-        payload = _payload(msg)
+        payload = payload_of(msg)
         for index, (entry, answers) in enumerate(self.left):
             recorded = entry.get("payload", entry.get("payload_text", entry.get("payload_b64")))
             node = 0xFFFFFFFF if entry["nodeid"] == "any" else entry["nodeid"]
@@ -110,18 +110,6 @@ class PlaybackBroker:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._accepting.join()
         self._listener.close()
-
-
-def _payload(msg: Message) -> object:
-    if msg.payload is None:
-        return None
-    try:
-        return msg.obj
-    except ValueError:
-        try:
-            return msg.payload.decode()
-        except UnicodeDecodeError:
-            return base64.b64encode(msg.payload).decode()
 
 
 def _response(to: Message, entry: dict) -> Message:
@@ -184,65 +172,6 @@ def playback(tmp_path_factory: pytest.TempPathFactory):
     yield start
     for broker in brokers:
         broker.close()
-
-
-class Answers:
-    """Stands for the handle of a command: `given` answers by topic (the last one again and again; an OSError is raised;
-    for a stream all of them, each an answer), `asked` is what the command wanted to know."""
-
-    def __init__(self, given: dict[str, list[object]]) -> None:
-        self.given = given
-        self.asked: list[tuple[str, object]] = []
-
-    def __call__(self, _uri: str = "") -> Answers:
-        return self
-
-    def rpc(self, topic: str, obj: object = None, nodeid: int = 0) -> _Call:
-        self.asked.append((topic, obj))
-        answers = self.given[topic]
-        return _Call([answers.pop(0) if len(answers) > 1 else answers[0]])
-
-    def stream(self, topic: str, obj: object = None) -> _Call:
-        self.asked.append((topic, obj))
-        return _Call(list(self.given[topic]))
-
-    def attr_get(self, name: str) -> str:
-        return str(self.given[name][0])
-
-    def send(self, msg: Message) -> None:
-        self.asked.append((msg.topic, _payload(msg)))
-
-    def close(self) -> None:
-        pass
-
-
-class _Call:
-    def __init__(self, answers: list[object]) -> None:
-        self.answers = answers
-        self.canceled = False
-
-    @property
-    def done(self) -> bool:
-        return not self.answers
-
-    def get(self, _timeout: float | None = None) -> object:
-        answer = self.answers.pop(0) if self.answers else OSError(errno.ENODATA, os.strerror(errno.ENODATA))
-        if isinstance(answer, OSError):
-            raise answer
-        return answer
-
-    def __iter__(self) -> Iterator[object]:
-        while self.answers:
-            yield self.get()
-
-    def cancel(self, _topic: str = "") -> None:
-        self.canceled = True
-
-
-@pytest.fixture
-def scripted() -> type[Answers]:
-    """`scripted({topic: [answers]})` stands for a handle."""
-    return Answers
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 import headrace
 
-ROOMS = ("spec", "client", "cli", "compat")
+ROOMS = ("spec", "client", "query", "cli", "compat")
 HOUSE = Path(headrace.__file__).parent
 FILES = sorted(path for room in ROOMS for path in (HOUSE / room).rglob("*.py"))
 # `import flux` is served by files of the compat room, so they import one another by that name.

@@ -8,8 +8,8 @@ from typing import Optional
 import pytest
 
 from headrace.cli.common.errors import CommandError
-from headrace.cli.common.format import FormatError
 from headrace.cli.common.named_formats import Formats
+from headrace.query.format import FormatError
 
 OWN = {"long": "{id} {name}"}
 

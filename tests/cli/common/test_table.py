@@ -7,9 +7,9 @@ from typing import Dict, List
 import pytest
 
 from headrace.cli.common.errors import CommandError
-from headrace.cli.common.format import Format
 from headrace.cli.common.named_formats import Formats
 from headrace.cli.common.table import layout_of, show
+from headrace.query.format import Format
 
 FORMATS = {"default": "{name:<4} ?:{note}"}
 HEADINGS = {"name": "NAME", "note": "NOTE"}

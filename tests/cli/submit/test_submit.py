@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.common.signing import sign
 from headrace.cli.submit import options, submit
+from headrace.query.signing import sign
 from headrace.spec import rlimits
 
 

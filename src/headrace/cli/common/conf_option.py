@@ -50,7 +50,7 @@ def _read(text: str) -> Dict[str, Any]:
 
 def _named(name: str) -> str:
     """The file of a named configuration. Raises CommandError."""
-    from headrace.cli.common.config_folders import config_folders
+    from headrace.query.config_folders import config_folders
 
     for folder in config_folders():
         for ending in (".toml", ".json"):

@@ -6,8 +6,8 @@ import json
 import sys
 import time
 
-from headrace.cli.common.color import stdout_colored
 from headrace.cli.common.errors import CommandError
+from headrace.query.color import stdout_colored
 from headrace.spec import eventlog
 
 TYPE_CHECKING = False

@@ -11,7 +11,6 @@ import os
 
 from headrace.cli.common.errors import CommandError
 from headrace.client.handle import Handle
-from headrace.client.transport import is_this_host, split_uri
 from headrace.spec.job_state import INACTIVE, PENDING
 
 TYPE_CHECKING = False
@@ -48,26 +47,6 @@ def _optional(handle: Handle, name: str) -> str:
         if exc.errno != errno.ENOENT:
             raise
         return ""
-
-
-def to_local(uri: str) -> str:
-    """The local:// form of a broker URI."""
-    _, _, path = split_uri(uri)
-    return f"local://{path}"
-
-
-def to_remote(uri: str) -> str:
-    """The ssh:// form of a broker URI."""
-    scheme, host, path = split_uri(uri)
-    return f"ssh://{host or os.uname().nodename}{path}" if scheme == "local" else uri
-
-
-def reachable(uri: str) -> str:
-    """The URI to connect to: the local form where the socket is on this machine, so that no ssh is needed."""
-    scheme, host, path = split_uri(uri)
-    if scheme == "ssh" and (is_this_host(host) or os.environ.get("FLUX_URI_RESOLVE_LOCAL")) and os.path.exists(path):
-        return f"local://{path}"
-    return uri
 
 
 def job_uri(handle: Handle, jobid: int, shown: str) -> str:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 import sys
 
-from headrace.cli.common.config_folders import config_folders
 from headrace.cli.common.errors import CommandError
-from headrace.cli.common.format import FormatError, help_text
+from headrace.query.config_folders import config_folders
+from headrace.query.format import FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Formats:
             return text
         self._add_configured()
         if text == "help":
-            sys.stdout.write(help_text(self.program, self.formats, self.purposes))
+            sys.stdout.write(_help_text(self.program, self.formats, self.purposes))
             return None
         name = text[len(_GET_CONFIG) :] if text.startswith(_GET_CONFIG) else text
         if name not in self.formats:
@@ -124,3 +124,10 @@ def _read(path: str) -> Any:
     except Exception as exc:
         # Each parser has errors of its own.
         raise CommandError(f"{path}: {exc}") from None
+
+
+def _help_text(program: str, formats: Mapping[str, str], purposes: Mapping[str, str]) -> str:
+    """What `-o help` shows."""
+    width = max(11, *(len(name) for name in formats))
+    lines = "".join(f"  {name:<{width}}  {purposes.get(name, '')}".rstrip() + "\n" for name in formats)
+    return f"\nConfigured {program} output formats:\n\n{lines}"

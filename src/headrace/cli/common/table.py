@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 
 from headrace.cli.common.errors import CommandError
-from headrace.cli.common.format import Format, FormatError
+from headrace.query.format import Format, FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Mapping, Optional
 
-    from headrace.cli.common.format import Getter
     from headrace.cli.common.named_formats import Formats
+    from headrace.query.format import Getter
 
 
 def layout_of(text: str, formats: Formats, headings: Mapping[str, str]) -> Optional[Format]:

@@ -26,7 +26,7 @@ def main(argv: List[str]) -> int:
     start = handle.rpc("attr.get", {"name": "broker.starttime"}, 0)
     state = machine.get()
     now = time.time()
-    from headrace.cli.jobs.info import username
+    from headrace.query.job_info import username
     from headrace.spec import duration
 
     age = now - float(start.get()["value"]) if state["state"] == "run" else state["duration"]

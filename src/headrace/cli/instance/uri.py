@@ -9,7 +9,8 @@ from argparse import RawDescriptionHelpFormatter
 
 from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
-from headrace.cli.common.instances import job_uri, reachable, to_local, to_remote
+from headrace.cli.common.instances import job_uri
+from headrace.query.uri import reachable, to_local, to_remote
 from headrace.spec import jobid
 
 TYPE_CHECKING = False

@@ -9,8 +9,8 @@ import sys
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
 from headrace.cli.job.control import signal_option
-from headrace.cli.jobs.query import STATE_NAMES
 from headrace.client.handle import Handle
+from headrace.query.listing import STATE_NAMES
 from headrace.spec.job_exception import CANCEL, FATAL, SEVERITIES
 from headrace.spec.message import USERID_UNKNOWN
 

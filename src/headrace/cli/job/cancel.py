@@ -9,8 +9,8 @@ import sys
 from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.quick_arguments import job_id
-from headrace.cli.jobs.query import STATE_NAMES, Query, list_jobs
 from headrace.client.handle import Handle
+from headrace.query.listing import STATE_NAMES, Query, list_jobs
 from headrace.spec import jobid
 from headrace.spec.job_exception import CANCEL, FATAL
 from headrace.spec.message import USERID_UNKNOWN

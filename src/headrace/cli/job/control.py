@@ -249,7 +249,7 @@ def _tell_purge(handle: Handle, count: int, force: bool) -> int:
 
 def submit(argv: List[str]) -> int:
     """Submit a jobspec from a file or standard input, as JSON or YAML that is JSON."""
-    from headrace.cli.common.signing import sign
+    from headrace.query.signing import sign
 
     options = _SUBMIT.parse(argv)
     operands = options.need(0, 1)

@@ -97,7 +97,7 @@ def _history(handle: Handle) -> List[int]:
     except OSError as exc:
         if exc.errno != errno.ENOSYS:
             raise
-    from headrace.cli.jobs.query import Query, list_jobs
+    from headrace.query.listing import Query, list_jobs
 
     query = Query(count=0)
     query.user(str(os.getuid()))

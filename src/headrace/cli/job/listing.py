@@ -9,8 +9,8 @@ import sys
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command, Options
 from headrace.cli.job.main import parse_id
-from headrace.cli.jobs.query import STATE_NAMES, Query
 from headrace.client.handle import Handle
+from headrace.query.listing import STATE_NAMES, Query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

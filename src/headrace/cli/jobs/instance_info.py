@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 
-from headrace.cli.common.instances import reachable
 from headrace.client.handle import Handle
+from headrace.query.uri import reachable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict
 
-    from headrace.cli.jobs.info import JobInfo
+    from headrace.query.job_info import JobInfo
 
 PREFIX = "instance."
 _SETS = ("all", "up", "down", "allocated", "free")

@@ -6,15 +6,15 @@ import os
 import sys
 import time
 
-from headrace.cli.common.color import stdout_colored
 from headrace.cli.common.errors import CommandError
-from headrace.cli.common.format import Format, FormatError, split_sort
 from headrace.cli.common.named_formats import Formats
 from headrace.cli.common.quick_arguments import QuickParser, job_id, positive_int, queue_names
-from headrace.cli.jobs import info
-from headrace.cli.jobs.info import JobInfo
-from headrace.cli.jobs.query import Query, list_ids, list_jobs
 from headrace.client.handle import Handle
+from headrace.query import job_info
+from headrace.query.color import stdout_colored
+from headrace.query.format import Format, FormatError, split_sort
+from headrace.query.job_info import JobInfo
+from headrace.query.listing import Query, list_ids, list_jobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -125,12 +125,12 @@ def main(argv: List[str]) -> int:
 
 
 def _layout(text: str) -> Format:
-    headings = dict(info.HEADINGS)
+    headings = dict(job_info.HEADINGS)
     if "instance." in text:
         from headrace.cli.jobs import instance_info
 
         headings.update(instance_info.HEADINGS)
-    layout = Format(text, headings, info.OPEN_FIELDS)
+    layout = Format(text, headings, job_info.OPEN_FIELDS)
     for name in layout.names:
         if name.startswith("annotations."):
             # Whatever a scheduler or a user has put there has its own name as heading.
@@ -144,7 +144,7 @@ def _list(handle: Handle, args: Namespace, layout: Format) -> int:
         names += ["uri", "state", "userid"]
     if stdout_colored(args.color):
         names.append("color")
-    attrs = ["all"] if args.json else info.attributes_for(names)
+    attrs = ["all"] if args.json else job_info.attributes_for(names)
     jobs = _fetch(handle, args, attrs)
     if not jobs and args.jobids:
         return 1
@@ -217,7 +217,7 @@ def _query(args: Namespace) -> Query:
     query = Query()
     query.user("all" if args.A else args.user or str(os.getuid()))
     if args.since:
-        from headrace.cli.common.when import parse_past
+        from headrace.query.when import parse_past
 
         query.since = parse_past(args.since)
     if args.filter:
@@ -239,7 +239,7 @@ def _query(args: Namespace) -> Query:
 def _sort_keys(text: str) -> List[str]:
     keys = [key.lstrip("-") for key in (text or "").split(",") if key]
     for key in keys:
-        if key not in info.HEADINGS and not key.startswith(info.OPEN_FIELDS):
+        if key not in job_info.HEADINGS and not key.startswith(job_info.OPEN_FIELDS):
             raise CommandError(f"Invalid sort key: {key}")
     return keys
 
@@ -283,9 +283,9 @@ def _print_table(layout: Format, jobs: List[JobInfo], args: Namespace) -> None:
         lines.append(_cut(layout.header(), width) + "\n")
     colored = stdout_colored(args.color)
     for job, row in zip(jobs, rows):
-        tint = info.color(job) if colored else ""
+        tint = job_info.color(job) if colored else ""
         line = _cut(layout.row(row), width)
-        lines.append(f"{tint}{line}\n{info.COLOR_OFF}" if tint else f"{line}\n")
+        lines.append(f"{tint}{line}\n{job_info.COLOR_OFF}" if tint else f"{line}\n")
     sys.stdout.write("".join(lines))
 
 
@@ -320,7 +320,7 @@ def _open_instance(job: JobInfo, args: Namespace, heading: str = "") -> Optional
     `heading` is printed before the connection is tried, and a failure is reported on standard error. Instances of other
     users are only tried with --recurse-all.
     """
-    from headrace.cli.common.instances import reachable
+    from headrace.query.uri import reachable
 
     uri = job.get("uri")
     if not uri or job.get("state") != "RUN":

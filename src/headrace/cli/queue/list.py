@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from headrace.cli.common.arguments import queues_named
-from headrace.cli.common.color import stdout_colored
 from headrace.cli.common.named_formats import Formats
 from headrace.cli.common.table import layout_of, show
 from headrace.cli.queue.status import status_of
 from headrace.cli.resource.sets import SchedulerResources
 from headrace.client.handle import NODEID_ANY, Handle
+from headrace.query.color import stdout_colored
 from headrace.spec import duration
 
 TYPE_CHECKING = False

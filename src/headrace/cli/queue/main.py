@@ -7,12 +7,12 @@ import os
 import sys
 from argparse import SUPPRESS
 
-from headrace.cli.common import color
 from headrace.cli.common.arguments import Parser, subcommands
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.quick_arguments import queue_names
 from headrace.cli.queue.status import status_of
 from headrace.client.handle import Handle
+from headrace.query import color
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

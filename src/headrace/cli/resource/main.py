@@ -7,10 +7,10 @@ import os
 import sys
 
 from headrace.cli.common.arguments import Parser, subcommands
-from headrace.cli.common.color import WHEN
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.quick_arguments import queue_names
 from headrace.client.handle import Handle
+from headrace.query.color import WHEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from headrace.cli.jobs.query import Query, list_jobs
+from headrace.query.listing import Query, list_jobs
 from headrace.spec import eventlog
 
 TYPE_CHECKING = False

@@ -116,8 +116,8 @@ def _answers(uri: str, name: str) -> bool:
 
     Raises CommandError when it is elsewhere and cannot be reached.
     """
-    from headrace.cli.common.instances import reachable
     from headrace.client.transport import is_this_host, split_uri
+    from headrace.query.uri import reachable
 
     _, host, path = split_uri(uri)
     try:

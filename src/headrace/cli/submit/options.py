@@ -317,7 +317,7 @@ def finish(jobspec: Jobspec, args: Namespace) -> None:
         jobspec_build.set_shell_option(jobspec, key, value)
     dependencies = [_dependency(text) for text in args.dependency or []]
     if args.begin_time:
-        from headrace.cli.common.when import parse_future
+        from headrace.query.when import parse_future
 
         dependencies.append(_dependency(f"begin-time:{parse_future(args.begin_time)}"))
     system = jobspec["attributes"]["system"]
@@ -446,7 +446,7 @@ def encode_request(jobspec: Jobspec, args: Namespace) -> bytes:
     """The payload of job-ingest.submit. J is base64 and dots, in which JSON has nothing to escape: it is not looked
     through once more.
     """
-    from headrace.cli.common.signing import sign
+    from headrace.query.signing import sign
 
     j = sign(_encode(jobspec)).encode("ascii")
     return b'{"J":"%s","urgency":%d,"flags":%d}\0' % (j, urgency(args), submit_flags(args))

@@ -12,8 +12,8 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from flux._program import CLIMain, help_formatter
 from flux._tree import Tree
-from headrace.cli.common import color, when
-from headrace.cli.common.format import Field, Format, split_sort
+from headrace.query import color, when
+from headrace.query.format import Field, Format, split_sort
 from headrace.spec import archive, duration
 
 __all__ = [

@@ -12,7 +12,7 @@ import os
 from types import SimpleNamespace
 from typing import Any, Dict, List, Mapping, Union
 
-from headrace.cli.jobs import info
+from headrace.query import job_info
 from headrace.spec.job_state import STATE_MASKS
 
 _UNKNOWN = "(unknown)"
@@ -57,22 +57,22 @@ def _number(name: Union[str, bytes], out: Any, *tables: Mapping[int, str]) -> in
 
 def _job_statetostr(state: int, fmt: Union[str, bytes, None] = None) -> bytes:
     """The name of a job state; `fmt` is "L" (RUN), "S" (R), "l" (run) or "s" (r)."""
-    return _name(state, fmt, info.STATES, info.STATES_SINGLE)
+    return _name(state, fmt, job_info.STATES, job_info.STATES_SINGLE)
 
 
 def _job_resulttostr(result: int, fmt: Union[str, bytes, None] = None) -> bytes:
     """The name of a job's result; `fmt` as for states."""
-    return _name(result, fmt, info.RESULTS, info.RESULTS_SHORT)
+    return _name(result, fmt, job_info.RESULTS, job_info.RESULTS_SHORT)
 
 
 def _job_strtostate(name: Union[str, bytes], out: Any) -> int:
     """Store the number of a state, or of PENDING, RUNNING or ACTIVE, in `out[0]`. Raises OSError(EINVAL)."""
-    return _number(name, out, info.STATES, info.STATES_SINGLE, _MASKS)
+    return _number(name, out, job_info.STATES, job_info.STATES_SINGLE, _MASKS)
 
 
 def _job_strtoresult(name: Union[str, bytes], out: Any) -> int:
     """Store the number of a result in `out[0]`. Raises OSError(EINVAL)."""
-    return _number(name, out, info.RESULTS, info.RESULTS_SHORT)
+    return _number(name, out, job_info.RESULTS, job_info.RESULTS_SHORT)
 
 
 raw = SimpleNamespace(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional
 
 from flux.job.JobID import JobID, to_id
 from flux.rpc import RPC
-from headrace.cli.jobs import info as fields
+from headrace.query import job_info as fields
 from headrace.spec.job_state import INACTIVE
 from headrace.spec.message import USERID_UNKNOWN
 
@@ -182,7 +182,7 @@ class JobList:
         queue: Optional[str] = None,
         constraint: Optional[Dict[str, Any]] = None,
     ) -> None:
-        from headrace.cli.jobs.query import Query
+        from headrace.query.listing import Query
 
         self.handle = flux_handle
         self.attrs = list(attrs)
@@ -261,7 +261,7 @@ class JobInfoFormat:
     headings = fields.HEADINGS
 
     def __init__(self, fmt: str) -> None:
-        from headrace.cli.common.format import Format
+        from headrace.query.format import Format
 
         self.fmt = fmt
         self._format = Format(fmt, fields.HEADINGS, fields.OPEN_FIELDS)

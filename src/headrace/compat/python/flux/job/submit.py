@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Union
 from flux.future import Future, connection
 from flux.job.JobID import JobID
 from flux.job.Jobspec import Jobspec, to_text
-from headrace.cli.common.signing import sign
+from headrace.query.signing import sign
 from headrace.spec.job_state import FLAG_DEBUG, FLAG_NOVALIDATE, FLAG_WAITABLE
 from headrace.spec.urgency import URGENCY_DEFAULT
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cli.common.when import WhenError, parse_future, parse_past
+from headrace.query.when import WhenError, parse_future, parse_past
 
 NOON = datetime(2026, 11, 21, 12, 0, 0).timestamp()  # a Saturday
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from headrace.cli.jobs.info import JobInfo
+from headrace.query.job_info import JobInfo
 from headrace.spec.job_state import ACTIVE, INACTIVE, RESULT_BITS, STATE_BITS, STATE_MASKS
 
 TYPE_CHECKING = False

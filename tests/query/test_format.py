@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cli.common.format import Format, FormatError
+from headrace.query.format import Format, FormatError
 
 HEADINGS = {"id": "JOBID", "name": "NAME", "username": "USER", "queue": "QUEUE", "n": "N", "t": "TIME"}
 

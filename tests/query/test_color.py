@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.common.color import stdout_colored
 from headrace.cli.queue import main as queue
+from headrace.query.color import stdout_colored
 
 
 @pytest.fixture(autouse=True)

@@ -264,10 +264,3 @@ def _percent(value: Any) -> str:
     if percent < 10 and percent != int(percent):
         return f"{percent:.1f}%"
     return f"{percent:.0f}%"
-
-
-def help_text(program: str, formats: Mapping[str, str], purposes: Mapping[str, str]) -> str:
-    """What `-o help` shows."""
-    width = max(11, *(len(name) for name in formats))
-    lines = "".join(f"  {name:<{width}}  {purposes.get(name, '')}".rstrip() + "\n" for name in formats)
-    return f"\nConfigured {program} output formats:\n\n{lines}"

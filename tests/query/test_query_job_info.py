@@ -5,7 +5,7 @@ import time
 import pytest
 
 from headrace.cli.job.attach import ending
-from headrace.cli.jobs.info import HEADINGS, JobInfo, attributes_for, exit_reason
+from headrace.query.job_info import HEADINGS, JobInfo, attributes_for, exit_reason
 from headrace.spec import jobid
 
 NOW = 1000.0

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.jobs import query as joblist
-from headrace.cli.jobs.query import Query, QueryError
+from headrace.query import listing
+from headrace.query.listing import Query, QueryError
+from scripted import Answers
 
 
 def test_a_user_is_a_name_a_number_or_all() -> None:
@@ -52,9 +53,9 @@ def test_what_is_no_state_is_named(text: str, wrong: str) -> None:
         Query().filter(text)
 
 
-def test_an_unknown_job_is_none_and_any_other_error_is_raised(scripted: Any) -> None:
+def test_an_unknown_job_is_none_and_any_other_error_is_raised() -> None:
     gone, broken = OSError(errno.ENOENT, "no such job"), OSError(errno.EPERM, "not yours")
-    jobs = joblist.list_ids(scripted({"job-list.list-id": [{"job": {"id": 7}}, gone, broken]}), [7, 8, 9], ["id"])
+    jobs = listing.list_ids(Answers({"job-list.list-id": [{"job": {"id": 7}}, gone, broken]}), [7, 8, 9], ["id"])
     first = next(jobs)
     assert first is not None and first.id == 7
     assert next(jobs) is None
@@ -62,6 +63,6 @@ def test_an_unknown_job_is_none_and_any_other_error_is_raised(scripted: Any) -> 
         next(jobs)
 
 
-def test_jobs_come_in_as_many_answers_as_there_are(scripted: Any) -> None:
-    broker = scripted({"job-list.list": [{"jobs": [{"id": 1}, {"id": 2}]}, {"jobs": []}, {"jobs": [{"id": 3}]}]})
-    assert [job["id"] for job in joblist.list_jobs(broker, Query(), ["id"])] == [1, 2, 3]
+def test_jobs_come_in_as_many_answers_as_there_are() -> None:
+    broker = Answers({"job-list.list": [{"jobs": [{"id": 1}, {"id": 2}]}, {"jobs": []}, {"jobs": [{"id": 3}]}]})
+    assert [job["id"] for job in listing.list_jobs(broker, Query(), ["id"])] == [1, 2, 3]

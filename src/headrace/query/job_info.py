@@ -418,7 +418,7 @@ def _uri(job: JobInfo, local: bool = False) -> str:
     if not uri or _state(job) == INACTIVE:
         return ""
     if local:
-        from headrace.cli.common.instances import to_local
+        from headrace.query.uri import to_local
 
         return to_local(uri)
     return str(uri)
