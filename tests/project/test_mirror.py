@@ -42,7 +42,7 @@ ELSEWHERE = {
         "state/machine.py": "broker/state/test_state.py",
     },
     "cli/": {
-        "common/instances.py": "system/test_options_tools.py",
+        "common/enclosing.py": "system/test_options_tools.py",
         "config/main.py": "system/test_configuration.py",
         "env.py": "system/test_run_levels.py",
         "instance/attr.py": "system/test_commands.py",
@@ -148,6 +148,11 @@ ELSEWHERE = {
         "resource/log.py": "modules/resource/test_resource_leader.py",
         "sched/graph/jgf.py": "modules/sched/graph/test_sched_graph_pool.py",
         "sched/graph/r.py": "modules/sched/graph/test_sched_graph_pool.py",
+    },
+    "query/": {
+        "queue_policy.py": "cli/queue/test_queue_list.py",
+        "submission.py": "cli/submit/test_options.py",
+        "uri.py": "system/test_options_tools.py",
     },
     "queueing/": {
         "compression.py": "queueing/test_queue.py",

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from headrace.query import listing
-from headrace.query.listing import Query, QueryError
+from headrace.query.errors import QueryError
+from headrace.query.listing import Query
 from scripted import Answers
 
 

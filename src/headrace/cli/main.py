@@ -191,7 +191,7 @@ def _drive(args: List[str]) -> int:
     if verbose:
         command_environment.show()
     if hops:
-        from headrace.cli.common.instances import retarget
+        from headrace.cli.common.enclosing import retarget
 
         retarget(hops)
     return run_command(args[0], args[1:], verbose)

@@ -14,7 +14,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, Mapping, Tuple
 
-BINDINGS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "compat", "python")
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BINDINGS = os.path.join(_PACKAGE, "compat", "python")
+# Where the parts of this installation are, by the names of `flux config builtin`.
+FOLDERS = {
+    "python_path": BINDINGS,
+    "exec_path": os.path.join(_PACKAGE, "cli"),
+    "connector_path": os.path.join(_PACKAGE, "client", "connectors"),
+    "module_path": os.path.join(_PACKAGE, "modules"),
+    "man_path": os.path.join(_PACKAGE, "man"),
+}
 
 
 def _scripts() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 
+from headrace.query.errors import QueryError
 from headrace.query.job_info import JobInfo
 from headrace.spec.job_state import ACTIVE, INACTIVE, RESULT_BITS, STATE_BITS, STATE_MASKS
 
@@ -14,10 +15,6 @@ if TYPE_CHECKING:
     from headrace.client.handle import Handle
 
 STATE_NAMES = {**STATE_BITS, **STATE_MASKS}
-
-
-class QueryError(ValueError):
-    """No such user, or no such name of a state or result."""
 
 
 class Query:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cli.common import command_environment
-from headrace.cli.common.command_environment import FOLDERS, prepare
+from headrace.cli.common.command_environment import prepare
+from headrace.client.installation import FOLDERS
 
 LISTS = {
     "PYTHONPATH": FOLDERS["python_path"],

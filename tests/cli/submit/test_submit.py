@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.submit import options, submit
+from headrace.cli.submit import submit
+from headrace.query import submission
 from headrace.query.signing import sign
 from headrace.spec import rlimits
 
@@ -49,8 +50,8 @@ def test_environment_limits_and_directory_are_looked_up_once(monkeypatch: pytest
 
         monkeypatch.setattr(module, name, call)
 
-    counted(options, "_environment")
-    counted(options, "_working_directory")
+    counted(submission, "_environment")
+    counted(submission, "_working_directory")
     counted(rlimits, "collect")
     assert len(_jobspecs("--cc=1-20", "true", "{cc}")) == 20
     assert sorted(calls) == ["_environment", "_working_directory", "collect"]
@@ -58,8 +59,8 @@ def test_environment_limits_and_directory_are_looked_up_once(monkeypatch: pytest
 
 def test_the_payload_of_a_submission_is_plain_json() -> None:
     args = submit._parser().parse_args(["--urgency=3", "--flags=waitable", "echo", 'quo"te\\', "\u00e4"])
-    jobspec = options.task_jobspec(args)
-    payload = options.encode_request(jobspec, args)
+    jobspec = submission.task_jobspec(args)
+    payload = submission.encode_request(jobspec, args)
     assert payload.endswith(b"}\0")
     body = json.loads(payload[:-1])
     assert body == {"J": sign(json.dumps(jobspec)), "urgency": 3, "flags": 4}

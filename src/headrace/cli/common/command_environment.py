@@ -10,21 +10,12 @@ from __future__ import annotations
 import os
 import sys
 
-from headrace.client.installation import is_in_view
+from headrace.client.installation import FOLDERS, is_in_view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, MutableMapping
 
-PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# Where the parts of this installation are, by the names of `flux config builtin`.
-FOLDERS = {
-    "python_path": os.path.join(PACKAGE, "compat", "python"),
-    "exec_path": os.path.join(PACKAGE, "cli"),
-    "connector_path": os.path.join(PACKAGE, "client", "connectors"),
-    "module_path": os.path.join(PACKAGE, "modules"),
-    "man_path": os.path.join(PACKAGE, "man"),
-}
 # variable: (variable whose folders go to the front, name of our folder)
 _LISTS = {
     "PYTHONPATH": ("FLUX_PYTHONPATH_PREPEND", "python_path"),

@@ -7,8 +7,8 @@ import sys
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command, dispatch
-from headrace.cli.config.builtin import CONFDIR, builtin_values
 from headrace.cli.config.warnings import show_warnings
+from headrace.query.builtin import CONFDIR, builtin_values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _get(argv: List[str]) -> int:
 
 def _configuration(path: str) -> Any:
     if path:
-        from headrace.cli.common.conf_option import read_path
+        from headrace.query.conf_option import read_path
 
         return read_path(f"{CONFDIR}/{path}/conf.d" if path in ("system", "security", "imp") else path)
     from headrace.client.handle import Handle
@@ -128,8 +128,8 @@ def _show(value: Any, kind: str, name: str) -> str:
 
 
 def _load(argv: List[str]) -> int:
-    from headrace.cli.common.conf_option import decode, read_path
     from headrace.client.handle import Handle
+    from headrace.query.conf_option import decode, read_path
 
     operands = _LOAD.parse(argv).need(0, 1)
     conf = read_path(operands[0]) if operands else decode(sys.stdin.read(), "standard input")

@@ -37,7 +37,7 @@ def main(argv: List[str]) -> int:
     options = _COMMAND.parse(argv)
     operands = options.need(0, 1)
     if operands:
-        from headrace.cli.instance.uri import resolve
+        from headrace.query.uri import resolve
 
         handle = Handle(resolve(operands[0]))
     else:

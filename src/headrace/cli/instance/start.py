@@ -207,7 +207,7 @@ def _check_test_options(options: Namespace) -> None:
 
 
 def _system_configuration() -> str:
-    from headrace.cli.config.builtin import CONFDIR
+    from headrace.query.builtin import CONFDIR
 
     return os.path.join(CONFDIR, "system", "conf.d")
 

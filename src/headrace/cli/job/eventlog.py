@@ -6,11 +6,12 @@ import errno
 import sys
 import time
 
-from headrace.cli.common import eventlog_format
+from headrace.cli.common import eventlog_options
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
 from headrace.cli.job.main import parse_id
 from headrace.client.handle import Handle
+from headrace.query import eventlog_format
 from headrace.spec import duration
 from headrace.spec.eventlog import decode, decode_line
 
@@ -35,7 +36,7 @@ _EVENTLOG = Command(
     "[OPTIONS] id",
     "Print the events of a job",
     (
-        *eventlog_format.OPTIONS,
+        *eventlog_options.OPTIONS,
         ("F", "follow", "", "Go on with events as they happen, until the job has ended"),
         ("p", "path", "PATH", "Another eventlog of the job: exec, output, guest.exec.eventlog ..."),
     ),
@@ -45,7 +46,7 @@ _WAIT_EVENT = Command(
     "[OPTIONS] id event",
     "Wait until a job has had this event",
     (
-        *eventlog_format.OPTIONS,
+        *eventlog_options.OPTIONS,
         ("c", "count", "N", "Wait until the event came N times (default: 1)"),
         ("m", "match-context", "KEY=VAL", "Wait for an event whose context has KEY=VAL"),
         ("p", "path", "PATH", "Another eventlog of the job: exec, output, guest.exec.eventlog ..."),
@@ -95,12 +96,12 @@ def eventlog(argv: List[str]) -> int:
     (text,) = options.need(1, 1)
     job = parse_id(text)
     path = _path(options)
-    formatter = eventlog_format.formatter(options)
+    formatter = eventlog_options.formatter(options)
     handle = Handle()
     try:
         if options.has("follow"):
             for answer in handle.stream("job-info.eventlog-watch", {"id": job, "path": path, "flags": 0}):
-                eventlog_format.write(formatter.line(decode_line(answer["event"])))
+                eventlog_options.write(formatter.line(decode_line(answer["event"])))
             return 0
         log = handle.rpc("job-info.lookup", {"id": job, "keys": [path], "flags": 0}).get()[path]
     except OSError as exc:
@@ -129,7 +130,7 @@ def wait_event(argv: List[str]) -> int:
             limit = time.monotonic() + duration.parse(options.get("timeout"))
         except ValueError as exc:
             raise CommandError(f"invalid timeout: {exc}") from None
-    formatter = eventlog_format.formatter(options)
+    formatter = eventlog_options.formatter(options)
     path = _path(options)
     watch = {"id": job, "path": path, "flags": 1 if options.has("waitcreate") else 0}
     call = Handle().stream("job-info.eventlog-watch", watch)
@@ -148,8 +149,8 @@ def wait_event(argv: List[str]) -> int:
             seen += 1
             if seen == wanted:
                 if not options.has("quiet"):
-                    eventlog_format.write(formatter.line(event))
+                    eventlog_options.write(formatter.line(event))
                 call.cancel()
                 return 0
         if options.has("verbose") and not options.has("quiet"):
-            eventlog_format.write(formatter.line(event))
+            eventlog_options.write(formatter.line(event))

@@ -8,11 +8,12 @@ import os
 import sys
 import time
 
-from headrace.cli.common import eventlog_format
+from headrace.cli.common import eventlog_options
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command, dispatch
 from headrace.cli.kvs import requests as kvs
 from headrace.client.handle import Handle
+from headrace.query import eventlog_format
 from headrace.spec import duration
 from headrace.spec.eventlog import Event, decode, encode
 from headrace.spec.kvs_flags import APPEND, STREAM, WAITCREATE, WATCH, WATCH_APPEND
@@ -129,7 +130,7 @@ def _portions(handle: Handle, key: str, options: Options, flags: int, limit: Opt
 def _formatter(options: Options) -> eventlog_format.Formatter:
     if options.has("human") and options.has("unformatted"):
         raise CommandError("Do not specify --unformatted and --human")
-    return eventlog_format.formatter(options)
+    return eventlog_options.formatter(options)
 
 
 def _line(formatter: eventlog_format.Formatter, event: Any, options: Options) -> str:
@@ -155,7 +156,7 @@ def _get(argv: List[str]) -> int:
         else:
             events = _events(key, kvs.data_of(kvs.lookup(handle, key, kvs.namespace(options), 0)))
         for event in events:
-            eventlog_format.write(_line(formatter, event, options))
+            eventlog_options.write(_line(formatter, event, options))
             left -= 1
             if not left:
                 break

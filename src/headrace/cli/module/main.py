@@ -7,9 +7,10 @@ import json
 import sys
 
 from headrace.cli.common.errors import CommandError
-from headrace.cli.common.eventlog_format import DeltaTime, HumanTime, option_wants_color
+from headrace.cli.common.eventlog_options import option_wants_color
 from headrace.cli.common.getopts import Command, dispatch
 from headrace.client.handle import Handle
+from headrace.query.eventlog_format import DeltaTime, HumanTime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

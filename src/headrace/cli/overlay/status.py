@@ -12,7 +12,7 @@ import sys
 import time
 
 from headrace.cli.common.errors import CommandError
-from headrace.cli.common.eventlog_format import option_wants_color
+from headrace.cli.common.eventlog_options import option_wants_color
 from headrace.cli.common.getopts import Command
 from headrace.cli.overlay.ranks import ranks_of
 from headrace.client.handle import Handle

@@ -14,12 +14,13 @@ import sys
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
-from headrace.cli.instance.uri import resolve
 from headrace.cli.proxy.router import Client, ProxyRouter
 from headrace.cli.proxy.socket import Listener, MessageStream
 from headrace.client.reactor import Reactor
 from headrace.client.transport import connect, split_uri
 from headrace.client.usershell import user_shell
+from headrace.query.errors import QueryError
+from headrace.query.uri import resolve
 from headrace.spec.message import RESPONSE, Deframer, Message, frame, request
 
 TYPE_CHECKING = False
@@ -53,8 +54,8 @@ def main(argv: List[str]) -> int:
     target, *command = options.need(1)
     try:
         uri = resolve(target)
-    except CommandError as exc:
-        raise CommandError(f"Unable to resolve {target} to a URI: {exc.text}") from None
+    except QueryError as exc:
+        raise CommandError(f"Unable to resolve {target} to a URI: {exc}") from None
     sock = connect(uri)
     _check_version(_version(sock), options.has("force"))
     import shutil

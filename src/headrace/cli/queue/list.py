@@ -9,12 +9,12 @@ from headrace.cli.queue.status import status_of
 from headrace.cli.resource.sets import SchedulerResources
 from headrace.client.handle import NODEID_ANY, Handle
 from headrace.query.color import stdout_colored
-from headrace.spec import duration
+from headrace.query.queue_policy import policy_value, seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import Any, Callable, Dict, Iterable
+    from typing import Any, Callable, Dict
 
 _START = "?:{queuem:<8.8} {color_enabled}{enabled:>2}{color_off} {color_started}{started:>2}{color_off} "
 _LIMITS = "{limits.range.nnodes:>10} {limits.range.ncores:>10} {limits.range.ngpus:>10}"
@@ -118,26 +118,8 @@ class _Queue:
         return least if which == "min" else most
 
 
-def policy_value(policies: Iterable[Any], *path: str) -> Any:
-    """A value of the first of `policies` (a queue's own, then the general one) that has it, else None."""
-    for policy in policies:
-        value: Any = policy
-        for key in path:
-            value = value.get(key) if isinstance(value, dict) else None
-        if value is not None:
-            return value
-    return None
-
-
 def _mark(good: bool) -> str:
     return "✔" if good else "✗"
-
-
-def seconds(value: Any) -> float:
-    """A time limit of a policy, inf where there is none."""
-    if value is None:
-        return _INFINITE
-    return (duration.parse(value) if isinstance(value, str) else float(value)) or _INFINITE
 
 
 def list_queues(args: Namespace) -> int:

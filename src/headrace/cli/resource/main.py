@@ -159,7 +159,8 @@ def _reload(args: Namespace) -> int:
 
 
 def _eventlog(args: Namespace) -> int:
-    from headrace.cli.common import eventlog_format
+    from headrace.cli.common import eventlog_options
+    from headrace.query import eventlog_format
     from headrace.spec.eventlog import Event
 
     times = "human" if args.human else args.time_format
@@ -171,7 +172,7 @@ def _eventlog(args: Namespace) -> int:
         for entry in answer["events"]:
             event = Event(entry["timestamp"], entry["name"], entry.get("context"))
             if not args.wait or event.name == args.wait:
-                eventlog_format.write(formatter.line(event))
+                eventlog_options.write(formatter.line(event))
             if event.name == args.wait:
                 return 0
     sys.stdout.flush()

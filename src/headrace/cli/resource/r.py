@@ -243,7 +243,7 @@ def _set_property(argv: List[str]) -> int:
 
 
 def _parse_config(argv: List[str]) -> int:
-    from headrace.cli.common.conf_option import read_path
+    from headrace.query.conf_option import read_path
 
     (path,) = _PARSE_CONFIG.parse(argv).need(1, 1)
     table = read_path(path).get("resource", {})

@@ -10,6 +10,7 @@ from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
 from headrace.cli.submit import extra_brokers, options
 from headrace.client.handle import Handle
+from headrace.query import submission
 from headrace.spec import jobid, jobspec_build
 from headrace.spec.eventlog import decode_line
 from headrace.spec.job_exception import CANCEL, FATAL, is_fatal
@@ -45,7 +46,7 @@ def main(argv: List[str]) -> int:
         options.print_jobspec(jobspec)
         return 0
     handle = Handle()
-    job = handle.rpc("job-ingest.submit", payload=options.encode_request(jobspec, args)).get()["id"]
+    job = handle.rpc("job-ingest.submit", payload=submission.encode_request(jobspec, args)).get()["id"]
     if args.bg:
         return _wait_until_up(handle, job, bool(args.verbose))
     if args.verbose:
@@ -57,7 +58,7 @@ def main(argv: List[str]) -> int:
 
 def _jobspec(args: Namespace) -> Dict[str, Any]:
     extra_brokers.check(args)
-    parameters = options.slot_parameters(args)
+    parameters = submission.slot_parameters(args)
     extra_brokers.exclude(args, parameters["conf"])
     # A `--` of the user's is the broker's to take: options of the command behind it are none of the broker's.
     command: List[str] = args.command
@@ -70,7 +71,7 @@ def _jobspec(args: Namespace) -> Dict[str, Any]:
         jobspec_build.set_shell_option(jobspec, "pty.capture", 1)
     elif os.isatty(0):
         jobspec_build.set_shell_option(jobspec, "pty.interactive", 1)
-    options.finish(jobspec, args)
+    submission.finish(jobspec, args)
     # The shell's options stay in the order in which a user reads them: limits last.
     shell = jobspec["attributes"]["system"]["shell"]["options"]
     if "rlimit" in shell:

@@ -9,6 +9,7 @@ from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
 from headrace.cli.submit import extra_brokers, options
 from headrace.client.handle import Handle
+from headrace.query import submission
 from headrace.spec import directives, jobid, jobspec_build
 
 TYPE_CHECKING = False
@@ -50,7 +51,7 @@ def main(argv: List[str]) -> int:
     if args.dry_run:
         options.print_jobspec(jobspec)
         return 0
-    job = Handle().rpc("job-ingest.submit", payload=options.encode_request(jobspec, args)).get()["id"]
+    job = Handle().rpc("job-ingest.submit", payload=submission.encode_request(jobspec, args)).get()["id"]
     if not args.quiet:
         print(jobid.encode(job, "f58"))
     return 0
@@ -71,7 +72,7 @@ def _directives(parser: Parser, name: str, script: str) -> List[str]:
 
 def _script(args: Namespace) -> Tuple[str, str, List[str]]:
     """(name of the job, text, arguments) of the script: from a file, from standard input, or made by --wrap."""
-    command = options.command_of(args)
+    command = submission.command_of(args)
     if args.wrap:
         if command:
             return command[0], "#!/bin/sh\n" + " ".join(command) + "\n", []
@@ -93,9 +94,9 @@ def _jobspec(args: Namespace, name: str, script: str, words: List[str]) -> Dict[
     if args.job_name is None:
         args.job_name = name
     extra_brokers.check(args)
-    parameters = options.slot_parameters(args)
+    parameters = submission.slot_parameters(args)
     extra_brokers.exclude(args, parameters["conf"])
     jobspec = jobspec_build.from_batch_command(script, name, words, **parameters)
     extra_brokers.place(args, jobspec)
-    options.finish(jobspec, args)
+    submission.finish(jobspec, args)
     return jobspec

@@ -18,6 +18,7 @@ from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
 from headrace.cli.submit import options
 from headrace.cli.submit.submit import add_bulk, copies_of
+from headrace.query import submission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _parser() -> Parser:
 
 def main(argv: List[str]) -> int:
     args = _parser().parse_args(argv)
-    command, lists = _split(options.command_of(args), args)
+    command, lists = _split(submission.command_of(args), args)
     combinations = list(enumerate(_combinations(lists)))
     if args.shuffle:
         random.shuffle(combinations)
@@ -233,7 +234,7 @@ def _filled(
 
 def _jobs(filled: Iterator[Namespace]) -> Iterator[Tuple[Namespace, Callable[[], Dict[str, Any]]]]:
     numbers = ("nodes", "ntasks", "cores_per_task", "gpus_per_task", "cores", "tasks_per_node", "tasks_per_core")
-    caller = options.Caller()
+    caller = submission.Caller()
     for one in filled:
         for name in (*numbers, "gpus_per_node"):
             text = getattr(one, name)

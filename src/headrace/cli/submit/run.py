@@ -8,6 +8,7 @@ from headrace.cli.common.errors import CommandError
 from headrace.cli.common.quick_arguments import QuickParser
 from headrace.cli.submit import options
 from headrace.client.handle import Handle
+from headrace.query import submission
 from headrace.spec import jobid
 
 TYPE_CHECKING = False
@@ -37,14 +38,14 @@ def _parser() -> QuickParser:
 
 def main(argv: List[str]) -> int:
     args = _parser().parse_args(argv)
-    jobspec = options.task_jobspec(args)
+    jobspec = submission.task_jobspec(args)
     if args.dry_run:
         options.print_jobspec(jobspec)
         return 0
     from headrace.cli.job.attach import Attach
 
     handle = Handle()
-    job = handle.rpc("job-ingest.submit", payload=options.encode_request(jobspec, args)).get()["id"]
+    job = handle.rpc("job-ingest.submit", payload=submission.encode_request(jobspec, args)).get()["id"]
     if args.verbose:
         sys.stderr.write(f"jobid: {jobid.encode(job, 'f58')}\n")
     if args.wait_event:
@@ -55,7 +56,7 @@ def main(argv: List[str]) -> int:
         label=args.label_io,
         show_events=args.verbose > 1,
         show_exec=args.verbose > 2,
-        stdin_ranks=args.input if args.input and options.is_ranks(args.input) else "all",
+        stdin_ranks=args.input if args.input and submission.is_ranks(args.input) else "all",
     ).run()
 
 

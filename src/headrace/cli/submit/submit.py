@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.quick_arguments import QuickParser
 from headrace.cli.submit import options
+from headrace.query import submission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def _parser() -> QuickParser:
 
 def main(argv: List[str]) -> int:
     args = _parser().parse_args(argv)
-    if not options.command_of(args):
+    if not submission.command_of(args):
         raise CommandError("job command and arguments are missing")
     options.refuse_input_by_rank(args, "submit")
     copies = copies_of(args)
@@ -62,15 +63,15 @@ def main(argv: List[str]) -> int:
 
 
 def copies_of(
-    args: Namespace, caller: Optional[options.Caller] = None
+    args: Namespace, caller: Optional[submission.Caller] = None
 ) -> Iterator[Tuple[Namespace, Callable[[], Dict[str, Any]]]]:
     """For each job: its arguments with `{cc}` filled in, and a function that makes its jobspec."""
     if args.cc and args.bcc:
         raise CommandError("specify only one of --cc or --bcc")
     given = args.cc or args.bcc
-    caller = caller or options.Caller()
+    caller = caller or submission.Caller()
     if not given:
-        yield args, lambda: options.task_jobspec(args, caller)
+        yield args, lambda: submission.task_jobspec(args, caller)
         return
     from headrace.spec.idset import Idset
 
@@ -79,10 +80,10 @@ def copies_of(
     except ValueError as exc:
         raise CommandError(f"{'--cc' if args.cc else '--bcc'}: {exc}") from None
     varying = [name for name, value in vars(args).items() if any("{cc}" in text for text in _texts(value))]
-    base = None if varying else options.task_jobspec(args, caller)
+    base = None if varying else submission.task_jobspec(args, caller)
     for number in ids:
         one = _fill(args, varying, str(number)) if varying else args
-        jobspec = options.task_jobspec(one, caller) if base is None else base
+        jobspec = submission.task_jobspec(one, caller) if base is None else base
         if args.cc:
             jobspec["attributes"]["system"].setdefault("environment", {})["FLUX_JOB_CC"] = str(number)
         yield one, lambda jobspec=jobspec: jobspec  # type: ignore[misc]

@@ -11,8 +11,8 @@ import sys
 from io import StringIO
 
 from headrace.cli.common.errors import refusal
-from headrace.cli.submit import options
 from headrace.client.handle import Handle
+from headrace.query import submission
 from headrace.spec import jobid
 from headrace.spec.job_exception import is_fatal
 from headrace.spec.wait_status import exit_code
@@ -70,7 +70,7 @@ class Submitter:
         try:
             for args, make in jobs:
                 # The first jobspec is made before the broker is needed, so that a wrong option is told first.
-                request = options.encode_request(make(), args)
+                request = submission.encode_request(make(), args)
                 self._pending.append((args, self.handle.rpc("job-ingest.submit", payload=request)))
                 if len(self._pending) - self._next >= _IN_FLIGHT:
                     self._collect()

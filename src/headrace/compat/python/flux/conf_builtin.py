@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.cli.config.builtin import builtin_values
+from headrace.query.builtin import builtin_values
 
 
 def conf_builtin_get(name: str, which: str = "auto") -> str:

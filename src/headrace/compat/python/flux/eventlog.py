@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-from headrace.cli.common.errors import CommandError
-from headrace.cli.common.eventlog_format import Formatter, wants_color
+from headrace.query.eventlog_format import Formatter, wants_color
 from headrace.spec.eventlog import Event
 
 
@@ -17,10 +16,7 @@ class EventLogFormatter:
     """
 
     def __init__(self, format: str = "text", timestamp_format: str = "raw", color: str = "auto") -> None:
-        try:
-            self._formatter = Formatter(format, timestamp_format, wants_color(color))
-        except CommandError as exc:
-            raise ValueError(exc.text) from None
+        self._formatter = Formatter(format, timestamp_format, wants_color(color))
 
     def format(self, entry: Dict[str, Any]) -> str:
         """One line, without a newline, for an entry (RFC 18)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional
 
 from flux.resource.list import SchedResourceList, resource_list
-from headrace.cli.queue.list import policy_value, seconds
+from headrace.query.queue_policy import policy_value, seconds
 from headrace.spec.constraint import of_queue
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import os
 import urllib.parse
 from typing import Any, Optional
 
-from headrace.cli.common.errors import CommandError
-from headrace.cli.instance.uri import resolve
+from headrace.query.uri import resolve
 
 
 class URI:
@@ -62,7 +61,4 @@ class FluxURIResolver:
 
     def resolve(self, uri: str) -> JobURI:
         """The instance of a job id, `pid:N`, `slurm:ID` or an address. Raises ValueError if there is none."""
-        try:
-            return JobURI(resolve(uri, connectable=False))
-        except CommandError as exc:
-            raise ValueError(exc.text) from None
+        return JobURI(resolve(uri, connectable=False))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Optional
 
 from flux.util import get_treedict
-from headrace.cli.common import conf_option
-from headrace.cli.common.errors import CommandError
+from headrace.query import conf_option
 
 
 class BatchConfig:
@@ -20,10 +19,7 @@ class BatchConfig:
 
         Raises ValueError, OSError.
         """
-        try:
-            self.config = conf_option.merge([val], self.config)
-        except CommandError as exc:
-            raise ValueError(exc.text) from None
+        self.config = conf_option.merge([val], self.config)
         return self
 
     def get(self, key: str, default: Any = None) -> Any:

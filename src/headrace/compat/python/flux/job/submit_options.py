@@ -1,14 +1,13 @@
 """The options of `flux submit`, `flux batch` and `flux alloc` as keywords for the builders of job specifications.
 
-The command line's own functions interpret the options.
+The functions that interpret the options for commands do it here.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Dict, Iterator
+from typing import TYPE_CHECKING, Any, Dict
 
 if TYPE_CHECKING:
     from flux.job.Jobspec import JobspecV1
@@ -39,7 +38,7 @@ def apply(spec: JobspecV1, args: Any, options: Dict[str, Any]) -> None:
 
 
 def _apply(spec: JobspecV1, merged: argparse.Namespace, from_namespace: bool) -> None:
-    from headrace.cli.submit import options as command_line
+    from headrace.query import submission
     from headrace.spec import envrules, rlimits
 
     if merged.env is not None or from_namespace:
@@ -52,8 +51,7 @@ def _apply(spec: JobspecV1, merged: argparse.Namespace, from_namespace: bool) ->
         spec.duration = merged.time_limit
     for key, value in (merged.shell_options or {}).items():
         spec.setattr_shell_option(key, value)
-    with _refusals():
-        command_line.finish(spec.jobspec, merged)
+    submission.finish(spec.jobspec, merged)
     for key, value in (merged.attributes or {}).items():
         spec.setattr(key, value)
 
@@ -64,26 +62,14 @@ def take(more: Dict[str, Any]) -> Dict[str, Any]:
     return {"env": [], "rlimit": [], **options}
 
 
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Turn the error with which a command would end into a ValueError."""
-    from headrace.cli.common.errors import CommandError
-
-    try:
-        yield
-    except CommandError as exc:
-        raise ValueError(exc.text) from None
-
-
 def take_size(more: Dict[str, Any]) -> Dict[str, Any]:
     """Remove the size of an instance from `more`, named as on the command line; returns it with the builders' names."""
     nslots, nodes = more.pop("nslots", None), more.pop("nodes", None)
     names = ("cores_per_slot", "gpus_per_slot", "broker_opts", "conf")
     size: Dict[str, Any] = {key: more.pop(key) for key in names if key in more}
     if isinstance(size.get("conf"), str):
-        from headrace.cli.common import conf_option
+        from headrace.query import conf_option
 
-        with _refusals():
-            size["conf"] = conf_option.merge([size["conf"]])
+        size["conf"] = conf_option.merge([size["conf"]])
     exclusive = more.pop("exclusive", False) or (nslots is None and nodes is not None)
     return {"num_slots": nslots or nodes or 1, "num_nodes": nodes, "exclusive": exclusive, **size}

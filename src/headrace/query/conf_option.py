@@ -10,7 +10,7 @@ import json
 import os
 import sys
 
-from headrace.cli.common.errors import CommandError
+from headrace.query.errors import QueryError
 from headrace.spec.config_values import as_json
 
 TYPE_CHECKING = False
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def merge(texts: Sequence[str], conf: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
     """The configuration that all values make together, later ones winning; those of `conf` come first, and change.
 
-    Raises CommandError, OSError.
+    Raises QueryError, OSError.
     """
     conf = {} if conf is None else conf
     for text in texts:
@@ -37,7 +37,7 @@ def _read(text: str) -> Dict[str, Any]:
     key, equals, value = text.partition("=")
     if not equals:
         if "/" in text or text.endswith((".toml", ".json")):
-            raise CommandError(f"--conf: No such file: {text}")
+            raise QueryError(f"--conf: No such file: {text}")
         return read_path(_named(text))
     try:
         parsed = json.loads(value)
@@ -49,7 +49,7 @@ def _read(text: str) -> Dict[str, Any]:
 
 
 def _named(name: str) -> str:
-    """The file of a named configuration. Raises CommandError."""
+    """The file of a named configuration. Raises QueryError."""
     from headrace.query.config_folders import config_folders
 
     for folder in config_folders():
@@ -57,11 +57,11 @@ def _named(name: str) -> str:
             path = os.path.join(folder, "flux", "config", name + ending)
             if os.path.exists(path):
                 return path
-    raise CommandError(f"--conf: named config '{name}' not found")
+    raise QueryError(f"--conf: named config '{name}' not found")
 
 
 def read_path(path: str) -> Dict[str, Any]:
-    """The configuration in a file, or in the *.toml files of a directory. Raises CommandError, OSError."""
+    """The configuration in a file, or in the *.toml files of a directory. Raises QueryError, OSError."""
     if not os.path.isdir(path):
         with open(path, encoding="utf-8") as file:
             return decode(file.read(), path)
@@ -73,27 +73,25 @@ def read_path(path: str) -> Dict[str, Any]:
 
 
 def decode(text: str, where: str) -> Dict[str, Any]:
-    """A configuration's text, JSON or TOML; `where` begins the error line. Raises CommandError."""
+    """A configuration's text, JSON or TOML; `where` begins the error line. Raises QueryError."""
     try:
         found = json.loads(text) if text.lstrip()[:1] == "{" else _toml(text)
     except ValueError as exc:
         trouble = "failed to parse its text" if where == "--conf" else "parse error"
-        raise CommandError(f"{where}: {trouble}: {exc}") from None
+        raise QueryError(f"{where}: {trouble}: {exc}") from None
     if not isinstance(found, dict):
-        raise CommandError(f"{where}: a configuration is a table, this is a {type(found).__name__}")
+        raise QueryError(f"{where}: a configuration is a table, this is a {type(found).__name__}")
     try:
         return dict(as_json(found))
     except ValueError as exc:
-        raise CommandError(f"{where}: {exc}") from None
+        raise QueryError(f"{where}: {exc}") from None
 
 
 def _toml(text: str) -> Any:
     try:
         tomllib = __import__("tomllib" if sys.version_info >= (3, 11) else "tomli")
     except ImportError:
-        raise CommandError(
-            "--conf: reading TOML needs Python 3.11 or later, or tomli; give JSON or KEY=VALUE"
-        ) from None
+        raise QueryError("--conf: reading TOML needs Python 3.11 or later, or tomli; give JSON or KEY=VALUE") from None
     return tomllib.loads(text)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from headrace.cli.common.command_environment import FOLDERS
+from headrace.client.installation import FOLDERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

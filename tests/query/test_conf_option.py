@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cli.common.conf_option import merge, read_path
-from headrace.cli.common.errors import CommandError
+from headrace.query.conf_option import merge, read_path
+from headrace.query.errors import QueryError
 
 names = st.sampled_from("abc")
 paths = st.lists(names, min_size=1, max_size=3)
@@ -76,9 +76,9 @@ def test_files_and_folders(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_configuration_is_refused(text: str, says: str) -> None:
-    with pytest.raises(CommandError) as caught:
+    with pytest.raises(QueryError) as caught:
         merge([text])
-    assert caught.value.text.startswith(says)
+    assert str(caught.value).startswith(says)
 
 
 def test_a_name_is_looked_for_with_the_user_and_then_the_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,15 +91,15 @@ def test_a_name_is_looked_for_with_the_user_and_then_the_site(tmp_path: Path, mo
     assert merge(["big"]) == {"of": "site"}
     (home / "big.toml").write_text('of = "user"')
     assert merge(["big"]) == {"of": "user"}
-    with pytest.raises(CommandError, match="--conf: named config 'nosuch' not found"):
+    with pytest.raises(QueryError, match="--conf: named config 'nosuch' not found"):
         merge(["nosuch"])
     (home / "big.toml").write_text("of =")
-    with pytest.raises(CommandError, match=f"^{home}/big.toml: parse error: "):
+    with pytest.raises(QueryError, match=f"^{home}/big.toml: parse error: "):
         merge(["big"])
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("a = [")
-    with pytest.raises(CommandError) as caught:
+    with pytest.raises(QueryError) as caught:
         merge([str(tmp_path)])
-    assert caught.value.text.startswith(f"{tmp_path}/bad.toml: parse error: ")
+    assert str(caught.value).startswith(f"{tmp_path}/bad.toml: parse error: ")

@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 
-from headrace.cli.common.errors import CommandError
 from headrace.query.color import stdout_colored
+from headrace.query.errors import QueryError
 from headrace.spec import eventlog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List, Tuple
 
-    from headrace.cli.common.getopts import Options
-
-# Options that every command with an eventlog takes.
-OPTIONS = (
-    ("f", "format", "FORMAT", "Print each event as text or as json"),
-    (
-        "T",
-        "time-format",
-        "FORMAT",
-        "Print times as raw seconds, iso dates, offset from the first event, or for a human",
-    ),
-    ("H", "human", "", "Short for --time-format=human"),
-    ("L", "color", "[WHEN]", "Color the output: always, never, or auto (on a terminal)"),
-)
 _TIME, _BREAK, _NAME, _EXCEPTION = "\033[32m", "\033[1m\033[32m", "\033[33m", "\033[1m\033[31m"
 _KEY, _VALUE, _NUMBER, _OFF = "\033[34m", "\033[35m", "\033[37m", "\033[0m"
 
@@ -71,7 +56,7 @@ class DeltaTime(HumanTime):
 class Formatter:
     """Formats one eventlog's events in order: `form` is text or json, `times` raw, iso, offset or human.
 
-    Raises CommandError for anything else. Colors, when asked for, are those of Flux: the name stands out, and an
+    Raises QueryError for anything else. Colors, when asked for, are those of Flux: the name stands out, and an
     exception's most of all.
     """
 
@@ -80,9 +65,9 @@ class Formatter:
     def __init__(self, form: str = "text", times: str = "raw", colored: bool = False) -> None:
         self._times = "human" if times == "reltime" else times
         if form not in ("text", "json"):
-            raise CommandError(f"invalid format type '{form}'")
+            raise QueryError(f"invalid format type '{form}'")
         if self._times not in ("raw", "iso", "offset", "human"):
-            raise CommandError(f"invalid time-format '{self._times}'")
+            raise QueryError(f"invalid time-format '{self._times}'")
         self._json = form == "json"
         self._colored = colored
         self._human = HumanTime()
@@ -123,21 +108,10 @@ def _zone(there: time.struct_time) -> str:
     return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
 
 
-def formatter(options: Options) -> Formatter:
-    """The formatter that a command's options (OPTIONS) ask for."""
-    times = "human" if options.has("human") else options.get("time-format", "raw")
-    return Formatter(options.get("format", "text"), times, option_wants_color(options))
-
-
-def option_wants_color(options: Options) -> bool:
-    """Whether `--color[=WHEN]`, or its absence, means that stdout gets colors. Raises CommandError."""
-    return wants_color((options.get("color") or "always") if options.has("color") else "auto")
-
-
 def wants_color(when: str) -> bool:
-    """Whether `--color=WHEN` means that stdout gets colors. Raises CommandError."""
+    """Whether `--color=WHEN` means that stdout gets colors. Raises QueryError."""
     if when not in ("always", "never", "auto"):
-        raise CommandError(f"Invalid argument to --color: {when}: use always, never or auto")
+        raise QueryError(f"Invalid argument to --color: {when}: use always, never or auto")
     return stdout_colored(when)
 
 
@@ -163,10 +137,10 @@ def _colored_text(event: Any) -> str:
 
 
 def split_match(option: str) -> Tuple[str, str]:
-    """KEY and VALUE of `--match-context`. Raises CommandError."""
+    """KEY and VALUE of `--match-context`. Raises QueryError."""
     key, sep, value = option.partition("=")
     if not sep or not key:
-        raise CommandError("must specify a context test as key=value")
+        raise QueryError("must specify a context test as key=value")
     return key, value
 
 
@@ -176,9 +150,3 @@ def matches(event: Any, key: str, value: str) -> bool:
         return False
     found = event.context[key]
     return value in (json.dumps(found, separators=(",", ":")), str(found))
-
-
-def write(text: str) -> None:
-    """Write and flush: what follows an eventlog wants each event as it comes."""
-    sys.stdout.write(text)
-    sys.stdout.flush()

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cli.common.errors import CommandError
-from headrace.cli.common.eventlog_format import Formatter, matches, split_match, text
+from headrace.query.errors import QueryError
+from headrace.query.eventlog_format import Formatter, matches, split_match, text
 from headrace.spec.eventlog import Event, decode
 
 LOG = [
@@ -86,7 +86,7 @@ def test_colors_change_nothing_but_the_color() -> None:
 
 @pytest.mark.parametrize("how", [{"form": "xml"}, {"times": "stardate"}])
 def test_unknown_formats_are_refused(how) -> None:
-    with pytest.raises(CommandError, match="invalid"):
+    with pytest.raises(QueryError, match="invalid"):
         Formatter(**how)
 
 
@@ -104,5 +104,5 @@ def test_a_test_of_a_context_takes_a_value_as_it_is_shown_or_said(value) -> None
 
 @pytest.mark.parametrize("option", ["", "key", "=value"])
 def test_a_test_of_a_context_needs_a_key_and_a_value(option) -> None:
-    with pytest.raises(CommandError, match="key=value"):
+    with pytest.raises(QueryError, match="key=value"):
         split_match(option)
