@@ -10,8 +10,8 @@ from typing import Any
 
 from aiohttp import web
 
-from headrace.kube.api import Api
-from headrace.kube.credentials import Cluster, Identity
+from headrace.kube.runtime.api import Api
+from headrace.kube.runtime.credentials import Cluster, Identity
 
 Object = dict[str, Any]
 

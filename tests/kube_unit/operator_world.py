@@ -12,12 +12,13 @@ from msgspec.structs import replace
 from simulated_api import NOW, Server
 
 from headrace.kube import operator as operator_module
-from headrace.kube.api import CONFIG_MAPS, JOBS, LEASES, MINICLUSTERS, PODS, SERVICES
 from headrace.kube.core.actions import Actions
 from headrace.kube.core.observed import Lead, Observed
 from headrace.kube.core.reconcile import Settings, reconcile
-from headrace.kube.metrics import Metrics
+from headrace.kube.kinds import MINICLUSTERS
 from headrace.kube.operator import Operator, Options
+from headrace.kube.runtime.api import CONFIG_MAPS, JOBS, LEASES, PODS, SERVICES
+from headrace.kube.runtime.metrics import Metrics
 
 Object = dict[str, Any]
 

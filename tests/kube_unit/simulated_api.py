@@ -9,7 +9,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from headrace.kube.api import JOBS, KINDS, MINICLUSTERS, PODS, ApiError, Kind, Listing
+from headrace.kube.kinds import KINDS, MINICLUSTERS
+from headrace.kube.runtime.api import JOBS, PODS, ApiError, Kind, Listing
 
 Object = dict[str, Any]
 

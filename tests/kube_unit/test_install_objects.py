@@ -12,13 +12,13 @@ from cert_manager import CertManager
 from clusters import built, minicluster
 from handshakes import handshake
 
-from headrace.kube.api import Api
-from headrace.kube.certificates import Pair
 from headrace.kube.install import AUTHORITY, Install, objects
 from headrace.kube.install_files import all_files, install_file, kustomize_base
 from headrace.kube.operator_names import CONFIGURATION, OPERATOR, WEBHOOK
-from headrace.kube.webhook import tls_context, use_pair
-from headrace.kube.webhook_certificates import Keeper, Settings
+from headrace.kube.runtime.admission.certificates import Pair
+from headrace.kube.runtime.admission.rotation import Keeper, Settings
+from headrace.kube.runtime.admission.server import tls_context, use_pair
+from headrace.kube.runtime.api import Api
 from headrace.minicluster.pod_plan import BROKER_PORT, CHANNEL_PORT, READY_PORT
 from waiting import until_in_loop
 

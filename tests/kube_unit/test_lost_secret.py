@@ -6,8 +6,8 @@ from typing import Any
 
 from operator_world import World, minicluster
 
-from headrace.kube.api import EVENTS, SECRETS
-from headrace.kube.core.timestamps import text_of
+from headrace.kube.runtime.api import EVENTS, SECRETS
+from headrace.kube.runtime.timestamps import text_of
 
 Object = dict[str, Any]
 

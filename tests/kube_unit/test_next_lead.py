@@ -9,9 +9,9 @@ import pytest
 from operator_world import World, minicluster
 from simulated_api import NOW, TIME
 
-from headrace.kube.api import EVENTS, ApiError
 from headrace.kube.core.reconcile import restart_delay
-from headrace.kube.core.timestamps import text_of
+from headrace.kube.runtime.api import EVENTS, ApiError
+from headrace.kube.runtime.timestamps import text_of
 
 Object = dict[str, Any]
 

@@ -13,9 +13,9 @@ from operator_world import World, minicluster
 from simulated_api import NOW
 
 from headrace.kube import operator as operator_module
-from headrace.kube.api import LEASES, ApiError, Kind, Listing
-from headrace.kube.metrics import Metrics
 from headrace.kube.operator import POD_GATHERING, Operator, Options
+from headrace.kube.runtime.api import LEASES, ApiError, Kind, Listing
+from headrace.kube.runtime.metrics import Metrics
 from waiting import until_in_loop
 
 KEY = ("ns", "hello")

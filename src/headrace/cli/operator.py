@@ -140,8 +140,8 @@ def _run(options: Namespace) -> int:
     import asyncio
 
     from headrace.kube.builders import Images
-    from headrace.kube.credentials import CredentialsError
     from headrace.kube.operator import Options
+    from headrace.kube.runtime.credentials import CredentialsError
     from headrace.kube.serve import Serving, log_to_stderr, serve
 
     log_to_stderr(options.log_format, options.log_level)

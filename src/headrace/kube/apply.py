@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from .api import MINICLUSTERS, Api, ApiError, Kind
 from .client import EndedError, ended
+from .kinds import MINICLUSTERS
+from .runtime.api import Api, ApiError, Kind
 
 Object = dict[str, Any]
 

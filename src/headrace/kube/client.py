@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from ..minicluster.fields import MANAGED_BY_US
 from ..minicluster.pod_plan import VIEW
 from . import names
-from .api import EVENTS, JOBS, MINICLUSTERS, PODS, Api, ApiError, Kind, Unreachable
+from .kinds import MINICLUSTERS
+from .runtime.api import EVENTS, JOBS, PODS, Api, ApiError, Kind, Unreachable
 
 Object = dict[str, Any]
 

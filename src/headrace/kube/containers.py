@@ -13,10 +13,10 @@ from typing import Any
 from msgspec import Struct
 
 from ..minicluster.pod_plan import KILLED
-from .api import PODS, Api, ApiError, Unreachable
 from .client import OVER, News, NotFoundError, ended, find, pod_of, progress, status_of
 from .core import pods
 from .log_lines import Lines
+from .runtime.api import PODS, Api, ApiError, Unreachable
 
 Object = dict[str, Any]
 

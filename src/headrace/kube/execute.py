@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from ..minicluster.fields import KIND
 from . import names
-from .api import SECRETS, ApiError, Kind
 from .core.actions import Apply, Create, Delete, MakeSecret, Patch, Step, Tell
+from .runtime.api import SECRETS, ApiError, Kind
 from .runtime.cache import owner_of
 
 Object = dict[str, Any]

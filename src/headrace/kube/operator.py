@@ -24,20 +24,6 @@ from ..minicluster.pod_plan import CHANNEL_PORT
 from ..minicluster.validate import check
 from ..spec.curve_certificate import key_pair
 from . import keys, names
-from .api import (
-    CONFIG_MAPS,
-    EVENTS,
-    JOBS,
-    LEASES,
-    MINICLUSTERS,
-    PODS,
-    SECRETS,
-    SERVICES,
-    Api,
-    ApiError,
-    Kind,
-    Unreachable,
-)
 from .builders import Images, desired, view_image
 from .core import pods
 from .core.actions import Report
@@ -45,15 +31,17 @@ from .core.fingerprint import HOSTS, TRIMMED, content_of, hosts_of
 from .core.job_end import job_end
 from .core.observed import Observed
 from .core.reconcile import FINALIZER, Settings, is_ours, reconcile, without_server_fields
-from .core.timestamps import text_of
-from .credentials import CredentialsError
 from .execute import Executor, Taken
+from .kinds import MINICLUSTERS
 from .links import Keys, Links
-from .metrics import Metrics
 from .operator_names import OPERATOR, OTHER_LEASE, OTHER_NAMESPACE
+from .runtime.api import CONFIG_MAPS, EVENTS, JOBS, LEASES, PODS, SECRETS, SERVICES, Api, ApiError, Kind, Unreachable
 from .runtime.cache import Cache, Key, key_of, owner_of
+from .runtime.credentials import CredentialsError
 from .runtime.lease import seconds_fresh
+from .runtime.metrics import Metrics
 from .runtime.reflector import Reflector
+from .runtime.timestamps import text_of
 from .runtime.work_queue import WorkQueue
 
 Object = dict[str, Any]

@@ -18,7 +18,7 @@ from typing import Any
 
 import aiohttp
 
-from .api import PODS, Api
+from .runtime.api import PODS, Api
 
 PROTOCOL = "v5.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255

@@ -18,12 +18,13 @@ from typing import Any
 from aiohttp import web
 from msgspec import Struct
 
-from . import credentials, webhook_certificates
-from .api import MINICLUSTERS, Api, ApiError
-from .metrics import CONTENT_TYPE, Metrics
+from .kinds import MINICLUSTERS
 from .operator import Operator, Options
 from .operator_names import LEASE
-from .runtime import lease
+from .runtime import credentials, lease
+from .runtime.admission import rotation
+from .runtime.api import Api, ApiError
+from .runtime.metrics import CONTENT_TYPE, Metrics
 
 log = logging.getLogger("headrace.kube.serve")
 
@@ -94,7 +95,7 @@ class _Webhook:
         self.listens = False
         self._api = api
         host, _, port = serving.webhook_bind.rpartition(":")
-        self._settings = webhook_certificates.Settings(
+        self._settings = rotation.Settings(
             namespace=serving.lease_namespace or api.cluster.namespace,
             host=host.strip("[]"),
             port=int(port),
@@ -103,7 +104,7 @@ class _Webhook:
         )
 
     async def run(self) -> None:
-        await webhook_certificates.serve(self._api, self._settings, self._stored, self._ready)
+        await rotation.serve(self._api, self._settings, self._stored, self._ready)
 
     def _ready(self, port: int) -> None:
         self.listens = True

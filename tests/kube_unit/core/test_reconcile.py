@@ -9,7 +9,7 @@ import pytest
 from operator_world import World, minicluster
 from simulated_api import NOW, TIME
 
-from headrace.kube.api import CONFIG_MAPS, JOBS, LEASES, SECRETS, SERVICES, ApiError
+from headrace.kube.runtime.api import CONFIG_MAPS, JOBS, LEASES, SECRETS, SERVICES, ApiError
 
 
 def running(**spec: Any) -> World:

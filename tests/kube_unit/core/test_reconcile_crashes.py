@@ -12,7 +12,7 @@ import pytest
 from operator_world import World, minicluster
 from simulated_api import TIME, CrashError
 
-from headrace.kube.api import CONFIG_MAPS, JOBS, SERVICES, ApiError
+from headrace.kube.runtime.api import CONFIG_MAPS, JOBS, SERVICES, ApiError
 
 Object = dict[str, Any]
 

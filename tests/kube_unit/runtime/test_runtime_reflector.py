@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from http_api import HttpApi, run
 
-from headrace.kube.api import PODS, Api
 from headrace.kube.runtime import reflector as reflector_module
+from headrace.kube.runtime.api import PODS, Api
 from headrace.kube.runtime.cache import Cache
 from headrace.kube.runtime.reflector import Reflector
 from waiting import until_in_loop

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict
 
     from headrace.cli.common.arguments import Parser
-    from headrace.kube.api import Api
+    from headrace.kube.runtime.api import Api
 
 
 def add_arguments(parser: Parser) -> None:
@@ -36,7 +36,7 @@ def main(options: Namespace) -> int:
 
     async def act(api: Api, namespace: str) -> int:
         from headrace.kube import apply, client
-        from headrace.kube.api import MINICLUSTERS
+        from headrace.kube.kinds import MINICLUSTERS
         from headrace.kube.stale_fields import find_stale_fields, removal
 
         where, cluster = namespace, None

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Coroutine
 
     from headrace.cli.common.arguments import Parser
-    from headrace.kube.api import Api
+    from headrace.kube.runtime.api import Api
 
 
 def add_cluster(parser: Parser) -> None:
@@ -33,12 +33,12 @@ def connected(options: Namespace, act: Callable[[Api, str], Coroutine[Any, Any, 
         raise CommandError("Kubernetes needs the extra kube: pip install 'headrace[kube]'") from None
     import asyncio
 
-    from headrace.kube import credentials
-    from headrace.kube.api import Api, ApiError, Unreachable
     from headrace.kube.apply import FIELD_MANAGER, ConflictError
     from headrace.kube.client import EndedError, NotFoundError, TooLargeError
     from headrace.kube.containers import NotRunningError
     from headrace.kube.pod_exec import BrokenExecError
+    from headrace.kube.runtime import credentials
+    from headrace.kube.runtime.api import Api, ApiError, Unreachable
 
     async def run() -> int:
         cluster = credentials.find(options.kubeconfig, options.context)

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Container, Dict
 
-    from headrace.kube.api import Api
+    from headrace.kube.runtime.api import Api
 
 
 async def follow_until(

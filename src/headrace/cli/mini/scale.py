@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from headrace.cli.common.arguments import Parser
-    from headrace.kube.api import Api
+    from headrace.kube.runtime.api import Api
 
 
 def add_arguments(parser: Parser) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List
 
     from headrace.cli.common.arguments import Parser
-    from headrace.kube.api import Api
+    from headrace.kube.runtime.api import Api
 
 _HEADS = ("NAME", "PHASE", "READY", "SIZE", "EXIT", "REASON")
 
@@ -36,7 +36,7 @@ def main(options: Namespace) -> int:
 
     async def act(api: Api, namespace: str) -> int:
         from headrace.kube import client
-        from headrace.kube.api import MINICLUSTERS
+        from headrace.kube.kinds import MINICLUSTERS
 
         if options.name:
             one = await client.find(api, namespace, options.name)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from msgspec import Struct
 
 from ...minicluster.fields import MiniCluster
+from ..runtime.timestamps import text_of
 from . import pods
 from .annotations import GROUP_FAILED, START_TIMEOUT, annotations_of
 from .job_end import End, is_backoff_exceeded
 from .observed import Object, Observed
 from .phases import FAILED, PENDING, RUNNING, STARTING, SUSPENDED
 from .progress import silence
-from .timestamps import text_of
 
 # The reason of JobRunning after the end of an instance that was reported as running.
 _RUN_ENDED = "Ended"

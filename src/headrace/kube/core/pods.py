@@ -17,7 +17,7 @@ from msgspec import Struct
 from ...minicluster.pod_plan import KILLED
 from ...spec.hostlist import Hostlist
 from .. import names
-from .timestamps import text_of
+from ..runtime.timestamps import text_of
 
 Object = dict[str, Any]
 # Containers, by their pods' uids and their names.

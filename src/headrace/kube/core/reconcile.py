@@ -19,7 +19,9 @@ from ...minicluster.problems import InvalidMiniCluster
 from ...minicluster.validate import check
 from ...spec.hostlist import Hostlist
 from .. import names
-from ..api import JOBS, KINDS, MINICLUSTERS, PODS, SERVICES, Kind
+from ..kinds import KINDS, MINICLUSTERS
+from ..runtime.api import JOBS, PODS, SERVICES, Kind
+from ..runtime.timestamps import seconds_of, text_of
 from . import pods
 from .actions import Actions, Apply, Create, Delete, MakeSecret, Patch, Report, Step, Tell
 from .annotations import (
@@ -42,7 +44,6 @@ from .observed import Object, Observed
 from .phases import RUNNING
 from .progress import number, pod_failures, ran_in_full, shortage
 from .status import status_of
-from .timestamps import seconds_of, text_of
 from .transitions import events_of
 
 FINALIZER = "flux-framework.org/headrace-save"

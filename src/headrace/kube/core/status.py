@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ...spec.job_state import STATE_BITS
 from .. import names
+from ..runtime.timestamps import text_of
 from . import pods
 from .annotations import GROUP_FAILED, START_TIMEOUT, SUSPENDED_BY_US, annotations_of
 from .conditions import View, conditions_of
@@ -29,7 +30,6 @@ from .progress import (
     wanted_brokers,
     wanted_pods,
 )
-from .timestamps import text_of
 
 _ENDING = "the job has ended, its pods are ending"
 

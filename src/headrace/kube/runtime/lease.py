@@ -14,8 +14,8 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
-from ..api import LEASES, Api, ApiError, Unreachable
-from ..credentials import CredentialsError
+from .api import LEASES, Api, ApiError, Unreachable
+from .credentials import CredentialsError
 
 Object = dict[str, Any]
 

@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..api import Api, ApiError, Kind, Unreachable
-from ..credentials import CredentialsError
+from .api import Api, ApiError, Kind, Unreachable
 from .cache import Cache
+from .credentials import CredentialsError
 
 Object = dict[str, Any]
 

@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import pytest
 
-from headrace.kube.api import SECRETS, Api, ApiError, Kind, Listing, Unreachable
-from headrace.kube.certificates import LIFETIME, Pair, certificates_in, decoded, make_pair, pair_of
-from headrace.kube.webhook_certificates import CONFIGURATIONS, Keeper, Settings, trusted_hook
+from headrace.kube.runtime.admission.certificates import LIFETIME, Pair, certificates_in, decoded, make_pair, pair_of
+from headrace.kube.runtime.admission.rotation import CONFIGURATIONS, Keeper, Settings, trusted_hook
+from headrace.kube.runtime.api import SECRETS, Api, ApiError, Kind, Listing, Unreachable
 
 SETTINGS = Settings(namespace="n")
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from handshakes import handshake
 
-from headrace.kube.certificates import (
+from headrace.kube.runtime.admission.certificates import (
     Pair,
     UnusablePair,
     certificates_in,
@@ -18,7 +18,7 @@ from headrace.kube.certificates import (
     secret_data,
     trusting,
 )
-from headrace.kube.webhook import tls_context, use_pair
+from headrace.kube.runtime.admission.server import tls_context, use_pair
 
 HOSTS = ["headrace-webhook.headrace-system.svc", "headrace-webhook.headrace-system"]
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)

@@ -11,9 +11,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from headrace.kube.certificates import Pair, make_pair
 from headrace.kube.operator_names import WEBHOOK_PATH
-from headrace.kube.webhook import application, serving, tls_context
+from headrace.kube.runtime.admission.certificates import Pair, make_pair
+from headrace.kube.runtime.admission.server import application, serving, tls_context
 from minicluster.specs import document
 
 HOST = "headrace-webhook.headrace-system.svc"

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from http_api import HttpApi, run, served
 
-from headrace.kube.api import CONFIG_MAPS, JOBS, MINICLUSTERS, PODS, SECRETS, Api, ApiError, Unreachable
-from headrace.kube.certificates import make_pair
-from headrace.kube.credentials import Cluster, Identity
+from headrace.kube.kinds import MINICLUSTERS
+from headrace.kube.runtime.admission.certificates import make_pair
+from headrace.kube.runtime.api import CONFIG_MAPS, JOBS, PODS, SECRETS, Api, ApiError, Unreachable
+from headrace.kube.runtime.credentials import Cluster, Identity
 
 Object = dict[str, Any]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from headrace.kube.credentials import CredentialsError, Identity, find, from_kubeconfig
+from headrace.kube.runtime.credentials import CredentialsError, Identity, find, from_kubeconfig
 
 
 def config(folder: Path, user: dict[str, Any], name: str = "config", context: str = "here") -> Path:

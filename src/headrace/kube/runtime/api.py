@@ -18,7 +18,7 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 
-from ..spec.lines import LineReader
+from ...spec.lines import LineReader
 from .credentials import Cluster
 
 Object = dict[str, Any]
@@ -54,7 +54,6 @@ class Kind(NamedTuple):
         return "/".join(parts)
 
 
-MINICLUSTERS = Kind("flux-framework.org", "v1alpha2", "miniclusters", "MiniCluster")
 JOBS = Kind("batch", "v1", "jobs", "Job")
 PODS = Kind("", "v1", "pods", "Pod")
 SERVICES = Kind("", "v1", "services", "Service")
@@ -62,7 +61,6 @@ CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap")
 SECRETS = Kind("", "v1", "secrets", "Secret")
 EVENTS = Kind("", "v1", "events", "Event")
 LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease")
-KINDS = {one.kind: one for one in (MINICLUSTERS, JOBS, PODS, SERVICES, CONFIG_MAPS, SECRETS, EVENTS, LEASES)}
 
 
 class ApiError(Exception):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.kube.metrics import Metrics
+from headrace.kube.runtime.metrics import Metrics
 
 
 def test_the_text_is_what_prometheus_reads() -> None:

@@ -19,10 +19,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from .api import SECRETS, Api, ApiError, Kind, Unreachable
+from ...operator_names import CONFIGURATION, OPERATOR, WEBHOOK, WEBHOOK_PORT
+from ..api import SECRETS, Api, ApiError, Kind, Unreachable
 from .certificates import Pair, UnusablePair, decoded, encoded, make_pair, pair_of, renewal_time, secret_data, trusting
-from .operator_names import CONFIGURATION, OPERATOR, WEBHOOK, WEBHOOK_PORT
-from .webhook import Lookup, application, serving, tls_context, use_pair
+from .server import Lookup, application, serving, tls_context, use_pair
 
 CONFIGURATIONS = Kind(
     "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"

@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from . import admission
+from ... import admission
+from ...operator_names import WEBHOOK_PATH
 from .certificates import Pair
-from .operator_names import WEBHOOK_PATH
 
 # Bytes of a review: it has the object twice, each at most the size of a request to etcd (1.5 MiB), and some more.
 _LARGEST = 4 * 2**20

@@ -1,0 +1,1 @@
+"""The HTTPS server of an admission webhook, and its certificates."""
