@@ -142,7 +142,8 @@ def _run(options: Namespace) -> int:
     from headrace.kube.builders import Images
     from headrace.kube.operator import Options
     from headrace.kube.runtime.credentials import CredentialsError
-    from headrace.kube.serve import Serving, log_to_stderr, serve
+    from headrace.kube.runtime.logs import log_to_stderr
+    from headrace.kube.serve import Serving, serve
 
     log_to_stderr(options.log_format, options.log_level)
     names = [
