@@ -1,12 +1,13 @@
 """Hostlists (RFC 29): what texts name, how lists are written, and operations on them."""
 
+import tracemalloc
 from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.spec.hostlist import MAX_HOSTS, Hostlist, HostlistError
+from headrace.spec.hostlist import MAX_HOSTS, MAX_NAME, Hostlist, HostlistError, count_hosts
 
 # Few prefixes and small numbers, so that drawn lists have runs, repetitions and differently padded neighbours.
 NAMES = st.builds(
@@ -16,6 +17,16 @@ NAMES = st.builds(
     st.sampled_from(["", "", "-ib"]),
 ).filter(bool)
 LISTS = st.lists(NAMES, max_size=14)
+
+
+def peak_of(call):
+    """The most bytes of Python objects that are alive during a call."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 # -- reading
@@ -90,6 +101,53 @@ def test_text_that_breaks_the_rfc_is_refused_at_its_position(text, position):
 def test_more_hosts_than_any_list_holds_are_refused(text):
     with pytest.raises(HostlistError, match="more than"):
         Hostlist.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("", 0),
+        (",,login,", 1),
+        ("login,login", 2),
+        ("n[3]", 1),
+        ("n[008-011,7],r2c[0-1]s3", 7),
+        (f"n[1-{MAX_HOSTS}]", MAX_HOSTS),
+        (f"n[0-{10**17}]", 10**17 + 1),
+    ],
+)
+def test_hosts_are_counted_without_being_made(text, count):
+    assert peak_of(lambda: count_hosts(text, 10**18)) < 20_000
+    assert count_hosts(text, 10**18) == count
+    assert count_hosts(text, limit=count) == count
+    if count:
+        with pytest.raises(HostlistError, match=f"more than {count - 1} hosts"):
+            count_hosts(text, limit=count - 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["n[0-999999]", "a,b,c[1-3],d[1-8]", "a,b,c,d,e,f,g,h,i,j,k", ",".join(["n[0-9]"] * 5000)]
+)
+def test_a_list_beyond_its_readers_limit_is_refused_before_a_name_is_made(text):
+    def read():
+        with pytest.raises(HostlistError, match="more than 10 hosts"):
+            Hostlist.parse(text, limit=10)
+
+    assert peak_of(read) < 200_000
+
+
+@pytest.mark.parametrize("text", ["{}", "{}[0-9]", "n[0-9]{}", "n[5,0-100000]{}"])
+def test_a_name_longer_than_any_host_has_is_refused_before_it_is_repeated(text):
+    def read():
+        with pytest.raises(HostlistError, match=f"more than {MAX_NAME} characters"):
+            Hostlist.parse(f"login,{text.format('x' * 60_000)}")
+
+    assert peak_of(read) < 1_000_000
+    assert len(Hostlist.parse(text.format("x" * (MAX_NAME - 7))))
+
+
+@given(LISTS)
+def test_a_list_is_as_long_as_its_text_is_counted(hosts):
+    assert count_hosts(Hostlist(hosts).encode()) == len(hosts)
 
 
 def test_as_many_hosts_as_a_list_holds_are_read():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.spec.idset import MAX_ID, Idset, IdsetError
+from headrace.spec.idset import MAX_ID, Idset, IdsetError, parse_ranges
 
 ids = st.sets(st.integers(0, 300) | st.integers(0, 1 << 18), max_size=150)
 
@@ -66,6 +66,20 @@ def test_text_that_breaks_the_rfc_is_refused_at_its_position(text, position):
 def test_an_id_beyond_the_largest_is_refused(text):
     with pytest.raises(IdsetError):
         Idset.parse(text)
+
+
+@pytest.mark.parametrize("text", ["12", "0-12", "3,5-12", "[0,500-99999999999999999999999]"])
+def test_an_id_beyond_the_largest_that_a_reader_takes_is_refused(text):
+    with pytest.raises(IdsetError, match="is beyond 11"):
+        Idset.parse(text, largest=11)
+    with pytest.raises(IdsetError, match="is beyond 11"):
+        parse_ranges(text, 11)
+
+
+def test_ranges_are_read_without_making_a_set():
+    assert parse_ranges("") == []
+    assert parse_ranges("[0-1,7,100-16000000]") == [(0, 1), (7, 7), (100, 16_000_000)]
+    assert Idset.from_ranges(parse_ranges("0-1,7")) == Idset.parse("0-1,7", largest=7)
 
 
 @pytest.mark.parametrize("members", [[-1], [MAX_ID + 1], range(-1, 5), range(MAX_ID + 2), [-1, *range(0, 400, 2)]])

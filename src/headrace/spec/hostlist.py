@@ -14,6 +14,8 @@ from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple, Union, 
 
 # A short text can expand to very many hosts; no real list has this many.
 MAX_HOSTS = 1 << 20
+# No host name is longer (RFC 1035, section 2.3.4), and a longer prefix could be repeated for each host of its brackets.
+MAX_NAME = 255
 
 _EXPRESSION = re.compile(r"([^][,]*)(?:\[([^][]*)\]([^][,]*))?(,|$)", re.DOTALL)
 _IDS = re.compile(r"([0-9]+)(?:-([0-9]+))?", re.ASCII)
@@ -38,30 +40,24 @@ class Hostlist:
         self._hosts: List[str] = list(hosts)
 
     @classmethod
-    def parse(cls, text: str) -> Hostlist:
+    def parse(cls, text: str, limit: int = MAX_HOSTS) -> Hostlist:
         """Return the hosts of a text; empty parts are skipped.
 
         Raises HostlistError naming the position (from 0) where the text breaks RFC 29, or if there are more than
-        `MAX_HOSTS` hosts.
+        `limit` hosts, before any name is made.
         """
-        bad = _UNPRINTABLE.search(text)
-        if bad:
-            raise HostlistError(f"hostlist '{text}': character at {bad.start()} cannot be part of a host name")
         hosts: List[str] = []
-        position = 0
-        while position < len(text):
-            match = _EXPRESSION.match(text, position)
-            if match is None:
-                raise HostlistError(f"hostlist '{text}': expected a name or prefix[0-3]suffix at {position}")
-            prefix, ids, suffix, _ = match.groups()
-            if ids is not None:
-                room = MAX_HOSTS - len(hosts)
-                hosts.extend([f"{prefix}{id_}{suffix}" for id_ in _expand_ids(text, match.start(2), ids, room)])
-            elif prefix:
+        for prefix, ranges, suffix in _expressions(text, limit):
+            if ranges is None:
                 hosts.append(prefix)
-                if len(hosts) > MAX_HOSTS:
-                    raise HostlistError(f"hostlist of {len(text)} characters: more than {MAX_HOSTS} hosts")
-            position = match.end()
+                continue
+            for low, high, width in ranges:
+                digits = map(str, range(low, high + 1))
+                hosts += (
+                    [f"{prefix}{id_.zfill(width)}{suffix}" for id_ in digits]
+                    if width
+                    else [f"{prefix}{id_}{suffix}" for id_ in digits]
+                )
         return cls(hosts)
 
     def encode(self) -> str:
@@ -161,11 +157,61 @@ class Hostlist:
         return f"Hostlist.parse({self.encode()!r})"
 
 
-def _expand_ids(text: str, start: int, ids: str, room: int) -> List[str]:
-    """The numbers of an idlist as padded text; `start` is the position of `ids` in the whole hostlist."""
+def count_hosts(text: str, limit: int = MAX_HOSTS) -> int:
+    """Return how many hosts a text names, repetitions counted, at a cost that depends on the text's length only.
+
+    Raises HostlistError as `Hostlist.parse` does.
+    """
+    return sum(1 if ranges is None else _size(ranges) for _, ranges, _ in _expressions(text, limit))
+
+
+# The ids of one pair of brackets: first, last, and the width to which zeros fill them.
+_Ranges = List[Tuple[int, int, int]]
+
+
+def _expressions(text: str, limit: int) -> List[Tuple[str, Optional[_Ranges], str]]:
+    """The parts of a text, not expanded: prefix, ranges and suffix, or a name, None and "".
+
+    Raises HostlistError, also for more than `limit` hosts in all.
+    """
+    bad = _UNPRINTABLE.search(text)
+    if bad:
+        raise HostlistError(f"hostlist '{text}': character at {bad.start()} cannot be part of a host name")
+    found: List[Tuple[str, Optional[_Ranges], str]] = []
+    position = hosts = 0
+    while position < len(text):
+        match = _EXPRESSION.match(text, position)
+        if match is None:
+            raise HostlistError(f"hostlist '{text}': expected a name or prefix[0-3]suffix at {position}")
+        prefix, ids, suffix, _ = match.groups()
+        if ids is not None:
+            ranges = _ranges(text, match.start(2), ids)
+            found.append((prefix, ranges, suffix))
+            hosts += _size(ranges)
+            longest = len(prefix) + len(suffix) + max([max(len(str(high)), width) for _, high, width in ranges])
+        elif prefix:
+            found.append((prefix, None, ""))
+            hosts += 1
+            longest = len(prefix)
+        else:
+            longest = 0
+        if hosts > limit:
+            raise HostlistError(f"hostlist of {len(text)} characters: more than {limit} hosts")
+        if longest > MAX_NAME:
+            raise HostlistError(f"hostlist: the name at {position} has more than {MAX_NAME} characters")
+        position = match.end()
+    return found
+
+
+def _size(ranges: _Ranges) -> int:
+    return sum([high - low + 1 for low, high, _ in ranges])
+
+
+def _ranges(text: str, start: int, ids: str) -> _Ranges:
+    """The ranges of an idlist; `start` is the position of `ids` in the whole hostlist."""
     if not ids:
         raise HostlistError(f"hostlist '{text}': no ids in the brackets at {start - 1}")
-    found: List[str] = []
+    found: _Ranges = []
     pad: Optional[int] = None
     position = 0
     while position < len(ids):
@@ -181,18 +227,10 @@ def _expand_ids(text: str, start: int, ids: str, room: int) -> List[str]:
         # Leading zeros of the first id set the width of all ids (RFC 29); a later id can increase it.
         own = _padding(low)
         pad = own if pad is None else pad
-        width = max(pad, own)
-        if high is None:
-            found.append(low.zfill(width))
-        else:
-            lo, hi = int(low), int(high)
-            if hi < lo:
-                raise HostlistError(f"hostlist '{text}': range at {start + position} ends before it starts")
-            if hi - lo >= room:
-                raise HostlistError(f"hostlist '{text}': more than {MAX_HOSTS} hosts")
-            found.extend([str(number).zfill(width) for number in range(lo, hi + 1)])
-        if len(found) > room:
-            raise HostlistError(f"hostlist '{text}': more than {MAX_HOSTS} hosts")
+        first, last = int(low), int(low if high is None else high)
+        if last < first:
+            raise HostlistError(f"hostlist '{text}': range at {start + position} ends before it starts")
+        found.append((first, last, max(pad, own)))
         position = after + 1
     return found
 

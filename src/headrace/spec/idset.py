@@ -55,12 +55,13 @@ class Idset:
         return cls.from_bits(_range_bits(list(ranges)))
 
     @classmethod
-    def parse(cls, text: str) -> Idset:
+    def parse(cls, text: str, largest: int = MAX_ID) -> Idset:
         """Return the set of a text: ids and ranges in ascending order, optionally in `[]`; `""` is empty.
 
-        Raises IdsetError naming the position (from 0) where the text breaks RFC 22.
+        Raises IdsetError naming the position (from 0) where the text breaks RFC 22 or an id is beyond `largest`,
+        before any bit is set.
         """
-        return cls.from_bits(_range_bits(_parse_ranges(text)))
+        return cls.from_bits(_range_bits(parse_ranges(text, largest)))
 
     def encode(self, brackets: bool = False) -> str:
         """Return the RFC 22 text, runs as `lo-hi`; with `brackets`, a set of several ids is put in `[]`."""
@@ -141,8 +142,12 @@ class Idset:
         return Idset.from_bits, (self.bits,)
 
 
-def _parse_ranges(text: str) -> List[Tuple[int, int]]:
-    """The (first, last) pairs of an idset's text, checked to ascend without overlap."""
+def parse_ranges(text: str, largest: int = MAX_ID) -> List[Tuple[int, int]]:
+    """Return the (first, last) pairs of an idset's text, ascending, at a cost that depends on the text's length only.
+
+    From the pairs a caller knows how many ids there are, and the largest, before it makes a set by
+    `Idset.from_ranges`. Raises IdsetError as `Idset.parse` does.
+    """
     start, end = 0, len(text)
     if text[:1] == "[":
         if text[-1:] != "]" or end < 2:
@@ -159,12 +164,11 @@ def _parse_ranges(text: str) -> List[Tuple[int, int]]:
             raise IdsetError(f"idset '{text}': expected ',' and an id or the end at {after}")
         low, high = match.group(1, 2)
         # Twenty digits always are out of range, and int() refuses thousands of digits.
-        lo = int(low) if len(low) < 20 else MAX_ID + 1
-        hi = lo if high is None else int(high) if len(high) < 20 else MAX_ID + 1
+        lo, hi = (int(digits[:20]) for digits in (low, low if high is None else high))
         if lo <= last or hi < lo:
             raise IdsetError(f"idset '{text}': ids must ascend without repeating, not so at {start}")
-        if hi > MAX_ID:
-            raise IdsetError(f"idset '{text}': id at {start} is beyond {MAX_ID}")
+        if hi > largest:
+            raise IdsetError(f"idset '{text}': id at {start} is beyond {largest}")
         ranges.append((lo, hi))
         last = hi
         start = after + 1
