@@ -6,6 +6,7 @@ import errno
 import itertools
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +47,15 @@ def test_streams_stay_apart_and_the_status_is_its_own(world: World) -> None:
     assert os.waitstatus_to_exitcode(run.end()) == 3
     assert (run.output(), run.output("stderr")) == (b"out\n/usr\n", b"err\n")
     assert run.said("exec-started")[0]["pid"] > 0
+
+
+def test_it_starts_in_the_directory_that_has_the_path_now(world: World, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    for name in ("first", "second"):
+        work.mkdir()
+        assert os.waitstatus_to_exitcode(Run(world, "touch", name, cwd=str(work)).end()) == 0
+        assert os.listdir(work) == [name]
+        work.rename(tmp_path / name)
 
 
 def test_it_reads_what_is_written_to_it_until_the_end(world: World) -> None:

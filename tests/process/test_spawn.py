@@ -49,31 +49,21 @@ def test_what_cannot_be_run_says_why(tmp_path: Path, mode: int | None, number: i
     assert failure.value.errno == number
 
 
-def test_a_program_that_moved_is_found_again(tmp_path: Path) -> None:
-    first, second = tmp_path / "a", tmp_path / "b"
-    first.mkdir()
-    second.mkdir()
-    old = script(first / "moves", "#!/bin/sh\necho old\n")
-    env = {"PATH": f"{first}:{second}:/bin"}
-    os.waitpid(spawn.spawn(["moves"], env, ()), 0)
-    old.rename(second / "moves")
-    pid = spawn.spawn(["moves"], env, ())
-    assert os.waitpid(pid, 0)[1] == 0
-
-
-def test_a_program_of_an_earlier_folder_is_found_a_second_after_it_was_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "early").mkdir()
-    path = f"{tmp_path}/early:{tmp_path}"
-    old = script(tmp_path / "new-one", "")
-    now = 100.0
-    monkeypatch.setattr(spawn, "monotonic", lambda: now)
-    assert spawn.find_program("new-one", path) == str(old)
-    new = script(tmp_path / "early" / "new-one", "")
-    assert spawn.find_program("new-one", path) == str(old), "the search is not made for each start"
-    now += 1.0
-    assert spawn.find_program("new-one", path) == str(new)
+def test_each_start_searches_for_its_program_anew(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("early", "late")]
+    path = ":".join(map(str, folders))
+    for folder in folders:
+        folder.mkdir()
+    late = script(folders[1] / "new-one", "")
+    assert spawn.find_program("new-one", path) == str(late)
+    early = script(folders[0] / "new-one", "")
+    assert spawn.find_program("new-one", path) == str(early), "installed into an earlier folder"
+    early.chmod(0o644)
+    assert spawn.find_program("new-one", path) == str(late), "no program any more"
+    early.chmod(0o755)
+    late.unlink()
+    early.rename(late)
+    assert spawn.find_program("new-one", path) == str(late), "moved"
 
 
 @pytest.mark.parametrize("path", ["bin:/nowhere", ":/nowhere", "/nowhere:./bin", "/nowhere::"])
@@ -96,17 +86,9 @@ def test_a_script_without_an_interpreter_line_is_the_shells(tmp_path: Path) -> N
     assert output_of([str(path)]) == "of the shell"
 
 
-def test_it_runs_where_it_shall_and_leads_a_group_of_its_own(tmp_path: Path) -> None:
-    before = os.getcwd()
-    try:
-        spawn.enter(str(tmp_path))
-        where, pid, group = output_of(["sh", "-c", "pwd -P; echo $$; ps -o pgid= -p $$"]).split()
-    finally:
-        spawn.enter(before)
-    assert where == str(tmp_path.resolve())
+def test_it_leads_a_group_of_its_own() -> None:
+    pid, group = output_of(["sh", "-c", "echo $$; ps -o pgid= -p $$"]).split()
     assert pid == group
-    with pytest.raises(FileNotFoundError):
-        spawn.enter(str(tmp_path / "missing"))
 
 
 def test_soft_limits_hold_for_the_child_alone() -> None:

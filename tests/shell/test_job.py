@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -196,6 +197,65 @@ def test_a_missing_working_directory_is_replaced_and_told(world: World) -> None:
     job = world.run(["pwd"], cwd="/no/such/folder")
     assert job.text() == "/tmp\n"
     assert job.logs() == ["Could not change dir to /no/such/folder: No such file or directory. Going to /tmp instead"]
+
+
+@pytest.mark.parametrize("change", ["made again", "renamed", "linked elsewhere", "below a renamed folder"])
+def test_each_start_enters_the_directory_that_has_the_path_now(world: World, tmp_path: Path, change: str) -> None:
+    top, other = tmp_path / "top", tmp_path / "other"
+    work = top / "work"
+    work.mkdir(parents=True)
+    other.mkdir()
+    if change == "linked elsewhere":
+        path = tmp_path / "link"
+        path.symlink_to(work)
+    else:
+        path = work
+    assert world.shell("touch first; pwd -P", cwd=str(path)).text() == f"{work}\n"
+    if change == "made again":
+        shutil.rmtree(work)
+        work.mkdir()
+        inside = work
+    elif change == "renamed":
+        work.rename(tmp_path / "away")
+        work.mkdir()
+        inside = work
+    elif change == "linked elsewhere":
+        path.unlink()
+        path.symlink_to(other)
+        inside = other
+    else:
+        top.rename(tmp_path / "away")
+        work.mkdir(parents=True)
+        inside = work
+    options = {"output": {"stdout": {"type": "file", "path": "out"}}}
+    world.shell("pwd -P; touch second; ls", cwd=str(path), options=options)
+    assert (inside / "out").read_text() == f"{inside}\nout\nsecond\n"
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_directory_that_has_gone_or_may_not_be_entered_any_more_is_told(
+    world: World, tmp_path: Path, gone: bool
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    assert world.shell("pwd -P", cwd=str(work)).text() == f"{work}\n"
+    if gone:
+        work.rmdir()
+    else:
+        work.rmdir()
+        work.touch()
+    job = world.run(["pwd"], cwd=str(work))
+    assert job.text() == "/tmp\n"
+    reason = "No such file or directory" if gone else "Not a directory"
+    assert job.logs() == [f"Could not change dir to {work}: {reason}. Going to /tmp instead"]
+
+
+def test_the_agent_keeps_no_directory_of_a_job_in_use(world: World, tmp_path: Path) -> None:
+    job = world.start(["sleep", "60"], cwd=str(tmp_path))
+    world.pump(lambda: bool(job.started))
+    assert os.readlink(f"/proc/{world.processes[0].pid}/cwd") == "/"
+    world.kill(job, signal.SIGKILL)
+    world.finish(job)
 
 
 def test_limits_apply_to_tasks_and_not_to_the_next_job(world: World) -> None:

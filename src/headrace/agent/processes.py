@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.process import linux
 from headrace.process.feed import Feed
-from headrace.process.spawn import enter, spawn
+from headrace.process.spawn import spawn
 
 from ..shell.options import rexec_grace
 
@@ -66,7 +66,7 @@ class Subprocesses:
             argv = [str(arg) for arg in cmd["cmdline"]]
             if not argv:
                 raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-            enter(cmd.get("cwd") or "/")
+            os.chdir(cmd.get("cwd") or "/")
             env = {str(name): str(value) for name, value in cmd.get("env", {}).items() if value is not None}
             pid = spawn(argv, env, [(in_read, 0), (out_write, 1), (err_write, 2)])
         except (OSError, ValueError) as exc:
@@ -80,6 +80,8 @@ class Subprocesses:
             text = f"error launching process: cannot change to {cwd}: {os.strerror(number)}" if lost else ""
             agent.send({"op": "exec-error", "handle": handle, "errnum": number, "text": text})
             return
+        finally:
+            os.chdir("/")
         for fd in (in_read, out_write, err_write):
             os.close(fd)
         process = self._by_handle[handle] = _Process(handle, job, pid, Feed(agent, in_write))

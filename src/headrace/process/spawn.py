@@ -12,7 +12,7 @@ import os
 import resource
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from time import monotonic, process_time
+from time import process_time
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 # All signals that can be reset: without this list, the C library reads the state of each, a tenth of a spawn's time.
@@ -20,10 +20,7 @@ _RESET = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
 
 _Action = tuple[int, int, int] | tuple[int, int, str, int, int]
 
-# Programs by name and PATH, with the time of the search: others may be installed into earlier folders.
-_found: dict[tuple[str, str], tuple[str, float]] = {}
-_KNOWN_FOR = 1.0
-_state: dict[str, object] = {"cwd": None, "cpus": None}
+_state: dict[str, object] = {"cpus": None}
 LIMITS = {
     name[len("RLIMIT_") :].lower(): getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")
 }
@@ -40,23 +37,12 @@ _FILES = 1 << 20
 
 
 def find_program(name: str, path: str) -> str:
-    """The file for the command `name` in `path`. Raises OSError(ENOENT or EACCES), as execvp would."""
+    """The file for the command `name` in `path`. Raises OSError(ENOENT or EACCES), as execvp would.
+
+    Each start searches anew: a file may have been installed into an earlier folder since the last one.
+    """
     if "/" in name:
         return name
-    known = _found.get((name, path))
-    if known is not None and monotonic() - known[1] < _KNOWN_FOR:
-        return known[0]
-    full = _search(name, path)
-    # What a relative folder is depends on the job's directory.
-    if all(folder.startswith("/") for folder in path.split(":")):
-        if len(_found) > 1000:
-            _found.clear()
-        _found[(name, path)] = full, monotonic()
-    return full
-
-
-def _search(name: str, path: str) -> str:
-    """Raises OSError(ENOENT or EACCES)."""
     denied = False
     for folder in path.split(":"):
         full = f"{folder}/{name}" if folder else name
@@ -66,14 +52,6 @@ def _search(name: str, path: str) -> str:
             denied = True
     number = errno.EACCES if denied else errno.ENOENT
     raise OSError(number, os.strerror(number))
-
-
-def enter(cwd: str) -> None:
-    """Make `cwd` the directory of the process spawned next. Raises OSError."""
-    if _state["cwd"] != cwd:
-        _state["cwd"] = None
-        os.chdir(cwd)
-        _state["cwd"] = cwd
 
 
 def use_cpus(cpus: frozenset[int]) -> None:
@@ -145,13 +123,6 @@ def spawn(
         actions = [opened, (os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2), *actions]
     how = (_given if limits is None else limits, bool(terminal), group)
     try:
-        return _spawn(path, argv, env, actions, *how)
-    except FileNotFoundError:
-        if "/" in argv[0]:
-            raise
-        # The cached path may be outdated.
-        _found.pop((argv[0], env.get("PATH", _DEFAULT_PATH)), None)
-        path = find_program(argv[0], env.get("PATH", _DEFAULT_PATH))
         return _spawn(path, argv, env, actions, *how)
     except OSError as exc:
         if exc.errno != errno.ENOEXEC or not runs_text:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from .group import SharedGroup
     from .output import Output
     from .pmi import PmiServer
-    from .tmpdir import Folders
 
 
 class Ports(Protocol):
@@ -35,7 +34,6 @@ class Host(Loop, Protocol):
 
     # What is to be called with the wait status of a child, by pid.
     children: dict[int, Callable[[int], None]]
-    folders: Folders
 
     @property
     def pmix(self) -> Ports: ...

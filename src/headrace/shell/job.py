@@ -15,14 +15,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.process import linux
-from headrace.process.spawn import enter, limits_that_differ, use_cpus
+from headrace.process.spawn import limits_that_differ, use_cpus
 
 from ..spec import archive, job_exception, jobid, stdio
 from ..spec import jobspec as specs
 from ..spec.idset import Idset
 from ..spec.os_error import reason
 from ..spec.wait_status import exit_code, how_ended
-from . import affinity, layout, oom, time_limit_signal
+from . import affinity, layout, oom, time_limit_signal, tmpdir
 from . import options as known
 from .early_exits import EarlyExits
 from .environment import job_environment, task_environment
@@ -39,7 +39,6 @@ from .pmix.offer import Offer
 from .proctable import ProcTable
 from .service import Service
 from .task import Task
-from .tmpdir import temporary, unpack
 
 if TYPE_CHECKING:
     from headrace.process.operations import Rpc, Start
@@ -67,9 +66,9 @@ class _CannotStart(Exception):
 def _enter_directory(cwd: str) -> str:
     """Change to the directory where tasks start, or to /tmp if that fails; returns a warning for the log, or ""."""
     try:
-        enter(cwd)
+        os.chdir(cwd)
     except OSError as exc:
-        enter("/tmp")
+        os.chdir("/tmp")
         return f"Could not change dir to {cwd}: {exc.strerror}. Going to /tmp instead"
     return ""
 
@@ -135,6 +134,13 @@ class ShellJob:
 
     def start(self) -> None:
         """Start all tasks of this node. A failure ends the job with an exception."""
+        try:
+            self._start()
+        finally:
+            # In the job's directory, the agent would keep a file system from being unmounted.
+            os.chdir("/")
+
+    def _start(self) -> None:
         # Sent even if no task can be started: clients read the output log, with its errors, only after this.
         self.agent.send({"op": "started", "id": self.id})
         try:
@@ -183,8 +189,8 @@ class ShellJob:
     def _prepare_folder(self) -> None:
         """The job's temporary folder, with the files that its jobspec has in it. Raises _CannotStart."""
         try:
-            self.agent.folders.take(self.tmpdir)
-            unpack(specs.system(self.jobspec).get("files"), self.tmpdir)
+            tmpdir.make(self.tmpdir)
+            tmpdir.unpack(specs.system(self.jobspec).get("files"), self.tmpdir)
         except (OSError, archive.ArchiveError) as exc:
             raise _CannotStart(f"cannot prepare {self.tmpdir}: {reason(exc)}") from None
 
@@ -338,7 +344,7 @@ class ShellJob:
             self.host,
         )
         env.update((name, expand(value, self.names.lookup)) for name, value in templates.items())
-        temporary(env)
+        tmpdir.temporary(env)
         return env
 
     # -- reports
@@ -682,4 +688,4 @@ class ShellJob:
         self.kill(signal.SIGKILL)
         if self.pmix is not None:
             self.pmix.end()
-        self.agent.folders.give_back(self.tmpdir)
+        tmpdir.remove(self.tmpdir)
