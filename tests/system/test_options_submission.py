@@ -86,7 +86,15 @@ OWN = [
     ),
 ]
 
-LINES = [*SHARED, *OWN]
+MANY_PROGRAMS = [
+    Line(
+        "printf '1-2 echo task %%t %%o\n* sh -c \"exit 3\" # and so on\n' >programs; "
+        "flux multi-prog --dry-run 0-2 programs; flux run -n2 --label-io flux multi-prog programs 2>err || echo $?",
+        "0: sh -c 'exit 3'\n1: echo task 1 0\n2: echo task 2 1\n1: task 1 0\n3\n",
+    ),
+]
+
+LINES = [*SHARED, *OWN, *MANY_PROGRAMS]
 
 
 @pytest.fixture(scope="module")
