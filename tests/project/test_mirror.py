@@ -151,7 +151,6 @@ ELSEWHERE = {
     },
     "query/": {
         "queue_policy.py": "cli/queue/test_queue_list.py",
-        "submission.py": "cli/submit/test_options.py",
         "uri.py": "system/test_options_tools.py",
     },
     "queueing/": {

@@ -9,9 +9,9 @@ jobs or resources.
 
 from __future__ import annotations
 
-import sys
 import time
 
+from headrace.query.errors import QueryError
 from headrace.spec import duration
 from headrace.spec.stdlib_parts import formatter_parser
 
@@ -26,8 +26,12 @@ _NOTHING = ("", "0s", "0.0", "0:00:00", "1970-01-01T00:00:00")
 _NUMBER_TYPES = "bcdeEfFgGnoxX%"
 
 
-class FormatError(ValueError):
-    """A format string that cannot be used; the text names the field or the conversion."""
+class FormatError(QueryError):
+    """A format string that cannot be used; the text names the field or the conversion, `known` the fields there are."""
+
+    def __init__(self, text: str, known: str = "") -> None:
+        super().__init__(text)
+        self.known = known
 
 
 class Field:
@@ -158,7 +162,7 @@ class Format:
                 self.tail += literal
                 continue
             if name not in headings and not any(name.startswith(prefix) for prefix in open_prefixes):
-                raise FormatError(f"Error in user format: Unknown format field: {name}{_known(name, headings)}")
+                raise _unknown(name, headings)
             if conversion and conversion not in "srdDFHP":
                 raise FormatError(f"Error in user format: Unknown conversion: !{conversion}")
             self.fields.append(Field(literal, name, spec or "", conversion or ""))
@@ -212,16 +216,16 @@ def split_sort(text: str) -> Tuple[str, str]:
     return rest.lstrip(), keys
 
 
-def _known(name: str, names: Iterable[str]) -> str:
-    """What else was meant. Scripts, which compare what Flux says, get no list of all names."""
+def _unknown(name: str, headings: Iterable[str]) -> FormatError:
+    """The error for a field without a heading, with a similar one that may be meant."""
     import difflib
 
-    known = [known for known in names if known]
+    known = [known for known in headings if known]
     similar = difflib.get_close_matches(name, known, 1)
-    if not similar and not (sys.stderr is not None and sys.stderr.isatty()):
-        return ""
-    meant = f"did you mean {similar[0]}? " if similar else ""
-    return f" ({meant}known are {', '.join(known)})"
+    text = f"Error in user format: Unknown format field: {name}"
+    if similar:
+        return FormatError(f"{text} (did you mean {similar[0]}? known are {', '.join(known)})")
+    return FormatError(text, f" (known are {', '.join(known)})")
 
 
 def _split_spec(spec: str) -> Any:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import errno
 import math
 import os
-import sys
 
 from headrace.query.errors import QueryError
 from headrace.spec import jobspec_build, plain_json, rlimits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Sequence, Tuple
+    from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
     Jobspec = Dict[str, Any]
     Options = Any
@@ -37,10 +36,13 @@ def command_of(args: Options) -> List[str]:
 class Caller:
     """What the process that submits hands on to its jobs: its environment, directory and limits.
 
-    They are the same for all jobs of one command line, so each is looked up once for as many jobs as there are.
+    They are the same for all jobs of one request, so each is looked up once for as many jobs as there are. `warn` is
+    told what is left out.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self.warn = warn
+        self._inherited: Optional[Dict[str, str]] = None
         self._environments: Dict[Tuple[str, ...], Tuple[Dict[str, str], Dict[str, str]]] = {}
         self._limits: Dict[Tuple[str, ...], Dict[str, int]] = {}
         self._directory = ""
@@ -49,8 +51,20 @@ class Caller:
         """(variables, variables whose value the shell expands) by the rules of --env; not to be changed."""
         key = tuple(rules)
         if key not in self._environments:
-            self._environments[key] = _environment(rules)
+            self._environments[key] = self._apply(rules)
         return self._environments[key]
+
+    def _apply(self, rules: Sequence[str]) -> Tuple[Dict[str, str], Dict[str, str]]:
+        if self._inherited is None:
+            self._inherited = _text_variables(self.warn)
+        if not rules:
+            # What no rules make, without reading the file of rules: nearly every submission comes this way.
+            variables = dict(self._inherited)
+            variables.pop("FLUX_PROXY_REMOTE", None)
+            return variables, {}
+        from headrace.spec import envrules
+
+        return envrules.apply(rules, self._inherited)
 
     def limits(self, rules: Sequence[str]) -> Dict[str, int]:
         """Soft limits by the rules of --rlimit; not to be changed. Raises ValueError."""
@@ -65,7 +79,7 @@ class Caller:
         return self._directory
 
 
-def task_jobspec(args: Options, caller: Optional[Caller] = None) -> Jobspec:
+def task_jobspec(args: Options, caller: Caller) -> Jobspec:
     """The jobspec of a command's tasks. Raises ValueError with what is wrong."""
     command = command_of(args)
     if not command:
@@ -83,7 +97,7 @@ def task_jobspec(args: Options, caller: Optional[Caller] = None) -> Jobspec:
             per_resource_count=count,
             gpus_per_node=args.gpus_per_node,
             exclusive=args.exclusive,
-            **_parameters(args, caller or Caller()),
+            **_parameters(args, caller),
         )
     else:
         # Nodes without a number of tasks: one task on each, and the nodes are ours alone.
@@ -95,13 +109,13 @@ def task_jobspec(args: Options, caller: Optional[Caller] = None) -> Jobspec:
             gpus_per_task=args.gpus_per_task or None,
             num_nodes=args.nodes,
             exclusive=exclusive,
-            **_parameters(args, caller or Caller()),
+            **_parameters(args, caller),
         )
     if args.shape:
         from headrace.spec import shape
 
         jobspec["resources"] = shape.parse(args.shape, jobspec_build.SLOT_LABEL)
-    finish(jobspec, args)
+    finish(jobspec, args, caller.warn)
     return jobspec
 
 
@@ -120,7 +134,7 @@ def _check_per_resource(args: Options) -> None:
         raise QueryError("--gpus-per-node requires --nodes")
 
 
-def slot_parameters(args: Options) -> Dict[str, Any]:
+def slot_parameters(args: Options, caller: Caller) -> Dict[str, Any]:
     """How big an instance is, as the builders of batch and alloc take it. Raises QueryError without a size."""
     if not args.nslots and not args.nodes:
         raise QueryError("Number of slots to allocate must be specified")
@@ -136,7 +150,7 @@ def slot_parameters(args: Options) -> Dict[str, Any]:
         "exclusive": args.exclusive or not args.nslots,
         "broker_opts": options,
         "conf": conf,
-        **_parameters(args, Caller()),
+        **_parameters(args, caller),
     }
 
 
@@ -168,27 +182,14 @@ def _parameters(args: Options, caller: Caller) -> Dict[str, Any]:
     }
 
 
-def _environment(rules: Sequence[str]) -> Tuple[Dict[str, str], Dict[str, str]]:
-    """(variables, variables whose value the shell expands) of the job."""
-    _drop_variables_that_are_no_text()
-    if not rules:
-        # What no rules make, without reading the file of rules: nearly every submission comes this way.
-        variables = dict(os.environ)
-        variables.pop("FLUX_PROXY_REMOTE", None)
-        return variables, {}
-    from headrace.spec import envrules
-
-    return envrules.apply(rules, os.environ)
-
-
-def _drop_variables_that_are_no_text() -> None:
-    """A jobspec is JSON, which has no bytes outside UTF-8: such a variable of ours is told of once and left out."""
-    if b"".join([*os.environb, *os.environb.values()]).isascii():
-        return
-    for name, value in list(os.environ.items()):
-        if not _is_text(name + value):
-            sys.stderr.write(f"warning: environment variable {name} is not UTF-8 text and is left out of the job\n")
-            del os.environ[name]
+def _text_variables(warn: Callable[[str], None]) -> Dict[str, str]:
+    """The environment as a jobspec can hold it: JSON has no bytes outside UTF-8."""
+    variables = dict(os.environ)
+    if not b"".join([*os.environb, *os.environb.values()]).isascii():
+        for name in [name for name, value in variables.items() if not _is_text(name + value)]:
+            warn(f"warning: environment variable {name} is not UTF-8 text and is left out of the job")
+            del variables[name]
+    return variables
 
 
 def _is_text(text: str) -> bool:
@@ -229,8 +230,11 @@ def time_limit(text: Any) -> Any:
     return minutes * 60 if math.isfinite(minutes) else text
 
 
-def finish(jobspec: Jobspec, args: Options) -> None:
-    """Add what the builders do not know: signal, shell options, dependencies, constraints, attributes and files."""
+def finish(jobspec: Jobspec, args: Options, warn: Callable[[str], None]) -> None:
+    """Add what the builders do not know: signal, shell options, dependencies, constraints, attributes and files.
+
+    `warn` is told what is deprecated. Raises ValueError with what is wrong.
+    """
     if args.signal:
         jobspec_build.set_shell_option(jobspec, "signal", jobspec_build.parse_signal(args.signal))
     if args.taskmap:
@@ -239,11 +243,11 @@ def finish(jobspec: Jobspec, args: Options) -> None:
     for text in args.setopt or []:
         key, value = jobspec_build.parse_setting(text)
         jobspec_build.set_shell_option(jobspec, key, value)
-    dependencies = [_dependency(text) for text in args.dependency or []]
+    dependencies = [_dependency(text, warn) for text in args.dependency or []]
     if args.begin_time:
         from headrace.query.when import parse_future
 
-        dependencies.append(_dependency(f"begin-time:{parse_future(args.begin_time)}"))
+        dependencies.append(_dependency(f"begin-time:{parse_future(args.begin_time)}", warn))
     system = jobspec["attributes"]["system"]
     if dependencies:
         system["dependencies"] = dependencies
@@ -263,12 +267,12 @@ def finish(jobspec: Jobspec, args: Options) -> None:
         _add_file(jobspec, text)
 
 
-def _dependency(text: str) -> Dict[str, Any]:
+def _dependency(text: str, warn: Callable[[str], None]) -> Dict[str, Any]:
     from headrace.spec import dependency
 
     parsed = dependency.parse(text)
     if parsed["scheme"] == "after":
-        sys.stderr.write("dependency scheme 'after' is deprecated, use 'afterstart'\n")
+        warn("dependency scheme 'after' is deprecated, use 'afterstart'")
     return parsed
 
 

@@ -11,6 +11,7 @@ import re
 import time
 from datetime import datetime, timedelta
 
+from headrace.query.errors import QueryError
 from headrace.spec import duration
 
 TYPE_CHECKING = False
@@ -38,7 +39,7 @@ _FORMATS = (
 )
 
 
-class WhenError(ValueError):
+class WhenError(QueryError):
     """A text that names no point in time."""
 
 

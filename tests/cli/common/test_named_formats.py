@@ -8,7 +8,7 @@ from typing import Optional
 import pytest
 
 from headrace.cli.common.errors import CommandError
-from headrace.cli.common.named_formats import Formats
+from headrace.cli.common.named_formats import Formats, refused
 from headrace.query.format import FormatError
 
 OWN = {"long": "{id} {name}"}
@@ -85,3 +85,10 @@ def test_what_is_wrong_with_a_file_is_said(folders: Path, text: str, message: st
     (folders / "HOME" / "flux" / "flux-x.json").write_text(text)
     with pytest.raises(CommandError, match=message):
         resolve("help")
+
+
+def test_somebody_at_a_terminal_sees_all_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = FormatError("Unknown format field: x", " (known are id, name)")
+    assert refused(error).text == "Unknown format field: x"
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    assert refused(error).text == "Unknown format field: x (known are id, name)"

@@ -50,16 +50,16 @@ def test_environment_limits_and_directory_are_looked_up_once(monkeypatch: pytest
 
         monkeypatch.setattr(module, name, call)
 
-    counted(submission, "_environment")
+    counted(submission, "_text_variables")
     counted(submission, "_working_directory")
     counted(rlimits, "collect")
     assert len(_jobspecs("--cc=1-20", "true", "{cc}")) == 20
-    assert sorted(calls) == ["_environment", "_working_directory", "collect"]
+    assert sorted(calls) == ["_text_variables", "_working_directory", "collect"]
 
 
 def test_the_payload_of_a_submission_is_plain_json() -> None:
     args = submit._parser().parse_args(["--urgency=3", "--flags=waitable", "echo", 'quo"te\\', "\u00e4"])
-    jobspec = submission.task_jobspec(args)
+    jobspec = submission.task_jobspec(args, submission.Caller(print))
     payload = submission.encode_request(jobspec, args)
     assert payload.endswith(b"}\0")
     body = json.loads(payload[:-1])

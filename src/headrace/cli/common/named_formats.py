@@ -131,3 +131,9 @@ def _help_text(program: str, formats: Mapping[str, str], purposes: Mapping[str, 
     width = max(11, *(len(name) for name in formats))
     lines = "".join(f"  {name:<{width}}  {purposes.get(name, '')}".rstrip() + "\n" for name in formats)
     return f"\nConfigured {program} output formats:\n\n{lines}"
+
+
+def refused(exc: FormatError) -> CommandError:
+    """The end of a command whose `-o` is wrong. Scripts, which compare what Flux says, get no list of all fields."""
+    on_terminal = sys.stderr is not None and sys.stderr.isatty()
+    return CommandError(f"{exc}{exc.known if on_terminal else ''}")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from headrace.cli.common.errors import CommandError
+from headrace.cli.common.named_formats import Formats, refused
 from headrace.query.format import Format, FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Mapping, Optional
 
-    from headrace.cli.common.named_formats import Formats
     from headrace.query.format import Getter
 
 
@@ -21,7 +20,7 @@ def layout_of(text: str, formats: Formats, headings: Mapping[str, str]) -> Optio
         chosen = formats.resolve(text)
         return None if chosen is None else Format(chosen, headings)
     except FormatError as exc:
-        raise CommandError(str(exc)) from None
+        raise refused(exc) from None
 
 
 def show(layout: Format, rows: List[Getter], no_header: bool) -> None:

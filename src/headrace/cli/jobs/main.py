@@ -7,7 +7,7 @@ import sys
 import time
 
 from headrace.cli.common.errors import CommandError
-from headrace.cli.common.named_formats import Formats
+from headrace.cli.common.named_formats import Formats, refused
 from headrace.cli.common.quick_arguments import QuickParser, job_id, positive_int, queue_names
 from headrace.client.handle import Handle
 from headrace.query import job_info
@@ -121,7 +121,7 @@ def main(argv: List[str]) -> int:
                 return 0 if active else 1
         return _list(handle, args, layout)
     except FormatError as exc:
-        raise CommandError(str(exc)) from None
+        raise refused(exc) from None
 
 
 def _layout(text: str) -> Format:

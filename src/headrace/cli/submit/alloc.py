@@ -58,7 +58,7 @@ def main(argv: List[str]) -> int:
 
 def _jobspec(args: Namespace) -> Dict[str, Any]:
     extra_brokers.check(args)
-    parameters = submission.slot_parameters(args)
+    parameters = submission.slot_parameters(args, options.caller())
     extra_brokers.exclude(args, parameters["conf"])
     # A `--` of the user's is the broker's to take: options of the command behind it are none of the broker's.
     command: List[str] = args.command
@@ -71,7 +71,7 @@ def _jobspec(args: Namespace) -> Dict[str, Any]:
         jobspec_build.set_shell_option(jobspec, "pty.capture", 1)
     elif os.isatty(0):
         jobspec_build.set_shell_option(jobspec, "pty.interactive", 1)
-    submission.finish(jobspec, args)
+    submission.finish(jobspec, args, options.warn)
     # The shell's options stay in the order in which a user reads them: limits last.
     shell = jobspec["attributes"]["system"]["shell"]["options"]
     if "rlimit" in shell:

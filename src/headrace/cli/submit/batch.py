@@ -94,9 +94,9 @@ def _jobspec(args: Namespace, name: str, script: str, words: List[str]) -> Dict[
     if args.job_name is None:
         args.job_name = name
     extra_brokers.check(args)
-    parameters = submission.slot_parameters(args)
+    parameters = submission.slot_parameters(args, options.caller())
     extra_brokers.exclude(args, parameters["conf"])
     jobspec = jobspec_build.from_batch_command(script, name, words, **parameters)
     extra_brokers.place(args, jobspec)
-    submission.finish(jobspec, args)
+    submission.finish(jobspec, args, options.warn)
     return jobspec

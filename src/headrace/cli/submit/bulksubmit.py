@@ -234,7 +234,7 @@ def _filled(
 
 def _jobs(filled: Iterator[Namespace]) -> Iterator[Tuple[Namespace, Callable[[], Dict[str, Any]]]]:
     numbers = ("nodes", "ntasks", "cores_per_task", "gpus_per_task", "cores", "tasks_per_node", "tasks_per_core")
-    caller = submission.Caller()
+    caller = options.caller()
     for one in filled:
         for name in (*numbers, "gpus_per_node"):
             text = getattr(one, name)

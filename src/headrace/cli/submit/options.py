@@ -89,5 +89,14 @@ def refuse_input_by_rank(args: Namespace, command: str) -> None:
         raise CommandError(f"per-task input not supported for {command}")
 
 
+def caller() -> submission.Caller:
+    """This process, which says on stderr what it leaves out."""
+    return submission.Caller(warn)
+
+
+def warn(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
 def print_jobspec(jobspec: Dict[str, Any]) -> None:
     sys.stdout.write(submission.jobspec_text(jobspec) + "\n")

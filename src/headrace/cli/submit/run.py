@@ -38,7 +38,7 @@ def _parser() -> QuickParser:
 
 def main(argv: List[str]) -> int:
     args = _parser().parse_args(argv)
-    jobspec = submission.task_jobspec(args)
+    jobspec = submission.task_jobspec(args, options.caller())
     if args.dry_run:
         options.print_jobspec(jobspec)
         return 0

@@ -69,7 +69,7 @@ def copies_of(
     if args.cc and args.bcc:
         raise CommandError("specify only one of --cc or --bcc")
     given = args.cc or args.bcc
-    caller = caller or submission.Caller()
+    caller = caller or options.caller()
     if not given:
         yield args, lambda: submission.task_jobspec(args, caller)
         return

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import warnings
 from typing import TYPE_CHECKING, Any, Dict
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _apply(spec: JobspecV1, merged: argparse.Namespace, from_namespace: bool) ->
         spec.duration = merged.time_limit
     for key, value in (merged.shell_options or {}).items():
         spec.setattr_shell_option(key, value)
-    submission.finish(spec.jobspec, merged)
+    submission.finish(spec.jobspec, merged, warnings.warn)
     for key, value in (merged.attributes or {}).items():
         spec.setattr(key, value)
 
