@@ -14,9 +14,10 @@ from mutation import mutated
 import seeds
 from headrace.kube import admission
 from headrace.kube.builders import Images, desired, view_image
-from headrace.kube.core.actions import Create, MakeSecret
+from headrace.kube.core.actions import MakeSecret
 from headrace.kube.core.observed import Observed
 from headrace.kube.core.reconcile import Settings, reconcile
+from headrace.kube.runtime.steps import Create
 from headrace.minicluster.fields import MiniCluster
 from headrace.minicluster.problems import InvalidMiniCluster
 from headrace.minicluster.validate import check

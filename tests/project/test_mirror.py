@@ -125,6 +125,8 @@ ELSEWHERE = {
         "execute.py": "kube_unit/core/test_reconcile.py",
         "install_files.py": "kube_unit/test_install_objects.py",
         "names.py": "kube_unit/builders/test_builders_jobs.py",
+        "runtime/events.py": "kube_unit/core/test_reconcile_crashes.py",
+        "runtime/writes.py": "kube_unit/core/test_reconcile_crashes.py",
     },
     "minicluster/": {
         "channel.py": "minicluster/pod/test_channel_server.py",

@@ -8,9 +8,7 @@ reconcile without changes writes nothing.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
-import json
 import logging
 import time
 from collections.abc import Mapping
@@ -26,23 +24,23 @@ from ..spec.curve_certificate import key_pair
 from . import keys, names
 from .builders import Images, desired, view_image
 from .core import pods
-from .core.actions import Report
 from .core.fingerprint import HOSTS, TRIMMED, content_of, hosts_of
 from .core.job_end import job_end
 from .core.observed import Observed
 from .core.reconcile import FINALIZER, Settings, is_ours, reconcile, without_server_fields
-from .execute import Executor, Taken
+from .execute import Executor
 from .kinds import MINICLUSTERS
 from .links import Keys, Links
 from .operator_names import OPERATOR, OTHER_LEASE, OTHER_NAMESPACE
 from .runtime.api import CONFIG_MAPS, EVENTS, JOBS, LEASES, PODS, SECRETS, SERVICES, Api, ApiError, Kind, Unreachable
 from .runtime.cache import Cache, Key, key_of, owner_of
 from .runtime.credentials import CredentialsError
+from .runtime.events import Report, record
 from .runtime.lease import seconds_fresh
 from .runtime.metrics import Metrics
 from .runtime.reflector import Reflector
-from .runtime.timestamps import text_of
 from .runtime.work_queue import WorkQueue
+from .runtime.writes import Taken
 
 Object = dict[str, Any]
 
@@ -325,21 +323,10 @@ class Operator:
             self.queue.add_at(key_of(cluster), time.monotonic() + memory.status_at + STATUS_INTERVAL - now)
             return
         memory.status_at = now
-        body = {"metadata": {"uid": meta["uid"]}, "status": patch_of(cluster.get("status") or {}, status)}
-        try:
-            written = await self.api.merge(MINICLUSTERS, meta["namespace"], meta["name"], body, "status")
-            self._seen(MINICLUSTERS, written)
-        except ApiError as exc:
-            if exc.status not in (404, 409):
-                raise
+        await self._executor.writes.publish(cluster, status)
 
     async def _report(self, cluster: Object, event: Report, now: float) -> None:
-        try:
-            await self.api.create(EVENTS, cluster["metadata"]["namespace"], event_body(cluster, event, now))
-        except ApiError as exc:
-            # AlreadyExists: the Event was written before a crash. Forbidden: the namespace is being deleted.
-            if exc.status not in (403, 404, 409):
-                log.warning("event %s: %s", event.reason, exc, extra=_where(key_of(cluster)))
+        await record(self.api, MINICLUSTERS, cluster, event, now, OPERATOR)
 
     async def _link(self, observed: Observed, memory: _Memory) -> None:
         """Connect to the lead while it runs, and disconnect otherwise."""
@@ -467,47 +454,6 @@ def link_keys(secret: Object) -> Keys | None:
     except ValueError as exc:
         log.warning("%s", exc)
         return None
-
-
-def patch_of(before: Object, after: Object) -> Object:
-    """The merge patch (RFC 7386) from `before` to `after`: fields that `after` lacks become null."""
-    patch: Object = {key: None for key in before if key not in after}
-    for key, value in after.items():
-        old = before.get(key)
-        if isinstance(value, dict) and isinstance(old, dict):
-            inner = patch_of(old, value)
-            if inner:
-                patch[key] = inner
-        elif value != old:
-            patch[key] = value
-    return patch
-
-
-def event_body(cluster: Object, event: Report, now: float) -> Object:
-    """A core/v1 Event. Its name is derived from its content and the status before, so that an operator that was
-    restarted before it wrote the status does not write an Event twice.
-    """
-    meta = cluster["metadata"]
-    told = json.dumps([meta["uid"], cluster.get("status"), event.reason, event.message], sort_keys=True)
-    moment = text_of(now)
-    name = f"{meta['name']}.{hashlib.sha256(told.encode()).hexdigest()[:16]}"
-    return {
-        "apiVersion": EVENTS.api_version,
-        "kind": EVENTS.kind,
-        "metadata": {"name": name, "namespace": meta["namespace"]},
-        "involvedObject": {
-            **{"apiVersion": MINICLUSTERS.api_version, "kind": MINICLUSTERS.kind, "name": meta["name"]},
-            **{"namespace": meta["namespace"], "uid": meta["uid"], "resourceVersion": meta["resourceVersion"]},
-        },
-        "type": event.kind,
-        "reason": event.reason,
-        "message": event.message[:1024],
-        "source": {"component": OPERATOR},
-        "reportingComponent": OPERATOR,
-        "firstTimestamp": moment,
-        "lastTimestamp": moment,
-        "count": 1,
-    }
 
 
 def _pulled_by(event: Object) -> tuple[str, str]:

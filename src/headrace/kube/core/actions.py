@@ -10,7 +10,8 @@ from typing import Any, Union
 
 from msgspec import Struct
 
-from ..runtime.api import Kind
+from ..runtime.events import Report
+from ..runtime.steps import Step as ObjectStep
 
 Object = dict[str, Any]
 
@@ -21,53 +22,13 @@ class MakeSecret(Struct, frozen=True):
     name: str
 
 
-class Create(Struct, frozen=True):
-    """Make an object. An object of that name with another owner is not changed, and reported as taken."""
-
-    kind: Kind
-    body: Object
-
-
-class Apply(Struct, frozen=True):
-    """Server-side apply of the object with this uid; a missing object is not created."""
-
-    kind: Kind
-    name: str
-    uid: str
-    body: Object
-
-
-class Patch(Struct, frozen=True):
-    """JSON merge patch of the object with this uid."""
-
-    kind: Kind
-    name: str
-    uid: str
-    body: Object
-
-
-class Delete(Struct, frozen=True):
-    kind: Kind
-    name: str
-    uid: str
-    propagation: str = "Background"
-
-
 class Tell(Struct, frozen=True):
     """A request to the lead over its channel; the response is a later change of `Observed.lead`."""
 
     request: Object
 
 
-class Report(Struct, frozen=True):
-    """A Kubernetes Event about the MiniCluster: `kind` is Normal or Warning."""
-
-    kind: str
-    reason: str
-    message: str
-
-
-Step = Union[MakeSecret, Create, Apply, Patch, Delete, Tell]
+Step = Union[MakeSecret, ObjectStep, Tell]
 
 
 class Actions(Struct, frozen=True, kw_only=True):

@@ -21,9 +21,11 @@ from ...spec.hostlist import Hostlist
 from .. import names
 from ..kinds import KINDS, MINICLUSTERS
 from ..runtime.api import JOBS, PODS, SERVICES, Kind
+from ..runtime.events import Report
+from ..runtime.steps import Apply, Create, Delete, Patch
 from ..runtime.timestamps import seconds_of, text_of
 from . import pods
-from .actions import Actions, Apply, Create, Delete, MakeSecret, Patch, Report, Step, Tell
+from .actions import Actions, MakeSecret, Step, Tell
 from .annotations import (
     CONFIG,
     CONTENT,

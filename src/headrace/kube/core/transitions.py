@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .actions import Report
+from ..runtime.events import Report
 from .conditions import CANNOT_SAVE
 from .phases import FAILED, FINISHED, INVALID, PENDING, RUNNING, STARTING, SUSPENDED
 
