@@ -43,6 +43,9 @@ def test_a_file_is_handed_out_as_it_is_and_a_bad_one_is_named(tmp_path: Path) ->
     text = node_topology.made_of(found((0,)), "elsewhere") + "<!-- written by somebody -->"
     path.write_text(text)
     assert node_topology.xml(False, str(path)) == text
+    other = node_topology.made_of(found((0,), (1,)), "elsewhere")
+    path.write_text(other)
+    assert node_topology.xml(False, str(path)) == other, "the file has changed"
     bad = tmp_path / "bad.xml"
     bad.write_text("<topology>")
     for file, number in ((bad, errno.EINVAL), (tmp_path / "absent", errno.ENOENT)):

@@ -15,7 +15,7 @@ import pytest
 from resource_world import CONFIG, World, with_world
 
 from headrace.broker.module.context import RpcError
-from headrace.modules.resource import leader, log, node_topology
+from headrace.modules.resource import leader, log
 from headrace.modules.resource import service as resource
 from headrace.spec import message as m
 from headrace.spec.idset import Idset
@@ -468,15 +468,12 @@ def test_norestrict_counts_cpus_that_the_broker_is_not_bound_to(in_broker: Run) 
         await world.settle()
         threads[len(threads)] = (await world.client.call("resource.topo-get")).text.count('type="PU"')
 
-    # An answer is kept, as a broker's binding does not change.
-    node_topology.xml.cache_clear()
     try:
         os.sched_setaffinity(0, {min(before)})
         in_broker(scenario)
         in_broker(scenario, config={"resource": {"norestrict": True}})
     finally:
         os.sched_setaffinity(0, before)
-        node_topology.xml.cache_clear()
     assert threads[0] == 1 and threads[1] >= len(before)
 
 

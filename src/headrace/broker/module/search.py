@@ -20,16 +20,11 @@ def find(path: str) -> ModuleType | None:
     if path.endswith(".py"):
         if not os.path.exists(path):
             return None
-        from importlib.util import module_from_spec, spec_from_file_location
+        from headrace.spec import python_file
 
-        spec = spec_from_file_location("headrace_module_" + os.path.basename(path)[:-3], path)
-        if spec is None or spec.loader is None:
-            return None
-        module = module_from_spec(spec)
         # A module of a user may import anything, also what the start of a broker leaves out.
         bare_imports.complete()
-        spec.loader.exec_module(module)
-        return module
+        return python_file.load("headrace_module_" + os.path.basename(path)[:-3], path)
     return import_service(path)
 
 

@@ -7,7 +7,6 @@ memory, the cores and their hardware threads, without packages, caches and devic
 from __future__ import annotations
 
 import errno
-import functools
 import socket
 from collections.abc import Iterable
 from xml.sax.saxutils import quoteattr
@@ -18,9 +17,8 @@ from headrace.spec import hwloc
 from headrace.spec.os_error import reason
 
 
-@functools.lru_cache(maxsize=1)
 def xml(unrestricted: bool, file: str) -> str:
-    """The topology in `file`, or if that is "" of this node: of the CPUs that the broker is bound to, or could be.
+    """The topology that `file` has now; if it is "", that of this node: of CPUs the broker is bound to, or could be.
 
     Raises RpcError if the file is invalid.
     """

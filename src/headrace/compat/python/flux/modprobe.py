@@ -8,7 +8,6 @@ The dependencies of modules are built in; modules have no configuration files.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 
 import flux
 from flux.util import get_treedict
+from headrace.spec import python_file
 from headrace.spec.idset import Idset
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -224,12 +224,10 @@ def run_file(path: str, verbose: bool = False, dry_run: bool = False) -> int:
     """
     name = "setup"
     try:
-        spec = importlib.util.spec_from_file_location("modprobe_rc", path)
-        if spec is None or spec.loader is None:
+        if not path.endswith(".py"):
             raise ValueError(f"{path}: not a Python file")
         context = Context(bool(verbose))
-        file = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(file)
+        file = python_file.load("modprobe_rc", path)
         if hasattr(file, "setup"):
             file.setup(context)
         loads = sorted(dict.fromkeys(context.loads), key=lambda module: [*_ORDER, module].index(module))
