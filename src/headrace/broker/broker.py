@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.broker import archive, bare_imports, signal_actions, signals
+from headrace.broker import archive, bare_imports, signal_actions, signals, startlog
 from headrace.broker.boot.boot import BootInfo
 from headrace.broker.events import Events
 from headrace.broker.module.context import ModuleContext, RpcError
@@ -265,6 +265,8 @@ class Broker(BrokerBase):
     async def _init(self) -> None:
         try:
             await self.modules.load_first()
+            if self._keeps_startlog():
+                await startlog.post_start(self)
         except Exception as exc:
             if not isinstance(exc, (RpcError, OSError)):
                 self.log(logging.ERROR, "broker", traceback.format_exc())
@@ -278,6 +280,9 @@ class Broker(BrokerBase):
         if status and not self._unwanted:
             self.exit_code = int(self.attrs.get("broker.exit-norestart", "0")) or status
         self.advance("rc1-fail" if status else self._went_well("rc1"))
+
+    def _keeps_startlog(self) -> bool:
+        return self.rank == 0 and "kvs" in self.modules.loaded
 
     def _went_well(self, script: str) -> str:
         return f"{script}-none" if self.attrs.get(f"broker.{script}_path", "default") == "" else f"{script}-success"
@@ -444,6 +449,8 @@ class Broker(BrokerBase):
     async def _finalize(self) -> None:
         event = self._went_well("rc3")
         try:
+            if self._keeps_startlog():
+                await startlog.post_finish(self)
             if self.rank == 0 and await archive.dump(self):
                 self.exit_code = self.exit_code or 1
             status = await run_script(self, "rc3")
