@@ -5,8 +5,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup run run-timed packages kube kube-run kube-tools images test check unit system coverage docs soak \
-  install-files clean
+.PHONY: help setup run run-timed packages kube kube-run kube-tools images test check unit system kube-test coverage docs \
+  soak install-files clean
 
 .DEFAULT_GOAL := help
 
@@ -91,16 +91,22 @@ check: $(VENV)/.installed ## ruff, mypy and import contracts
 	$(BIN)/mypy --explicit-package-bases $$(find src/headrace/compat/python -name '*.py')
 	$(BIN)/lint-imports
 
-unit: $(VENV)/.installed ## tests without instances and clusters, on all cores
+# Three lanes and `check` are `test`. One failed test of real processes is run again by itself: tests/steady.py.
+STEADY := $(BIN)/python tests/steady.py
+
+unit: $(VENV)/.installed ## tests without instances and clusters, on all cores: 5 minutes
 	$(BIN)/python -m pytest tests --ignore=tests/system --ignore=tests/kube -n auto
 
-system: $(VENV)/.installed packages ## tests with real instances
-	$(BIN)/python -m pytest tests/system
+system: $(VENV)/.installed packages ## tests with real instances: 10 minutes
+	$(STEADY) tests/system -n 2 -rsx
+
+kube-test: $(VENV)/.installed packages kube-tools ## as root: tests with a real Kubernetes: 20 minutes
+	$(STEADY) tests/kube -rsx
 
 # Names what was skipped or is expected to fail, with the reasons: docs/dev/tests.md. Two processes, one of which begins with
 # the tests of Kubernetes, even where there are more cores: instances of more tests at a time would be starved.
 test: check packages kube-tools $(VENV)/.installed ## everything that must hold: what CI runs
-	$(BIN)/python -m pytest tests -n 2 -rsx
+	$(STEADY) tests -n 2 -rsx
 
 # Lines and branches that tests reach, commands, brokers and exec agents included: build/coverage/html. With TESTS=...
 # those of some tests. Tests that look at a process's imports or descriptors may fail here: coverage.py adds its own.

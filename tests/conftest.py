@@ -19,7 +19,11 @@ settings.load_profile("headrace")
 os.environ.pop("PYTHONUNBUFFERED", None)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if sizes.SOAK:
+        hangs = pytest.mark.timeout(sizes.limit(int(config.getini("timeout"))))
+        for item in items:
+            item.add_marker(hangs)
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=distribution.order)
 

@@ -19,11 +19,11 @@ from typing import Any
 
 from headrace.agent.protocol import Op, Reader, frame
 from headrace.spec import jobspec_build, stdio
+from waiting import PATIENCE
 
 _MAIN = (
     "import socket, sys; from headrace.agent.start import run_agent; run_agent(socket.socket(fileno=int(sys.argv[1])))"
 )
-PATIENCE = 60.0
 
 
 class Job:

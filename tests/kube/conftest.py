@@ -10,7 +10,6 @@ import contextlib
 import os
 import uuid
 from collections.abc import Callable, Generator, Iterator
-from pathlib import Path
 
 import base_images
 import diagnosis
@@ -22,17 +21,8 @@ from running_operator import VIEW, MiniClusters, RunningOperator, define_kind
 from headrace.images import oci
 from headrace.images.view_image import view_image
 
-# Seconds for a test with what its fixtures start. Its own waits end sooner, and say what they have waited for.
-_TIMEOUT = 1200
 # The tests of this folder, which is a package for that: a fixture of this scope ends after the last of them.
 _FOLDER = "package"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here) and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(_TIMEOUT))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -89,7 +89,6 @@ def test_names_that_resolve_late_delay_the_brokers_by_no_more_than_that(
     assert time.monotonic() - began < 15
 
 
-@pytest.mark.timeout(300)
 def test_a_job_that_kills_itself_while_no_operator_runs_does_not_run_again(
     miniclusters: MiniClusters, operator: RunningOperator, held: tuple[Path, dict[str, Any]]
 ) -> None:
@@ -108,7 +107,6 @@ def test_a_job_that_kills_itself_while_no_operator_runs_does_not_run_again(
     assert codes_of_leads(miniclusters, "alone") == [247]
 
 
-@pytest.mark.timeout(300)
 def test_a_command_that_fails_is_run_again_in_its_pod_where_that_is_asked_for(
     miniclusters: MiniClusters, held: tuple[Path, dict[str, Any]]
 ) -> None:
@@ -291,7 +289,6 @@ def test_a_lead_that_hangs_is_named_and_replaced_when_its_pod_is_deleted(
     miniclusters.reason("stuck", lambda text: not text)
 
 
-@pytest.mark.timeout(600)
 def test_a_lead_that_is_lost_too_often_fails_the_minicluster(miniclusters: MiniClusters, cluster: Cluster) -> None:
     """Its followers end with it, so that all pods are made anew."""
     miniclusters.apply("often", size=2, backoffLimit=1, flux={"completeWorkers": True}, **STAYS)
@@ -395,7 +392,6 @@ def test_an_operator_that_is_killed_midway_is_followed_by_one_that_finds_out(
     assert len(events) == len(set(events)), "nothing is told twice"
 
 
-@pytest.mark.timeout(300)
 def test_a_lost_secret_costs_no_jobs_and_keeps_no_pod_from_the_others(miniclusters: MiniClusters) -> None:
     """Three at a time, since each waits for Kubernetes: nobody has the keys, the lead and a follower have them, only a
     follower has them."""

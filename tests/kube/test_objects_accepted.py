@@ -132,7 +132,6 @@ def test_the_api_server_takes_all_objects_and_drops_nothing(
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(sizes.limit(240))
 def test_the_api_server_takes_what_validation_takes(control_plane: Cluster, namespace: str) -> None:
     """Also of arbitrary MiniClusters: what the API server would refuse is refused with the MiniCluster."""
     account = f"/api/v1/namespaces/{namespace}/serviceaccounts"

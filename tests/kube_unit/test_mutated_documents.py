@@ -23,7 +23,7 @@ from headrace.minicluster.problems import InvalidMiniCluster
 from headrace.minicluster.validate import check
 from minicluster.broken import everything
 from minicluster.specs import document
-from sizes import limit, size
+from sizes import size
 
 NOW = 1_700_000_000.0
 # Recorded ones, and specifications in which each of our own fields occurs.
@@ -55,7 +55,6 @@ def stored(spoiled: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(limit(600))
 def test_a_spoiled_document_is_an_error_or_a_valid_cluster() -> None:
     dice = random.Random(seeds.seed())
     counts = {True: 0, False: 0}

@@ -34,6 +34,16 @@ def test_the_workflow_runs_what_ci_runs_on_each_version_of_the_metadata() -> Non
     assert f'requires-python = ">={versions[0]}"' in PYPROJECT
 
 
+def test_the_workflow_builds_kubernetes_once_and_each_version_of_python_takes_that() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())["jobs"]
+    assert jobs["test"]["needs"] == "kubernetes"
+    assert [step["run"] for step in jobs["kubernetes"]["steps"] if "run" in step] == ["make kube-tools"]
+    caches = [step["with"] for job in jobs.values() for step in job["steps"] if "cache" in step.get("uses", "")]
+    kept = [(cache["path"], cache["key"]) for cache in caches]
+    assert len(kept) == 2 and kept[0] == kept[1]
+    assert caches[1]["fail-on-cache-miss"]
+
+
 def committed(folder: Path, env: dict[str, str], text: str) -> subprocess.CompletedProcess[str]:
     (folder / "file.py").write_text(text)
     subprocess.run(["git", "add", "."], cwd=folder, env=env, check=True)

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from headrace.shell.task import Task
-
-PATIENCE = 60.0
+from waiting import PATIENCE
 
 
 class Agent:

@@ -19,8 +19,7 @@ from pathlib import Path
 from instance import FLUX, clean_env, processes_with
 
 from headrace.client.handle import Handle
-
-PATIENCE = 60.0
+from waiting import PATIENCE
 
 
 def until(done: Callable[[], object], what: str, patience: float = PATIENCE) -> None:

@@ -13,7 +13,12 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from waiting import PATIENCE
+
 FLUX = shutil.which("flux", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}") or "flux"
+
+# Seconds for a whole instance, which waits for one thing after another.
+LIMIT = 2 * PATIENCE
 
 
 class Done(NamedTuple):
@@ -31,7 +36,7 @@ def clean_env(**more: str) -> dict[str, str]:
     return {**env, "LANG": "C.UTF-8", **more}
 
 
-def start(*args: str, timeout: float = 240, prefix: tuple[str, ...] = (), cwd: str | None = None, **env: str) -> Done:
+def start(*args: str, timeout: float = LIMIT, prefix: tuple[str, ...] = (), cwd: str | None = None, **env: str) -> Done:
     """`flux start ARGS` in a TMPDIR of its own, so that what is left there is its doing.
 
     An instance that hangs is an AssertionError that tells its output and where each of its processes waits.

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from instance import clean_env
 
-PATIENCE = 60.0
+from waiting import PATIENCE
 
 
 class Terminal:

@@ -228,7 +228,6 @@ def at_most_once(path: Path) -> Counter[str]:
     return counted
 
 
-@pytest.mark.timeout(90)
 def test_whatever_a_queue_of_all_kinds_suffers_its_events_say_what_each_job_did(tmp_path: Path) -> None:
     seed = seeds.seed()
     ran = start(

@@ -8,7 +8,7 @@ import sys
 import pytest
 from instance import start
 
-from sizes import limit, size
+from sizes import size
 
 # Arguments: how many runs, and how many of them at a time. Prints, as JSON, how many were made, and of each that
 # missed lines or failed what came, and what the job's logs have.
@@ -45,11 +45,10 @@ print(json.dumps({"runs": count, "wrong": wrong}))
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(limit(300))
 def test_no_line_of_output_is_lost_by_a_job_that_ends() -> None:
     runs = size("runs")
     options = ("-s4", "-Stbon.topo=kary:2")
-    done = start(*options, sys.executable, "-c", RUNS, str(runs), "4", timeout=limit(290))
+    done = start(*options, sys.executable, "-c", RUNS, str(runs), "4")
     assert (done.rc, done.left) == (0, []), done.err
     found = json.loads(done.out)
     assert found["wrong"] == []

@@ -20,7 +20,7 @@ import seeds
 from headrace.broker.boot.config import read_certificate
 from headrace.spec import message as m
 from headrace.spec.message import Message
-from sizes import limit, size
+from sizes import size
 
 STATUS, GOODBYE = 1, 2
 # Services that a broker has; what ends an instance or cuts a member off on request is left out.
@@ -143,7 +143,6 @@ def frame(dice: random.Random) -> list[bytes]:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(limit(600))
 def test_mutated_frames_of_a_member_cost_its_parent_nothing(context):
     count = size("member_frames")
     seed = seeds.seed()
@@ -303,7 +302,6 @@ _SETTLING, _LESS_THAN_AN_OBJECT = 2 << 20, 24
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(limit(600))
 def test_what_clients_wished_for_costs_nothing_once_they_or_their_broker_are_gone(context):
     count = size("wishes")
     seed = seeds.seed()

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import mutation
-import pytest
 from bootstrapped import cluster
 from instance import FLUX, clean_env, processes_with, start
 
@@ -193,7 +192,6 @@ def sealed(spec: object) -> str:
     return f"{head}.{base64.b64encode(json.dumps(spec).encode()).decode()}.none"
 
 
-@pytest.mark.timeout(200)
 def test_spoiled_submissions_and_configurations_reach_no_further_than_their_sender() -> None:
     chosen = seeds.seed()
     dice = random.Random(chosen)

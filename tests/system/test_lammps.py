@@ -18,7 +18,7 @@ BIN = Path(sys.executable).parent
 # Columns of the example's table: Step Temp PotEng TotEng Press Volume.
 TOTAL_ENERGY = 3
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow]
 
 
 def table(output: str) -> list[list[float]]:

@@ -64,7 +64,6 @@ def played(tmp_path_factory: pytest.TempPathFactory):
 CASES = [(name, index, line) for name in INSTANCES for index, line in enumerate(recorded(name))]
 
 
-@pytest.mark.timeout(700)
 @pytest.mark.parametrize(("name", "index", "line"), CASES, ids=[f"{name}-{index:03}" for name, index, _ in CASES])
 def test_line_answers_as_real_flux_did(name, index, line, played):
     outcomes = played(name)

@@ -38,7 +38,7 @@ CANCELLED = 65129152512
 HELD_FROM, HELD_TO = "20", "22"
 STAYS = 195102244864
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow]
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import os
 import sys
 from pathlib import Path
 
-import pytest
 from instance import start
 
 import seeds
@@ -14,7 +13,6 @@ import seeds
 PROGRAM = Path(__file__).parent / "request_types.py"
 
 
-@pytest.mark.timeout(300)
 def test_a_payload_of_another_type_is_refused_at_the_door_of_each_service() -> None:
     seed = seeds.seed()
     rounds = int(os.environ.get("HEADRACE_FUZZ_REQUESTS", "800"))

@@ -26,9 +26,8 @@ from wire_recording import Recording, body, signed_jobspec
 from headrace.spec import jobid
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.message import EVENT, NODEID_ANY, REQUEST, Deframer, Message, frame
+from waiting import PATIENCE
 
-# Longer than any recorded wait: a recorded job of one second ends in this time even on a busy machine.
-PATIENCE = 60.0
 # The recordings' names for the submitter's folder, the host, and an instance's run directory.
 HOME, HOST, RUNDIR = "/home/user", "node0", "/tmp/flux-XXXXXX"
 

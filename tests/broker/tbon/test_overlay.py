@@ -15,10 +15,9 @@ from headrace.broker.boot import boot
 from headrace.broker.tbon.overlay import Overlay
 from headrace.spec import message as m
 from headrace.spec.topology import Topology
-from waiting import stays_in_loop
+from waiting import PATIENCE, stays_in_loop
 
 Run = Callable[..., None]
-PATIENCE = 60.0
 
 
 async def until(done: Callable[[], object]) -> None:

@@ -18,8 +18,8 @@ from headrace.broker.boot import boot
 from headrace.broker.boot.boot import BootInfo
 from headrace.broker.tbon.sockets import TreeSockets, receive, send
 from headrace.spec.topology import Topology
+from waiting import PATIENCE
 
-PATIENCE = 60.0
 _ATTRS = {"tbon.tcp_user_timeout": "20s", "tbon.connect_timeout": "30s"}
 
 

@@ -83,7 +83,6 @@ def test_objects_are_plain_json_and_the_same_each_time() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(sizes.limit(120))
 def test_objects_can_be_made_of_every_valid_minicluster() -> None:
     """Made, and each name in a pod given once: to a volume, a container, a mount path."""
     made = 0

@@ -10,7 +10,6 @@ import pytest
 from arbitrary import miniclusters
 from clusters import minicluster
 
-import sizes
 from headrace.kube.core.changes import EFFECTS, Change, Effect, changes
 from headrace.kube.core.fingerprint import recreating, whole
 
@@ -54,7 +53,6 @@ def test_a_field_that_is_given_at_its_default_has_not_changed() -> None:
     assert changes(minicluster(), minicluster({"pullAlways": False}, tasks=1, suspend=False, groups=[])) == []
 
 
-@pytest.mark.timeout(sizes.limit(60))
 def test_another_job_is_made_for_what_recreates_and_for_nothing_else() -> None:
     before = minicluster()
     for _, cluster in miniclusters(400):
