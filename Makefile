@@ -124,7 +124,7 @@ docs: $(VENV)/.installed ## the documentation as a site, into build/site
 	@echo "build/site/index.html"
 
 # The tests whose size is a choice, one after another at the sizes of a soak (tests/sizes.py); goes on when one fails.
-# build/soak/result.md gets each one's figures and seed; docs/dev/soak.md has the last result.
+# build/soak/result.md gets each one's figures and seed; bench/soak.md has the last one.
 soak: packages kube-tools $(VENV)/.installed ## tests at the sizes of a soak
 	@$(BIN)/python tests/soak.py
 

@@ -3,7 +3,7 @@
     python tests/soak.py [--into FOLDER] [--only WORD]... [PATH...]
 
 Says which piece is on and, every minute, for how long; a piece that fails ends neither the others nor their report.
-FOLDER (build/soak) gets a log for each piece and `result.md`, the table for docs/dev/soak.md; it is written anew after
+FOLDER (build/soak) gets a log for each piece and `result.md`, the table for bench/soak.md; it is written anew after
 each piece, so that a soak that was interrupted has a result, too. Ends with 1 if a piece failed, was skipped, or none
 was found. The sizes can be chosen as for any test, by HEADRACE_SIZES.
 """

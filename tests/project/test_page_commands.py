@@ -36,11 +36,11 @@ class How(NamedTuple):
 
 
 TYPED = {
-    ("README.md", "python3 -m venv .venv && .venv/bin/pip install ."): How("--test-size=4", r"job 10\n", begin=2),
-    ("README.md", "flux python -c 'import flux, flux.job as j; h = flux.Flux(); print(j.submit(h, "): How(
-        "", "^ƒ|^\\d+"
+    ("README.md", "python3 -m venv .venv && .venv/bin/pip install ."): How(None, "^task 3 on ", begin=2),
+    ("README.md", "srun -N4 --mpi=pmi2 flux start ./work.sh"): How(
+        "--test-size=4", " step +[SR] ", before="printf '#!/bin/sh\nsleep 1' >step; chmod +x step", begin=1
     ),
-    ("README.md", "headrace mini run hello.yaml"): How(None, r"\S+\n\S+\n", end=1),
+    ("docs/user/first-steps.md", "headrace mini run hello.yaml"): How(None, r"\S+\n\S+\n", end=1),
     ("docs/user/first-steps.md", "cat >steps.sh <<'end'"): How("--test-size=2", "on two nodes\n"),
     ("docs/user/first-steps.md", "flux start --test-size=4"): How(None, program="true"),
     ("docs/user/queues-and-configuration.md", "flux start -c cluster.toml"): How(
@@ -64,6 +64,7 @@ TYPED = {
 }
 # Blocks that another test shows, or that take what no test machine has: the reason, and the test.
 ELSEWHERE = {
+    ("README.md", "headrace operator manifests"): ("takes a Kubernetes", "tests/kube/test_install_in_pods.py"),
     ("README.md", "make run"): ("the targets themselves", "tests/system/test_lammps.py"),
     ("docs/user/first-steps.md", "python3 -m venv venv"): ("an environment of its own", "tests/project/test_wheel.py"),
     ("docs/user/kubernetes.md", "headrace operator manifests"): (
@@ -101,7 +102,7 @@ def folder(tmp_path: Path) -> Path:
     for block in BLOCKS:
         if (block.page, block.first) == ("docs/user/queues-and-configuration.md", "[resource]"):
             (tmp_path / "cluster.toml").write_text(block.text)
-        if (block.page, block.language) == ("README.md", "yaml"):
+        if (block.page, block.language) == ("docs/user/first-steps.md", "yaml"):
             (tmp_path / "hello.yaml").write_text(block.text)
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     return tmp_path
@@ -109,10 +110,13 @@ def folder(tmp_path: Path) -> Path:
 
 def test_every_block_has_a_language_that_says_what_is_done_with_it() -> None:
     known = {"sh", "console", "python", "toml", "yaml", "text"}
-    plain = {("README.md", "")}
-    assert [
-        name(block) for block in BLOCKS if block.language not in known and (block.page, block.language) not in plain
-    ] == []
+    assert [name(block) for block in BLOCKS if block.language not in known] == []
+
+
+def test_blocks_fit_their_box() -> None:
+    """Of a window of 1280 pixels (docs/assets/site.css)."""
+    drawn = [*BLOCKS, *blocks("docs/dev/architecture.md")]
+    assert [name(block) for block in drawn if max(map(len, block.text.splitlines())) > 100] == []
 
 
 def test_no_entry_is_left_of_a_block_that_is_gone() -> None:
