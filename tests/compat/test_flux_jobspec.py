@@ -11,7 +11,7 @@ import sys
 import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "src", "headrace", "compat", "python"))
-from flux.job import Jobspec, JobspecV1, validate_jobspec
+from flux.job import BatchConfig, Jobspec, JobspecV1, validate_jobspec
 
 
 def spec() -> JobspecV1:
@@ -172,3 +172,94 @@ def test_a_jobspec_may_have_any_resources_of_rfc_14_whatever_its_version(tmp_pat
         Jobspec([{**inner, "label": "other"}], obj["tasks"], obj["attributes"], 1)
     whole = [{"command": ["app"], "slot": "task", "count": {"per_slot": 1}}]
     assert JobspecV1([inner], whole, obj["attributes"]).resource_counts() == {"slot": 1, "core": 2, "gpu": 0}
+
+
+SCRIPT = "#!/bin/sh\ntrue\n"
+BUILDERS = {
+    "task": lambda **more: JobspecV1.from_command(["a"], **more),
+    "per_node": lambda **more: JobspecV1.per_resource(["a"], nnodes=2, exclusive=True, **more),
+    "nest": lambda **more: JobspecV1.from_nest_command(["a"], **more),
+    "batch": lambda **more: JobspecV1.from_batch_command(SCRIPT, "j", **more),
+    "submit": lambda **more: JobspecV1.from_submit(["a"], **more),
+    "from_batch": lambda **more: JobspecV1.from_batch(content=SCRIPT, **more),
+    "alloc": lambda **more: JobspecV1.from_alloc(**{"nslots": 1, **more}),
+}
+GPUS = {"task": "gpus_per_task", "per_node": "gpus_per_node", "submit": "gpus_per_task"}
+
+
+@pytest.mark.parametrize("builder", BUILDERS)
+def test_a_library_may_always_give_a_count_of_gpus(builder):
+    make, gpus = BUILDERS[builder], GPUS.get(builder, "gpus_per_slot")
+    bare = make(environment={}) if builder in ("task", "per_node", "nest", "batch") else make()
+    for none in (0, None):
+        assert make(**{gpus: none}).resources == bare.resources
+    assert make(**{gpus: 3}).resource_counts()["gpu"] % 3 == 0
+    for wrong in (-1, "", "1", 0.5):
+        with pytest.raises(ValueError, match=r"gpus.per.*must be an integer >= 0"):
+            make(**{gpus: wrong})
+
+
+@pytest.mark.parametrize("builder", BUILDERS)
+@pytest.mark.parametrize("keyword", ["name", "queue", "bank", "cwd", "input", "output", "error"])
+def test_none_stands_for_a_keyword_that_is_not_given_and_an_empty_text_for_itself(builder, keyword):
+    make = BUILDERS[builder]
+    keyword = "jobname" if (builder, keyword) == ("batch", "name") else keyword
+    if keyword == "jobname":
+        assert JobspecV1.from_batch_command(SCRIPT, None)._get("job.name") is None
+        assert JobspecV1.from_batch_command(SCRIPT, "").getattr("job.name") == ""
+        return
+    assert make(**{keyword: None}).jobspec == make().jobspec
+    key = "job.name" if keyword == "name" else keyword
+    made = make(**{keyword: ""})
+    assert getattr(made, keyword) == "" if keyword in ("cwd", "input", "output", "error") else made.getattr(key) == ""
+
+
+@pytest.mark.parametrize("builder", BUILDERS)
+@pytest.mark.parametrize("value", [None, False, 0, ""])
+def test_a_switch_is_off_for_all_that_is_false(builder, value):
+    make = BUILDERS[builder]
+    for keyword in ("label_io", "unbuffered"):
+        assert make(**{keyword: value}).jobspec == make().jobspec
+
+
+@pytest.mark.parametrize(
+    ("builder", "size"),
+    [
+        ("task", {"num_tasks": 0}),
+        ("task", {"num_nodes": 0}),
+        ("task", {"cores_per_task": None}),
+        ("per_node", {"ncores": 0}),
+        ("per_node", {"per_resource_type": "", "per_resource_count": 1}),
+        ("per_node", {"per_resource_type": "node", "per_resource_count": 0}),
+        ("nest", {"num_slots": 0}),
+        ("from_batch", {"nslots": 0, "nodes": 2}),
+        ("alloc", {"nslots": 0}),
+        ("alloc", {"nslots": None}),
+    ],
+)
+def test_no_size_is_no_size(builder, size):
+    with pytest.raises(ValueError):
+        BUILDERS[builder](**size)
+
+
+@pytest.mark.parametrize("builder", ["nest", "batch", "from_batch", "alloc"])
+def test_an_empty_configuration_is_one_and_none_is_none(builder):
+    make = BUILDERS[builder]
+    assert make(conf=None).jobspec == make().jobspec
+    for empty in (None, (), ""):
+        assert make(broker_opts=empty).jobspec == make().jobspec
+    made = make(conf={})
+    assert made.getattr("files")["conf.json"]["data"] == {}
+    assert "-c{{tmpdir}}/conf.json" in made.tasks[0]["command"]
+
+
+def test_a_configuration_of_batch_is_a_mapping_a_text_or_an_assembled_one():
+    config = BatchConfig().update("a.b=1")
+    for conf in ({"a": {"b": 1}}, "a.b=1", config):
+        assert JobspecV1.from_batch(content=SCRIPT, conf=conf).getattr("files")["conf.json"]["data"] == {"a": {"b": 1}}
+
+
+@pytest.mark.parametrize("value", [0, 0.0, "0", "0s", None])
+def test_a_time_limit_of_zero_is_none(value):
+    assert JobspecV1.from_submit(["a"], time_limit=value).duration == 0
+    assert JobspecV1.from_command(["a"], duration="0s" if value == "0" else value).duration == 0

@@ -143,7 +143,8 @@ def test_output_options() -> None:
         (lambda: build.from_command(["a", 1]), TypeError, "command must be a list of strings"),  # type: ignore[list-item]
         (lambda: build.from_command(["a"], 0), ValueError, "task count must be a integer >= 1"),
         (lambda: build.from_command(["a"], cores_per_task=0), ValueError, "cores per task must be an integer >= 1"),
-        (lambda: build.from_command(["a"], gpus_per_task=0), ValueError, "gpus per task must be an integer >= 1"),
+        (lambda: build.from_command(["a"], gpus_per_task=-1), ValueError, "gpus per task must be an integer >= 0"),
+        (lambda: build.from_command(["a"], gpus_per_task=""), ValueError, "gpus per task must be an integer >= 0"),  # type: ignore[arg-type]
         (lambda: build.from_command(["a"], num_nodes=0), ValueError, "node count must be an integer >= 1 (if set)"),
         (lambda: build.from_command(["a"], exclusive=True), ValueError, "exclusive can only be set with a node count"),
         (lambda: build.from_command(["a"], duration=-1), ValueError, "duration must not be negative"),

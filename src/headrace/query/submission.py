@@ -154,11 +154,11 @@ def slot_parameters(args: Options, caller: Caller) -> Dict[str, Any]:
     }
 
 
-def _configuration(texts: Sequence[str]) -> Dict[str, Any]:
+def _configuration(texts: Sequence[str]) -> Optional[Dict[str, Any]]:
     """The configuration that all --conf options make together, later ones winning. Raises QueryError."""
     from headrace.query.conf_option import merge
 
-    return merge(texts) if texts else {}
+    return merge(texts) if texts else None
 
 
 def _parameters(args: Options, caller: Caller) -> Dict[str, Any]:

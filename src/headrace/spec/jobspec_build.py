@@ -117,7 +117,7 @@ def from_nest_command(
     TypeError.
     """
     opts = [] if broker_opts is None else list(broker_opts)
-    if conf:
+    if conf is not None:
         opts.insert(0, "-c{{tmpdir}}/conf.json")
     jobspec = _with_attributes(
         _resources_and_tasks(
@@ -127,7 +127,7 @@ def from_nest_command(
         shell={"per-resource": {"type": "node"}, "mpi": "none", "exit-timeout": "none"},
         **attributes,
     )
-    if conf:
+    if conf is not None:
         add_file(jobspec, "conf.json", dict(conf))
     return jobspec
 
@@ -289,8 +289,8 @@ def _resources_and_tasks(
         raise ValueError("task count must be a integer >= 1")
     if not _positive(cores):
         raise ValueError("cores per task must be an integer >= 1")
-    if gpus is not None and not _positive(gpus):
-        raise ValueError("gpus per task must be an integer >= 1")
+    if gpus not in (None, 0) and not _positive(gpus):
+        raise ValueError("gpus per task must be an integer >= 0")
     if nnodes is not None and not _positive(nnodes):
         raise ValueError("node count must be an integer >= 1 (if set)")
     if nnodes is None and exclusive:
@@ -299,7 +299,7 @@ def _resources_and_tasks(
         raise ValueError("node count must not be greater than task count")
 
     inner: List[Dict[str, Any]] = [{"type": "core", "count": cores}]
-    if gpus is not None:
+    if gpus:
         inner.append({"type": "gpu", "count": gpus})
     # Where tasks do not divide evenly, every node still gets the same number of slots, so some slots stay empty.
     nslots = ntasks if nnodes is None else -(-ntasks // nnodes)
@@ -398,7 +398,7 @@ def _check_per_resource(
         raise ValueError(f"per_resource_type must be node or core, not {kind}")
     if count is not None and not _positive(count):
         raise ValueError("per_resource_count must be an integer >= 1")
-    if gpus_per_node is not None and gpus_per_node != 0 and not _positive(gpus_per_node):
+    if gpus_per_node not in (None, 0) and not _positive(gpus_per_node):
         raise ValueError("gpus_per_node must be an integer >= 0")
     if gpus_per_node is not None and nnodes is None:
         raise ValueError("gpus_per_node must be specified with a node count")

@@ -38,16 +38,14 @@ def expand(text: str) -> list[str]:
     ("conf", "exclude"), [({}, "1-2"), ({"resource": {"exclude": "5"}}, "5,1-2"), ({"resource": {}}, "1-2")]
 )
 def test_what_the_instance_schedules_is_without_their_ranks(conf: dict[str, Any], exclude: str) -> None:
-    extra_brokers.exclude(args(2, 4), conf)
-    assert conf["resource"]["exclude"] == exclude
+    made = extra_brokers.exclude(args(2, 4), conf)
+    assert made is not None
+    assert made["resource"]["exclude"] == exclude
 
 
 def test_one_rank_is_excluded_as_one_and_none_changes_nothing() -> None:
-    conf: dict[str, Any] = {}
-    extra_brokers.exclude(args(0, 4), conf)
-    assert conf == {}
-    extra_brokers.exclude(args(1, 4), conf)
-    assert conf == {"resource": {"exclude": "1"}}
+    assert extra_brokers.exclude(args(0, 4), None) is None
+    assert extra_brokers.exclude(args(1, 4), None) == {"resource": {"exclude": "1"}}
     jobspec = jobspec_build.from_nest_command(["true"], 2, num_nodes=2, exclusive=True)
     before = repr(jobspec)
     extra_brokers.place(args(0, 2), jobspec)

@@ -179,7 +179,7 @@ def test_bcc_leaves_the_environment_alone(flux):
         (["submit", "--cc=1", "--bcc=2", "true"], "flux-submit: ERROR: specify only one of --cc or --bcc\n", 1),
         (["submit", "-N0", "true"], "flux-submit: ERROR: node count must be an integer >= 1 (if set)\n", 1),
         (["run", "-N-1", "true"], "flux-run: ERROR: node count must be an integer >= 1 (if set)\n", 1),
-        (["submit", "-g-1", "true"], "flux-submit: ERROR: gpus per task must be an integer >= 1\n", 1),
+        (["submit", "-g-1", "true"], "flux-submit: ERROR: gpus per task must be an integer >= 0\n", 1),
         (["batch", "-n2", "-N0", "--wrap", "true"], "flux-batch: ERROR: node count must be an integer >= 1", 1),
         (["batch", "true"], "flux-batch: ERROR: No such file or directory: 'true'\n", 1),
         (["batch", "--wrap", "true"], "flux-batch: ERROR: Number of slots to allocate must be specified\n", 1),

@@ -59,7 +59,7 @@ def main(argv: List[str]) -> int:
 def _jobspec(args: Namespace) -> Dict[str, Any]:
     extra_brokers.check(args)
     parameters = submission.slot_parameters(args, options.caller())
-    extra_brokers.exclude(args, parameters["conf"])
+    parameters["conf"] = extra_brokers.exclude(args, parameters["conf"])
     # A `--` of the user's is the broker's to take: options of the command behind it are none of the broker's.
     command: List[str] = args.command
     if args.bg and not command:

@@ -95,7 +95,7 @@ def _jobspec(args: Namespace, name: str, script: str, words: List[str]) -> Dict[
         args.job_name = name
     extra_brokers.check(args)
     parameters = submission.slot_parameters(args, options.caller())
-    extra_brokers.exclude(args, parameters["conf"])
+    parameters["conf"] = extra_brokers.exclude(args, parameters["conf"])
     jobspec = jobspec_build.from_batch_command(script, name, words, **parameters)
     extra_brokers.place(args, jobspec)
     submission.finish(jobspec, args, options.warn)

@@ -14,7 +14,7 @@ from headrace.spec import jobspec_build, plain_json
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import Any, Dict, List
+    from typing import Any, Dict, List, Optional
 
     from headrace.cli.common.arguments import Parser
 
@@ -32,12 +32,14 @@ def check(args: Namespace) -> None:
         raise CommandError("--add-brokers needs whole nodes: -N/--nodes, and no -n/--nslots")
 
 
-def exclude(args: Namespace, conf: Dict[str, Any]) -> None:
-    """Leave the ranks of the extra brokers out of what the instance schedules (`resource.exclude` of `conf`)."""
-    if args.add_brokers:
-        resource = conf["resource"] = dict(conf.get("resource") or {})
-        ranks = f"1-{args.add_brokers}" if args.add_brokers > 1 else "1"
-        resource["exclude"] = f"{resource['exclude']},{ranks}" if resource.get("exclude") else ranks
+def exclude(args: Namespace, conf: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
+    """`conf` with the ranks of the extra brokers left out of what the instance schedules (`resource.exclude`)."""
+    if not args.add_brokers:
+        return conf
+    resource = dict((conf or {}).get("resource") or {})
+    ranks = f"1-{args.add_brokers}" if args.add_brokers > 1 else "1"
+    resource["exclude"] = f"{resource['exclude']},{ranks}" if resource.get("exclude") else ranks
+    return {**(conf or {}), "resource": resource}
 
 
 def place(args: Namespace, jobspec: Dict[str, Any]) -> None:

@@ -429,7 +429,7 @@ class JobspecV1(Jobspec):
         options, size = submit_options.take(more), submit_options.take_size(more)
         if bg:
             size["broker_opts"] = [*(size.get("broker_opts") or []), "-Sbroker.rc2_none=1"]
-        more.setdefault("cwd", os.getcwd())
+        _default(more, "cwd", os.getcwd())
         spec = cls.from_nest_command([], **size, **more)
         if bg:
             spec.setattr_shell_option("pty.capture", 1)
@@ -454,13 +454,14 @@ class JobspecV1(Jobspec):
         if content is None:
             with open(script, encoding="utf-8") as file:
                 content = file.read()
-            name = name or os.path.basename(os.fspath(script))
+            name = os.path.basename(os.fspath(script)) if name is None else name
         if wrap and not content.startswith("#!"):
             content = "#!/bin/sh\n" + content
         options, size = submit_options.take(more), submit_options.take_size(more)
-        more.setdefault("cwd", os.getcwd())
-        more.setdefault("output", "flux-{{id}}.out")
-        return cls.from_batch_command(content, name or "batch", **size, **more).apply_options(prog="batch", **options)
+        _default(more, "cwd", os.getcwd())
+        _default(more, "output", "flux-{{id}}.out")
+        spec = cls.from_batch_command(content, "batch" if name is None else name, **size, **more)
+        return spec.apply_options(prog="batch", **options)
 
     def apply_options(self: V, args: Any = None, *, prog: Optional[str] = None, **options: Any) -> V:
         """Apply options of `flux submit`, from a namespace or from keywords, which override it; returns self.
@@ -470,6 +471,12 @@ class JobspecV1(Jobspec):
         """
         submit_options.apply(self, args, options)
         return self
+
+
+def _default(keywords: Dict[str, Any], name: str, value: Any) -> None:
+    """Have a keyword that is absent or None stand for `value`."""
+    if keywords.get(name) is None:
+        keywords[name] = value
 
 
 def to_text(jobspec: Any) -> str:

@@ -10,6 +10,8 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any, Dict
 
+from flux.job.batch_config import BatchConfig
+
 if TYPE_CHECKING:
     from flux.job.Jobspec import JobspecV1
 
@@ -66,11 +68,21 @@ def take(more: Dict[str, Any]) -> Dict[str, Any]:
 def take_size(more: Dict[str, Any]) -> Dict[str, Any]:
     """Remove the size of an instance from `more`, named as on the command line; returns it with the builders' names."""
     nslots, nodes = more.pop("nslots", None), more.pop("nodes", None)
-    names = ("cores_per_slot", "gpus_per_slot", "broker_opts", "conf")
-    size: Dict[str, Any] = {key: more.pop(key) for key in names if key in more}
-    if isinstance(size.get("conf"), str):
-        from headrace.query import conf_option
+    exclusive = more.pop("exclusive", False)
+    if nslots is None:
+        exclusive = exclusive or nodes is not None
+        nslots = 1 if nodes is None else nodes
+    size: Dict[str, Any] = {
+        key: more.pop(key) for key in ("cores_per_slot", "gpus_per_slot", "broker_opts") if key in more
+    }
+    conf = _configuration(more.pop("conf", None))
+    return {"num_slots": nslots, "num_nodes": nodes, "exclusive": exclusive, "conf": conf, **size}
 
-        size["conf"] = conf_option.merge([size["conf"]])
-    exclusive = more.pop("exclusive", False) or (nslots is None and nodes is not None)
-    return {"num_slots": nslots or nodes or 1, "num_nodes": nodes, "exclusive": exclusive, **size}
+
+def _configuration(conf: Any) -> Any:
+    """The configuration of a mapping, of a BatchConfig, or of text as `BatchConfig.update` takes it."""
+    if conf is None or isinstance(conf, dict):
+        return conf
+    if isinstance(conf, BatchConfig):
+        return conf.config
+    return BatchConfig().update(str(conf)).config
