@@ -5,13 +5,16 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-sys.path.insert(0, os.path.join(ROOT, "src", "headrace", "compat", "python"))
+BINDINGS = os.path.join(ROOT, "src", "headrace", "compat", "python")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": BINDINGS}
+sys.path.insert(0, BINDINGS)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +36,34 @@ def test_a_module_has_the_names_that_its_package_has(module: str, names: str) ->
     found = importlib.import_module(module)
     for name in names.split():
         assert getattr(package, name, getattr(found, name)) is getattr(found, name)
+
+
+# What is reached through `flux` after `import flux`, and after `import flux.job`, in Flux.
+WITH_FLUX = [
+    *("flux.constants.FLUX_NODEID_ANY", "flux.core.handle.Flux", "flux.core.inner.raw", "flux.util.parse_fsd"),
+    *("flux.core.watchers.TimerWatcher", "flux.future.Future", "flux.message.Message", "flux.rpc.RPC"),
+]
+WITH_JOB = [
+    *("flux.conf_builtin.conf_builtin_get", "flux.constraint.parser.ConstraintParser", "flux.hostlist.Hostlist"),
+    *("flux.eventlog.EventLogFormatter", "flux.idset.IDset", "flux.job.info", "flux.kvs.get", "flux.uri.JobURI"),
+    *("flux.resource.SchedResourceList", "flux.resource.ResourceSet", "flux.resource.list.resource_list"),
+    "flux.resource.status.resource_status",
+]
+
+
+def evaluated(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", program], env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("module", "names"), [("flux", WITH_FLUX), ("flux.job", WITH_FLUX + WITH_JOB)])
+def test_an_import_brings_the_modules_that_it_brings_in_flux(module: str, names: list[str]) -> None:
+    for name in names:
+        assert evaluated(f"import {module}\nassert {name} is not None") == ""
+
+
+def test_the_modules_of_jobs_come_with_flux_job_alone() -> None:
+    assert "module 'flux' has no attribute 'resource'" in evaluated("import flux\nflux.resource")
 
 
 def test_functions_keep_the_names_that_modules_have_too() -> None:

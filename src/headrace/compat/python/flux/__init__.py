@@ -7,6 +7,8 @@ does not have it.
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
 def _find_headrace() -> None:
     import importlib.util
     import os
-    import sys
 
     if "headrace" in sys.modules:
         return
@@ -38,10 +39,24 @@ from flux.core.handle import Flux  # noqa: E402
 __all__ = ["Flux"]
 
 
-def __getattr__(name: str) -> ModuleType:
-    """Import `flux.util` with its first use, as few programs need it (PEP 562)."""
-    if name == "util":
-        import importlib
+# What `import flux`, and `import flux.job`, make attributes of `flux` in Flux. Few programs need these modules, so each
+# is imported with its first use (PEP 562).
+_WITH_FLUX = {"util": "flux.util"}
+_WITH_JOB = {
+    "conf_builtin": "flux.conf_builtin",
+    "constraint": "flux.constraint.parser",
+    "eventlog": "flux.eventlog",
+    "hostlist": "flux.hostlist",
+    "resource": "flux.resource",
+    "uri": "flux.uri",
+}
 
-        return importlib.import_module("flux.util")
-    raise AttributeError(f"module 'flux' has no attribute '{name}'")
+
+def __getattr__(name: str) -> ModuleType:
+    module = _WITH_FLUX.get(name) or (_WITH_JOB.get(name) if "flux.job" in sys.modules else None)
+    if module is None:
+        raise AttributeError(f"module 'flux' has no attribute '{name}'")
+    import importlib
+
+    importlib.import_module(module)
+    return sys.modules[f"flux.{name}"]
