@@ -193,6 +193,9 @@ def test_an_answer_that_does_not_come_in_time_is_an_error_of_the_future():
     assert lines == ["[Errno 110] Connection timed out", "0"]
 
 
+UNPRIVILEGED = "Request rejected due to insufficient privilege"
+
+
 def test_the_owner_sends_as_another_user_or_role():
     lines = run(
         """
@@ -216,6 +219,50 @@ def test_the_owner_sends_as_another_user_or_role():
         """
     )
     assert lines == ["42 True", "42 2 who.first", "43 2 who.last"]
+
+
+def test_a_handler_takes_the_roles_that_it_is_told_to_allow_and_refuses_others():
+    lines = run(
+        """
+        import errno, threading
+        from flux.constants import FLUX_MSGTYPE_REQUEST, FLUX_ROLE_USER
+        from flux.message import Message
+        h.service_register("who").get()
+        def served(handle, watcher, msg, args):
+            if msg.topic == "who.end":
+                handle.reactor_stop()
+                return
+            try:
+                handle.respond_error(msg, 0)
+            except OSError as exc:
+                print(errno.errorcode[exc.errno])
+            handle.respond(msg, {"userid": msg.userid})
+        def ask(role, topic="who.asks"):
+            request = Message()
+            request.topic, request.userid, request.rolemask = topic, 42, role
+            with flux.Flux() as other:
+                other.send(request)
+                print(role, other.recv(2).payload_str)
+        # Not who.disconnect, which the broker sends for a client that has left.
+        watcher = h.msg_watcher_create(served, FLUX_MSGTYPE_REQUEST, "who.[ae]*")
+        def all_asks():
+            for change in (lambda *_: None, h.msg_handler_allow_rolemask, h.msg_handler_deny_rolemask):
+                change(watcher.handle, FLUX_ROLE_USER)
+                ask(FLUX_ROLE_USER)
+            h.msg_handler_allow_rolemask(watcher.handle, 1 << 20)
+            ask(FLUX_ROLE_USER)
+            flux.Flux().rpc("who.end")
+        asking = threading.Thread(target=all_asks)
+        with watcher:
+            asking.start()
+            h.reactor_run()
+        asking.join()
+        watcher.destroy()
+        print(watcher.handle)
+        """
+    )
+    refused = "2 Request requires owner credentials"
+    assert lines == [refused, "EINVAL", '2 {"userid":42}', refused, f"2 {UNPRIVILEGED}", "None"]
 
 
 def test_an_event_may_carry_text_that_is_not_json():

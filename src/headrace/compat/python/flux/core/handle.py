@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import json
 import os
@@ -16,7 +17,7 @@ from flux.message import Message, to_text
 from flux.rpc import RPC
 from headrace.client.handle import NODEID_ANY, Handle
 from headrace.client.reactor import Reactor
-from headrace.spec.message import error_response, response
+from headrace.spec.message import ROLE_OWNER, error_response, response
 
 if TYPE_CHECKING:
     from flux.kvs import KVSTxn
@@ -160,8 +161,11 @@ class Flux:
         self.handle.send(response(message.message, json.loads(payload) if isinstance(payload, str) else payload))
         return 0
 
-    def respond_error(self, message: Message, errnum: int, text: str = "") -> int:
-        self.handle.send(error_response(message.message, errnum, text))
+    def respond_error(self, message: Message, errnum: int, text: Optional[str] = None) -> int:
+        """Respond with an error. Raises OSError EINVAL for an `errnum` of 0."""
+        if errnum == 0:
+            raise OSError(errno.EINVAL, "an error's number is not 0")
+        self.handle.send(error_response(message.message, errnum, text or ""))
         return 0
 
     def msg_watcher_create(
@@ -177,6 +181,14 @@ class Flux:
         MessageWatcher.
         """
         return MessageWatcher(self, type_mask, callback, to_text(topic_glob), args, rolemask)
+
+    def msg_handler_allow_rolemask(self, handler: Any, rolemask: int) -> None:
+        """Have a message watcher, given by its `handle`, take requests of users with a role of `rolemask`, too."""
+        handler.rolemask |= rolemask
+
+    def msg_handler_deny_rolemask(self, handler: Any, rolemask: int) -> None:
+        """Undo `msg_handler_allow_rolemask`; the owner's requests are always taken."""
+        handler.rolemask = handler.rolemask & ~rolemask | ROLE_OWNER
 
     def timer_watcher_create(
         self, after: float, callback: Callable[..., Any], repeat: float = 0.0, args: Any = None

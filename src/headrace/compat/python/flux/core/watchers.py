@@ -23,6 +23,9 @@ W = TypeVar("W", bound="Watcher")
 _POLL_EVENTS = ((FLUX_POLLIN, select.POLLIN), (FLUX_POLLOUT, select.POLLOUT), (FLUX_POLLERR, select.POLLERR))
 
 
+_UNPRIVILEGED = "Request rejected due to insufficient privilege"
+
+
 class Watcher:
     """Calls `callback(handle, watcher, what, args)` for an event while it is started.
 
@@ -35,6 +38,12 @@ class Watcher:
         self.args = args
         self._started = False
         self._counted = True
+        self._destroyed = False
+
+    @property
+    def handle(self) -> Optional[Watcher]:
+        """What the functions of the C interface take for this watcher: itself, None after `destroy`."""
+        return None if self._destroyed else self
 
     def __enter__(self: W) -> W:
         return self.start()
@@ -58,6 +67,7 @@ class Watcher:
 
     def destroy(self) -> None:
         self.stop()
+        self._destroyed = True
 
     def is_active(self) -> bool:
         return self._started
@@ -114,10 +124,11 @@ class TimerWatcher(Watcher):
             self.stop()
         self._fire()
 
-    def reset(self, after: float = 0.0, repeat: float = 0.0) -> TimerWatcher:
-        """Start again with other times."""
+    def reset(self, after: Optional[float] = None, repeat: Optional[float] = None) -> TimerWatcher:
+        """Start again, with other times where they are given."""
         self.stop()
-        self.after, self.repeat = after, repeat
+        self.after = self.after if after is None else after
+        self.repeat = self.repeat if repeat is None else repeat
         return self.start()
 
 
@@ -186,8 +197,8 @@ class TurnWatcher(Watcher):
 class MessageWatcher(Watcher):
     """Gets events, and requests and responses that no earlier watcher took: `callback(handle, watcher, message, args)`.
 
-    `type_mask` has FLUX_MSGTYPE constants, `topic_glob` is a shell pattern; a request from a user whose roles are not
-    in `rolemask` (default: the owner's alone) is refused. A request that no watcher takes is answered with ENOSYS.
+    `type_mask` has FLUX_MSGTYPE constants, `topic_glob` is a shell pattern; a request from a user who is not the owner
+    and has no role of `rolemask` is refused. A request that no watcher takes is answered with ENOSYS.
     Responses are those to requests of `send`; responses to calls are passed to their futures.
     """
 
@@ -203,7 +214,7 @@ class MessageWatcher(Watcher):
         super().__init__(handle, callback, args)
         self.type_mask = type_mask
         self.topic_glob = topic_glob
-        self.rolemask = ROLE_OWNER if rolemask is None else rolemask
+        self.rolemask = ROLE_OWNER | (rolemask or 0)
 
     def _begin(self, reactor: Reactor) -> None:
         self.flux_handle.message_watchers.append(self)
@@ -218,7 +229,9 @@ class MessageWatcher(Watcher):
 
     def deliver(self, msg: Any) -> None:
         if msg.type == REQUEST and not msg.rolemask & self.rolemask:
-            self.flux_handle.respond_error(Message(message=msg), errno.EPERM)
+            owner_only = self.rolemask == ROLE_OWNER
+            why = "Request requires owner credentials" if owner_only else _UNPRIVILEGED
+            self.flux_handle.respond_error(Message(message=msg), errno.EPERM, why)
         else:
             self.flux_handle.guard(self.callback, self.flux_handle, self, Message(message=msg), self.args)
 
