@@ -34,8 +34,17 @@ class _View:
         return repr(self._values)
 
 
+# Attributes of a job that are objects here, and those that job-list sends by another name.
+_OBJECTS = ("id", "exception", "annotations", "sched", "user")
+_RENAMED = {"state_id": "state", "result_id": "result"}
+
+
 class JobInfo:
-    """One job: every attribute of RFC 43, and status, runtime, returncode, result and so on, derived from these."""
+    """One job: every attribute of RFC 43, and status, runtime, returncode, result and so on, derived from these.
+
+    `_NAME` is the attribute NAME as job-list sent it, or its default; numbers of state and result are `_state_id` and
+    `_result_id`.
+    """
 
     def __init__(self, raw: Dict[str, Any]) -> None:
         self._raw = raw
@@ -67,11 +76,22 @@ class JobInfo:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
-            raise AttributeError(name)
+            return self._sent(name)
         try:
             return self._info.get(name)
         except (KeyError, ValueError):
             raise AttributeError(f"invalid JobInfo attribute '{name}'") from None
+
+    def _sent(self, name: str) -> Any:
+        key = name[1:]
+        if key in _OBJECTS:
+            return getattr(self, key)
+        sent = _RENAMED.get(key, key)
+        # A copy is made by asking for `_raw` before it is there.
+        values = {} if key == "raw" else {"dependencies": [], **fields.DEFAULTS, **self._raw}
+        if sent not in values or key in _RENAMED.values():
+            raise AttributeError(name)
+        return values[sent]
 
     def get_runtime(self) -> float:
         return float(self._info.get("runtime"))

@@ -1,0 +1,42 @@
+"""`flux.job.JobInfo`: what programs read of a job; no instance is needed."""
+
+from __future__ import annotations
+
+import copy
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "src", "headrace", "compat", "python"))
+from flux.job import JobInfo
+
+RAW = {
+    **{"id": 7, "state": 64, "result": 2, "nnodes": 2, "priority": 16, "waitstatus": 256, "nodelist": "n[0-1]"},
+    **{"exception_occurred": True, "exception_type": "exec", "annotations": {"user": {"uri": "ssh://h/l"}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("nnodes", 2), ("priority", 16), ("waitstatus", 256), ("nodelist", "n[0-1]"), ("state_id", 64), ("result_id", 2)],
+)
+def test_an_attribute_is_there_as_it_was_sent(name: str, value: object) -> None:
+    assert getattr(JobInfo(RAW), f"_{name}") == value
+
+
+@pytest.mark.parametrize(("name", "value"), [("nnodes", ""), ("t_run", 0.0), ("result_id", ""), ("dependencies", [])])
+def test_one_that_was_not_sent_has_its_default(name: str, value: object) -> None:
+    assert getattr(JobInfo({"id": 7}), f"_{name}") == value
+
+
+def test_some_are_objects() -> None:
+    job = JobInfo(RAW)
+    assert (job._id.f58, job._exception.type, job._user.uri) == (job.id.f58, "exec", "ssh://h/l")
+    assert job._annotations.user.uri == "ssh://h/l"
+
+
+@pytest.mark.parametrize("name", ["_nosuch", "_state", "_result", "__len__"])
+def test_others_are_not_there(name: str) -> None:
+    assert not hasattr(JobInfo({"id": 7}), name)
+    assert copy.deepcopy(JobInfo(RAW))._nnodes == 2
