@@ -92,12 +92,10 @@ def test_history_and_lists_know_whose_and_how_urgent_jobs_are(in_broker: Run) ->
         await world.alloc(done)
         world.end(done)
         await world.client.rpc("job-manager.idle")
-        mine = {"userid": world.client.userid}
-        assert (await world.client.rpc("job-manager.history.get", mine))["jobs"] == [high, low, held, done]
-        assert (await world.client.rpc("job-manager.history.get", {"userid": 1}))["jobs"] == []
-        for unsaid in ({}, None):
-            found = await world.client.rpc("job-manager.history.get", unsaid)
-            assert found["jobs"] == [high, low, held, done]
+        for text, jobs in {"[:]": [high, low, held, done], "[:1]": [high], "[-1::-2]": [done, low], "[9:]": []}.items():
+            assert (await world.client.rpc("job-manager.history.get", {"slice": text}))["jobs"] == jobs
+        assert (await broker.client(guest=True).rpc("job-manager.history.get", {"slice": "[:]"}))["jobs"] == []
+        assert (await world.client.call("job-manager.history.get", {"slice": "1"})).errnum == errno.EINVAL
         listed = (await world.client.rpc("job-manager.list", {"max_entries": 0}))["jobs"]
         assert [job["id"] for job in listed] == [high, low, held]
         assert [job["id"] for job in (await world.client.rpc("job-manager.list", {"max_entries": 2}))["jobs"]] == [

@@ -63,43 +63,28 @@ def last(argv: List[str]) -> int:
     from headrace.client.handle import Handle
 
     (text,) = _LAST.parse(argv).need(0, 1) or ["1"]
-    ids = _history(Handle())
-    if not ids:
-        raise CommandError("job history is empty")
-    if text[:1] == "[":
-        ids = ids[_slice(text)]
-    else:
+    if text[:1] != "[":
         if not text.isdigit() or not int(text):
             raise CommandError(f"invalid count '{text}': a number from 1 on, or a slice such as [0:3]")
-        ids = ids[: int(text)]
+        text = f"[:{text}]"
+    ids = _history(Handle(), text)
+    if not ids:
+        raise CommandError("job history is empty")
     sys.stdout.write("".join(f"{jobid.encode(job, 'f58')}\n" for job in ids))
     return 0
 
 
-def _slice(text: str) -> slice:
-    """A Python slice `[START:STOP:STEP]` or index `[N]`, as text. Raises CommandError."""
+def _history(handle: Handle, text: str) -> List[int]:
+    """A slice of my jobs, newest first: from the job manager's history, else from job-list in order of submission."""
     try:
-        parts = [int(part) if part else None for part in text.strip("[]").split(":")]
-    except ValueError:
-        parts = []
-    if text[-1:] != "]" or not 1 <= len(parts) <= 3 or parts == [None]:
-        raise CommandError(f"invalid slice '{text}'")
-    if len(parts) == 1:
-        index = parts[0] or 0
-        return slice(index, index + 1 or None)
-    return slice(*parts)
-
-
-def _history(handle: Handle) -> List[int]:
-    """My jobs, newest first: from the job manager's history, else from job-list in order of submission."""
-    try:
-        return list(handle.rpc("job-manager.history.get", {"userid": os.getuid()}).get()["jobs"])
+        return list(handle.rpc("job-manager.history.get", {"slice": text}).get()["jobs"])
     except OSError as exc:
         if exc.errno != errno.ENOSYS:
             raise
     from headrace.query.listing import Query, list_jobs
+    from headrace.spec import slices
 
     query = Query(count=0)
     query.user(str(os.getuid()))
     jobs = sorted([(job["t_submit"], int(job["id"])) for job in list_jobs(handle, query, ["t_submit"])], reverse=True)
-    return [job for _, job in jobs]
+    return [job for _, job in jobs][slices.parse(text)]

@@ -15,6 +15,7 @@ from headrace.modules.job_manager.effects import Answer, Purged
 from headrace.modules.job_manager.queues import QueueError
 from headrace.modules.job_manager.store import Store
 from headrace.spec import duration as durations
+from headrace.spec import slices
 from headrace.spec.job_state import INACTIVE, RUNNING, SCHED
 from headrace.spec.message import Message
 from headrace.spec.rset import ResourceSet
@@ -225,11 +226,14 @@ class Admin:
         return {"jobs": listed[:most]}
 
     def history(self, msg: Message) -> dict[str, Any]:
-        """`history.get {userid?}`: the ids of a user's jobs, without `userid` the sender's, the newest first."""
-        userid = (msg.obj or {}).get("userid")
-        userid = msg.userid if userid is None else userid
-        if is_hidden(self.ctx, msg, userid):
-            raise RpcError(errno.EPERM)
-        active = (id for id, job in self.core.active.items() if job.userid == userid)
-        inactive = (id for id, known in self.core.inactive.items() if inactive_user(known) == userid)
-        return {"jobs": sorted(itertools.chain(active, inactive), reverse=True)}
+        """`history.get {slice}`: the ids of the sender's jobs, the newest first, as far as the slice has them.
+
+        Raises RpcError(EINVAL).
+        """
+        try:
+            chosen = slices.parse(msg.obj["slice"])
+        except slices.SliceError as exc:
+            raise RpcError(errno.EINVAL, str(exc)) from None
+        active = (id for id, job in self.core.active.items() if job.userid == msg.userid)
+        inactive = (id for id, known in self.core.inactive.items() if inactive_user(known) == msg.userid)
+        return {"jobs": sorted(itertools.chain(active, inactive), reverse=True)[chosen]}

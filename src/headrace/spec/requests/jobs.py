@@ -38,7 +38,7 @@ JOB_MANAGER: Methods = {
     "alloc-query": _NONE,
     "resource-status": _NONE,
     "reasons": form({"ids": [int]}),
-    "history.get": form({"userid?": int}),
+    "history.get": form({"slice": str}),
     "wait": form({"id": int}),
     "submit": form({"jobs": [_SUBMITTED]}),
     "restore": form({"jobs": [{"id": int, "data": dict}], "final": bool}),
