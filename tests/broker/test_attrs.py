@@ -29,6 +29,13 @@ def test_an_attribute_that_is_not_set_is_enoent():
     assert caught.value.errnum == errno.ENOENT
 
 
+@pytest.mark.parametrize("name", ["broker.rc1_path", "conf.shell_pluginpath", "parent-uri", "statedir"])
+def test_attributes_that_flux_always_lists_are_listed_without_a_value(name):
+    assert name in AttrTable().names()
+    with pytest.raises(RpcError):
+        AttrTable().lookup(name)
+
+
 def test_a_switch_that_nobody_has_set_is_not_listed():
     switches = {"broker.exit-norestart", "broker.exit-restart", "broker.recovery-mode", "broker.rc2_none"}
     unlisted = {*switches, "broker.module-nopanic", "broker.sd-notify", "config.path"}

@@ -11,6 +11,7 @@ import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "src", "headrace", "compat", "python"))
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "system"))
+from bindings import run
 from flux.modprobe import Task, plan, task
 from instance import start
 
@@ -111,3 +112,15 @@ def test_what_is_run_is_told_where_it_is_wanted(tmp_path: Path) -> None:
     path.write_text("from flux.modprobe import task\n@task('one')\ndef one(context):\n    context.print('hello')\n")
     done = start(f"flux modprobe run {path}; echo told >&2; flux modprobe run --verbose {path}")
     assert done.err.splitlines() == ["told", "one", "hello"]
+
+
+def test_the_loaded_modules_and_their_services_are_listed() -> None:
+    lines = run(
+        """
+        from flux.modprobe import ModuleList
+        modules = ModuleList(h)
+        print("kvs" in modules, "broker" in modules, list(modules) == modules.loaded_modules)
+        print(modules.lookup("sched"), modules.lookup("content-backing"), modules.lookup("nosuch"))
+        """
+    )
+    assert lines == ["True False True", "sched-graph content None"]

@@ -119,8 +119,16 @@ _RUNTIME = (
     "tbon.torpid_max",
     "tbon.torpid_min",
 )
-# Attributes that `flux lsattr` lists even while they are not set.
-_OPTIONAL = ("tbon.endpoint",)
+# Attributes that `flux lsattr` lists even while they are not set, as Flux does: there, most of them have a default.
+_OPTIONAL = (
+    "broker.rc1_path",
+    "broker.rc3_path",
+    "conf.shell_initrc",
+    "conf.shell_pluginpath",
+    "parent-uri",
+    "statedir",
+    "tbon.endpoint",
+)
 
 _SETTABLE_PREFIXES = ("user.", "test.", "test-nr.", "config.path", "sched.")
 # `flux setattr` may create attributes with these prefixes while the broker runs.

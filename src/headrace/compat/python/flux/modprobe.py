@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import threading
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, TypeVar
 
 import flux
 from flux.util import get_treedict
@@ -142,13 +142,25 @@ class Context:
 
     def remove_modules(self, modules: Optional[Sequence[str]] = None) -> None:
         """Remove modules; by default all loaded modules that Flux loads at a start."""
-        loaded = _loaded(self.handle)
+        loaded = ModuleList(self.handle).loaded_modules
         names = [_module(self, name) for name in modules or (name for name in loaded if name in _RANKS)]
         self.removals += [name for name in names if name in loaded]
 
 
-def _loaded(handle: flux.Flux) -> List[str]:
-    return [mod["name"] for mod in handle.rpc("module.list").get()["mods"]]
+class ModuleList:
+    """The modules that a broker has loaded, without those that are part of it: their names by iteration."""
+
+    def __init__(self, handle: flux.Flux) -> None:
+        mods = [mod for mod in handle.rpc("module.list").get()["mods"] if mod["path"] != "builtin"]
+        self.loaded_modules: List[str] = [mod["name"] for mod in mods]
+        self.servicemap: Dict[str, str] = {service: mod["name"] for mod in mods for service in mod["services"]}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.loaded_modules)
+
+    def lookup(self, name: str) -> Optional[str]:
+        """The module that has the service `name`; None if there is none."""
+        return self.servicemap.get(name)
 
 
 def _module(context: Context, name: str) -> str:
@@ -233,7 +245,7 @@ def run_file(path: str, verbose: bool = False, dry_run: bool = False) -> int:
         loads = sorted(dict.fromkeys(context.loads), key=lambda module: [*_ORDER, module].index(module))
         loads = [module for module in loads if _is_here(_RANKS.get(module, "all"), context.rank)]
         removals = sorted(context.removals, key=lambda module: -[*_ORDER, module].index(module))
-        tasks = _enabled(context, [*loads, *_loaded(context.handle)])
+        tasks = _enabled(context, [*loads, *ModuleList(context.handle)])
         for name in plan([*removals, *loads], tasks):
             if dry_run:
                 print(name)
