@@ -13,7 +13,7 @@ from headrace.kube import serve as serving_module
 from headrace.kube.builders import Images
 from headrace.kube.install import Install, objects
 from headrace.kube.operator import Options
-from headrace.kube.serve import Serving
+from headrace.kube.runtime.program import Serving
 
 
 @pytest.fixture

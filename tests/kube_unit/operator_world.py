@@ -4,20 +4,20 @@ to date, and ends where the operator would wait.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 from unittest import mock
 
 from msgspec.structs import replace
 from simulated_api import NOW, Server
 
-from headrace.kube import operator as operator_module
 from headrace.kube.core.actions import Actions
 from headrace.kube.core.observed import Lead, Observed
-from headrace.kube.core.reconcile import Settings, reconcile
 from headrace.kube.kinds import MINICLUSTERS
 from headrace.kube.operator import Operator, Options
 from headrace.kube.runtime.api import CONFIG_MAPS, JOBS, LEASES, PODS, SERVICES
+from headrace.kube.runtime.cache import Cache
+from headrace.kube.runtime.controller import Shared
 from headrace.kube.runtime.metrics import Metrics
 
 Object = dict[str, Any]
@@ -68,7 +68,9 @@ class World:
 
     def restart(self) -> None:
         """Another operator, which has seen nothing yet."""
-        self.operator = Operator(self.server, Options(), Metrics())  # type: ignore[arg-type]
+        shared = Shared(self.server, Metrics(), "headrace-operator")  # type: ignore[arg-type]
+        self.watches = shared.watches
+        self.operator = Operator(shared, Options())
         self.operator.links = self.links = SimulatedLinks()  # type: ignore[assignment]
         self.operator._executor._tell = self.links.tell
 
@@ -100,6 +102,11 @@ class World:
             # Listed objects do not say their kind.
             cache.replace([{key: one[key] for key in one if key not in ("kind", "apiVersion")} for one in ours])
 
+    def changed(self, cache: Cache, item: Object) -> None:
+        """The watch that fills a cache tells of a change."""
+        (watched,) = [one for one in self.watches._watched.values() if one.cache is cache]
+        watched.changed(item)
+
     def say(self, **news: Any) -> None:
         """The lead has news of itself."""
         self.links.said = replace(self.links.said or Lead(state="running"), **news)
@@ -107,9 +114,9 @@ class World:
     def look(self) -> None:
         """One look. Raises what the operator's worker would report."""
         self.see()
-        at = mock.patch.object(operator_module.time, "time", lambda: self.now)
-        with at, mock.patch.object(operator_module, "reconcile", _looking_ahead):
-            _run(self.operator._reconcile(("ns", "hello")))
+        controller = self.operator.controller
+        with mock.patch.object(controller, "reconcile", _looking_ahead(controller.reconcile)):
+            _run(controller.reconcile_key(("ns", "hello"), self.now))
 
     def settle(self, looks: int = 20) -> None:
         """Look, and let the Job controller turn, until nothing changes; time passes between looks."""
@@ -129,11 +136,15 @@ class World:
         return [one["reason"] for one in self.server.all("events")]
 
 
-def _looking_ahead(observed: Observed, settings: Settings, now: float) -> Actions:
+def _looking_ahead(reconcile: Callable[[Observed, float], Actions]) -> Callable[[Observed, float], Actions]:
     """A reconcile that asks for the next one at a time that has passed would be repeated for ever."""
-    actions = reconcile(observed, settings, now)
-    assert actions.requeue_at is None or actions.requeue_at > now
-    return actions
+
+    def looking_ahead(observed: Observed, now: float) -> Actions:
+        actions = reconcile(observed, now)
+        assert actions.requeue_at is None or actions.requeue_at > now
+        return actions
+
+    return looking_ahead
 
 
 def _is_ours(item: Object) -> bool:

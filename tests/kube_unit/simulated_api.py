@@ -6,7 +6,9 @@ It answers as the real one does in `tests/kube`; what it simplifies is said wher
 
 from __future__ import annotations
 
+import asyncio
 import copy
+from collections.abc import AsyncIterator
 from typing import Any
 
 from headrace.kube.kinds import KINDS, MINICLUSTERS
@@ -33,6 +35,7 @@ class Server:
         self.crash_after = False
         self.refuse: dict[tuple[str, str], ApiError] = {}
         """By (verb, plural): what such requests are answered with."""
+        self._watchers: list[tuple[str, str, asyncio.Queue[tuple[str, Object]]]] = []
         self._version = 100
         self._uids = 0
 
@@ -47,7 +50,19 @@ class Server:
         self.requests.append(("list", kind.plural, ""))
         wanted = dict(part.split("=") for part in filter(None, fields.split(",")))
         found = [one for one in self.all(kind.plural) if all(one.get(key) == text for key, text in wanted.items())]
+        found = [one for one in found if _has_labels(one, labels)]
         return Listing([copy.deepcopy(one) for one in found], str(self._version))
+
+    async def watch(
+        self, kind: Kind, version: str, namespace: str = "", labels: str = "", fields: str = ""
+    ) -> AsyncIterator[tuple[str, Object]]:
+        """Simplified: a watch starts where the last listing has ended."""
+        self.requests.append(("watch", kind.plural, ""))
+        assert version == str(self._version), "a change between listing and watch would be lost"
+        events: asyncio.Queue[tuple[str, Object]] = asyncio.Queue()
+        self._watchers.append((kind.plural, labels, events))
+        while True:
+            yield await events.get()
 
     async def create(self, kind: Kind, namespace: str, body: Object, dry_run: bool = False) -> Object:
         return self._write("create", kind, body["metadata"]["name"], lambda: self.add(kind, namespace, body))
@@ -113,6 +128,7 @@ class Server:
                 self._remove_children(meta["uid"])
             return
         self.objects.pop((KINDS[item["kind"]].plural, meta["namespace"], meta["name"]))
+        self._tell("DELETED", item)
         self._remove_children(meta["uid"])
 
     def pods_of(self, name: str) -> list[Object]:
@@ -246,6 +262,19 @@ class Server:
     def _touch(self, item: Object) -> None:
         self._version += 1
         item["metadata"]["resourceVersion"] = str(self._version)
+        self._tell("MODIFIED", item)
+
+    def _tell(self, event: str, item: Object) -> None:
+        for plural, labels, events in self._watchers:
+            if KINDS[item["kind"]].plural == plural and _has_labels(item, labels):
+                events.put_nowait((event, copy.deepcopy(item)))
+
+
+def _has_labels(item: Object, labels: str) -> bool:
+    """Whether an object has the labels of a selector: key=value, or key alone for any value."""
+    found = item["metadata"].get("labels") or {}
+    wanted = [part.partition("=") for part in filter(None, labels.split(","))]
+    return all(key in found and (not equals or found[key] == value) for key, equals, value in wanted)
 
 
 _INDEX = "batch.kubernetes.io/job-completion-index"

@@ -186,7 +186,10 @@ def test_a_renewed_certificate_is_taken_and_trusted_without_a_gap(tmp_path: Path
     for name in (AUTHORITY, WEBHOOK):
         manager.issue(name)
     manager.mount(WEBHOOK, tmp_path)
-    settings = Settings(namespace="headrace-system", folder=str(tmp_path))
+    settings = Settings(
+        namespace="headrace-system", service=WEBHOOK, secret=WEBHOOK, component=OPERATOR, configurations=(),
+        folder=str(tmp_path),
+    )  # fmt: skip
 
     async def follow() -> None:
         keeper = Keeper(cast(Api, None), settings)

@@ -512,7 +512,7 @@ def test_the_exit_code_is_known_of_a_lead_that_is_deleted_as_soon_as_it_has_ende
     assert job is not None
     end(world, pod_of(world, 1), 3, json.dumps({"exit": 3, "reason": "in words"}))
     end(world, lead, 143, json.dumps({"exit": 143, "killed": True}))
-    world.operator._pod_changed(lead)
+    world.changed(world.operator.pods, lead)
     world.server.remove(lead)
     failed = {"type": "Failed", "status": "True", "reason": "PodFailurePolicy", "lastTransitionTime": TIME}
     world.server.change(job, conditions=[failed])

@@ -15,6 +15,7 @@ from simulated_api import NOW
 from headrace.kube import operator as operator_module
 from headrace.kube.operator import POD_GATHERING, Operator, Options
 from headrace.kube.runtime.api import LEASES, ApiError, Kind, Listing
+from headrace.kube.runtime.controller import Shared
 from headrace.kube.runtime.metrics import Metrics
 from waiting import until_in_loop
 
@@ -39,11 +40,11 @@ def world() -> World:
 def change(world: World, indices: range) -> None:
     for pod in world.operator.pods:
         if int(pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]) in indices:
-            world.operator._pod_changed(pod)
+            world.changed(world.operator.pods, pod)
 
 
 def test_changes_of_pods_are_gathered(world: World) -> None:
-    queue, before = world.operator.queue, time.monotonic()
+    queue, before = world.operator.controller.queue, time.monotonic()
     change(world, range(1, 4))
     assert queue.take() is None
     due = queue.next_due()
@@ -60,7 +61,7 @@ def test_changes_of_pods_are_gathered(world: World) -> None:
 
 def test_a_change_of_the_lead_is_looked_at_at_once(world: World) -> None:
     change(world, range(1))
-    assert world.operator.queue.take() == KEY
+    assert world.operator.controller.queue.take() == KEY
 
 
 @pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted", "given back"])
@@ -74,16 +75,16 @@ def test_one_that_stands_back_is_looked_at_when_the_other_operator_has_gone(is_d
     # What the look has left to be done when the Lease runs out is of no concern here.
     world.restart()
     world.see()
-    queue = world.operator.queue
+    queue = world.operator.controller.queue
     with mock.patch.object(operator_module.time, "time", lambda: NOW + 1):
-        world.operator._lease_changed(lease)
+        world.changed(world.operator.leases, lease)
         assert queue.take() is None, "it has been renewed"
         if is_deleted:
             world.operator.leases.replace([])
         else:
             given_back = [{**one, "spec": {**spec, "holderIdentity": ""}} for one in world.operator.leases]
             world.operator.leases.replace(given_back)
-        world.operator._lease_changed(lease)
+        world.changed(world.operator.leases, lease)
     assert queue.take() == KEY
 
 
@@ -117,11 +118,12 @@ class Listed:
 
 def synced(options: Options, api: Listed) -> Operator:
     """An operator whose caches have been filled."""
-    operator = Operator(api, options, Metrics())  # type: ignore[arg-type]
+    shared = Shared(api, Metrics(), "headrace-operator", options.namespaces)  # type: ignore[arg-type]
+    operator = Operator(shared, options)
 
     async def fill() -> None:
-        watching = asyncio.create_task(operator.watch())
-        await until_in_loop(lambda: operator.synced)
+        watching = asyncio.create_task(shared.watches.run())
+        await until_in_loop(lambda: shared.watches.synced)
         watching.cancel()
 
     asyncio.run(fill())

@@ -127,8 +127,9 @@ ELSEWHERE = {
         "execute.py": "kube_unit/core/test_reconcile.py",
         "install_files.py": "kube_unit/test_install_objects.py",
         "names.py": "kube_unit/builders/test_builders_jobs.py",
-        "runtime/events.py": "kube_unit/core/test_reconcile_crashes.py",
+        "runtime/events.py": "kube_unit/runtime/test_controller.py",
         "runtime/writes.py": "kube_unit/core/test_reconcile_crashes.py",
+        "serve.py": "kube/test_admission.py",
     },
     "minicluster/": {
         "channel.py": "minicluster/pod/test_channel_server.py",

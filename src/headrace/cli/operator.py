@@ -143,7 +143,8 @@ def _run(options: Namespace) -> int:
     from headrace.kube.operator import Options
     from headrace.kube.runtime.credentials import CredentialsError
     from headrace.kube.runtime.logs import log_to_stderr
-    from headrace.kube.serve import Serving, serve
+    from headrace.kube.runtime.program import Serving
+    from headrace.kube.serve import serve
 
     log_to_stderr(options.log_format, options.log_level)
     names = [

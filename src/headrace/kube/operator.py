@@ -1,5 +1,5 @@
-"""The operator: caches of the objects, a queue of MiniClusters to reconcile, and workers that decide (`reconcile`) and
-act (`execute`). This file only connects these; all decisions are in pure modules.
+"""The operator: a controller (`runtime.controller`) of MiniClusters, which observes them, decides (`reconcile`) and
+acts (`execute`). This file only connects these; all decisions are in pure modules.
 
 When idle, the operator makes no requests but its watches and the renewal of its Lease: nothing is polled, and a
 reconcile without changes writes nothing.
@@ -7,11 +7,10 @@ reconcile without changes writes nothing.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
@@ -24,6 +23,7 @@ from ..spec.curve_certificate import key_pair
 from . import keys, names
 from .builders import Images, desired, view_image
 from .core import pods
+from .core.actions import Actions
 from .core.fingerprint import HOSTS, TRIMMED, content_of, hosts_of
 from .core.job_end import job_end
 from .core.observed import Observed
@@ -31,15 +31,25 @@ from .core.reconcile import FINALIZER, Settings, is_ours, reconcile, without_ser
 from .execute import Executor
 from .kinds import MINICLUSTERS
 from .links import Keys, Links
-from .operator_names import OPERATOR, OTHER_LEASE, OTHER_NAMESPACE
-from .runtime.api import CONFIG_MAPS, EVENTS, JOBS, LEASES, PODS, SECRETS, SERVICES, Api, ApiError, Kind, Unreachable
-from .runtime.cache import Cache, Key, key_of, owner_of
-from .runtime.credentials import CredentialsError
-from .runtime.events import Report, record
+from .operator_names import OTHER_LEASE, OTHER_NAMESPACE
+from .runtime.api import (
+    CONFIG_MAPS,
+    EVENTS,
+    JOBS,
+    LEASES,
+    PODS,
+    SECRETS,
+    SERVICES,
+    ApiError,
+    Kind,
+    is_namespace_ending,
+)
+from .runtime.cache import Key, key_of, owner_of
+from .runtime.controller import TAKEN_RETRY, Controller, Shared, Watch, owners_of
+from .runtime.events import Report, where
 from .runtime.lease import seconds_fresh
 from .runtime.metrics import Metrics
-from .runtime.reflector import Reflector
-from .runtime.work_queue import WorkQueue
+from .runtime.watches import Selection, without_managed_fields
 from .runtime.writes import Taken
 
 Object = dict[str, Any]
@@ -50,11 +60,6 @@ log = logging.getLogger("headrace.kube.operator")
 STATUS_INTERVAL = 2.0
 # Seconds for which changes of followers' pods are collected, since each pod changes several times as it starts.
 POD_GATHERING = 0.25
-# The least number of seconds until the next reconcile that another one asks for: a time in the past, which is a defect,
-# must not keep the operator from everything else.
-SHORTEST_REQUEUE = 0.5
-# Seconds after which a name that another object has is tried again.
-TAKEN_RETRY = 30.0
 # Seconds after which one is tried again whose object is about to be deleted, as after `kubectl delete` and `apply`.
 LEAVING_RETRY = 1.0
 WORKERS = 8
@@ -74,92 +79,53 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 class Operator:
-    """One operator on one cluster: `watch` fills its caches, `work` acts."""
+    """The controller of MiniClusters of one process."""
 
-    def __init__(self, api: Api, options: Options, metrics: Metrics) -> None:
-        self.api = api
+    def __init__(self, shared: Shared, options: Options) -> None:
+        self.api = shared.api
         self.options = options
-        self.metrics = metrics
-        self.queue: WorkQueue[Key] = WorkQueue(time.monotonic)
-        self.clusters, self.jobs, self.pods = Cache(_trim), Cache(_trim_job), Cache(_trim_pod)
-        self.config_maps, self.services, self.leases = Cache(_trim_config_map), Cache(_trim), Cache(_trim)
         self.links = Links(self._lead_changed)
-        self._executor = Executor(api, self._seen, self.links.tell, self._secret_of)
         self._settings = Settings(
             build=self._build, replaced_image=lambda cluster: view_image(cluster, options.images)[1]
         )
         self._memory: dict[str, _Memory] = {}
-        self._reflectors = self._make_reflectors()
-        _declare(metrics, self)
-
-    @property
-    def synced(self) -> bool:
-        """Whether all caches have been filled once."""
-        return all(one.synced.is_set() for one in self._reflectors)
-
-    async def watch(self) -> None:
-        """Fill the caches and keep them current, until cancelled; an operator that waits for the Lease does so, too."""
-        await asyncio.gather(*(one.run() for one in self._reflectors))
-
-    async def work(self) -> None:
-        """Reconcile MiniClusters, until cancelled; the next operator completes an interrupted reconcile."""
-        for one in self._reflectors:
-            await one.synced.wait()
-        for cluster in self.clusters:
-            self.queue.add(key_of(cluster))
-        log.info("working", extra={"miniclusters": len(self.clusters)})
-        try:
-            await asyncio.gather(*(self._worker() for _ in range(WORKERS)))
-        finally:
-            self.links.close()
+        self.pods = shared.watches.cache(_PODS)
+        self.leases = shared.watches.cache(_OTHER_LEASES)
+        self.controller = Controller(
+            shared, Selection(MINICLUSTERS), (_JOBS, _CONFIG_MAPS, _SERVICES),
+            lambda observed, now: reconcile(observed, self._settings, now),
+            watches=(Watch(_PODS, self._concerned_by_pod), *self._watches_of_lease()),
+            observe=self._observe, carry_out=self._carry_out, forget=lambda key: self._forget_absent(), workers=WORKERS,
+        )  # fmt: skip
+        self.clusters = self.controller.objects
+        self.jobs, self.config_maps, self.services = (
+            self.controller.owned[kind.kind] for kind in (JOBS, CONFIG_MAPS, SERVICES)
+        )
+        self._executor = Executor(self.api, self._seen, self.links.tell, self._secret_of)
+        _declare(shared.metrics, self)
 
     # --- changes, and the MiniClusters that they concern
 
-    def _make_reflectors(self) -> list[Reflector]:
+    def _watches_of_lease(self) -> list[Watch]:
         watched, elsewhere = self.options.namespaces, self.options.flux_operator_namespace
-        found = [one for where in watched or ("",) for one in self._reflectors_of(where)]
+        found = [Watch(_OTHER_LEASES, self._concerned_by_lease)]
         if watched and elsewhere and elsewhere not in watched:
-            found.append(self._reflector_of_lease(elsewhere, "MiniClusters do not wait for the Flux Operator there"))
+            without = "MiniClusters do not wait for the Flux Operator there"
+            found.append(Watch(_OTHER_LEASES, self._concerned_by_lease, (elsewhere,), without))
         return found
 
-    def _reflectors_of(self, where: str) -> list[Reflector]:
-        """The reflectors of one namespace, or of all ("")."""
-        ours = f"{names.MANAGED_BY}={names.MANAGER}"
-        children = ((JOBS, self.jobs), (CONFIG_MAPS, self.config_maps), (SERVICES, self.services))
-        return [
-            Reflector(self.api, MINICLUSTERS, self.clusters, self._cluster_changed, where),
-            *(Reflector(self.api, kind, cache, self._child_changed, where, ours) for kind, cache in children),
-            Reflector(self.api, PODS, self.pods, self._pod_changed, where, ours),
-            self._reflector_of_lease(where),
-        ]
-
-    def _reflector_of_lease(self, where: str, without: str = "") -> Reflector:
-        # A right to list and watch one name holds only for requests with this field selector.
-        fields = f"metadata.name={OTHER_LEASE}"
-        return Reflector(self.api, LEASES, self.leases, self._lease_changed, where, fields=fields, without=without)
-
-    def _cluster_changed(self, cluster: Object) -> None:
-        self.queue.add(key_of(cluster))
-
-    def _child_changed(self, child: Object) -> None:
-        for key in _clusters_of(child):
-            self.queue.add(key)
-
-    def _pod_changed(self, pod: Object) -> None:
-        keys = _clusters_of(pod)
-        for one in pod["metadata"].get("ownerReferences") or ():
-            if one.get("controller") and one.get("kind") == JOBS.kind:
-                job = self.jobs.get(pod["metadata"].get("namespace", ""), one["name"])
-                keys += _clusters_of(job) if job is not None else []
-                if job is not None and pods.index_of(pod) == 0 and pods.is_over(pod):
-                    self._recall(owner_of(job)).ended_leads[one["uid"]] = pod
+    def _concerned_by_pod(self, pod: Object) -> Iterator[tuple[Key, float]]:
+        keys = list(owners_of(pod, MINICLUSTERS))
+        for place in owners_of(pod, JOBS):
+            job = self.jobs.get(*place)
+            if job is not None:
+                keys += owners_of(job, MINICLUSTERS)
+                if pods.index_of(pod) == 0 and pods.is_over(pod):
+                    self._recall(owner_of(job)).ended_leads[owner_of(pod)] = pod
         for key in keys:
-            if pods.index_of(pod) == 0:
-                self.queue.add(key)
-            else:
-                self.queue.add_at(key, time.monotonic() + POD_GATHERING)
+            yield key, 0.0 if pods.index_of(pod) == 0 else POD_GATHERING
 
-    def _lease_changed(self, lease: Object) -> None:
+    def _concerned_by_lease(self, lease: Object) -> Iterator[tuple[Key, float]]:
         """A renewal of the other operator's Lease needs no reconcile, and its expiry is scheduled. If that operator has
         released it, the waiting MiniClusters are reconciled at once.
         """
@@ -170,7 +136,7 @@ class Operator:
                 one["type"] == "StandingBack" and one["status"] == "True" for one in status.get("conditions", ())
             )
             if not status.get("phase") or (waits and is_free):
-                self.queue.add(key_of(cluster))
+                yield key_of(cluster), 0.0
 
     def _other_operator_seconds(self, now: float) -> float:
         """The seconds from `now` for which the Go operator's Lease is held; 0 or less if it is not."""
@@ -180,87 +146,63 @@ class Operator:
     def _lead_changed(self, uid: str) -> None:
         memory = self._memory.get(uid)
         if memory is not None:
-            self.queue.add(memory.key)
+            self.controller.queue.add(memory.key)
 
     def _seen(self, kind: Kind, item: Object) -> None:
         """Put an object of a response into its cache before the watch reports it."""
-        uid = owner_of(item)
         if kind is SECRETS:
-            memory = self._recall(uid)
+            memory = self._recall(owner_of(item))
             memory.secret, memory.keys = True, link_keys(item)
-            return
-        metadata = item["metadata"]
-        if kind is MINICLUSTERS and metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
-            # The last finalizer is gone, and the object with it; its watch may have told that already.
-            return
-        caches = {MINICLUSTERS: self.clusters, JOBS: self.jobs, PODS: self.pods}
-        caches |= {CONFIG_MAPS: self.config_maps, SERVICES: self.services}
-        caches[kind].put(item)
+        elif kind is PODS:
+            self.pods.put(item)
+        else:
+            self.controller.seen(kind, item)
 
     # --- one reconcile
 
-    async def _worker(self) -> None:
-        while True:
-            key = await self.queue.get()
-            try:
-                await self._reconcile(key)
-                self.queue.succeeded(key)
-            except (ApiError, Unreachable, CredentialsError) as exc:
-                delay = self.queue.add_failed(key)
-                self.metrics.count("headrace_operator_errors_total")
-                log.warning("%s, again in %.1f s", exc, delay, extra=_where(key))
-            except Exception:
-                self.queue.add_failed(key)
-                self.metrics.count("headrace_operator_errors_total")
-                log.exception("defect of the operator", extra=_where(key))
-            finally:
-                self.queue.done(key)
-
-    async def _reconcile(self, key: Key) -> None:
-        cluster = self.clusters.get(*key)
-        if cluster is None:
-            self._forget_absent()
-            return
-        self._recall(cluster["metadata"]["uid"]).key = key
+    def _observe(self, cluster: Object, now: float) -> Observed | None:
+        """The operator's knowledge of a MiniCluster; None to leave it alone."""
+        meta = cluster["metadata"]
+        memory = self._recall(meta["uid"])
+        memory.key = key_of(cluster)
         if not is_ours(cluster):
-            self.links.drop(cluster["metadata"]["uid"])
-            if FINALIZER not in (cluster["metadata"].get("finalizers") or ()):
-                return
-        if self._recall(cluster["metadata"]["uid"]).namespace_ends and not cluster["metadata"].get("deletionTimestamp"):
+            self.links.drop(meta["uid"])
+            if FINALIZER not in (meta.get("finalizers") or ()):
+                return None
+        if memory.namespace_ends and not meta.get("deletionTimestamp"):
             # The MiniCluster is being deleted with its namespace, or will be.
-            return
-        began = time.perf_counter()
-        uid, now = cluster["metadata"]["uid"], time.time()
-        observed = self.observe(cluster, now)
-        memory = self._recall(uid)
-        actions = reconcile(observed, self._settings, now)
-        self.metrics.count("headrace_operator_reconciles_total")
-        self.metrics.observe("headrace_operator_reconcile_seconds", time.perf_counter() - began)
+            return None
+        return self.observe(cluster, now)
+
+    async def _carry_out(self, observed: Observed, actions: Actions, now: float) -> float | None:
+        """Write what `reconcile` decided; returns the time of the next reconcile. Raises ApiError, Unreachable."""
+        cluster, memory = observed.cluster, self._recall(observed.uid)
+        key = key_of(cluster)
         refused, memory.refused = memory.refused, ""
         try:
             for notice in actions.notices:
-                await self._report(cluster, notice, now)
+                await self.controller.record(cluster, notice, now)
             await self._executor.carry_out(cluster, actions.steps)
             if actions.steps:
                 memory.taken, memory.leaves_since = (), 0.0
         except Taken as exc:
             memory.leaves_since = memory.leaves_since or now
             if exc.leaves and now < memory.leaves_since + TAKEN_RETRY:
-                self.queue.add_at(key, time.monotonic() + LEAVING_RETRY)
-                return
+                return now + LEAVING_RETRY
             known = exc.what in memory.taken
             memory.taken, memory.try_taken_at = (exc.what,), now + TAKEN_RETRY
             # The next reconcile writes the status, and tries again in time.
-            self.queue.add_at(key, time.monotonic() + (TAKEN_RETRY if known else 0.0))
-            return
+            if not known:
+                self.controller.queue.add(key)
+            return now + TAKEN_RETRY
         except ApiError as exc:
-            if _namespace_ends(exc):
+            if is_namespace_ending(exc):
                 memory.namespace_ends = True
-                log.info("the namespace is being deleted", extra=_where(key))
-                return
+                log.info("the namespace is being deleted", extra=where(MINICLUSTERS, key))
+                return None
             # Temporary errors are only retried; a refusal is also shown in the status.
             if exc.status in (400, 403, 413, 422) and not refused:
-                self.queue.add(key)
+                self.controller.queue.add(key)
             memory.refused = exc.message if exc.status in (400, 403, 413, 422) else ""
             await self._publish_status(cluster, self.observe(cluster, now), now)
             raise
@@ -269,8 +211,7 @@ class Operator:
             await self._link(observed, memory)
         if actions.read_events:
             await self._read_events(observed, memory, key)
-        if actions.requeue_at is not None:
-            self.queue.add_at(key, time.monotonic() + max(actions.requeue_at - now, SHORTEST_REQUEUE))
+        return actions.requeue_at
 
     async def _publish_status(self, cluster: Object, observed: Observed, now: float) -> None:
         """Write only the status, after the steps were refused."""
@@ -315,18 +256,15 @@ class Operator:
     async def _publish(self, cluster: Object, events: tuple[Report, ...], status: Object | None, now: float) -> None:
         meta = cluster["metadata"]
         for event in events:
-            await self._report(cluster, event, now)
+            await self.controller.record(cluster, event, now)
         if status is None:
             return
         memory = self._recall(meta["uid"])
         if not _is_urgent(cluster.get("status") or {}, status) and now < memory.status_at + STATUS_INTERVAL:
-            self.queue.add_at(key_of(cluster), time.monotonic() + memory.status_at + STATUS_INTERVAL - now)
+            self.controller.requeue(key_of(cluster), memory.status_at + STATUS_INTERVAL - now)
             return
         memory.status_at = now
         await self._executor.writes.publish(cluster, status)
-
-    async def _report(self, cluster: Object, event: Report, now: float) -> None:
-        await record(self.api, MINICLUSTERS, cluster, event, now, OPERATOR)
 
     async def _link(self, observed: Observed, memory: _Memory) -> None:
         """Connect to the lead while it runs, and disconnect otherwise."""
@@ -353,7 +291,7 @@ class Operator:
             if memory.secret:
                 self._seen(SECRETS, found)
         if before is not memory.secret and False in (before, memory.secret):
-            self.queue.add(memory.key)
+            self.controller.queue.add(memory.key)
 
     async def _read_events(self, observed: Observed, memory: _Memory, key: Key) -> None:
         """Read the Events of Jobs and pods that are not up: quotas, mounts and pulls are reported nowhere else."""
@@ -376,7 +314,7 @@ class Operator:
             pulled = frozenset(one for one in map(_pulled_by, listing.items) if one[0] in uids)
         if (warnings, pulled) != (memory.warnings, memory.pulled):
             memory.warnings, memory.pulled = warnings, pulled
-            self.queue.add(key)
+            self.controller.queue.add(key)
 
     # --- arguments of the pure parts
 
@@ -425,16 +363,6 @@ class _Memory(Struct):
     status_at: float = 0.0
 
 
-def _clusters_of(child: Object) -> list[Key]:
-    """The MiniClusters that control a Job, or another object or pod of theirs."""
-    meta = child["metadata"]
-    return [
-        (meta.get("namespace", ""), one["name"])
-        for one in meta.get("ownerReferences") or ()
-        if one.get("controller") and one.get("kind") == MINICLUSTERS.kind
-    ]
-
-
 def lead_address(observed: Observed) -> str:
     """The address of the lead's channel (tcp://HOST:PORT); "" if no lead of ours runs."""
     flux = (observed.cluster.get("spec") or {}).get("flux") or {}
@@ -463,11 +391,6 @@ def _pulled_by(event: Object) -> tuple[str, str]:
     return about.get("uid") or "", (about.get("fieldPath") or "").partition("{")[2].rstrip("}")
 
 
-def _namespace_ends(exc: ApiError) -> bool:
-    """Whether an object was refused because its namespace is being deleted."""
-    return any(one.get("reason") == "NamespaceTerminating" for one in exc.details.get("causes") or ())
-
-
 # Reasons of Events that explain why pods do not come up, where the pods' status does not.
 _TELLING = ("FailedCreate", "FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "FailedToCreateEndpoint")
 
@@ -480,29 +403,15 @@ def _is_urgent(before: Object, after: Object) -> bool:
     return statuses[0] != statuses[1]
 
 
-def _where(key: Key) -> Object:
-    return {"namespace": key[0], "minicluster": key[1]}
-
-
-def _trim(item: Object) -> Object:
-    """An object without fields that the operator never reads, as hundreds of MiniClusters are kept in memory."""
-    meta = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
-    if _LAST_APPLIED in meta.get("annotations", ()):
-        meta["annotations"] = {key: text for key, text in meta["annotations"].items() if key != _LAST_APPLIED}
-    return {**item, "metadata": meta}
-
-
 def _trim_job(job: Object) -> Object:
     spec = {key: value for key, value in (job.get("spec") or {}).items() if key in _JOB_SPEC}
-    return {"metadata": _trim(job)["metadata"], "spec": spec, "status": job.get("status") or {}}
+    return {"metadata": without_managed_fields(job)["metadata"], "spec": spec, "status": job.get("status") or {}}
 
 
 def _trim_config_map(item: Object) -> Object:
-    return {"metadata": _trim(item)["metadata"], TRIMMED: content_of(item), HOSTS: hosts_of(item)}
+    return {"metadata": without_managed_fields(item)["metadata"], TRIMMED: content_of(item), HOSTS: hosts_of(item)}
 
 
-# kubectl's copy of the applied document.
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _JOB_SPEC = ("parallelism", "completions", "suspend", "activeDeadlineSeconds", "backoffLimit")
 _POD_META = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "labels", "creationTimestamp")
 
@@ -518,14 +427,16 @@ def _trim_pod(pod: Object) -> Object:
     }
 
 
-def _declare(metrics: Metrics, operator: Operator) -> None:
-    metrics.counter("headrace_operator_reconciles_total", "Looks at MiniClusters.")
-    metrics.counter("headrace_operator_errors_total", "Looks that failed and are repeated.")
-    metrics.histogram("headrace_operator_reconcile_seconds", "Time of a look without its requests.")
-    metrics.gauge(
-        "headrace_operator_queue_length", "MiniClusters that wait for a look.", lambda: {(): len(operator.queue)}
-    )
+_OURS = f"{names.MANAGED_BY}={names.MANAGER}"
+_JOBS = Selection(JOBS, _OURS, trim=_trim_job)
+_CONFIG_MAPS = Selection(CONFIG_MAPS, _OURS, trim=_trim_config_map)
+_SERVICES = Selection(SERVICES, _OURS)
+_PODS = Selection(PODS, _OURS, trim=_trim_pod)
+# A right to list and watch one name holds only for requests with this field selector.
+_OTHER_LEASES = Selection(LEASES, fields=f"metadata.name={OTHER_LEASE}")
 
+
+def _declare(metrics: Metrics, operator: Operator) -> None:
     def phases() -> Mapping[tuple[str, ...], float]:
         counted: dict[tuple[str, ...], float] = {}
         for one in operator.clusters:

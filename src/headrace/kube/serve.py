@@ -1,179 +1,47 @@
-"""Runs an operator as a program: cluster, Lease, caches, workers, HTTP pages for health and metrics, orderly
-shutdown.
-"""
+"""The operator as a program: which names it has, and what its controllers and its webhook are."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import os
-import signal
-import socket
-import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from aiohttp import web
-from msgspec import Struct
-
+from . import admission
 from .kinds import MINICLUSTERS
 from .operator import Operator, Options
-from .operator_names import LEASE
-from .runtime import credentials, lease
-from .runtime.admission import rotation
+from .operator_names import CONFIGURATION, LEASE, OPERATOR, WEBHOOK, WEBHOOK_PATH
+from .runtime import program
+from .runtime.admission.reviews import Handler
+from .runtime.admission.rotation import VALIDATING
 from .runtime.api import Api, ApiError
-from .runtime.metrics import CONTENT_TYPE, Metrics
-
-log = logging.getLogger("headrace.kube.serve")
+from .runtime.controller import Shared
 
 
-class Serving(Struct, frozen=True, kw_only=True):
-    """Addresses are HOST:PORT, "" for none. `lease_namespace` "" stands for that of the pod or kubeconfig.
+async def serve(serving: program.Serving, options: Options) -> int:
+    """Run the operator until SIGTERM or SIGINT (status 0), or until its Lease is lost (status 1: to be restarted)."""
 
-    `webhook_certificate` is a folder with tls.crt and tls.key, "" for the operator's own certificate; `webhook_address`
-    is the address by which the API server reaches a webhook without a Service in the cluster.
-    """
+    def build(shared: Shared) -> tuple[Mapping[str, Handler], Callable[[], None]]:
+        operator = Operator(shared, options)
+        return {WEBHOOK_PATH: admission.handler(_stored_in(shared.api))}, operator.links.close
 
-    kubeconfig: str = ""
-    context: str = ""
-    leader_elect: bool = True
-    lease_namespace: str = ""
-    metrics_bind: str = ":8080"
-    health_bind: str = ":8081"
-    webhook_bind: str = ""
-    webhook_certificate: str = ""
-    webhook_address: str = ""
-
-
-async def serve(serving: Serving, options: Options) -> int:
-    """Run until SIGTERM or SIGINT (status 0), or until the Lease is lost (status 1: to be restarted)."""
-    cluster = credentials.find(serving.kubeconfig, serving.context)
-    metrics = Metrics()
-    metrics.counter("headrace_operator_api_requests_total", "Requests to the API server.", ("verb", "resource"))
-
-    def counted(verb: str, plural: str) -> None:
-        metrics.count("headrace_operator_api_requests_total", verb, plural)
-
-    async with Api(cluster, counted) as api, Api(cluster, counted, timeout=lease.REQUEST_TIMEOUT) as lease_api:
-        operator = Operator(api, options, metrics)
-        webhook = _Webhook(api, serving) if serving.webhook_bind else None
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        runners = [
-            await _http(serving.metrics_bind, {"/metrics": lambda: (200, metrics.text(), CONTENT_TYPE)}),
-            await _http(
-                serving.health_bind,
-                {
-                    "/healthz": lambda: (200, "ok\n", "text/plain"),
-                    "/readyz": lambda: (
-                        (503, "the caches are not filled yet\n", "text/plain")
-                        if not operator.synced
-                        else (503, "the webhook does not listen yet\n", "text/plain")
-                        if webhook and not webhook.listens
-                        else (200, "ok\n", "text/plain")
-                    ),
-                },
-            ),
-        ]
-        try:
-            return await _run(lease_api, operator, serving, stop, webhook)
-        finally:
-            for runner in runners:
-                if runner:
-                    await runner.cleanup()
+    operator = program.Program(
+        component=OPERATOR,
+        lease=LEASE,
+        webhook=WEBHOOK,
+        configurations=((VALIDATING, CONFIGURATION),),
+        build=build,
+        namespaces=options.namespaces,
+    )
+    return await program.serve(serving, operator)
 
 
-class _Webhook:
-    """This operator's admission webhook, which runs whether the operator leads or not."""
-
-    def __init__(self, api: Api, serving: Serving) -> None:
-        self.listens = False
-        self._api = api
-        host, _, port = serving.webhook_bind.rpartition(":")
-        self._settings = rotation.Settings(
-            namespace=serving.lease_namespace or api.cluster.namespace,
-            host=host.strip("[]"),
-            port=int(port),
-            folder=serving.webhook_certificate,
-            address=serving.webhook_address,
-        )
-
-    async def run(self) -> None:
-        await rotation.serve(self._api, self._settings, self._stored, self._ready)
-
-    def _ready(self, port: int) -> None:
-        self.listens = True
-        log.info("the webhook listens", extra={"port": port})
-
-    async def _stored(self, namespace: str, name: str) -> dict[str, Any] | None:
+def _stored_in(api: Api) -> admission.Lookup:
+    async def stored(namespace: str, name: str) -> dict[str, Any] | None:
         # The cache may not have a maxSize yet that was raised just before this scale.
         try:
-            return await self._api.get(MINICLUSTERS, namespace, name)
+            return await api.get(MINICLUSTERS, namespace, name)
         except ApiError as exc:
             if exc.status != 404:
                 raise
             return None
 
-
-async def _run(
-    lease_api: Api, operator: Operator, serving: Serving, stop: asyncio.Event, webhook: _Webhook | None = None
-) -> int:
-    election = None
-    tasks = [asyncio.create_task(operator.watch(), name="watch"), asyncio.create_task(stop.wait(), name="stop")]
-    if webhook:
-        tasks.append(asyncio.create_task(webhook.run(), name="webhook"))
-    try:
-        if serving.leader_elect:
-            namespace = serving.lease_namespace or lease_api.cluster.namespace
-            me = f"{socket.gethostname()}_{os.getpid()}_{os.urandom(4).hex()}"
-            election = lease.Election(lease_api, namespace, LEASE, me, time.monotonic)
-            if not await _comes_first(election.wait(), tasks):
-                return 0 if stop.is_set() else 1
-            log.info("leading", extra={"identity": me, "lease": f"{namespace}/{LEASE}"})
-            tasks.append(asyncio.create_task(election.lost.wait(), name="lost"))
-        await _comes_first(operator.work(), tasks)
-        return 0 if stop.is_set() else 1
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if election:
-            await election.release()
-
-
-async def _comes_first(work: Coroutine[Any, Any, None], others: list[asyncio.Task[Any]]) -> bool:
-    """Run `work` until it or one of `others` ends; returns whether it was `work`. Raises the exception of any
-    of them.
-    """
-    own = asyncio.create_task(work)
-    try:
-        done, _ = await asyncio.wait([own, *others], return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-        return own in done
-    finally:
-        own.cancel()
-        await asyncio.gather(own, return_exceptions=True)
-
-
-async def _http(bind: str, pages: dict[str, Any]) -> web.AppRunner | None:
-    """Serve text pages; each returns (status, text, content type)."""
-    if not bind:
-        return None
-    app = web.Application()
-
-    def add(path: str, page: Any) -> None:
-        async def answer(request: web.Request) -> web.Response:
-            status, text, kind = page()
-            return web.Response(status=status, body=text.encode(), headers={"Content-Type": kind})
-
-        app.router.add_get(path, answer)
-
-    for path, page in pages.items():
-        add(path, page)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    host, _, port = bind.rpartition(":")
-    await web.TCPSite(runner, host.strip("[]") or None, int(port)).start()
-    return runner
+    return stored

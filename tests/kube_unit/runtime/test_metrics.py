@@ -31,3 +31,17 @@ def test_a_histogram_counts_what_is_at_most_each_bound() -> None:
     assert lines[0] == 'seconds_bucket{le="0.001"} 1'
     assert lines[3] == 'seconds_bucket{le="0.1"} 2'
     assert lines[-3:] == ['seconds_bucket{le="+Inf"} 3', "seconds_count 3", "seconds_sum 60.050500"]
+
+
+def test_a_histogram_is_kept_for_each_label() -> None:
+    metrics = Metrics()
+    metrics.histogram("seconds", "Time.", ("controller",))
+    metrics.counter("errors_total", "Errors.", ("controller",))
+    assert metrics.text().count("\n") == 4, "nothing has been counted"
+    metrics.observe("seconds", 0.5, "jobs")
+    metrics.count("errors_total", "jobs", add=0)
+    lines = metrics.text().splitlines()
+    assert 'seconds_bucket{controller="jobs",le="0.1"} 0' in lines
+    assert 'seconds_bucket{controller="jobs",le="0.5"} 1' in lines
+    assert 'seconds_count{controller="jobs"} 1' in lines and 'seconds_sum{controller="jobs"} 0.500000' in lines
+    assert 'errors_total{controller="jobs"} 0' in lines

@@ -1,5 +1,6 @@
-"""The controller runtime: parts that any Kubernetes operator needs, without knowledge of MiniClusters.
+"""The controller runtime: what any Kubernetes controller needs, without knowledge of a kind of ours.
 
-A reflector lists and watches one kind of objects into a cache; a work queue has the keys to reconcile, each once; a
-Lease elects one of several operators as leader.
+`controller.Controller(shared, kind, owns, reconcile)` keeps the objects of one kind as `reconcile` says;
+`program.serve` runs several of them as one process, with shared caches, one Lease, one admission webhook, metrics and
+health.
 """

@@ -76,6 +76,11 @@ class ApiError(Exception):
         self.details = details or {}
 
 
+def is_namespace_ending(exc: ApiError) -> bool:
+    """Whether an object was refused because its namespace is being deleted."""
+    return any(one.get("reason") == "NamespaceTerminating" for one in exc.details.get("causes") or ())
+
+
 class Unreachable(Exception):
     """The API server did not respond; it is unknown whether it acted on the request."""
 

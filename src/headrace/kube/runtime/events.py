@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from .api import EVENTS, ApiError, Kind
+from .cache import Key, key_of
 from .timestamps import text_of
 
 Object = dict[str, Any]
@@ -42,13 +43,12 @@ async def record(api: Creator, kind: Kind, about: Object, event: Report, now: fl
     except ApiError as exc:
         # AlreadyExists: the Event was written before a crash. Forbidden: the namespace is being deleted.
         if exc.status not in (403, 404, 409):
-            log.warning("event %s: %s", event.reason, exc, extra=where(kind, about))
+            log.warning("event %s: %s", event.reason, exc, extra=where(kind, key_of(about)))
 
 
-def where(kind: Kind, about: Object) -> dict[str, str]:
-    """What log lines say of an object."""
-    meta = about["metadata"]
-    return {"namespace": meta.get("namespace", ""), kind.kind.lower(): meta["name"]}
+def where(kind: Kind, key: Key) -> dict[str, str]:
+    """What log lines say of an object of `kind`."""
+    return {"namespace": key[0], kind.kind.lower(): key[1]}
 
 
 def event_body(kind: Kind, about: Object, event: Report, now: float, component: str) -> Object:

@@ -1,4 +1,4 @@
-"""Counters and gauges of the operator, written in Prometheus' text format (version 0.0.4).
+"""Counters, gauges and histograms of a process, written in Prometheus' text format (version 0.0.4).
 
 This is a few lines, where prometheus_client would add collectors, registries and a server, and aiohttp is a dependency
 already.
@@ -15,13 +15,13 @@ Labels = tuple[str, ...]
 
 
 class Metrics:
-    """The operator's counters and gauges. Gauges are read for each request."""
+    """One process's metrics. Gauges are read for each request."""
 
     def __init__(self) -> None:
         self._help: dict[str, tuple[str, str, Labels]] = {}
         self._counts: dict[str, dict[Labels, float]] = {}
         self._gauges: dict[str, Callable[[], Mapping[Labels, float]]] = {}
-        self._sums: dict[str, list[float]] = {}
+        self._sums: dict[str, dict[Labels, list[float]]] = {}
 
     def counter(self, name: str, text: str, labels: Labels = ()) -> None:
         self._help[name] = ("counter", text, labels)
@@ -31,20 +31,20 @@ class Metrics:
         self._help[name] = ("gauge", text, labels)
         self._gauges[name] = read
 
-    def histogram(self, name: str, text: str) -> None:
-        self._help[name] = ("histogram", text, ())
-        self._sums[name] = [0.0] * (len(_BUCKETS) + 2)
+    def histogram(self, name: str, text: str, labels: Labels = ()) -> None:
+        self._help[name] = ("histogram", text, labels)
+        self._sums[name] = {}
 
-    def count(self, name: str, *values: str) -> None:
+    def count(self, name: str, *values: str, add: float = 1.0) -> None:
         held = self._counts[name]
-        held[values] = held.get(values, 0.0) + 1
+        held[values] = held.get(values, 0.0) + add
 
     def total(self, name: str) -> float:
         """The sum of a counter over all its labels."""
         return sum(self._counts[name].values())
 
-    def observe(self, name: str, seconds: float) -> None:
-        held = self._sums[name]
+    def observe(self, name: str, seconds: float, *values: str) -> None:
+        held = self._sums[name].setdefault(values, [0.0] * (len(_BUCKETS) + 2))
         for index, bound in enumerate(_BUCKETS):
             if seconds <= bound:
                 held[index] += 1
@@ -59,17 +59,20 @@ class Metrics:
         yield f"# HELP {name} {text}"
         yield f"# TYPE {name} {kind}"
         if kind == "histogram":
-            held = self._sums[name]
-            for bound, count in zip(_BUCKETS, held):
-                yield f'{name}_bucket{{le="{bound}"}} {count:g}'
-            yield f'{name}_bucket{{le="+Inf"}} {held[-2]:g}'
-            yield f"{name}_count {held[-2]:g}"
-            yield f"{name}_sum {held[-1]:.6f}"
+            for values, held in sorted(self._sums[name].items()):
+                for bound, count in zip((*_BUCKETS, "+Inf"), held):
+                    yield _line(f"{name}_bucket", (*labels, "le"), (*values, str(bound)), f"{count:g}")
+                yield _line(f"{name}_count", labels, values, f"{held[-2]:g}")
+                yield _line(f"{name}_sum", labels, values, f"{held[-1]:.6f}")
             return
         rows = self._counts[name] if kind == "counter" else self._gauges[name]()
         for values, number in sorted(rows.items()):
-            inside = ",".join(f'{label}="{_escaped(value)}"' for label, value in zip(labels, values))
-            yield f"{name}{{{inside}}} {number:g}" if inside else f"{name} {number:g}"
+            yield _line(name, labels, values, f"{number:g}")
+
+
+def _line(name: str, labels: Labels, values: Labels, number: str) -> str:
+    inside = ",".join(f'{label}="{_escaped(value)}"' for label, value in zip(labels, values))
+    return f"{name}{{{inside}}} {number}" if inside else f"{name} {number}"
 
 
 def _escaped(value: str) -> str:

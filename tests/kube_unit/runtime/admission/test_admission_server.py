@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from headrace.kube import admission
 from headrace.kube.operator_names import WEBHOOK_PATH
 from headrace.kube.runtime.admission.certificates import Pair, make_pair
 from headrace.kube.runtime.admission.server import application, serving, tls_context
@@ -33,7 +34,9 @@ def ask(pair: Pair, *bodies: Any) -> list[tuple[int, Any]]:
 
     async def run() -> list[tuple[int, Any]]:
         found = []
-        async with serving(application(lookup), tls_context(pair), "127.0.0.1", 0) as port:
+        async with serving(
+            application({WEBHOOK_PATH: admission.handler(lookup)}), tls_context(pair), "127.0.0.1", 0
+        ) as port:
             trust = ssl.create_default_context(cadata=pair.authority)
             async with aiohttp.ClientSession() as session:
                 for body in bodies:

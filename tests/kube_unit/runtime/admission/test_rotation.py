@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from headrace.kube.runtime.admission.certificates import LIFETIME, Pair, certificates_in, decoded, make_pair, pair_of
-from headrace.kube.runtime.admission.rotation import CONFIGURATIONS, Keeper, Settings, trusted_hook
+from headrace.kube.runtime.admission.rotation import MUTATING, VALIDATING, Keeper, Settings, trusted_hook
 from headrace.kube.runtime.api import SECRETS, Api, ApiError, Kind, Listing, Unreachable
 
-SETTINGS = Settings(namespace="n")
+CONFIGURATIONS = ((VALIDATING, "greetings"), (MUTATING, "greeters"))
+SETTINGS = Settings(
+    namespace="n", service="webhook", secret="webhook", component="greeter", configurations=CONFIGURATIONS
+)
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
 Object = dict[str, Any]
 
@@ -27,7 +31,8 @@ class Server:
         self.objects: dict[tuple[str, str], Object] = {}
         self.writes: list[tuple[str, str]] = []
         self.version = 0
-        self.put(CONFIGURATIONS, {"metadata": {"name": SETTINGS.configuration}, "webhooks": [{"clientConfig": {}}]})
+        for kind, name in CONFIGURATIONS:
+            self.put(kind, {"metadata": {"name": name}, "webhooks": [{"clientConfig": {}}]})
 
     def put(self, kind: Kind, body: Object) -> Object:
         self.version += 1
@@ -71,8 +76,10 @@ class Server:
 
     @property
     def trusted(self) -> list[str]:
-        hook = self.objects[CONFIGURATIONS.plural, SETTINGS.configuration]["webhooks"][0]
-        return certificates_in(decoded(hook["clientConfig"].get("caBundle")))
+        hooks = [self.objects[kind.plural, name]["webhooks"][0] for kind, name in CONFIGURATIONS]
+        one, other = [certificates_in(decoded(hook["clientConfig"].get("caBundle"))) for hook in hooks]
+        assert one == other
+        return one
 
     @property
     def stored(self) -> Pair:
@@ -88,7 +95,8 @@ def test_the_first_start_makes_a_pair_and_a_restart_takes_it() -> None:
     pair = asyncio.run(keeper(server).current())
     assert server.stored == pair
     assert server.trusted == certificates_in(pair.authority)
-    assert server.writes == [("patch", CONFIGURATIONS.plural), ("create", "secrets")], "trusted before it is served"
+    told = [("patch", kind.plural) for kind, _ in CONFIGURATIONS]
+    assert server.writes == [*told, ("create", "secrets")], "trusted before it is served"
     server.writes.clear()
     assert asyncio.run(keeper(server).current()) == pair
     assert server.writes == []
@@ -128,7 +136,7 @@ def test_a_secret_without_a_usable_pair_is_filled(data: dict[str, str]) -> None:
 def test_a_pair_for_other_names_is_replaced() -> None:
     server = Server()
     before = asyncio.run(keeper(server).current())
-    elsewhere = Settings(namespace="n", address="192.0.2.1")
+    elsewhere = replace(SETTINGS, address="192.0.2.1")
     assert asyncio.run(keeper(server, settings=elsewhere).current()) != before
     assert asyncio.run(keeper(server, settings=elsewhere).current()) == server.stored
 
@@ -141,7 +149,7 @@ def test_without_a_configuration_the_webhook_serves_all_the_same() -> None:
 
 def test_a_certificate_of_others_is_read_from_its_folder_and_nothing_is_written(tmp_path: Path) -> None:
     server = Server()
-    settings = Settings(namespace="n", folder=str(tmp_path))
+    settings = replace(SETTINGS, folder=str(tmp_path))
     with pytest.raises(OSError):
         asyncio.run(keeper(server, settings=settings).current())
     first, second = (make_pair(["x.svc"], datetime.now(timezone.utc)) for _ in range(2))
@@ -172,7 +180,7 @@ def test_a_certificate_of_others_is_read_from_its_folder_and_nothing_is_written(
 
 
 def test_a_certificate_that_cannot_be_read_leaves_the_one_before(tmp_path: Path) -> None:
-    settings = Settings(namespace="n", folder=str(tmp_path))
+    settings = replace(SETTINGS, folder=str(tmp_path))
     (tmp_path / "tls.crt").write_text("junk")
     (tmp_path / "tls.key").write_text("junk")
     tries = 0

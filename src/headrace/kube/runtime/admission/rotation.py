@@ -12,21 +12,21 @@ import asyncio
 import logging
 import random
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from ...operator_names import CONFIGURATION, OPERATOR, WEBHOOK, WEBHOOK_PORT
 from ..api import SECRETS, Api, ApiError, Kind, Unreachable
 from .certificates import Pair, UnusablePair, decoded, encoded, make_pair, pair_of, renewal_time, secret_data, trusting
-from .server import Lookup, application, serving, tls_context, use_pair
+from .reviews import Handler
+from .server import application, serving, tls_context, use_pair
 
-CONFIGURATIONS = Kind(
-    "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"
-)
+_GROUP = "admissionregistration.k8s.io"
+VALIDATING = Kind(_GROUP, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration")
+MUTATING = Kind(_GROUP, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration")
 # Seconds between two checks of the time, or of the files in a folder.
 _LOOK = 60.0
 # Seconds before a failed step is repeated: the first time, and at most.
@@ -39,16 +39,19 @@ log = logging.getLogger(__name__)
 class Settings(Struct, frozen=True, kw_only=True):
     """The address of the webhook, and the names of the objects that store its certificate.
 
-    With `folder`, the certificate is read from `tls.crt` and `tls.key` in it, and nothing is stored in the cluster.
-    `address` is the host name or address of an operator outside the cluster; the webhook configuration has it as a URL.
+    `configurations` are the kinds and names of the webhook configurations that trust the certificate; `component` is
+    the name of the program (app.kubernetes.io/name). With `folder`, the certificate is read from `tls.crt` and
+    `tls.key` in it, and nothing is stored in the cluster. `address` is the host name or address of a program outside
+    the cluster; the webhook configurations have it as a URL.
     """
 
     namespace: str
-    service: str = WEBHOOK
-    secret: str = WEBHOOK
-    configuration: str = CONFIGURATION
+    service: str
+    secret: str
+    component: str
+    configurations: tuple[tuple[Kind, str], ...]
     host: str = ""
-    port: int = WEBHOOK_PORT
+    port: int = 0
     folder: str = ""
     address: str = ""
 
@@ -62,12 +65,14 @@ def _utc() -> datetime:
     return datetime.now(timezone.utc)
 
 
-async def serve(api: Api, settings: Settings, lookup: Lookup, ready: Callable[[int], None] = lambda port: None) -> None:
-    """Serve the webhook until cancelled; `ready` gets the port once it listens. Raises OSError."""
+async def serve(
+    api: Api, settings: Settings, handlers: Mapping[str, Handler], ready: Callable[[int], None] = lambda port: None
+) -> None:
+    """Serve the webhook until cancelled: `handlers` by path; `ready` gets the port once it listens. Raises OSError."""
     keeper = Keeper(api, settings)
     pair = await keeper.first()
     context = tls_context(pair)
-    async with serving(application(lookup), context, settings.host, settings.port) as port:
+    async with serving(application(handlers), context, settings.host, settings.port) as port:
         ready(port)
         await keeper.keep(lambda other: use_pair(context, other))
 
@@ -99,7 +104,8 @@ class Keeper:
         if self.settings.folder:
             await self._follow_folder(use)
             return
-        tasks = [asyncio.create_task(self._renew(use)), asyncio.create_task(self._follow_configuration())]
+        following = [self._follow(kind, name) for kind, name in self.settings.configurations]
+        tasks = [asyncio.create_task(one) for one in (self._renew(use), *following)]
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -142,7 +148,7 @@ class Keeper:
         name, namespace = self.settings.secret, self.settings.namespace
         try:
             if secret is None:
-                metadata = {"name": name, "labels": {"app.kubernetes.io/name": OPERATOR}}
+                metadata = {"name": name, "labels": {"app.kubernetes.io/name": self.settings.component}}
                 body = {"metadata": metadata, "type": "kubernetes.io/tls", "data": secret_data(pair)}
                 await self.api.create(SECRETS, namespace, {"apiVersion": "v1", "kind": "Secret", **body})
             else:
@@ -153,24 +159,24 @@ class Keeper:
 
     async def _trust(self, authority: str, before: str = "") -> None:
         """Let the API server trust `authority` and `before`; nothing is written if it does already."""
-        name = self.settings.configuration
-        try:
-            configuration = await self.api.get(CONFIGURATIONS, "", name)
-        except ApiError as exc:
-            if exc.status != 404:
-                raise
-            log.warning("there is no webhook configuration %s: nothing is refused at admission until there is", name)
-            return
-        await self._correct(configuration, authority, before)
+        for kind, name in self.settings.configurations:
+            try:
+                configuration = await self.api.get(kind, "", name)
+            except ApiError as exc:
+                if exc.status != 404:
+                    raise
+                log.warning("there is no webhook configuration %s: it has no effect until there is", name)
+                continue
+            await self._correct(kind, configuration, authority, before)
 
-    async def _correct(self, configuration: dict[str, Any], authority: str, before: str) -> None:
+    async def _correct(self, kind: Kind, configuration: dict[str, Any], authority: str, before: str) -> None:
         hooks = configuration.get("webhooks") or []
         wanted = [trusted_hook(hook, authority, before) for hook in hooks]
         if wanted != hooks:
-            version = {"resourceVersion": configuration["metadata"]["resourceVersion"]}
-            body = {"metadata": version, "webhooks": wanted}
-            await self.api.merge(CONFIGURATIONS, "", self.settings.configuration, body)
-            log.info("the API server trusts the webhook's certificate now")
+            meta = configuration["metadata"]
+            body = {"metadata": {"resourceVersion": meta["resourceVersion"]}, "webhooks": wanted}
+            await self.api.merge(kind, "", meta["name"], body)
+            log.info("the API server trusts the webhook's certificate now", extra={"configuration": meta["name"]})
 
     async def _renew(self, use: Callable[[Pair], None]) -> None:
         # A random delay keeps replicas from renewing at the same time.
@@ -184,27 +190,27 @@ class Keeper:
             except (ApiError, Unreachable) as exc:
                 log.warning("the webhook's certificate could not be replaced yet: %s", exc)
 
-    async def _follow_configuration(self) -> None:
-        """Write the authority into the configuration whenever that is created anew, or lacks it."""
-        fields = f"metadata.name={self.settings.configuration}"
+    async def _follow(self, kind: Kind, name: str) -> None:
+        """Write the authority into a configuration whenever that is created again, or lacks it."""
+        fields = f"metadata.name={name}"
         pause = _FIRST_RETRY
         while True:
             try:
-                listing = await self.api.list_objects(CONFIGURATIONS, fields=fields)
+                listing = await self.api.list_objects(kind, fields=fields)
                 for one in listing.items:
-                    await self._check(one)
-                async for kind, one in self.api.watch(CONFIGURATIONS, listing.version, fields=fields):
-                    if kind in ("ADDED", "MODIFIED"):
-                        await self._check(one)
+                    await self._check(kind, one)
+                async for event, one in self.api.watch(kind, listing.version, fields=fields):
+                    if event in ("ADDED", "MODIFIED"):
+                        await self._check(kind, one)
                 pause = _FIRST_RETRY
             except (ApiError, Unreachable) as exc:
-                log.warning("watching the webhook configuration: %s", exc)
+                log.warning("watching the webhook configuration %s: %s", name, exc)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LAST_RETRY)
 
-    async def _check(self, configuration: dict[str, Any]) -> None:
+    async def _check(self, kind: Kind, configuration: dict[str, Any]) -> None:
         if self._pair:
-            await self._correct(configuration, self._pair.authority, "")
+            await self._correct(kind, configuration, self._pair.authority, "")
 
     async def _follow_folder(self, use: Callable[[Pair], None]) -> None:
         folder = Path(self.settings.folder)

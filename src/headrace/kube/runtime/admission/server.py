@@ -1,4 +1,4 @@
-"""The admission webhook: an HTTPS server that passes reviews to `admission` and returns its responses.
+"""The admission webhook: an HTTPS server that passes the reviews of each path to its handler.
 
 It is an aiohttp.web application, because the operator uses that library for its client already. The certificate can be
 replaced while the server runs: new connections get the new one (`SSLContext.load_cert_chain`). A review that fails is
@@ -11,52 +11,49 @@ import asyncio
 import logging
 import os
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from ... import admission
-from ...operator_names import WEBHOOK_PATH
 from .certificates import Pair
+from .reviews import BadReview, Handler, parse, response
 
 # Bytes of a review: it has the object twice, each at most the size of a request to etcd (1.5 MiB), and some more.
 _LARGEST = 4 * 2**20
-# Bytes above which a review is handled in a thread, so that the operator's loop continues.
+# Bytes above which a review is judged in a thread, so that the process's loop continues.
 _LARGE = 64 * 2**10
-
-# Returns the stored MiniCluster with a namespace and name; None if there is none.
-Lookup = Callable[[str, str], Awaitable["admission.Object | None"]]
 
 log = logging.getLogger(__name__)
 
 
-def application(lookup: Lookup) -> web.Application:
-    """The webhook as a web application; `lookup` returns the MiniCluster of a Scale."""
+def application(handlers: Mapping[str, Handler]) -> web.Application:
+    """The webhook as a web application; `handlers` are those of the paths that configurations name."""
     app = web.Application(client_max_size=_LARGEST)
+    for path, handler in handlers.items():
+        app.router.add_post(path, _answering(handler))
+    return app
 
-    async def validate(request: web.Request) -> web.Response:
+
+def _answering(handler: Handler) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(request: web.Request) -> web.Response:
         body = await request.read()
         try:
-            review = admission.parse(msgspec.json.decode(body))
-        except (admission.BadReview, msgspec.DecodeError, RecursionError) as exc:
+            review = await handler.complete(parse(msgspec.json.decode(body)))
+            large = len(body) > _LARGE
+            verdict = await asyncio.to_thread(handler.judge, review) if large else handler.judge(review)
+        except (msgspec.DecodeError, RecursionError) as exc:
             return web.Response(status=400, text=f"{exc}\n")
-        if review.scale:
-            stored = await lookup(review.namespace, review.name)
-            if stored is None:
-                return web.Response(status=404, text=f"no MiniCluster {review.namespace}/{review.name}\n")
-            review = admission.scaled(review, stored)
-        judged = asyncio.to_thread(admission.answer, review) if len(body) > _LARGE else None
-        found = await judged if judged else admission.answer(review)
-        if not found["response"]["allowed"]:
-            message = found["response"]["status"]["message"]
-            log.info("refused", extra={"namespace": review.namespace, "minicluster": review.name, "why": message})
-        return web.Response(body=msgspec.json.encode(found), content_type="application/json")
+        except BadReview as exc:
+            return web.Response(status=exc.status, text=f"{exc}\n")
+        if verdict.refusal is not None:
+            about = {"namespace": review.namespace, "resource": review.resource, "object": review.name}
+            log.info("refused", extra={**about, "why": verdict.refusal.get("message", "")})
+        return web.Response(body=msgspec.json.encode(response(review, verdict)), content_type="application/json")
 
-    app.router.add_post(WEBHOOK_PATH, validate)
-    return app
+    return answer
 
 
 def tls_context(pair: Pair) -> ssl.SSLContext:

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from running_operator import free_port
 
-from headrace.kube.serve import _comes_first, _http
+from headrace.kube.runtime.program import _comes_first, _http
 
 
 def test_pages_answer_with_their_status() -> None:

@@ -1,0 +1,41 @@
+"""A kind on the runtime, as small as one can be: each Job with a label has a ConfigMap with the names of its hosts.
+
+Its webhook makes such a Job an Indexed one, whose hosts have names, and refuses one without a number of pods.
+"""
+
+from __future__ import annotations
+
+from headrace.kube.runtime.admission.reviews import Handler, Review, Verdict
+from headrace.kube.runtime.api import CONFIG_MAPS, JOBS
+from headrace.kube.runtime.controller import Controller, Shared
+from headrace.kube.runtime.desired import Observed, Outcome
+from headrace.kube.runtime.events import Report
+from headrace.kube.runtime.watches import Selection
+
+LABEL = "example.org/hostfile"
+
+
+def reconcile(observed: Observed, now: float) -> Outcome:
+    job = observed.item
+    name, size = job["metadata"]["name"], job["spec"]["parallelism"]
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": f"{name}-hosts", "labels": {LABEL: ""}},
+        "data": {"hostfile": "".join(f"{name}-{index}\n" for index in range(size))},
+    }
+    is_new = not observed.owned["ConfigMap"]
+    events = (Report("Normal", "HostfileMade", f"{size} hosts"),) if is_new else ()
+    return Outcome(objects=(body,), events=events)
+
+
+def judge(review: Review) -> Verdict:
+    spec = review.new.get("spec") or {}
+    if "parallelism" not in spec:
+        return Verdict(refusal={"code": 422, "reason": "Invalid", "message": "spec.parallelism: must be given"})
+    return Verdict(changed={**review.new, "spec": {**spec, "completionMode": "Indexed"}})
+
+
+def build(shared: Shared) -> dict[str, Handler]:
+    Controller(shared, Selection(JOBS, LABEL), owns=(Selection(CONFIG_MAPS, LABEL),), reconcile=reconcile)
+    return {"/mutate-jobs": Handler(judge)}
