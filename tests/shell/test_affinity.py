@@ -28,23 +28,32 @@ def test_a_job_is_told_where_its_tasks_run() -> None:
     told = [f"task {rank}: cpus: {Idset(cpus)}" for rank in (4, 5)]
     assert per_task(Idset([0]), [4, 5], "verbose,on") == ([cpus] * 2, told)
     assert per_task(Idset([0]), [4, 5], "dry-run") == ([everything()] * 2, told)
-    assert per_task(Idset([0]), [4], "odd") == ([cpus], ["invalid option: odd"])
+    assert per_task(Idset([0]), [4], "odd") == ([cpus], [])
+
+
+def test_a_value_that_nobody_knows_stands_for_on_and_is_told() -> None:
+    modes = "on, off, per-task or map:LIST"
+    for value in ("odd", 1, [1], {"verbose": True}, "verbose,odd"):
+        cpus, gpus = affinity.wrong({"cpu-affinity": value, "gpu-affinity": value})
+        assert cpus.startswith(f"cpu-affinity: invalid option: {value}: it is {modes}")
+        assert gpus == f"gpu-affinity: invalid option: {value}: it is {modes}"
+    for value in ("on", "off", "per-task", "map:0"):
+        assert affinity.wrong({"cpu-affinity": value, "gpu-affinity": value}) == []
+    assert affinity.wrong({"cpu-affinity": "verbose,dry-run,per-task"}) == affinity.wrong({}) == []
 
 
 def test_gpus_of_tasks() -> None:
     four = Idset(range(4))
-    assert gpus_per_task(four, 2, "per-task") == (["0,1", "2,3"], [])
-    assert gpus_per_task(four, 3, "map:1;2-3") == (["1", "2,3", "2,3"], [])
-    assert gpus_per_task(Idset(), 1, None) == (["-1"], [])
-    shown, told = gpus_per_task(four, 1, [1])
-    assert shown == ["0,1,2,3"]
-    assert told[0].startswith("Failed to get gpu-affinity shell option: [1]")
+    assert gpus_per_task(four, 2, "per-task") == ["0,1", "2,3"]
+    assert gpus_per_task(four, 3, "map:1;2-3") == ["1", "2,3", "2,3"]
+    assert gpus_per_task(Idset(), 1, None) == ["-1"]
+    assert gpus_per_task(four, 1, [1]) == ["0,1,2,3"]
 
 
 @pytest.mark.parametrize("option", [None, "per-task", "off", "map:0", "dry-run"])
 def test_a_node_without_tasks_has_no_sets(option: str | None) -> None:
     assert per_task(Idset([0, 1]), [], option) == ([], [])
-    assert gpus_per_task(Idset([0, 1]), 0, option) == ([], [])
+    assert gpus_per_task(Idset([0, 1]), 0, option) == []
 
 
 @pytest.fixture

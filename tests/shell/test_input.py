@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -77,9 +76,9 @@ def test_who_waits_for_the_writer_of_a_fifo_is_the_task_and_nobody_else(world: W
     assert world.finish(job).text() == "late\n"
 
 
-def test_a_missing_input_file_ends_the_job_as_terminated(world: World) -> None:
+def test_a_missing_input_file_ends_the_job_before_it_starts(world: World) -> None:
     job = world.run(["cat"], input="/nosuch")
-    assert job.status == signal.SIGTERM
+    assert job.status == job.exceptions[0]["status"] == 1 << 8
     assert job.exceptions[0]["note"] == "error opening input file '/nosuch': No such file or directory"
 
 

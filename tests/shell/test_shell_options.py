@@ -36,7 +36,16 @@ from headrace.spec.idset import Idset
         ({"oom": {"adjust": "foo"}}, "invalid oom.adjust=foo"),
         ({"oom": {"adjust": 1001}}, "invalid oom.adjust=1001"),
         ({"rexec-shutdown-timeout": "soon"}, "rexec-shutdown-timeout=soon is not a valid Flux standard duration"),
-        ({"oom": 5}, "invalid oom.adjust=None"),
+        ({"oom": 5}, "invalid oom=5: write oom.KEY, with one of adjust"),
+        ({"oom": {"foo": 1}}, "invalid oom.adjust=None"),
+        ({"verbose": "wrong"}, "invalid verbose=wrong: it is a whole number"),
+        ({"nosetpgrp": "x"}, "invalid nosetpgrp=x"),
+        ({"pty": {"capture": "x"}}, "invalid pty.capture=x"),
+        ({"pmi": 1}, "invalid pmi=1: it is a list of simple, pmi1"),
+        ({"pmi-simple": 1}, "invalid pmi-simple=1: write pmi-simple.KEY"),
+        ({"output": 1}, "invalid output=1: write output.KEY, with one of batch-timeout"),
+        ({"output": {"stdout": "file"}}, "invalid output.stdout=file: write output.stdout.KEY"),
+        ({"input": {"stdin": "file"}}, "invalid input.stdin=file: write input.stdin.KEY, with one of path, type"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_named(options: dict[str, Any], text: str) -> None:
@@ -50,12 +59,44 @@ def test_what_does_no_harm_is_told() -> None:
     assert check({"output": {"stderr": {"buffer": {"type": "odd"}}}}) == ["invalid buffer type specified: odd"]
     assert check({"output": {"stderr": {"buffer": {"type": "line"}}}, "rlimit": {"nofile": soft}}) == []
     assert check({"output": {"mode": "foo"}}) == ["ignoring invalid output.mode=foo"]
+    assert check({"input": {"limit": "1M"}}) == ["shell option input.limit has no effect in Headrace"]
+    assert check({"gpu-affinity": "wrong"}) == [
+        "gpu-affinity: invalid option: wrong: it is on, off, per-task or map:LIST"
+    ]
     assert check({"hwloc": {"xmlfile": 1}}) == ["shell option hwloc has no effect in Headrace"]
     assert [check({"pmi": method}) for method in ("off", "pmix,simple", "pmi2", "pmix")] == [[]] * 4
     assert check({"output": {"stdout": {"type": "term"}}}) == []
     known = "simple, pmi1, pmi2, pmix, off, none"
     assert check({"pmi": "cray"}) == [f"pmi=cray is not offered, tasks get none: known are {known}"]
     assert check({"rlimit": {"nofile": -1}}) == [f"nofile exceeds current max, raising value to hard limit {hard}"]
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"foo": 1}, ["foo"]),
+        ({"foo": {"bar": {}}, "verbose": 1}, ["foo"]),
+        ({"cpu-afinity": "off"}, ["cpu-afinity"]),
+        (
+            {"output": {"foo": 1, "limit": "1M", "stdout": {"bar": 1, "buffer": {"type": "none", "size": 1}}}},
+            ["output.foo", "output.stdout.bar", "output.stdout.buffer.size"],
+        ),
+        ({"input": {"stdin": {"mode": 1}}}, ["input.stdin.mode"]),
+        ({"pmi-simple": {"exchange": {"k": 3}, "map": 1}}, ["pmi-simple.map"]),
+        ({"mpi": "none", "per-resource": {"type": "node"}, "exit-timeout": "none", "pty": {"interactive": 1}}, []),
+        ({"rlimit": {"core": 0}, "env-expand": {"X": "{{id}}"}, "signal": {"signum": 10}, "taskmap": "cyclic"}, []),
+        ({"output": {"batch-timeout": 0.05, "client": {"lwm": 1, "hwm": 2}}, "input": {"batch-timeout": 0.01}}, []),
+        ({"gone": None}, []),
+    ],
+)
+def test_an_option_that_nothing_uses_is_told(options: dict[str, Any], names: list[str]) -> None:
+    assert check(options) == [f"shell option {name} is unknown to Headrace and has no effect" for name in names]
+
+
+def test_one_node_tells_of_the_options_of_all(world: World) -> None:
+    job = world.run(["true"], 2, nodes=[0, 1], options={"foo": 1})
+    assert job.status == 0
+    assert job.logs() == ["shell option foo is unknown to Headrace and has no effect"]
 
 
 _values: st.SearchStrategy[Any] = st.recursive(
@@ -76,7 +117,13 @@ _values: st.SearchStrategy[Any] = st.recursive(
 
 @given(
     st.dictionaries(
-        st.sampled_from(["exit-timeout", "pty", "input", "output", "rlimit", "oom", "pmi", "env-expand"]), _values
+        st.sampled_from(
+            [
+                *("exit-timeout", "pty", "input", "output", "rlimit", "oom", "pmi", "env-expand"),
+                *("cpu-affinity", "gpu-affinity", "pmi-simple", "verbose", "foo"),
+            ]
+        ),
+        _values,
     )
 )
 def test_whatever_json_has_is_taken_told_or_named(options: dict[str, Any]) -> None:
@@ -119,6 +166,7 @@ def test_wrong_options_end_the_job_with_their_text(world: World) -> None:
         ({"pty": {"foo": 1}}, "invalid pty option: foo"),
         ({"pty": {"ranks": "0-1"}}, "invalid pty option: ranks=0-1: the tasks of this job are only task 0"),
         ({"pty": {"interactive": 1, "ranks": 7}}, "invalid pty option: ranks=7: the tasks of this job are only task 0"),
+        ({"taskmap": {"scheme": "block", "value": "5"}}, "taskmap=block:5: block takes no value"),
         ({"cpu-affinity": "map:0x0"}, "invalid cpuset '0x0'"),
         ({"output": {"limit": "foo"}}, "invalid output.limit=foo"),
         ({"output": {"limit": 0}}, "invalid output.limit=0"),

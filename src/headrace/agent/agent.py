@@ -280,16 +280,13 @@ class Agent:
         except Exception as exc:
             note = with_class(exc)
             traceback.print_exc(file=sys.stderr)
-            self.send({"op": "exception", "id": op["id"], "severity": FATAL, "type": EXEC, "note": note})
-            self.send({"op": "finish", "id": op["id"], "status": 1 << 8})
+            id, status = op["id"], 1 << 8
+            self.send({"op": "exception", "id": id, "severity": FATAL, "type": EXEC, "note": note, "status": status})
+            self.send({"op": "finish", "id": id, "status": status})
             return
         self._instance = job.path.rpartition("/")[0]
         self.jobs[op["id"]] = job
-        try:
-            job.start()
-        except Exception as exc:
-            # A bad jobspec costs its own job, never the agent.
-            job.fail(with_class(exc), 1, trace=traceback.format_exc())
+        job.start()
 
     def _take_job_operation(self, op: JobOperation) -> None:
         job = self.jobs.get(op["id"])

@@ -191,7 +191,7 @@ class ToPeer(TypedDict):
 
 
 class RaisedException(TypedDict):
-    """An exception of a job (RFC 21)."""
+    """An exception of a job (RFC 21). `status` is the wait status of a shell that could not start its tasks."""
 
     op: Literal["exception"]
     id: int
@@ -199,6 +199,7 @@ class RaisedException(TypedDict):
     type: str
     note: str
     wait_status: NotRequired[int]
+    status: NotRequired[int]
 
 
 class RpcReply(TypedDict):

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..spec.idset import Idset
+
+_MODES = "on, off, per-task or map:LIST"
 
 
 @functools.lru_cache(maxsize=1)
@@ -56,21 +58,37 @@ def per_task(cores: Idset, ranks: Sequence[int], option: Any) -> tuple[list[froz
     """
     if not ranks:
         return [], []
-    text = str(option) if option is not None else "on"
-    mode, verbose, dry = text, False, False
+    mode, words = _cpu_mode(option)
+    sets = _cpu_sets(mode, job_processors(cores), cores, len(ranks))
+    told: list[str] = []
+    if mode != "off" and words:
+        told += [f"task {rank}: cpus: {Idset(cpus)}" for rank, cpus in zip(ranks, sets)]
+    return ([everything()] * len(ranks) if "dry-run" in words else sets), told
+
+
+def wrong(options: Mapping[str, Any]) -> list[str]:
+    """Warnings about values of the two options that stand for "on", as nobody knows them."""
+    found = []
+    cpus, gpus = options.get("cpu-affinity"), options.get("gpu-affinity")
+    if not _is_mode(_cpu_mode(cpus)[0]):
+        found.append(f"cpu-affinity: invalid option: {cpus}: it is {_MODES}, with verbose, or dry-run, before it")
+    if gpus is not None and not _is_mode(gpus):
+        found.append(f"gpu-affinity: invalid option: {gpus}: it is {_MODES}")
+    return found
+
+
+def _cpu_mode(option: Any) -> tuple[str, set[str]]:
+    """What the option says, and which of the words verbose and dry-run come before it."""
+    mode = str(option) if option is not None else "on"
+    words = set()
     while mode.startswith(("verbose", "dry-run")):
         word, _, mode = mode.partition(",")
-        verbose, dry = verbose or word == "verbose", dry or word == "dry-run"
-    mode = mode or "on"
-    mine = job_processors(cores)
-    told: list[str] = []
-    if mode not in ("on", "off", "per-task") and not mode.startswith("map:"):
-        told.append(f"invalid option: {mode}")
-        mode = "on"
-    sets = _cpu_sets(mode, mine, cores, len(ranks))
-    if mode != "off" and (verbose or dry):
-        told += [f"task {rank}: cpus: {Idset(cpus)}" for rank, cpus in zip(ranks, sets)]
-    return ([everything()] * len(ranks) if dry else sets), told
+        words.add(word)
+    return mode or "on", words
+
+
+def _is_mode(mode: Any) -> bool:
+    return mode in ("on", "off", "per-task") or (isinstance(mode, str) and mode.startswith("map:"))
 
 
 def _cpu_sets(mode: str, mine: frozenset[int], cores: Idset, ntasks: int) -> list[frozenset[int]]:
@@ -113,27 +131,24 @@ def _cpu_set(text: str) -> frozenset[int]:
     return cpus & everything()
 
 
-def gpus_per_task(gpus: Idset, ntasks: int, option: Any) -> tuple[list[str | None], list[str]]:
-    """CUDA_VISIBLE_DEVICES of each local task, and messages for the log. The value "-1" hides all GPUs from a job that
-    has none; None leaves the variable unchanged. Raises ValueError."""
+def gpus_per_task(gpus: Idset, ntasks: int, option: Any) -> list[str | None]:
+    """CUDA_VISIBLE_DEVICES of each local task. The value "-1" hides all GPUs from a job that has none; None leaves the
+    variable unchanged. Raises ValueError."""
     if not ntasks:
-        return [], []
-    mode, told = "on" if option is None else option, []
-    if mode not in ("on", "off", "per-task") and not (isinstance(mode, str) and mode.startswith("map:")):
-        told.append(f"Failed to get gpu-affinity shell option: {mode}: use on, off, per-task or map:LIST")
-        mode = "on"
+        return []
+    mode = option if _is_mode(option) else "on"
     if mode == "off":
-        return [None] * ntasks, told
+        return [None] * ntasks
     if mode.startswith("map:"):
         maps = [_gpu_set(part) for part in mode[4:].split(";")]
-        return [maps[min(index, len(maps) - 1)] for index in range(ntasks)], told
+        return [maps[min(index, len(maps) - 1)] for index in range(ntasks)]
     if not gpus:
-        return ["-1"] * ntasks, told
+        return ["-1"] * ntasks
     ids = [str(gpu) for gpu in gpus]
     if mode == "per-task" and len(ids) >= ntasks:
         share = len(ids) // ntasks
-        return [",".join(ids[index * share : (index + 1) * share]) for index in range(ntasks)], told
-    return [",".join(ids)] * ntasks, told
+        return [",".join(ids[index * share : (index + 1) * share]) for index in range(ntasks)]
+    return [",".join(ids)] * ntasks
 
 
 def _gpu_set(text: str) -> str:

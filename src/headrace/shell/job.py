@@ -10,6 +10,7 @@ import errno
 import os
 import signal
 import time
+import traceback
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from headrace.process.spawn import limits_that_differ, use_cpus
 from ..spec import archive, job_exception, jobid, stdio
 from ..spec import jobspec as specs
 from ..spec.idset import Idset
-from ..spec.os_error import reason
+from ..spec.os_error import reason, with_class
 from ..spec.wait_status import exit_code, how_ended
 from . import affinity, layout, oom, time_limit_signal, tmpdir
 from . import options as known
@@ -41,7 +42,7 @@ from .service import Service
 from .task import Task
 
 if TYPE_CHECKING:
-    from headrace.process.operations import Rpc, Start
+    from headrace.process.operations import RaisedException, Rpc, Start
 
     from .host import Host
 
@@ -110,6 +111,7 @@ class ShellJob:
         self._credits = Credits(lambda nodeid, size: self.to_peer(nodeid, {"kind": "taken", "bytes": size}))
         self._barrier = 0
         self._status = 0
+        self._starting = True
         self._finished = False
         self._killed = False
         self._exit_seen = False
@@ -136,7 +138,11 @@ class ShellJob:
         """Start all tasks of this node. A failure ends the job with an exception."""
         try:
             self._start()
+        except Exception as exc:
+            # A bad jobspec costs its own job, never the agent.
+            self.fail(with_class(exc), 1, trace=traceback.format_exc())
         finally:
+            self._starting = False
             # In the job's directory, the agent would keep a file system from being unmounted.
             os.chdir("/")
 
@@ -225,7 +231,9 @@ class ShellJob:
         assert self.output is not None
         try:
             for text in known.check(self.options):
-                self.output.log(_WARN, text, self.nodeid)
+                # The options are the same on all nodes.
+                if self.lead:
+                    self.output.log(_WARN, text, self.nodeid)
             known.check_pty_ranks(self.options, self.size)
             if known.pmi_methods(self.options) == {"pmix"} and not locate.find():
                 raise known.OptionError(f"pmi=pmix: {locate.MISSING}")
@@ -272,14 +280,13 @@ class ShellJob:
         mine, ranks = placed.mine, placed.ranks
         try:
             cpus, told = affinity.per_task(mine.cores, ranks, self.options.get("cpu-affinity"))
-            gpus, more = affinity.gpus_per_task(mine.gpus, len(ranks), self.options.get("gpu-affinity"))
+            gpus = affinity.gpus_per_task(mine.gpus, len(ranks), self.options.get("gpu-affinity"))
         except ValueError as exc:
             self.fail(str(exc), 1)
             return
         assert self.names is not None and self.output is not None
-        for component, texts in (("cpu-affinity", told), ("gpu-affinity", more)):
-            for text in texts:
-                self.output.log(_NOTICE, text, self.nodeid, component)
+        for text in told:
+            self.output.log(_NOTICE, text, self.nodeid, "cpu-affinity")
         lookup = self.names.lookup
         # Only these are templates: what a submitter's environment happens to hold is kept as it is.
         templates = known.templates(self.options)
@@ -311,7 +318,7 @@ class ShellJob:
                 file, argv = opened(stdin, argv)
             except OSError as exc:
                 note = f"error opening input file '{stdin}': {exc.strerror}"
-                self.fail(note, 1, component="input.file", status=int(signal.SIGTERM))
+                self.fail(note, 1, component="input.file")
                 break
             try:
                 use_cpus(cpus[task.local])
@@ -381,9 +388,13 @@ class ShellJob:
         for nodeid in self._others:
             self.to_peer(nodeid, data)
 
-    def exception(self, note: str, severity: int = job_exception.FATAL) -> None:
+    def exception(self, note: str, severity: int = job_exception.FATAL, status: int | None = None) -> None:
+        """Raise an exception of the job; `status` is how that ends, if it is because the tasks cannot be started."""
         kind = job_exception.EXEC
-        self.agent.send({"op": "exception", "id": self.id, "severity": severity, "type": kind, "note": note})
+        op: RaisedException = {"op": "exception", "id": self.id, "severity": severity, "type": kind, "note": note}
+        if status is not None:
+            op["status"] = status
+        self.agent.send(op)
 
     def fail(
         self,
@@ -411,9 +422,10 @@ class ShellJob:
         elif self.lead:
             header = [time.time(), "header", stdio.header({"stdout": 1, "stderr": 1})]
             self._emit_output([header, [time.time(), "log", stdio.log(_FATAL, trace or note, self.nodeid, component)]])
+        ending = (code << 8) if status is None else status
         if not told:
-            self.exception(note)
-        self._status = max(self._status, (code << 8) if status is None else status)
+            self.exception(note, status=ending if self._starting else None)
+        self._status = max(self._status, ending)
         self._signal_tasks(signal.SIGKILL)
         self._maybe_finish()
 

@@ -226,6 +226,8 @@ def task_map(counts: Sequence[int], scheme: str, hosts: Sequence[str], folder: s
     name, _, value = scheme.partition(":")
     try:
         if name in ("", "block"):
+            if value:
+                raise ValueError("block takes no value")
             return TaskMap.block(counts)
         if name == "cyclic":
             return TaskMap.cyclic(counts, int(value) if value else 1)

@@ -1,7 +1,8 @@
 """The shell options (flux-shell(1)), checked before a task starts so that a misspelt value is not ignored silently.
 
-Unknown keys are ignored, as in Flux. A wrong value of a known key ends the job, or is reported in its log where the job
-can run without it. Options of one subject (signal, affinity, task map) are read in the file of that subject.
+A wrong value of a known option ends the job, or is reported in its log where the job can run without it. An option that
+is not known, which a plugin might use in Flux, is reported too. Options of one subject (signal, affinity, task map) are
+read in the file of that subject.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from headrace.process.spawn import LIMITS
 
 from ..spec import duration
 from ..spec.idset import Idset, IdsetError
+from . import affinity
 
 _EXIT_TIMEOUT = 30.0
 _REXEC_GRACE = 60.0
@@ -28,7 +30,24 @@ _OUTPUTS = {"kvs", "term", "file"}
 # Options of flux-core's shell that this one lacks. A job with one of these is refused,
 _MISSED = ("coprocess", "initrc", "stage-in", "stop-tasks-in-exec", "userrc")
 # a job with one of those runs without it.
-_SPARED = ("hwloc", "sysmon")
+_SPARED = ("hwloc", "input.limit", "rexec", "sysmon")
+_STREAM = ("buffer.type", "label", "path", "type")
+_STREAMS = tuple(f"{stream}.{key}" for stream in ("stdout", "stderr") for key in _STREAM)
+# All that are known, with the keys of those that are objects; () for any value.
+_KNOWN: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys((*_MISSED, "coprocess-kill-timeout", "hwloc", "mpi", "rexec", "sysmon"), ()),
+    **dict.fromkeys(("cpu-affinity", "env-expand", "exit-on-error", "exit-timeout", "gpu-affinity", "nosetpgrp"), ()),
+    **dict.fromkeys(("per-resource", "pmi", "pty", "rexec-shutdown-timeout", "rlimit", "signal", "taskmap"), ()),
+    "input": ("batch-timeout", "limit", "stdin.path", "stdin.type"),
+    "oom": ("adjust",),
+    "output": ("batch-timeout", "client.hwm", "client.lwm", "limit", "mode", *_STREAMS),
+    "pmi-simple": ("exchange.k", "nomap"),
+    "verbose": (),
+}
+_NAMES = {f"{name}.{key}" if key else name for name, keys in _KNOWN.items() for key in keys or [""]}
+# Options that are objects, and those that are numbers, where true and false stand for 1 and 0.
+_OBJECTS = ("input", "input.stdin", "oom", "output", "output.client", "output.stderr", "output.stdout", "pmi-simple")
+_NUMBERS = ("nosetpgrp", "pmi-simple.nomap", "pty.capture", "pty.interactive", "verbose")
 # The names of PMI implementations, and what each stands for here: PMI-1 also serves PMI-2 clients through PMI_FD.
 _PMI = {"simple": "simple", "pmi1": "simple", "pmi2": "simple", "pmix": "pmix", "off": "", "none": ""}
 _INFINITY = resource.RLIM_INFINITY
@@ -60,6 +79,7 @@ def check(options: Mapping[str, Any]) -> list[str]:
 
 
 def _check(options: Mapping[str, Any]) -> list[str]:
+    _check_types(options)
     exit_timeout(options)
     pty_ranks(options)
     templates(options)
@@ -69,11 +89,51 @@ def _check(options: Mapping[str, Any]) -> list[str]:
     for key in _MISSED:
         if options.get(key):
             raise OptionError(f"shell option {key} is not supported by Headrace")
-    told = [f"shell option {key} has no effect in Headrace" for key in _SPARED if options.get(key)]
+    told = [f"shell option {key} is unknown to Headrace and has no effect" for key in _unknown(options)]
+    told += [f"shell option {key} has no effect in Headrace" for key in _SPARED if _value(options, key)]
+    told += affinity.wrong(options)
     unknown = [name for name in _pmi_names(options) if name not in _PMI]
     if unknown and not pmi_methods(options):
         told.append(f"pmi={','.join(unknown)} is not offered, tasks get none: known are {', '.join(_PMI)}")
     return [*told, *_limits(options.get("rlimit")), *_output(options.get("output"))]
+
+
+def _value(options: Mapping[str, Any], name: str) -> Any:
+    """The value of an option by its dotted name, None where it is not set."""
+    found: Any = options
+    for key in name.split("."):
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
+def _unknown(options: Mapping[str, Any], above: str = "") -> list[str]:
+    """The dotted names of options that are not known."""
+    unknown = []
+    for key, value in options.items():
+        name = above + key
+        if name in _NAMES or value is None:
+            continue
+        if isinstance(value, dict) and any(known.startswith(name + ".") for known in _NAMES):
+            unknown += _unknown(value, name + ".")
+        else:
+            unknown.append(name)
+    return unknown
+
+
+def _check_types(options: Mapping[str, Any]) -> None:
+    """Raises OptionError."""
+    for name in _OBJECTS:
+        value = _value(options, name)
+        if value is not None and not isinstance(value, dict):
+            keys = sorted(known[len(name) + 1 :] for known in _NAMES if known.startswith(name + "."))
+            raise OptionError(f"invalid {name}={value}: write {name}.KEY, with one of {', '.join(keys)}")
+    for name in _NUMBERS:
+        value = _value(options, name)
+        if value is not None and not isinstance(value, int):
+            raise OptionError(f"invalid {name}={value}: it is a whole number")
+    pmi = options.get("pmi")
+    if pmi is not None and not isinstance(pmi, str):
+        raise OptionError(f"invalid pmi={pmi}: it is a list of {', '.join(_PMI)}")
 
 
 def exit_timeout(options: Mapping[str, Any]) -> float | None:
@@ -97,7 +157,7 @@ def oom_adjust(options: Mapping[str, Any]) -> int | None:
     option = options.get("oom")
     if option is None:
         return None
-    value = option.get("adjust") if isinstance(option, dict) else None
+    value = option.get("adjust")
     if isinstance(value, bool) or not isinstance(value, int) or not -1000 <= value <= 1000:
         raise OptionError(f"invalid oom.adjust={value}: it is a number from -1000 to 1000")
     return value
@@ -179,8 +239,8 @@ def rexec_grace(options: Mapping[str, Any]) -> float:
 
 
 def _check_input(option: Any) -> None:
-    spec = option.get("stdin") if isinstance(option, dict) else None
-    if not isinstance(spec, dict):
+    spec = (option or {}).get("stdin")
+    if spec is None:
         return
     kind = spec.get("type", "service")
     if str(kind) not in _INPUTS:

@@ -97,6 +97,26 @@ def test_a_wide_job_starts_and_ends_with_one_message_an_edge() -> None:
     with_fleet(7, scenario)
 
 
+def test_a_shell_that_cannot_start_its_tasks_decides_how_the_job_ends() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start("0-2", "node[0-2]")
+        await fleet.settle()
+        for rank in (0, 2):
+            fleet.agents[rank].say("started")
+        raised = {"severity": 0, "type": "exec", "note": "no such file"}
+        fleet.agents[1].say("exception", **raised, status=256)
+        fleet.agents[1].say("finish", status=256)
+        await fleet.settle()
+        for rank in (0, 2):
+            # The others are killed for it.
+            fleet.agents[rank].say("finish", status=143 << 8)
+        await fleet.settle()
+        assert fleet.told == [("exception", raised), ("finish", {"status": 256}), DONE[1]]
+        assert ("shell-exit", {"rank": 2, "wait_status": 143 << 8}) in fleet.events()
+
+    with_fleet(3, scenario)
+
+
 def test_a_job_on_far_ranks_is_led_from_its_first_one() -> None:
     async def scenario(fleet: Fleet) -> None:
         fleet.start("3-4,6", "node[3-4,6]")

@@ -24,6 +24,7 @@ class Job:
         "running",
         "runs_again",
         "sim",
+        "start_failure",
         "timer",
         "userid",
     )
@@ -45,5 +46,8 @@ class Job:
         # The signal that was sent to end it, 0 for none.
         self.doomed = 0
         self.kills = 0
+        # The largest wait status of the shells that could not start their tasks. The job ends with it, as its other
+        # tasks are killed for it.
+        self.start_failure = 0
         self.sim: Simulation | None = None
         self.timer: Any = None

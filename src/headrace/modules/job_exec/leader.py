@@ -178,6 +178,7 @@ class Leader:
         if "wait_status" in op:
             data["wait_status"] = op["wait_status"]
         job.failed = job.failed or data["severity"] == FATAL
+        job.start_failure = max(job.start_failure, op.get("status", 0))
         # The shell's log entries about it must be in the store first.
         self._save()
         self._raise(job, data)
@@ -206,7 +207,7 @@ class Leader:
         events: list[Any] = [[now, "shell-exit", {"rank": lead, "wait_status": bad.pop(lead, 0)}]]
         events += [[now, "shell-exit", {"rank": rank, "wait_status": status}] for rank, status in sorted(bad.items())]
         self._append(job.id, _EVENTS, events)
-        self._end(job, op["status"])
+        self._end(job, job.start_failure or op["status"])
 
     def _end(self, job: Job, status: int) -> None:
         """Send the final responses of a job. The store has all its logs before the job manager is told."""
