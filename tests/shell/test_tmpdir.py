@@ -3,39 +3,71 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
-from headrace.shell import tmpdir
+import pytest
+
+from headrace.shell.tmpdir import Folders
 
 
 def test_a_folder_is_gone_after_its_job_whether_it_was_used_or_not(tmp_path: Path) -> None:
-    for used in (False, True):
-        path = tmp_path / "job"
-        tmpdir.make(str(path))
+    folders = Folders()
+    for name, used in (("one", False), ("two", True), ("three", False)):
+        path = tmp_path / name
+        folders.take(str(path))
         assert os.listdir(path) == []
         assert path.stat().st_mode & 0o777 == 0o700
         if used:
-            (path / "of").mkdir()
-            (path / "of" / "file").touch()
-        tmpdir.remove(str(path))
-        assert os.listdir(tmp_path) == []
+            (path / "file").touch()
+        folders.give_back(str(path))
+        assert not path.exists()
+    folders.remove_all()
+    assert os.listdir(tmp_path) == []
 
 
-def test_what_a_killed_agent_has_left_of_the_job_is_gone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("spare", [False, True])
+def test_what_a_killed_agent_has_left_of_the_job_is_gone(tmp_path: Path, spare: bool) -> None:
+    folders = Folders()
+    if spare:
+        folders.take(str(tmp_path / "before"))
+        folders.give_back(str(tmp_path / "before"))
     (tmp_path / "job" / "of").mkdir(parents=True)
     (tmp_path / "job" / "file").touch()
-    tmpdir.make(str(tmp_path / "job"))
+    folders.take(str(tmp_path / "job"))
+    assert os.listdir(tmp_path) == ["job"]
     assert os.listdir(tmp_path / "job") == []
     assert (tmp_path / "job").stat().st_mode & 0o777 == 0o700
 
 
-def test_who_stays_in_the_folder_of_a_job_is_not_in_that_of_the_next(tmp_path: Path) -> None:
-    tmpdir.make(str(tmp_path / "first"))
-    inside = os.open(tmp_path / "first", os.O_RDONLY)
-    try:
-        tmpdir.remove(str(tmp_path / "first"))
-        tmpdir.make(str(tmp_path / "second"))
-        (tmp_path / "second" / "file").touch()
-        assert os.listdir(inside) == []
-    finally:
-        os.close(inside)
+def test_the_folders_of_two_agents_do_not_meet(tmp_path: Path) -> None:
+    first, second = Folders(), Folders()
+    for name, folders in (("a", first), ("b", second)):
+        folders.take(str(tmp_path / name))
+    for name, folders in (("a", first), ("b", second)):
+        folders.give_back(str(tmp_path / name))
+    first.take(str(tmp_path / "c"))
+    second.take(str(tmp_path / "d"))
+    assert sorted(os.listdir(tmp_path)) == ["c", "d"]
+
+
+def test_the_next_job_finds_nothing_in_a_folder_that_was_handed_on(tmp_path: Path) -> None:
+    folders = Folders()
+    folders.take(str(tmp_path / "0"))
+    for number in range(200):
+        path, following = tmp_path / str(number), tmp_path / str(number + 1)
+        assert os.listdir(path) == []
+        if number % 3 == 0:
+            # At any distance from the last change, which is what tells an untouched folder.
+            (path / "file").touch()
+        if number % 5 == 0:
+            path.chmod(0o755)
+        if number % 7 == 0:
+            time.sleep(0.01)
+        folders.give_back(str(path))
+        folders.take(str(following))
+        assert not path.exists()
+        assert following.stat().st_mode & 0o777 == 0o700
+    folders.give_back(str(tmp_path / "200"))
+    folders.remove_all()
+    assert os.listdir(tmp_path) == []

@@ -24,9 +24,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..shell import tmpdir as folders
 from ..shell.job import ShellJob
 from ..shell.pmix.port import Port
+from ..shell.tmpdir import Folders
 from ..spec.job_exception import EXEC, FATAL
 from ..spec.os_error import with_class
 from . import fatal_signals, leftovers, reaper
@@ -72,6 +72,7 @@ class Agent:
         self._in = memoryview(mmap.mmap(-1, _READ))
         self._reader: Reader[ToAgent] = Reader()
         self.jobs: dict[int, ShellJob] = {}
+        self.folders = Folders()
         self.pmix = Port(self)
         self._environments = Read()
         # The job path of this instance.
@@ -128,7 +129,7 @@ class Agent:
         self.send({"op": "finish", "id": id, "status": status})
         self.jobs.pop(id, None)
         self._sweep_later()
-        self.afterwards(partial(folders.remove, tmpdir))
+        self.afterwards(partial(self.folders.give_back, tmpdir))
 
     # -- the loop
 
@@ -242,6 +243,8 @@ class Agent:
     def _sweep(self) -> None:
         """Kill processes that outlive their job: they left its process groups, and this subreaper is their parent."""
         self._sweeping = False
+        if not self.jobs:
+            self.folders.remove_all()
         jobs = self.jobs.values()
         between = self.subprocesses.latest(), next((job.begun for job in jobs), math.inf)
         leftovers.kill_orphans(self._pid, self.children, self._instance, lambda: [job.path for job in jobs], between)
@@ -345,6 +348,7 @@ class Agent:
         for job in list(self.jobs.values()):
             job.abandon()
         self.subprocesses.abandon()
+        self.folders.remove_all()
         # This subreaper has inherited the processes that tasks left.
         reaper.kill_children(2.0)
 

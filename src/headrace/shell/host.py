@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .group import SharedGroup
     from .output import Output
     from .pmi import PmiServer
+    from .tmpdir import Folders
 
 
 class Ports(Protocol):
@@ -34,6 +35,7 @@ class Host(Loop, Protocol):
 
     # What is to be called with the wait status of a child, by pid.
     children: dict[int, Callable[[int], None]]
+    folders: Folders
 
     @property
     def pmix(self) -> Ports: ...

@@ -23,7 +23,7 @@ from ..spec import jobspec as specs
 from ..spec.idset import Idset
 from ..spec.os_error import reason, with_class
 from ..spec.wait_status import exit_code, how_ended
-from . import affinity, layout, oom, time_limit_signal, tmpdir
+from . import affinity, layout, oom, time_limit_signal
 from . import options as known
 from .early_exits import EarlyExits
 from .environment import job_environment, task_environment
@@ -40,6 +40,7 @@ from .pmix.offer import Offer
 from .proctable import ProcTable
 from .service import Service
 from .task import Task
+from .tmpdir import temporary, unpack
 
 if TYPE_CHECKING:
     from headrace.process.operations import RaisedException, Rpc, Start
@@ -195,8 +196,8 @@ class ShellJob:
     def _prepare_folder(self) -> None:
         """The job's temporary folder, with the files that its jobspec has in it. Raises _CannotStart."""
         try:
-            tmpdir.make(self.tmpdir)
-            tmpdir.unpack(specs.system(self.jobspec).get("files"), self.tmpdir)
+            self.agent.folders.take(self.tmpdir)
+            unpack(specs.system(self.jobspec).get("files"), self.tmpdir)
         except (OSError, archive.ArchiveError) as exc:
             raise _CannotStart(f"cannot prepare {self.tmpdir}: {reason(exc)}") from None
 
@@ -351,7 +352,7 @@ class ShellJob:
             self.host,
         )
         env.update((name, expand(value, self.names.lookup)) for name, value in templates.items())
-        tmpdir.temporary(env)
+        temporary(env)
         return env
 
     # -- reports
@@ -700,4 +701,4 @@ class ShellJob:
         self.kill(signal.SIGKILL)
         if self.pmix is not None:
             self.pmix.end()
-        tmpdir.remove(self.tmpdir)
+        self.agent.folders.give_back(self.tmpdir)
