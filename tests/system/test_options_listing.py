@@ -182,7 +182,45 @@ ATTACHING = [
     ),
 ]
 
-LINES = [*LISTING, *ATTACHING]
+
+MATCHING = [
+    Line(
+        "flux cancel --all -q 2>/dev/null; flux queue idle --quiet; "
+        "for name in one two three; do flux submit -n1 --urgency=hold --job-name=$name sleep inf; done >ids",
+    ),
+    Line("test $(flux pgrep one) = $(head -1 ids)"),
+    Line("flux pgrep -no '{name}' o | sort", "one\ntwo\n"),
+    Line("flux pgrep --format='{name} {state}' t | sort", "NAME STATE\nthree SCHED\ntwo SCHED\n"),
+    Line("flux pgrep --no-header -o full one | awk '{print $3, $4}'", "one S\n"),
+    Line("FLUX_PGREP_FORMAT_DEFAULT={name} flux pgrep one", "NAME\none\n"),
+    Line("flux pgrep -o help x | grep -c -e default -e full -e long -e deps", "4\n"),
+    Line("flux pgrep -o {nosuch} x", like("flux-pgrep: ERROR: .*nosuch.*"), 1),
+    Line("flux pgrep -no {name} $(head -1 ids)..$(sed -n 2p ids) | sort", "one\ntwo\n"),
+    Line("flux pgrep -no {name} $(head -1 ids)..$(sed -n 3p ids) t.o", "two\n"),
+    Line("flux pgrep -no {name} --filter=run .; flux pgrep -no {name} --filter=run,sched two", "two\n"),
+    Line("flux pgrep -f bubbling .", "flux-pgrep: ERROR: Invalid filter specified: bubbling\n", 1),
+    Line("flux pgrep --count=2 . | wc -l; flux pgrep --max-entries=1 . | wc -l", "2\n1\n"),
+    Line("flux pgrep --user=9999 .", "", 1),
+    Line("flux pgrep --user=nosuch .", like("flux-pgrep: ERROR: Invalid user nosuch specified.*"), 1),
+    Line("flux pgrep -A --user=9999 -no {name} two", "two\n"),
+    Line("flux pgrep --queue=nosuch .", "", 1),
+    Line("flux pgrep one two", "flux-pgrep: ERROR: expression error: Only one pattern can be provided\n", 2),
+    Line("flux pkill --user=9999 .; flux pkill --queue=nosuch .; flux pkill --filter=run .", "", 1),
+    Line(
+        "flux pkill --wait ^tw; flux jobs -no {status} $(sed -n 2p ids)",
+        "CANCELED\nflux-pkill: INFO: Canceled 1 job\n",
+    ),
+    Line("flux pgrep two; flux pgrep -a -no {name} --count=1 two", "two\n"),
+    Line(
+        "flux pkill -a --count=1 two",
+        like(f"flux-pkill: ERROR: {ID}: cancel: .*inactive.*\nflux-pkill: INFO: Canceled 0 jobs\n"),
+        1,
+    ),
+    Line("flux pkill --max-entries=1 -A . ; flux pkill -A .", like("(flux-pkill: INFO: Canceled 1 job\n){2}")),
+    Line("flux pkill .", "", 1),
+]
+
+LINES = [*LISTING, *ATTACHING, *MATCHING]
 
 
 @pytest.fixture(scope="module")

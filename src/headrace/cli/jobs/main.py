@@ -9,19 +9,21 @@ import time
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.named_formats import Formats, refused
 from headrace.cli.common.quick_arguments import QuickParser, job_id, positive_int, queue_names
+from headrace.cli.jobs.columns import ask_instances, columns, visible
 from headrace.client.handle import Handle
 from headrace.query import job_info
 from headrace.query.color import stdout_colored
-from headrace.query.format import Format, FormatError, split_sort
+from headrace.query.format import FormatError, split_sort
 from headrace.query.job_info import JobInfo
 from headrace.query.listing import Query, list_ids, list_jobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import Any, Callable, Dict, Iterator, List, Optional
+    from typing import Any, Dict, Iterator, List, Optional
 
     from headrace.cli.common.arguments import Parser
+    from headrace.query.format import Format
 
 PREFIX = "flux-jobs: ERROR: "
 
@@ -109,7 +111,7 @@ def main(argv: List[str]) -> int:
             return 0
         args.format, keys = split_sort(chosen)
         args.sort = args.sort or keys
-        layout = _layout(args.format)
+        layout = columns(args.format)
         if args.json and (args.stats or args.stats_only):
             raise CommandError("--json does not work with --stats and --stats-only")
         if args.from_stdin:
@@ -122,20 +124,6 @@ def main(argv: List[str]) -> int:
         return _list(handle, args, layout)
     except FormatError as exc:
         raise refused(exc) from None
-
-
-def _layout(text: str) -> Format:
-    headings = dict(job_info.HEADINGS)
-    if "instance." in text:
-        from headrace.cli.jobs import instance_info
-
-        headings.update(instance_info.HEADINGS)
-    layout = Format(text, headings, job_info.OPEN_FIELDS)
-    for name in layout.names:
-        if name.startswith("annotations."):
-            # Whatever a scheduler or a user has put there has its own name as heading.
-            headings.setdefault(name, name[len("annotations.") :].upper())
-    return layout
 
 
 def _list(handle: Handle, args: Namespace, layout: Format) -> int:
@@ -165,11 +153,8 @@ def _from_stdin() -> List[JobInfo]:
 
 
 def _show(jobs: List[JobInfo], args: Namespace, layout: Format) -> int:
-    if any(name.startswith("instance.") for name in layout.names) and not args.from_stdin:
-        from headrace.cli.jobs import instance_info
-
-        for job in jobs:
-            job.instance = instance_info.ask(job)
+    if not args.from_stdin:
+        ask_instances(layout.names, jobs)
     _sort(jobs, args.sort)
     if args.json:
         _print_json(_objects(jobs, args), bool(args.jobids))
@@ -273,7 +258,7 @@ def _print_json(objects: List[Dict[str, Any]], by_id: bool) -> None:
 
 
 def _print_table(layout: Format, jobs: List[JobInfo], args: Namespace) -> None:
-    rows = [_visible(job) for job in jobs]
+    rows = [visible(job) for job in jobs]
     layout.fit(rows, header=not args.no_header)
     lines: List[str] = []
     width = args.width
@@ -292,26 +277,6 @@ def _print_table(layout: Format, jobs: List[JobInfo], args: Namespace) -> None:
 def _cut(line: str, width: Optional[int]) -> str:
     """The line, marked with + where it had to be cut to `width` characters (0, None: any)."""
     return line[: width - 1] + "+" if width and len(line) > width else line
-
-
-_CONTROL = r"[\x00-\x1f\x7f-\x9f]"
-
-
-def _visible(job: JobInfo) -> Callable[[str], Any]:
-    """A function like `job.get` that writes control characters of texts as escapes, such as `\\n`.
-
-    Users choose the names of jobs. A line break or a terminal's escape sequence in a name would garble the table.
-    """
-
-    def get(name: str) -> Any:
-        value = job.get(name)
-        if isinstance(value, str) and not value.isprintable() and not name.startswith("color"):
-            import re
-
-            return re.sub(_CONTROL, lambda match: repr(match[0])[1:-1], value)
-        return value
-
-    return get
 
 
 def _open_instance(job: JobInfo, args: Namespace, heading: str = "") -> Optional[Handle]:
@@ -358,7 +323,7 @@ def _recurse(job: JobInfo, args: Namespace) -> None:
     below.no_header = True
     if args.stats:
         _print_stats(handle, None)
-    _list(handle, below, _layout(args.format))
+    _list(handle, below, columns(args.format))
 
 
 def _print_stats(handle: Handle, queues: Any) -> int:

@@ -1,0 +1,55 @@
+"""What the commands that show jobs share of their columns: the format of `-o`, and values fit for a terminal."""
+
+from __future__ import annotations
+
+from headrace.query import job_info
+from headrace.query.format import Format
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterable
+
+    from headrace.query.job_info import JobInfo
+
+_CONTROL = r"[\x00-\x1f\x7f-\x9f]"
+
+
+def columns(text: str) -> Format:
+    """The format string as columns of jobs. Raises FormatError."""
+    headings = dict(job_info.HEADINGS)
+    if "instance." in text:
+        from headrace.cli.jobs import instance_info
+
+        headings.update(instance_info.HEADINGS)
+    layout = Format(text, headings, job_info.OPEN_FIELDS)
+    for name in layout.names:
+        if name.startswith("annotations."):
+            # Whatever a scheduler or a user has put there has its own name as heading.
+            headings.setdefault(name, name[len("annotations.") :].upper())
+    return layout
+
+
+def ask_instances(names: Iterable[str], jobs: Iterable[JobInfo]) -> None:
+    """Fill in the fields `instance.*` of jobs that are instances, if one of the fields `names` is such a field."""
+    if any(name.startswith("instance.") for name in names):
+        from headrace.cli.jobs import instance_info
+
+        for job in jobs:
+            job.instance = instance_info.ask(job)
+
+
+def visible(job: JobInfo) -> Callable[[str], Any]:
+    """A function like `job.get` that writes control characters of texts as escapes, such as `\\n`.
+
+    Users choose the names of jobs. A line break or a terminal's escape sequence in a name would garble the table.
+    """
+
+    def get(name: str) -> Any:
+        value = job.get(name)
+        if isinstance(value, str) and not value.isprintable() and not name.startswith("color"):
+            import re
+
+            return re.sub(_CONTROL, lambda match: repr(match[0])[1:-1], value)
+        return value
+
+    return get
