@@ -77,10 +77,16 @@ class World:
         return int(self.client.start("resource.acquire", flags=m.FLAG_STREAMING))
 
 
-def with_world(in_broker: Run, scenario: Callable[[World], Any], table: Any = CONFIG, **options: Any) -> None:
+def with_world(
+    in_broker: Run,
+    scenario: Callable[[World], Any],
+    table: Any = CONFIG,
+    kvs: dict[str, str] | None = None,
+    **attrs: str,
+) -> None:
     async def run(broker: Any) -> None:
-        world = World(broker, **options)
+        world = World(broker, kvs=kvs)
         await world.settle()
         await scenario(world)
 
-    in_broker(run, config={"resource": table} if table else {}, hostlist="node[0-3]", hostname="node0")
+    in_broker(run, config={"resource": table} if table else {}, hostlist="node[0-3]", hostname="node0", **attrs)

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.spec.idset import Idset
 from headrace.spec.rset_fields import RsetError
-from headrace.spec.rset_hosts import HostTable, joined, order_of, table_of
+from headrace.spec.rset_hosts import HostTable, joined, order_of, places_of, table_of
 
 
 def table(*names: str) -> HostTable:
@@ -51,3 +51,15 @@ def test_a_host_list_orders_ranks_and_keeps_the_order_of_those_on_one_host() -> 
 def test_a_host_list_must_be_that_of_the_set(hosts: List[str], message: str) -> None:
     with pytest.raises(RsetError, match=message):
         order_of(hosts, table("a", "b"), Idset.parse("0-1"))
+
+
+def test_a_longer_host_list_gives_each_rank_the_place_of_its_host() -> None:
+    assert places_of(["m", "b", "a"], table("a", "b"), Idset.parse("0-1")) == {0: 2, 1: 1}
+    # A rank whose own place names its host stays there; others of the host take what is free.
+    assert places_of(["vm"] * 3, table("vm", "vm"), Idset.parse("1")) == {1: 1}
+    assert places_of(["b", "vm", "vm"], table("vm", "vm", "b"), Idset.parse("0-2")) == {0: 2, 1: 1, 2: 0}
+
+
+def test_hosts_that_a_host_list_lacks_are_named() -> None:
+    with pytest.raises(RsetError, match=r"^hosts c,a not found in a,b$"):
+        places_of(["a", "b"], table("c", "a", "a"), Idset.parse("0-2"))

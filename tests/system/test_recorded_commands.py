@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 RECORDINGS = HERE.parent / "data" / "commands"
 RULES = read(HERE / "masks.toml")
 INSTANCES = {
-    "default": ["--test-size=4", "--test-hosts=node[0-3]"],
+    "default": ["--test-size=4", "--test-hosts=vm,vm,vm,vm"],
     "queues": ["--test-size=4", "--test-hosts=node[0-3]", f"--config-path={RECORDINGS / 'queues.toml'}"],
 }
 

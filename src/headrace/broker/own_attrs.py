@@ -27,13 +27,13 @@ def set_own(broker: BrokerBase) -> None:
         attrs.set(name, value)
     attrs.set("rank", broker.rank)
     attrs.set("version", FLUX_VERSION)
-    attrs.set("hostname", boot.hostname)
     given = attrs.get("hostlist")
     if given:
         stated = list(Hostlist.parse(given))
         if len(stated) == broker.size:
             # Names that somebody gave the brokers on their command line: resources are by these.
-            boot.hosts, boot.hostlist = stated, ""
+            boot.hosts, boot.hostlist, boot.hostname = stated, "", stated[broker.rank]
+    attrs.set("hostname", boot.hostname)
     attrs.set("security.owner", broker.owner)
     attrs.set("broker.pid", os.getpid())
     attrs.set("broker.uuid", broker.uuid)

@@ -42,7 +42,7 @@ from headrace.spec.rset_groups import (
     popcount,
     united,
 )
-from headrace.spec.rset_hosts import NO_HOSTS, HostTable, encode_hosts, joined, order_of, table_of
+from headrace.spec.rset_hosts import NO_HOSTS, HostTable, encode_hosts, joined, order_of, places_of, table_of
 
 __all__ = ["Node", "ResourceSet", "RsetError"]
 
@@ -419,6 +419,16 @@ class ResourceSet:
         if hosts is None:
             return self._renumbered({rank: new for new, rank in enumerate(self.ranks)})
         return self._renumbered(order_of(hosts, self._hosts, self.ranks))
+
+    def ranked_by(self, hosts: Sequence[str]) -> ResourceSet:
+        """Return the set with each node at the place of its host in ``hosts``, which may name further hosts.
+
+        An instance takes its configured R this way; ``hosts`` are its brokers' hosts in rank order. Raises RsetError
+        with the hosts that are not in the list, or less often than in the set. Without a node list ranks stay.
+        """
+        if not self._hosts.names:
+            return self
+        return self._renumbered(places_of(hosts, self._hosts, self.ranks))
 
     def remap(self) -> ResourceSet:
         """Return the set with ranks 0..N-1 and the cores of every rank renumbered from 0; gpu ids stay (``flux R

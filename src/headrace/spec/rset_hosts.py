@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Sequence
+from typing import AbstractSet, Dict, List, Optional, Sequence, Tuple
 
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
@@ -77,15 +77,46 @@ def order_of(hosts: Sequence[str], table: HostTable, ranks: Idset) -> Dict[int, 
     if len(hosts) != len(ranks):
         few = "few" if len(hosts) < len(ranks) else "many"
         raise RsetError(f"too {few} hosts to rerank: got {len(hosts)}, the resource set has {len(ranks)} nodes")
+    places, _ = _places(hosts, table, ranks)
+    if len(places) < len(ranks):
+        taken, names = set(places.values()), table.names
+        host = next(host for place, host in enumerate(hosts) if place not in taken)
+        known = encode_hosts([names[rank] for rank in ranks] if names else [])
+        raise RsetError(f"host {host} is not in the resource set ({known})")
+    return places
+
+
+def places_of(hosts: Sequence[str], table: HostTable, ranks: Idset) -> Dict[int, int]:
+    """Return the place of each rank in a list that may name further hosts.
+
+    Ranks whose own place names their host keep it; other ranks of a host take its free places in order. Raises
+    RsetError with the hosts that the list lacks, or has less often than there are ranks on them.
+    """
     names = table.names
-    waiting: Dict[str, List[int]] = {}
-    for rank in reversed(list(ranks)):
-        waiting.setdefault(names.get(rank, ""), []).append(rank)
-    order: Dict[int, int] = {}
-    for place, host in enumerate(hosts):
-        stack = waiting.get(host)
-        if not stack:
-            known = encode_hosts([names[rank] for rank in ranks] if names else [])
-            raise RsetError(f"host {host} is not in the resource set ({known})")
-        order[stack.pop()] = place
-    return order
+    kept = {rank for rank in ranks if rank < len(hosts) and hosts[rank] == names.get(rank)}
+    places, missing = _places(hosts, table, ranks, kept)
+    if missing:
+        short = f"{encode_hosts(missing)} not found in {encode_hosts(hosts)}"
+        raise RsetError(f"host{'s' if len(missing) > 1 else ''} {short}")
+    return places
+
+
+def _places(
+    hosts: Sequence[str], table: HostTable, ranks: Idset, kept: AbstractSet[int] = frozenset()
+) -> Tuple[Dict[int, int], List[str]]:
+    """Return the places of ranks in a host list, and the hosts of ranks without one; ranks in `kept` are at theirs."""
+    free: Dict[str, List[int]] = {}
+    for place in range(len(hosts) - 1, -1, -1):
+        if place not in kept:
+            free.setdefault(hosts[place], []).append(place)
+    places = {rank: rank for rank in kept}
+    missing = []
+    for rank in ranks:
+        if rank in kept:
+            continue
+        host = table.names.get(rank, "")
+        if free.get(host):
+            places[rank] = free[host].pop()
+        else:
+            missing.append(host)
+    return places, missing

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.broker.module.answers import RpcError
+from headrace.modules.resource import source
 from headrace.modules.resource.inventory import Drain, Inventory, TargetError, ids
 from headrace.spec.rset import ResourceSet
 
@@ -16,7 +18,7 @@ HOSTS = ["node0", "node1", "node2", "node3"]
 
 def inventory(hosts: list[str] | None = None) -> Inventory:
     made = Inventory(4, hosts or HOSTS)
-    execution = {"R_lite": [{"rank": "0-3", "children": {"core": "0-1"}}], "nodelist": [",".join(made.hosts)]}
+    execution = {"R_lite": [{"rank": "0-3", "children": {"core": "0-1"}}], "nodelist": [",".join(made.hostlist)]}
     made.define(ResourceSet.from_obj({"version": 1, "execution": execution}), "configuration", 2.0)
     made.set_online(0b1111, 3.0)
     return made
@@ -185,6 +187,65 @@ def test_drains_name_hosts_of_r_too() -> None:
     new.rset = ResourceSet.from_config([{"hosts": "b,c,d,a", "cores": "0"}])
     new.replay(old.events)
     assert list(new.drained) == [1]
+
+
+def test_a_host_has_the_ranks_that_r_says_and_no_others() -> None:
+    made = Inventory(3, ["a", "b", "c"])
+    made.rset = ResourceSet.from_config([{"hosts": "b,x", "cores": "0"}])
+    assert [ids(made.targets(name)) for name in ("b", "x", "c")] == ["0", "1", "2"]
+    # The broker on a is at a rank that R gives to b.
+    with pytest.raises(TargetError, match=r"^invalid hosts: a$"):
+        made.targets("a")
+
+
+def test_a_drain_of_a_host_that_left_does_not_fall_on_another() -> None:
+    old = inventory()
+    old.drain(0b0110, "disk", "", 10.0)
+    new = Inventory(3, ["node0", "node3", "node2"])
+    new.replay(old.events)
+    assert new.drained == {2: Drain(10.0, "disk")}
+
+
+NAMES = [f"n{n}" for n in range(6)]
+
+
+@given(st.permutations(NAMES), st.permutations(NAMES), st.integers(1, 6), st.integers(0, 5))
+def test_every_look_up_of_a_host_is_by_the_host_list(
+    brokers: list[str], order: list[str], size: int, seed: int
+) -> None:
+    """R names some hosts of the list, in any order; each operation finds each host where its broker is."""
+    hosts = order[:size]
+    made = Inventory(len(brokers), brokers)
+    config = {"resource": {"config": [{"hosts": host, "cores": "0", "properties": [host]} for host in hosts]}}
+    rset = source.configured(config, brokers, True)
+    assert rset is not None
+    made.define(rset, "configuration", 1.0)
+    for host in brokers:
+        rank = brokers.index(host)
+        assert made.targets(host) == 1 << rank
+        assert made.nodelist(1 << rank) == host
+        has = [rank] if host in hosts else []
+        assert list(rset.matching_ranks({"hostlist": [host]})) == has
+        assert list(rset.matching_ranks({"properties": [host]})) == has
+        assert rset.host(rank) == (host if has else "")
+    drained = hosts[seed % size]
+    made.drain(made.targets(drained), "why", "", 2.0)
+    # A restart in which the hosts have other ranks, and further hosts are there.
+    again = Inventory(len(brokers) + 1, ["new", *order])
+    again.replay(made.events)
+    assert list(again.drained) == [order.index(drained) + 1]
+
+
+@given(st.permutations(NAMES), st.permutations(NAMES), st.integers(1, 5))
+def test_resources_of_hosts_beyond_the_host_list_are_refused(brokers: list[str], order: list[str], size: int) -> None:
+    config = {"resource": {"config": [{"hosts": ",".join(order), "cores": "0"}]}}
+    with pytest.raises(RpcError) as refused:
+        source.configured(config, brokers[:size], True)
+    # Without a table [bootstrap], the resources may be of hosts that do not exist.
+    made = source.configured(config, brokers[:size], False)
+    assert made is not None
+    assert made.hosts == order
+    assert str(refused.value).startswith("resource.config: host")
 
 
 def test_a_long_journal_is_cut_with_a_summary() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import errno
 import json
 import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -212,7 +211,7 @@ def test_a_module_that_is_loaded_again_takes_over_what_the_nodes_counted(in_brok
         world = World(broker, kvs=kvs)
         await world.settle()
         first = await world.take(world.acquire())
-        assert first["resources"]["execution"]["nodelist"][0].endswith("n[1-3]")
+        assert first["resources"]["execution"]["nodelist"] == ["n[0-3]"]
         assert json.loads(kvs["resource.eventlog"].splitlines()[-2])["context"] == {"method": "kvs"}
 
     async def restarted(broker: Any) -> None:
@@ -220,9 +219,9 @@ def test_a_module_that_is_loaded_again_takes_over_what_the_nodes_counted(in_brok
         await world.settle()
         assert (await world.client.call("resource.get")).errnum == errno.EAGAIN
 
-    in_broker(first)
-    in_broker(second, **{"broker.starttime": "1.00"})
-    in_broker(restarted, **{"broker.starttime": "9999999999.00"})
+    in_broker(first, hostlist="n[0-3]")
+    in_broker(second, hostlist="n[0-3]", hostname="n0", **{"broker.starttime": "1.00"})
+    in_broker(restarted, hostlist="n[0-3]", **{"broker.starttime": "9999999999.00"})
 
 
 def test_what_is_excluded_is_drained_no_more(in_broker: Run) -> None:
@@ -301,7 +300,8 @@ def test_without_configuration_every_broker_counts_its_node(in_broker: Run) -> N
         await world.client.rpc("resource.gather", {"nodes": nodes})
         await world.client.rpc("resource.gather", {"nodes": [[2, "c", "0-3", ""]]})
         execution = (await world.take(tag))["resources"]["execution"]
-        assert execution["nodelist"] == [f"{socket.gethostname()},b,c,d"]
+        # Nodes have the names of the host list, whatever names their brokers know them by.
+        assert execution["nodelist"] == ["node[0-3]"]
         by_rank = {group["rank"]: group["children"] for group in execution["R_lite"]}
         assert by_rank["3"] == {"core": "0-3", "gpu": "0"}
         status = await world.client.rpc("resource.status")
@@ -353,6 +353,61 @@ def test_a_node_that_has_less_than_configured_is_drained(in_broker: Run) -> None
     with_world(in_broker, scenario, {"config": [{"hosts": "node[0-3]", "cores": "0-1", "gpus": "0"}]})
 
 
+@pytest.mark.parametrize(
+    ("verify", "drained"),
+    [
+        ({}, {"1": "got hostname 'other', expected 'node1'"}),
+        ({"verify": False}, {}),
+        ({"verify": {"hostname": "ignore"}}, {"2": "has extra resources: core[2-7]"}),
+        ({"verify": True, "noverify": True}, {}),
+    ],
+)
+def test_a_configuration_says_what_is_verified(in_broker: Run, verify: Any, drained: dict[str, str]) -> None:
+    async def scenario(world: World) -> None:
+        await world.client.rpc("resource.gather", {"nodes": [[1, "other", "0-1", ""], [2, "node2", "0-7", ""]]})
+        found = (await world.client.rpc("resource.status"))["drain"]
+        assert {ranks: drain["reason"] for ranks, drain in found.items() if ranks != "0"} == drained
+
+    with_world(in_broker, scenario, {"config": [{"hosts": "node[0-3]", "cores": "0-1"}], **verify})
+
+
+@pytest.mark.parametrize("method", ["config", "test"])
+def test_configured_hosts_are_at_the_ranks_of_their_brokers(in_broker: Run, method: str) -> None:
+    async def scenario(world: World) -> None:
+        world.online("0-3")
+        tag = world.acquire()
+        await world.take(tag)
+        await world.client.rpc("resource.drain", {"targets": "node3"})
+        assert await world.take(tag) == {"down": "3"}
+        status = await world.client.rpc("resource.status")
+        assert (status["exclude"], list(status["drain"])) == ("1", ["3"])
+        assert status["R"]["execution"]["R_lite"] == [{"rank": "1-3", "children": {"core": "0"}}]
+
+    table = {"config": [{"hosts": "node3,node1,node2", "cores": "0"}], "noverify": True, "exclude": "node1"}
+    with_world(in_broker, scenario, table, **{"broker.boot-method": method})
+
+
+def test_a_configured_host_without_a_broker_is_an_error_of_a_bootstrap_table_alone(in_broker: Run) -> None:
+    table = {"config": [{"hosts": "node[2-5]", "cores": "0"}], "noverify": True}
+
+    async def refused(broker: Any) -> None:
+        text = r"resource\.config: hosts node\[4-5\] not found in node\[0-3\] \(bootstrap\.hosts\)"
+        with pytest.raises(RpcError, match=text):
+            World(broker)
+
+    options = {"config": {"resource": table}, "hostlist": "node[0-3]"}
+    in_broker(refused, **options, **{"broker.boot-method": "config"})
+
+    async def scenario(world: World) -> None:
+        status = await world.client.rpc("resource.status")
+        assert status["R"]["execution"]["nodelist"] == ["node[2-5]"]
+        assert status["R"]["execution"]["R_lite"] == [{"rank": "0-3", "children": {"core": "0"}}]
+
+    with_world(in_broker, scenario, table)
+    # A recovered system has all hosts in its configuration, and one broker.
+    with_world(in_broker, scenario, table, **{"broker.boot-method": "config", "broker.recovery-mode": "1"})
+
+
 def test_another_r_can_be_loaded_while_no_scheduler_holds_it(in_broker: Run, tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         execution = {"R_lite": [{"rank": "0", "children": {"core": "0"}}], "nodelist": ["big"]}
@@ -396,6 +451,7 @@ def test_waiting_for_brokers_ends_when_enough_are_up(in_broker: Run) -> None:
         ({"exclude": "node9"}, "resource.exclude: invalid hosts: node9"),
         ({"exclude": "x", "config": [{"hosts": "a", "cores": "0"}]}, "resource.exclude: invalid hosts: x"),
         ({"noverify": "yes"}, "resource.noverify"),
+        ({"verify": {"core": "loose"}}, "resource.verify.core: must be one of strict, allow-extra"),
         ({"config": []}, "no hosts configured"),
         ({"path": "/nosuch"}, "unable to open /nosuch"),
     ],

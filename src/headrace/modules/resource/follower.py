@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.discovery import bindable_cpus, discover, discover_after_fork
@@ -42,10 +41,7 @@ def node_of_file() -> hwloc.Node | None:
 
 def count_node(ctx: ModuleContext) -> Found:
     """This broker's node as it is reported to rank 0. Raises RpcError for an invalid topology file."""
-    # A table [bootstrap] has host names, which may differ from the kernel's; host names from other sources are not
-    # used.
-    named = ctx.attrs.get("broker.boot-method") == "config"
-    host, node = ctx.attrs.get("hostname") if named else socket.gethostname(), node_of_file()
+    host, node = ctx.attrs.get("hostname"), node_of_file()
     if node is not None:
         return [ctx.rank, host, str(Idset(range(node.cores))), str(Idset(range(node.gpus)))]
     found = discover(affinity=bindable_cpus()) if _is_unrestricted(ctx) else discover_after_fork()

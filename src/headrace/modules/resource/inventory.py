@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from headrace.spec.hostlist import Hostlist, HostlistError
 from headrace.spec.idset import Idset, IdsetError
 from headrace.spec.rset import ResourceSet
+from headrace.spec.rset_hosts import HostTable
 
 # The journal keeps this many events; older ones are replaced by a `truncate` event (RFC 44).
 _KEEP_EVENTS = 10_000
@@ -31,12 +32,16 @@ class Drain(NamedTuple):
 
 
 class Inventory:
-    """The ranks of one instance. `hosts` are the brokers' host names in rank order, for targets before R is known."""
+    """The ranks of one instance. `hostlist` is the brokers' hosts in rank order, the attribute of this name.
 
-    def __init__(self, size: int, hosts: list[str]) -> None:
+    `hosts` is the table of ranks and host names that every look-up of either goes through. It is the host list, except
+    that ranks of R have R's names: these differ only where R is of hosts that do not exist, as in tests.
+    """
+
+    def __init__(self, size: int, hostlist: list[str]) -> None:
         self.size = size
-        self.hosts = hosts
-        self.rset: ResourceSet | None = None
+        self.hostlist = hostlist
+        self.rset = None
         self.online = 0
         self.torpid = 0
         self.exclude = 0
@@ -44,6 +49,23 @@ class Inventory:
         self.assumed = self.leaving = 0
         self.drained: dict[int, Drain] = {}
         self.events: list[Event] = []
+
+    @property
+    def rset(self) -> ResourceSet | None:
+        return self._rset
+
+    @rset.setter
+    def rset(self, rset: ResourceSet | None) -> None:
+        self._rset = rset
+        names = dict(enumerate(self.hostlist))
+        if rset is not None:
+            names.update(zip(rset.ranks, rset.hosts))
+        self.hosts = HostTable(names)
+
+    def learn_hosts(self, hostlist: list[str]) -> None:
+        """Take the present host list, to which hosts may have been added."""
+        self.size, self.hostlist = len(hostlist), hostlist
+        self.rset = self._rset
 
     # -- state
 
@@ -113,37 +135,24 @@ class Inventory:
             raise TargetError(str(exc)) from None
         if not names:
             raise TargetError("hostlist is empty")
-        by_host = self._by_host()
-        unknown = [name for name in names if name not in by_host]
+        unknown = [name for name in names if not self.hosts.bits(name)]
         if unknown:
             raise TargetError(f"invalid hosts: {Hostlist(unknown)}")
         ranks = 0
         for name in names:
-            ranks |= by_host[name]
+            ranks |= self.hosts.bits(name)
         return ranks
-
-    def _by_host(self) -> dict[str, int]:
-        by_host: dict[str, int] = {}
-        for rank, host in enumerate(self.hosts):
-            by_host[host] = by_host.get(host, 0) | 1 << rank
-        if self.rset is not None:
-            for node in self.rset.nodes():
-                by_host[node.host] = by_host.get(node.host, 0) | 1 << node.rank
-        return by_host
 
     def nodelist(self, ranks: int) -> str:
         """The hosts of ranks as a hostlist, for events."""
-        names = []
-        for rank in Idset.from_bits(ranks):
-            host = self.rset.host(rank) if self.rset is not None and rank in self.rset.ranks else ""
-            names.append(host or (self.hosts[rank] if rank < len(self.hosts) else ""))
-        return str(Hostlist([name for name in names if name]))
+        names = self.hosts.names
+        return str(Hostlist([names[rank] for rank in Idset.from_bits(ranks) if names.get(rank)]))
 
     # -- changes: each appends its event and returns it, or None without a change
 
     def restart(self, now: float) -> Event:
         everyone = (1 << self.size) - 1
-        context = {"ranks": ids(everyone), "online": ids(self.online), "nodelist": str(Hostlist(self.hosts))}
+        context = {"ranks": ids(everyone), "online": ids(self.online), "nodelist": self.nodelist(everyone)}
         return self._post(now, "restart", context)
 
     def define(self, rset: ResourceSet, method: str, now: float) -> Event:
@@ -273,14 +282,17 @@ class Inventory:
         self.events = events[-_KEEP_EVENTS:]
 
     def _moved(self, context: Event) -> int:
-        by_host = self._by_host()
-        found = [by_host.get(name, 0) for name in Hostlist.parse(context.get("nodelist", ""))]
-        if found and not any(ranks & (ranks - 1) for ranks in found):
-            bits = 0
-            for ranks in found:
-                bits |= ranks
-            return bits
-        return Idset.parse(context.get("idset", "")).bits & self.all_ranks()
+        """The present ranks of an event's hosts, without hosts that are not in the instance any more."""
+        bits = 0
+        hosts = list(Hostlist.parse(context.get("nodelist", "")))
+        for place, rank in enumerate(Idset.parse(context.get("idset", ""))):
+            if place >= len(hosts) or self.hosts.names.get(rank) == hosts[place]:
+                bits |= 1 << rank
+            else:
+                # The first of several brokers on the host.
+                ranks = self.hosts.bits(hosts[place])
+                bits |= ranks & -ranks
+        return bits & self.all_ranks()
 
     def _post(self, now: float, name: str, context: dict[str, Any]) -> Event:
         return self._posted({"timestamp": now, "name": name, "context": context})

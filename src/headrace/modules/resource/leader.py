@@ -24,6 +24,7 @@ from headrace.modules.resource.follower import count_node, send_topology
 from headrace.modules.resource.inventory import Event, Inventory, TargetError, ids
 from headrace.modules.resource.log import ResourceLog
 from headrace.modules.resource.resize import Resizer, reshape
+from headrace.modules.resource.verify import mismatch, modes_of
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
@@ -74,9 +75,11 @@ class Leader:
         self.table = self._table(ctx.config)
         self.resizer = Resizer(self)
         self._serve()
-        self.configured = self.inventory.rset = source.configured(ctx.config)
         # In recovery mode, the configuration of a whole system is loaded by a single broker, which cannot match it.
-        if ctx.attrs.get("broker.recovery-mode", "0") != "1":
+        recovers = ctx.attrs.get("broker.recovery-mode", "0") == "1"
+        bootstrapped = ctx.attrs.get("broker.boot-method") == "config" and not recovers
+        self.configured = self.inventory.rset = source.configured(ctx.config, self.inventory.hostlist, bootstrapped)
+        if not recovers:
             try:
                 self._excluded(self.table)
             except TargetError as exc:
@@ -122,6 +125,7 @@ class Leader:
         exclude = table.get("exclude", "")
         if not isinstance(exclude, str):
             raise RpcError(errno.EINVAL, "resource.exclude: must be an idset or a hostlist")
+        modes_of(table)
         return table
 
     async def _start(self) -> None:
@@ -172,7 +176,7 @@ class Leader:
             return
         watch = not self.table.get("no-update-watch", False)
         states = source.inherited(
-            uri, job, self.inventory.hosts, watch, lambda text: self.ctx.log(logging.DEBUG, f"job {job}: {text}")
+            uri, job, self.inventory.hostlist, watch, lambda text: self.ctx.log(logging.DEBUG, f"job {job}: {text}")
         )
         try:
             rset = await states.__anext__()
@@ -211,8 +215,10 @@ class Leader:
 
     def _add_found(self, nodes: list[source.Found]) -> None:
         inventory = self.inventory
-        verified = self.method in ("configuration", "kvs") and self.origin not in _UNCHECKED
-        verified = verified and not self.table.get("noverify", "noverify" in self.args)
+        ours = self.method in ("configuration", "kvs") and self.origin not in _UNCHECKED
+        asked = self.method == "job-info" and "verify" in self.table
+        recovers = self.ctx.attrs.get("broker.recovery-mode", "0") == "1"
+        verified = (ours or asked) and not self.table.get("noverify", "noverify" in self.args) and not recovers
         counted = []
         for found in nodes:
             self.found[found[0]] = found
@@ -232,7 +238,7 @@ class Leader:
 
     def _discovered(self, nodes: list[source.Found]) -> None:
         try:
-            self._define(source.gathered(nodes), "dynamic-discovery")
+            self._define(source.gathered(nodes, self.inventory.hosts.names), "dynamic-discovery")
         except RsetError as exc:
             self.ctx.log(logging.ERROR, f"discovered resources do not fit together: {exc}")
 
@@ -260,7 +266,7 @@ class Leader:
             return
         assumed = Idset(range(self.ctx.size)) - Idset(self.found)
         self.inventory.assumed |= assumed.bits
-        likely = source.like_most(self.found.values(), {rank: self.inventory.hosts[rank] for rank in assumed})
+        likely = source.like_most(self.found.values(), assumed)
         self.ctx.log(logging.INFO, f"rank {assumed} is not here yet and taken to be like the others")
         self._discovered([*self.found.values(), *likely])
 
@@ -268,9 +274,9 @@ class Leader:
         rset = self.inventory.rset
         if rset is not None and found[0] not in rset.ranks:
             self.ctx.log(logging.WARNING, f"rank {found[0]} ({found[1]}) not found in expected ranks: it gets no jobs")
-        lacks = source.missing(rset, found) if rset is not None else ""
-        if lacks:
-            reason = f"missing resources: {lacks}"
+            return
+        reason = mismatch(rset, found, modes_of(self.table)) if rset is not None else ""
+        if reason:
             self.ctx.log(logging.ERROR, f"draining: rank {found[0]} ({found[1]}) {reason}")
             self.record(self.inventory.drain(1 << found[0], reason, "update", self.ctx.now()))
 
@@ -297,8 +303,7 @@ class Leader:
 
     def learn_hosts(self) -> None:
         """Read the present size and hosts, since hosts may have been added."""
-        self.inventory.size = self.ctx.size
-        self.inventory.hosts = list(Hostlist.parse(self.ctx.attrs.get("hostlist"))) or self.inventory.hosts
+        self.inventory.learn_hosts(list(Hostlist.parse(self.ctx.attrs.get("hostlist"))))
 
     def _excluded(self, table: dict[str, Any]) -> int:
         text = table.get("exclude", "")

@@ -81,7 +81,7 @@ def reshape(leader: Leader, nodes: list[source.Found]) -> None:
         return
     others = [found for found in nodes if found[0] in rset.ranks and not source.agrees(rset, found)]
     if others:
-        part = source.gathered([rank, rset.host(rank), cores, gpus] for rank, _host, cores, gpus in others)
+        part = source.gathered(others, leader.inventory.hosts.names)
         names = rset.select_ranks(part.ranks).short_form()
         leader.ctx.log(logging.INFO, f"R has {part.short_form()} now, as counted, and not {names}")
         change(leader, part.ranks, part, "dynamic-discovery")
@@ -120,12 +120,12 @@ class Resizer:
             return
         fresh = ranks - rset.ranks
         here = {rank: leader.found[rank] for rank in fresh if rank in leader.found and inventory.online >> rank & 1}
-        away = {rank: inventory.hosts[rank] for rank in fresh if rank not in here}
+        away = fresh - Idset(here)
         counted = [[node.rank, node.host, str(node.cores), str(node.gpus)] for node in rset.nodes()]
         likely = source.like_most(counted, away)
-        inventory.assumed |= Idset(away).bits
+        inventory.assumed |= away.bits
         if fresh:
-            change(leader, Idset(), source.gathered([*here.values(), *likely]), "grow")
+            change(leader, Idset(), source.gathered([*here.values(), *likely], inventory.hosts.names), "grow")
 
     def defined(self) -> None:
         """R is known now: add the ranks of hosts that were added earlier."""

@@ -12,7 +12,7 @@ import errno
 import json
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
 
 from headrace.broker.module.context import RpcError
@@ -24,25 +24,42 @@ from headrace.spec.os_error import reason
 from headrace.spec.rset import ResourceSet, RsetError
 
 _FALLING_BACK = "R of the enclosing job cannot be followed: falling back to job-info.lookup"
-# One counted node: rank, host, cores and GPUs as idsets.
+# One counted node: rank, the name that its broker has for the host, cores and GPUs as idsets.
 Found = list[Any]
 
 
-def configured(config: dict[str, Any]) -> ResourceSet | None:
-    """R of the `[resource]` table; None without resources in it. Raises RpcError(EINVAL) with the file or field."""
+def configured(config: dict[str, Any], hosts: list[str], bootstrapped: bool) -> ResourceSet | None:
+    """R of the `[resource]` table; None without resources in it. Raises RpcError(EINVAL) with the file or field.
+
+    Its nodes have the ranks of the brokers on `hosts`, if all of R's hosts are among them. `bootstrapped`: `hosts` are
+    those of a `[bootstrap]` table, where another host is an error.
+    """
+    rset, field = _unranked(config)
+    if rset is None:
+        return None
+    try:
+        return rset.ranked_by(hosts)
+    except RsetError as exc:
+        if bootstrapped:
+            raise RpcError(errno.EINVAL, f"{field}: {exc} (bootstrap.hosts)") from None
+        return rset
+
+
+def _unranked(config: dict[str, Any]) -> tuple[ResourceSet | None, str]:
+    """R as the `[resource]` table has it, and the field that it is from. Raises RpcError."""
     table = config.get("resource", {})
     if not isinstance(table, dict):
         raise RpcError(errno.EINVAL, "resource: must be a table")
     if "config" in table:
         try:
-            return ResourceSet.from_config(table["config"]).replace(scheduling=_scheduling(table))
+            return ResourceSet.from_config(table["config"]).replace(scheduling=_scheduling(table)), "resource.config"
         except RsetError as exc:
             raise RpcError(errno.EINVAL, f"error parsing [resource.config] array: {exc}") from None
     if "path" in table:
         if not isinstance(table["path"], str):
             raise RpcError(errno.EINVAL, f"resource.path: must be the name of a file, not {table['path']!r}")
-        return from_file(table["path"])
-    return None
+        return from_file(table["path"]), "resource.path"
+    return None, ""
 
 
 def queues_without_hosts(config: dict[str, Any], rset: ResourceSet) -> list[tuple[str, str]]:
@@ -100,7 +117,8 @@ def from_xml_folder(path: str) -> ResourceSet:
         raise RpcError(exc.errno or errno.EIO, f"{path}: {exc.strerror}") from None
     if not names:
         raise RpcError(errno.ENOENT, f"{path}: there is no RANK.xml file in it")
-    return gathered(_from_xml(os.path.join(path, name)) for name in names)
+    found = [_from_xml(os.path.join(path, name)) for name in names]
+    return gathered(found, {rank: host for rank, host, *_ in found})
 
 
 def _from_xml(path: str) -> Found:
@@ -117,44 +135,33 @@ def _from_xml(path: str) -> Found:
     return [int(name), node.host or f"node{name}", str(Idset(range(node.cores))), str(Idset(range(node.gpus)))]
 
 
-def gathered(found: Iterable[Found]) -> ResourceSet:
-    """R of all counted nodes. Raises RsetError."""
+def gathered(found: Iterable[Found], hosts: Mapping[int, str]) -> ResourceSet:
+    """R of all counted nodes, with the names that `hosts` has for their ranks. Raises RsetError."""
     groups: dict[tuple[str, str], list[int]] = {}
-    hosts: dict[int, str] = {}
-    for rank, host, cores, gpus in found:
+    ranks: list[int] = []
+    for rank, _host, cores, gpus in found:
         groups.setdefault((cores, gpus), []).append(rank)
-        hosts[rank] = host
+        ranks.append(rank)
     r_lite = []
-    for (cores, gpus), ranks in groups.items():
+    for (cores, gpus), members in groups.items():
         children = {"core": cores, "gpu": gpus} if gpus else {"core": cores}
-        r_lite.append({"rank": str(Idset(ranks)), "children": children})
-    nodelist = str(Hostlist([hosts[rank] for rank in sorted(hosts)]))
+        r_lite.append({"rank": str(Idset(members)), "children": children})
+    nodelist = str(Hostlist([hosts[rank] for rank in sorted(ranks)]))
     execution = {"R_lite": r_lite, "starttime": 0.0, "expiration": 0.0, "nodelist": [nodelist]}
     return ResourceSet.from_obj({"version": 1, "execution": execution})
 
 
-def like_most(found: Iterable[Found], hosts: dict[int, str]) -> list[Found]:
-    """Assumed nodes for the ranks and host names in `hosts`, with the most frequent resources of the nodes in
-    `found`.
-    """
+def like_most(found: Iterable[Found], ranks: Idset) -> list[Found]:
+    """Assumed nodes for `ranks`, with the most frequent resources of the nodes in `found`."""
     counts = Counter((cores, gpus) for _rank, _host, cores, gpus in found)
     cores, gpus = counts.most_common(1)[0][0]
-    return [[rank, host, cores, gpus] for rank, host in sorted(hosts.items())]
+    return [[rank, "", cores, gpus] for rank in ranks]
 
 
 def agrees(rset: ResourceSet, found: Found) -> bool:
     """Whether R has the cores and GPUs that were counted on a node."""
     rank, _host, cores, gpus = found
     return (rset.ids(rank, "core"), rset.ids(rank, "gpu")) == (Idset.parse(cores), Idset.parse(gpus))
-
-
-def missing(configured_set: ResourceSet, found: Found) -> str:
-    """The configured cores that a node lacks; "" for none. GPUs are not compared, as discovery may not find them."""
-    rank, _host, cores, _gpus = found
-    if rank not in configured_set.ranks:
-        return ""
-    absent = configured_set.ids(rank, "core") - Idset.parse(cores)
-    return f"core[{absent}]" if absent else ""
 
 
 def for_sub_instance(parent_r: dict[str, Any], hosts: list[str]) -> ResourceSet | None:
