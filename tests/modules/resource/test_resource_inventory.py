@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.module.answers import RpcError
+from headrace.broker.answers import RpcError
 from headrace.modules.resource import source
 from headrace.modules.resource.inventory import Drain, Inventory, TargetError, ids
 from headrace.spec.rset import ResourceSet

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.module.answers import RpcError
+from headrace.broker.answers import RpcError
 from headrace.modules.resource.verify import mismatch, modes_of
 from headrace.spec.rset import ResourceSet
 
