@@ -11,6 +11,7 @@ import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "src", "headrace", "compat", "python"))
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "system"))
+sys.path.insert(0, os.path.dirname(__file__))
 from bindings import run
 from flux.modprobe import Task, plan, task
 from instance import start

@@ -245,7 +245,9 @@ def _objects(jobs: List[JobInfo], args: Namespace) -> List[Dict[str, Any]]:
         handle = _open_instance(job, args) if args.recursive and args.level > 0 else None
         if handle is not None:
             below = _below(job, args)
-            shown["jobs"] = _objects(_fetch(handle, below, ["all"]), below)
+            inner = _fetch(handle, below, ["all"])
+            _sort(inner, below.sort)
+            shown["jobs"] = _objects(inner, below)
             handle.close()
         objects.append(shown)
     return objects
