@@ -92,3 +92,19 @@ def test_somebody_at_a_terminal_sees_all_fields(monkeypatch: pytest.MonkeyPatch)
     assert refused(error).text == "Unknown format field: x"
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     assert refused(error).text == "Unknown format field: x (known are id, name)"
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("id", r"did you mean '\{id\}'\?"),
+        ("id name", r"did you mean '\{id\} \{name\}'\?"),
+        ("id:>12,name", r"did you mean '\{id:>12\} \{name\}'\?"),
+        ("lnog", r"-o help lists the names; .*fields stand in braces"),
+        ("id lnog", "fields stand in braces"),
+        ("", "fields stand in braces"),
+    ],
+)
+def test_a_format_whose_braces_were_forgotten_gets_them_in_a_hint(text: str, hint: str) -> None:
+    with pytest.raises(FormatError, match=f"Unknown format name {text} .*{hint}"):
+        Formats("flux-x", OWN, {}).resolve(text, ("id", "name"))

@@ -17,7 +17,7 @@ from headrace.query.format import FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping, Optional, Sequence
+    from typing import Any, Container, Dict, List, Mapping, Optional, Sequence
 
 _GET_CONFIG = "get-config="
 
@@ -39,10 +39,11 @@ class Formats:
         self.group = group
         self.groups = groups
 
-    def resolve(self, text: str) -> Optional[str]:
+    def resolve(self, text: str, fields: Container[str] = ()) -> Optional[str]:
         """The format string that `-o text` means; None when it asked for help, which was printed.
 
-        Raises FormatError for a name that is none, CommandError for a file that is wrong.
+        Raises FormatError for a name that is none, which may be a format of `fields` without their braces, CommandError
+        for a file that is wrong.
         """
         if text in self.formats:
             return self.formats[text]
@@ -54,7 +55,7 @@ class Formats:
             return None
         name = text[len(_GET_CONFIG) :] if text.startswith(_GET_CONFIG) else text
         if name not in self.formats:
-            raise FormatError(f"Unknown format name {name}")
+            raise FormatError(f"Unknown format name {name}{_hint(name, fields)}")
         if name == text:
             return self.formats[name]
         import json
@@ -93,6 +94,15 @@ class Formats:
         formats: Dict[str, Any] = content.get("formats", {})
         _need_mapping(formats, f"{path}: formats")
         return formats
+
+
+def _hint(text: str, fields: Container[str]) -> str:
+    """What a format without braces was to be."""
+    words = text.replace(",", " ").split()
+    known = [word for word in words if word.partition("!")[0].partition(":")[0] in fields]
+    if known == words and words:
+        return f" (fields stand in braces: did you mean '{' '.join(f'{{{word}}}' for word in words)}'?)"
+    return " (-o help lists the names; in a format of your own, fields stand in braces)"
 
 
 def _need_mapping(value: Any, where: str) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def layout_of(text: str, formats: Formats, headings: Mapping[str, str]) -> Optional[Format]:
     """The format of `-o text`; None when that asks for help, which is then shown. Raises CommandError."""
     try:
-        chosen = formats.resolve(text)
+        chosen = formats.resolve(text, headings)
         return None if chosen is None else Format(chosen, headings)
     except FormatError as exc:
         raise refused(exc) from None

@@ -106,7 +106,7 @@ def main(argv: List[str]) -> int:
     args.recursive = args.recursive or args.recurse_all
     args.path = ""
     try:
-        chosen = Formats("flux-jobs", FORMATS, _PURPOSES).resolve(args.format)
+        chosen = Formats("flux-jobs", FORMATS, _PURPOSES).resolve(args.format, job_info.HEADINGS)
         if chosen is None:
             return 0
         args.format, keys = split_sort(chosen)
