@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.broker.attrs import AttrTable
+from headrace.broker.budget import Budget
 from headrace.broker.events import Events
 from headrace.broker.logbook import Logbook
 from headrace.broker.module.context import ModuleContext
@@ -78,6 +79,7 @@ class Little(SimpleNamespace):
             lost=Idset(),
             agent=None,
             connector=SimpleNamespace(debug=0),
+            budget=Budget(lambda _level, _text: None),
         )
 
     async def settle(self) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from headrace.broker.budget import Budget
 from headrace.broker.events import Events
 from headrace.broker.local import GUEST_FRAME, SHARE, LocalServer, link_command
 from headrace.broker.router import Router
@@ -49,6 +50,7 @@ class LittleBroker:
         self.receive_buffer = memoryview(bytearray(1 << 16))
         self.spawn = self.loop.create_task
         self.told: list[str] = []
+        self.budget = Budget(lambda _level, text: self.told.append(text))
 
     def log(self, _level: int, _name: str, text: str) -> None:
         self.told.append(text)
@@ -73,10 +75,12 @@ async def turns(count: int = 10) -> None:
         await asyncio.sleep(0.001)
 
 
-def test_a_closed_connection_is_freed_without_the_collector(tmp_path: Path):
+@pytest.mark.parametrize("guest", [False, True])
+def test_a_closed_connection_is_freed_without_the_collector(tmp_path: Path, guest: bool):
     async def main() -> None:
         server = server_of(LittleBroker(), str(tmp_path / "local"))
         server.start()
+        server.connector.debug = 4 if guest else 0
         sock = await connected(tmp_path / "local")
         await turns()
         (client,) = server.clients
@@ -120,6 +124,124 @@ def test_a_guest_that_begins_a_message_which_is_too_large_is_dropped(tmp_path: P
         sock.close()
         server.stop()
         await turns()
+
+    asyncio.run(main())
+
+
+async def guest_at(server: LocalServer, path: Path) -> socket.socket:
+    """A connection that counts as a guest's by the debug bit of connector-local."""
+    server.connector.debug = 4
+    return await connected(path)
+
+
+async def answers(sock: socket.socket, count: int) -> list[m.Message]:
+    deframer = m.Deframer()
+    found: list[m.Message] = []
+    while len(found) < count:
+        deframer.feed(await asyncio.get_running_loop().sock_recv(sock, 1 << 20))
+        found += deframer
+    return found
+
+
+def test_what_a_guest_holds_is_counted_and_given_back_when_it_goes(tmp_path: Path):
+    async def main() -> None:
+        broker = LittleBroker()
+        broker.budget.limits.update({"connections": 2, "streams": 1})
+        box = broker.router.services["box"] = Box()
+        path = tmp_path / "s"
+        server = server_of(broker, str(path))
+        server.start()
+        one, two = await guest_at(server, path), await guest_at(server, path)
+        with socket.socket(socket.AF_UNIX) as third:
+            third.setblocking(False)
+            server.connector.debug = 4
+            await broker.loop.sock_connect(third, str(path))
+            assert await broker.loop.sock_recv(third, 1) == bytes((errno.EAGAIN,))
+        for tag in (1, 2):
+            await broker.loop.sock_sendall(
+                one, m.frame(m.request("box.watch", {}, matchtag=tag, flags=m.FLAG_STREAMING))
+            )
+        (refused,) = await answers(one, 1)
+        assert (refused.matchtag, refused.errnum) == (2, errno.EAGAIN)
+        assert "access.limits.streams" in refused.text
+        begun = m.frame(m.request("box.ask", matchtag=1, payload=bytes(1 << 20)))
+        await broker.loop.sock_sendall(two, begun[:1000])
+        uid = os.getuid()
+        await until_in_loop(lambda: broker.budget.used(uid, "bytes") > 1 << 20)
+        assert [broker.budget.used(uid, name) for name in ("connections", "streams")] == [2, 1]
+        assert len(box.got) == 1
+        # The end of the stream makes room for another.
+        broker.router.response(m.error_response(box.got[0], errno.ENODATA))
+        assert [msg.errnum for msg in await answers(one, 1)] == [errno.ENODATA]
+        ask = m.request("box.watch", {}, matchtag=1, flags=m.FLAG_STREAMING)
+        await broker.loop.sock_sendall(one, m.frame(ask))
+        await until_in_loop(lambda: len(box.got) == 2)
+        one.close()
+        two.close()
+        await until_in_loop(lambda: not broker.budget.stats()["users"][str(uid)]["connections"])
+        assert not broker.budget._used
+        # The owner has no limits.
+        owners = [await connected(path) for _ in range(3)]
+        for sock in owners:
+            for tag in (1, 2):
+                ask = m.request("box.watch", {}, matchtag=tag, flags=m.FLAG_STREAMING)
+                await broker.loop.sock_sendall(sock, m.frame(ask))
+        await until_in_loop(lambda: len([msg for msg in box.got if msg.topic == "box.watch"]) == 8)
+        for sock in owners:
+            sock.close()
+        await turns()
+        server.stop()
+
+    asyncio.run(main())
+
+
+def test_a_message_beyond_a_guests_budget_is_refused_and_what_follows_is_taken(tmp_path: Path):
+    async def main() -> None:
+        broker = LittleBroker()
+        broker.budget.limits["bytes"] = 100_000
+        box = broker.router.services["box"] = Box()
+        server = server_of(broker, str(tmp_path / "s"))
+        server.start()
+        sock = await guest_at(server, tmp_path / "s")
+        for tag, size in ((1, 500_000), (2, 60_000), (3, 10)):
+            ask = m.request("box.ask", matchtag=tag, payload=b"x" * size)
+            await broker.loop.sock_sendall(sock, m.frame(ask))
+        refused = await answers(sock, 2)
+        assert [(msg.matchtag, msg.errnum) for msg in refused] == [(1, errno.E2BIG), (2, errno.E2BIG)]
+        await until_in_loop(lambda: [msg.matchtag for msg in box.got] == [3])
+        sock.close()
+        await turns()
+        server.stop()
+
+    asyncio.run(main())
+
+
+def test_a_response_beyond_a_guests_budget_is_an_error_and_an_unread_stream_ends_the_connection(tmp_path: Path):
+    async def main() -> None:
+        broker = LittleBroker()
+        broker.budget.limits["bytes"] = 1 << 20
+        box = broker.router.services["box"] = Box()
+        server = server_of(broker, str(tmp_path / "s"))
+        server.start()
+        sock = await guest_at(server, tmp_path / "s")
+        await turns()
+        (client,) = server.clients
+        for tag, flags in ((1, 0), (2, m.FLAG_STREAMING)):
+            ask = m.request("box.ask", matchtag=tag, flags=flags)
+            await broker.loop.sock_sendall(sock, m.frame(ask))
+        await until_in_loop(lambda: len(box.got) == 2)
+        client.send(m.response(box.got[0], {"x": "y" * (2 << 20)}))
+        (answer,) = await answers(sock, 1)
+        assert (answer.matchtag, answer.errnum) == (1, errno.E2BIG)
+        for _ in range(20):
+            msg = m.response(box.got[1], {"x": "y" * 100_000})
+            client.send(msg)
+            await turns(2)
+        await until_in_loop(lambda: not server.clients)
+        assert any("dropped: user" in text and "access.limits.bytes" in text for text in broker.told)
+        assert not broker.budget._used
+        sock.close()
+        server.stop()
 
     asyncio.run(main())
 

@@ -96,11 +96,26 @@ def test_errors_of_all_ranks_are_shown_by_the_leader_and_what_is_critical_where_
 def test_a_follower_forwards_its_own_lines_up_to_a_level() -> None:
     log = book(rank=1, log_forward_level="4")
     sent: list[tuple[int, str]] = []
-    log.forward = lambda level, line: sent.append((level, line))
+    log.forward = lambda level, line, _userid: sent.append((level, line))
     log(logging.INFO, "test", "not this")
     log(logging.ERROR, "test", "this")
     log.append(format_line(3, "5", "test", "of another rank", 0.0), local=False)
     assert [(level, parse_line(line)[4]) for level, line in sent] == [(3, "this")]
+
+
+def test_a_line_of_a_guest_says_nothing_that_is_the_brokers_to_say() -> None:
+    log = book(rank=3)
+    sent: list[int | None] = []
+    log.forward = lambda _level, _line, userid: sent.append(userid)
+    log.append_for(1000, format_line(0, "0", "broker", "the end\nis near", 0.0))
+    log.append_for(1000, format_line(7, "0", "x", "debug", 0.0))
+    lines = [parse_line(line) for line in log.ring]
+    assert [(level, host, appname, text) for level, _stamp, host, appname, text in lines] == [
+        (6, "3", "user", "1000 broker: the end is near"),
+        (7, "3", "user", "1000 x: debug"),
+    ]
+    assert not any(stamp.startswith("1970") for _level, stamp, *_rest in lines)
+    assert sent == [1000, 1000]
 
 
 def test_the_file_is_the_leaders(tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ def test_the_file_that_holds_a_wrong_value_is_named_unless_it_comes_from_elsewhe
             "access.guests = true",
             "connector-local",
             "error parsing [access] configuration: 1 object item(s) left unpacked: guests; "
-            "known are allow-guest-user, allow-root-owner, private-mode and roles",
+            "known are allow-guest-user, allow-root-owner, limits, private-mode and roles",
         ),
         (
             "resource = {noverfiy = true, x = 1}",

@@ -36,7 +36,7 @@ from headrace.broker.state import machine
 from headrace.broker.tbon.join import expect_parent, leader_state, when_parent_is_through
 from headrace.broker.tbon.overlay import Overlay
 from headrace.config.files import ConfigError
-from headrace.process.garbage import collect_rarely
+from headrace.process.garbage import collect_rarely, give_memory_back
 
 from ..spec import duration as durations
 from ..spec import jobid
@@ -47,6 +47,7 @@ from ..spec.os_error import text_of
 from .agent_restart import AgentRestarts
 from .agentlink import AgentLink
 from .attrs import AttrTable
+from .budget import Budget
 from .local import LocalServer
 from .logbook import LEVEL_NAMES, Logbook, parse_line
 from .own_attrs import set_own
@@ -56,6 +57,8 @@ from .router import Router, new_uuid
 
 # Seconds that the agent has to kill the remaining processes of jobs.
 _AGENT_PATIENCE = 5.0
+# Seconds after which memory is given back to the kernel.
+_TRIM_AFTER = 0.5
 # Seconds that a broker which leaves waits for its children.
 _LEAVING_PATIENCE = 5.0
 
@@ -118,6 +121,7 @@ class Broker(BrokerBase):
         self.was_told_to_end = False
         self._own_rundir = False
         self._quorum_was_slow = False
+        self._trims = False
 
     # -- life
 
@@ -153,6 +157,8 @@ class Broker(BrokerBase):
         self.router = Router(self.rank, self.loop)
         # The kernel provides the pages of this buffer only when they are written.
         self.receive_buffer = memoryview(mmap.mmap(-1, 1 << 18))
+        self.budget = Budget(lambda level, text: self.log(level, "connector-local", text))
+        self.budget.on_freed = self._much_is_freed
         self.events = Events(self.rank, self.router, self.owner)
         self.log = Logbook(self.attrs, self.rank)
         self.modules = ModuleHost(self, self.forked)
@@ -174,6 +180,16 @@ class Broker(BrokerBase):
             self.events.take_at_once("overlay.grow", growth.follower(self, self.overlay))
         self.groups = Groups(self.modules.builtin("groups"))
         self.pushed = Cleanup(self, self.context)
+
+    def _much_is_freed(self) -> None:
+        """Give memory back a little later, once for all that is freed until then."""
+        if not self._trims:
+            self._trims = True
+            self.loop.call_later(_TRIM_AFTER, self._trim)
+
+    def _trim(self) -> None:
+        self._trims = False
+        give_memory_back()
 
     def _open(self) -> None:
         """Open the connections of the broker. Raises ConfigError, OSError, zmq.ZMQError."""

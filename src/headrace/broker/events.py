@@ -8,6 +8,7 @@ import errno
 from collections.abc import Callable
 
 from headrace.broker.answers import EMPTY, Empty, RpcError
+from headrace.broker.budget import Account, is_guest
 from headrace.broker.router import Peer, Router
 from headrace.spec import message as m
 from headrace.spec.message import Message
@@ -108,8 +109,14 @@ class Events:
         topic = msg.obj["topic"]
         if peer is None:
             raise RpcError(errno.EPROTO, f"{msg.topic}: only clients and modules of this broker have subscriptions")
+        # Of a client by which guests speak; modules have none.
+        account: Account | None = getattr(peer, "account", None)
         if msg.topic.endswith(".subscribe"):
+            if account is not None and is_guest(msg):
+                account.subscribe(msg.userid, topic)
             self.subscribe(peer, topic)
         elif not self.unsubscribe(peer, topic):
             raise RpcError(errno.ENOENT)
+        elif account is not None and topic not in self._subscribers.get(peer, {}):
+            account.unsubscribe(topic)
         return EMPTY

@@ -2,7 +2,8 @@
 
 The peer's uid is read before its first byte is parsed; a uid without access gets one errno byte and is disconnected.
 Writes are collected during a loop turn and sent in one system call per client. If a client does not read, its streams
-pause, then its requests are not read, and finally it is disconnected, so that no queue grows without bound.
+pause, then its requests are not read, and finally it is disconnected, so that no queue grows without bound. What guests
+hold is charged to their budgets (`budget.py`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from headrace.broker.admin_role import is_admin
 
 from ..spec import message as m
 from ..spec.message import Message, MessageError
+from .answers import RpcError
+from .budget import ENTRY, Account, is_guest
+from .guest_frames import GuestFrames
 from .router import new_uuid
 from .tbon.outstanding import Outstanding, sender_of
 
@@ -41,9 +45,10 @@ DROP_ANSWERS_AT = 1 << 30
 # for their turn, from which on it is not read. So a client with thousands of requests does not hold up the others.
 SHARE = 16
 HOLD_AT = 1 << 18
-# The limit for one message of a guest, in bytes. The beginning of a message is kept in memory until its end arrives,
-# and a guest may never send the end. The largest messages that guests need are values for a KVS namespace of their own.
+# The limit for one message of a guest, in bytes: the largest that guests need are values for a KVS namespace of their
+# own. GUEST_PAUSE_AT is PAUSE_AT for a guest, whose output is counted from there until all of it is read.
 GUEST_FRAME = 16 << 20
+GUEST_PAUSE_AT = 64 << 10
 # Services (counted once for each broker) that one client may call; when it leaves, each is sent a disconnect request.
 MOST_SERVICES = 1 << 16
 # Connections that are accepted in one turn of the loop, and seconds between two log lines about too many.
@@ -72,6 +77,8 @@ class LocalClient(asyncio.BufferedProtocol):
         # Whether the unread output has anything but single responses to this client's own requests.
         self._streams = False
         self._used: set[tuple[str, int, int]] = set()
+        # Bytes that a guest is charged for these.
+        self._used_size = 0
         # Requests that it has not answered; made with the first, since few clients provide a service.
         self._owing: Outstanding | None = None
         # Whether it has so much unread output that its streams wait (PAUSE_AT), and that it is not read (STOP_AT).
@@ -80,6 +87,8 @@ class LocalClient(asyncio.BufferedProtocol):
         # Whether it has sent more than its share; the rest is in the deframer.
         self._waits = False
         self._drained: list[Callable[[], None]] = []
+        # What guests hold by this connection; made for a guest, or for the first message with a guest's credential.
+        self.account: Account | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -87,17 +96,97 @@ class LocalClient(asyncio.BufferedProtocol):
         _pid, uid, _gid = _CRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CRED.size))
         rolemask = self.server.role_of(uid)
         if rolemask == m.ROLE_NONE:
-            self._transport.write(bytes((errno.EPERM,)))
-            self._transport.close()
-            self._transport = None
+            self._turn_away(errno.EPERM)
             return
         self.userid, self.rolemask = uid, rolemask
-        if not rolemask & m.ROLE_OWNER:
-            self._deframer.limit = GUEST_FRAME
         self._transport.set_write_buffer_limits(high=PAUSE_AT)
+        if not rolemask & m.ROLE_OWNER:
+            try:
+                self.broker.budget.charge(uid, "connections")
+            except RpcError as exc:
+                self._turn_away(exc.errnum)
+                return
+            self.account = Account(self.broker.budget)
+            self._deframer = GuestFrames(GUEST_FRAME, self._reserve, self._refuse_unread)
+            self._transport.set_write_buffer_limits(high=GUEST_PAUSE_AT, low=0)
         self._transport.write(b"\0")
         self.server.clients.add(self)
         self.broker.router.add_peer(self)
+
+    def _turn_away(self, errnum: int) -> None:
+        assert self._transport is not None
+        self._transport.write(bytes((errnum,)))
+        self._transport.close()
+        self._transport = None
+
+    def _reserve(self, size: int) -> None:
+        """Charge for a message of `size` bytes that has begun. Raises RpcError."""
+        assert self.account is not None
+        self.account.hold(self.userid, "input", size)
+
+    def _refuse_unread(self, msg: Message, error: RpcError) -> None:
+        """Refuse a request whose payload was not kept."""
+        if msg.type == m.REQUEST:
+            msg.routes.append(self._route)
+            self.broker.router.refuse(msg, error.errnum, error.text)
+
+    def _count_input(self) -> None:
+        """Charge a guest for the messages that it has not finished to send, or that wait for their turn."""
+        if self.account is not None and isinstance(self._deframer, GuestFrames):
+            self.account.hold(self.userid, "input", self._deframer.held, checked=False)
+
+    def _count_output(self) -> None:
+        """Charge a guest for what it has not read."""
+        if self.account is not None and self.is_guest and self._transport is not None:
+            unread = self._transport.get_write_buffer_size() if self._paused else 0
+            self.account.hold(self.userid, "output", unread, checked=False)
+
+    def _affordable(self, msg: Message, data: bytes) -> bytes:
+        """`data`, the frame of `msg` for a guest, or that of an error where a response is too large for its budget.
+
+        A guest that leaves a stream unread until its budget is used up is disconnected.
+        """
+        assert self._transport is not None and self.account is not None
+        waiting = self._transport.get_write_buffer_size() + sum(map(len, self._out))
+        try:
+            self.account.hold(self.userid, "output", waiting + len(data))
+        except RpcError as exc:
+            if msg.type == m.RESPONSE and not msg.flags & m.FLAG_STREAMING:
+                return m.frame(m.error_response(msg, exc.errnum, exc.text))
+            self._drop(exc)
+        return data
+
+    @property
+    def is_guest(self) -> bool:
+        return not self.rolemask & m.ROLE_OWNER
+
+    def _charge(self, msg: Message) -> bool:
+        """Charge for a guest's request or event; where that is too much, it is refused, and the answer is false."""
+        if self.account is None:
+            self.account = Account(self.broker.budget)
+        # From here on its bytes are those of a request.
+        self.account.hold(self.userid, "input", 0, checked=False)
+        try:
+            if msg.type == m.REQUEST:
+                if not msg.flags & m.FLAG_NORESPONSE:
+                    self._charge_service(msg)
+                self.account.open(msg)
+            else:
+                self.broker.budget.check_uncounted(msg)
+        except RpcError as exc:
+            if msg.type == m.REQUEST:
+                msg.routes.append(self._route)
+                self.broker.router.refuse(msg, exc.errnum, exc.text)
+            return False
+        return True
+
+    def _charge_service(self, msg: Message) -> None:
+        """Charge a guest for a service that it has not called before, which hears of its end. Raises RpcError."""
+        service = _service_of(msg)
+        if self.account is not None and self.is_guest and service not in self._used:
+            size = self._used_size + ENTRY + len(service[0])
+            self.account.hold(self.userid, "services", size)
+            self._used_size = size
 
     def when_drained(self, then: Callable[[], None]) -> None:
         """Call `then` when the client has read most of its output, or is gone."""
@@ -112,6 +201,7 @@ class LocalClient(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._paused = False
         self._stopped = False
+        self._count_output()
         if self._waits:
             self.broker.router.when_free(self._accept_share)
         self._read_again()
@@ -129,11 +219,16 @@ class LocalClient(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None:
             return
-        self._deframer.feed(self.broker.receive_buffer[:nbytes])
+        try:
+            self._deframer.feed(self.broker.receive_buffer[:nbytes])
+        except MessageError as exc:
+            self._drop(exc)
+            return
         if not self._waits:
             self._accept_share()
         elif self._deframer.pending > HOLD_AT:
             transport.pause_reading()
+        self._count_input()
 
     def _accept_share(self) -> None:
         if self._stopped:
@@ -158,9 +253,13 @@ class LocalClient(asyncio.BufferedProtocol):
                 if not most:
                     return True
         except MessageError as exc:
-            self.broker.log(logging.WARNING, "connector-local", f"client of uid {self.userid} dropped: {exc}")
-            self.close()
+            self._drop(exc)
+        self._count_input()
         return False
+
+    def _drop(self, why: Exception) -> None:
+        self.broker.log(logging.WARNING, "connector-local", f"client of uid {self.userid} dropped: {why}")
+        self.close()
 
     def _accept(self, msg: Message) -> None:
         if self.rolemask & m.ROLE_OWNER:
@@ -175,9 +274,12 @@ class LocalClient(asyncio.BufferedProtocol):
         self.server.sent[kind] += 1
         if kind == m.REQUEST:
             msg.flags |= m.FLAG_ROUTE
+            # Before the route is there, since it is gone again when the response comes to `send`.
+            if is_guest(msg) and not self._charge(msg):
+                return
             msg.routes.append(self._route)
             if not msg.flags & m.FLAG_NORESPONSE:
-                self._used.add((msg.topic.rpartition(".")[0], msg.aux1, msg.flags & m.FLAG_UPSTREAM))
+                self._used.add(_service_of(msg))
                 if len(self._used) > MOST_SERVICES:
                     raise MessageError(f"it asked more than {MOST_SERVICES} services")
             self.broker.router.request(msg)
@@ -185,8 +287,10 @@ class LocalClient(asyncio.BufferedProtocol):
             if self._owing is not None:
                 self._owing.answered(msg, sender_of(msg))
             self.broker.router.response(msg)
-        elif kind == m.EVENT and (msg.rolemask & m.ROLE_OWNER or not self.broker.router.service_of(msg.topic)):
+        elif kind == m.EVENT:
             # A guest must not speak in a service's name.
+            if is_guest(msg) and (self.broker.router.service_of(msg.topic) or not self._charge(msg)):
+                return
             msg.routes.clear()
             self.broker.events.publish(msg)
 
@@ -201,12 +305,18 @@ class LocalClient(asyncio.BufferedProtocol):
             if self._owing is None:
                 self._owing = Outstanding()
             self._owing.passed(msg, sender_of(msg))
+        data = m.frame(msg)
+        if self.account is not None:
+            if msg.type == m.RESPONSE:
+                self.account.answered(msg)
+            if self.is_guest:
+                data = self._affordable(msg, data)
         if not self._out:
             self.broker.router.at_turn_end(self._write)
         self.server.received[msg.type] += 1
         if msg.type != m.RESPONSE or msg.flags & m.FLAG_STREAMING:
             self._streams = True
-        self._out.append(m.frame(msg))
+        self._out.append(data)
 
     def _refuse(self, msg: Message) -> None:
         """Respond in place of a client that has gone."""
@@ -227,6 +337,7 @@ class LocalClient(asyncio.BufferedProtocol):
             return
         if transport.get_write_buffer_size() <= most:
             transport.write(b"".join(out))
+            self._count_output()
             if not self._stopped and transport.get_write_buffer_size() > STOP_AT:
                 self._stopped = True
                 transport.pause_reading()
@@ -248,6 +359,8 @@ class LocalClient(asyncio.BufferedProtocol):
         # asyncio's transport refers to itself by a bound method. Without this reference it is freed at once.
         getattr(self._transport, "__dict__", {}).pop("_read_ready_cb", None)
         self._transport = None
+        # That of a guest refers to this client, and may hold an unfinished message.
+        self._deframer = m.Deframer()
         self._paused = False
         self._tell_drained()
         self.server.clients.discard(self)
@@ -260,6 +373,16 @@ class LocalClient(asyncio.BufferedProtocol):
             note = m.request(service + ".disconnect", None, nodeid, 0, upstream, self.userid, self.rolemask)
             note.routes.append(self._route)
             broker.router.request(note)
+        if self.account is not None:
+            self.account.close()
+            self.account = None
+            if self.is_guest:
+                broker.budget.credit(self.userid, "connections")
+
+
+def _service_of(msg: Message) -> tuple[str, int, int]:
+    """What `_used` has of a request."""
+    return msg.topic.rpartition(".")[0], msg.aux1, msg.flags & m.FLAG_UPSTREAM
 
 
 class Debugged(Protocol):

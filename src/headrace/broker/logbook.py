@@ -17,6 +17,8 @@ from .attrs import AttrError, AttrTable
 LEVEL_NAMES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 _FROM_LOGGING = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
 _FACILITY_USER = 1 << 3
+# The source of the lines of guests, and the highest severity of these.
+GUEST, _GUEST_SEVERITY = "user", 6
 # Characters of a line that are kept: the ring has a bound in lines, this gives it one in bytes.
 _LONGEST = 8 << 10
 
@@ -42,6 +44,18 @@ def parse_line(line: str) -> tuple[int, str, str, str, str]:
     return int(head[1 : head.index(">")]) & 7, stamp, host, appname, text
 
 
+def _printable(line: str) -> str:
+    return line if line.isprintable() else "".join(char if char.isprintable() else " " for char in line)
+
+
+def _parse(line: str) -> tuple[int, str, str, str, str]:
+    """As `parse_line`. Raises ValueError(EPROTO)."""
+    try:
+        return parse_line(line)
+    except ValueError:
+        raise ValueError(errno.EPROTO) from None
+
+
 class Logbook:
     """Log of one broker. Raises AttrError for an invalid log-* attribute."""
 
@@ -56,7 +70,8 @@ class Logbook:
         self.stderr_level = int(attrs.get("log-stderr-level", "3"))
         self.critical_level = int(attrs.get("log-critical-level", "2"))
         self.followers: list[Callable[[str], None]] = []
-        self.forward: Callable[[int, str], None] | None = None
+        # Sends a line to the leader: its severity, the line, and the guest whose it is (None: the broker's own).
+        self.forward: Callable[[int, str, int | None], None] | None = None
         # Sends the lines that wait to be forwarded.
         self.flush: Callable[[], None] = lambda: None
         self._file: TextIO | None = None
@@ -76,20 +91,36 @@ class Logbook:
             self._take(line, level, line.split(" ", 2)[1], host, appname, piece, True)
 
     def append(self, line: str, local: bool = True) -> None:
-        """Add a formatted line; lines from another rank are not forwarded again.
+        """Add a formatted line; lines from another rank are not forwarded again. Raises ValueError for another line.
 
-        Any user may append: line breaks and control characters, which could pass for other lines or tell a terminal
-        what to do, become spaces.
+        Line breaks and control characters, which could pass for other lines or tell a terminal what to do, become
+        spaces.
         """
-        if not line.isprintable():
-            line = "".join(char if char.isprintable() else " " for char in line)
-        try:
-            level, stamp, host, appname, text = parse_line(line)
-        except ValueError:
-            raise ValueError(errno.EPROTO) from None
-        self._take(line, level, stamp, host, appname, text, local)
+        line = _printable(line)
+        self._take(line, *_parse(line), local)
 
-    def _take(self, line: str, level: int, stamp: str, host: str, appname: str, text: str, local: bool) -> None:
+    def append_for(self, userid: int, line: str) -> None:
+        """Add the line of a guest on this rank. Raises ValueError.
+
+        Rank, time and source are the broker's, so that the line passes for no other, and its severity is `info` at
+        most. The name that the guest gave as source becomes part of the text.
+        """
+        level, _stamp, _host, appname, text = _parse(_printable(line))
+        level, host, text = max(level, _GUEST_SEVERITY), str(self.rank), f"{userid} {appname}: {text}"
+        line = format_line(level, host, GUEST, text, time.time())
+        self._take(line, level, line.split(" ", 2)[1], host, GUEST, text, True, userid)
+
+    def _take(
+        self,
+        line: str,
+        level: int,
+        stamp: str,
+        host: str,
+        appname: str,
+        text: str,
+        local: bool,
+        userid: int | None = None,
+    ) -> None:
         if len(line) > _LONGEST:
             line, text = line[:_LONGEST] + " [cut]", text[:_LONGEST] + " [cut]"
         if level <= self.level:
@@ -112,7 +143,7 @@ class Logbook:
                     readable = moment.strftime("%b %d %H:%M:%S.%f UTC %Y")
                 print(f"{readable} {appname}.{LEVEL_NAMES[level]}[{host}]: {text}", file=sys.stderr, flush=True)
         if not leader and local and self.forward is not None and level <= int(self._attrs.get("log-forward-level")):
-            self.forward(level, line)
+            self.forward(level, line, userid)
 
     def clear(self) -> None:
         self.ring.clear()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..spec.topology import Topology
     from .attrs import AttrTable
     from .boot.boot import BootInfo
+    from .budget import Budget
     from .events import Events
     from .kept import Kept
     from .logbook import Logbook
@@ -126,6 +127,8 @@ class BrokerBase(BrokerParts):
     events: Events
     log: Logbook
     boot: BootInfo
+    # What guests hold of this broker.
+    budget: Budget
     uuid: str
     env: dict[str, str]
     config_path: str

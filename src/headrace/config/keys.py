@@ -149,6 +149,8 @@ def _is_of_type(value: Any, expected: ValueType) -> bool:
         return all(isinstance(item, str) for item in value)
     if expected is schema.TABLE_LIST:
         return all(isinstance(item, dict) for item in value)
+    if expected is schema.LIMIT:
+        return bool(value >= 0)
     return expected is not schema.PORT or 0 < value < 1 << 16
 
 

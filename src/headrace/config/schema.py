@@ -35,6 +35,7 @@ UNUSED_TABLE = ValueType((dict,), "a table", has_effect=False)
 UNUSED_INTEGER = ValueType((int,), "an integer", has_effect=False)
 UNUSED_TEXT = ValueType((str,), "a string", has_effect=False)
 NUMBER = ValueType((int, float), "integer or real")
+LIMIT = ValueType((int,), "an integer, 0 or more")
 PORT = ValueType((int,), "a port, 1 to 65535")
 TABLE = ValueType((dict,), "a table")
 FILE = ValueType((str,), "the name of a file")
@@ -52,6 +53,8 @@ TABLES: dict[str, dict[str, Any]] = {
     "access": {
         **dict.fromkeys(("allow-guest-user", "allow-root-owner", "private-mode"), BOOL),
         "roles": {"admin": dict.fromkeys(("users", "groups"), TEXTS)},
+        # Of each guest (broker/budget.py).
+        "limits": dict.fromkeys(("connections", "bytes", "streams", "subscriptions", "log-bytes"), LIMIT),
     },
     "bootstrap": {
         "curve_cert": ValueType((str,), "the name of a certificate file, as `flux keygen` makes one"),

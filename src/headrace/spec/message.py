@@ -301,6 +301,23 @@ def frame(msg: Message) -> bytes:
 
 def unframe(body: bytes) -> Message:
     """The message of a frame's body (without magic and length)."""
+    return decode_parts(_split(body))
+
+
+def unframe_ends(body: bytes) -> Message:
+    """The message, without its payload, of a frame's body of which the middle was dropped: routes, topic and header
+    must be there. Raises MessageError.
+    """
+    header = list(HEADER.unpack(body[-HEADER_SIZE:]))
+    parts = _split(body[:-HEADER_SIZE], cut=True)
+    count = parts.index(b"") + 1 if header[3] & FLAG_ROUTE and b"" in parts else 0
+    count += bool(header[3] & FLAG_TOPIC)
+    header[3] &= ~FLAG_PAYLOAD
+    return decode_parts([*parts[:count], HEADER.pack(*header)])
+
+
+def _split(body: bytes, cut: bool = False) -> List[bytes]:
+    """The parts of a frame's body, or where it was `cut` off those that are there."""
     parts: List[bytes] = []
     pos = 0
     end = len(body)
@@ -309,16 +326,20 @@ def unframe(body: bytes) -> Message:
         pos += 1
         if size == 255:
             if pos + 4 > end:
+                if cut:
+                    break
                 raise MessageError("a part's size is cut off")
             size = int.from_bytes(body[pos : pos + 4], "big")
             pos += 4
         if pos + size > end:
+            if cut:
+                break
             raise MessageError(f"a part of {size} bytes runs past the end of its frame")
         parts.append(body[pos : pos + size])
         pos += size
         if len(parts) > _MAX_PARTS:
             raise MessageError(f"more than {_MAX_PARTS} parts")
-    return decode_parts(parts)
+    return parts
 
 
 class Deframer:
@@ -337,6 +358,12 @@ class Deframer:
     def pending(self) -> int:
         """The number of bytes of an incomplete frame."""
         return len(self._buffer)
+
+    @property
+    def unfinished(self) -> int:
+        """The size of the frame that has begun and is not complete, without its first 8 bytes; 0 where none has, or
+        before those are there."""
+        return int.from_bytes(self._buffer[4:8], "big") if len(self._buffer) >= 8 else 0
 
     def __iter__(self) -> Iterator[Message]:
         buffer = self._buffer

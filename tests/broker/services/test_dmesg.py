@@ -53,8 +53,9 @@ def test_who_follows_gets_new_lines_once_and_in_order(in_broker: Run) -> None:
         assert await other.ask("log.dmesg", {"follow": True, "nobacklog": True}, m.FLAG_STREAMING, 2) == []
         line = format_line(6, "0", "client", "new", 0.0)
         await broker.guest().ask("log.append", payload=line.encode() + b"\0")
-        assert texts(peer.got) == ["old", "new"]
-        assert texts(other.got) == ["new"]
+        new = f"{broker.owner + 1} client: new"
+        assert texts(peer.got) == ["old", new]
+        assert texts(other.got) == [new]
 
     in_broker(scenario)
 
@@ -69,6 +70,46 @@ def test_a_guest_may_append_a_line_but_not_read_clear_or_speak_for_a_broker(in_b
         assert (await guest.ask("log.forward", tag=3, payload=b"x\0"))[0].errnum == errno.EPERM
 
     in_broker(scenario)
+
+
+def test_a_guest_has_so_many_bytes_a_minute_here_and_at_the_leader(in_broker: Run) -> None:
+    line = format_line(6, "0", "x", "y" * 1000, 0.0).encode() + b"\0"
+
+    async def leader(broker: Any) -> None:
+        served(broker)
+        broker.budget.limits["log-bytes"] = 2500
+        guest = broker.guest()
+        answers = [(await guest.ask("log.append", tag=tag, payload=line))[0] for tag in (1, 2, 3)]
+        assert [answer.errnum for answer in answers] == [0, 0, errno.ENOSPC]
+        assert "access.limits.log-bytes" in answers[2].text
+        # Of another guest, from a follower, which is an owner's request in that guest's name.
+        sender = broker.owner_peer()
+        for tag, code in ((4, 0), (5, 0), (6, errno.ENOSPC)):
+            sender.userid = broker.owner + 2
+            assert (await sender.ask("log.forward", tag=tag, payload=line))[0].errnum == code
+        sender.userid = broker.owner
+        assert [(await sender.ask("log.append", tag=tag, payload=line))[0].errnum for tag in (7, 8, 9)] == [0, 0, 0]
+        # A guest of another broker could not be told from one of this.
+        away = m.request("log.append", None, matchtag=1, userid=guest.userid, rolemask=m.ROLE_USER, payload=line)
+        away.routes += [b"client", b"child"]
+        child = broker.guest("child")
+        broker.router.add_neighbour(child)
+        broker.router.request(away)
+        await broker.settle()
+        assert child.got[0].errnum == errno.EPROTO
+
+    async def follower(broker: Any) -> None:
+        served(broker)
+        await broker.guest().ask("log.append", payload=line)
+        broker.log(logging.ERROR, "test", "urgent")
+        await broker.settle()
+        assert [(msg.topic, msg.userid) for msg in broker.up] == [
+            ("log.forward", broker.owner + 1),
+            ("log.forward", broker.owner),
+        ]
+
+    in_broker(leader)
+    in_broker(follower, rank=1, **{"log-forward-level": "7"})
 
 
 def test_a_follower_sends_its_lines_together_and_urgent_ones_take_the_others_along(in_broker: Run) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.broker.attrs import AttrTable
+from headrace.broker.budget import Budget
 from headrace.broker.tbon.child import Child
 from headrace.broker.tbon.liveness import ALIVE, Liveness
 from headrace.spec.topology import Topology
@@ -43,7 +44,7 @@ class World:
         log = lambda _level, _who, text: self.logged.append(text)  # noqa: E731
         broker = SimpleNamespace(attrs=self.attrs, loop=loop, log=log, context=SimpleNamespace(call=call))
         topology = Topology(7, "kary:2")
-        self.children = {child: Child(child) for child in topology.children(rank)}
+        self.children = {child: Child(child, Budget(print)) for child in topology.children(rank)}
         for child in self.children.values():
             child.heard = self.now
             child.become("full")

@@ -49,15 +49,18 @@ def register(broker: BrokerBase, modules: ModuleHost, overlay: Overlay, local: L
     ctx.on_stats(lambda: {"loop": broker.router.stats(), "clients": len(local.clients)})
     config.register(broker, modules.builtin("config"), modules.loaded)
     _overlay(broker, overlay, modules.builtin("overlay"))
-    _connector(local, modules.builtin("connector-local"))
+    _connector(broker, local, modules.builtin("connector-local"))
     return ctx
 
 
-def _connector(local: LocalServer, ctx: ModuleContext) -> None:
+def _connector(broker: BrokerBase, local: LocalServer, ctx: ModuleContext) -> None:
     ctx.service("connector-local", {})
     local.connector = ctx
     _access(ctx)
+    broker.budget.configure(ctx.config)
+    ctx.on_config(broker.budget.configure)
     ctx.on_stats(local.stats)
+    ctx.on_stats(lambda: {"guests": broker.budget.stats()})
     ctx.on_stats_clear(local.clear_stats)
 
 

@@ -10,6 +10,7 @@ import errno
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from headrace.broker.budget import is_guest
 from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
 from headrace.broker.services import drain
 from headrace.spec.message import Message
@@ -34,13 +35,26 @@ def register(broker: BrokerBase, ctx: ModuleContext) -> None:
         try:
             log.append(line)
         except ValueError:
-            raise RpcError(errno.EPROTO, "log.append: not an RFC 5424 line") from None
+            raise _no_line() from None
 
     def append(msg: Message) -> Empty:
-        append_line(msg.text)
+        if not is_guest(msg):
+            append_line(msg.text)
+            return EMPTY
+        if broker.router.local_peer(msg) is None:
+            # The rank in a line is that of the broker that knows the guest.
+            raise RpcError(errno.EPROTO, "log.append: guests append on the broker that they are connected to")
+        broker.budget.charge_log(msg.userid, len(msg.payload or b""))
+        try:
+            log.append_for(msg.userid, msg.text)
+        except ValueError:
+            raise _no_line() from None
         return EMPTY
 
     def forwarded(msg: Message) -> Empty:
+        """Lines of a follower: its own, or with a guest's userid those of the guest."""
+        if msg.userid != broker.owner:
+            broker.budget.charge_log(msg.userid, len(msg.payload or b""))
         for line in msg.text.split("\n"):
             append_line(line)
         return EMPTY
@@ -57,6 +71,10 @@ def register(broker: BrokerBase, ctx: ModuleContext) -> None:
     if broker.rank:
         forwarding = _Forwarding(ctx)
         log.forward, log.flush = forwarding, forwarding.send
+
+
+def _no_line() -> RpcError:
+    return RpcError(errno.EPROTO, "log.append: not an RFC 5424 line")
 
 
 class _Readers:
@@ -128,18 +146,20 @@ class _Forwarding:
 
     def __init__(self, ctx: ModuleContext) -> None:
         self._ctx = ctx
-        self._lines: list[str] = []
+        # Lines by the guest whose they are, for whose budget at the leader they count; None: the broker's own.
+        self._lines: dict[int | None, list[str]] = {}
 
-    def __call__(self, level: int, line: str) -> None:
-        self._lines.append(line)
+    def __call__(self, level: int, line: str, userid: int | None) -> None:
+        first = not self._lines
+        self._lines.setdefault(userid, []).append(line)
         if level <= _URGENT:
             self._ctx.at_flush(self.send)
-        elif len(self._lines) == 1:
+        elif first:
             self._ctx.call_later(_PATIENCE, self.send)
 
     def send(self) -> None:
         """Send all waiting lines."""
-        lines, self._lines = self._lines, []
-        if lines:
+        waiting, self._lines = self._lines, {}
+        for userid, lines in waiting.items():
             text = "\n".join(lines).encode("utf-8", "replace") + b"\0"
-            self._ctx.call("log.forward", None, None, nodeid=0, payload=text)
+            self._ctx.call("log.forward", None, None, nodeid=0, payload=text, userid=userid)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from headrace.broker.budget import Account, Budget
 from headrace.broker.tbon.outstanding import Outstanding
 from headrace.spec.message import Message
 
@@ -13,7 +14,7 @@ from headrace.spec.message import Message
 class Child:
     """A child, from its hello until it is lost. Its `uuid` is also its ZeroMQ identity."""
 
-    def __init__(self, rank: int) -> None:
+    def __init__(self, rank: int, budget: Budget) -> None:
         self.rank = rank
         self.uuid = ""
         self.status = "offline"
@@ -22,6 +23,8 @@ class Child:
         # Requests that it must respond to, and requests of its subtree that wait for responses.
         self.owing = Outstanding()
         self.asking = Outstanding()
+        # What guests in its subtree hold of this broker.
+        self.account = Account(budget)
         self.error = ""
         self.host = ""
         self.heard = 0.0

@@ -21,6 +21,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace import __version__
+from headrace.broker.answers import RpcError
+from headrace.broker.budget import is_guest
 from headrace.broker.tbon.child import Child
 from headrace.broker.tbon.liveness import Liveness
 from headrace.broker.tbon.outstanding import Outstanding, disconnects, sender_of
@@ -60,7 +62,7 @@ class Overlay:
         self.topology = boot.topology
         self.uuid = broker.uuid
         self.parent_uuid = ""
-        self.children = {rank: Child(rank) for rank in boot.topology.children(self.rank)}
+        self.children = {rank: Child(rank, self.broker.budget) for rank in boot.topology.children(self.rank)}
         # Told, as `Child.changed`, of every child.
         self.on_child_changed: Callable[[Child], None] = lambda _child: None
         self._by_uuid: dict[str, Child] = {}
@@ -156,7 +158,7 @@ class Overlay:
             self._listen(self._open())
         self.topology = topology
         for rank in fresh:
-            child = self.children[rank] = Child(rank)
+            child = self.children[rank] = Child(rank, self.broker.budget)
             child.changed = self.on_child_changed
         self.liveness.start()
         # Children that are not there yet make this subtree partial.
@@ -236,6 +238,8 @@ class Overlay:
             child.owing.passed(msg, sender_of(msg))
         elif msg.type == m.RESPONSE:
             child.asking.answered(msg, sender_of(msg))
+            if child.account:
+                child.account.answered(msg)
         return True
 
     def send_down(self, msg: Message) -> None:
@@ -366,6 +370,13 @@ class Overlay:
         if child.torpid:
             self.liveness.heard(child)
         if msg.type == m.REQUEST:
+            if is_guest(msg):
+                try:
+                    child.account.open(msg)
+                except RpcError as exc:
+                    msg.routes.append(identity.encode())
+                    router.refuse(msg, exc.errnum, exc.text)
+                    return
             child.asking.passed(msg, sender_of(msg))
             msg.routes.append(identity.encode())
             msg.flags |= m.FLAG_ROUTE
@@ -494,6 +505,7 @@ class Overlay:
             self._fail(msg, f"rank {child.rank} was lost")
         for note in disconnects(child.asking.take()):
             self.broker.router.request(note)
+        child.account.close()
         ranks = self.topology.subtree(child.rank)
         self.report(offline=ranks, lost=() if graceful else ranks)
         for hook in list(self.on_child_lost):
