@@ -59,7 +59,6 @@ ELSEWHERE = {
         "job/status_line.py": "system/test_terminals.py",
         "job/terminal.py": "system/test_terminals.py",
         "jobs/columns.py": "system/test_options_listing.py",
-        "jobs/main.py": "system/test_options_listing.py",
         "jobs/pkill.py": "cli/jobs/test_pgrep.py",
         "kvs/requests.py": "cli/kvs/test_kvs_read.py",
         "messages/event.py": "system/test_options_tools.py",
