@@ -63,7 +63,7 @@ def test_input_from_a_file_refuses_the_service(world: World, tmp_path: Path) -> 
     (reply,) = world.replies[token]
     assert reply["errnum"] == 38
     assert reply["text"].startswith("Unknown service method")
-    told = {"stream": "stdin", "rank": "0-1", "path": str(tmp_path / "in")}
+    told = {"stream": "stdin", "rank": "all", "path": str(tmp_path / "in")}
     assert job.inputs == [("redirect", told)]
 
 

@@ -122,7 +122,7 @@ def test_one_file_for_all_has_labelled_lines_of_every_node(tmp_path: Path) -> No
     text = (tmp_path / "out-fA").read_bytes()
     assert text == b"2: 50%\r100%\n2: next\n0: here\n3: stderr goes along\n2: the end"
     redirects = [(context["stream"], context["rank"]) for _, name, context in nodes.entries if name == "redirect"]
-    assert redirects == [("stdout", "0-3"), ("stderr", "0-3")]
+    assert redirects == [("stdout", "[0-3]"), ("stderr", "[0-3]")]
     assert nodes.written() == {}
 
 

@@ -297,7 +297,7 @@ class ShellJob:
         command = specs.command(self.jobspec)
         stdin = self._input.path(lookup)
         if stdin and self.lead:
-            source = stdio.redirect("stdin", str(Idset(range(self.size))), stdin)
+            source = stdio.redirect("stdin", "all", stdin)
             self._keep_input([[time.time(), "redirect", source]])
         terminals = known.pty_ranks(self.options)
         if self.options.get("nosetpgrp") and ranks:

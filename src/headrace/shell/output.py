@@ -137,13 +137,13 @@ class Output:
                     self._open_file(name)
                 if self._lead:
                     shown = expand(path, lambda tag: None if tag.startswith(_LOCAL_TAGS) else self._lookup(tag))
-                    entries.append([now, "redirect", stdio.redirect(stream, _span(self._ntasks), shown)])
+                    entries.append([now, "redirect", stdio.redirect(stream, _all_ranks(self._ntasks), shown)])
             else:
                 name = expand(path, self._lookup)
                 self._shared[stream] = name
                 if self._lead:
                     self._open_file(name)
-                    entries.append([now, "redirect", stdio.redirect(stream, _span(self._ntasks), name)])
+                    entries.append([now, "redirect", stdio.redirect(stream, _all_ranks(self._ntasks), name)])
         if entries:
             self._emit(entries)
 
@@ -315,5 +315,5 @@ def _stream_specs(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return specs
 
 
-def _span(ntasks: int) -> str:
-    return str(Idset(range(ntasks)))
+def _all_ranks(ntasks: int) -> str:
+    return Idset(range(ntasks)).encode(brackets=True)

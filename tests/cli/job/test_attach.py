@@ -220,7 +220,7 @@ def test_labels_stand_before_every_line(capfdbinary):
 def test_redirect_and_shell_messages_are_told(capfd):
     follow(
         job(
-            event("redirect", stream="stdout", rank="0-1", path="lab.out"),
+            event("redirect", stream="stdout", rank="[0-1]", path="lab.out"),
             event("redirect", stream="stderr", rank="0", path="e.txt"),
             event("log", 0.043, level=4, message="vm: adjusted cores", rank=1),
             event("log", 0.05, level=0, message="it failed", rank=0, component="task-exit"),

@@ -279,9 +279,7 @@ class Attach:
         elif event.name == "log":
             self._log(event)
         elif event.name == "redirect" and not self.quiet:
-            rank = str(context["rank"])
-            shown = rank if rank.isdigit() or rank[:1] == "[" else f"[{rank}]"
-            sys.stderr.write(f"{shown}: {context['stream']} redirected to {context['path']}\n")
+            sys.stderr.write(f"{context['rank']}: {context['stream']} redirected to {context['path']}\n")
         if self._tail is not None:
             for stream, line in self._tail.passed():
                 self._write(stream, line)

@@ -77,8 +77,7 @@ class OutputEvent(EventLogEvent):
     def text(self) -> str:
         """The text of any event but data, for users."""
         if self.name == "redirect":
-            shown = str(self.rank)
-            return f"{shown if shown.isdigit() else f'[{shown}]'}: {self.stream} redirected to {self.path}\n"
+            return f"{self.rank}: {self.stream} redirected to {self.path}\n"
         origin = f"flux-shell[{self.rank}]: {_LEVELS.get(self.level, '')}"
         component = f"{self.component}: " if self.component else ""
         return "".join(f"{origin}{component}{line}\n" for line in self.message.splitlines() or [""])
