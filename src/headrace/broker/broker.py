@@ -33,7 +33,7 @@ from headrace.broker.services import broker_service, growth
 from headrace.broker.services.groups import Groups
 from headrace.broker.services.runat import Cleanup, end_jobs
 from headrace.broker.state import machine
-from headrace.broker.tbon.join import expect_parent, leader_state, when_parent_is_through
+from headrace.broker.tbon.join import all_have_met, expect_children, expect_parent, leader_state, when_parent_is_through
 from headrace.broker.tbon.overlay import Overlay
 from headrace.config.files import ConfigError
 from headrace.process.garbage import collect_rarely, give_memory_back
@@ -225,6 +225,7 @@ class Broker(BrokerBase):
             self.advance("builtins-fail")
             return False
         self.advance("builtins-success")
+        expect_children(self, self.overlay.lose_absent)
         if self.rank == 0:
             self.advance("parent-none")
         else:
@@ -336,7 +337,16 @@ class Broker(BrokerBase):
             self.log(logging.ERROR, "broker", f"critical rank {gone} was lost, shutting down")
             self.exit_code = self.exit_code or 1
             self.begin_shutdown()
-        if self.state == "quorum" and len(self.online) >= int(self.attrs.get("broker.quorum")):
+        quorum = int(self.attrs.get("broker.quorum"))
+        if lost and not self.past("quorum") and self.size - len(self.lost) < quorum and all_have_met(self):
+            names = Hostlist([self.boot.hosts[rank] for rank in self.lost])
+            text = (
+                f"{quorum} brokers are needed, and {names} (rank {self.lost}) cannot join any more: ending the instance"
+            )
+            self.log(logging.CRITICAL, "broker", text)
+            self.exit_code = self.exit_code or 1
+            self.begin_shutdown()
+        if self.state == "quorum" and len(self.online) >= quorum:
             if self._quorum_was_slow:
                 self.log(logging.ERROR, "broker", "quorum reached")
             names = Hostlist([self.boot.hosts[rank] for rank in self.online if rank < len(self.boot.hosts)])

@@ -84,9 +84,9 @@ def test_everyone_knows_its_neighbours_and_has_a_key_of_its_own(monkeypatch: pyt
 @pytest.mark.parametrize("mapping", ["", "(vector,(0,2,1))", "(vector,(0,1,1),(1,1,1))", "nonsense"])
 def test_brokers_that_may_be_on_several_hosts_talk_over_tcp(mapping: str) -> None:
     lead, follower = launched(Server(2, PMI_process_mapping=mapping))
-    assert lead.bind.startswith("tcp://*:")
-    assert follower.parent_uri.startswith("tcp://")
-    assert follower.parent_uri.rpartition(":")[2] == lead.bind.rpartition(":")[2]
+    assert lead.bind.startswith("tcp://")
+    # No interface is listened at that children are not told of.
+    assert follower.parent_uri == lead.bind
 
 
 def test_a_broker_whose_children_are_all_on_its_node_needs_no_tcp_port(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,13 +101,36 @@ def test_a_broker_whose_children_are_all_on_its_node_needs_no_tcp_port(monkeypat
 def test_brokers_of_one_host_talk_over_tcp_where_that_is_wanted() -> None:
     server = Server(2, PMI_process_mapping="(vector,(0,1,2))")
     lead, follower = launched(server, attrs={"tbon.prefertcp": "1", "tbon.interface-hint": "lo"})
-    assert lead.bind.startswith("tcp://*:")
-    assert follower.parent_uri.startswith("tcp://127.0.0.1:")
+    assert lead.bind.startswith("tcp://127.0.0.1:")
+    assert follower.parent_uri == lead.bind
     _, follower = launched(Server(2), FLUX_IPADDR_INTERFACE="lo")
     assert follower.parent_uri.startswith("tcp://127.0.0.1:")
     env: Any = {"server": Server(2), "rank": 0}
     with pytest.raises(BootError, match=r"simple: tbon\.interface-hint=nosuch"):
         from_launcher("simple", Client, env, "/run/x", {"tbon.interface-hint": "nosuch"})  # type: ignore[arg-type]
+
+
+def test_an_address_that_is_not_of_this_host_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.broker.boot.address.address_of", lambda _name, _hint: "192.0.2.1")
+    with pytest.raises(
+        BootError, match=r"simple: cannot listen at 192\.0\.2\.1 \(tbon\.interface-hint=default-route\)"
+    ):
+        from_launcher("simple", Client, {"server": Server(2), "rank": 0}, "/run/x", {})  # type: ignore[arg-type,dict-item]
+
+
+def test_a_host_without_a_way_to_its_own_address_is_told_at_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.broker.boot.address.no_route", lambda _address: "Network is unreachable")
+    server = Server(2)
+
+    def broker(rank: int) -> str:
+        env: Any = {"server": server, "rank": rank}
+        with pytest.raises(BootError) as refused:
+            from_launcher("simple", Client, env, "/run/x", {"tbon.interface-hint": "lo"})  # type: ignore[arg-type]
+        return str(refused.value)
+
+    with ThreadPoolExecutor(2) as pool:
+        for text in pool.map(broker, range(2)):
+            assert "at 127.0.0.1: Network is unreachable; tbon.interface-hint" in text
 
 
 def test_hosts_that_know_but_loopback_of_each_other_are_told_at_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,18 @@ def unreached(host: str, address: str, child: str, hint: str) -> str:
     )
 
 
+def no_route(address: str) -> str:
+    """Why this host has no way to an IPv4 address, by the kernel's routes; "" if it has one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # For a datagram socket, this looks the route up and sends nothing.
+            probe.connect((address, 1))
+        except OSError as exc:
+            why = exc.strerror or str(exc)
+            return f"{why} (is the interface lo up?)" if is_loopback(address) else why
+    return ""
+
+
 def needs_ipv6_to_bind(endpoint: str) -> bool:
     """Whether an endpoint to bind needs IPv6: `*` (which then has both), an interface without IPv4, an IPv6 address."""
     host = _host_of(endpoint)

@@ -79,10 +79,10 @@ def prefers_tcp(attrs: Mapping[str, str]) -> bool:
     return attrs.get("tbon.prefertcp", "0") != "0"
 
 
-def free_port() -> int:
-    """A TCP port on which no socket listens now."""
+def free_port(address: str = "") -> int:
+    """A TCP port on which no socket listens now, at an IPv4 address of this host or at all. Raises OSError."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("", 0))
+        probe.bind((address, 0))
         port: int = probe.getsockname()[1]
         return port
 
@@ -103,7 +103,7 @@ def on_one_machine(size: int, rundir: str, topology: Topology, hosts: list[str],
     One random pair is shared by the brokers; it only ever lives in the memory of the processes forked with it.
     """
     hostlist, starter = str(Hostlist(hosts)), os.getpid()
-    ends = [f"tcp://{tcp}:{free_port()}" if tcp else f"ipc://{rundir}/tbon-{rank}" for rank in range(size)]
+    ends = [f"tcp://{tcp}:{free_port(tcp)}" if tcp else f"ipc://{rundir}/tbon-{rank}" for rank in range(size)]
     public, secret = new_keys() if size > 1 else (b"", b"")
     infos = []
     for rank in range(size):

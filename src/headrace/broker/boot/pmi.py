@@ -92,33 +92,47 @@ def _exchange(pmi: Launcher, rundir: str, attrs: Mapping[str, str], env: Mapping
         else:
             from headrace.broker.boot.address import address_of, hint_of
 
-            port = boot.free_port()
-            info.bind, connect = f"tcp://*:{port}", f"tcp://{address_of(hostname, hint_of(attrs, env))}:{port}"
+            # Listening at this address alone keeps the tree off other interfaces.
+            hint = hint_of(attrs, env)
+            address = address_of(hostname, hint)
+            try:
+                port = boot.free_port(address)
+            except OSError as exc:
+                raise PmiError(f"cannot listen at {address} (tbon.interface-hint={hint}): {exc.strerror}") from None
+            info.bind = connect = f"tcp://{address}:{port}"
+            info.bind_ipv6 = False
     key = z85.decode(info.public_key).hex()
     pmi.put(f"headrace.{rank}", f"{hostname},{key},{connect}")
     pmi.barrier()
     if rank:
         host, key, info.parent_uri = pmi.get(f"headrace.{topology.parent(rank)}").split(",", 2)
-        _check_reach(host, info.parent_uri, hostname, attrs, env)
+        _check_reach(host, info.parent_uri, hostname, hostname, attrs, env)
         info.parent_key = z85.encode(bytes.fromhex(key))
     else:
         info.hosts = [pmi.get(f"headrace.{other}").split(",", 2)[0] for other in range(size)]
     for child in children:
         host, key, _ = pmi.get(f"headrace.{child}").split(",", 2)
-        _check_reach(hostname, connect, host, attrs, env)
+        _check_reach(hostname, connect, host, hostname, attrs, env)
         info.members.add(z85.encode(bytes.fromhex(key)))
     return info
 
 
-def _check_reach(host: str, uri: str, child: str, attrs: Mapping[str, str], env: Mapping[str, str]) -> None:
-    """Raise PmiError at both ends if the broker on host `child` would try in vain to connect to its own machine."""
-    # Tests have many hosts on one machine.
-    if uri.startswith("tcp://") and "FLUX_FAKE_HOSTNAME" not in env:
-        from headrace.broker.boot.address import hint_of, unreached
+def _check_reach(host: str, uri: str, child: str, here: str, attrs: Mapping[str, str], env: Mapping[str, str]) -> None:
+    """Raise PmiError at both ends if the broker on host `child` would try in vain to connect to `host`; `here` is this
+    host, whose routes are those of the child at its own end, or at both if it is the same host.
+    """
+    if not uri.startswith("tcp://"):
+        return
+    from headrace.broker.boot.address import hint_of, no_route, unreached
 
-        text = unreached(host, uri[len("tcp://") :].rpartition(":")[0], child, hint_of(attrs, env))
-        if text:
-            raise PmiError(text)
+    address = uri[len("tcp://") :].rpartition(":")[0]
+    # Tests have many hosts on one machine.
+    text = "" if "FLUX_FAKE_HOSTNAME" in env else unreached(host, address, child, hint_of(attrs, env))
+    why = no_route(address) if child in (host, here) else ""
+    if why:
+        text = f"{child} cannot reach {host} at {address}: {why}; tbon.interface-hint names another interface"
+    if text:
+        raise PmiError(text)
 
 
 def _inherited_hint(pmi: Launcher, attrs: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:

@@ -29,6 +29,11 @@ _LOOK = 0.5
 _MET = ("simple", "pmi2", "slurm")
 
 
+def all_have_met(broker: BrokerBase) -> bool:
+    """Whether a launcher started all brokers together, so that one which is lost before it has joined never comes."""
+    return broker.boot.method in _MET
+
+
 def expect_parent(broker: BrokerBase) -> None:
     """Log that the parent has not responded for long, and end the broker after `tbon.connect_timeout` (0: never).
 
@@ -62,8 +67,15 @@ def expect_parent(broker: BrokerBase) -> None:
         broker.loop.call_later(_LOOK, left_alone)
     limit = broker.attrs.get("tbon.connect_timeout")
     patience = duration.parse(limit)
-    if patience and broker.boot.method in _MET:
+    if patience and all_have_met(broker):
         broker.loop.call_later(patience, too_slow)
+
+
+def expect_children(broker: BrokerBase, give_up: Callable[[], None]) -> None:
+    """Call `give_up()` when children that a launcher started together with this broker have given up themselves."""
+    patience = duration.parse(broker.attrs.get("tbon.connect_timeout"))
+    if patience and all_have_met(broker):
+        broker.loop.call_later(patience + _SLOW, give_up)
 
 
 def when_parent_is_through(broker: BrokerBase, go: Callable[[str], None]) -> None:

@@ -513,6 +513,15 @@ class Overlay:
         if not any(other.alive for other in self.children.values()):
             self.on_children_gone()
 
+    def lose_absent(self) -> None:
+        """Report the subtrees of children that have never said hello as lost."""
+        for child in self.children.values():
+            if not child.heard and not child.alive:
+                child.error = "it has never connected"
+                child.become("lost")
+                ranks = self.topology.subtree(child.rank)
+                self.report(offline=ranks, lost=ranks)
+
     def _fail(self, msg: Message, text: str) -> None:
         """Respond for a neighbour that is lost. `msg.routes` is as it was when the request was sent."""
         self.broker.router.response(m.error_response(msg, errno.EHOSTUNREACH, text))
