@@ -42,6 +42,12 @@ def test_instances_nest_three_levels_deep():
     assert not done.left
 
 
+def test_a_job_is_told_the_level_of_the_instance_that_it_may_be():
+    # As Flux tells it, so that a broker of Flux in a job of ours has its level, too.
+    level = "flux pmi get flux.instance-level"
+    assert start("--test-size=1", f"flux run {level}; flux run flux start flux run {level}").out == "1\n2\n"
+
+
 def test_a_batch_script_runs_in_an_instance_of_its_own(tmp_path):
     script = tmp_path / "job.sh"
     script.write_text(

@@ -270,7 +270,8 @@ class ShellJob:
 
     def _prepare_pmi_1(self, placed: layout.Layout) -> None:
         where = placed.pmi if known.pmi_map(self.options) else {}
-        preset = {**where, "flux.instance-level": str(self.op["instance_level"])}
+        # Of an instance that the tasks may be, as Flux gives it to its jobs.
+        preset = {**where, "flux.instance-level": str(self.op["instance_level"] + 1)}
         if "interface_hint" in self.op:
             preset["flux.tbon-interface-hint"] = self.op["interface_hint"]
         local = len(placed.ranks)

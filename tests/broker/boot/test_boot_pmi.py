@@ -161,7 +161,7 @@ def test_a_job_of_an_instance_knows_its_parent_and_its_level() -> None:
     env = {"FLUX_URI": "local:///parent", "FLUX_KVS_NAMESPACE": "job-7", "FLUX_JOB_ID_PATH": "/f1/f2"}
     (info,) = launched(server, **env)
     wanted = {
-        "instance-level": "2",
+        "instance-level": "1",
         "jobid-path": "/f1/f2",
         "jobid": "ƒ2AniAMV",
         "parent-uri": "local:///parent",

@@ -151,7 +151,7 @@ def _enclosing_job(pmi: Launcher, env: Mapping[str, str]) -> dict[str, str]:
     level = pmi.lookup("flux.instance-level")
     if not level.isdigit():
         return placed
-    attrs = {**placed, "instance-level": str(int(level) + 1), "jobid-path": env.get("FLUX_JOB_ID_PATH", "/")}
+    attrs = {**placed, "instance-level": level, "jobid-path": env.get("FLUX_JOB_ID_PATH", "/")}
     # Real Flux sets it to 1 where the parent holds the job to its resources, which we then need not do.
     attrs["constrained-resources"] = "0"
     with contextlib.suppress(ValueError):
