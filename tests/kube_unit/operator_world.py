@@ -35,14 +35,20 @@ def minicluster(**spec: Any) -> Object:
 
 
 class SimulatedLinks:
-    """The connection to the lead: `said` is what it says of itself, `told` what it was asked to do."""
+    """The connection to the lead: `said` is what it says of itself, `told` what it was asked to do, `breach` why it
+    was closed.
+    """
 
     def __init__(self) -> None:
         self.said: Lead | None = None
+        self.breach = ""
         self.told: list[Object] = []
 
     def lead(self, uid: str) -> Lead | None:
         return self.said
+
+    def closed(self, uid: str) -> str:
+        return self.breach
 
     def tell(self, uid: str, request: Object) -> None:
         if request not in self.told:

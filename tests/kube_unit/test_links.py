@@ -31,7 +31,7 @@ class Client:
 def test_a_size_that_is_taken_back_before_there_is_an_answer_is_told_again() -> None:
     async def run() -> None:
         client = Client()
-        link = links._Link("tcp://lead", client, lambda: None)  # type: ignore[arg-type]
+        link = links._Link("tcp://lead", client, lambda: None, lambda why: None)  # type: ignore[arg-type]
         link.lead = Lead(state="running", resized={"": 4, "gpu": 2})
         link.ask({"op": "resize", "size": 2})
         await asyncio.sleep(0)

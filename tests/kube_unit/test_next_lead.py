@@ -301,7 +301,7 @@ def not_ready(world: World, pod: Object) -> None:
 def test_it_runs_until_its_end_is_told() -> None:
     """The brokers are down, the kubelet has noticed, and the Job's end is to come."""
     world = running()
-    world.say(brokers_up=2, up="0-1")
+    world.say(brokers_up=2)
     world.settle()
     for index in (0, 1):
         not_ready(world, pod_of(world, index))
@@ -312,7 +312,7 @@ def test_it_runs_until_its_end_is_told() -> None:
 
 def test_a_lead_whose_node_does_not_answer_is_not_taken_for_one_that_ends() -> None:
     world = running()
-    world.say(brokers_up=2, up="0-1")
+    world.say(brokers_up=2)
     world.settle()
     lead = pod_of(world, 0)
     node = lead["spec"].setdefault("nodeName", "node-0")
@@ -354,7 +354,7 @@ def test_pods_that_are_deleted_and_come_back_are_named() -> None:
     world.look()
     text = "1 of 3 brokers up, Kubernetes waits 10 s or more before it makes pods hello-[1-2] again"
     assert world.status["reason"] == text
-    world.say(brokers_up=3, up="0-2")
+    world.say(brokers_up=3)
     world.server.run_pods("hello")
     world.now += 3
     world.look()
@@ -370,7 +370,7 @@ def test_a_lead_of_hosts_outside_runs_when_they_are_there() -> None:
     world.settle()
     assert (world.status["phase"], world.status["ready"], world.status["brokersUp"]) == ("Starting", "2/4", 2)
     assert world.status["reason"] == "2 of 4 brokers up"
-    world.say(brokers_up=4, up="0-3")
+    world.say(brokers_up=4)
     world.settle()
     assert (world.status["phase"], world.status["ready"], world.status["brokersUp"]) == ("Running", "4/4", 4)
 
@@ -452,21 +452,21 @@ def unresponsive(world: World) -> Object:
 
 def test_brokers_that_do_not_answer_are_told_once() -> None:
     world = running(size=3)
-    world.say(brokers_up=2, up="0,2", silent="hello-1")
+    world.say(brokers_up=2, brokers_silent=1, silent="hello-1")
     world.settle()
     text = "the broker of hello-1 does not answer"
     status = world.status
     assert (status["phase"], status["ready"], status["reason"]) == ("Running", "2/3", f"2 of 3 brokers up, {text}")
     assert (unresponsive(world)["status"], unresponsive(world)["message"]) == ("True", text)
     # Of a lead that hangs, its channel tells.
-    world.say(brokers_up=0, up="", silent="hello-[0-2]")
+    world.say(brokers_up=0, brokers_silent=3, silent="hello-[0-2]")
     world.settle()
     text = "the brokers of hello-[0-2] do not answer"
     assert (world.status["phase"], world.status["reason"]) == ("Running", f"0 of 3 brokers up, {text}")
     world.restart()
-    world.say(brokers_up=0, up="", silent="hello-[0-2]")
+    world.say(brokers_up=0, brokers_silent=3, silent="hello-[0-2]")
     world.settle()
-    world.say(brokers_up=3, up="0-2", silent="")
+    world.say(brokers_up=3, brokers_silent=0, silent="")
     world.settle()
     assert (world.status["ready"], world.status["reason"]) == ("3/3", "")
     assert unresponsive(world)["status"] == "False"
@@ -478,7 +478,7 @@ def test_a_start_tells_of_brokers_that_do_not_answer() -> None:
     world.apply(minicluster())
     world.settle()
     world.server.run_pods("hello", ready=False)
-    world.say(brokers_up=1, up="1", silent="hello-0")
+    world.say(brokers_up=1, brokers_silent=1, silent="hello-0")
     world.settle()
     told = (world.status["phase"], world.status["reason"])
     assert told == ("Starting", "1 of 2 brokers up, the broker of hello-0 does not answer")
@@ -491,7 +491,7 @@ def test_another_operator_tells_of_as_many_brokers_before_it_hears_of_the_lead(f
     world.settle()
     world.server.run_pods("hello", ready=False)
     up = 4 if flux else 2
-    world.say(brokers_up=up, up=f"0-{up - 1}")
+    world.say(brokers_up=up)
     world.settle()
     assert world.status["ready"] == f"{up}/{up}"
     # The kubelet knows of the lead's broker alone.
@@ -520,3 +520,25 @@ def test_the_exit_code_is_known_of_a_lead_that_is_deleted_as_soon_as_it_has_ende
     world.look()
     told = (world.status["phase"], world.status["exitCode"], world.status["reason"])
     assert told == ("Failed", 3, "pod hello-1: in words")
+
+
+def test_of_many_brokers_that_do_not_answer_the_others_are_counted() -> None:
+    world = running(size=3)
+    world.say(brokers_up=2, brokers_silent=100, silent="hello-[1-64]")
+    world.settle()
+    assert world.status["reason"] == "2 of 3 brokers up, the brokers of hello-[1-64] and 36 others do not answer"
+
+
+def test_a_lead_whose_channel_is_closed_has_an_event_and_goes_on_by_what_its_pods_say() -> None:
+    world = running(size=3)
+    world.say(brokers_up=3)
+    world.settle()
+    world.links.said, world.links.breach = None, "the lead sent more than 10 messages a second: until then"
+    world.settle()
+    told = {one["type"]: one for one in world.status["conditions"]}
+    assert (told["ChannelClosed"]["status"], told["ChannelClosed"]["message"]) == ("True", world.links.breach)
+    assert (world.status["phase"], world.status["ready"]) == ("Running", "3/3")
+    world.links.breach = ""
+    world.settle()
+    assert {one["type"]: one for one in world.status["conditions"]}["ChannelClosed"]["status"] == "False"
+    assert world.events().count("ChannelClosed") == 1

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.minicluster.channel_messages import MessageError, decode, encode, parse_request
+from headrace.minicluster.channel_messages import MessageError, State, decode, encode, parse_request, parse_state
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,28 @@ def test_any_bytes_are_a_request_or_refused(data: bytes) -> None:
             assert isinstance(read(data), dict)
         except MessageError:
             pass
+
+
+def test_a_state_has_the_fields_that_the_operator_knows() -> None:
+    said = {"state": "running", "brokers_up": 3, "jobs": {"run": 1}, "idle_since": None, "later": [1]}
+    assert parse_state(said) == State(state="running", brokers_up=3, jobs={"run": 1})
+    assert parse_state({}) == State()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"state": "lost"},
+        {"brokers_up": -1},
+        {"brokers_up": 1 << 60},
+        {"jobs": {"nosuch": 1}},
+        {"jobs": {"run": "1"}},
+        {"silent": "x" * 20_000},
+        {"silent": ["a"]},
+        {"idle_since": 1e300},
+        {"saved": 1},
+    ],
+)
+def test_what_is_no_state_is_refused_with_its_field(said: dict[str, Any]) -> None:
+    with pytest.raises(MessageError, match=f"`\\$.{next(iter(said))}"):
+        parse_state(said)

@@ -3,6 +3,9 @@
 Each MiniCluster has one ZeroMQ connection while its lead runs. A lead's messages and responses update its `Lead` record
 and queue a reconcile of the MiniCluster; nothing is polled. A lead handles one resize at a time, so requests of
 different groups are sent one after the other.
+
+A lead runs in a user's container and may send anything. One that breaks the rules of the channel loses it for a time,
+which grows each time, and however often a lead's state changes, it has its MiniCluster reconciled twice a second.
 """
 
 from __future__ import annotations
@@ -11,15 +14,18 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import zmq
 import zmq.asyncio
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from ..minicluster.channel import ChannelClient, ChannelError
+from ..minicluster.channel_messages import MessageError, parse_state
 from .core.observed import Lead
+from .runtime.timestamps import text_of
 
 Object = dict[str, Any]
 
@@ -30,6 +36,11 @@ _MOST_SOCKETS = 65_000
 # Seconds that a lead has for saving its queue, and seconds before a failed request is repeated.
 _SAVE_PATIENCE = 600.0
 _RETRY = 5.0
+# Seconds for which a lead that has broken the channel's rules is not listened to: doubled each time, up to the longest,
+# until it has kept the rules for as long as that.
+_CLOSED, _LONGEST_CLOSED = 30.0, 900.0
+# Seconds between two reconciles because of what a lead says.
+_TURN = 0.5
 
 
 class Keys(Struct, frozen=True):
@@ -43,12 +54,21 @@ class Keys(Struct, frozen=True):
         return "Keys(...)"
 
 
+class _Breach(Struct):
+    """Why a lead's channel was closed, until when (`time.monotonic`), for which time in a row, and for users."""
+
+    until: float
+    times: int
+    text: str
+
+
 class Links:
     """`changed` is called with the uid of a MiniCluster whose `Lead` record has changed."""
 
     def __init__(self, changed: Callable[[str], None]) -> None:
         self._changed = changed
         self._links: dict[str, _Link] = {}
+        self._breaches: dict[str, _Breach] = {}
         self._context: zmq.asyncio.Context | None = None
 
     def __len__(self) -> int:
@@ -65,15 +85,34 @@ class Links:
     def keep(self, uid: str, address: str, keys: Keys) -> None:
         """Connect to the lead at `address` (tcp://HOST:PORT), and keep the connection."""
         link = self._links.get(uid)
-        if link is not None and link.address == address:
+        if self.closed(uid) or (link is not None and link.address == address):
             return
         if link is not None:
             link.close()
         if self._context is None:
             self._context = zmq.asyncio.Context()
             self._context.set(zmq.MAX_SOCKETS, _MOST_SOCKETS)
-        client = ChannelClient(address, keys.server, (keys.public, keys.secret), self._context)
-        self._links[uid] = _Link(address, client, lambda: self._changed(uid))
+        broken = partial(self._close, uid)
+        client = ChannelClient(address, keys.server, (keys.public, keys.secret), self._context, broken)
+        self._links[uid] = _Link(address, client, lambda: self._changed(uid), broken)
+
+    def closed(self, uid: str) -> str:
+        """Why the lead is not listened to at present, for users; "" if it is."""
+        breach = self._breaches.get(uid)
+        return breach.text if breach and time.monotonic() < breach.until else ""
+
+    def _close(self, uid: str, why: str) -> None:
+        now = time.monotonic()
+        # A breach that lies so far back counts no more, nor does that of a MiniCluster which is gone.
+        self._breaches = {key: one for key, one in self._breaches.items() if now < one.until + _LONGEST_CLOSED}
+        times = self._breaches[uid].times + 1 if uid in self._breaches else 1
+        pause = min(_CLOSED * 2.0 ** (times - 1), _LONGEST_CLOSED)
+        again = text_of(time.time() + pause)
+        text = f"{why}: the operator does not listen to it until {again}, and goes by what Kubernetes says of its pods"
+        self._breaches[uid] = _Breach(now + pause, times, text)
+        self.drop(uid)
+        asyncio.get_running_loop().call_later(pause, self._changed, uid)
+        self._changed(uid)
 
     def address(self, uid: str) -> str:
         """The address of the lead's connection; "" without one."""
@@ -100,11 +139,18 @@ class Links:
 
 
 class _Link:
-    def __init__(self, address: str, client: ChannelClient, changed: Callable[[], None]) -> None:
+    """`changed` is called after changes of `lead`, at most once in `_TURN` seconds, `broken` with a breach of rules."""
+
+    def __init__(
+        self, address: str, client: ChannelClient, changed: Callable[[], None], broken: Callable[[str], None]
+    ) -> None:
         self.address = address
         self.lead: Lead | None = None
         self._client = client
         self._changed = changed
+        self._broken = broken
+        self._told_at = -_TURN
+        self._telling: asyncio.TimerHandle | None = None
         # By subject: requests that wait, and those under way with their tasks.
         self._waiting: dict[tuple[str, str], Object] = {}
         self._asked: dict[tuple[str, str], tuple[Object, asyncio.Task[None]]] = {}
@@ -132,31 +178,36 @@ class _Link:
         self._watching.cancel()
         for _, task in self._asked.values():
             task.cancel()
+        if self._telling is not None:
+            self._telling.cancel()
         self._client.close()
 
     async def _watch(self) -> None:
         try:
             async for said in self._client.watch():
                 self._take(said)
-                self._changed()
         except ChannelError as exc:
             log.warning("lead at %s: %s", self.address, exc)
+        except MessageError as exc:
+            self._broken(f"the lead sent what is no state: {exc}")
 
     def _take(self, said: Object) -> None:
+        before = self.lead
         if said.get("state") == "lost":
             self.lead = None
-            return
-        self.lead = replace(
-            self.lead or Lead(),
-            state=str(said.get("state", "")),
-            up=str(said.get("up", "")),
-            silent=str(said.get("silent", "")),
-            brokers_up=int(said.get("brokers_up", 0)),
-            jobs={str(state): int(count) for state, count in (said.get("jobs") or {}).items()},
-            demand_nodes=int(said.get("demand_nodes", 0)),
-            idle_since=said.get("idle_since"),
-            saved=said.get("saved") is True,
-        )
+        else:
+            self.lead = replace(before or Lead(), **asdict(parse_state(said)))
+        if self.lead != before:
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._telling is None:
+            loop = asyncio.get_running_loop()
+            self._telling = loop.call_later(max(self._told_at + _TURN - loop.time(), 0.0), self._tell_now)
+
+    def _tell_now(self) -> None:
+        self._telling, self._told_at = None, asyncio.get_running_loop().time()
+        self._changed()
 
     async def _ask(self, about: tuple[str, str], request: Object) -> None:
         op = request["op"]
@@ -173,7 +224,7 @@ class _Link:
             del self._asked[about]
         for other in list(self._waiting):
             self.ask(self._waiting.pop(other))
-        self._changed()
+        self._tell()
 
     def _answered(self, request: Object, error: str) -> None:
         if self.lead is None:

@@ -238,6 +238,7 @@ class Operator:
             try_taken_at=memory.try_taken_at,
             refused=memory.refused,
             lead=self.links.lead(uid),
+            channel_closed=self.links.closed(uid),
             other_operator_until=now + other if other > 0 else 0.0,
             warnings=memory.warnings,
             pulled=memory.pulled,

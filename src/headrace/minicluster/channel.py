@@ -3,22 +3,30 @@
 The transport is ZeroMQ with CURVE: the lead accepts only the operator's key, before a byte of a message is parsed, and
 the operator only the lead's key. A lost connection is made again; requests that were under way fail, and watching
 continues. The messages are in `channel_messages`, the lead's end is in `pod.channel_server`.
+
+Whoever owns a MiniCluster has the lead's key, and may say anything with it. So a client takes one message in a turn of
+its loop, and takes nothing more from a lead that says too much or what is no message.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import zmq
 import zmq.asyncio
 
 from . import channel_messages as messages
+from .channel_relay import Budget, Relay
 
 # Milliseconds between two heartbeats, and without one after which the lead counts as lost.
 _HEARTBEAT, _SILENCE = 15_000, 45_000
+# Messages that a lead may send in a second in the long run, and at once, as after a time in which the operator did not
+# read. A state comes at most twice a second.
+_MESSAGES = (10, 200)
+# Messages that ZeroMQ keeps of each direction.
+_KEPT = 64
 
 
 class ChannelError(Exception):
@@ -30,6 +38,8 @@ class ChannelClient:
 
     `client_keys` are the operator's (public, secret); keys are Z85 text as bytes. A client belongs to one asyncio loop,
     and must be closed by `close`. Clients may share a `context`.
+    `broken` is called, once, with what the lead has done if it breaks the channel's rules: the client then takes
+    nothing more from it, and is to be closed.
     """
 
     def __init__(
@@ -38,7 +48,9 @@ class ChannelClient:
         server_public: bytes,
         client_keys: tuple[bytes, bytes],
         context: zmq.asyncio.Context | None = None,
+        broken: Callable[[str], None] = lambda why: None,
     ) -> None:
+        self._broken = broken
         self._own_context = context is None
         self._context = context or zmq.asyncio.Context()
         self._socket = sock = self._context.socket(zmq.DEALER)
@@ -50,19 +62,22 @@ class ChannelClient:
         sock.setsockopt(zmq.RECONNECT_IVL_MAX, 2000)
         sock.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT)
         sock.setsockopt(zmq.HEARTBEAT_TIMEOUT, _SILENCE)
-        sock.setsockopt(zmq.MAXMSGSIZE, messages.LARGEST)
+        sock.setsockopt(zmq.MAXMSGSIZE, messages.LARGEST_OF_LEAD)
+        sock.setsockopt(zmq.RCVHWM, _KEPT)
+        sock.setsockopt(zmq.SNDHWM, _KEPT)
         # A socket without a connection accepts no message, so that no request is kept for a later lead.
         sock.setsockopt(zmq.IMMEDIATE, 1)
-        if "[" in address:
-            sock.setsockopt(zmq.IPV6, 1)
         self._monitor = sock.get_monitor_socket(
             zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_AUTH
         )
         self._connected = asyncio.Event()
         self._last = 0
         self._waiting: dict[int, asyncio.Queue[dict[str, Any]]] = {}
-        sock.connect(address)
-        self._tasks = [asyncio.ensure_future(self._read()), asyncio.ensure_future(self._follow_connection())]
+        host, _, port = address.removeprefix("tcp://").rpartition(":")
+        self._relay = Relay(host.strip("[]"), int(port))
+        sock.connect(self._relay.address)
+        steps = (self._carry(), self._read(), self._follow_connection())
+        self._tasks = [asyncio.ensure_future(one) for one in steps]
 
     @property
     def connected(self) -> bool:
@@ -100,7 +115,7 @@ class ChannelClient:
                 await self._send({"id": id, "op": "watch"})
                 while True:
                     answer = await answers.get()
-                    if answer.get("lost"):
+                    if answer is _LOST:
                         yield {"state": "lost"}
                         break
                     yield _checked(answer)
@@ -111,6 +126,7 @@ class ChannelClient:
         """Close the connection; pending requests are cancelled with their tasks."""
         for task in self._tasks:
             task.cancel()
+        self._relay.close()
         self._socket.disable_monitor()
         self._monitor.close(0)
         self._socket.close(0)
@@ -126,14 +142,26 @@ class ChannelClient:
     async def _send(self, body: dict[str, Any]) -> None:
         await self._socket.send(messages.encode(body))
 
+    async def _carry(self) -> None:
+        self._broken(f"the lead {await self._relay.run()}")
+
     async def _read(self) -> None:
+        budget, loop = Budget(*_MESSAGES), asyncio.get_running_loop()
         while True:
             data = await self._socket.recv()
-            with contextlib.suppress(messages.MessageError):
+            if not budget.spend(1, loop.time()):
+                self._broken(f"the lead sent more than {_MESSAGES[0]} messages a second")
+                return
+            try:
                 body = messages.decode(data)
-                answers = self._waiting.get(body.pop("id", -1))
-                if answers is not None:
-                    answers.put_nowait(body)
+            except messages.MessageError as exc:
+                self._broken(f"the lead sent what is no message: {exc}")
+                return
+            id = body.pop("id", None)
+            if isinstance(id, int) and id in self._waiting:
+                self._waiting[id].put_nowait(body)
+            # A message that is already there is received without a turn of the loop.
+            await asyncio.sleep(0)
 
     async def _follow_connection(self) -> None:
         while True:
@@ -144,12 +172,16 @@ class ChannelClient:
                 continue
             self._connected.clear()
             for answers in self._waiting.values():
-                answers.put_nowait({"lost": True})
+                answers.put_nowait(_LOST)
+
+
+# What stands in a queue of answers for a connection that was lost.
+_LOST: dict[str, Any] = {}
 
 
 def _checked(answer: dict[str, Any]) -> dict[str, Any]:
-    if answer.get("lost"):
+    if answer is _LOST:
         raise ChannelError("the connection to the lead was lost")
     if "error" in answer:
-        raise ChannelError(str(answer["error"]))
+        raise ChannelError(str(answer["error"])[: messages.LONGEST_ERROR])
     return answer

@@ -8,10 +8,41 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
 
-# The limit of a message, in bytes.
+from msgspec import Meta, Struct, ValidationError, convert
+
+from ..spec.job_state import STATE_BITS
+
+# The limits of a message in bytes: of the operator's, which may have a broker configuration, and of a lead's.
 LARGEST = 1 << 20
+LARGEST_OF_LEAD = 1 << 16
+# The number of hosts that a state names, and of characters that the operator keeps of an error.
+MOST_NAMED = 64
+LONGEST_ERROR = 1000
+
+_Count = Annotated[int, Meta(ge=0, le=1 << 53)]
+
+
+class State(Struct, frozen=True, kw_only=True):
+    """What a lead tells its watchers.
+
+    `brokers_up` is the number of brokers that are up; `brokers_silent` of those that have a connection but do not
+    answer, which are not up, and `silent` is a hostlist (RFC 29) with the first `MOST_NAMED` of their hosts. `jobs`
+    counts jobs by state (RFC 21), `demand_nodes` the nodes that running and pending jobs need; `idle_since` is the time
+    (seconds since the epoch) since which no job is active, None while one is. `saved` tells that the instance was saved
+    for an end that has not come.
+    """
+
+    state: Literal["starting", "running", "finished"] = "starting"
+    brokers_up: _Count = 0
+    brokers_silent: _Count = 0
+    silent: Annotated[str, Meta(max_length=MOST_NAMED * 256)] = ""
+    jobs: dict[Literal[tuple(STATE_BITS)], _Count] = {}  # type: ignore[valid-type]
+    demand_nodes: _Count = 0
+    idle_since: Annotated[float, Meta(ge=0, le=1e11)] | None = None
+    saved: bool = False
+
 
 # The fields of each operation: type, and whether it is required.
 _OPERATIONS: Mapping[str, Mapping[str, tuple[type, bool]]] = {
@@ -40,12 +71,24 @@ def encode(body: Mapping[str, Any]) -> bytes:
 def decode(data: bytes) -> dict[str, Any]:
     """A message of any kind. Raises MessageError."""
     try:
-        body = json.loads(data)
+        body = json.loads(data, parse_constant=_no_number)
     except (ValueError, RecursionError) as exc:
         raise MessageError(f"not JSON: {exc}") from None
     if not isinstance(body, dict):
         raise MessageError("not a JSON object")
     return body
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
+def parse_state(body: Mapping[str, Any]) -> State:
+    """A state, without fields that another version has. Raises MessageError."""
+    try:
+        return convert(body, State)
+    except ValidationError as exc:
+        raise MessageError(str(exc)) from None
 
 
 def parse_request(data: bytes) -> dict[str, Any]:

@@ -741,7 +741,7 @@ def test_the_queue_of_a_lead_that_the_kubelet_does_not_call_ready_yet_is_saved()
     world.apply(minicluster(archive={"path": "/state/archive.tar"}))
     world.settle()
     world.server.run_pods("hello", ready=False)
-    world.say(brokers_up=2, up="0-1", resized={"": 2})
+    world.say(brokers_up=2, resized={"": 2})
     world.settle()
     assert world.status["phase"] == "Running"
     world.edit(suspend=True)
@@ -848,21 +848,21 @@ def test_the_leads_word_of_brokers_comes_before_the_kubelets() -> None:
     world.server.run_pods("hello", ready=False)
     world.settle()
     assert (world.status["phase"], world.status["reason"]) == ("Starting", "0 of 3 brokers up")
-    world.say(resized={"": 3}, brokers_up=3, up="0-2")
+    world.say(resized={"": 3}, brokers_up=3)
     world.settle()
     assert (world.status["phase"], world.status["ready"]) == ("Running", "3/3")
     assert "brokersUp" in world.status["times"]
-    world.say(brokers_up=2, up="0,2")
+    world.say(brokers_up=2)
     world.settle()
     assert (world.status["phase"], world.status["reason"]) == ("Running", "2 of 3 brokers up")
 
 
 def test_an_end_is_not_taken_for_another_start() -> None:
     world = running()
-    world.say(resized={"": 2}, brokers_up=2, up="0-1")
+    world.say(resized={"": 2}, brokers_up=2)
     world.settle()
     assert world.status["phase"] == "Running"
-    world.say(state="finished", brokers_up=0, up="")
+    world.say(state="finished", brokers_up=0)
     for pod in world.server.pods_of("hello"):
         conditions = [{"type": "Ready", "status": "False"}]
         ended = {"exitCode": 0, "startedAt": TIME, "finishedAt": TIME}

@@ -17,7 +17,8 @@ from headrace.spec.curve_certificate import key_pair
 async def main(address: str, folder: str) -> None:
     server, _ = key_pair(Path(folder, "channel.cert").read_text())
     client = ChannelClient(f"tcp://{address}", server, key_pair(Path(folder, "client.cert").read_text()))
-    for line in sys.stdin:
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
         request = json.loads(line)
         wanted = request.pop("until", {})
         try:

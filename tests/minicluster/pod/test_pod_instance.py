@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from headrace.minicluster.channel_messages import MOST_NAMED, parse_state
 from headrace.minicluster.pod.instance import Instance, demand
+from headrace.spec.hostlist import count_hosts
 
 
 @pytest.mark.parametrize(
@@ -67,15 +69,15 @@ def test_a_broker_that_does_not_answer_is_silent_until_it_does() -> None:
         instance.check()
         answers.waiting.pop()(answers)
     instance._take_torpid({"members": "2"})
-    assert (instance.snapshot.silent, instance.snapshot.up, instance.snapshot.brokers_up) == ("hello-2", "0-1,3", 3)
+    assert instance.snapshot[:4] == ("starting", 3, 1, "hello-2")
     assert instance.answers and not changes
     for _ in range(5):
         instance.check()
     assert len(answers.waiting) == len(changes) == 1
-    assert (instance.snapshot.silent, instance.snapshot.up, instance.answers) == ("hello-[0,2]", "1,3", False)
+    assert (instance.snapshot.silent, instance.snapshot.brokers_up, instance.answers) == ("hello-[0,2]", 2, False)
     answers.waiting.pop()(answers)
     instance._take_torpid({"members": ""})
-    assert (instance.snapshot.silent, instance.snapshot.up, len(changes)) == ("", "0-3", 2)
+    assert (instance.snapshot.silent, instance.snapshot.brokers_up, len(changes)) == ("", 4, 2)
 
 
 def test_the_next_broker_is_not_silent_as_the_last_one_was() -> None:
@@ -104,3 +106,12 @@ def test_a_check_of_a_connection_that_is_lost_counts_as_one_without_an_answer() 
     for _ in range(4):
         instance.check()
     assert not instance.answers
+
+
+def test_of_many_silent_brokers_the_first_are_named() -> None:
+    instance = Instance("local:///nowhere", lambda: None)
+    instance._hosts = [f"{'odd' if rank % 2 else 'even'}-{rank}" for rank in range(10_000)]
+    instance._take_torpid({"members": "0-9999"})
+    assert instance.snapshot.brokers_silent == 10_000
+    assert count_hosts(instance.snapshot.silent) == MOST_NAMED
+    assert parse_state(instance.snapshot.as_object()).silent == instance.snapshot.silent

@@ -61,13 +61,14 @@ def conditions_of(
         ("JobRunning", running, "HasRun" if running and end else _RUN_ENDED if told and end else phase, ran),
         ("JobFinished", end is not None, phase if end else "Unfinished", reason if end else ""),
     ]  # fmt: skip
-    silent = silence(observed) if not end else ""
+    silent, closed = ("", "") if end else (silence(observed), observed.channel_closed)
     failure = _failure_reason(observed, end, lead_end, status, old) if phase == FAILED else "NotFailed"
     optional = [
         ("Failed", phase == FAILED, failure, reason if phase == FAILED else ""),
         ("Suspended", suspended, "Suspended" if suspended else "Resumed", ""),
         ("Invalid", bool(view.problems), "RulesBroken" if view.problems else "Valid", "; ".join(view.problems)),
         ("Unresponsive", bool(silent), "BrokersSilent" if silent else "BrokersAnswer", silent),
+        ("ChannelClosed", bool(closed), "RulesBroken" if closed else "ChannelOpen", closed),
         ("Degraded", degraded, "BrokersMissing" if degraded else "BrokersUp", reason if degraded else ""),
         ("Foreign", bool(observed.taken), "NameTaken" if observed.taken else "NoneTaken", ", ".join(observed.taken)),
         ("Saving", view.saving, _saving(view), view.waits_for if view.saving else ""),

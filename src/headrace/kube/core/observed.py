@@ -18,25 +18,23 @@ Object = dict[str, Any]
 class Lead(Struct, frozen=True, kw_only=True):
     """The state of a running MiniCluster's lead, from its channel (`minicluster.channel`).
 
-    `silent` is a hostlist of the hosts whose brokers do not answer; these are not among those that are up.
+    Its first fields are those of `channel_messages.State`.
     `resized` has the sizes, by group ("" is the MiniCluster's own pods), for which the lead has finished its part:
-    hosts beyond them are drained and idle. `config` is the broker configuration of the last reload. `demand_nodes` is
-    the number of nodes that the active jobs need, `idle_since` the end of the last job, None while jobs are active.
-    `saved_at` is when the instance was last saved on request (0: never); `save_error` is the reason if the last attempt
-    failed, at `save_failed`. `saved` tells that the instance was saved for an end that has not come: when it ends by
-    itself, it saves nothing.
+    hosts beyond them are drained and idle. `config` is the broker configuration of the last reload. `saved_at` is when
+    the instance was last saved on request (0: never); `save_error` is the reason if the last attempt failed, at
+    `save_failed`.
     """
 
     state: str = "starting"
     brokers_up: int = 0
-    up: str = ""
+    brokers_silent: int = 0
     silent: str = ""
     jobs: dict[str, int] = {}
     demand_nodes: int = 0
     idle_since: float | None = None
+    saved: bool = False
     resized: dict[str, int] = {}
     config: dict[str, Any] | None = None
-    saved: bool = False
     saved_at: float = 0.0
     save_error: str = ""
     save_failed: float = 0.0
@@ -46,10 +44,11 @@ class Observed(Struct, frozen=True, kw_only=True):
     """`cluster` is the MiniCluster object. `secret`: whether its own Secret exists, None before anybody has looked.
     `taken` names objects with our names and another owner ("Service/hello"); they are tried again at `try_taken_at`.
     `refused` is the API server's refusal of the last step, "" if it succeeded. `lead` is None without a connection to
-    the lead. `other_operator_until` is when the Go operator's Lease expires (0: it is not held). `warnings` are
-    messages of Events about the MiniCluster's Jobs and pods that no status has, such as an exceeded quota; `pulled` are
-    the containers, by their pods' uids and their names, whose images the kubelet has begun to pull. `deleting_since` is
-    when this operator first saw that the MiniCluster is being deleted (0: it is not).
+    the lead; `channel_closed` is why the operator wants none, "" if it does. `other_operator_until` is when the Go
+    operator's Lease expires (0: it is not held). `warnings` are messages of Events about the MiniCluster's Jobs and
+    pods that no status has, such as an exceeded quota; `pulled` are the containers, by their pods' uids and their
+    names, whose images the kubelet has begun to pull. `deleting_since` is when this operator first saw that the
+    MiniCluster is being deleted (0: it is not).
     """
 
     cluster: Object
@@ -63,6 +62,7 @@ class Observed(Struct, frozen=True, kw_only=True):
     try_taken_at: float = 0.0
     refused: str = ""
     lead: Lead | None = None
+    channel_closed: str = ""
     other_operator_until: float = 0.0
     warnings: tuple[str, ...] = ()
     pulled: frozenset[tuple[str, str]] = frozenset()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...minicluster.channel_messages import MOST_NAMED
 from ...minicluster.fields import MiniCluster
 from ...minicluster.plan import hosts_outside
 from ...minicluster.pod_plan import KILLED
-from ...spec.hostlist import Hostlist
 from . import pods
 from .annotations import FORMER_FAILURES, annotations_of
 from .observed import Observed
@@ -70,10 +70,10 @@ def silence(observed: Observed) -> str:
     """The message that brokers do not answer, with their hosts; "" without any."""
     if observed.lead is None or not observed.lead.silent or not lead_says(observed):
         return ""
-    hosts = observed.lead.silent
-    if len(Hostlist.parse(hosts)) == 1:
+    hosts, others = observed.lead.silent, observed.lead.brokers_silent - MOST_NAMED
+    if observed.lead.brokers_silent == 1:
         return f"the broker of {hosts} does not answer"
-    return f"the brokers of {hosts} do not answer"
+    return f"the brokers of {hosts}{f' and {others} others' if others > 0 else ''} do not answer"
 
 
 def shortage(observed: Observed) -> str:

@@ -183,6 +183,8 @@ class ChannelServer:
                 self._take(parts[0], parts[1])
 
     def _answer(self, request: _Request, body: dict[str, Any]) -> None:
+        if "error" in body:
+            body = {"error": body["error"][: messages.LONGEST_ERROR]}
         try:
             _send(self._socket, [request.peer, messages.encode({"id": request.id, **body})])
         except zmq.ZMQError:

@@ -10,12 +10,14 @@ import contextlib
 import errno
 import time
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, NamedTuple
 
 from ...client.handle import Handle, Rpc
 from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
 from ...spec.job_state import ACTIVE, STATE_BITS
+from ..channel_messages import MOST_NAMED
 from .ending import FAILURE
 
 _ACTIVE = tuple(name for name, bit in STATE_BITS.items() if bit & ACTIVE)
@@ -30,15 +32,11 @@ _MOST_MISSED = 3
 
 
 class Snapshot(NamedTuple):
-    """`state` is starting, running or finished; `up` an idset of ranks (RFC 22); `silent` a hostlist (RFC 29) of the
-    hosts whose brokers have a connection but do not answer, which are not among those that are up; `demand_nodes` the
-    nodes that running and pending jobs need; `idle_since` the time (seconds since the epoch) since which no job is
-    active, None while one is.
-    """
+    """The fields of `channel_messages.State` but for `saved`."""
 
     state: str
-    up: str
     brokers_up: int
+    brokers_silent: int
     silent: str
     jobs: dict[str, int]
     demand_nodes: int
@@ -89,8 +87,9 @@ class Instance:
         need = demand(self._pending, len(self._busy), self._cores_per_node)
         silent = self._torpid | Idset([] if self.answers else [0])
         up = self._online - silent
-        hosts = str(Hostlist([self._hosts[rank] for rank in silent if rank < len(self._hosts)]))
-        return Snapshot(self._state, str(up), len(up), hosts, dict(self._jobs), need, self._idle_since)
+        named = islice((self._hosts[rank] for rank in silent if rank < len(self._hosts)), MOST_NAMED)
+        hosts = str(Hostlist(named))
+        return Snapshot(self._state, len(up), len(silent), hosts, dict(self._jobs), need, self._idle_since)
 
     def set_state(self, state: str) -> None:
         if state != self._state:
