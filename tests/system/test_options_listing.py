@@ -86,14 +86,21 @@ LISTING = [
         "not now\n",
     ),
     Line(
-        "FLUX_HANDLE_USERID=1234 flux submit --quiet --urgency=hold theirs; flux submit --urgency=hold mine >id; "
+        "flux submit --urgency=hold mine >id; "
         "flux jobs -no {name}; flux jobs -Ano {name}; flux jobs --user=1234 -no {name}",
-        "mine\ntheirs\nmine\ntheirs\n",
+        "mine\nmine\n",
     ),
     Line(
         "flux job list -s pending | jq -r .name; flux job list -s pending --all-users | jq -r .name; "
-        "flux cancel --user=all --quiet",
-        "mine\ntheirs\nmine\nflux-cancel: Canceled 2 jobs (0 errors)\n",
+        "flux cancel --user=1234 --quiet; flux cancel --user=all --quiet",
+        "mine\nmine\nflux-cancel: Canceled 1 job (0 errors)\n",
+    ),
+    Line(
+        "FLUX_HANDLE_USERID=1234 flux submit true",
+        like(
+            r"flux-submit: ERROR: \[Errno 1\] jobs of user 1234 cannot run: this instance runs jobs of its owner, .*\n"
+        ),
+        1,
     ),
     # a format may begin with the keys to sort by; --sort goes before them
     Line(

@@ -360,3 +360,15 @@ def test_a_job_without_system_attributes_is_there_after_a_restart(
 
     in_broker(scenario, statedir=str(tmp_path))
     in_broker(after, statedir=str(tmp_path))
+
+
+def test_the_owner_submits_no_job_in_another_name(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        world.client.userid += 1
+        text = f"jobs of user {broker.owner + 1} cannot run: this instance runs jobs of its owner, {broker.owner}, only"
+        for body in ({"jobspec": jobspec()}, {"J": signed(jobspec(), world.client.userid)}):
+            reply = await world.client.call("job-ingest.submit", {**body, "urgency": 16, "flags": 0})
+            assert (reply.errnum, reply.text) == (errno.EPERM, text)
+
+    in_broker(scenario)

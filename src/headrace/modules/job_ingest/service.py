@@ -135,6 +135,10 @@ class _Ingest:
         if not owner:
             # Any client can write such a signature, so it proves nothing to other users.
             raise RpcError(errno.EPERM, "only the instance owner can submit jobs signed with mechanism none")
+        if msg.userid != self.ctx.owner:
+            # The owner may claim another user's id (RFC 12), as whom no job could run.
+            text = f"jobs of user {msg.userid} cannot run: this instance runs jobs of its owner, {self.ctx.owner}, only"
+            raise RpcError(errno.EPERM, text)
         head, text, tail = self._open(body, msg.userid)
         jobspec = self._jobspec(text, bool(flags & FLAG_NOVALIDATE))
         jobspec, updates = self._completed(jobspec)
