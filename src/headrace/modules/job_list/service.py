@@ -241,8 +241,10 @@ class _Lister:
         self.ctx.call("job-manager.reasons", {"ids": list(pending)}, answered)
 
     def _walk(self, match: Match, since: float) -> Iterator[Job | None]:
-        """Matching jobs in the order of RFC 43; None for each job that does not match."""
+        """Matching jobs in the order of RFC 43, each once; None for each job that does not match."""
         test = match.test
+        # Jobs that were listed while active; they may be inactive when the listing reaches the inactive ones.
+        listed: set[int] = set()
         active = [job for job in self.active.values() if job.state & match.states]
         pending = [job for job in active if job.state & PENDING]
         pending.sort(key=lambda job: (-1 if job.priority is None else job.priority, -job.id), reverse=True)
@@ -250,13 +252,17 @@ class _Lister:
         running.sort(key=lambda job: job.t_run or 0.0, reverse=True)
         for job in itertools.chain(pending, running):
             # A job that has ended since the listing began comes among the inactive ones.
-            yield job if job.state != INACTIVE and (test is None or test(job)) else None
+            if job.state != INACTIVE and (test is None or test(job)):
+                listed.add(job.id)
+                yield job
+            else:
+                yield None
         if not match.states & INACTIVE:
             return
         unpack = self.packer.unpack
         for job_id in list(reversed(self.inactive)):
             data = self.inactive.get(job_id)
-            if data is None:
+            if data is None or job_id in listed:
                 continue
             job = unpack(job_id, data)
             if since > 0 and (job.t_inactive or 0.0) <= since:
