@@ -108,6 +108,7 @@ def test_resources_have_one_owner_until_it_disconnects(in_broker: Run) -> None:
         ("drain", {"targets": "nosuchhost"}, "invalid targets: invalid hosts: nosuchhost"),
         ("drain", {"targets": "0,9"}, "invalid targets: idset is out of range: highest rank is 3"),
         ("undrain", {"targets": "2"}, "rank 2 not drained"),
+        ("undrain", {"targets": "node[2-3]"}, "ranks 2-3 (node[2-3]) not drained"),
     ],
 )
 def test_wrong_targets_are_refused_as_recorded(in_broker: Run, method: str, body: Any, text: str) -> None:

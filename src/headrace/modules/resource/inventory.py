@@ -249,8 +249,11 @@ class Inventory:
         event = self.undrain_event(ranks, reason, mode, now)
         return None if event is None else self.take(event)
 
-    def undrain_event(self, ranks: int, reason: str | None, mode: str, now: float) -> Event | None:
-        """The event of an undrain, None if it would change nothing. Raises TargetError for a rank that is not drained.
+    def undrain_event(
+        self, ranks: int, reason: str | None, mode: str, now: float, by_host: bool = False
+    ) -> Event | None:
+        """The event of an undrain, None if it would change nothing. Raises TargetError for a rank that is not drained,
+        with its host if the nodes were named `by_host`.
 
         Modes: "force" and "force-overwrite" skip ranks that are not drained.
         """
@@ -260,7 +263,8 @@ class Inventory:
         drained = self.drained_bits()
         idle = ranks & ~drained
         if idle and not overwrite:
-            raise TargetError(f"rank{_plural(idle)} {ids(idle)} not drained")
+            hosts = f" ({self.nodelist(idle)})" if by_host else ""
+            raise TargetError(f"rank{_plural(idle)} {ids(idle)}{hosts} not drained")
         ranks &= drained
         if not ranks:
             return None

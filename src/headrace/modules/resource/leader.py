@@ -26,7 +26,7 @@ from headrace.modules.resource.log import ResourceLog
 from headrace.modules.resource.resize import Resizer, reshape
 from headrace.modules.resource.verify import mismatch, modes_of
 from headrace.spec.hostlist import Hostlist
-from headrace.spec.idset import Idset
+from headrace.spec.idset import Idset, IdsetError
 from headrace.spec.message import Message
 from headrace.spec.os_error import text_of
 from headrace.spec.requests.resource import LEADER
@@ -488,7 +488,8 @@ class Leader:
         async with self.changing:
             ranks, mode = self._targets(msg)
             try:
-                event = self.inventory.undrain_event(ranks, msg.obj.get("reason"), mode, self.ctx.now())
+                by_host = not _is_idset(msg.obj["targets"])
+                event = self.inventory.undrain_event(ranks, msg.obj.get("reason"), mode, self.ctx.now(), by_host)
             except TargetError as exc:
                 raise RpcError(errno.EINVAL, str(exc)) from None
             return await self._change(msg, event)
@@ -547,3 +548,11 @@ class Leader:
     def _stats(self) -> dict[str, Any]:
         rset = self.inventory.rset or ResourceSet()
         return {"method": self.method, "nodes": rset.nnodes, "acquired": len(self.acquirers), "muted": self.muted}
+
+
+def _is_idset(text: str) -> bool:
+    try:
+        Idset.parse(text)
+    except IdsetError:
+        return False
+    return True
