@@ -74,3 +74,25 @@ def test_damage_in_the_middle_keeps_what_was_before_and_sets_the_rest_aside(tmp_
         assert {number for number, _ in jobs[: half + 1]} <= set(listed(brokers))
         assert brokers.finish() == {0: 0}
         assert brokers.log(0).count("is damaged at byte") == 1
+
+
+def test_damage_in_a_frame_of_more_than_a_mebibyte_sets_the_jobs_behind_it_aside(tmp_path: Path) -> None:
+    with cluster(1, f"statedir={tmp_path}") as brokers:
+        brokers.lead()
+        found = []
+        with brokers.handle() as handle:
+            for width in (100, 700_000, 100, 100):
+                body = {**submission(["true"], width), "urgency": 0}
+                number = handle.rpc("job-ingest.submit", body).get(60)["id"]
+                found.append((number, handle.rpc("job-manager.stats-get").get(60)["durable"]["bytes"]))
+        brokers.brokers[0].kill()
+        brokers.brokers[0].wait()
+        path = journal_of(tmp_path)
+        data = bytearray(path.read_bytes())
+        data[found[0][1] + 2000] ^= 0x10
+        path.write_bytes(bytes(data))
+        after = restarted(brokers)
+        assert [number in after for number, _ in found] == [True, False, False, False]
+        assert f"{path} is damaged at byte" in brokers.log(0)
+        (aside,) = (tmp_path / "jobs").glob("damaged.*")
+        assert bytes(data[found[1][1] : found[-1][1]]) in aside.read_bytes()

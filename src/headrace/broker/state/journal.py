@@ -1,36 +1,33 @@
 """The journal and its checkpoints: the one durability mechanism of an instance with a `statedir`.
 
-A journal file is a sequence of frames (little-endian u32 length, u32 CRC-32, payload), each a batch of records that
-became durable together. The file is preallocated: it ends in zeros, and on a full disk that space is reserved for jobs
-that are active then, so that their ends are recorded. Data after the last whole frame are a torn write and are cut off.
-Whole frames behind a broken one mean that the file was damaged later: the state is that before the damage, and the rest
-is moved aside for a recovery by hand. A checkpoint writes the state to SQLite and starts a new file; files with a lower
-number than the one in the database are removed.
+A journal file is a sequence of frames (`frames.py`), each a batch of records that became durable together. The file is
+preallocated: it ends in zeros, and on a full disk that space is reserved for jobs that are active then, so that their
+ends are recorded. The beginning of a frame behind the last whole one is an unfinished write, of which nobody was told,
+and is cut off. Anything else there means that the file was damaged later: the state is that before the damage, and the
+rest is moved aside for a recovery by hand. A checkpoint writes the state to SQLite and starts a new file; files with a
+lower number than the one in the database are removed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import sqlite3
-import struct
 import time
-import zlib
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from headrace.broker.state.disk import NO_ROOM, reserve, room_in, unusable
+from headrace.broker.state.frames import copy_rest, end_of_data, frame, frames, is_unfinished
 
-_FRAME = struct.Struct("<II")
 _AHEAD = 4 << 20
 # Seconds before a full disk is tried again.
 _ASK_AGAIN = 0.25
 _LOST = "Jobs as of the last checkpoint are lost then; those that only the journal beside it knows are not."
 _PREFIX = "journal."
 _ASIDE = "damaged."
-# The range (bytes) in which whole frames are searched after a broken one, which also limits their length.
-_SEARCH = 1 << 20
 
 
 class JournalError(OSError):
@@ -92,51 +89,71 @@ class Journal:
         """Every batch since the checkpoint, then the journal is open for writing. `torn` counts the bytes cut off, and
         `damage` says what was kept aside.
         """
-        numbers = self._numbers() or [self.number]
-        for index, number in enumerate(numbers):
-            end = 0
-            data = self._read(number)
-            for place, payload in frames(data):
-                end = place
-                yield payload
-            self._end = end
-            self.number = number
-            rest = data[end:].rstrip(b"\0")
-            later = numbers[index + 1 :]
-            # A new file is written only after the previous one was synced, so data behind a broken frame means damage.
-            if rest and (_frames_behind(rest) or any(next(frames(self._read(other)), None) for other in later)):
-                self._set_aside(number, end, data[end:], later)
+        numbers = self._numbers()
+        while True:
+            self._end = 0
+            later = [number for number in numbers if number > self.number]
+            with self._read(self.number) as file:
+                is_marked = False
+                for end, payload in frames(file):
+                    if payload:
+                        self._end = end
+                        yield payload
+                    else:
+                        is_marked = True
+                if not is_marked:
+                    self._take_rest(file, later)
+            if not (is_marked and later):
                 break
-            if rest:
-                # The torn write is cut off below, before the empty files after it are written.
-                self.torn += len(rest)
-                break
+            self.number += 1
         self._fd = self._open(self._path(self.number), self._end)
         self._allocated = self._end
         self.room()
 
-    def _read(self, number: int) -> bytes:
+    def _read(self, number: int) -> BinaryIO:
         try:
-            with open(self._path(number), "rb") as handle:
-                return handle.read()
+            return open(self._path(number), "rb")
         except FileNotFoundError:
-            return b""
+            return io.BytesIO()
 
-    def _set_aside(self, number: int, end: int, rest: bytes, later: list[int]) -> None:
-        """Move the data after the damage at byte `end` of a file, and the files after it, to other names."""
-        path = self._path(number)
-        aside = os.path.join(self.folder, f"{_ASIDE}{number:08d}.{end}")
-        with open(aside, "wb") as handle:
-            handle.write(rest)
-            os.fsync(handle.fileno())
-        names = [aside]
-        for other in later:
-            names.append(os.path.join(self.folder, f"{_ASIDE}{other:08d}"))
-            os.rename(self._path(other), names[-1])
+    def _take_rest(self, file: BinaryIO, later: list[int]) -> None:
+        """Find out what is behind the whole frames of a file without an end mark, and move it aside unless it is an
+        unfinished write. A later file is written only once the previous one has its end mark.
+        """
+        end = end_of_data(file, self._end)
+        if is_unfinished(file, self._end, end) and not any(self._has_data(number) for number in later):
+            # It is cut off before the empty files after this one are written.
+            self.torn = end - self._end
+        else:
+            self._set_aside(file, later)
+
+    def _has_data(self, number: int) -> bool:
+        with self._read(number) as file:
+            return end_of_data(file, 0) > 0
+
+    def _set_aside(self, file: BinaryIO, later: Iterable[int]) -> None:
+        """Move what is behind the last whole frame of a damaged file, and the files after it, to other names."""
+        names = []
+        if end_of_data(file, self._end) > self._end:
+            names.append(self._aside(f"{self.number:08d}.{self._end}"))
+            with open(names[0], "wb") as handle:
+                copy_rest(file, self._end, handle)
+                os.fsync(handle.fileno())
+        for number in later:
+            names.append(self._aside(f"{number:08d}"))
+            os.rename(self._path(number), names[-1])
         self.damage = (
-            f"{path} is damaged at byte {end}: the state is as it was before, what was written after is kept in "
-            + ", ".join(names)
+            f"{self._path(self.number)} is damaged at byte {self._end}: the state is as it was before, what was "
+            "written after is kept in " + ", ".join(names)
         )
+
+    def _aside(self, name: str) -> str:
+        """A path for data that are moved aside, at which there is no file of an earlier damage."""
+        path = os.path.join(self.folder, _ASIDE + name)
+        count = 0
+        while os.path.lexists(path if not count else f"{path}.{count}"):
+            count += 1
+        return f"{path}.{count}" if count else path
 
     def _open(self, path: str, end: int) -> int:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -174,33 +191,39 @@ class Journal:
 
         Raises OSError, and then leaves the file as it was.
         """
-        frame = _FRAME.pack(len(batch), zlib.crc32(batch)) + batch
-        self._put(frame, self._end)
-        self._unsafe.append((self._end, frame))
-        self._end += len(frame)
+        data = frame(batch, self._end)
+        try:
+            self._put(data, self._end)
+        except OSError:
+            # The part that was written would look like damage behind a shorter frame that takes its place.
+            with contextlib.suppress(OSError):
+                self._put(bytes(len(data)), self._end)
+            raise
+        self._unsafe.append((self._end, data))
+        self._end += len(data)
 
-    def _put(self, frame: bytes, place: int) -> None:
-        data = memoryview(frame)
-        while data:
-            written = os.pwrite(self._fd, data, place)
+    def _put(self, data: bytes, place: int) -> None:
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(self._fd, view, place)
             place += written
-            data = data[written:]
+            view = view[written:]
 
     def sync(self) -> None:
         """Wait until all data appended before this call are on the disk. Raises OSError."""
-        frames = list(self._unsafe)
+        unsafe = list(self._unsafe)
         if self._doubtful:
             # After a failed sync, the kernel drops the data and reports success for the next sync, so they are written
             # again.
-            for place, frame in frames:
-                self._put(frame, place)
+            for place, data in unsafe:
+                self._put(data, place)
         try:
             os.fdatasync(self._fd)
         except OSError:
             self._doubtful = True
             raise
         self._doubtful = False
-        del self._unsafe[: len(frames)]
+        del self._unsafe[: len(unsafe)]
 
     @property
     def size(self) -> int:
@@ -219,8 +242,10 @@ class Journal:
             allocated = _preallocate(fd, 0, needed)
             if allocated is not None and allocated < needed:
                 raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} for another file of {needed >> 10} KiB")
-            # The new file has the reserve now; the rest of a failed write is removed, as it would look like damage.
-            os.ftruncate(self._fd, self._end)
+            # The new file has the reserve now. Until something is appended here, the end mark changes nothing.
+            mark = frame(b"", self._end)
+            self._put(mark, self._end)
+            os.ftruncate(self._fd, self._end + len(mark))
             self._allocated = self._end
             self.sync()
         except OSError:
@@ -246,9 +271,10 @@ class Journal:
             db.execute("CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value BLOB)")
 
     def _first(self) -> int:
+        """The file that follows the last checkpoint; without one, the first that there is."""
         with contextlib.closing(self._connect()) as db:
             row = db.execute("SELECT value FROM meta WHERE key='journal'").fetchone()
-        return int(row[0]) if row else 0
+        return int(row[0]) if row else min(self._numbers(), default=0)
 
     def load(self) -> Saved:
         """What the last checkpoint saved; jobs are (id, summary or "" if active, record), in order of id.
@@ -343,29 +369,6 @@ def _preallocate(fd: int, end: int, needed: int) -> int | None:
         else:
             return end + needed + more
     return end
-
-
-def frames(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(offset of the end, payload) for each whole frame at the start of `data`."""
-    place = 0
-    while place + _FRAME.size <= len(data):
-        length, crc = _FRAME.unpack_from(data, place)
-        start = place + _FRAME.size
-        payload = data[start : start + length]
-        if not length or len(payload) != length or zlib.crc32(payload) != crc:
-            return
-        place = start + length
-        yield place, payload
-
-
-def _frames_behind(data: bytes) -> bool:
-    """Whether a whole frame follows the broken frame at the start of `data`."""
-    for place in range(1, min(len(data) - _FRAME.size, _SEARCH)):
-        length, crc = _FRAME.unpack_from(data, place)
-        start = place + _FRAME.size
-        if 0 < length <= min(_SEARCH, len(data) - start) and zlib.crc32(data[start : start + length]) == crc:
-            return True
-    return False
 
 
 def _lock(path: str) -> int:
