@@ -51,6 +51,12 @@ def session(tmp_path: Path) -> Session:
     return Session(tmp_path)
 
 
+def test_the_format_rlite_is_the_bare_list_of_what_matches_and_of_what_is_found(session: Session) -> None:
+    nodes = '[{"rank": "0-1", "children": {"core": "0"}}]\n'
+    assert session.say("match allocate job.yaml").startswith(nodes)
+    assert session.say("find sched-now=allocated").startswith(nodes)
+
+
 def test_part_of_a_job_is_given_back(session: Session) -> None:
     session.say("match allocate job.yaml")
     assert "No matching resources" in session.say("match allocate job.yaml")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -253,5 +252,5 @@ def test_resource_query_says_why_it_does_not_load(tmp_path: Path, capfd: pytest.
 
 def test_nodes_are_ranked_in_their_order(tmp_path: Path) -> None:
     assert ask(tmp_path, machine(core(0), core(1)), "-F", "rlite") == 0
-    wanted = {"R_lite": [{"rank": "0", "children": {"core": "0-1"}}], "nodelist": ["n07"]}
-    assert json.loads((tmp_path / "out").read_text().splitlines()[0]) == wanted
+    wanted = '[{"rank": "0", "children": {"core": "0-1"}}]'
+    assert (tmp_path / "out").read_text().splitlines()[0] == wanted

@@ -194,9 +194,9 @@ def jgf_shorthand(graph: Graph, allocation: Allocation) -> str:
 
 
 def rlite(graph: Graph, allocation: Allocation) -> str:
-    """R_lite alone, with its nodelist."""
-    execution = execution_object(graph, allocation)
-    return _json({"R_lite": execution["R_lite"], "nodelist": execution["nodelist"]}) + "\n"
+    """The list R_lite alone; nothing if the job has neither cores nor GPUs."""
+    found = execution_object(graph, allocation)["R_lite"]
+    return _json(found) + "\n" if found else ""
 
 
 def rv1_nosched(graph: Graph, allocation: Allocation) -> str:
