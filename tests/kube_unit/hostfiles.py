@@ -1,6 +1,6 @@
 """A kind on the runtime, as small as one can be: each Job with a label has a ConfigMap with the names of its hosts.
 
-Its webhook makes such a Job an Indexed one, whose hosts have names, and refuses one without a number of pods.
+Its webhook makes such a Job an Indexed one, whose hosts have names, and refuses one with too many of them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from headrace.kube.runtime.events import Report
 from headrace.kube.runtime.watches import Selection
 
 LABEL = "example.org/hostfile"
+MOST_HOSTS = 1000
 
 
 def reconcile(observed: Observed, now: float) -> Outcome:
@@ -30,10 +31,13 @@ def reconcile(observed: Observed, now: float) -> Outcome:
 
 
 def judge(review: Review) -> Verdict:
-    spec = review.new.get("spec") or {}
-    if "parallelism" not in spec:
-        return Verdict(refusal={"code": 422, "reason": "Invalid", "message": "spec.parallelism: must be given"})
-    return Verdict(changed={**review.new, "spec": {**spec, "completionMode": "Indexed"}})
+    spec = review.new["spec"]
+    hosts = spec.get("parallelism", 1)
+    if hosts > MOST_HOSTS:
+        message = f"spec.parallelism: must not be above {MOST_HOSTS}"
+        return Verdict(refusal={"code": 422, "reason": "Invalid", "message": message})
+    indexed = {"completionMode": "Indexed", "completions": hosts}
+    return Verdict(changed={**review.new, "spec": {**spec, **indexed}})
 
 
 def build(shared: Shared) -> dict[str, Handler]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from . import admission
@@ -19,9 +19,9 @@ from .runtime.controller import Shared
 async def serve(serving: program.Serving, options: Options) -> int:
     """Run the operator until SIGTERM or SIGINT (status 0), or until its Lease is lost (status 1: to be restarted)."""
 
-    def build(shared: Shared) -> tuple[Mapping[str, Handler], Callable[[], None]]:
-        operator = Operator(shared, options)
-        return {WEBHOOK_PATH: admission.handler(_stored_in(shared.api))}, operator.links.close
+    def build(shared: Shared) -> Mapping[str, Handler]:
+        shared.at_end.append(Operator(shared, options).links.close)
+        return {WEBHOOK_PATH: admission.handler(_stored_in(shared.api))}
 
     operator = program.Program(
         component=OPERATOR,

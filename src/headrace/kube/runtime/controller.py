@@ -46,6 +46,8 @@ class Shared:
         self.component = component
         self.watches = Watches(api, namespaces)
         self.controllers: list[Controller] = []
+        self.at_end: list[Callable[[], None]] = []
+        """Called when the controllers have stopped."""
         prefix, by = component.replace("-", "_"), ("controller",)
         self.reconciles, self.errors = f"{prefix}_reconciles_total", f"{prefix}_errors_total"
         self.seconds = f"{prefix}_reconcile_seconds"

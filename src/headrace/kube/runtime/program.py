@@ -48,14 +48,14 @@ class Program(Struct, frozen=True, kw_only=True):
     """A program's name in Events and metrics (`component`), its Lease, the namespaces that it watches (() for all), and
     its webhook: the name of the Service and of the Secret, and the configurations that are told its certificate.
 
-    `build` makes the controllers, and returns the handlers of the webhook by path, and what is called at the end.
+    `build` makes the controllers, and returns the handlers of the webhook by path.
     """
 
     component: str
     lease: str
     webhook: str
     configurations: tuple[tuple[Kind, str], ...]
-    build: Callable[[Shared], tuple[Mapping[str, Handler], Callable[[], None]]]
+    build: Callable[[Shared], Mapping[str, Handler]]
     namespaces: tuple[str, ...] = ()
 
 
@@ -71,7 +71,7 @@ async def serve(serving: Serving, program: Program) -> int:
 
     async with Api(cluster, counted) as api, Api(cluster, counted, timeout=lease.REQUEST_TIMEOUT) as lease_api:
         shared = Shared(api, metrics, program.component, program.namespaces)
-        handlers, close = program.build(shared)
+        handlers = program.build(shared)
         webhook = _Webhook(api, serving, program, handlers) if serving.webhook_bind else None
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -93,7 +93,7 @@ async def serve(serving: Serving, program: Program) -> int:
             ),
         ]
         try:
-            return await _run(lease_api, shared, serving, program.lease, stop, webhook, close)
+            return await _run(lease_api, shared, serving, program.lease, stop, webhook)
         finally:
             for runner in runners:
                 if runner:
@@ -129,9 +129,8 @@ class _Webhook:
 
 
 async def _run(
-    lease_api: Api, shared: Shared, serving: Serving, name: str, stop: asyncio.Event, webhook: _Webhook | None,
-    close: Callable[[], None],
-) -> int:  # fmt: skip
+    lease_api: Api, shared: Shared, serving: Serving, name: str, stop: asyncio.Event, webhook: _Webhook | None
+) -> int:
     election = None
     tasks = [asyncio.create_task(shared.watches.run(), name="watch"), asyncio.create_task(stop.wait(), name="stop")]
     if webhook:
@@ -151,7 +150,8 @@ async def _run(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        close()
+        for end in shared.at_end:
+            end()
         if election:
             await election.release()
 

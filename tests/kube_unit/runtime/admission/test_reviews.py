@@ -86,15 +86,18 @@ def test_a_patch_makes_the_one_of_the_other(before: Object, after: Object) -> No
 
 def test_a_kind_refuses_and_changes() -> None:
     handler = hostfiles.build(Shared(None, Metrics(), "some-operator"))["/mutate-jobs"]  # type: ignore[arg-type]
-    good, bad = ({"metadata": {}, "spec": spec} for spec in ({"parallelism": 2}, {}))
-    told = {}
-    for body in (good, bad):
+
+    def told(body: Object) -> Object:
         asked = parse(review(body))
-        told[len(body["spec"])] = response(asked, handler.judge(asked))["response"]
-    assert told[0]["allowed"] is False and told[0]["status"]["message"] == "spec.parallelism: must be given"
-    assert (told[1]["allowed"], told[1]["patchType"]) == (True, "JSONPatch")
-    stored = patched(good, json.loads(base64.b64decode(told[1]["patch"])))
-    assert stored["spec"] == {"parallelism": 2, "completionMode": "Indexed"}
+        return dict(response(asked, handler.judge(asked))["response"])
+
+    bad = told({"metadata": {}, "spec": {"parallelism": 1001}})
+    assert bad["allowed"] is False and bad["status"]["message"] == "spec.parallelism: must not be above 1000"
+    body = {"metadata": {}, "spec": {"parallelism": 2}}
+    good = told(body)
+    assert (good["allowed"], good["patchType"]) == (True, "JSONPatch")
+    stored = patched(body, json.loads(base64.b64decode(good["patch"])))
+    assert stored["spec"] == {"parallelism": 2, "completionMode": "Indexed", "completions": 2}
 
 
 def test_an_object_that_is_not_changed_needs_no_patch() -> None:
