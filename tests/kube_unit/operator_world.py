@@ -57,7 +57,7 @@ class SimulatedLinks:
     def address(self, uid: str) -> str:
         return "tcp://lead"
 
-    def keep(self, uid: str, address: str, keys: object) -> None:
+    def connect(self, uid: str, address: str, keys: object) -> None:
         pass
 
     def drop(self, uid: str) -> None:

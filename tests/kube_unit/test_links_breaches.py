@@ -64,7 +64,7 @@ def test_a_lead_that_breaks_the_rules_loses_its_channel_and_nobody_else_waits(tm
     async def run(address: str, keys: Keys) -> None:
         changes: list[str] = []
         links = Links(changes.append)
-        links.keep("uid", address, keys)
+        links.connect("uid", address, keys)
         before, turns = resident(), [time.thread_time()]
 
         def is_closed() -> bool:
@@ -78,7 +78,7 @@ def test_a_lead_that_breaks_the_rules_loses_its_channel_and_nobody_else_waits(tm
         assert resident() - before < 30_000_000
         assert links.address("uid") == "" and links.lead("uid") is None
         assert len(changes) <= 10
-        links.keep("uid", address, keys)
+        links.connect("uid", address, keys)
         assert links.address("uid") == "", "it is not listened to at once again"
         links.close()
 
@@ -91,9 +91,9 @@ def test_a_lead_that_goes_on_is_listened_to_ever_later(tmp_path: Path, monkeypat
     monkeypatch.setattr(links_module, "_LONGEST_CLOSED", 1.0)
 
     async def run(address: str, keys: Keys) -> None:
-        links = Links(lambda uid: links.keep(uid, address, keys))
+        links = Links(lambda uid: links.connect(uid, address, keys))
         pauses = []
-        links.keep("uid", address, keys)
+        links.connect("uid", address, keys)
         for _ in range(4):
             await until_in_loop(lambda: links.closed("uid"))
             pauses.append(round(links._breaches["uid"].until - time.monotonic(), 1))

@@ -45,8 +45,8 @@ class Chosen(Struct, frozen=True):
         return self.container or self.name
 
 
-async def logs(api: Api, chosen: Chosen, going_on: bool, tell: Callable[[str], None]) -> AsyncIterator[bytes]:
-    """The output of a container so far; with `going_on` also later output, from its start to its end, and that of the
+async def logs(api: Api, chosen: Chosen, follow: bool, tell: Callable[[str], None]) -> AsyncIterator[bytes]:
+    """The output of a container so far; with `follow` also later output, from its start to its end, and that of the
     pods that replace one that was killed; `tell` gets what a start waits for, and that another pod follows. Raises
     NotFoundError, NotRunningError, ApiError, Unreachable.
     """
@@ -57,32 +57,32 @@ async def logs(api: Api, chosen: Chosen, going_on: bool, tell: Callable[[str], N
             pod = await pod_of(api, chosen.namespace, chosen.name, chosen.index, chosen.group)
             name = pod["metadata"]["name"]
             if name != replaced:
-                async for chunk in _to_its_end(api, chosen, name, news) if going_on else _so_far(api, chosen, name):
+                async for chunk in _followed(api, chosen, name, news) if follow else _read_so_far(api, chosen, name):
                     yield chunk
-                if not going_on or not await _is_replaced(api, chosen, name):
+                if not follow or not await _is_replaced(api, chosen, name):
                     return
                 tell(f"pod {name} was ended, and MiniCluster {chosen.name} goes on in another one")
                 replaced, news = name, News(tell)
             elif ended(await find(api, chosen.namespace, chosen.name)):
                 return
         except NotFoundError:
-            if not going_on:
+            if not follow:
                 raise
             news.waits_for(await _before_its_pod(api, chosen))
         except ApiError as exc:
             # 404: the pod was deleted after it was found; another one may follow.
             if exc.status == 400:
-                news.waits_for(_why_no_log(pod, chosen, exc, going_on))
-            elif exc.status != 404 or not going_on:
+                news.waits_for(_why_no_log(pod, chosen, exc, follow))
+            elif exc.status != 404 or not follow:
                 raise
         await asyncio.sleep(_LOOK)
 
 
-def _so_far(api: Api, chosen: Chosen, name: str) -> AsyncIterator[bytes]:
+def _read_so_far(api: Api, chosen: Chosen, name: str) -> AsyncIterator[bytes]:
     return api.stream(PODS, chosen.namespace, name, "log", {"container": chosen.of_pod})
 
 
-async def _to_its_end(api: Api, chosen: Chosen, name: str, news: News) -> AsyncIterator[bytes]:
+async def _followed(api: Api, chosen: Chosen, name: str, news: News) -> AsyncIterator[bytes]:
     """The output of a container until it has ended or its pod is gone.
 
     The end of a stream alone tells nothing: proxies cut streams, and so does a restart of the API server.
@@ -168,7 +168,7 @@ async def _before_its_pod(api: Api, chosen: Chosen) -> str:
     return f"MiniCluster {chosen.name} is {progress(cluster)}"
 
 
-def _why_no_log(pod: Object, chosen: Chosen, exc: ApiError, going_on: bool) -> str:
+def _why_no_log(pod: Object, chosen: Chosen, exc: ApiError, follow: bool) -> str:
     """Why a container has no log yet, given the API server's refusal `exc`.
 
     Raises NotRunningError if it never will have one, or is not waited for, and `exc` itself if it has another cause.
@@ -178,7 +178,7 @@ def _why_no_log(pod: Object, chosen: Chosen, exc: ApiError, going_on: bool) -> s
         raise exc
     if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         raise NotRunningError(f"{text}, and has ended without")
-    if not going_on:
+    if not follow:
         raise NotRunningError(f"{text}; headrace mini logs -f {chosen.name} waits for it")
     return text
 

@@ -34,7 +34,7 @@ log = logging.getLogger("headrace.kube.links")
 # A connection needs three sockets; with libzmq's default limit, 341 MiniClusters would be the most.
 _MOST_SOCKETS = 65_000
 # Seconds that a lead has for saving its queue, and seconds before a failed request is repeated.
-_SAVE_PATIENCE = 600.0
+_SAVE_TIMEOUT = 600.0
 _RETRY = 5.0
 # Seconds for which a lead that has broken the channel's rules is not listened to: doubled each time, up to the longest,
 # until it has kept the rules for as long as that.
@@ -82,7 +82,7 @@ class Links:
         link = self._links.get(uid)
         return link.lead if link else None
 
-    def keep(self, uid: str, address: str, keys: Keys) -> None:
+    def connect(self, uid: str, address: str, keys: Keys) -> None:
         """Connect to the lead at `address` (tcp://HOST:PORT), and keep the connection."""
         link = self._links.get(uid)
         if self.closed(uid) or (link is not None and link.address == address):
@@ -213,7 +213,7 @@ class _Link:
         op = request["op"]
         fields = {key: value for key, value in request.items() if key != "op"}
         try:
-            await self._client.request(op, timeout=_SAVE_PATIENCE if op == "save" else None, **fields)
+            await self._client.request(op, timeout=_SAVE_TIMEOUT if op == "save" else None, **fields)
             self._answered(request, "")
         except ChannelError as exc:
             log.warning("lead at %s: %s: %s", self.address, op, exc)

@@ -61,7 +61,7 @@ STATUS_INTERVAL = 2.0
 # Seconds for which changes of followers' pods are collected, since each pod changes several times as it starts.
 POD_GATHERING = 0.25
 # Seconds after which one is tried again whose object is about to be deleted, as after `kubectl delete` and `apply`.
-LEAVING_RETRY = 1.0
+TEMPORARY_RETRY = 1.0
 WORKERS = 8
 
 
@@ -121,7 +121,7 @@ class Operator:
             if job is not None:
                 keys += owners_of(job, MINICLUSTERS)
                 if pods.index_of(pod) == 0 and pods.is_over(pod):
-                    self._recall(owner_of(job)).ended_leads[owner_of(pod)] = pod
+                    self._memory_of(owner_of(job)).ended_leads[owner_of(pod)] = pod
         for key in keys:
             yield key, 0.0 if pods.index_of(pod) == 0 else POD_GATHERING
 
@@ -151,7 +151,7 @@ class Operator:
     def _seen(self, kind: Kind, item: Object) -> None:
         """Put an object of a response into its cache before the watch reports it."""
         if kind is SECRETS:
-            memory = self._recall(owner_of(item))
+            memory = self._memory_of(owner_of(item))
             memory.secret, memory.keys = True, link_keys(item)
         elif kind is PODS:
             self.pods.put(item)
@@ -163,7 +163,7 @@ class Operator:
     def _observe(self, cluster: Object, now: float) -> Observed | None:
         """The operator's knowledge of a MiniCluster; None to leave it alone."""
         meta = cluster["metadata"]
-        memory = self._recall(meta["uid"])
+        memory = self._memory_of(meta["uid"])
         memory.key = key_of(cluster)
         if not is_ours(cluster):
             self.links.drop(meta["uid"])
@@ -176,7 +176,7 @@ class Operator:
 
     async def _carry_out(self, observed: Observed, actions: Actions, now: float) -> float | None:
         """Write what `reconcile` decided; returns the time of the next reconcile. Raises ApiError, Unreachable."""
-        cluster, memory = observed.cluster, self._recall(observed.uid)
+        cluster, memory = observed.cluster, self._memory_of(observed.uid)
         key = key_of(cluster)
         refused, memory.refused = memory.refused, ""
         try:
@@ -184,11 +184,11 @@ class Operator:
                 await self.controller.record(cluster, notice, now)
             await self._executor.carry_out(cluster, actions.steps)
             if actions.steps:
-                memory.taken, memory.leaves_since = (), 0.0
+                memory.taken, memory.temporary_since = (), 0.0
         except Taken as exc:
-            memory.leaves_since = memory.leaves_since or now
-            if exc.leaves and now < memory.leaves_since + TAKEN_RETRY:
-                return now + LEAVING_RETRY
+            memory.temporary_since = memory.temporary_since or now
+            if exc.is_temporary and now < memory.temporary_since + TAKEN_RETRY:
+                return now + TEMPORARY_RETRY
             known = exc.what in memory.taken
             memory.taken, memory.try_taken_at = (exc.what,), now + TAKEN_RETRY
             # The next reconcile writes the status, and tries again in time.
@@ -221,7 +221,7 @@ class Operator:
     def observe(self, cluster: Object, now: float) -> Observed:
         """The operator's knowledge of a MiniCluster."""
         uid = cluster["metadata"]["uid"]
-        memory = self._recall(uid)
+        memory = self._memory_of(uid)
         jobs = {one["metadata"]["name"]: one for one in self.jobs.owned_by(uid)}
         pods_of = {name: self._pods_of(job, memory) for name, job in jobs.items()}
         other = self._other_operator_seconds(now)
@@ -260,7 +260,7 @@ class Operator:
             await self.controller.record(cluster, event, now)
         if status is None:
             return
-        memory = self._recall(meta["uid"])
+        memory = self._memory_of(meta["uid"])
         if not _is_urgent(cluster.get("status") or {}, status) and now < memory.status_at + STATUS_INTERVAL:
             self.controller.requeue(key_of(cluster), memory.status_at + STATUS_INTERVAL - now)
             return
@@ -276,7 +276,7 @@ class Operator:
             if memory.keys is None:
                 await self._look_for_secret(observed, memory)
             if memory.keys is not None:
-                self.links.keep(observed.uid, address, memory.keys)
+                self.links.connect(observed.uid, address, memory.keys)
 
     async def _look_for_secret(self, observed: Observed, memory: _Memory) -> None:
         """Find out whether the Secret exists and is the MiniCluster's own. Secrets are not watched."""
@@ -334,7 +334,7 @@ class Operator:
         made = check(without_server_fields(cluster))
         return keys.secret(made, keys.fresh_keys(), uid=cluster["metadata"]["uid"])
 
-    def _recall(self, uid: str) -> _Memory:
+    def _memory_of(self, uid: str) -> _Memory:
         return self._memory.setdefault(uid, _Memory())
 
     def _forget_absent(self) -> None:
@@ -353,7 +353,7 @@ class _Memory(Struct):
     taken: tuple[str, ...] = ()
     try_taken_at: float = 0.0
     # When an object with a required name was found that is about to be deleted; 0 without one.
-    leaves_since: float = 0.0
+    temporary_since: float = 0.0
     refused: str = ""
     warnings: tuple[str, ...] = ()
     pulled: frozenset[tuple[str, str]] = frozenset()

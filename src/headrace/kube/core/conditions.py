@@ -34,7 +34,7 @@ class View(Struct, frozen=True, kw_only=True):
     save_failed: bool = False
     """Whether the last attempt to save it has failed, and another will follow."""
     restart_at: float | None = None
-    """When all pods are made anew after a lead was lost; None if they are not to be."""
+    """When all pods are recreated after a lead was lost; None if they are not to be."""
 
 
 def conditions_of(

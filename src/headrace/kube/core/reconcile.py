@@ -129,7 +129,7 @@ def reconcile(observed: Observed, settings: Settings, now: float) -> Actions:
         _drop_finalizer(work)
         return work.finish(None, status=False)
     if observed.cluster["metadata"].get("deletionTimestamp"):
-        _leave(work)
+        _finalize(work)
         return work.finish(None, status=False)
     try:
         cluster, problems = check(without_server_fields(observed.cluster)), ()
@@ -141,9 +141,9 @@ def reconcile(observed: Observed, settings: Settings, now: float) -> Actions:
         work.requeue_times.append(observed.other_operator_until)
         return work.finish(cluster)
     if job_end(observed.job) or _was_over(observed):
-        _after_end(work, cluster)
+        _clean_up(work, cluster)
     else:
-        _keep_up(work, cluster, settings)
+        _reconcile_live(work, cluster, settings)
     return work.finish(cluster, problems)
 
 
@@ -164,16 +164,16 @@ def _was_over(observed: Observed) -> bool:
 # --- running
 
 
-def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
+def _reconcile_live(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
     observed = work.observed
     job = observed.job
-    if job and _made_from_another(job, cluster):
+    if job and _is_of_former_spec(job, cluster):
         text = "a field changed that needs another Job: its pods start anew"
-        _make_anew(work, Report("Normal", "Recreating", text), "the Job of the former spec is being deleted")
+        _recreate(work, Report("Normal", "Recreating", text), "the Job of the former spec is being deleted")
         return
     followers = _ended_with_another_lead(observed, cluster)
     if followers:
-        _replace_all(work, followers)
+        _recreate_after_lead(work, followers)
         return
     if job is None and _waits_to_restart(work):
         return
@@ -181,13 +181,13 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
     runs = job is not None and observed.status.get("phase") == RUNNING
     if holders and not runs:
         text = f"Secret {names.secret(cluster)} is gone, and only pods {holders} have its keys: all pods start anew"
-        _make_anew(work, Report("Warning", "KeysLost", text), "the Job of the lost keys is being deleted")
+        _recreate(work, Report("Warning", "KeysLost", text), "the Job of the lost keys is being deleted")
         return
     if _archive_of(cluster) and not _has_finalizer(observed.cluster):
         _set_finalizers(work, [*(observed.cluster["metadata"].get("finalizers") or ()), FINALIZER])
     size = number(job["spec"].get("parallelism")) if job else cluster.spec.size
     desired = settings.build(cluster, observed.uid, size or cluster.spec.size, _known_hosts(observed, cluster))
-    _keep_objects(work, cluster, desired)
+    _apply_objects(work, cluster, desired)
     image = "" if observed.cluster.get("status") else settings.replaced_image(cluster)
     if image:
         work.notices.append(Report("Normal", "ViewReplaced", f"Headrace's own view stands in for {image}"))
@@ -208,10 +208,10 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
     _watch_start(work, cluster, job)
 
 
-def _make_anew(work: _Work, notice: Report, waits_for: str, propagation: str = "Background") -> None:
+def _recreate(work: _Work, notice: Report, waits_for: str, propagation: str = "Background") -> None:
     """Delete the Jobs with their pods; new Jobs are made when these are gone, with "Foreground" their pods, too.
 
-    The MiniCluster's own Job is deleted last, as it tells whether all are to be made anew: a crash between two
+    The MiniCluster's own Job is deleted last, as it tells whether all are to be recreated: a crash between two
     deletions leaves no Job of the former spec.
     """
     observed = work.observed
@@ -222,8 +222,8 @@ def _make_anew(work: _Work, notice: Report, waits_for: str, propagation: str = "
     work.waits_for = waits_for
 
 
-def _replace_all(work: _Work, followers: str) -> None:
-    """Make all pods anew since `followers` have ended with a former lead.
+def _recreate_after_lead(work: _Work, followers: str) -> None:
+    """Recreate all pods since `followers` have ended with a former lead.
 
     The Jobs are deleted once the status has the count of failures and the time of the restart: it is what remains.
     """
@@ -234,13 +234,13 @@ def _replace_all(work: _Work, followers: str) -> None:
         text = f"pods {followers} have ended with a lead that was replaced: all pods start anew"
         # A new follower that found the former lead would end with it, and have completed its index.
         notice = Report("Warning", "LeadReplaced", text)
-        _make_anew(work, notice, "the Job of the former lead is being deleted", "Foreground")
+        _recreate(work, notice, "the Job of the former lead is being deleted", "Foreground")
     else:
         work.restart_at = work.now + restart_delay(failures)
 
 
 def restart_delay(failures: int) -> float:
-    """The seconds until all pods are made anew after so many failures, in addition to Kubernetes' own."""
+    """The seconds until all pods are recreated after so many failures, in addition to Kubernetes' own."""
     return min(RESTART_AFTER * 2.0 ** min(max(failures - 1, 0), 16), LONGEST_RESTART) - RESTART_AFTER
 
 
@@ -284,7 +284,7 @@ def _pods_with_keys(observed: Observed) -> str:
     return str(Hostlist(sorted(pods.host_of(pod) for pod in every if pods.has_volumes(pod) and not pods.is_over(pod))))
 
 
-def _keep_objects(work: _Work, cluster: MiniCluster, desired: list[Object]) -> None:
+def _apply_objects(work: _Work, cluster: MiniCluster, desired: list[Object]) -> None:
     """Create missing objects, and apply those that differ from the spec."""
     observed = work.observed
     if observed.taken and work.now < observed.try_taken_at:
@@ -370,7 +370,7 @@ def _with_former_failures(job: Object, failures: int) -> Object:
     return {**annotated(job, {FORMER_FAILURES: str(failures)}), "spec": {**job["spec"], "backoffLimit": left}}
 
 
-def _made_from_another(job: Object, cluster: MiniCluster) -> bool:
+def _is_of_former_spec(job: Object, cluster: MiniCluster) -> bool:
     if job["metadata"].get("deletionTimestamp"):
         return False
     annotations = annotations_of(job)
@@ -621,7 +621,7 @@ def _ends_with_group(work: _Work, cluster: MiniCluster, job: Object) -> bool:
     return False
 
 
-def _after_end(work: _Work, cluster: MiniCluster) -> None:
+def _clean_up(work: _Work, cluster: MiniCluster) -> None:
     """Clean up after the end: the finalizer, groups' Jobs, and the MiniCluster itself if its TTL has expired."""
     observed = work.observed
     _drop_finalizer(work)
@@ -650,7 +650,7 @@ def _finished_at(observed: Observed, now: float) -> float:
     return seconds_of(text)
 
 
-def _leave(work: _Work) -> None:
+def _finalize(work: _Work) -> None:
     """Delete the MiniCluster: save the queue, then remove the finalizer. The garbage collector deletes its objects."""
     observed = work.observed
     if not _has_finalizer(observed.cluster):

@@ -30,14 +30,14 @@ class Writer(Protocol):
 
 
 class Taken(Exception):
-    """An object with a required name has another owner; `what` is "Kind/name". `leaves`: it is being deleted, or
+    """An object with a required name has another owner; `what` is "Kind/name". `is_temporary`: it is being deleted, or
     belongs to a former owner of the same name, so that Kubernetes' garbage collector deletes it.
     """
 
-    def __init__(self, what: str, owner: str, leaves: bool = False) -> None:
+    def __init__(self, what: str, owner: str, is_temporary: bool = False) -> None:
         super().__init__(f"{what} exists and is not this {owner}'s")
         self.what = what
-        self.leaves = leaves
+        self.is_temporary = is_temporary
 
 
 class Writes:
@@ -91,7 +91,7 @@ class Writes:
             # It is the owner's if a controller ended before the response arrived.
             made = await self._api.get(kind, namespace, name)
             if owner_of(made) != owner["metadata"]["uid"] or not self._is_own(made):
-                raise Taken(f"{kind.kind}/{name}", self._kind.kind, self._leaves(made, owner)) from None
+                raise Taken(f"{kind.kind}/{name}", self._kind.kind, self._is_temporary(made, owner)) from None
         self._seen(kind, made)
 
     async def _delete(self, step: Delete, namespace: str) -> None:
@@ -102,7 +102,7 @@ class Writes:
             if exc.status not in (404, 409):
                 raise
 
-    def _leaves(self, found: Object, owner: Object) -> bool:
+    def _is_temporary(self, found: Object, owner: Object) -> bool:
         meta = owner["metadata"]
         former = any(
             one.get("controller")
