@@ -101,7 +101,7 @@ class Router:
                     deliver, msg = queue.popleft()
                     deliver(msg)
                     delivered += 1
-                    if not delivered & 15 and time.monotonic() - start > _SLICE:
+                    if time.monotonic() - start > _SLICE:
                         late = True
                         break
                 if self._waiting and not late and not overdue:
