@@ -243,6 +243,30 @@ def test_a_queue_with_a_wrong_demand_is_refused(table: Dict[str, Any], message: 
         constraint.of_queue(table, "q")
 
 
+def test_ranks_that_there_are_not_cost_nothing() -> None:
+    """Each of these sets would have 2 MiB."""
+    wide = constraint.compile({"or": [{"ranks": [f"{low}-16000000"]} for low in range(3000)]})
+    assert wide(0b1011, lambda _name: 0, {}) == 0b1011
+    gaps = ",".join(str(id_) for id_ in range(0, 100, 3)) + ",16000000"
+    assert constraint.compile({"ranks": [gaps]})(0b1111111, lambda _name: 0, {}) == 0b1001001
+    assert constraint.compile({"ranks": ["9-10"]})(0b1111, lambda _name: 0, {}) == 0
+    assert constraint.compile({"ranks": ["0"]})(0, lambda _name: 0, {}) == 0
+
+
+@pytest.mark.parametrize(
+    ("obj", "size"),
+    [
+        ({"properties": ["a", "b"]}, 4),
+        ({"ranks": ["0-16000000,16000002"]}, 5),
+        ({"and": [{"hostlist": ["h[0-99],x"]}, {"not": [{"hostlist": ["y"]}]}]}, 112),
+        ({"hostlist": ["h[", 7], "and": 3}, 5),
+        (None, 1),
+    ],
+)
+def test_the_size_of_a_constraint_is_known_before_it_is_compiled(obj: Any, size: int) -> None:
+    assert constraint.size(obj) == size
+
+
 def test_a_short_constraint_cannot_name_hosts_without_end() -> None:
     many = [f"h{number}-[0-99999]" for number in range(11)]
     with pytest.raises(ConstraintError, match="names more than 1048576 hosts in all"):

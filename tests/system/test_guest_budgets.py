@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from bootstrapped import Cluster, until
-from test_guests import as_guest, instance
+from test_guests import as_guest, instance, refused
 
 from headrace.client.handle import Handle
 from headrace.spec import message as m
@@ -143,6 +143,41 @@ def test_a_guests_records_say_so_and_have_an_end():
         assert 40 <= len(lines) <= 65
         assert all(f"user.info[0]: {uid} broker: y" in line for line in lines)
         assert "access.limits.log-bytes" in brokers.flux("dmesg").stdout
+
+
+def test_checks_and_listings_of_a_guest_do_not_hold_up_the_owner():
+    many = {"or": [{"ranks": ["0-16000000"]}] * 3000}
+    alternatives = [
+        {"type": "slot", "label": f"t{number}", "count": "1,3,5", "with": [{"type": "core", "count": {"min": 1}}]}
+        for number in range(200)
+    ]
+    core = [{"type": "slot", "label": "t", "count": 1, "with": [{"type": "core", "count": 1}]}]
+    hosts = {"or": [{"hostlist": ["h[0-1000000]"]}] * 300}
+
+    def ask(handle: Handle) -> Any:
+        codes = []
+        for resources, wanted in ((core, many), (alternatives, None), (core, hosts), (core, None)):
+            system = {"duration": 0, **({"constraints": wanted} if wanted else {})}
+            spec = {"version": 1, "resources": resources, "tasks": [], "attributes": {"system": system}}
+            codes.append(refused(handle, "feasibility.check", {"jobspec": spec}))
+        listing = {"max_entries": 0, "attrs": ["id"], "constraint": hosts}
+        return [*codes, refused(handle, "job-list.list", listing)]
+
+    with instance("allow-guest-user = true") as brokers:
+        assert brokers.flux("run", "true").returncode == 0
+        begin = processor_time(brokers.brokers[0].pid)
+        codes = as_guest(brokers.uri, ask)
+        assert codes[0] == codes[2] == errno.E2BIG
+        assert codes[1] in (0, errno.EINVAL, errno.E2BIG)
+        assert codes[3:] == [0, errno.EPROTO]
+        assert processor_time(brokers.brokers[0].pid) - begin < 2.0
+        assert brokers.flux("run", "echo", "alive").stdout == "alive\n"
+
+
+def processor_time(pid: int) -> float:
+    """Seconds of a process and of those that it waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_limits_are_read_again_with_the_configuration():

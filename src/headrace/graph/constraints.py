@@ -17,6 +17,8 @@ from headrace.spec import constraint
 
 # The types of vertices that a constraint selects or excludes.
 HOSTS = frozenset({"node", "storage_node"})
+# Bytes of constraints and vertices that satisfy them which are kept, all together.
+_KEPT = 1 << 20
 
 
 class _Hosts(NamedTuple):
@@ -36,15 +38,18 @@ class _Hosts(NamedTuple):
 class ConstraintCache:
     """Evaluates constraints and keeps the results until the graph's names or properties change."""
 
-    __slots__ = ("_allowed", "_graph", "_known")
+    __slots__ = ("_allowed", "_graph", "_known", "_size")
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._allowed: dict[bytes, frozenset[int]] = {}
+        # Bytes and vertices in it.
+        self._size = 0
         self._known: _Hosts | None = None
 
     def forget(self) -> None:
         self._allowed.clear()
+        self._size = 0
         self._known = None
 
     def prepare(self) -> None:
@@ -58,9 +63,12 @@ class ConstraintCache:
         key = msgspec.json.encode(obj)
         found = self._allowed.get(key)
         if found is None:
-            if len(self._allowed) > 1000:
+            found = self._evaluate(obj)
+            self._size += len(key) + len(found)
+            if self._size > _KEPT:
                 self._allowed.clear()
-            found = self._allowed[key] = self._evaluate(obj)
+                self._size = len(key) + len(found)
+            self._allowed[key] = found
         return found
 
     def _evaluate(self, obj: Any) -> frozenset[int]:

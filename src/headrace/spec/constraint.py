@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, Collection, Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
-from headrace.spec.hostlist import MAX_HOSTS, Hostlist
-from headrace.spec.idset import Idset
+from headrace.spec.hostlist import MAX_HOSTS, Hostlist, HostlistError, count_hosts
+from headrace.spec.idset import Idset, IdsetError, parse_ranges
 
 Constraint = Dict[str, List[Any]]
 
@@ -90,6 +90,30 @@ def terms(obj: Any) -> Iterator[Tuple[str, Any]]:
                 yield from terms(value)
             else:
                 yield op, value
+
+
+def size(obj: Any) -> int:
+    """How large a constraint is when it is compiled: its operators, values, hosts and ranges of ranks, all together.
+
+    The cost depends on the length of the texts in it only. What is not well formed counts as one.
+    """
+    found = 0
+    rest: List[Tuple[str, Any]] = [("", obj)]
+    while rest:
+        op, value = rest.pop()
+        found += 1
+        if isinstance(value, dict):
+            for name, values in value.items():
+                found += 1
+                if isinstance(values, list):
+                    rest.extend([(name, inner) for inner in values])
+        elif isinstance(value, str):
+            try:
+                found += count_hosts(value) if op == "hostlist" else len(parse_ranges(value)) if op == "ranks" else 0
+            except (HostlistError, IdsetError):
+                # More than any list may name is refused when it is compiled, before it is expanded.
+                continue
+    return found
 
 
 def _compile(obj: Any, path: str, depth: int, room: List[int]) -> Matcher:
@@ -175,13 +199,12 @@ def _compile_hostlist(values: List[Any], path: str, depth: int, room: List[int])
         if not isinstance(value, str):
             raise ConstraintError(f"constraint{path}[{i}]: must be a host list string, not {value!r}")
         try:
-            named = Hostlist.parse(value)
-        except ValueError as exc:
+            room[0] -= count_hosts(value)
+            if room[0] < 0:
+                raise ConstraintError(f"constraint{path}[{i}]: the constraint names more than {MAX_HOSTS} hosts in all")
+            hosts.extend(Hostlist.parse(value))
+        except HostlistError as exc:
             raise ConstraintError(f"constraint{path}[{i}]: invalid hostlist: {exc}") from None
-        room[0] -= len(named)
-        if room[0] < 0:
-            raise ConstraintError(f"constraint{path}[{i}]: the constraint names more than {MAX_HOSTS} hosts in all")
-        hosts.extend(named)
 
     def matcher(ranks: int, host: Callable[[str], int], props: Mapping[str, int]) -> int:
         found = 0
@@ -193,15 +216,21 @@ def _compile_hostlist(values: List[Any], path: str, depth: int, room: List[int])
 
 
 def _compile_ranks(values: List[Any], path: str, depth: int, room: List[int]) -> Matcher:
-    bits = 0
+    named: List[Tuple[int, int]] = []
     for i, value in enumerate(values):
         if not isinstance(value, str):
             raise ConstraintError(f"constraint{path}[{i}]: must be an idset string, not {value!r}")
         try:
-            bits |= Idset.parse(value).bits
-        except ValueError as exc:
+            named.extend(parse_ranges(value))
+        except IdsetError as exc:
             raise ConstraintError(f"constraint{path}[{i}]: invalid idset: {exc}") from None
-    return lambda ranks, host, props: ranks & bits
+
+    def matcher(ranks: int, host: Callable[[str], int], props: Mapping[str, int]) -> int:
+        # A set is as long as its largest id: only the ranks that there are become bits.
+        last = ranks.bit_length() - 1
+        return ranks & Idset.from_ranges([(low, min(high, last)) for low, high in named if low <= last]).bits
+
+    return matcher
 
 
 _OPERATORS: Dict[str, Callable[[List[Any], str, int, List[int]], Matcher]] = {

@@ -10,6 +10,8 @@ from typing import Any, Dict, Iterator, NamedTuple, Optional
 
 from headrace.spec.idset import Idset, IdsetError
 
+# The largest count of a set with gaps: such a set is as long as its largest number.
+_LARGEST = (1 << 18) - 1
 _NUMBER = r"(0|[1-9][0-9]{0,17})"
 _RANGE = re.compile(rf"{_NUMBER}(?:(\+)|-{_NUMBER})?(?::{_NUMBER}(?::([+*^]))?)?\Z", re.ASCII)
 
@@ -105,7 +107,7 @@ def parse(text: str) -> Range:
 
 def _parse_set(text: str) -> Range:
     try:
-        ids = Idset.parse(text)
+        ids = Idset.parse(text, _LARGEST)
     except IdsetError as exc:
         raise RangeError(f"invalid count '{text}': expected a range such as 1-4:2:* or 2+, or {exc}") from None
     if not ids:

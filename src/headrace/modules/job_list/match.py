@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from headrace.modules.job_list.record import Job
-from headrace.spec.hostlist import Hostlist, HostlistError
-from headrace.spec.idset import MAX_ID, Idset, IdsetError
+from headrace.spec.hostlist import Hostlist, HostlistError, count_hosts
+from headrace.spec.idset import MAX_ID, Idset, IdsetError, parse_ranges
 from headrace.spec.job_state import ACTIVE, INACTIVE, NEW, RESULT_BITS, STATE_BITS, STATE_MASKS
 from headrace.spec.message import USERID_UNKNOWN
 
@@ -168,11 +168,12 @@ def _ranks(values: list[Any], room: Room) -> Match:
     wanted = Idset()
     for text in _checked("ranks", values, str):
         try:
-            ranks = Idset.parse(text)
+            ranks = parse_ranges(text)
         except IdsetError as exc:
             raise MatchError(f"ranks value {text!r} is not an idset: {exc}") from None
-        _take(room, _RANKS, ranks.bits.bit_length())
-        wanted |= ranks
+        if ranks:
+            _take(room, _RANKS, ranks[-1][1] + 1)
+            wanted |= Idset.from_ranges(ranks)
     return Match(lambda job: bool(job.ranks) and not wanted.isdisjoint(_ranks_of(job.ranks or "")))
 
 
@@ -180,11 +181,10 @@ def _hostlist(values: list[Any], room: Room) -> Match:
     wanted: set[str] = set()
     for text in _checked("hostlist", values, str):
         try:
-            hosts = Hostlist.parse(text)
+            _take(room, _HOSTS, count_hosts(text))
+            wanted.update(Hostlist.parse(text))
         except HostlistError as exc:
             raise MatchError(f"hostlist value {text!r} is not a hostlist: {exc}") from None
-        _take(room, _HOSTS, len(hosts))
-        wanted.update(hosts)
     return Match(lambda job: bool(job.nodelist) and not wanted.isdisjoint(_hosts_of(job.nodelist or "")))
 
 

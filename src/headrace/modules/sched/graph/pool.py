@@ -223,6 +223,11 @@ class Pool:
         texts = [msgspec.json.encode(part) for part in (jobspec["resources"], system.get("constraints"))]
         return self.request_of(texts[0], system.get("duration") or 0, texts[1])
 
+    def passing_request(self, jobspec: Mapping[str, Any]) -> JobRequest:
+        """As `request`, for a question of which nothing is kept."""
+        system = js.system(jobspec)  # type: ignore[arg-type]
+        return self._read_request(jobspec["resources"], system.get("duration") or 0, system.get("constraints"))
+
     def request_of(self, resources: bytes, duration: float, constraints: bytes) -> JobRequest:
         """The request of a jobspec with these parts (JSON); equal requests are one object.
 
@@ -233,13 +238,16 @@ class Pool:
         if found is None:
             if len(self._requests) >= _REQUESTS_KEPT:
                 self._requests.clear()
-            constraint = msgspec.json.decode(constraints)
-            if constraint:
-                validate_constraint(constraint)
-            wanted = parse_jobspec({"resources": msgspec.json.decode(resources)}, self.graph.units).resources
-            _refuse_twins(wanted)
-            found = self._requests[key] = JobRequest(wanted, min(ceil(duration) or UNLIMITED, UNLIMITED), constraint)
+            parts = msgspec.json.decode(resources), duration, msgspec.json.decode(constraints)
+            found = self._requests[key] = self._read_request(*parts)
         return found
+
+    def _read_request(self, resources: Any, duration: float, constraint: Any) -> JobRequest:
+        if constraint:
+            validate_constraint(constraint)
+        wanted = parse_jobspec({"resources": resources}, self.graph.units).resources
+        _refuse_twins(wanted)
+        return JobRequest(wanted, min(ceil(duration) or UNLIMITED, UNLIMITED), constraint)
 
     def _queue(self, name: str) -> Queue:
         queue = self.queues.get(name)

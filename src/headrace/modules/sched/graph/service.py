@@ -20,6 +20,7 @@ from headrace.graph import GraphError
 from headrace.graph.formats.writers import graph_object, short_graph_object
 from headrace.graph.request import JobRequest, RequestError
 from headrace.modules.sched.common import options
+from headrace.modules.sched.common.guest_checks import GuestChecks
 from headrace.modules.sched.common.hello import acquire_ended, hello
 from headrace.modules.sched.common.jobspec import MALFORMED, malformed, of_request
 from headrace.modules.sched.common.r import in_use, summary
@@ -124,14 +125,13 @@ class _Scheduler:
             open=("resource-status",),
             requests=SCHED,
         )
-        ctx.service("feasibility", {"check": self._check}, open=("check",), requests=FEASIBILITY)
+        check = GuestChecks(ctx, self._check, lambda: self.continuing, apart=True)
+        ctx.service("feasibility", {"check": check}, open=("check",), requests=FEASIBILITY)
         # Scripts request statistics of Flux's default scheduler by its name, and set its debug flags.
         ctx.service("sched-simple", {})
         queries.register(
             ctx,
-            queries.Host(
-                self._pool, lambda: self.settings, self._time, self._changed, self._resource_status, self._check
-            ),
+            queries.Host(self._pool, lambda: self.settings, self._time, self._changed, self._resource_status, check),
         )
         ctx.on_stats(self._stats)
         ctx.on_config(self._configure)
@@ -380,7 +380,7 @@ class _Scheduler:
         jobspec = of_request(msg)
         pool = self._pool()
         try:
-            request = pool.request(jobspec)
+            request = pool.passing_request(jobspec)
             outcome = pool.check(request)
         except (RequestError, ConstraintError) as exc:
             raise RpcError(errno.EINVAL, str(exc)) from None

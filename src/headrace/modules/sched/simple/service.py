@@ -18,6 +18,7 @@ import msgspec
 
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.modules.sched.common import options
+from headrace.modules.sched.common.guest_checks import GuestChecks
 from headrace.modules.sched.common.hello import acquire_ended, hello
 from headrace.modules.sched.common.jobspec import MALFORMED, malformed, of_request
 from headrace.modules.sched.common.r import Shares, each, in_use, shares_of_r, summary
@@ -122,7 +123,8 @@ class _Scheduler:
             open=("resource-status",),
             requests={**SCHED, "alloc": ALLOC},
         )
-        ctx.service("feasibility", {"check": self._check}, open=("check",), requests=FEASIBILITY)
+        check = GuestChecks(ctx, self._check, lambda: False, apart=False)
+        ctx.service("feasibility", {"check": check}, open=("check",), requests=FEASIBILITY)
         ctx.on_stats(lambda: {"pending": len(self.jobs), "running": len(self.held), "blocked": len(self.blocked)})
         ctx.on_unload(self._unload)
         ctx.call("resource.acquire", None, self._resources, streaming=True)
