@@ -240,6 +240,16 @@ def test_a_guest_sees_and_ends_no_job_of_another():
         until(lambda: not brokers.flux("jobs", "-no", "{id}").stdout, "the job is over")
 
 
+# What tells of jobs or of their number beside the services of jobs.
+MODULES = "broker connector-local content job-exec job-info job-ingest kvs overlay rexec sched sched-fluxion-qmanager"
+STATISTICS: list[tuple[str, dict[str, object]]] = [
+    *((f"{name}.stats-get", {}) for name in MODULES.split()),
+    ("sched-fluxion-resource.stats-get", {}),
+    ("sched-fluxion-resource.info", {"jobid": 1}),
+    ("sched-fluxion-resource.find", {"criteria": "sched-now=allocated"}),
+]
+
+
 def test_in_private_mode_a_guest_does_not_see_that_there_are_jobs():
     attrs = ["id", "userid"]
 
@@ -256,6 +266,8 @@ def test_in_private_mode_a_guest_does_not_see_that_there_are_jobs():
             ("job-manager.getattr", {"id": 1, "attrs": ["jobspec"]}),
         ]
         codes = [refused(handle, *wish) for wish in wishes]
+        told = [topic for topic, body in STATISTICS if refused(handle, topic, body) != errno.EPERM]
+        assert bool(told) == (codes[2] == 0), told
         listed = [handle.rpc(topic, body).get(60)["jobs"] for topic, body in (("job-list.list", listing), everyone)]
         return [codes, *listed]
 

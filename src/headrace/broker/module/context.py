@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.answers import EMPTY, Empty, RpcError
+from headrace.broker.module.privacy import guarded, refuse_if_hidden
 from headrace.broker.module.streams import StreamSet
 from headrace.broker.module.suspended import Resumption, SuspendedModule
 from headrace.broker.router import new_uuid
@@ -80,8 +81,6 @@ class ModuleContext:
         self._config_hooks: list[Callable[[dict[str, Any]], None]] = []
         self._stats_hooks: list[Callable[[], dict[str, Any]]] = []
         self._clear_hooks: list[Callable[[], None]] = []
-        # Raises RpcError if the sender of a `stats-get` request may not read the statistics; by default, all users may.
-        self.check_stats_request: Callable[[Message], None] = lambda _msg: None
         self._unload_hooks: list[Callable[[], Any]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         # Requests that a task is to answer, and has not answered yet.
@@ -165,6 +164,8 @@ class ModuleContext:
             if requests is not None and method not in requests:
                 raise LookupError(f"{name}.{method}: the form of its payload is missing in spec/requests")
             wanted = None if requests is None else requests[method]
+            if method == "stats-get":
+                handler = guarded(self, handler)
             self._methods[f"{name}.{method}"] = (handler, method in allowed or roles == m.ROLE_USER, wanted)
 
     def unservice(self, name: str) -> None:
@@ -305,7 +306,7 @@ class ModuleContext:
             body.update(userid=msg.userid, rolemask=msg.rolemask, rank=self.rank)
             self.respond(msg, body)
         elif method == "stats-get":
-            self.check_stats_request(msg)
+            refuse_if_hidden(self, msg)
             self.respond(msg, self.stats())
         elif method == "disconnect":
             self._disconnected(msg)

@@ -16,12 +16,11 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from functools import partial
 from typing import Any, NamedTuple
 
 from headrace.broker.module.args import only
 from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
-from headrace.modules.common.privacy import is_hidden, refuse_if_hidden
+from headrace.broker.module.privacy import is_hidden, refuse_if_hidden
 from headrace.modules.job_list.match import Match, MatchError, compiled
 from headrace.modules.job_list.record import ATTRS, NO_SUMMARY, Job, Packer, summarize
 from headrace.modules.job_list.stats import Stats
@@ -92,7 +91,6 @@ class _Lister:
             requests=JOB_LIST,
         )
         ctx.on_config(self._configure)
-        ctx.check_stats_request = partial(refuse_if_hidden, ctx)
         ctx.on_stats(self._stats)
         ctx.on_disconnect(self._disconnected)
         ctx.subscribe("job-purge-inactive", self._purged)

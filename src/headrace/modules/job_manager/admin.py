@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.broker.module.context import ModuleContext, RpcError
+from headrace.broker.module.privacy import is_hidden, refuse_if_hidden
 from headrace.jobs.record import inactive_user
-from headrace.modules.common.privacy import is_hidden, refuse_if_hidden
 from headrace.modules.job_manager.core import Core
 from headrace.modules.job_manager.effects import Answer, Purged
 from headrace.modules.job_manager.queues import QueueError

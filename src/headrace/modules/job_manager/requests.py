@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
+from headrace.broker.module.privacy import is_hidden
 from headrace.jobs.pack import event_line
 from headrace.jobs.policy import Policy, PolicyError, UnknownQueue
 from headrace.jobs.record import Job, updated_jobspec
 from headrace.jobs.storable import unstorable
-from headrace.modules.common.privacy import is_hidden
 from headrace.modules.job_manager.core import Core
 from headrace.modules.job_manager.effects import Answer
 from headrace.modules.job_manager.peers import Exec

@@ -12,7 +12,6 @@ import logging
 import os
 import traceback
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from headrace.broker.module.args import only
@@ -22,7 +21,6 @@ from headrace.broker.state.journal import Journal
 from headrace.jobs.pack import Submission, event_line
 from headrace.jobs.policy import Policy, PolicyConfigError
 from headrace.jobs.record import Job
-from headrace.modules.common.privacy import refuse_if_hidden
 from headrace.modules.job_manager import restore
 from headrace.modules.job_manager.admin import Admin
 from headrace.modules.job_manager.core import MOST_REQUEUES, Core
@@ -110,7 +108,6 @@ class _Manager:
             touch()
 
     def _serve(self) -> None:
-        self.ctx.check_stats_request = partial(refuse_if_hidden, self.ctx)
         requests, admin = self.requests, self.admin
         open_methods: dict[str, Callable[[Message], Any]] = {
             "list": admin.list,

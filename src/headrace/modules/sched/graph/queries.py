@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
+from headrace.broker.module.privacy import guarded
 from headrace.graph import find
 from headrace.graph.formats.writers import WRITERS
 from headrace.graph.usage import Allocation
@@ -45,8 +46,9 @@ def register(ctx: ModuleContext, host: Host) -> None:
     """Provide both of Fluxion's services."""
     resource = _Resource(host)
     methods: dict[str, Callable[[Message], Any]] = {
-        "find": resource.find,
-        "info": resource.info,
+        # Both tell of jobs.
+        "find": guarded(ctx, resource.find),
+        "info": guarded(ctx, resource.info),
         "set_property": resource.set_property,
         "get_property": resource.get_property,
         "set_status": resource.set_status,
