@@ -227,7 +227,63 @@ MATCHING = [
     Line("flux pkill .", "", 1),
 ]
 
-LINES = [*LISTING, *ATTACHING, *MATCHING]
+TREE = [
+    Line("flux pstree", ".\n"),
+    Line("flux pstree --skip-root=yes; flux pstree -x", like(" +JOBID USER +ST +NTASKS NNODES +RUNTIME\n")),
+    Line("flux pstree -a -n --skip-root=no -x | sed -n 1p", like(r" +\. \S+ +R +2 +2 +\S+ \.\n")),
+    Line(
+        'flux alloc -n2 --bg --job-name=one >one; in="flux proxy $(cat one)"; '
+        "for n in 1 2; do $in flux alloc -n1 --bg --job-name=in >in$n; done; "
+        "for n in 1 2; do flux proxy $(cat one)/$(cat in$n) flux submit --job-name=leaf sleep inf; done; "
+        "flux proxy $(cat one)/$(cat in2) flux submit --job-name=held --urgency=hold true",
+        like(".*"),
+    ),
+    Line("flux pstree", ".\n└── one\n    ├── in\n    │   └── leaf\n    └── in\n        └── leaf\n"),
+    Line("flux pstree --compact", ".\n└─one\n  ├─in\n  │ └─leaf\n  └─in\n    └─leaf\n"),
+    Line("flux pstree --ascii | head -3", ".\n`-- one\n    |-- in\n"),
+    Line("flux pstree --ascii -C", "flux-pstree: ERROR: Choose only one of --ascii, --compact\n", 1),
+    Line("flux pstree --level=1", ".\n└── one\n    └── 2*[in]\n"),
+    Line("flux pstree -L1 --no-combine", ".\n└── one\n    ├── in\n    └── in\n"),
+    Line("flux pstree --skip-root=yes -L0", "one\n"),
+    Line("flux pstree --skip-root=no -L0 $(cat one)", ".\n└── one\n"),
+    Line("flux pstree $(cat one) | head -2", "one\n├── in\n"),
+    Line("flux pstree f1", "JobID ƒ1 unknown\n"),
+    Line("flux pstree -a f1", "flux-pstree: WARNING: filtering options ignored with jobid list\nJobID ƒ1 unknown\n"),
+    Line("flux pstree -a | grep -o -e 'held:.*' -e 'leaf:.*' -e 'in$' | sort", "held:S\nin\nin\nleaf:R\nleaf:R\n"),
+    Line(
+        "flux pstree --filter=pending --skip-root=no; flux pstree -f bubbling", like(r"\.\nflux-pstree: ERROR: .*"), 1
+    ),
+    Line("flux pstree -L1 --count=1", ".\n└── one\n    └── in\n"),
+    Line("flux pstree -L1 --label='{name} x' --parent-label='{name} y'", ". y\n└── one y\n    └── 2*[in y]\n"),
+    Line("flux pstree -L0 --label='{name} x'", ". x\n└── one x\n"),
+    Line("flux pstree -L0 --parent-ids; cat one", like(rf"\. \.\n└── ({ID}) one\n\1\n")),
+    Line("flux pstree -L0 --skip-root=yes --parent-label='{name} {instance.stats}'", "one PD:0 R:2 CD:0 F:0\n"),
+    Line(
+        "flux pstree -x -L1 --no-combine",
+        like(r" +JOBID .*RUNTIME\n +ƒ\S+ \S+ +R +1 +\d +\S+ one\n( +ƒ\S+ \S+ .* [├└]── in\n){2}"),
+    ),
+    Line("flux pstree --extended --no-header -L0 | awk '{print $3, $NF}'", "R one\n"),
+    Line(
+        "flux pstree -d resources -L0",
+        like(r" +JOBID NODES  USED CORES  USED  GPUS  USED\n +ƒ\S+ +\d +\d +2 +2 +0 +0 one\n"),
+    ),
+    Line(
+        "flux pstree --details=stats -L0", like(r" +JOBID +STATS +RUNTIME\n +ƒ\S+ +PD:0 R:2 CD:0 F:0 +0:00:\d\d one\n")
+    ),
+    Line(
+        "flux pstree -d progress -L0",
+        like(r" +JOBID NTASKS +NJOBS +PROG CORE% +GPU% +RUNTIME\n +ƒ\S+ +1 +2 +0% +100% .*one\n"),
+    ),
+    Line("flux pstree -d nosuch", "flux-pstree: ERROR: Unknown --details format 'nosuch'\n", 1),
+    Line("flux pstree --detail-format='{name:<5}' -L0", "NAME \none   one\n"),
+    Line("COLUMNS=10 flux pstree | tail -1; COLUMNS=10 flux pstree --long | tail -1", "        └+\n        └── leaf\n"),
+    Line("flux proxy $(cat one) flux pstree -L0", "one\n└── 2*[in]\n"),
+    Line("flux pstree --skip-root=foo", like(".*--skip-root: 'foo' must be yes or no\n"), 2),
+    Line("flux pstree IllegalID", like(".*invalid JobID value: 'IllegalID'\n"), 2),
+    Line("flux cancel --all; flux queue idle --quiet", like(".*")),
+]
+
+LINES = [*LISTING, *ATTACHING, *MATCHING, *TREE]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from headrace.query.job_info import JobInfo
 
 PREFIX = "instance."
-_SETS = ("all", "up", "down", "allocated", "free")
+# The sets of resources, with the headings of their fields; that of all resources is what is counted.
+_SETS = {"all": "", "up": "UP", "down": "DOWN", "allocated": "USED", "free": "FREE"}
 HEADINGS = {
     "instance.stats": "STATS",
     "instance.stats.total": "NJOBS",
@@ -23,7 +24,11 @@ HEADINGS = {
     "instance.progress": "PROG",
     **{f"instance.stats.{name}": name.upper() for name in ("pending", "running", "successful", "failed")},
     **{f"instance.stats.{name}": name.upper() for name in ("canceled", "timeout", "active", "inactive")},
-    **{f"instance.resources.{part}.n{kind}": kind.upper() for part in _SETS for kind in ("nodes", "cores", "gpus")},
+    **{
+        f"instance.resources.{part}.n{kind}": heading or kind.upper()
+        for part, heading in _SETS.items()
+        for kind in ("nodes", "cores", "gpus")
+    },
 }
 
 
