@@ -81,6 +81,8 @@ ELSEWHERE = {
         "resource/sets.py": "system/test_options_queue_resource.py",
         "resource/status.py": "system/test_options_queue_resource.py",
         "simulate/record.py": "cli/simulate/test_cli_simulate.py",
+        "top/layout.py": "cli/top/test_top_view.py",
+        "top/main.py": "system/test_top.py",
         "store/archive.py": "system/test_archives.py",
         "store/archive_reader.py": "system/test_dump_restore.py",
         "store/content.py": "system/test_options_kvs.py",

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import pty
+import re
 import select
 import struct
 import termios
@@ -15,6 +16,9 @@ from collections.abc import Iterator
 from instance import clean_env
 
 from waiting import PATIENCE
+
+# Escape sequences that change colors and styles, and the character set.
+_STYLES = re.compile(r"\x1b\[[0-9;]*m|\x1b\(B")
 
 
 class Terminal:
@@ -43,6 +47,22 @@ class Terminal:
             assert self._read(deadline), f"{wanted!r} never came, but {self.text!r}"
         before, _, self.text = self.text.partition(wanted)
         return before
+
+    def redrawn(self, *wanted: str) -> str:
+        """Have the program draw its whole screen (Ctrl-L) until that has all that is wanted.
+
+        Returns what it drew, without colors, but with the escape sequences that place the cursor.
+        """
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            self.text = ""
+            self.type("\f")
+            while self._read(time.monotonic() + 0.1):
+                pass
+            drawn = _STYLES.sub("", self.text)
+            if all(text in drawn for text in wanted):
+                return drawn
+            assert time.monotonic() < deadline, f"{wanted} are not all shown, but {drawn!r}"
 
     def wait(self) -> int:
         """The exit code; 128 + N for signal N."""

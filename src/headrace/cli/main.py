@@ -70,6 +70,7 @@ COMMANDS = {
     "start": ("instance.start", "start an instance"),
     "startlog": ("instance.startlog", "list when the instance was started and how it ended"),
     "submit": ("submit.submit", "submit jobs"),
+    "top": ("top.main", "watch jobs and resources on a screen"),
     "update": ("job.update", "change a submitted job"),
     "uptime": ("instance.uptime", "show how long the instance has been running"),
     "uri": ("instance.uri", "find the URI of an instance"),
@@ -99,7 +100,6 @@ ABSENT = (
     "slurm-expiration-sync",
     "sproc",
     "terminus",
-    "top",
     "watch",
 )
 
@@ -260,7 +260,19 @@ def _be_interruptible() -> None:
 
 
 # Commands that wait for jobs. SIGINT ends them even where a shell without job control started them with it ignored.
-_INTERRUPTIBLE = ("alloc", "batch", "bulksubmit", "cancel", "jobs", "queue", "resource", "run", "submit", "update")
+_INTERRUPTIBLE = (
+    "alloc",
+    "batch",
+    "bulksubmit",
+    "cancel",
+    "jobs",
+    "queue",
+    "resource",
+    "run",
+    "submit",
+    "top",
+    "update",
+)
 
 # Commands that become brokers.
 _BROKERS = ("broker", "start")

@@ -1,0 +1,501 @@
+"""`flux top`: keys and news of instances in, a curses screen out."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import sys
+import time
+
+from headrace.cli.common.errors import CommandError
+from headrace.cli.common.eventlog_options import option_wants_color
+from headrace.cli.common.getopts import Command
+from headrace.cli.top.layout import ASCII, UNICODE, dump, heart, pieces
+from headrace.cli.top.view import Instance, View
+from headrace.client.handle import Handle
+from headrace.client.reactor import Reactor
+from headrace.query.errors import QueryError
+from headrace.query.job_info import JobInfo
+from headrace.query.uri import reachable, resolve
+from headrace.spec import jobid
+from headrace.spec.job_state import CLEANUP, RUN
+from headrace.spec.message import EVENT
+from headrace.spec.stdlib_parts import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional, Set
+
+    from headrace.client.handle import Rpc
+    from headrace.client.reactor import Timer
+
+PREFIX = "flux-top: "
+
+_COMMAND = Command(
+    "flux-top",
+    "[OPTIONS] [TARGET]",
+    "Show the jobs and resources of an instance as they change (q ends it)",
+    (
+        ("", "color", "[WHEN]", "Color the screen: always, never, or auto (default)"),
+        ("q", "queue", "NAME", "Begin with the jobs and resources of this queue"),
+        ("", "test-exit", "", "End when everything was shown once"),
+        ("", "test-exit-dump", "FILE", "With --test-exit, write what was shown to FILE"),
+    ),
+)
+
+_ATTRS = ["annotations", "userid", "state", "name", "queue", "nnodes", "ntasks", "t_run"]
+# The number of jobs that are asked for: more than any terminal has rows.
+_LONGEST = 1000
+# Seconds between two listings while the numbers of jobs change, and between drawings of the times.
+_LIST_PAUSE, _DRAW_PAUSE = 2.0, 1.0
+_HEART_SHOWN = 0.5
+_MESSAGE_SHOWN = 4.0
+_ENDING = (signal.SIGHUP, signal.SIGTERM)
+# What keys do. Of those with a name in curses, the name without KEY_.
+_ACTIONS = {
+    "q": "quit",
+    "j": "down",
+    "DOWN": "down",
+    "k": "up",
+    "UP": "up",
+    "l": "next",
+    "RIGHT": "next",
+    "h": "previous",
+    "LEFT": "previous",
+    "\n": "open",
+    "\r": "open",
+    "ENTER": "open",
+    "d": "details",
+    "\f": "redraw",
+}
+
+
+def main(argv: List[str]) -> int:
+    options = _COMMAND.parse(argv)
+    operands = options.need(0, 1)
+    colored = option_wants_color(options)
+    if not os.isatty(0):
+        raise CommandError("stdin is not a terminal")
+    if not os.isatty(1):
+        raise CommandError("stdout is not a terminal")
+    curses = _curses()
+    reactor = Reactor()
+    screen = _Screen(curses, colored)
+    top = _Top(reactor, screen)
+    try:
+        top.enter(_connect(operands[0] if operands else ""), "", options.get("queue"))
+    except ValueError as exc:
+        raise CommandError(str(exc)) from None
+    try:
+        # From here on the terminal has to be put back, whatever happens.
+        screen.open()
+        status = top.run(options.has("test-exit"))
+    finally:
+        screen.close()
+    if options.has("test-exit") and options.has("test-exit-dump"):
+        with open(options.get("test-exit-dump"), "w", encoding="utf-8") as file:
+            file.write(dump(top.watched[-1].view, time.time()))
+    return status
+
+
+def _curses() -> Any:
+    """The module, once this terminal was found to be fit for it. Raises CommandError."""
+    try:
+        import curses
+    except ImportError:
+        raise CommandError("this Python has no module curses, which draws the screen") from None
+    import locale
+
+    # curses writes characters in the encoding of the locale.
+    try:
+        locale.setlocale(locale.LC_ALL, "")
+    except locale.Error:
+        pass
+    try:
+        curses.setupterm()
+        moves = curses.tigetstr("cup")
+    except curses.error:
+        moves = None
+    if not moves:
+        term = os.environ.get("TERM", "")
+        raise CommandError(f"terminal does not support required capabilities (TERM={term} cannot place the cursor)")
+    return curses
+
+
+def _connect(target: str) -> Handle:
+    """Connect to the instance that is meant. Raises CommandError."""
+    uri: Optional[str] = None
+    if target:
+        try:
+            uri = reachable(resolve(target))
+        except (QueryError, OSError) as exc:
+            text = exc.strerror if isinstance(exc, OSError) else str(exc)
+            raise CommandError(f"failed to resolve target to a Flux URI\n{text}") from None
+    try:
+        return Handle(uri)
+    except OSError as exc:
+        raise CommandError(f"error connecting to Flux: {exc.strerror}") from None
+
+
+class _Screen:
+    """The terminal while curses has it."""
+
+    def __init__(self, curses: Any, colored: bool) -> None:
+        self._curses = curses
+        self._colored = colored
+        self._window: Any = None
+        self._styles: Dict[str, int] = {}
+        self._actions = {
+            ord(name) if len(name) == 1 else getattr(curses, f"KEY_{name}"): action for name, action in _ACTIONS.items()
+        }
+        utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+        self._signs = UNICODE if utf8 and not os.environ.get("FLUX_F58_FORCE_ASCII") else ASCII
+
+    def open(self) -> None:
+        curses = self._curses
+        self._window = curses.initscr()
+        curses.noecho()
+        curses.cbreak()
+        self._window.keypad(True)
+        self._window.nodelay(True)
+        try:
+            curses.curs_set(0)
+        except curses.error:
+            # A terminal that cannot hide its cursor.
+            pass
+        self._styles = {"bold": curses.A_BOLD, "dim": curses.A_DIM, "reverse": curses.A_REVERSE}
+        if self._colored and curses.has_colors():
+            curses.start_color()
+            curses.use_default_colors()
+            colors = ("yellow", "red", "green", "blue")
+            for number, name in enumerate(colors, 1):
+                curses.init_pair(number, getattr(curses, f"COLOR_{name.upper()}"), -1)
+                self._styles[name] = curses.color_pair(number)
+
+    def close(self) -> None:
+        """Give the terminal back as it was."""
+        if self._window is None:
+            return
+        try:
+            self._curses.curs_set(1)
+        except self._curses.error:
+            pass
+        self._curses.endwin()
+        self._window = None
+
+    def resize(self) -> None:
+        """Take the size that the terminal has now."""
+        try:
+            size = os.get_terminal_size(1)
+        except OSError:
+            return
+        if size.lines and size.columns:
+            self._curses.resizeterm(size.lines, size.columns)
+
+    def action(self) -> Optional[str]:
+        """What the next key that was pressed does, "" for one that does nothing, None if none was pressed."""
+        key = self._window.getch()
+        return None if key == -1 else self._actions.get(key, "")
+
+    def draw(self, view: View, whole: bool = False) -> None:
+        """Show a view; `whole` writes also what the terminal should have already."""
+        window = self._window
+        rows, columns = window.getmaxyx()
+        window.erase()
+        for piece in pieces(view, time.time(), rows, columns, self._signs):
+            self._put(rows, columns, piece)
+        if view.heart:
+            self._put(rows, columns, heart(columns, self._signs))
+        if whole:
+            window.redrawwin()
+        window.refresh()
+
+    def _put(self, rows: int, columns: int, piece: Any) -> None:
+        room = columns - piece.column
+        if piece.row >= rows or room <= 0 or not piece.text:
+            return
+        style = 0
+        for name in piece.styles:
+            style |= self._styles.get(name, 0)
+        try:
+            self._window.addnstr(piece.row, piece.column, piece.text, room, style)
+        except self._curses.error:
+            # The cursor cannot go on past the last place of the screen, on which the text has been written.
+            pass
+
+
+class _Watched:
+    """An instance that is watched: its answers go into its view."""
+
+    def __init__(self, top: _Top, handle: Handle, title: str, queue: str) -> None:
+        self.handle = handle
+        self._top = top
+        self._listed: List[Dict[str, Any]] = []
+        self._list_timer: Optional[Timer] = None
+        self._heart_timer: Optional[Timer] = None
+        self._asks_resources = False
+        # What has been shown for the first time.
+        self.known: Set[str] = set()
+        self.view = View(_instance(handle, title), handle.rpc("config.get").get(), _is_owner(handle))
+        if queue:
+            self.view.choose_queue(queue)
+        handle.message_types = EVENT
+        handle.message_callback = lambda _msg: self._beat()
+        handle.subscribe("heartbeat.pulse")
+        handle.stream("job-list.job-stats", {}).then(self._counted)
+        self._ask_jobs()
+        self.ask_resources()
+
+    def close(self) -> None:
+        for timer in (self._list_timer, self._heart_timer):
+            if timer is not None:
+                timer.stop()
+        self.handle.close()
+
+    def _beat(self) -> None:
+        self.view.heart = True
+        if self._heart_timer is not None:
+            self._heart_timer.stop()
+        self._heart_timer = self._top.reactor.add_timer(_HEART_SHOWN, self._rest)
+        self.ask_resources()
+        self._top.changed(self)
+
+    def _rest(self) -> None:
+        self.view.heart = False
+        self._top.changed(self)
+
+    def _counted(self, call: Rpc) -> None:
+        try:
+            self.view.stats = call.get()
+        except OSError as exc:
+            # The instance is not up yet, or does not tell a guest.
+            if exc.errno not in (errno.ENOSYS, errno.EPERM, errno.ENODATA):
+                raise
+        if self._list_timer is None or not self._list_timer.active:
+            self._list_timer = self._top.reactor.add_timer(_LIST_PAUSE if self.known else 0.0, self._ask_jobs)
+        self._learned("jobs")
+
+    def _ask_jobs(self) -> None:
+        request = {"max_entries": _LONGEST, "attrs": _ATTRS, "constraint": {"states": [RUN | CLEANUP]}}
+        self._listed = []
+        self.handle.stream("job-list.list", request).then(self._list)
+
+    def _list(self, call: Rpc) -> None:
+        try:
+            self._listed += call.get()["jobs"]
+            return
+        except OSError as exc:
+            if exc.errno not in (errno.ENODATA, errno.ENOSYS):
+                raise
+        # A job may be in CLEANUP without having run.
+        self.view.jobs = [JobInfo(raw) for raw in self._listed if "t_run" in raw]
+        self._learned("list")
+
+    def ask_resources(self) -> None:
+        """Ask what is allocated and down, unless the last question is unanswered."""
+        if not self._asks_resources:
+            self._asks_resources = True
+            topic = os.environ.get("FLUX_RESOURCE_LIST_RPC", "resource.sched-status")
+            self.handle.rpc(topic, nodeid=0).then(lambda call: self._counted_resources(call, "sched.resource-status"))
+
+    def _counted_resources(self, call: Rpc, other: str) -> None:
+        try:
+            self.view.set_resources(call.get())
+        except OSError as exc:
+            if exc.errno not in (errno.ENOSYS, errno.EPERM):
+                raise
+            if other and exc.errno == errno.ENOSYS:
+                self.handle.rpc(other, nodeid=0).then(lambda call: self._counted_resources(call, ""))
+                return
+        self._asks_resources = False
+        self._learned("resources")
+
+    def _learned(self, what: str) -> None:
+        self.known.add(what)
+        self._top.changed(self)
+
+
+class _Top:
+    """The instances that were entered, the last one on the screen. All are followed, so that none falls behind."""
+
+    def __init__(self, reactor: Reactor, screen: _Screen) -> None:
+        self.reactor = reactor
+        self.watched: List[_Watched] = []
+        self._screen = screen
+        self._stale = True
+        self._whole = False
+        self._until_known = False
+        self._status = 0
+        self._message_timer: Optional[Timer] = None
+
+    def enter(self, handle: Handle, title: str, queue: str = "") -> None:
+        """Show another instance. Raises OSError, ValueError."""
+        try:
+            one = _Watched(self, handle, title, queue)
+        except Exception:
+            handle.close()
+            raise
+        self.watched.append(one)
+        self.reactor.add_fd(handle.fileno(), lambda _revents: self._read(one))
+        self._stale = self._whole = True
+
+    def run(self, until_known: bool) -> int:
+        """Follow the instances until the first one is left, or everything is known; the exit status."""
+        reactor = self.reactor
+        self._until_known = until_known
+        reactor.add_fd(0, self._keys)
+        reactor.add_signal(signal.SIGWINCH, self._resized)
+        for number in _ENDING:
+            reactor.add_signal(number, self._ending(number))
+        reactor.add_timer(_DRAW_PAUSE, self._tick, _DRAW_PAUSE)
+        reactor.add_turn("prepare", self._turn)
+        reactor.run()
+        return self._status
+
+    def changed(self, one: _Watched) -> None:
+        self._stale = self._stale or bool(self.watched and one is self.watched[-1])
+
+    def _ending(self, number: int) -> Callable[[], None]:
+        def end() -> None:
+            self._status = 128 + number
+            self.reactor.stop()
+
+        return end
+
+    def _resized(self) -> None:
+        self._screen.resize()
+        self._stale = self._whole = True
+
+    def _tick(self) -> None:
+        self._stale = True
+
+    def _turn(self) -> None:
+        """Before the loop waits: take what has been read, and show what has changed."""
+        for one in list(self.watched):
+            try:
+                one.handle.dispatch()
+            except OSError as exc:
+                self._lost(one, exc)
+        if self._stale and self.watched:
+            self._screen.draw(self.watched[-1].view, self._whole)
+            self._stale = self._whole = False
+            if self._until_known and len(self.watched[-1].known) == 3:
+                self.reactor.stop()
+
+    def _read(self, one: _Watched) -> None:
+        try:
+            one.handle.pump(0)
+        except OSError as exc:
+            self._lost(one, exc)
+
+    def _lost(self, one: _Watched, exc: OSError) -> None:
+        """An instance has ended or fails: those within it are left. Raises CommandError where it was the first."""
+        text = f"lost connection to Flux: {exc.strerror}"
+        while one in self.watched:
+            self._leave()
+        if not self.watched:
+            raise CommandError(text)
+        self._say(text)
+
+    def _leave(self) -> None:
+        one = self.watched.pop()
+        self.reactor.remove_fd(one.handle.fileno())
+        one.close()
+        self._stale = self._whole = True
+
+    def _say(self, text: str) -> None:
+        """Show a message until a key is pressed, or for some seconds."""
+        self.watched[-1].view.message = text
+        self._stale = True
+        if self._message_timer is not None:
+            self._message_timer.stop()
+        self._message_timer = self.reactor.add_timer(_MESSAGE_SHOWN, self._hush)
+
+    def _hush(self) -> None:
+        for one in self.watched:
+            one.view.message = ""
+        self._stale = True
+
+    def _keys(self, revents: int) -> None:
+        action = self._screen.action()
+        if action is None and revents & select.POLLHUP:
+            # The terminal is gone.
+            self.reactor.stop()
+        while action is not None and self.watched:
+            self._act(action)
+            action = self._screen.action()
+
+    def _act(self, action: str) -> None:
+        one = self.watched[-1]
+        self._stale = True
+        if one.view.message:
+            self._hush()
+        elif action == "quit":
+            self._leave()
+            if not self.watched:
+                self.reactor.stop()
+        elif action in ("down", "up"):
+            one.view.move(1 if action == "down" else -1)
+        elif action in ("next", "previous"):
+            one.view.rotate(1 if action == "next" else -1)
+        elif action == "open":
+            self._open(one)
+        elif action == "details":
+            one.view.ended_in_detail = not one.view.ended_in_detail
+        elif action == "redraw":
+            self._whole = True
+
+    def _open(self, one: _Watched) -> None:
+        """Enter the instance that the job under the cursor is, if it is one."""
+        job = one.view.selected_job()
+        if job is None or not job.get("uri"):
+            return
+        try:
+            handle = Handle(reachable(job.get("uri")))
+        except OSError as exc:
+            self._say(f"error connecting to Flux: {exc.strerror}")
+            return
+        try:
+            self.enter(handle, f"{one.view.instance.title}/{job.get('id.f58')}")
+        except (OSError, ValueError) as exc:
+            self._say(str(exc))
+
+
+def _instance(handle: Handle, title: str) -> Instance:
+    """What an instance says of itself once; without `title` it is named by its job id in the instance around it."""
+    if not title:
+        try:
+            title = jobid.encode(jobid.parse(handle.attr_get("jobid")), "f58")
+        except OSError:
+            # It is no job.
+            title = ""
+    try:
+        started = float(handle.attr_get("broker.starttime"))
+    except OSError:
+        started = time.time()
+    return Instance(
+        jobid.shown(title),
+        int(handle.attr_get("size")),
+        int(handle.attr_get("instance-level")),
+        handle.attr_get("version"),
+        started,
+        _expiration(handle),
+    )
+
+
+def _expiration(handle: Handle) -> float:
+    """When the instance's resources expire, in seconds since the epoch; 0 where they do not or a guest asks."""
+    import json
+    from binascii import a2b_base64
+
+    request = {"key": "resource.R", "namespace": "primary", "flags": 0}
+    try:
+        found = handle.rpc("kvs.lookup", request).get()["val"]
+        return float(json.loads(a2b_base64(found["data"]))["execution"].get("expiration", 0.0))
+    except (OSError, KeyError, ValueError):
+        return 0.0
+
+
+def _is_owner(handle: Handle) -> bool:
+    return handle.attr_get("security.owner") == str(os.getuid())
