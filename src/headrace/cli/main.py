@@ -75,6 +75,7 @@ COMMANDS = {
     "uptime": ("instance.uptime", "show how long the instance has been running"),
     "uri": ("instance.uri", "find the URI of an instance"),
     "version": ("version", "show versions"),
+    "watch": ("job.watch", "follow the output of many jobs"),
 }
 
 # Commands of Flux that are to be named as such where somebody tries them.
@@ -100,7 +101,6 @@ ABSENT = (
     "slurm-expiration-sync",
     "sproc",
     "terminus",
-    "watch",
 )
 
 _USAGE = """Usage: flux [OPTIONS] COMMAND ARGS

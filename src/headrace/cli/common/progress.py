@@ -1,4 +1,4 @@
-"""The progress line of `flux submit --progress`: how many jobs wait, run, are done and failed."""
+"""The line of `--progress`: how many jobs wait, run, are done and failed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 class Progress:
     """Counts jobs by their events and draws one line at the bottom of the terminal.
 
-    There will be `total` jobs; unless they are `followed`, being submitted is all that is counted.
+    There will be `total` jobs; unless they are `followed`, being submitted is all that is counted. The clock begins at
+    `elapsed` seconds.
     """
 
-    def __init__(self, total: int, followed: bool, show_rate: bool = False) -> None:
+    def __init__(self, total: int, followed: bool, show_rate: bool = False, elapsed: float = 0.0) -> None:
         self.total = total
         self.submitted = self.pending = self.running = self.completed = self.failed = 0
         self._followed = followed
@@ -27,7 +28,7 @@ class Progress:
         self._waits: Set[int] = set()
         self._runs: Set[int] = set()
         self._show_rate = show_rate
-        self._start = time.monotonic()
+        self._start = time.monotonic() - elapsed
 
     def add(self) -> None:
         """Count a job that was submitted."""

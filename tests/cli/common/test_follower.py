@@ -1,4 +1,4 @@
-"""What is shown of the jobs that were submitted and are followed."""
+"""What is shown of jobs that are followed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.submit import submitter
+from headrace.cli.common.follower import Follower, Wanted, _Job
+from scripted import Answers
 
 
 @pytest.mark.parametrize(
@@ -22,9 +23,8 @@ from headrace.cli.submit import submitter
     ],
 )
 def test_output_is_labelled_by_line_and_as_often_as_it_came(label: bool, context: dict[str, Any], shown: str) -> None:
-    args: Any = SimpleNamespace(wait=True, watch=True, wait_event=None, label_io=label)
     out, err = StringIO(newline=""), StringIO()
-    job = submitter._Job(173, args, out, err)
+    job = _Job(173, Wanted(output=True, labels=label), out, err)
     event = SimpleNamespace(name="data", timestamp=0.0, context={"stream": "stdout", "rank": "0-1", **context})
-    assert not submitter.Submitter(args, "flux-submit")._output(job, event)
+    assert not Follower(Answers({}))._output(job, event)
     assert (out.getvalue(), err.getvalue()) == (shown, "")

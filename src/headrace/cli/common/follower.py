@@ -1,0 +1,182 @@
+"""Following jobs: what they print, what happens to them, and the exit status of all together.
+
+Following needs one eventlog per job; output is watched once the shell has started, as `flux job attach` does for a
+single job, and lines carry the job's id when they are labelled.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from io import StringIO
+
+from headrace.client.reactor import Reactor
+from headrace.spec import jobid
+from headrace.spec.eventlog import decode_line
+from headrace.spec.job_exception import is_fatal
+from headrace.spec.wait_status import exit_code
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import IO, Any, Dict, List, NamedTuple, Optional
+
+    from headrace.cli.common.progress import Progress
+    from headrace.client.handle import Handle, Rpc
+
+    class Wanted(NamedTuple):
+        """What is shown of a job, and when nothing more is awaited from it.
+
+        `output`: what its tasks print; `events`: 1 how it ended, 2 its events, 3 those of its execution, too; `until`:
+        the event that ends the following, "" for the last one; `labels`: the job's id and the rank before each line.
+        """
+
+        output: bool = False
+        events: int = 0
+        until: str = ""
+        labels: bool = False
+
+else:
+    from collections import namedtuple
+
+    Wanted = namedtuple("Wanted", "output events until labels", defaults=(False, 0, "", False))
+
+
+class _Job:
+    """A job that is followed."""
+
+    __slots__ = ("calls", "err", "id", "name", "open", "out", "submitted", "wanted")
+
+    def __init__(self, job: int, wanted: Wanted, out: IO[str], err: IO[str]) -> None:
+        self.id = job
+        self.name = jobid.encode(job, "f58")
+        self.wanted = wanted
+        self.out = out
+        self.err = err
+        self.submitted = 0.0
+        self.open = 0
+        self.calls: List[Rpc] = []
+
+
+class Follower:
+    """Follows the jobs that it is given, all at once, with `run`; `status` is then the highest of their exit statuses.
+
+    It counts their states in `progress`, if there is one, and draws it.
+    """
+
+    def __init__(self, handle: Handle, progress: Optional[Progress] = None) -> None:
+        self.status = 0
+        self._handle = handle
+        self._progress = progress
+        self._following: Dict[int, _Job] = {}
+        self._reactor = Reactor()
+
+    def add(self, job: int, wanted: Wanted, out: IO[str], err: IO[str]) -> None:
+        """Follow a job; what it prints is written to `out` and `err`."""
+        self._watch(_Job(job, wanted, out, err))
+
+    def run(self) -> None:
+        """Follow the jobs to their ends, or to the events that are awaited."""
+        if not self._following:
+            return
+        if sys.stdout.isatty():
+            sys.stdout.flush()
+        self._reactor.add_handle(self._handle)
+        if self._progress is not None:
+            self._progress.draw()
+            self._reactor.add_timer(0.25, self._progress.draw, 0.25)
+        self._reactor.run()
+
+    def _watch(self, job: _Job, path: str = "eventlog") -> None:
+        job.open += 1
+        self._following[job.id] = job
+        call = self._handle.stream("job-info.eventlog-watch", {"id": job.id, "path": path, "flags": 0})
+        takers = {"eventlog": self._job_event, "guest.exec.eventlog": self._exec_event, "guest.output": self._output}
+        take = takers[path]
+        job.calls.append(call)
+
+        def answered(call: Rpc) -> None:
+            try:
+                entry = call.get()["event"]
+            except OSError as exc:
+                if exc.errno not in (errno.ENODATA, errno.ENOENT):
+                    job.err.write(f"{job.name}: {exc.strerror}\n")
+                    self.status = max(self.status, 1)
+                self._closed(job)
+                return
+            if job.id in self._following and take(job, decode_line(entry)):
+                # The event that was waited for: nothing more of this job is shown.
+                for other in job.calls:
+                    other.cancel()
+                job.open = 0
+                self._closed(job)
+
+        call.then(answered)
+
+    def _closed(self, job: _Job) -> None:
+        """One of the job's streams is over; with its last one the job is, too."""
+        job.open -= 1
+        if job.open <= 0 and self._following.pop(job.id, None) is not None and not self._following:
+            self._reactor.stop()
+
+    def _job_event(self, job: _Job, event: Any) -> bool:
+        """Act on an event of the job's own eventlog. True when nothing more is awaited from the job."""
+        name, context = event.name, event.context or {}
+        if name == "submit":
+            job.submitted = event.timestamp
+            wanted = job.wanted
+            if wanted.output or wanted.events > 2 or wanted.until.startswith("exec."):
+                self._watch(job, "guest.exec.eventlog")
+        if job.wanted.events > 1:
+            self._print_event(job, event.timestamp, f"{name} {_sorted_json(event.context)}")
+        if self._progress is not None:
+            self._progress.event(job.id, name, context)
+        if is_fatal(name, context):
+            if job.wanted.events < 2:
+                note = context.get("note", "")
+                self._print_event(job, event.timestamp, f"exception: type={context['type']} note={note}")
+            self.status = max(self.status, 1)
+        elif name == "finish":
+            status = context["status"]
+            if job.wanted.events:
+                self._print_event(job, event.timestamp, f"complete: status={status}")
+            self.status = max(self.status, exit_code(status))
+        return bool(job.wanted.until == name)
+
+    def _print_event(self, job: _Job, timestamp: float, text: str) -> None:
+        job.err.write(f"{job.name}: {timestamp - job.submitted:.3f}s: {text}\n")
+
+    def _exec_event(self, job: _Job, event: Any) -> bool:
+        if event.name == "shell.init" and job.wanted.output:
+            self._watch(job, "guest.output")
+        if job.wanted.events > 2:
+            self._print_event(job, event.timestamp, f"exec.{event.name} {_sorted_json(event.context)}")
+        return bool(job.wanted.until == f"exec.{event.name}")
+
+    def _output(self, job: _Job, event: Any) -> bool:
+        context = event.context
+        if event.name == "data" and context.get("data"):
+            text = context["data"]
+            if context.get("encoding") == "base64":
+                from binascii import a2b_base64
+
+                text = a2b_base64(text).decode("utf-8", "surrogateescape")
+            stream = job.err if context["stream"] == "stderr" else job.out
+            text *= context.get("repeat", 1)
+            if job.wanted.labels:
+                prefix = f"{job.name}: {context['rank']}: "
+                # Only a newline ends a line, as in files.
+                text = "".join([prefix + line for line in StringIO(text)])
+            stream.write(text)
+            # Who watches through a pipe wants to see it now.
+            stream.flush()
+        elif event.name == "log":
+            job.err.write(f"{job.name}: {event.timestamp - job.submitted:.3f}s: flux-shell: {context['message']}\n")
+        return False
+
+
+def _sorted_json(context: Any) -> str:
+    if context is None:
+        return ""
+    import json
+
+    return json.dumps(context, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
