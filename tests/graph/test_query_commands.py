@@ -57,6 +57,13 @@ def test_the_format_rlite_is_the_bare_list_of_what_matches_and_of_what_is_found(
     assert session.say("find sched-now=allocated").startswith(nodes)
 
 
+def test_a_label_of_the_jobspec_is_told_of_the_match_and_of_nothing_that_is_found_later(tmp_path: Path) -> None:
+    session = Session(tmp_path, "jgf")
+    (tmp_path / "job.yaml").write_text(JOBSPEC.replace("type: node, count: 1", "type: node, count: 1, label: mine"))
+    assert session.say("match allocate job.yaml").count('"ephemeral": {"label": "mine"}') == 2
+    assert "ephemeral" not in session.say("find sched-now=allocated")
+
+
 def test_part_of_a_job_is_given_back(session: Session) -> None:
     session.say("match allocate job.yaml")
     assert "No matching resources" in session.say("match allocate job.yaml")

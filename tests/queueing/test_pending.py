@@ -64,3 +64,12 @@ def test_jobs_are_alike_in_all_but_who_asks() -> None:
     assert waiting.alike(4) == [4]
     assert shape_of(cores(1, 10)) == shape_of(cores(1, 20)) != shape_of(cores(2, 10))
     assert shape_of(cores(1, 10)) != shape_of(cores(1, 10, {"properties": ["fast"]}))
+
+
+def test_a_label_of_what_a_job_gets_makes_another_request_and_that_of_a_slot_does_not() -> None:
+    def shape(slot: str, core: str) -> str:
+        inside = [{"type": "core", "count": 1, **({"label": core} if core else {})}]
+        return shape_of(parse_jobspec({"resources": [{"type": "slot", "count": 1, "label": slot, "with": inside}]}))
+
+    assert shape("a", "") == shape("b", "")
+    assert len({shape("a", ""), shape("a", "x"), shape("a", "y")}) == 3

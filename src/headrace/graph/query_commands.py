@@ -14,6 +14,7 @@ from headrace.graph import find, jobspec_text, update, visits
 from headrace.graph.formats import jgf
 from headrace.graph.formats.writers import Writer, pretty_simple, simple
 from headrace.graph.formats.writers import jgf as write_jgf
+from headrace.graph.labels import labels_of
 from headrace.graph.model import Graph, GraphError
 from headrace.graph.request import JobRequest, Request, has_alternatives
 from headrace.graph.scheduler import Scheduler
@@ -219,6 +220,7 @@ class Commands:
             shown = found
             if self.writer in _OF_VERTICES:
                 shown = found._replace(selection=found.selection.without_inside(self._shown_inside(request)))
+            shown.selection.labels = labels_of(shown.selection, request)
             if not keep:
                 scheduler.cancel(jobid)
             if operation == "without_allocating_extend":

@@ -41,6 +41,7 @@ class Run(NamedTuple):
 
 
 _NO_RUNS: Mapping[int, Run] = {}
+_NO_LABELS: Mapping[int, str] = {}
 # For selections that reach every vertex through its first parent.
 _FIRST: Mapping[int, int] = {}
 
@@ -53,10 +54,22 @@ class Selection:
     only ones that are processed one by one. For every vertex, cores included, read `marks`, `below` and `order`.
 
     `graph` is the hierarchy of the match. If it is not a tree, `reached_from` maps each vertex that was not reached
-    through its first parent to the parent it was reached through.
+    through its first parent to the parent it was reached through. `labels` are those of the request that it serves, for
+    writers of JGF; whoever knows the request sets them (`labels.labels_of`).
     """
 
-    __slots__ = ("_below", "_expanded", "_filled", "_inner_order", "_order", "graph", "inner", "reached_from", "runs")
+    __slots__ = (
+        "_below",
+        "_expanded",
+        "_filled",
+        "_inner_order",
+        "_order",
+        "graph",
+        "inner",
+        "labels",
+        "reached_from",
+        "runs",
+    )
 
     def __init__(
         self,
@@ -70,6 +83,7 @@ class Selection:
         self.reached_from = reached_from
         self.inner = marks
         self.runs = runs
+        self.labels = _NO_LABELS
         self._below = below
         self._filled = None if runs else (marks, below)
         self._expanded: tuple[list[Chosen], list[int]] | None = None
@@ -199,7 +213,9 @@ class Selection:
             if not marks[v].exclusive:
                 walk.extend(self.below.get(v, ()))
         below = {v: kids for v, kids in self.below.items() if not marks[v].exclusive}
-        return Selection(self.graph, kept, below, reached_from=self.reached_from)
+        shortened = Selection(self.graph, kept, below, reached_from=self.reached_from)
+        shortened.labels = self.labels
+        return shortened
 
     def without_inside(self, but: frozenset[str]) -> Selection:
         """The selection without the contents of vertices given whole, other than vertices of some types."""

@@ -109,5 +109,7 @@ def _shape(request: Request) -> list[object]:
         count.operand,
         count.ids and count.ids.encode(),
         request.exclusive,
+        # JGF tells a job the labels of what it has; those of slots are not in it.
+        "" if request.is_slot else request.label,
         [_shape(r) for r in request.with_],
     ]

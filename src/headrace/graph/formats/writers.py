@@ -90,6 +90,8 @@ def graph_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
     for item in selection.items:
         v = item.vertex
         meta = vertex_metadata(graph, v, item.exclusive, item.needs)
+        if v in selection.labels:
+            meta["ephemeral"] = {"label": selection.labels[v]}
         nodes.append({"id": str(graph.uniq[v]), "metadata": meta})
         up = selection.parent(v)
         if up >= 0:

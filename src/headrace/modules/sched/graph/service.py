@@ -18,6 +18,7 @@ import msgspec
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.graph import GraphError
 from headrace.graph.formats.writers import graph_object, short_graph_object
+from headrace.graph.labels import labels_of
 from headrace.graph.request import JobRequest, RequestError
 from headrace.modules.sched.common import options
 from headrace.modules.sched.common.guest_checks import GuestChecks
@@ -232,6 +233,8 @@ class _Scheduler:
         r = pool.nodes.write(shares, now, expiration)
         if self.settings.match_format != "rv1_nosched":
             write = short_graph_object if self.settings.match_format == "rv1_shorthand" else graph_object
+            selection = decision.allocation.selection
+            selection.labels = labels_of(selection, job.request)
             r["scheduling"] = write(pool.graph, decision.allocation)
         sched: dict[str, Any] = dict.fromkeys(job.annotated)
         sched["resource_summary"] = summary(r)
