@@ -86,12 +86,10 @@ def document(*paths: str) -> str:
 
 def test_what_a_graph_names_is_given_back_if_the_job_holds_it(session: Session) -> None:
     session.say("match allocate job.yaml")
-    (session.folder / "part.json").write_text(document("/cluster0/node0", "/cluster0/node0/core0"))
-    (session.folder / "other.json").write_text(document("/cluster0/node0/core0", "/cluster0/node2/core0"))
+    (session.folder / "part.json").write_text(document("/cluster0/node0"))
+    (session.folder / "other.json").write_text(document("/cluster0/node0", "/cluster0/node2"))
     refused = session.say("partial-cancel 1 jgf other.json stats")
-    assert refused == (
-        "ERROR: /cluster0/node2/core0: is not held by job 1\nERROR: error encountered while removing job 1\n"
-    )
+    assert refused == ("ERROR: /cluster0/node2: is not held by job 1\nERROR: error encountered while removing job 1\n")
     assert "No matching" in session.say("match allocate job.yaml")
     (session.folder / "node.json").write_text(document("/cluster0/node1"))
     # It is not said to be exclusive, and is given back all the same.
@@ -106,6 +104,22 @@ def test_what_a_graph_names_is_given_back_if_the_job_holds_it(session: Session) 
     assert session.say("info 1").startswith("INFO: 1, CANCELED")
     session.say("match allocate job.yaml")
     assert "INFO: CANCEL POSTORDER COUNT=" in session.say("cancel 4 stats")
+
+
+@pytest.mark.parametrize(
+    ("node", "is_given_back"),
+    [("{type: node, count: 1}", False), ("{type: node, count: 1, exclusive: true}", True)],
+)
+def test_nothing_is_given_back_of_a_document_that_names_what_is_only_inside_of_what_a_slot_asked_for(
+    session: Session, node: str, is_given_back: bool
+) -> None:
+    (session.folder / "job.yaml").write_text(JOBSPEC.replace("{type: node, count: 1}", node))
+    session.say("match allocate job.yaml")
+    before = session.say("find sched-now=allocated")
+    (session.folder / "part.json").write_text(document("/cluster0/node0/core0", "/cluster0/node0"))
+    said = session.say("partial-cancel 1 jgf part.json")
+    assert ("/cluster0/node0/core0: is not held by job 1" in said) == (not is_given_back)
+    assert (session.say("find sched-now=allocated") == before) == (not is_given_back)
 
 
 def test_a_second_root_is_not_attached(session: Session) -> None:

@@ -51,12 +51,15 @@ _OF_VERTICES = (simple, pretty_simple, write_jgf)
 
 
 class _Job(NamedTuple):
-    """A job as the commands report it: `seconds` that its match took, and the file of its jobspec."""
+    """A job as the commands report it: `seconds` that its match took, and the file of its jobspec. `inside` are the
+    types of its vertices of which it has the contents in Fluxion's eyes, too (`_shown_inside`); None for all.
+    """
 
     state: str
     at: int
     file: str
     seconds: float
+    inside: frozenset[str] | None = None
 
 
 class Commands:
@@ -214,7 +217,7 @@ class Commands:
         seconds = time.perf_counter() - begin
         keep = not operation.startswith("without")
         if keep and outcome.allocation is not None:
-            self._note(outcome.allocation, name, seconds)
+            self._note(outcome.allocation, name, seconds, self._shown_inside(request))
         if outcome.allocation is not None:
             found = outcome.allocation
             shown = found
@@ -251,9 +254,9 @@ class Commands:
         if self.timed and seconds:
             self.say(f"INFO: ELAPSE={seconds:f}\n{visited}")
 
-    def _note(self, allocation: Allocation, name: str, seconds: float) -> None:
+    def _note(self, allocation: Allocation, name: str, seconds: float, inside: frozenset[str] | None = None) -> None:
         state = "RESERVED" if allocation.reserved else "ALLOCATED"
-        self.jobs[allocation.jobid] = _Job(state, allocation.start, name, seconds)
+        self.jobs[allocation.jobid] = _Job(state, allocation.start, name, seconds, inside)
         self.times.append(seconds)
 
     def _print(self, allocation: Allocation, state: str | None = None, seconds: float = 0.0, cost: str = "") -> None:
@@ -355,7 +358,9 @@ class Commands:
         try:
             freed = update.freed(self.graph, form, text)
             if form != "rv1exec":
-                held = {item.vertex for item in allocation.selection.items if item.exclusive}
+                inside = self.jobs[jobid].inside
+                named = allocation.selection if inside is None else allocation.selection.without_inside(inside)
+                held = {item.vertex for item in named.items if item.exclusive}
                 for item in freed.items:
                     if item.exclusive and item.vertex not in held:
                         raise GraphError(f"{freed.graph.path(item.vertex)}: is not held by job {jobid}")
@@ -439,7 +444,7 @@ class Commands:
             self._print_job(jobid)
 
     def _print_job(self, jobid: int) -> None:
-        state, at, name, seconds = self.jobs[jobid]
+        state, at, name, seconds, _ = self.jobs[jobid]
         self.say(f"INFO: {jobid}, {state}, {at}, {name}, {seconds:g}\n")
 
     def stat(self, words: list[str]) -> None:
