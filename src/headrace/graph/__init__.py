@@ -1,8 +1,8 @@
 """The resource graph: what there is, who holds it and until when, and which part of it answers a request.
 
-Pure but for the tool `resource_query`: no sockets, files or clocks; time is an argument, in whole seconds. It depends on
-`spec` alone and can be used without the rest of Headrace: read a graph (`formats`), wrap it in a `Scheduler`, ask it to
-match, write what it chose.
+Pure but for the tool `resource_query`: no sockets, files or clocks; time is an argument, in whole seconds. It depends
+on `spec` alone and can be used without the rest of Headrace: read a graph (`formats`), wrap it in a `Scheduler`, ask it
+to match, write what it chose.
 """
 
 from headrace.graph.model import Graph, GraphError
