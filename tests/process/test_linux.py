@@ -85,3 +85,15 @@ def test_short_slices_change_nothing_else_and_are_not_inherited() -> None:
     assert ours[:2] == its[:2] == [str(nice), "0"]
     if ours[2:]:
         assert its[2:] != ["100000"]
+
+
+def test_a_process_that_executes_a_program_again_and_again_always_has_an_environment() -> None:
+    """For a moment within execve(2) the kernel shows none."""
+    script = "import os, sys; os.execv(sys.executable, [sys.executable, '-S', '-E', '-I', *sys.orig_argv[4:]])"
+    command = [sys.executable, "-S", "-E", "-I", "-c", script]
+    with subprocess.Popen(command, env={**os.environ, "MARK": "here"}) as child:
+        try:
+            seen = [linux.environment_of(child.pid).get("MARK") for _ in range(5000)]
+        finally:
+            child.kill()
+    assert set(seen) == {"here"}

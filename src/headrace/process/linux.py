@@ -26,8 +26,10 @@ _TICK = 10**9 // os.sysconf("SC_CLK_TCK")
 _SIGNAL_SIZE = 128
 _SIGNAL = struct.Struct("=I4xiI")
 
-# A flag of a process in /proc (include/linux/sched.h).
-_PF_EXITING = 4
+# Flags of a process in /proc (include/linux/sched.h).
+_PF_EXITING, _PF_KTHREAD = 4, 0x200000
+# Seconds that execve(2) may take.
+_EXEC_TIMEOUT = 0.2
 
 
 # Looked up at import, before forks: each library and each of its functions is a class of its own, in memory.
@@ -204,10 +206,26 @@ def name_of(pid: int) -> str:
 
 
 def environment_of(pid: int) -> dict[str, str]:
-    """The environment with which a process was started; empty if it is gone or belongs to another user."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            words = file.read().decode("utf-8", "surrogateescape").split("\0")
-    except OSError:
-        return {}
-    return dict(word.split("=", 1) for word in words if "=" in word)
+    """The environment with which a process was started; empty if it is gone or belongs to another user.
+
+    A process that executes a program has none for a moment; this waits until it has.
+    """
+    deadline, runs = time.monotonic() + _EXEC_TIMEOUT, False
+    while True:
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                words = file.read().decode("utf-8", "surrogateescape").split("\0")
+        except OSError:
+            return {}
+        if words != [""] or runs or time.monotonic() > deadline:
+            return dict(word.split("=", 1) for word in words if "=" in word)
+        # What was read may be from before the program runs, so it is read once more.
+        runs = not _is_executing(pid)
+        if not runs:
+            time.sleep(0.001)
+
+
+def _is_executing(pid: int) -> bool:
+    """Whether a process is between two programs (execve(2)): its new memory has no end of an environment yet."""
+    fields = _stat(pid)
+    return bool(fields) and fields[0] not in "ZX" and fields[51 - 3] == "0" and not int(fields[9 - 3]) & _PF_KTHREAD
