@@ -1,9 +1,10 @@
-"""The nodes that reservations use over time, as sets of nodes in the segments between one change and the next.
+"""Which nodes reservations use during a span of time, told for any span without a look at each reservation.
 
-The nodes of a span of time are the union of its segments: a few dozen operations on integers, where a scan of all
-reservations would take thousands. A segment has two sets: the nodes that reservations have whole, and the nodes that
-any reservation touches. Nodes are bits by the policy's preference (`ranks`), whole nodes also in the order of the
-graph.
+`reservations.py` asks this before a match at a later moment: of these nodes a job gets only what reservations leave.
+Time is cut where reservations begin and end. Each segment between two cuts has two sets of nodes (bit sets): those that
+a reservation has whole, and those that any reservation uses. The answer for a span is the union of its segments: a few
+dozen operations on integers, where a scan of all reservations would take thousands. Bits are nodes in the order in
+which the match policy prefers them (`ranks`); whole nodes are also kept in the order of the graph.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
-"""The jobs in state DEPEND, by the conditions that they wait for. Pure, a part of the core.
+"""Which jobs wait for which other jobs (dependencies, RFC 26), and what follows when one starts or ends.
 
-The table is derived from the dependency-add events of active jobs, of new ones and of those from the journal, so it is
-never saved.
+A job in state DEPEND waits for the start or the end of an antecedent (`afterany` and the like), for its turn among the
+jobs of its name (`singleton`), or for a moment (`begin-time`). The core says when jobs start and end. A job whose
+condition is met gets a dependency-remove, one whose condition cannot be met any more a fatal exception.
+
+Pure, a part of the core. The table is derived from the dependency-add events of active jobs, of new ones and of those
+from the journal, so it is never saved.
 """
 
 from __future__ import annotations
