@@ -32,6 +32,8 @@ SIZES = {
     "shown_objects": Size(300, 10_000),
     # short jobs on several nodes whose output is counted
     "runs": Size(40, 2_000),
+    # workflow tools, of which CI has the first: the others are installed from a registry
+    "tools": Size(2, 6),
     # jobs through one broker
     "jobs": Size(10_000, 100_000),
     # spoiled MiniCluster documents, through admission and reconcile
