@@ -124,7 +124,11 @@ OBJECTS: Broken = [
     ({"size": 2**31 - 1, "flux": {"topology": "binomial"}}, "spec.size"),
     ({"maxSize": 100_001}, "spec.maxSize"),
     ({"groups": [{"name": "g", "maxSize": 100_001}]}, "spec.groups[0].maxSize"),
-    ({"groups": [{"name": f"g{index}", "size": 100_000} for index in range(11)]}, "spec"),
+    ({"groups": [{"name": f"g{index}", "size": 100_000} for index in range(11)]}, "spec.groups"),
+    ({"flux": {"bursting": {"hostlist": "h[0-999999]"}}}, "spec.flux.bursting.hostlist"),
+    ({"flux": {"bursting": {"clusters": [{"name": "a", "size": 100_000}]}}}, "spec.flux.bursting.clusters"),
+    ({"jobLabels": {f"a{index}": "" for index in range(5000)}}, "spec"),
+    ({"flux": {"environment": {"A": "x" * 140_000}}}, "spec.flux.environment.A"),
     ({"flux": {"bursting": {"clusters": [{"name": "a", "size": 100_001}]}}}, "spec.flux.bursting.clusters[0].size"),
 ]
 CONTAINER_OBJECTS: Broken = [

@@ -54,7 +54,7 @@ GOOD: list[dict[str, Any]] = [
     container(lifeCycle={"postStartExec": "sh -c 'echo it runs'"}, resources={"limits": {"cpu": 2}}),
     {"pod": {"resources": {"cpu": 2}}, **container(resources={"limits": {"cpu": 2}})},
     {"containers": [{"runFlux": True, "ports": [80]}, {"name": "9-lives"}, {"name": "web", "ports": [80, 81]}]},
-    {"size": 100_000, "groups": [{"name": "g", "size": 100_000}]},
+    {"size": 50_000, "groups": [{"name": "g", "size": 50_000}]},
     {"flux": {"container": {"name": "view", "mountPath": "/opt/view"}}},
     # Without a view in the pods, its place is free for the image's own Flux.
     {

@@ -131,7 +131,7 @@ def test_a_broken_rule_of_a_container_names_its_field(container: dict[str, Any],
         "a." * 50_000 + "b=1",
         "x={" + "a . " * 50_000 + "b=1}",
         "[" + "a." * 50_000 + "b]",
-        "#" * 600_000,
+        "#" * 80_000,
     ],
     ids=["nested", "key", "inline key", "table", "long"],
 )
@@ -143,7 +143,7 @@ def test_a_configuration_that_would_keep_the_parser_busy_is_refused(config: str)
 
 def test_a_long_configuration_of_plain_words_is_taken_at_once() -> None:
     began = time.process_time()
-    config = f"[foreign]\ntext = '{'a' * 200_000}'\nnumbers = [{'1.5, ' * 30_000}]\n"
+    config = f"[foreign]\ntext = '{'a' * 30_000}'\nnumbers = [{'1.5, ' * 6_000}]\n"
     assert check(spec_with(flux={"brokerConfig": config})).flux.broker_config == config
     assert time.process_time() - began < 5
 

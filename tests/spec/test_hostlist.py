@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.spec.hostlist import MAX_HOSTS, MAX_NAME, Hostlist, HostlistError, count_hosts
+from headrace.spec.hostlist import MAX_HOSTS, MAX_NAME, Hostlist, HostlistError, count_hosts, first_host
 
 # Few prefixes and small numbers, so that drawn lists have runs, repetitions and differently padded neighbours.
 NAMES = st.builds(
@@ -148,6 +148,17 @@ def test_a_name_longer_than_any_host_has_is_refused_before_it_is_repeated(text):
 @given(LISTS)
 def test_a_list_is_as_long_as_its_text_is_counted(hosts):
     assert count_hosts(Hostlist(hosts).encode()) == len(hosts)
+
+
+@pytest.mark.parametrize(("text", "first"), [(",login,n[1-2]", "login"), ("n[08-999999]x,a", "n08x"), ("[7]", "7")])
+def test_the_first_host_is_known_without_the_others(text, first):
+    assert first_host(text) == first
+    assert peak_of(lambda: first_host(text)) < 20_000
+
+
+def test_an_empty_list_has_no_first_host():
+    with pytest.raises(HostlistError, match="no first host"):
+        first_host(",")
 
 
 def test_as_many_hosts_as_a_list_holds_are_read():

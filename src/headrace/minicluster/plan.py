@@ -9,6 +9,7 @@ that of the last command.
 
 from __future__ import annotations
 
+import functools
 import shlex
 import string
 import sys
@@ -27,7 +28,7 @@ else:
     import tomli as tomllib
 
 # Characters of a configuration; thousands of hosts and queues need less.
-_LARGEST_CONFIG = 500_000
+_LARGEST_CONFIG = 64 << 10
 _MOST_KEY_PARTS = 50
 _KEY_CHARACTERS = string.ascii_letters + string.digits + "-_'\""
 DEFAULT_OUTPUT = "/tmp/fluxout"
@@ -151,8 +152,25 @@ def hosts_outside(cluster: MiniCluster) -> int:
     """The number of hosts outside this MiniCluster that its lead waits for before it runs a job."""
     if cluster.flux.bursting is None or outside_lead(cluster) or quorum(cluster, with_groups=True):
         return 0
-    own = {f"{cluster.name}-{index}" for index in range(max(cluster.spec.size, cluster.spec.max_size))}
-    return len({*Hostlist.parse(hostlist(cluster))} - own)
+    bursting, own = cluster.flux.bursting, max(cluster.spec.size, cluster.spec.max_size)
+    if bursting.hostlist:
+        return _count_others(bursting.hostlist, cluster.name, own)
+    sizes: dict[str, int] = {cluster.name: own}
+    for index, burst in enumerate(bursting.clusters):
+        name = burst.name or f"burst-{index}"
+        sizes[name] = max(sizes.get(name, 0), burst.size or cluster.spec.size)
+    return sum(sizes.values()) - own
+
+
+@functools.lru_cache(maxsize=256)
+def _count_others(hosts: str, name: str, own: int) -> int:
+    """The number of hosts in a hostlist but for NAME-0 to NAME-(own - 1); cached, since each reconcile asks for it."""
+    return sum(not _is_own(host, name, own) for host in set(Hostlist.parse(hosts)))
+
+
+def _is_own(host: str, name: str, size: int) -> bool:
+    index = host[len(name) + 1 :]
+    return host.startswith(f"{name}-") and index.isdigit() and str(int(index)) == index and int(index) < size
 
 
 def hosts_of(name: str, size: int) -> str:
@@ -295,8 +313,12 @@ def _attributes(cluster: MiniCluster, with_groups: bool) -> dict[str, str]:
     return attrs
 
 
+@functools.lru_cache(maxsize=64)
 def given_config(text: str) -> dict[str, Any]:
-    """The tables of a `brokerConfig`. Raises ValueError (tomllib.TOMLDecodeError for text that is not TOML)."""
+    """The tables of a `brokerConfig`. Raises ValueError (tomllib.TOMLDecodeError for text that is not TOML).
+
+    Cached, since each reconcile asks for them: callers must not change them.
+    """
     if len(text) > _LARGEST_CONFIG:
         raise ValueError(f"has {len(text)} characters, at most {_LARGEST_CONFIG} are read")
     if _longest_key(text) > _MOST_KEY_PARTS:

@@ -7,6 +7,7 @@ functions.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -123,21 +124,16 @@ def make_pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local", known_
     `known_hosts` is the hostlist of a running instance: its hosts keep their ranks, new hosts are appended, and those
     at the end that are no longer wanted are left out.
     """
-    from ..spec.hostlist import Hostlist
+    from ..spec.hostlist import first_host
     from .plan import make_plan, outside_lead
 
     plan = make_plan(cluster, with_groups=True)
     hosts, quorum = plan.hosts, plan.quorum
-    if known_hosts:
-        known, wanted = list(Hostlist.parse(known_hosts)), list(Hostlist.parse(hosts))
-        wanted_set = set(wanted)
-        while known and known[-1] not in wanted_set:
-            known.pop()
-        # A dictionary keeps the order of what is added first.
-        hosts = str(Hostlist(dict.fromkeys([*known, *wanted])))
-        if not wanted_set.issuperset(known):
+    if known_hosts and known_hosts != hosts:
+        hosts, left, count = _joined_hosts(known_hosts, hosts)
+        if left:
             # Hosts that do not come any more keep their ranks before others, but the next lead must not wait for them.
-            quorum = quorum or str(len(wanted))
+            quorum = quorum or str(count)
     flux, spec = cluster.flux, cluster.spec
     remote = outside_lead(cluster)
     view = flux.container
@@ -146,7 +142,7 @@ def make_pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local", known_
         name=cluster.name,
         size=spec.size,
         hosts=hosts,
-        lead=next(iter(Hostlist.parse(hosts))),
+        lead=first_host(hosts),
         lead_connect=f"tcp://{remote.address}:{remote.port}" if remote else "",
         service=(spec.network.headless_name if spec.network else "") or cluster.name,
         domain=domain,
@@ -178,6 +174,21 @@ def make_pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local", known_
         sidecars=_sidecars(cluster),
         groups=[Group(name=one.name, size=one.size, max_size=max(one.size, one.max_size)) for one in spec.groups],
     )
+
+
+@functools.lru_cache(maxsize=256)
+def _joined_hosts(known_hosts: str, hosts: str) -> tuple[str, bool, int]:
+    """The hosts of a running instance with the wanted ones after them; whether some of them are not wanted any more;
+    and the number of those that are wanted. Cached, since it is the same at each reconcile.
+    """
+    from ..spec.hostlist import Hostlist
+
+    known, wanted = list(Hostlist.parse(known_hosts)), list(Hostlist.parse(hosts))
+    wanted_set = set(wanted)
+    while known and known[-1] not in wanted_set:
+        known.pop()
+    # A dictionary keeps the order of what is added first.
+    return str(Hostlist(dict.fromkeys([*known, *wanted]))), not wanted_set.issuperset(known), len(wanted)
 
 
 def _config(config: dict[str, Any], broker_config: str) -> dict[str, Any]:

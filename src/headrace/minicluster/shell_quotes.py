@@ -7,6 +7,7 @@ quote's meaning depends on more than is parsed here (here-documents, backquotes,
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import NamedTuple
 
@@ -16,6 +17,10 @@ _BEFORE_COMMENT = frozenset(" \t\n;|&()<>")
 _ENDS = re.compile(r"\b(exit|exec|return)\b")
 _CASE = re.compile(r"\bcase\b")
 _SHOWN = 24
+
+
+# Characters that neither open nor close anything.
+_PLAIN = re.compile(r"[^\\'\"$(){}`#<]+")
 
 
 class OpenQuote(NamedTuple):
@@ -28,8 +33,11 @@ class OpenQuote(NamedTuple):
         return f"the quote that begins in line {self.line} is never closed: {self.excerpt}"
 
 
+@functools.lru_cache(maxsize=128)
 def open_quote(text: str) -> OpenQuote | None:
-    """The quote that `text` leaves open; None if all are closed, or if that cannot be determined."""
+    """The quote that `text` leaves open; None if all are closed, or if that cannot be determined. Cached, since each
+    reconcile asks.
+    """
     left = _left_open(text)
     opened = [at for closer, at in left if closer in _QUOTES]
     if not opened or ("$(" in text and _CASE.search(text)):
@@ -49,6 +57,10 @@ def _left_open(text: str) -> list[tuple[str, int]]:
     opened: list[tuple[str, int]] = []
     at = 0
     while at < len(text):
+        plain = _PLAIN.match(text, at)
+        if plain:
+            at = plain.end()
+            continue
         character, pair = text[at], text[at : at + 2]
         closer = opened[-1][0] if opened else ""
         if character == closer:

@@ -22,14 +22,13 @@ from headrace.spec.topology import Topology, TopologyError
 from ..config import keys as config_keys
 from ..config.files import ConfigError
 from ..spec.curve_certificate import key_pair
-from ..spec.hostlist import MAX_HOSTS, Hostlist
+from ..spec.hostlist import Hostlist
 from .documents import documents
 from .fields import (
     API_VERSION,
     INT64,
     KIND,
     MOST_CONTAINERS,
-    MOST_PODS,
     PULL_POLICIES,
     QUANTITY,
     QUEUE_POLICIES,
@@ -45,6 +44,7 @@ from .object_rules import check_key, check_labels, check_most_pods, check_object
 from .plan import given_config, job_lines
 from .problems import LABEL, LABEL_RULE, InvalidMiniCluster, Problem, check_choice
 from .shell_rules import check_shell_texts
+from .size_rules import check_hosts, check_texts, check_whole
 
 _HOST_LIMIT = 63
 _REQUIRED = "is required"
@@ -114,7 +114,9 @@ def check(document: Any) -> MiniCluster:
     if spec:
         cluster = MiniCluster(name=name if isinstance(name, str) else "", spec=spec)
         found = [*_check_rules(spec), *check_objects(cluster), *check_lifecycle(cluster), *check_groups(cluster)]
-        found += check_shell_texts(cluster)
+        sizes = [*check_whole(left), *(check_texts(cluster) if spec.containers else ())]
+        # Quotes are looked for in what is small enough.
+        found += sizes or check_shell_texts(cluster)
         problems += [one for one in found if not _depends(one.path, wrong)]
     if isinstance(name, str):
         problems += _check_name(name, max(spec.size, spec.max_size) if spec else 1)
@@ -339,7 +341,7 @@ def _check_name_is_free(name: str, containers: list[Container]) -> Iterator[Prob
 
 def _check_rules(spec: Spec) -> Iterator[Problem]:
     yield from _check_sizes(spec)
-    yield from _check_hosts(spec)
+    yield from check_hosts(spec)
     yield from _check_roles(spec)
     for index, container in enumerate(spec.containers):
         path = f"spec.containers[{index}]"
@@ -383,17 +385,6 @@ def _check_sizes(spec: Spec) -> Iterator[Problem]:
         yield Problem("spec.backoffLimit", f"must not be negative, it is {spec.backoff_limit}")
     if spec.deadline_seconds < 0:
         yield Problem("spec.deadlineSeconds", f"must not be negative, it is {spec.deadline_seconds}")
-
-
-def _check_hosts(spec: Spec) -> Iterator[Problem]:
-    bursting = (spec.flux.bursting if spec.flux else None) or Bursting()
-    sizes = [max(spec.size, spec.max_size), *(max(one.size, one.max_size) for one in spec.groups)]
-    sizes += [one.size or spec.size for one in bursting.clusters]
-    if bursting.lead_broker:
-        sizes.append(bursting.lead_broker.size)
-    # Sizes out of bounds are reported by their own rule.
-    if sum(min(max(size, 0), MOST_PODS) for size in sizes) > MAX_HOSTS:
-        yield Problem("spec", f"names more than {MAX_HOSTS} hosts, with those of groups and bursting")
 
 
 def _check_roles(spec: Spec) -> Iterator[Problem]:
@@ -471,7 +462,7 @@ def _check_flux(spec: Spec) -> Iterator[Problem]:
 def _is_host(name: str) -> bool:
     """Whether a hostlist (RFC 29) with this text is one host with this name."""
     try:
-        return list(Hostlist.parse(name)) == [name]
+        return list(Hostlist.parse(name, 1)) == [name]
     except ValueError:
         return False
 
@@ -480,10 +471,6 @@ def _check_bursting(bursting: Bursting) -> Iterator[Problem]:
     path = "spec.flux.bursting"
     if bursting.hostlist and bursting.clusters:
         yield Problem(f"{path}.clusters", "cannot be combined with hostlist, which names all hosts")
-    try:
-        Hostlist.parse(bursting.hostlist)
-    except ValueError as exc:
-        yield Problem(f"{path}.hostlist", str(exc))
     for index, cluster in enumerate(bursting.clusters):
         if cluster.size < 0:
             yield Problem(f"{path}.clusters[{index}].size", f"must be 0 (spec.size) or more, not {cluster.size}")

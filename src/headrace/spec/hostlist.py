@@ -165,6 +165,16 @@ def count_hosts(text: str, limit: int = MAX_HOSTS) -> int:
     return sum(1 if ranges is None else _size(ranges) for _, ranges, _ in _expressions(text, limit))
 
 
+def first_host(text: str) -> str:
+    """Return the first host of a text, without making the others. Raises HostlistError, also if there is none."""
+    for prefix, ranges, suffix in _expressions(text, MAX_HOSTS):
+        if ranges is None:
+            return prefix
+        low, _, width = ranges[0]
+        return f"{prefix}{str(low).zfill(width)}{suffix}"
+    raise HostlistError("the hostlist is empty: it has no first host")
+
+
 # The ids of one pair of brackets: first, last, and the width to which zeros fill them.
 _Ranges = List[Tuple[int, int, int]]
 

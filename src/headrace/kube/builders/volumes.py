@@ -15,13 +15,18 @@ _READABLE = 0o444  # readable for any user, as the container's user is unknown
 
 
 class PodVolumes:
-    """Collects the users' volumes of one pod's containers. `specs` are the pod's volumes so far.
+    """Collects the users' volumes of one pod's containers.
 
     Containers with one key for the same source share a volume; with one key for different sources, each has its own.
     """
 
     def __init__(self, base: list[dict[str, Any]]) -> None:
-        self.specs = list(base)
+        self._named = {one["name"]: one for one in base}
+
+    @property
+    def specs(self) -> list[dict[str, Any]]:
+        """The pod's volumes so far."""
+        return list(self._named.values())
 
     def mounts(self, given: dict[str, Volume]) -> list[dict[str, Any]]:
         """The volume mounts of a container with these volumes."""
@@ -29,14 +34,13 @@ class PodVolumes:
 
     def _add(self, key: str, volume: Volume) -> str:
         source, name, number = _source(volume), key, 1
-        taken = {spec["name"]: spec for spec in self.specs}
-        while name in taken:
-            if taken[name] == {"name": name, **source}:
+        while name in self._named:
+            if self._named[name] == {"name": name, **source}:
                 return name
             number += 1
             suffix = f"-{number}"
             name = key[: 63 - len(suffix)].rstrip("-") + suffix
-        self.specs.append({"name": name, **source})
+        self._named[name] = {"name": name, **source}
         return name
 
 

@@ -44,6 +44,8 @@ EFFECTS = {
     "spec.autoscale": Effect.AT_ONCE,
     "spec.managedBy": Effect.AT_ONCE,
 }
+# How their paths begin: each reconcile asks for the effects of all fields, of which there may be thousands.
+_BEGINNINGS = tuple({path.partition("[")[0] for path in EFFECTS})
 
 
 class Change(NamedTuple):
@@ -63,6 +65,8 @@ def changes(old: MiniCluster, new: MiniCluster) -> list[Change]:
 
 def effect_of(path: str) -> Effect:
     """The effect of a change of the field at this path."""
+    if not path.startswith(_BEGINNINGS):
+        return Effect.RECREATES
     place = re.sub(r"\[[0-9]+\]", "[]", path)
     while place:
         if place in EFFECTS:

@@ -10,8 +10,9 @@ import hashlib
 import json
 from typing import Any
 
-from ...minicluster.fields import MiniCluster
+from ...minicluster.fields import MOST_PODS, MiniCluster
 from ...minicluster.pod_plan import PLAN_FILE, decode
+from ...spec.hostlist import count_hosts
 from .changes import Effect, effect_of, leaves
 
 Object = dict[str, Any]
@@ -57,7 +58,10 @@ def hosts_of(config_map: Object) -> str:
     if HOSTS in config_map:
         return str(config_map[HOSTS])
     try:
-        return decode((config_map.get("data") or {}).get(PLAN_FILE, "")).hosts
+        hosts = decode((config_map.get("data") or {}).get(PLAN_FILE, "")).hosts
+        # Whoever may change the ConfigMap may write any list there.
+        count_hosts(hosts, 2 * MOST_PODS)
+        return hosts
     except ValueError:
         return ""
 
