@@ -40,13 +40,14 @@ class NotFoundError(Exception):
 
 class Deleted(NamedTuple):
     """A MiniCluster that was deleted, with the uids of its pods' controllers (its Jobs, or itself). `uid` is "" if only
-    its pods remain.
+    its pods remain. `finalizers` are those that keep it.
     """
 
     namespace: str
     name: str
     uid: str
     controllers: frozenset[str]
+    finalizers: tuple[str, ...] = ()
 
 
 class EndedError(Exception):
@@ -261,10 +262,13 @@ async def scale(api: Api, namespace: str, name: str, size: int, tell: Callable[[
         raise NotFoundError(await _no_such(api, namespace, name)) from None
 
 
-async def delete(api: Api, namespace: str, name: str, tell: Callable[[str], None]) -> Deleted:
+async def delete(
+    api: Api, namespace: str, name: str, tell: Callable[[str], None], *, without_saving: bool = False
+) -> Deleted:
     """Delete a MiniCluster and its objects; returns when the deletion is accepted.
 
-    `tell` gets a message if it is being deleted already. Raises NotFoundError, ApiError.
+    With `without_saving`, the operator is not waited for, which saves the queue where `archive.path` is set. `tell`
+    gets a message if it is being deleted already. Raises NotFoundError, ApiError.
     """
     try:
         metadata = (await find(api, namespace, name))["metadata"]
@@ -279,7 +283,38 @@ async def delete(api: Api, namespace: str, name: str, tell: Callable[[str], None
     uid = metadata["uid"]
     controllers = frozenset(_controller(pod) for pod in await _pods_of(api, namespace, name))
     await api.delete(MINICLUSTERS, namespace, name, uid)
-    return Deleted(namespace, name, uid, controllers)
+    finalizers = tuple(metadata.get("finalizers") or ())
+    if without_saving and names.FINALIZER in finalizers:
+        finalizers = await _release(api, namespace, name, uid)
+    return Deleted(namespace, name, uid, controllers, finalizers)
+
+
+async def _release(api: Api, namespace: str, name: str, uid: str) -> tuple[str, ...]:
+    """Remove the operator's finalizer of a MiniCluster that is being deleted; returns those of others."""
+    while True:
+        try:
+            metadata = (await api.get(MINICLUSTERS, namespace, name))["metadata"]
+            left = [one for one in metadata.get("finalizers") or () if one != names.FINALIZER]
+            if metadata["uid"] != uid:
+                return ()
+            # With the version, the patch is refused if another finalizer was removed or added in the meantime.
+            body = {"metadata": {"uid": uid, "resourceVersion": metadata["resourceVersion"], "finalizers": left}}
+            await api.merge(MINICLUSTERS, namespace, name, body)
+            return tuple(left)
+        except ApiError as exc:
+            if exc.status == 404:
+                return ()
+            if exc.status != 409:
+                raise
+
+
+def _held_by(deleted: Deleted) -> str:
+    """What a deletion waits for before the pods end, for users."""
+    others = ", ".join(one for one in deleted.finalizers if one != names.FINALIZER)
+    if names.FINALIZER not in deleted.finalizers:
+        return f"waits for who has set its finalizers ({others})" if others else "is being deleted"
+    without = f"headrace mini delete --without-saving {deleted.name}"
+    return f"waits until the operator has saved its queue (a minute at most; where no operator runs: {without})"
 
 
 async def _controllers_left(api: Api, namespace: str, name: str) -> frozenset[str]:
@@ -299,7 +334,7 @@ async def wait_until_gone(api: Api, deleted: Deleted, tell: Callable[[str], None
     """
     news = News(tell)
     loop = asyncio.get_running_loop()
-    saves = loop.call_later(_SILENCE, tell, f"MiniCluster {deleted.name} is saving its queue before it ends")
+    saves = loop.call_later(_SILENCE, tell, f"MiniCluster {deleted.name} {_held_by(deleted)}")
     try:
         async for found in follow(api, deleted.namespace, deleted.name):
             if found is None or found["metadata"]["uid"] != deleted.uid:

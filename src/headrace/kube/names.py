@@ -38,6 +38,9 @@ GROUP_VARIABLE = "HEADRACE_POD_GROUP"
 
 _LONGEST = 63
 
+# Keeps a MiniCluster that is being deleted until its queue is saved.
+FINALIZER = "flux-framework.org/headrace-save"
+
 
 def job(cluster: MiniCluster) -> str:
     return cluster.name

@@ -27,7 +27,7 @@ from .core.actions import Actions
 from .core.fingerprint import HOSTS, TRIMMED, content_of, hosts_of
 from .core.job_end import job_end
 from .core.observed import Observed
-from .core.reconcile import FINALIZER, Settings, is_ours, reconcile, without_server_fields
+from .core.reconcile import Settings, is_ours, reconcile, without_server_fields
 from .execute import Executor
 from .kinds import MINICLUSTERS
 from .links import Keys, Links
@@ -167,7 +167,7 @@ class Operator:
         memory.key = key_of(cluster)
         if not is_ours(cluster):
             self.links.drop(meta["uid"])
-            if FINALIZER not in (meta.get("finalizers") or ()):
+            if names.FINALIZER not in (meta.get("finalizers") or ()):
                 return None
         if memory.namespace_ends and not meta.get("deletionTimestamp"):
             # The MiniCluster is being deleted with its namespace, or will be.

@@ -714,12 +714,53 @@ def test_a_deletion_waits_for_the_pods_and_says_so(
     out, err = capsys.readouterr()
     assert out == "MiniCluster/sample deleted\n"
     assert err.splitlines() == [
-        "headrace-mini: MiniCluster sample is saving its queue before it ends",
+        "headrace-mini: MiniCluster sample is being deleted",
         "headrace-mini: 2 pods of sample still to end",
         "headrace-mini: 1 pod of sample still to end",
     ]
     listed = next(query for _, path, query, _ in server.asked if path == PODS)
     assert listed["labelSelector"] == "flux-framework.org/minicluster=sample"
+
+
+SAVE = "flux-framework.org/headrace-save"
+
+
+def test_a_deletion_that_waits_for_the_operator_says_what_to_do_without_one(
+    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headrace.kube import client
+
+    monkeypatch.setattr(client, "_SILENCE", 0.0)
+    server.answer("DELETE", f"{CLUSTERS}/sample", {})
+    server.items(CLUSTERS)
+    server.items(PODS)
+    told = []
+    for finalizers in ([SAVE], ["a.example/b", "c.example/d"]):
+        one = cluster()
+        one["metadata"]["finalizers"] = finalizers
+        server.answer("GET", f"{CLUSTERS}/sample", one)
+        assert headrace(["mini", "delete", "sample"]) == 0
+        told.append(capsys.readouterr().err)
+    assert told[0] == (
+        "headrace-mini: MiniCluster sample waits until the operator has saved its queue (a minute at most; where no "
+        "operator runs: headrace mini delete --without-saving sample)\n"
+    )
+    assert told[1].endswith("sample waits for who has set its finalizers (a.example/b, c.example/d)\n")
+
+
+def test_without_saving_our_finalizer_goes_and_those_of_others_stay(server: Server) -> None:
+    one = cluster()
+    one["metadata"].update(finalizers=["a.example/b", SAVE], resourceVersion="7")
+    server.answer("GET", f"{CLUSTERS}/sample", one)
+    server.answer("DELETE", f"{CLUSTERS}/sample", {})
+    server.items(PODS)
+    server.first["PATCH", f"{CLUSTERS}/sample"] = [(409, {"kind": "Status", "message": "changed"})]
+    server.answer("PATCH", f"{CLUSTERS}/sample", {})
+    assert headrace(["mini", "delete", "--no-wait", "--without-saving", "sample"]) == 0
+    patch = {"uid": "u1", "resourceVersion": "7", "finalizers": ["a.example/b"]}
+    assert [body for verb, _, _, body in server.asked if verb == "PATCH"] == [{"metadata": patch}] * 2
+    verbs = [verb for verb, *_ in server.asked]
+    assert verbs.index("DELETE") < verbs.index("PATCH"), "an operator sets it again on what is not being deleted"
 
 
 def test_a_deletion_that_was_broken_off_is_waited_for_again(

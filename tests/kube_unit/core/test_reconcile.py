@@ -490,6 +490,24 @@ def test_a_finalizer_only_where_something_is_to_be_saved() -> None:
     assert world.names("miniclusters") == []
 
 
+def test_nothing_keeps_a_minicluster_whose_instance_cannot_be_saved() -> None:
+    world = World()
+    world.apply(minicluster(archive={"path": "/state/archive.tar"}))
+    world.settle()
+    assert not world.cluster["metadata"].get("finalizers"), "no pod runs yet"
+    world.server.run_pods("hello")
+    world.settle()
+    assert world.cluster["metadata"]["finalizers"] == ["flux-framework.org/headrace-save"]
+    world.say(brokers_up=2)
+    world.edit(suspend=True)
+    world.settle()
+    world.say(saved_at=world.now)
+    world.settle()
+    assert (world.status["phase"], world.cluster["metadata"].get("finalizers")) == ("Suspended", [])
+    world.server.remove(world.cluster)
+    assert world.names("miniclusters") == [], "it goes where no operator looks"
+
+
 def test_a_refusal_of_the_api_server_is_shown() -> None:
     world = World()
     world.apply(minicluster())

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 def add_arguments(parser: Parser) -> None:
     add_cluster(parser)
     parser.add_argument("--no-wait", action="store_true", help="Do not wait until they and their pods are gone")
+    parser.add_argument(
+        "--without-saving",
+        action="store_true",
+        help="Do not wait for the operator to save the queue (archive.path), as where none runs any more",
+    )
     parser.add_argument("names", metavar="NAME", nargs="+", help="Names of the MiniClusters")
 
 
@@ -26,7 +31,8 @@ def main(options: Namespace) -> int:
         deleted, missing = [], 0
         for name in options.names:
             try:
-                deleted.append(await client.delete(api, namespace, name, tell))
+                gone = await client.delete(api, namespace, name, tell, without_saving=options.without_saving)
+                deleted.append(gone)
             except client.NotFoundError as exc:
                 # The others go nevertheless, as with kubectl.
                 tell(str(exc))

@@ -48,7 +48,6 @@ from .progress import number, pod_failures, ran_in_full, shortage
 from .status import status_of
 from .transitions import events_of
 
-FINALIZER = "flux-framework.org/headrace-save"
 # Seconds for which a deletion waits until the instance has saved its queue, and after which a suspension tries again;
 # seconds after which a deletion does.
 SAVE_TIMEOUT, SAVE_AGAIN = 60.0, 10.0
@@ -183,8 +182,7 @@ def _reconcile_live(work: _Work, cluster: MiniCluster, settings: Settings) -> No
         text = f"Secret {names.secret(cluster)} is gone, and only pods {holders} have its keys: all pods start anew"
         _recreate(work, Report("Warning", "KeysLost", text), "the Job of the lost keys is being deleted")
         return
-    if _archive_of(cluster) and not _has_finalizer(observed.cluster):
-        _set_finalizers(work, [*(observed.cluster["metadata"].get("finalizers") or ()), FINALIZER])
+    _keep_finalizer(work, wanted=bool(_archive_of(cluster)) and _lead_runs(observed))
     size = number(job["spec"].get("parallelism")) if job else cluster.spec.size
     desired = settings.build(cluster, observed.uid, size or cluster.spec.size, _known_hosts(observed, cluster))
     _apply_objects(work, cluster, desired)
@@ -431,11 +429,7 @@ def _saved(work: _Work, cluster: MiniCluster, since: float, gives_up: bool = Tru
     """
     observed, lead = work.observed, work.observed.lead
     path = _archive_of(cluster)
-    # The lead says that it runs some seconds before the kubelet calls its pod ready.
-    says_so = lead is not None and lead.state == "running"
-    pod = observed.lead_pod
-    lead_runs = pod is not None and (pods.is_ready(pod) or (says_so and pods.is_running(pod)))
-    if not path or not lead_runs or (lead and lead.saved_at >= since):
+    if not path or not _lead_runs(observed) or (lead and lead.saved_at >= since):
         return True
     # The error of a save for an earlier suspension does not delay the save for a deletion.
     error = lead.save_error if lead and not (gives_up and lead.save_failed < since) else ""
@@ -459,6 +453,15 @@ def _saved(work: _Work, cluster: MiniCluster, since: float, gives_up: bool = Tru
     if error:
         work.waits_for = f"the queue cannot be saved to {path}, so it is not suspended: {error}"
     return False
+
+
+def _lead_runs(observed: Observed) -> bool:
+    """Whether there is an instance that can be saved. The lead says so some seconds before the kubelet calls its pod
+    ready.
+    """
+    lead, pod = observed.lead, observed.lead_pod
+    says_so = lead is not None and lead.state == "running"
+    return pod is not None and (pods.is_ready(pod) or (says_so and pods.is_running(pod)))
 
 
 def _archive_of(cluster: MiniCluster) -> str:
@@ -667,13 +670,21 @@ def _finalize(work: _Work) -> None:
 
 
 def _has_finalizer(cluster: Object) -> bool:
-    return FINALIZER in (cluster["metadata"].get("finalizers") or ())
+    return names.FINALIZER in (cluster["metadata"].get("finalizers") or ())
 
 
 def _drop_finalizer(work: _Work) -> None:
-    observed = work.observed
-    if _has_finalizer(observed.cluster):
-        _set_finalizers(work, [one for one in observed.cluster["metadata"]["finalizers"] if one != FINALIZER])
+    _keep_finalizer(work, wanted=False)
+
+
+def _keep_finalizer(work: _Work, wanted: bool) -> None:
+    """Set or remove our finalizer: it is there only while something can be saved, as without an operator nobody removes
+    it.
+    """
+    cluster = work.observed.cluster
+    if wanted != _has_finalizer(cluster):
+        others = [one for one in cluster["metadata"].get("finalizers") or () if one != names.FINALIZER]
+        _set_finalizers(work, [*others, *([names.FINALIZER] if wanted else [])])
 
 
 def _set_finalizers(work: _Work, finalizers: list[str]) -> None:
