@@ -132,7 +132,7 @@ async def _has_ended(api: Api, chosen: Chosen, name: str, is_unread: bool) -> bo
             if exc.status != 404:
                 raise
             return True
-        if "terminated" in _state(pod, chosen.of_pod) or pods.is_over(pod) or (is_unread and pods.is_going(pod)):
+        if "terminated" in _state(pod, chosen.of_pod) or pods.is_over(pod) or (is_unread and pods.is_terminating(pod)):
             return True
     return False
 
@@ -142,7 +142,7 @@ async def _is_replaced(api: Api, chosen: Chosen, name: str) -> bool:
     try:
         now = await api.get(PODS, chosen.namespace, name)
         killed = _state(now, chosen.of_pod).get("terminated", {}).get("exitCode") in KILLED or _is_lost(now, chosen)
-        if not pods.is_going(now) and not killed:
+        if not pods.is_terminating(now) and not killed:
             return False
     except ApiError as exc:
         if exc.status != 404:

@@ -30,7 +30,7 @@ from .mode import Mode
 from .plan import Plan, hosts_of
 
 _MARKS = ("start", "ready", "done")
-_PATIENCE = 10.0  # seconds that a stopped instance has before it is killed
+_STOP_TIMEOUT = 10.0  # seconds that a stopped instance has before it is killed
 
 
 class Times(NamedTuple):
@@ -255,7 +255,7 @@ def _follow(
                 if asked == 1:
                     say("stopping")
                     marks["stop"] = time.monotonic()
-                    killed_at = time.monotonic() + _PATIENCE
+                    killed_at = time.monotonic() + _STOP_TIMEOUT
                     _signal_leader(process.pid, signal.SIGTERM)
                 else:
                     killed_at = time.monotonic()
@@ -323,7 +323,7 @@ def _end_all(shell: int, work: str) -> None:
     """Clean up after a `run` that was killed, as `run` does after a signal."""
     if shell:
         _signal_leader(shell, signal.SIGTERM)
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _STOP_TIMEOUT
         while _session(shell) and time.monotonic() < deadline:
             time.sleep(0.05)
         _end_session(shell)

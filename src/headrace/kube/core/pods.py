@@ -77,7 +77,7 @@ def is_ready(pod: Object) -> bool:
 
     Another container that is not ready makes the pod not ready, but not its broker.
     """
-    if is_going(pod) or is_node_lost(pod):
+    if is_terminating(pod) or is_node_lost(pod):
         return False
     runner = (pod["metadata"].get("labels") or {}).get(names.CLUSTER)
     for one in (pod.get("status") or {}).get("containerStatuses") or ():
@@ -103,7 +103,7 @@ def is_yet_to_be_ready(pod: Object) -> bool:
 
 
 def is_running(pod: Object) -> bool:
-    return not is_going(pod) and _phase(pod) == "Running"
+    return not is_terminating(pod) and _phase(pod) == "Running"
 
 
 def is_scheduled(pod: Object) -> bool:
@@ -122,7 +122,7 @@ def has_volumes(pod: Object) -> bool:
 
 def waits_for_volumes(pod: Object) -> bool:
     """Whether the pod has a node, and its volumes are not mounted yet."""
-    return is_scheduled(pod) and not (is_going(pod) or is_over(pod) or has_volumes(pod))
+    return is_scheduled(pod) and not (is_terminating(pod) or is_over(pod) or has_volumes(pod))
 
 
 def ready_since(pod: Object) -> str:
@@ -218,7 +218,7 @@ def is_over(pod: Object) -> bool:
     return _phase(pod) in ("Succeeded", "Failed")
 
 
-def is_going(pod: Object) -> bool:
+def is_terminating(pod: Object) -> bool:
     """Whether the pod is being deleted."""
     return bool(pod["metadata"].get("deletionTimestamp"))
 
@@ -226,24 +226,24 @@ def is_going(pod: Object) -> bool:
 def troubles(pods: Iterable[Object], pulled: Pulled = frozenset()) -> list[str]:
     """Why pods do not run: each reason once with the number of pods, the most frequent first."""
     pods = list(pods)
-    found = Counter(reason for pod in pods if not is_going(pod) for reason in [trouble(pod, pulled)] if reason)
+    found = Counter(reason for pod in pods if not is_terminating(pod) for reason in [trouble(pod, pulled)] if reason)
     texts = [
         reason if len(found) == 1 else f"{reason} ({_count(number, 'pod')})" for reason, number in found.most_common()
     ]
-    return [*told_of([pod for pod in pods if is_going(pod)]), *texts]
+    return [*told_of([pod for pod in pods if is_terminating(pod)]), *texts]
 
 
-def told_of(going: list[Object]) -> list[str]:
+def told_of(terminating: list[Object]) -> list[str]:
     """The message that these pods are being deleted, with their names."""
-    lost = [pod for pod in going if is_node_lost(pod)]
+    lost = [pod for pod in terminating if is_node_lost(pod)]
     texts = [f"{_being_deleted(lost)} on a node that does not answer: {_LOST_NODE}"] if lost else []
-    if len(going) > len(lost):
-        texts.append(_being_deleted([pod for pod in going if not is_node_lost(pod)]))
+    if len(terminating) > len(lost):
+        texts.append(_being_deleted([pod for pod in terminating if not is_node_lost(pod)]))
     return texts
 
 
-def _being_deleted(going: list[Object]) -> str:
-    hosts = sorted(map(host_of, going))
+def _being_deleted(terminating: list[Object]) -> str:
+    hosts = sorted(map(host_of, terminating))
     return f"pod {hosts[0]} is being deleted" if len(hosts) == 1 else _cut(f"pods {Hostlist(hosts)} are being deleted")
 
 
@@ -260,7 +260,7 @@ def trouble(pod: Object, pulled: Pulled = frozenset()) -> str:
     """Why the pod does not run; "" if it runs, has succeeded, or is starting. `pulled` are containers whose images the
     kubelet has begun to pull.
     """
-    if is_going(pod):
+    if is_terminating(pod):
         return "is being deleted"
     if is_node_lost(pod):
         return f"node {(pod.get('spec') or {}).get('nodeName')} does not answer"

@@ -54,7 +54,7 @@ def still_runs(observed: Observed) -> bool:
     """Whether the lead of the instance that was reported as running still exists and was not killed."""
     before, lead, name = observed.status, observed.lead_pod, observed.name
     told: Object = next((one for one in before.get("conditions") or () if one.get("type") == "JobRunning"), {})
-    if before.get("phase") != RUNNING or told.get("status") != "True" or lead is None or pods.is_going(lead):
+    if before.get("phase") != RUNNING or told.get("status") != "True" or lead is None or pods.is_terminating(lead):
         return False
     began = pods.started(lead, name)
     return bool(began) and began <= told["lastTransitionTime"] and pods.exit_code(lead, name) not in KILLED

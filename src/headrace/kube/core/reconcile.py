@@ -266,7 +266,7 @@ def _ended_with_another_lead(observed: Observed, cluster: MiniCluster) -> str:
     """
     lead = observed.lead_pod
     deleted = any(job["metadata"].get("deletionTimestamp") for job in observed.jobs.values())
-    if lead is None or pods.is_going(lead) or pods.is_over(lead) or deleted or outside_lead(cluster):
+    if lead is None or pods.is_terminating(lead) or pods.is_over(lead) or deleted or outside_lead(cluster):
         return ""
     ended = [pod for pod in observed.current_pods if pods.ended_before(pod, lead, observed.name)]
     return str(Hostlist(sorted(map(pods.host_of, ended))))

@@ -40,7 +40,7 @@ from .place import Place
 # Seconds between two responses to a watch.
 _PERIOD = 0.5
 # Seconds that the broker has for a response which it gives at once, as this process serves nobody else meanwhile.
-_PATIENCE = 20.0
+_RPC_TIMEOUT = 20.0
 _KEY = re.compile(r"^\s*(public-key|secret-key)\s*=\s*\"([^\"]{40})\"\s*$", re.MULTILINE)
 _NOW, _NOW_MORE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
 # The broker attribute with the archive that an instance ends with.
@@ -226,7 +226,7 @@ class ChannelServer:
 
     def _ask(self, topic: str, body: dict[str, Any]) -> Any:
         """The broker's response to a request. Raises OSError."""
-        return self._handle().rpc(topic, body, nodeid=0).get(_PATIENCE)
+        return self._handle().rpc(topic, body, nodeid=0).get(_RPC_TIMEOUT)
 
     def _resize(self, request: _Request, body: dict[str, Any]) -> None:
         """Drain the hosts of the MiniCluster (or of one of its groups) from `size` on, and respond when they are idle;

@@ -24,7 +24,7 @@ _ACTIVE = tuple(name for name, bit in STATE_BITS.items() if bit & ACTIVE)
 # The number of pending jobs that are read for their demand; a MiniCluster never has more nodes.
 _MOST_PENDING = 1000
 # Seconds that a broker has for its last response before it ends.
-_LAST_PATIENCE = 1.0
+_FINAL_RPC_TIMEOUT = 1.0
 # Seconds between two checks whether the lead's broker answers, and the number of checks in a row without an answer
 # after which it counts as silent: as long as a follower's, whose lead decides (`tbon.torpid_max`, 30 s).
 CHECK_PERIOD = 10.0
@@ -157,7 +157,7 @@ class Instance:
     def count_jobs(self) -> None:
         """Request the present counts of jobs, for an instance that is about to end. Raises OSError."""
         if self.handle is not None:
-            self._take_stats(self.handle.rpc("job-list.job-stats", {}).get(_LAST_PATIENCE))
+            self._take_stats(self.handle.rpc("job-list.job-stats", {}).get(_FINAL_RPC_TIMEOUT))
 
     def find_failure(self) -> None:
         """Set `failed_job` if the instance has had only one job and that has failed. Raises OSError."""
@@ -166,7 +166,7 @@ class Instance:
             # With several jobs, only the initial program knows which of them decided the end.
             return
         rpc = self.handle.stream("job-list.list", {"max_entries": 1, "attrs": list(FAILURE), "constraint": {}})
-        for one in rpc.get(_LAST_PATIENCE)["jobs"]:
+        for one in rpc.get(_FINAL_RPC_TIMEOUT)["jobs"]:
             self.failed_job = {name: one[name] for name in FAILURE if name in one}
 
     def _stream(self, handle: Handle, topic: str, body: dict[str, Any], take: Callable[[Any], None]) -> None:

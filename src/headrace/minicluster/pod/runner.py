@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from .resources import ResourceFiles
 
 # Exit status of a pod that received SIGTERM before its instance had ended: a shell's status for that signal.
-TOLD_TO_GO = 128 + signal.SIGTERM
+EXIT_TERMINATED = 128 + signal.SIGTERM
 # Seconds between the end of a follower's broker and the start of the next.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 # Seconds for an orderly end after SIGTERM, of the 30 that Kubernetes gives a pod by default.
-_PATIENCE = 20.0
+_TERMINATION_TIMEOUT = 20.0
 # Seconds in state run before a follower writes the files with R and hosts, so that the followers of a short job do not
 # request them from the lead all at once while pods are still starting.
 _SETTLED = 3.0
@@ -72,7 +72,7 @@ class Runner:
         self._times = {"start": began}
         self._reason = self._cause = ""
         # Whether SIGTERM was received.
-        self._told = False
+        self._terminating = False
         # Whether the broker was told to end before its initial program had ended.
         self._cut_short = False
         # The steps that are due at a time (time.monotonic).
@@ -158,7 +158,7 @@ class Runner:
                 ours.sendall(str(status).encode())
             self._wait(lambda: self._shell in self._ended)
         ended = self._status_of(self._shell)
-        if self._told:
+        if self._terminating:
             # SIGTERM may have interrupted the text after the brokers.
             return status
         if ended != status:
@@ -194,8 +194,8 @@ class Runner:
         while True:
             began = time.monotonic()
             status, in_order = self._run_broker(attrs, [])
-            if self._is_told():
-                return TOLD_TO_GO
+            if self._is_terminating():
+                return EXIT_TERMINATED
             if self._plan.complete_workers or (in_order and not self._plan.restarts_lead):
                 return 0
             if time.monotonic() - began > _LONGEST_PAUSE:
@@ -207,9 +207,9 @@ class Runner:
             elif status == brokers.EXIT_LEAD_SIGNALED:
                 why = "the lead was ended by a signal, and there will be another"
             print(f"headrace-pod: {why}: starting the broker again", file=sys.stderr)
-            self._wait(self._is_told, pause)
-            if self._is_told():
-                return TOLD_TO_GO
+            self._wait(self._is_terminating, pause)
+            if self._is_terminating():
+                return EXIT_TERMINATED
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _run_lead(self, attrs: dict[str, str]) -> int:
@@ -221,7 +221,7 @@ class Runner:
             self._end_channel(self._channel)
         if self._cut_short:
             self._reason = "the pod was told to end (SIGTERM)"
-            return TOLD_TO_GO
+            return EXIT_TERMINATED
         if self._was_killed:
             self._reason = ending.reason_of(status, "the lead's broker")
         elif "run" not in self._times:
@@ -257,7 +257,7 @@ class Runner:
         channel.tell("ended")
         self._wait(lambda: channel.closed or bool(channel.jobs), _LAST_WORDS)
         if channel.asks_to_end:
-            self._wait(self._is_told)
+            self._wait(self._is_terminating)
 
     def _initial_program(self) -> list[str]:
         """The command line of the initial program. Raises PlaceError if it needs a shell and there is none."""
@@ -303,7 +303,7 @@ class Runner:
         self._state = ""
         self._broker = brokers.fork_broker(attrs, self._config, command, writing, self._plan.wrap)
         os.close(writing)
-        if self._told:
+        if self._terminating:
             self._send_to_broker(signal.SIGTERM)
         self._states = reading
         self._watch(reading, self._read_states)
@@ -383,7 +383,7 @@ class Runner:
                     if number == signal.SIGCHLD:
                         self._reap()
                     else:
-                        self._tell_to_go()
+                        self._terminate()
 
         self._watch(reading, read)
 
@@ -397,15 +397,15 @@ class Runner:
                 if pid in (self._broker, self._shell):
                     self._ended[pid] = status
 
-    def _is_told(self) -> bool:
-        return self._told
+    def _is_terminating(self) -> bool:
+        return self._terminating
 
-    def _tell_to_go(self) -> None:
-        if self._told:
+    def _terminate(self) -> None:
+        if self._terminating:
             return
-        self._told = True
+        self._terminating = True
         self._note_end_by_signal()
-        self._due[self._kill] = time.monotonic() + _PATIENCE
+        self._due[self._kill] = time.monotonic() + _TERMINATION_TIMEOUT
         if self._broker:
             self._send_to_broker(signal.SIGTERM)
         elif self._shell:
