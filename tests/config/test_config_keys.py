@@ -29,6 +29,7 @@ imp = "/x"
 job-shell = "/x"
 kill-timeout = "5s"
 max-kill-count = 3
+max-kill-timeout = "30m"
 max-start-delay-percent = 12.5
 method = "bgexec"
 sdexec-stop-timer-sec = 30

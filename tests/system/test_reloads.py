@@ -201,3 +201,31 @@ def test_a_scheduler_hears_of_drains_from_a_resource_module_that_was_loaded_agai
         f"-Ssched.module={scheduler}",
     )
     assert (done.rc, done.out, done.left) == (0, "1\n1\n0\n0\n", []), done.err
+
+
+_WRONG = """
+running=$(flux submit sleep inf); flux job wait-event -q $running start
+modules=$(flux module list | awk 'NR > 1 {print $1}' | grep -v -e ^broker$ -e ^connector)
+for module in $modules; do
+    flux module reload $module no-such-option=1 2>>errors && echo $module
+done
+flux module list | awk 'NR > 1 {print $1}' | grep -v -e ^broker$ -e ^connector | sort >after
+echo "$modules" | sort | diff - after
+flux run echo ran; flux kvs put a=1; flux kvs get a; flux exec -r 1 echo there; flux jobs -no {status} $running
+"""
+
+
+@pytest.mark.parametrize("place", ["0", "1"])
+def test_every_module_goes_on_when_its_new_options_are_wrong(place: str, tmp_path: Path) -> None:
+    """Those that take any option are printed: they have nothing that options could change."""
+    (tmp_path / "wrong.sh").write_text(_WRONG)
+    uri = f"$(flux exec -r {place} flux getattr local-uri)"
+    done = start("--test-size=2", f"cd {tmp_path}; FLUX_URI={uri} sh wrong.sh")
+    *taken, ran, value, there, status = done.out.split("\n")[:-1]
+    assert (ran, value, there, status) == ("ran", "1", "there", "RUN"), done
+    if place == "0":
+        refused = (tmp_path / "errors").read_text()
+        assert "job-exec: unknown argument 'no-such-option=1'" in refused
+        assert not {"job-exec", "job-ingest", "job-manager", "resource", "sched-graph", "content", "heartbeat"} & {
+            *taken
+        }

@@ -97,7 +97,7 @@ def _check_roles(access: dict[str, Any]) -> None:
 
 
 def _check_exec(table: dict[str, Any]) -> None:
-    """Raises _Refused for values that have no effect here and that Flux's job-exec would refuse."""
+    """Raises _Refused for values that Flux's job-exec would refuse, in its words."""
     properties = table.get("sdexec-properties", {})
     if not isinstance(properties, dict):
         raise _Refused(("exec", "sdexec-properties"), "exec.sdexec-properties is not a table", properties)

@@ -65,7 +65,7 @@ TABLES: dict[str, dict[str, Any]] = {
     },
     "exec": {
         **dict.fromkeys(("kill-signal", "term-signal"), SIGNAL),
-        "kill-timeout": TIME,
+        **dict.fromkeys(("kill-timeout", "max-kill-timeout"), TIME),
         "max-kill-count": INTEGER,
         # Flux starts a process for each shell, and these say how. Here shells run in the agent: the keys do nothing.
         **dict.fromkeys(("imp", "job-shell", "method", "service"), TEXT),
@@ -75,7 +75,7 @@ TABLES: dict[str, dict[str, Any]] = {
         "sdexec-stop-timer-sec": INTEGER,
         "sdexec-stop-timer-signal": SIGNAL,
         "testexec": {"allow-guests": BOOL},
-        **dict.fromkeys(("barrier-timeout", "max-kill-timeout"), UNUSED_TIME),
+        "barrier-timeout": UNUSED_TIME,
         "shell-exit-timeout": ValueType((str, int, float), "a duration such as '5s'", has_effect=False),
     },
     "headrace": {

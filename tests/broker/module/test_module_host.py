@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -89,6 +90,54 @@ def test_a_loaded_module_answers_is_listed_once_and_goes(in_broker: Run, tmp_pat
         assert (await peer.ask("good.hi", {}, tag=6))[0].errnum == errno.ENOSYS
         assert (await peer.ask("module.remove", {"name": "good"}, tag=7))[0].errnum == errno.ENOENT
         assert (await peer.ask("module.remove", {"name": "broker"}, tag=8))[0].errnum == errno.EINVAL
+
+    in_broker(scenario)
+
+
+def test_a_module_whose_new_arguments_are_wrong_goes_on_with_the_old(in_broker: Run, tmp_path: Path) -> None:
+    path = tmp_path / "good.py"
+    path.write_text(
+        "def load(ctx, args):\n"
+        "    ctx.service('good', {'hi': lambda msg: {'args': args}})\n"
+        "    if 'wrong' in args:\n        raise ValueError('no')\n"
+    )
+
+    async def scenario(broker: Any) -> None:
+        hosted(broker)
+        peer = broker.owner_peer()
+        load = {"path": str(path), "args": ["a"]}
+        refused = (await peer.ask("module.reload", load))[0]
+        assert (refused.errnum, refused.text) == (errno.ENOENT, "remove good: No such file or directory")
+        assert (await peer.ask("module.reload", {**load, "force": True}, tag=2))[0].errnum == 0
+        wrong = (await peer.ask("module.reload", {**load, "args": ["wrong"]}, tag=3))[0]
+        assert (wrong.errnum, wrong.text) == (errno.EINVAL, "ValueError: no")
+        assert (await peer.ask("good.hi", {}, tag=4))[0].obj == {"args": ["a"]}
+        assert (await peer.ask("module.reload", {**load, "args": ["b"]}, tag=5))[0].errnum == 0
+        assert (await peer.ask("good.hi", {}, tag=6))[0].obj == {"args": ["b"]}
+
+    in_broker(scenario)
+
+
+def test_a_module_that_checks_its_arguments_is_not_unloaded_for_wrong_ones(
+    in_broker: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = []
+
+    def check(_ctx: Any, args: list[str]) -> None:
+        if args:
+            raise RpcError(errno.EINVAL, "it takes none")
+
+    picky = SimpleNamespace(check=check, load=lambda ctx, _args: ctx.on_unload(lambda: ends.append("unloaded")))
+    monkeypatch.setattr("headrace.broker.module.host.find", lambda _path: picky)
+
+    async def scenario(broker: Any) -> None:
+        hosted(broker)
+        peer = broker.owner_peer()
+        assert (await peer.ask("module.load", {"path": "picky"}))[0].errnum == 0
+        refused = (await peer.ask("module.reload", {"path": "picky", "args": ["x"]}, tag=2))[0]
+        assert (refused.errnum, refused.text, ends) == (errno.EINVAL, "it takes none", [])
+        assert (await peer.ask("module.reload", {"path": "picky"}, tag=3))[0].errnum == 0
+        assert ends == ["unloaded"]
 
     in_broker(scenario)
 

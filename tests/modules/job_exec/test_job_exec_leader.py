@@ -214,7 +214,8 @@ def test_a_job_that_goes_on_after_its_time_limit_can_be_canceled() -> None:
     with_fleet(1, scenario)
 
 
-def test_an_unkillable_job_gives_up_its_nodes_drained() -> None:
+@pytest.mark.parametrize("limit", [{"max-kill-count": 2}, {"max-kill-timeout": 0.1, "max-kill-count": 1}])
+def test_an_unkillable_job_gives_up_its_nodes_drained(limit: dict[str, Any]) -> None:
     async def scenario(fleet: Fleet) -> None:
         fleet.start("0-1", "node[0-1]")
         fleet.manager.publish("job-exception", {"id": JOB, "type": "timeout", "severity": 0})
@@ -224,8 +225,9 @@ def test_an_unkillable_job_gives_up_its_nodes_drained() -> None:
         (drained,) = fleet.drained
         assert drained["targets"] == "0-1" and "ƒ2AniAMV" in drained["reason"]
         assert fleet.told == [("finish", {"status": 9}), DONE[1]]
+        assert len(fleet.agents[0].got("kill")) == 3 if "max-kill-timeout" not in limit else 4
 
-    with_fleet(2, scenario, config={"exec": {"kill-timeout": 0.01, "max-kill-count": 2}})
+    with_fleet(2, scenario, config={"exec": {"kill-timeout": 0.01, **limit}})
 
 
 def test_harmless_exceptions_leave_the_job_alone() -> None:

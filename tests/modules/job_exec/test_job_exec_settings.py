@@ -15,12 +15,16 @@ def test_arguments_go_before_the_configuration_and_that_before_what_is_usual() -
     assert Settings({}, []).stats() == {
         "kill-timeout": 5.0,
         "max-kill-count": 8,
+        "max-kill-timeout": 0.0,
         "term-signal": "SIGTERM",
         "kill-signal": "SIGKILL",
     }
-    assert Settings(config, ["term-signal=10", "max-kill-count=3", "service=rexec"]).stats() == {
+    assert Settings(
+        config, ["term-signal=10", "max-kill-count=3", "max-kill-timeout=30m", "service=rexec"]
+    ).stats() == {
         "kill-timeout": 60.0,
         "max-kill-count": 3,
+        "max-kill-timeout": 1800.0,
         "term-signal": "SIGUSR1",
         "kill-signal": "SIGKILL",
     }
@@ -36,6 +40,7 @@ def test_arguments_go_before_the_configuration_and_that_before_what_is_usual() -
         ({}, ["kill-timeout="], "invalid kill-timeout: "),
         ({}, ["kill-signal=SIGNONE"], "invalid kill-signal: SIGNONE"),
         ({"exec": {"term-signal": 65}}, [], "invalid term-signal: 65"),
+        ({}, ["max-kill-timeout=0"], "invalid max-kill-timeout: "),
         ({}, ["max-kill-count=0"], "invalid max-kill-count: 0"),
     ],
 )

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.broker import archive
 from headrace.broker.kept import data_path, forget_data
@@ -61,6 +61,20 @@ _RESTARTS, _RESTARTS_IN = 3, 60.0
 _BOUND_MODULES = frozenset({"job-exec", "job-ingest", "job-manager", "rexec"})
 
 
+class _Load(NamedTuple):
+    """What a module is loaded by: the arguments of `ModuleHost.load`."""
+
+    path: str
+    name: str
+    args: list[str]
+    as_process: bool
+
+    @classmethod
+    def of(cls, body: dict[str, Any]) -> _Load:
+        """Of the payload of `module.load`."""
+        return cls(body["path"], body.get("name") or "", list(body.get("args") or ()), body.get("exec") is True)
+
+
 def names_for(rank: int, attrs: AttrTable, config: dict[str, Any]) -> list[str]:
     """The modules that the broker of `rank` loads, in order. Raises RpcError(EINVAL) for an unknown scheduler."""
     if has_own_rc1(attrs):
@@ -103,6 +117,8 @@ class ModuleHost:
         self.broker = broker
         self._forked = forked or {}
         self.loaded: dict[str, ModuleContext | ModuleProcess] = {}
+        # How each module was loaded, by its name, so that it can be loaded so again.
+        self._loads: dict[str, _Load] = {}
         broker.kept = {}
         broker.remove_module = self._begin_remove
         # Removed modules that can be resumed, by name (suspended.py).
@@ -152,8 +168,35 @@ class ModuleHost:
             name = await self._load_process(path, name, args or [], path in EXEC_MODULES and not as_process)
         else:
             name = await self._load_here(path, name, args or [])
+        self._loads[name] = _Load(path, name, args or [], as_process)
         self._trace.attach()
         self.broker.log(logging.DEBUG, "broker", f"insmod {name}")
+
+    async def reload(self, new: _Load, force: bool) -> None:
+        """Remove a module and load it as `new` says, or as it was if that fails: it is never left unloaded.
+
+        With `force`, it need not be loaded. A module's function `check(ctx, args)` refuses arguments while the old one
+        runs, where its end would be felt. Raises RpcError, or whatever the module's load raises, which leaves the old.
+        """
+        name = self._name_here(new.name or new.path.rpartition("/")[2].partition(".")[0])
+        old = self._loads.get(name)
+        running = self.loaded.get(name)
+        # A file of a user is run by its import, which is for the load to do.
+        found = None if new.path.endswith(".py") else find(new.path)
+        if isinstance(running, ModuleContext) and name not in self._builtin and found and hasattr(found, "check"):
+            found.check(running, new.args)
+        try:
+            await self.remove(name)
+        except RpcError as exc:
+            if not (force and exc.errnum == errno.ENOENT):
+                raise RpcError(exc.errnum, f"remove {name}: {text_of(exc)}") from None
+            old = None
+        try:
+            await self.load(*new)
+        except Exception:
+            if old is not None:
+                await self._load_again(*old)
+            raise
 
     async def _load_here(self, path: str, name: str, args: list[str]) -> str:
         found = placeholders if placeholders.has(path, self.broker.rank) else find(path)
@@ -169,6 +212,8 @@ class ModuleHost:
         ctx = ModuleContext(self.broker, name, getattr(found, "__file__", path) or path)
         self.loaded[name] = ctx
         try:
+            if hasattr(found, "check"):
+                found.check(ctx, args)
             result = found.load(ctx, args)
             if hasattr(result, "__await__"):
                 await result
@@ -234,9 +279,9 @@ class ModuleHost:
             why = f"it ended {_RESTARTS + 1} times in {_RESTARTS_IN:g} s"
             self.broker.log(logging.CRITICAL, "broker", f"module {module.name} is not loaded again: {why}")
 
-    async def _load_again(self, path: str, name: str, args: list[str]) -> None:
+    async def _load_again(self, path: str, name: str, args: list[str], as_process: bool = False) -> None:
         try:
-            await self.load(path, name, args)
+            await self.load(path, name, args, as_process)
         except Exception as exc:
             self.broker.log(logging.CRITICAL, "broker", f"module {name} cannot be loaded again: {text_of(exc)}")
         else:
@@ -245,8 +290,7 @@ class ModuleHost:
 
     async def remove(self, name: str) -> None:
         """Unload a module, also the default scheduler by Flux's name. Raises RpcError(ENOENT, EINVAL)."""
-        if name == _FLUX_SCHEDULER and name not in self.loaded and _DEFAULT_SCHEDULER in self.loaded:
-            name = _DEFAULT_SCHEDULER
+        name = self._name_here(name)
         ctx = self.loaded.get(name)
         if ctx is None or name in self._unlisted:
             raise RpcError(errno.ENOENT, "No such file or directory")
@@ -260,6 +304,12 @@ class ModuleHost:
         if self.loaded.get(name) is ctx:
             del self.loaded[name]
         self.broker.log(logging.DEBUG, "broker", f"rmmod {name}")
+
+    def _name_here(self, name: str) -> str:
+        """The name of a loaded module, which is another for the default scheduler by Flux's name."""
+        if name == _FLUX_SCHEDULER and name not in self.loaded and _DEFAULT_SCHEDULER in self.loaded:
+            return _DEFAULT_SCHEDULER
+        return name
 
     def _begin_remove(self, name: str) -> None:
         self.broker.spawn(self.remove(name))
@@ -291,6 +341,8 @@ class ModuleHost:
             {
                 "load": self._load,
                 "remove": self._remove,
+                # Flux's clients remove the module and load it; this method is Headrace's own.
+                "reload": self._reload,
                 "list": self._list,
                 "status": lambda _msg: EMPTY,
                 "debug": self._debug,
@@ -301,17 +353,25 @@ class ModuleHost:
         )
 
     async def _load(self, msg: Message) -> Empty:
-        body = msg.obj
+        wanted = _Load.of(msg.obj)
         try:
-            args = list(body.get("args") or ())
-            await self.load(body["path"], body.get("name") or "", args, body.get("exec") is True)
+            await self.load(*wanted)
         except Exception as exc:
-            # The requester may be a script whose output is lost.
-            self.broker.log(logging.WARNING, "broker", f"load {body['path']}: {text_of(exc)}")
-            if isinstance(exc, RpcError):
-                raise
-            raise RpcError(errno.EINVAL, with_class(exc)) from exc
+            raise self._refusal(wanted, exc) from exc
         return EMPTY
+
+    async def _reload(self, msg: Message) -> Empty:
+        wanted = _Load.of(msg.obj)
+        try:
+            await self.reload(wanted, msg.obj.get("force") is True)
+        except Exception as exc:
+            raise self._refusal(wanted, exc) from exc
+        return EMPTY
+
+    def _refusal(self, wanted: _Load, exc: Exception) -> RpcError:
+        # The requester may be a script whose output is lost.
+        self.broker.log(logging.WARNING, "broker", f"load {wanted.path}: {text_of(exc)}")
+        return exc if isinstance(exc, RpcError) else RpcError(errno.EINVAL, with_class(exc))
 
     async def _remove(self, msg: Message) -> Empty:
         await self.remove(msg.obj["name"])

@@ -135,12 +135,18 @@ def _load(argv: List[str]) -> int:
     return 0
 
 
-def _load_one(handle: Handle, path: str, args: List[str], name: str, as_process: bool) -> None:
+def _wanted(path: str, args: List[str], name: str, as_process: bool) -> Dict[str, Any]:
+    """The payload of `module.load`."""
     request: Dict[str, Any] = {"path": path, "args": args}
     if name:
         request["name"] = name
     if as_process:
         request["exec"] = True
+    return request
+
+
+def _load_one(handle: Handle, path: str, args: List[str], name: str, as_process: bool) -> None:
+    request = _wanted(path, args, name, as_process)
     try:
         handle.rpc("module.load", request).get()
     except OSError as exc:
@@ -166,6 +172,15 @@ def _reload(argv: List[str]) -> int:
     options = _RELOAD.parse(argv, stop_early=True)
     path, *args = options.need(1)
     handle = Handle()
+    request = {**_wanted(path, args, options.get("name"), options.has("exec")), "force": options.has("force")}
+    try:
+        handle.rpc("module.reload", request).get()
+        return 0
+    except OSError as exc:
+        if exc.errno != errno.ENOSYS:
+            text = str(exc.strerror)
+            raise CommandError(text if text.startswith("remove ") else f"load {path}: {text}") from None
+    # A broker of Flux has no request for both.
     name = options.get("name") or path.rpartition("/")[2].partition(".")[0]
     _remove_one(handle, name, options.has("force"))
     _load_one(handle, path, args, options.get("name"), options.has("exec"))

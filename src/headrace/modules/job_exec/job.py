@@ -15,6 +15,7 @@ class Job:
     __slots__ = (
         "critical",
         "doomed",
+        "doomed_at",
         "failed",
         "id",
         "kills",
@@ -45,6 +46,8 @@ class Job:
         self.runs_again = False
         # The signal that was sent to end it, 0 for none.
         self.doomed = 0
+        # When that was, in monotonic seconds.
+        self.doomed_at = 0.0
         self.kills = 0
         # The largest wait status of the shells that could not start their tasks. The job ends with it, as its other
         # tasks are killed for it.

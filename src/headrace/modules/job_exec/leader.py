@@ -13,11 +13,10 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
-from headrace.broker.module.args import only
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.modules.job_exec.job import Job
 from headrace.modules.job_exec.node import EXIT_1_STATUS, TreeExec
-from headrace.modules.job_exec.settings import KEYS, WITHOUT_EFFECT, Settings
+from headrace.modules.job_exec.settings import Settings
 from headrace.modules.job_exec.simulation import SimError, simulation
 from headrace.modules.job_exec.simulator import Simulator
 from headrace.modules.job_exec.tree import bits_of, ranks_of
@@ -50,7 +49,6 @@ class Leader:
         self.unsaved: dict[tuple[int, str], list[Any]] = {}
         self.waiting = False
         self.args = args
-        only(ctx, args, known=KEYS, without_effect=WITHOUT_EFFECT)
         self.settings = Settings(ctx.config, args)
         node.report = self._report
         self.simulator = Simulator(ctx, self.jobs, self._running, self._fail, self._end)
@@ -271,18 +269,23 @@ class Leader:
             self._end(job, signum)
             return
         self.node.down({"op": "kill", "id": job.id, "signum": int(signum)})
+        job.doomed_at = self.ctx.monotonic()
         job.timer = self.ctx.call_later(self.settings.kill_timeout, self._kill_harder, job)
 
     def _kill_harder(self, job: Job) -> None:
         """The first signal did not end the job: send SIGKILL at growing intervals, then give its nodes up."""
         if job.id not in self.jobs:
             return
-        if job.kills >= self.settings.max_kills:
+        settings = self.settings
+        left = job.doomed_at + settings.max_kill_timeout - self.ctx.monotonic()
+        if left <= 0 if settings.max_kill_timeout else job.kills >= settings.max_kills:
             self._give_up(job)
             return
         job.kills += 1
-        self.node.down({"op": "kill", "id": job.id, "signum": self.settings.kill_signal, "all": True})
-        wait = min(self.settings.kill_timeout * 2 ** (job.kills - 1), 300.0)
+        self.node.down({"op": "kill", "id": job.id, "signum": settings.kill_signal, "all": True})
+        wait = min(settings.kill_timeout * 2.0 ** min(job.kills - 1, 32), 300.0)
+        if settings.max_kill_timeout:
+            wait = min(wait, left)
         job.timer = self.ctx.call_later(wait, self._kill_harder, job)
 
     def _give_up(self, job: Job) -> None:

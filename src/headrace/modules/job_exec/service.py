@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from headrace.broker.module.args import only
 from headrace.broker.module.context import ModuleContext
 from headrace.modules.job_exec.node import TreeExec
+from headrace.modules.job_exec.settings import KEYS, WITHOUT_EFFECT, Settings
 from headrace.spec.requests.execution import JOB_EXEC_NODE
 
 NAME = "job-exec"
+
+
+def check(ctx: ModuleContext, args: list[str]) -> None:
+    """Raises RpcError(EINVAL) for wrong arguments. A reload would end the jobs that run."""
+    if ctx.rank == 0:
+        only(ctx, args, known=KEYS, without_effect=WITHOUT_EFFECT)
+        Settings(ctx.config, args)
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:

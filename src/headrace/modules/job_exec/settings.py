@@ -11,7 +11,7 @@ from typing import Any
 from headrace.broker.module.context import RpcError
 from headrace.spec import duration as durations
 
-KEYS = ("kill-timeout", "kill-signal", "term-signal", "max-kill-count")
+KEYS = ("kill-timeout", "kill-signal", "term-signal", "max-kill-count", "max-kill-timeout")
 # Keys of flux-core without an effect here, where shells run in the agent.
 WITHOUT_EFFECT = frozenset(("job-shell", "imp", "service", "method"))
 
@@ -30,6 +30,8 @@ class Settings:
         self.term_signal = _signal(table, "term-signal", signal.SIGTERM)
         self.kill_signal = _signal(table, "kill-signal", signal.SIGKILL)
         self.kill_timeout = _seconds(table, "kill-timeout", 5.0)
+        # Replaces the number of signals as the limit; 0 for none.
+        self.max_kill_timeout = _seconds(table, "max-kill-timeout", 0.0) if "max-kill-timeout" in table else 0.0
         self.max_kills = table.get("max-kill-count", 8)
         if not isinstance(self.max_kills, int) or self.max_kills < 1:
             raise RpcError(errno.EINVAL, f"exec: invalid max-kill-count: {self.max_kills}: less than 1")
@@ -39,6 +41,7 @@ class Settings:
         return {
             "kill-timeout": self.kill_timeout,
             "max-kill-count": self.max_kills,
+            "max-kill-timeout": self.max_kill_timeout,
             "term-signal": _signal_name(self.term_signal),
             "kill-signal": _signal_name(self.kill_signal),
         }

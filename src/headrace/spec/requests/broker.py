@@ -44,6 +44,7 @@ LOG: Methods = {
 
 MODULE: Methods = {
     "load": form({"path": str, "name?": str, "args?": [str], "exec?": bool}),
+    "reload": form({"path": str, "name?": str, "args?": [str], "exec?": bool, "force?": bool}),
     "remove": _NAME,
     "list": _NONE,
     "status": _NONE,
