@@ -94,6 +94,12 @@ def test_bytes_that_were_made_of_an_object_can_be_forgotten_and_made_again():
     assert raw.payload == b"\1\2"
 
 
+def test_a_message_that_was_sent_needs_no_body_for_its_way_back():
+    msg = m.request("a.b", {"k": 1}, matchtag=3)
+    msg.forget_body()
+    assert (msg.has_payload, m.error_response(msg, 5).matchtag) == (False, 3)
+
+
 def test_mutated_frames_give_messages_or_message_errors():
     dice = random.Random(20)
     good = m.frame(m.request("job-manager.list", {"max_entries": 5, "attrs": ["id"]}, matchtag=3))

@@ -136,6 +136,10 @@ class Message:
         if self._obj is not None:
             self._payload = None
 
+    def forget_body(self) -> None:
+        """Drop the body of a message that was sent, where only its way back is still needed."""
+        self._obj = self._payload = None
+
     @property
     def has_payload(self) -> bool:
         return self._payload is not None or self._obj is not None

@@ -74,7 +74,6 @@ class ModulePipe(asyncio.BufferedProtocol):
         if not self._out:
             self._router.at_turn_end(self.flush)
         self._out.append(m.frame(msg))
-        # Thousands of requests may wait for responses, and most of their payloads are jobspecs.
         msg.forget_payload()
 
     def flush(self) -> None:

@@ -195,7 +195,11 @@ class ModuleProcess:
                 self.broker.router.refuse(msg, errno.ENOSYS, f"module {self.name} ended")
                 return
             self.owing.passed(msg, sender_of(msg))
-        self.pipe.send(msg)
+            self.pipe.send(msg)
+            # Thousands of requests may wait for responses, and most of their bodies are jobspecs.
+            msg.forget_body()
+        else:
+            self.pipe.send(msg)
 
     def _receive(self, msg: Message) -> None:
         router, kind = self.broker.router, msg.type

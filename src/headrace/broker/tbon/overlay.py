@@ -203,9 +203,11 @@ class Overlay:
         if sock is None:
             return False
         msg.rolemask &= ~m.ROLE_LOCAL
+        parts = m.encode_parts(msg)
         if msg.type == m.REQUEST:
             self._parent_owing.passed(msg, sender_of(msg))
-        return self._put(sock, m.encode_parts(msg))
+            msg.forget_body()
+        return self._put(sock, parts)
 
     def stats(self) -> dict[str, int]:
         """The number of neighbours, and of requests to which neighbours owe a response."""
@@ -236,6 +238,7 @@ class Overlay:
             return False
         if msg.type == m.REQUEST:
             child.owing.passed(msg, sender_of(msg))
+            msg.forget_body()
         elif msg.type == m.RESPONSE:
             child.asking.answered(msg, sender_of(msg))
             if child.account:
