@@ -137,8 +137,8 @@ class _Ingest:
             raise RpcError(errno.EPERM, "only the instance owner can submit jobs signed with mechanism none")
         if msg.userid != self.ctx.owner:
             # The owner may claim another user's id (RFC 12), as whom no job could run.
-            text = f"jobs of user {msg.userid} cannot run: this instance runs jobs of its owner, {self.ctx.owner}, only"
-            raise RpcError(errno.EPERM, text)
+            why = f"jobs of user {msg.userid} cannot run: this instance runs jobs of its owner, {self.ctx.owner}, only"
+            raise RpcError(errno.EPERM, why)
         head, text, tail = self._open(body, msg.userid)
         jobspec = self._jobspec(text, bool(flags & FLAG_NOVALIDATE))
         jobspec, updates = self._completed(jobspec)
