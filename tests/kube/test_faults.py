@@ -448,3 +448,12 @@ def test_an_operator_that_is_told_to_stop_gives_its_lease_back(
     operator.start()
     miniclusters.apply("next", size=1)
     miniclusters.phase("next", "Finished")
+
+
+def test_services_that_cannot_start_are_told_while_the_rest_runs(miniclusters: MiniClusters) -> None:
+    services = [{"name": "db", "image": "local/nosuch:1", "imagePullPolicy": "Never"}]
+    miniclusters.apply("alone", size=1, services=services, **STAYS)
+    reason = miniclusters.reason("alone", lambda text: "services: " in text)
+    assert "image local/nosuch:1 of container db" in reason or "container db cannot be started" in reason
+    assert miniclusters.phase("alone", "Running")["ready"] == "1/1"
+    assert "ServicesDown" in miniclusters.events("alone")

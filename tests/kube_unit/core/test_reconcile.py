@@ -490,6 +490,23 @@ def test_a_finalizer_only_where_something_is_to_be_saved() -> None:
     assert world.names("miniclusters") == []
 
 
+def test_services_that_do_not_start_are_told_while_the_rest_runs() -> None:
+    world = running(services=[{"name": "db", "image": "nosuch:1"}])
+    assert (world.status["reason"], condition(world, "ServicesDown")) == ("", "absent")
+    (pod,) = (one for one in world.server.all("pods") if one["metadata"]["name"] == "hello-services")
+    waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
+    status = {"name": "db", "image": "nosuch:1", "state": {"waiting": waiting}}
+    pod["status"] = {"phase": "Pending", "containerStatuses": [status]}
+    world.settle()
+    text = "services: image nosuch:1 of container db cannot be pulled (ImagePullBackOff): no such image"
+    assert (world.status["phase"], world.status["ready"], world.status["reason"]) == ("Running", "2/2", text)
+    assert condition(world, "ServicesDown") == "True"
+    pod["status"] = {"phase": "Running", "containerStatuses": [{"name": "db", "state": {"running": {}}}]}
+    world.settle()
+    assert (world.status["reason"], condition(world, "ServicesDown")) == ("", "False")
+    assert world.events().count("ServicesDown") == 1
+
+
 def test_nothing_keeps_a_minicluster_whose_instance_cannot_be_saved() -> None:
     world = World()
     world.apply(minicluster(archive={"path": "/state/archive.tar"}))

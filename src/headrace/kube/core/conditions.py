@@ -14,7 +14,7 @@ from .annotations import GROUP_FAILED, START_TIMEOUT, annotations_of
 from .job_end import End, is_backoff_exceeded
 from .observed import Object, Observed
 from .phases import FAILED, PENDING, RUNNING, STARTING, SUSPENDED
-from .progress import silence
+from .progress import services_trouble, silence
 
 # The reason of JobRunning after the end of an instance that was reported as running.
 _RUN_ENDED = "Ended"
@@ -62,6 +62,7 @@ def conditions_of(
         ("JobFinished", end is not None, phase if end else "Unfinished", reason if end else ""),
     ]  # fmt: skip
     silent, closed = ("", "") if end else (silence(observed), observed.channel_closed)
+    services = services_trouble(observed)
     failure = _failure_reason(observed, end, lead_end, status, old) if phase == FAILED else "NotFailed"
     optional = [
         ("Failed", phase == FAILED, failure, reason if phase == FAILED else ""),
@@ -70,6 +71,7 @@ def conditions_of(
         ("Unresponsive", bool(silent), "BrokersSilent" if silent else "BrokersAnswer", silent),
         ("ChannelClosed", bool(closed), "RulesBroken" if closed else "ChannelOpen", closed),
         ("Degraded", degraded, "BrokersMissing" if degraded else "BrokersUp", reason if degraded else ""),
+        ("ServicesDown", bool(services), "PodNotRunning" if services else "PodRunning", services),
         ("Foreign", bool(observed.taken), "NameTaken" if observed.taken else "NoneTaken", ", ".join(observed.taken)),
         ("Saving", view.saving, _saving(view), view.waits_for if view.saving else ""),
         ("StandingBack", bool(view.waits_for) and observed.other_operator_until > now, "OtherOperator", view.waits_for),

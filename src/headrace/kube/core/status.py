@@ -23,6 +23,7 @@ from .progress import (
     lead_says,
     number,
     pod_failures,
+    services_trouble,
     shortage,
     silence,
     still_runs,
@@ -107,7 +108,7 @@ def _live_phase(observed: Observed, view: View) -> _Phase:
     before, current, lead = observed.status, observed.current_pods, observed.lead_pod
     wanted = wanted_brokers(observed, view.cluster)
     ready = brokers_up(observed, wanted)
-    trouble = shortage(observed)
+    trouble, services = shortage(observed), services_trouble(observed)
     count = f"{sum(map(pods.is_running, current))} of {wanted_pods(observed)} pods"
     refused = f"a change is not carried out: {'; '.join(view.problems)}" if view.problems else ""
     lead_ready = lead_says(observed) or (lead is not None and pods.is_ready(lead))
@@ -116,17 +117,17 @@ def _live_phase(observed: Observed, view: View) -> _Phase:
         short = f"{ready} of {wanted} brokers up" if ready < wanted else ""
         why = _joined(silence(observed), trouble, _lost_keys(observed), refused)
         degraded = bool(short and why and not view.waits_for)
-        return _Phase(RUNNING, view.waits_for or _joined(short, why), degraded)
+        return _Phase(RUNNING, view.waits_for or _joined(short, why, services), degraded)
     if still_runs(observed):
         if lead is not None and pods.is_node_lost(lead):
             return _Phase(RUNNING, _joined(f"{ready} of {wanted} brokers up", trouble, refused), degraded=True)
         # The pods end one by one, and the Job ends after the last container of the lead.
         return _Phase(RUNNING, _ENDING)
     if not any(map(pods.is_scheduled, current)):
-        return _Phase(PENDING, _joined(count, trouble, refused))
+        return _Phase(PENDING, _joined(count, trouble, services, refused))
     all_run = all(map(pods.is_running, current)) and len(current) >= wanted_pods(observed)
     progress = f"{ready} of {wanted} brokers up" if all_run else count
-    return _Phase(STARTING, _joined(progress, silence(observed), trouble, refused))
+    return _Phase(STARTING, _joined(progress, silence(observed), trouble, services, refused))
 
 
 def _joined(*parts: str) -> str:

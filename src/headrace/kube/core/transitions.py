@@ -45,7 +45,7 @@ def events_of(before: Object, after: Object) -> Iterator[Report]:
             yield Report("Warning", "NameTaken", f"{one['message']} exists and is not this MiniCluster's")
         elif kind == "StandingBack" and new:
             yield Report("Warning", "StandingBack", reason)
-        elif (kind in ("Unresponsive", "ChannelClosed") and changed) or (kind == "Degraded" and new):
+        elif (kind in ("Unresponsive", "ChannelClosed", "ServicesDown") and changed) or (kind == "Degraded" and new):
             yield Report("Warning", kind, one["message"])
         elif kind == "Saving" and changed and one["reason"] == CANNOT_SAVE:
             yield Report("Warning", "NotSaved", one["message"])
