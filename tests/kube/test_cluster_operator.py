@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from datetime import datetime, timezone
 
 from kubecluster import operator
 from kubecluster.cluster import Cluster
@@ -32,5 +33,15 @@ def test_an_operator_of_this_tree_makes_pods_of_a_minicluster(control_plane: Clu
         until(lambda: views() == {"local/headrace-view:1"})
         operator.start(control_plane, "local/headrace-view:1")
         assert "operator" in control_plane.box.processes()[0]
+        # An operator that loses its Lease ends; the next one goes on.
+        lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/headrace-operator"
+        holder = control_plane.api.get(lease)["spec"]["holderIdentity"]
+        control_plane.api.request("DELETE", lease)
+        stolen = {"metadata": {"name": "headrace-operator"}, "spec": {"holderIdentity": "another"}}
+        now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        stolen["spec"] |= {"leaseDurationSeconds": 1, "renewTime": now, "acquireTime": now}
+        control_plane.api.request("POST", lease.rpartition("/")[0], stolen)
+        until(lambda: "is started again" in control_plane.box.log("operator", 100_000))
+        until(lambda: control_plane.api.get(lease)["spec"]["holderIdentity"] not in ("another", holder))
     finally:
         operator.stop(control_plane)

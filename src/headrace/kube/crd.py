@@ -54,7 +54,8 @@ _RULES: dict[type[Record], tuple[Rule, ...]] = {
     Spec: (
         Rule(
             "!has(self.maxSize) || self.maxSize == 0 || self.maxSize >= self.size",
-            "must not be below spec.size",
+            "must not be below spec.size: a larger size needs a larger maxSize first (kubectl patch minicluster NAME"
+            ' --type=merge -p \'{"spec": {"maxSize": N}}\')',
             ".maxSize",
         ),
         Rule("!has(self.minSize) || self.minSize <= self.size", "must not be above spec.size", ".minSize"),

@@ -81,9 +81,14 @@ class Source(NamedTuple):
     documents: list[Any]
 
 
-def load(text: str) -> Source:
-    """The only MiniCluster in a YAML text. Raises InvalidMiniCluster with all problems."""
+def load(text: str, suffix: str = "") -> Source:
+    """The only MiniCluster in a YAML text. Raises InvalidMiniCluster with all problems.
+
+    With `suffix`, a document without a name is named by its `generateName` and that, as the API server names what is
+    created.
+    """
     found, warnings = documents(text)
+    found = [_named(one, suffix) for one in found] if suffix else found
     clusters = [one for one in found if isinstance(one, dict) and one.get("kind") == KIND]
     if not clusters and len(found) == 1:
         clusters = found
@@ -124,6 +129,15 @@ def check(document: Any) -> MiniCluster:
     if problems or spec is None or not isinstance(metadata, dict):
         raise InvalidMiniCluster(problems)
     return MiniCluster(name=metadata["name"], namespace=metadata.get("namespace") or "", spec=spec)
+
+
+def _named(document: Any, suffix: str) -> Any:
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    prefix = metadata.get("generateName") if isinstance(metadata, dict) else None
+    if not isinstance(metadata, dict) or metadata.get("name") or not isinstance(prefix, str) or not prefix:
+        return document
+    kept = {key: value for key, value in metadata.items() if key not in ("generateName", "name")}
+    return {**document, "metadata": {"name": f"{prefix}{suffix}", **kept}}
 
 
 def _called(document: Any) -> str:

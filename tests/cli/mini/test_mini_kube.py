@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -201,6 +202,24 @@ def test_fields_that_our_commands_and_kubectl_have_set_are_taken_over(
     assert asked == ["false", "true"]
     told = capsys.readouterr().err
     assert "MiniCluster/sample applied, over spec.tasks of kubectl-edit\n" in told
+
+
+def test_a_name_that_is_to_be_generated_is_made_as_the_api_server_makes_it(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "generated.yaml"
+    one = {"containers": [{"image": "busybox", "command": "true"}], "size": 1}
+    head = {"apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "metadata": {"generateName": "run-"}}
+    path.write_text(json.dumps({**head, "spec": one}))
+    names = set()
+    for _ in range(2):
+        headrace(["mini", "apply", "--no-wait", str(path)])
+        where, _query, body = server.last("PATCH")
+        assert where == f"{CLUSTERS}/{body['metadata']['name']}" and "generateName" not in body["metadata"]
+        names.add(body["metadata"]["name"])
+    assert len(names) == 2 and all(re.fullmatch("run-[b-z2-9]{5}", name) for name in names)
+    capsys.readouterr()
+    assert headrace(["mini", "validate", str(path)]) == 0
 
 
 def test_fields_that_kubectl_had_applied_and_the_file_no_longer_has_are_told(

@@ -69,7 +69,10 @@ def test_our_view_stands_in_for_those_of_the_flux_operator(given: str) -> None:
 
 
 def test_our_view_stands_in_for_the_default() -> None:
-    assert view_image(minicluster(), Images(view="view:1")) == ("view:1", DEFAULT_VIEW_IMAGE)
+    for flux in ({}, {"container": {"image": DEFAULT_VIEW_IMAGE}}):
+        assert view_image(minicluster(flux=flux), Images(view="view:1")) == ("view:1", ""), "the file names none"
+    other = DEFAULT_VIEW_IMAGE.replace("noble", "jammy")
+    assert view_image(minicluster(flux={"container": {"image": other}}), Images(view="view:1")) == ("view:1", other)
 
 
 @pytest.mark.parametrize("given", ["example.org/our-view:3", "example.org/flux-view-x/our-view:3"])

@@ -21,6 +21,21 @@ _ROOT = Path(__file__).resolve().parent.parent.parent.parent
 _KIND = _ROOT / "deploy/kustomize/crd.yaml"
 _MINICLUSTERS = "/apis/flux-framework.org/v1alpha2/miniclusters"
 
+# Runs a command again whenever it ends, as a Deployment would: the operator ends when it loses its Lease, which it does
+# on a busy machine. SIGTERM ends both.
+_AGAIN = """
+trap 'kill "$command"; wait "$command"; exit 0' TERM
+while :; do
+    "$@" &
+    command=$!
+    wait "$command"
+    echo "the operator has ended with $?, and is started again" >&2
+    sleep 1 &
+    command=$!
+    wait "$command"
+done
+"""
+
 
 def headrace() -> str:
     """The command of this work tree. Raises KubeError where none is installed."""
@@ -40,7 +55,7 @@ def start(cluster: Cluster, view_image: str) -> None:
         cluster.box.stop("operator")
     command = [headrace(), "operator", "run", f"--kubeconfig={cluster.kubeconfig}", "--lease-namespace=default"]
     command += [f"--metrics-bind={address}:18080", f"--health-bind={address}:18081", f"--view-image={view_image}"]
-    cluster.box.start("operator", [*command, "--log-format=text"])
+    cluster.box.start("operator", ["sh", "-c", _AGAIN, "sh", *command, "--log-format=text"])
     wait_for(lambda: _ready(cluster), "the operator", 60, 0.1)
 
 

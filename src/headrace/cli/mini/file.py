@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 
 from headrace.cli.common.errors import CommandError
@@ -10,6 +11,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from headrace.cli.common.arguments import Parser
     from headrace.minicluster.validate import Source
+
+# What the API server completes a `generateName` with: letters that make no words, and digits that look like none.
+_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def add_file(parser: Parser) -> None:
@@ -35,7 +39,7 @@ def load_file(path: str) -> Source:
     except UnicodeDecodeError as exc:
         raise CommandError(f"{path}: not UTF-8 text: {exc.reason} at byte {exc.start}") from None
     try:
-        source = load(text)
+        source = load(text, "".join(random.choices(_SUFFIX, k=5)))
     except InvalidMiniCluster as exc:
         lines = "".join(f"{path}: {problem}\n" for problem in exc.problems)
         count = len(exc.problems)

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from ... import __version__
-from ...minicluster.fields import MiniCluster, View
+from ...minicluster.fields import DEFAULT_VIEW_IMAGE, MiniCluster, View
 
 DEFAULT_VIEW = f"headrace-view:{__version__}"
 # The Flux Operator's view images (`flux-view-ubuntu:tag-noble`, ...), also from a mirror of their registry.
@@ -25,12 +25,15 @@ class Images(NamedTuple):
 
 
 def view_image(cluster: MiniCluster, images: Images) -> tuple[str, str]:
-    """The view image of a MiniCluster, and the image of the file that ours replaces ("" for none).
+    """The view image of a MiniCluster, and the image that its file names and ours replaces ("" for none, as where the
+    file names none: the API server has put in the default).
 
     Any image other than the Flux Operator's is used as it is: it is a copy of ours under another name.
     """
     given = (cluster.flux.container or View()).image
-    return (images.view, given) if _FLUX_VIEW.match(given) and not has_own_flux(cluster) else (given, "")
+    if not _FLUX_VIEW.match(given) or has_own_flux(cluster):
+        return given, ""
+    return images.view, "" if given == DEFAULT_VIEW_IMAGE else given
 
 
 def has_own_flux(cluster: MiniCluster) -> bool:
