@@ -97,9 +97,7 @@ LISTING = [
     ),
     Line(
         "FLUX_HANDLE_USERID=1234 flux submit true",
-        like(
-            r"flux-submit: ERROR: \[Errno 1\] jobs of user 1234 cannot run: this instance runs jobs of its owner, .*\n"
-        ),
+        like(r"\[Errno 1\] jobs of user 1234 cannot run: this instance runs jobs of its owner, .*\n"),
         1,
     ),
     # a format may begin with the keys to sort by; --sort goes before them
