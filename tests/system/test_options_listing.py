@@ -145,6 +145,12 @@ ATTACHING = [
     ),
     Line("flux job attach --show-status $(cat id) 2>&1 >/dev/null | tr '\\r' '\\n' | grep -c started", "1\n"),
     Line(
+        "flux queue stop --quiet; flux submit true >id; flux job attach --show-status $(cat id) 2>status & "
+        "until grep -qs 'waiting for resources (default queue stopped)' status; do sleep 0.05; done; "
+        "flux queue start --quiet; wait; tr '\\r' '\\n' <status | grep -o 'starting'",
+        "starting\n",
+    ),
+    Line(
         "flux submit --urgency=hold true >id; "
         + after_first("script -qec 'flux job attach '$(cat id) /dev/null", "flux job urgency $(cat id) default"),
         like(f"\rflux-job: {ID} waiting for resources +00:00:0\\d\r.*started.*\n"),

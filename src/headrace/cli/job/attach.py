@@ -104,7 +104,9 @@ class Attach:
         if shown and not os.environ.get("FLUX_ATTACH_NONINTERACTIVE"):
             from headrace.cli.job.status_line import StatusLine as Line
 
-            self._status_line = Line(self.name, self.reactor, 0.0 if show_status else _STATUS_AFTER)
+            self._status_line = Line(
+                self.handle, self.job, self.name, self.reactor, 0.0 if show_status else _STATUS_AFTER
+            )
 
     def run(self) -> int:
         """Follow the job. Raises CommandError when it does not exist or refuses standard input."""

@@ -8,8 +8,9 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
+    from typing import Any, Dict, Optional
 
+    from headrace.client.handle import Handle, Rpc
     from headrace.client.reactor import Reactor, Timer
 
 # What a job does after an event of its eventlog.
@@ -24,13 +25,24 @@ _AFTER = {
     "exception": "canceling due to exception",
 }
 _LAST = ("start", "clean")
+# What a job waits for that a stopped queue keeps back.
+_KEPT_BACK = _AFTER["priority"]
+# Flux's name for the queue of an instance without queues.
+_ANONYMOUS = "default"
 
 
 class StatusLine:
-    """Drawn on standard error by `reactor`, first after `delay` seconds, then every second."""
+    """Drawn on standard error by `reactor`, first after `delay` seconds, then every second; `handle` is asked whether
+    the queue of `job` is stopped.
+    """
 
-    def __init__(self, name: str, reactor: Reactor, delay: float) -> None:
+    def __init__(self, handle: Handle, job: int, name: str, reactor: Reactor, delay: float) -> None:
+        self._handle = handle
+        self._job = job
         self._name = name
+        # The queue while it is stopped, "" otherwise, and whether that is being asked.
+        self._stopped = ""
+        self._asking = False
         self._text = ""
         self._begin = time.monotonic()
         self._drawn = False
@@ -39,12 +51,34 @@ class StatusLine:
 
     def _tick(self) -> None:
         self._shown = True
+        self._look()
         self._draw()
+
+    def _look(self) -> None:
+        """Ask for the job's queue, which may have changed, and then whether it is stopped."""
+        if self._text != _KEPT_BACK or self._asking:
+            return
+        self._asking = True
+
+        def of_job(call: Rpc) -> None:
+            queue = _answer(call).get("job", {}).get("queue", "")
+            request = {"name": queue} if queue else {}
+            self._handle.rpc("job-manager.queue-status", request, 0).then(lambda told: of_queue(queue, told))
+
+        def of_queue(queue: str, call: Rpc) -> None:
+            self._asking = False
+            stopped = not _answer(call).get("start", True)
+            self._stopped = (queue or _ANONYMOUS) if stopped else ""
+            if self._timer is not None and self._shown:
+                self._draw()
+
+        self._handle.rpc("job-list.list-id", {"id": self._job, "attrs": ["queue"]}).then(of_job)
 
     def event(self, name: str) -> bool:
         """Take an event of the job. True when it was the last one of interest: the line is finished then."""
         self._text = _AFTER.get(name, self._text)
         if self._shown:
+            self._look()
             self._draw()
         if name in _LAST:
             self.close()
@@ -61,7 +95,10 @@ class StatusLine:
         seconds = int(time.monotonic() - self._begin)
         clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
         start = f"flux-job: {self._name} "
-        sys.stderr.write(f"\r{start}{self._text:<{max(1, columns - len(start) - len(clock) - 1)}} {clock}\r")
+        text = self._text
+        if self._stopped and text == _KEPT_BACK:
+            text = f"{text} ({self._stopped} queue stopped)"
+        sys.stderr.write(f"\r{start}{text:<{max(1, columns - len(start) - len(clock) - 1)}} {clock}\r")
         sys.stderr.flush()
         self._drawn = True
 
@@ -73,3 +110,11 @@ class StatusLine:
             if self._drawn:
                 sys.stderr.write("\n")
                 sys.stderr.flush()
+
+
+def _answer(call: Rpc) -> Dict[str, Any]:
+    """The response, empty for an error: then nothing is known of the queue."""
+    try:
+        return call.get() or {}
+    except OSError:
+        return {}
