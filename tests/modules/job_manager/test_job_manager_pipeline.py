@@ -73,6 +73,28 @@ def test_what_a_failed_sync_leaves_in_doubt_is_written_again_and_read_once(
     in_broker(after, statedir=str(tmp_path))
 
 
+def test_idle_is_answered_when_the_end_of_the_last_job_is_kept_and_published(
+    in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        id = await world.job()
+        await world.alloc(id)
+        go = threading.Event()
+        with monkeypatch.context() as patch:
+            patch.setattr(SYNC, lambda _journal: go.wait(60))
+            world.end(id)
+            # Nobody has been told yet that the job runs no more.
+            await world.until(lambda: pipeline_of(world)._syncing)
+            idle = world.client.start("job-manager.idle")
+            await stays_in_loop(world.client.queues[idle].empty, 0.05)
+            go.set()
+            assert (await world.client.next(idle)).obj == {"pending": 0}
+
+    in_broker(scenario, statedir=str(tmp_path))
+
+
 def test_what_was_written_during_a_sync_that_fails_is_written_again_after_what_that_was_for(
     in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

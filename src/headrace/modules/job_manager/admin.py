@@ -128,7 +128,9 @@ class Admin:
             waiting, self.idling = self.idling, []
             pending = len(self.core.active)
             for msg in waiting:
-                self.ctx.respond(msg, {"pending": pending})
+                # The core is ahead of what has been journalled and published: after a restart, listings still show the
+                # jobs as running whose ends are not.
+                self._answer(msg, {"pending": pending})
 
     def disconnected(self, sender: str) -> None:
         self.draining = [msg for msg in self.draining if msg.sender != sender]
