@@ -95,6 +95,8 @@ class LittleBroker(BrokerParts):
 
     def load(self, module: Any, *args: str) -> ModuleContext:
         ctx = ModuleContext(self, module.NAME)
+        if hasattr(module, "check"):
+            module.check(ctx, list(args))
         rest = module.load(ctx, list(args))
         if rest is not None:
             # What a module waits for while it is loaded comes while the test goes on.

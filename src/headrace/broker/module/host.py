@@ -195,7 +195,7 @@ class ModuleHost:
             await self.load(*new)
         except Exception:
             if old is not None:
-                await self._load_again(*old)
+                await self._go_back(old)
             raise
 
     async def _load_here(self, path: str, name: str, args: list[str]) -> str:
@@ -279,9 +279,18 @@ class ModuleHost:
             why = f"it ended {_RESTARTS + 1} times in {_RESTARTS_IN:g} s"
             self.broker.log(logging.CRITICAL, "broker", f"module {module.name} is not loaded again: {why}")
 
-    async def _load_again(self, path: str, name: str, args: list[str], as_process: bool = False) -> None:
+    async def _go_back(self, old: _Load) -> None:
+        """Load a module as it was before its reload failed."""
         try:
-            await self.load(path, name, args, as_process)
+            await self.load(*old)
+        except Exception as exc:
+            self.broker.log(logging.CRITICAL, "broker", f"module {old.name} cannot be loaded again: {text_of(exc)}")
+        else:
+            self.broker.log(logging.INFO, "broker", f"module {old.name} goes on with its former arguments")
+
+    async def _load_again(self, path: str, name: str, args: list[str]) -> None:
+        try:
+            await self.load(path, name, args)
         except Exception as exc:
             self.broker.log(logging.CRITICAL, "broker", f"module {name} cannot be loaded again: {text_of(exc)}")
         else:

@@ -65,7 +65,8 @@ def checks(config: dict[str, Any], args: Iterable[str]) -> Checks:
         return Checks(False, None)
     for plugin in plugins:
         if plugin and plugin not in _PLUGINS:
-            raise RpcError(errno.EINVAL, f"{_WHERE}.plugins: {plugin!r} is not one of {', '.join(_PLUGINS)}")
+            file = "; a file's class Validator is not run here" if plugin.endswith(".py") else ""
+            raise RpcError(errno.EINVAL, f"{_WHERE}.plugins: {plugin!r} is not one of {', '.join(_PLUGINS)}{file}")
     for option in options:
         if option.startswith("-") and option.partition("=")[0] not in _OPTIONS:
             raise RpcError(errno.EINVAL, f"{_WHERE}.args: {option!r} is not one of {', '.join(_OPTIONS)}")

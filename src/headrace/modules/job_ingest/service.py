@@ -47,8 +47,13 @@ _WITHOUT_EFFECT = (
 _KNOWN = ("disable-validator", "validator-args", "validator-plugins")
 
 
-def load(ctx: ModuleContext, args: list[str]) -> None:
+def check(ctx: ModuleContext, args: list[str]) -> None:
+    """Raises RpcError(EINVAL) for wrong arguments."""
     only(ctx, args, _KNOWN, _WITHOUT_EFFECT)
+    checks(ctx.config, args)
+
+
+def load(ctx: ModuleContext, args: list[str]) -> None:
     _Ingest(ctx, args)
 
 
