@@ -91,6 +91,15 @@ def test_it_leads_a_group_of_its_own() -> None:
     assert pid == group
 
 
+def test_it_is_bound_to_its_processors_from_its_first_instruction_on() -> None:
+    own = os.sched_getaffinity(0)
+    for cpu in [*own, *own]:
+        seen = output_of(["grep", "Cpus_allowed_list", "/proc/self/status"], cpus=frozenset({cpu}))
+        assert seen.split() == ["Cpus_allowed_list:", str(cpu)]
+    assert output_of(["nproc"]) == str(len(own))
+    assert os.sched_getaffinity(0) == own
+
+
 def test_soft_limits_hold_for_the_child_alone() -> None:
     before = resource.getrlimit(resource.RLIMIT_CORE)
     limits = spawn.limits_that_differ({"core": 0, "nosuch": 1})

@@ -1,5 +1,5 @@
-"""Starts one process. What posix_spawn cannot set (directory, limits, affinity), the agent sets on itself before;
-limits that would hit the agent itself it sets on the child after.
+"""Starts one process. What posix_spawn cannot set (directory, limits), the agent sets on itself before; limits that
+would hit the agent itself it sets on the child after. The processors are those of the thread that spawns (`bound.py`).
 
 posix_spawn is used instead of fork, as it does not copy page tables, and raises an exception if exec fails.
 """
@@ -12,7 +12,11 @@ import os
 import resource
 import signal
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from time import process_time
+from typing import Any
+
+from headrace.process.bound import Bound
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 # All signals that can be reset: without this list, the C library reads the state of each, a tenth of a spawn's time.
@@ -20,7 +24,7 @@ _RESET = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
 
 _Action = tuple[int, int, int] | tuple[int, int, str, int, int]
 
-_state: dict[str, object] = {"cpus": None}
+_bound = Bound()
 LIMITS = {
     name[len("RLIMIT_") :].lower(): getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")
 }
@@ -52,14 +56,6 @@ def find_program(name: str, path: str) -> str:
             denied = True
     number = errno.EACCES if denied else errno.ENOENT
     raise OSError(number, os.strerror(number))
-
-
-def use_cpus(cpus: frozenset[int]) -> None:
-    """Bind the process spawned next to `cpus`. Raises OSError."""
-    if _state["cpus"] != cpus:
-        _state["cpus"] = None
-        os.sched_setaffinity(0, cpus)
-        _state["cpus"] = cpus
 
 
 def raise_file_limit() -> None:
@@ -104,8 +100,11 @@ def spawn(
     terminal: str = "",
     group: int = 0,
     runs_text: bool = True,
+    cpus: frozenset[int] | None = None,
 ) -> int:
     """Start `argv` in a process group of its own; `fds` are (ours, its) pairs. Returns the pid.
+
+    It is bound to the processors `cpus`, None for those of this process.
 
     With `runs_text`, an executable file that is not a program and names no interpreter is a script of /bin/sh.
 
@@ -121,7 +120,7 @@ def spawn(
         # count.
         opened = (os.POSIX_SPAWN_OPEN, 0, terminal, os.O_RDWR, 0)
         actions = [opened, (os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2), *actions]
-    how = (_given if limits is None else limits, bool(terminal), group)
+    how = (_given if limits is None else limits, bool(terminal), group, cpus)
     try:
         return _spawn(path, argv, env, actions, *how)
     except OSError as exc:
@@ -138,6 +137,7 @@ def _spawn(
     limits: Mapping[int, int],
     new_session: bool,
     group: int,
+    cpus: frozenset[int] | None,
 ) -> int:
     after = (
         ()
@@ -147,12 +147,9 @@ def _spawn(
     before = {number: value for number, value in limits.items() if number not in after} if after else limits
     mask = _no_signals(before) if before else ()
     try:
-        if new_session:
-            pid = os.posix_spawn(path, argv, env, file_actions=actions, setsid=True, setsigmask=mask, setsigdef=_RESET)
-        else:
-            pid = os.posix_spawn(
-                path, argv, env, file_actions=actions, setpgroup=group, setsigmask=mask, setsigdef=_RESET
-            )
+        how: dict[str, Any] = {"setsid": True} if new_session else {"setpgroup": group}
+        start = partial(os.posix_spawn, path, argv, env, file_actions=actions, setsigmask=mask, setsigdef=_RESET, **how)
+        pid = start() if cpus is None else _bound.run(cpus, start)
     finally:
         for number in before:
             resource.setrlimit(number, _soft[number])

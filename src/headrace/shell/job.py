@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.process import linux
-from headrace.process.spawn import limits_that_differ, use_cpus
+from headrace.process.spawn import limits_that_differ
 
 from ..spec import archive, job_exception, jobid, stdio
 from ..spec import jobspec as specs
@@ -323,8 +323,9 @@ class ShellJob:
                 self.fail(note, 1, component="input.file")
                 break
             try:
-                use_cpus(cpus[task.local])
-                task.start(argv, own, limits, file, terminals is None or task.rank in terminals)
+                terminal = terminals is None or task.rank in terminals
+                bound = None if cpus[task.local] == affinity.everything() else cpus[task.local]
+                task.start(argv, own, limits, file, terminal, bound)
             except (OSError, ValueError) as exc:
                 number = exc.errno if isinstance(exc, OSError) else errno.EINVAL
                 what = os.strerror(number or errno.EINVAL)
@@ -332,11 +333,6 @@ class ShellJob:
                 program = argv[0] if argv else ""
                 self.fail(f"task {task.rank} (host {self.host}): start failed: {program}: {what}", code)
                 break
-        # Left where it is, the agent would have the tasks wait for their cores while others idle.
-        rest = affinity.everything().difference(*cpus)
-        if rest:
-            use_cpus(rest)
-        use_cpus(affinity.everything())
 
     def _environment(self, templates: Mapping[str, str]) -> dict[str, str]:
         """The environment that this node's tasks share."""

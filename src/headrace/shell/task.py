@@ -98,8 +98,17 @@ class Task:
         self._pmi = -1
         self._pmi_lines = LineReader()
 
-    def start(self, argv: list[str], env: dict[str, str], limits: dict[int, int], stdin: int, pty: bool) -> None:
-        """Start the process. `stdin` is a descriptor that becomes its standard input, or -1 for a pipe.
+    def start(
+        self,
+        argv: list[str],
+        env: dict[str, str],
+        limits: dict[int, int],
+        stdin: int,
+        pty: bool,
+        cpus: frozenset[int] | None = None,
+    ) -> None:
+        """Start the process. `stdin` is a descriptor that becomes its standard input, or -1 for a pipe; `cpus` are its
+        processors, None for all.
 
         Raises OSError and leaves nothing open.
         """
@@ -122,7 +131,7 @@ class Task:
             self._shares_group = job.group is not None and terminal is None
             group = job.group.number if job.group is not None and self._shares_group else 0
             device = os.ttyname(terminal.slave) if terminal else ""
-            self.pid = spawn(argv, env, ends.given, limits, terminal=device, group=group)
+            self.pid = spawn(argv, env, ends.given, limits, terminal=device, group=group, cpus=cpus)
         except BaseException:
             for fd in [*ends.ours, *ends.its]:
                 os.close(fd)
