@@ -25,13 +25,26 @@ _HERE = os.path.abspath(__file__)
 _BATCH = 256
 
 
+def _cpu(broker: int) -> dict[str, float]:
+    """Seconds that a broker, its exec agent and its scheduler's process have used."""
+    from headrace.process import linux
+
+    used = {"broker": cpu_seconds(broker)}
+    for pid in linux.descendants_of(broker):
+        name = linux.name_of(pid)
+        for part, start in (("agent", "flux-agent"), ("scheduler", "sched-")):
+            if name.startswith(start):
+                used[part] = cpu_seconds(pid)
+    return used
+
+
 def drive(kind: str, count: int, simulated: bool) -> None:
     """Runs inside the instance: submit `count` jobs, wait until idle, print times (seconds) as JSON."""
     from headrace.client.handle import Handle
 
     handle = Handle()
     broker = int(handle.rpc("attr.get", {"name": "broker.pid"}).get()["value"])
-    cpu, begin = cpu_seconds(broker), time.perf_counter()
+    before, begin = _cpu(broker), time.perf_counter()
     calls = []
     for body in submissions(kind, count, simulated):
         calls.append(handle.rpc("job-ingest.submit", body))
@@ -44,7 +57,8 @@ def drive(kind: str, count: int, simulated: bool) -> None:
     submitted = time.perf_counter() - begin
     handle.rpc("job-manager.drain").get()
     total = time.perf_counter() - begin
-    print("RESULT", json.dumps({"submit": submitted, "total": total, "cpu": cpu_seconds(broker) - cpu}))
+    used = {name: seconds - before.get(name, 0) for name, seconds in _cpu(broker).items()}
+    print("RESULT", json.dumps({"submit": submitted, "total": total, **used}))
 
 
 def drive_command(kind: str, count: int) -> None:
@@ -60,12 +74,13 @@ def drive_command(kind: str, count: int) -> None:
     else:
         # A command without an environment to pass on makes jobs as small as those of the other rows.
         argv[2:2] = ["--env=-*"]
-    cpu, begin = cpu_seconds(broker), time.perf_counter()
+    before, begin = _cpu(broker), time.perf_counter()
     subprocess.run(argv, check=True, env=env, stdout=subprocess.DEVNULL)
     submitted = time.perf_counter() - begin
     handle.rpc("job-manager.drain").get()
     total = time.perf_counter() - begin
-    print("RESULT", json.dumps({"submit": submitted, "total": total, "cpu": cpu_seconds(broker) - cpu}))
+    used = {name: seconds - before.get(name, 0) for name, seconds in _cpu(broker).items()}
+    print("RESULT", json.dumps({"submit": submitted, "total": total, **used}))
 
 
 def in_instance(kind: str, count: int, how: str, statedir: bool = False, scheduler: str = "graph") -> dict[str, float]:
@@ -91,13 +106,15 @@ def peer(python: str, kind: str, count: int) -> float:
 
 def real(count: int, python: str, bar: str, times_bar: str) -> list[Compared]:
     """Rows of real jobs and of what they are compared with, which is measured before and after them."""
-    ours, cpu, bare, theirs = {}, {}, {}, {}
+    ours, bare, theirs = {}, {}, {}
+    cpu: dict[str, dict[str, float]] = {part: {} for part in ("broker", "agent", "scheduler")}
     for kind in KINDS:
         before = spawn_rate(count, 2, environment(kind))
         found = in_instance(kind, count, "real", statedir=True)
         bare[kind] = (before + spawn_rate(count, 2, environment(kind))) / 2
         ours[kind] = count / found["total"]
-        cpu[kind] = found["cpu"] / count * 1e6
+        for part, values in cpu.items():
+            values[kind] = found[part] / count * 1e6
         if python:
             theirs[kind] = count / peer(python, kind, count)
     share = {kind: f"{ours[kind] / bare[kind]:.0%}" for kind in KINDS}
@@ -105,7 +122,7 @@ def real(count: int, python: str, bar: str, times_bar: str) -> list[Compared]:
     rows = [
         Compared(f"{count:,} bare posix_spawn", bare, "/s"),
         Compared(f"{count:,} real jobs, statedir", ours, "jobs/s", bar, note),
-        Compared(f"{count:,} real jobs, CPU of the broker", cpu, "us/job"),
+        *(Compared(f"{count:,} real jobs, CPU of the {part}", values, "us/job") for part, values in cpu.items()),
     ]
     if python:
         note = "ours: " + ", ".join(f"{ours[kind] / theirs[kind]:.2f}x" for kind in KINDS)
@@ -129,7 +146,7 @@ def simulated(count: int) -> list[Compared]:
         return {kind: count / found[kind][how][what] for kind in KINDS}
 
     def cpu(how: str) -> dict[str, float]:
-        return {kind: found[kind][how]["cpu"] / count * 1e6 for kind in KINDS}
+        return {kind: found[kind][how]["broker"] / count * 1e6 for kind in KINDS}
 
     jobs, requests, command = rates("graph", "total"), rates("graph", "submit"), rates("command", "submit")
     peer_jobs = times_flux_core(137, jobs["realistic"], bare, 2500)
