@@ -36,6 +36,8 @@ SIZES = {
     "tools": Size(2, 6),
     # jobs through one broker
     "jobs": Size(10_000, 100_000),
+    # seconds that each attack of a guest goes on
+    "guest_seconds": Size(1, 10),
     # spoiled MiniCluster documents, through admission and reconcile
     "documents": Size(3_000, 100_000),
 }
