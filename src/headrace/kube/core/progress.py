@@ -92,7 +92,7 @@ def shortage(observed: Observed) -> str:
 
 def services_trouble(observed: Observed) -> str:
     """Why the pod of `spec.services` does not run; "" if it does, is starting, or if there is none."""
-    own = [pod for pod in observed.pods.get("", ()) if not pods.is_going(pod)]
+    own = [pod for pod in observed.pods.get("", ()) if not pods.is_terminating(pod)]
     found = pods.troubles(own)
     # Warnings are told by `shortage` until the Jobs' pods have run.
     if any(map(pods.waits_for_volumes, own)) and ran_in_full(observed):
