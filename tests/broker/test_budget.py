@@ -127,6 +127,21 @@ def test_a_matchtag_in_use_is_not_charged_twice():
     account.open(asked(sender=b"b"))
 
 
+def test_requests_without_a_matchtag_are_many_and_each_is_given_back():
+    world = World()
+    account = Account(world.budget)
+    first, second = asked(tag=m.MATCHTAG_NONE, size=10), asked(tag=m.MATCHTAG_NONE, size=20)
+    # A request with FLAG_NORESPONSE has the matchtag 0 as well, but these want responses.
+    first.flags = second.flags = asked().flags
+    account.open(first)
+    account.open(second)
+    assert (len(account), world.budget.used(ALICE, "bytes")) == (2, cost(first) + cost(second))
+    account.answered(m.response(first, {}))
+    assert world.budget.used(ALICE, "bytes") == cost(second)
+    account.close()
+    assert not world.budget._used
+
+
 def test_a_refusal_names_user_and_limit_and_is_logged_once_a_minute():
     world = World(streams=1)
     account = Account(world.budget)

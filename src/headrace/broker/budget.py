@@ -156,7 +156,8 @@ class Account:
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
         # By sender and matchtag, which is unique for one sender only.
-        self._requests: dict[tuple[str, int], _Request] = {}
+        # By sender and matchtag; several have the matchtag 0 (FLUX_MATCHTAG_NONE) of requests that are not calls.
+        self._requests: dict[tuple[str, int], list[_Request]] = {}
         self._subscriptions: dict[str, int] = {}
         # Bytes of a connection, by user and what they are for.
         self._held: dict[tuple[int, str], int] = {}
@@ -169,7 +170,7 @@ class Account:
             self.budget.check_uncounted(msg)
             return
         key = (msg.sender, msg.matchtag)
-        if key in self._requests:
+        if msg.matchtag != m.MATCHTAG_NONE and key in self._requests:
             raise RpcError(errno.EPROTO, f"{msg.topic}: matchtag {msg.matchtag} is in use")
         size, streams = cost(msg), int(msg.streaming)
         self.budget.charge(msg.userid, "bytes", size)
@@ -178,23 +179,30 @@ class Account:
         except RpcError:
             self.budget.credit(msg.userid, "bytes", size)
             raise
-        self._requests[key] = _Request(msg.userid, _service_of(msg), size, streams)
+        self._requests.setdefault(key, []).append(_Request(msg.userid, _service_of(msg), size, streams))
 
     def answered(self, msg: Message) -> None:
         """Give back what a response or the end of a stream frees."""
         if msg.aux1 or not msg.flags & m.FLAG_STREAMING:
-            self._end((msg.sender, msg.matchtag))
+            key = (msg.sender, msg.matchtag)
+            # Of requests without a matchtag, the oldest is taken as answered.
+            for request in self._requests.get(key, ())[:1]:
+                self._end(key, request)
 
     def _left(self, sender: str, service: tuple[str, int]) -> None:
-        for key, request in list(self._requests.items()):
+        for key, request in self._open():
             if key[0] == sender and request.service == service:
-                self._end(key)
+                self._end(key, request)
 
-    def _end(self, key: tuple[str, int]) -> None:
-        request = self._requests.pop(key, None)
-        if request is not None:
-            self.budget.add(request.userid, "bytes", -request.size)
-            self.budget.add(request.userid, "streams", -request.streams)
+    def _open(self) -> list[tuple[tuple[str, int], _Request]]:
+        return [(key, request) for key, requests in self._requests.items() for request in requests]
+
+    def _end(self, key: tuple[str, int], request: _Request) -> None:
+        self._requests[key].remove(request)
+        if not self._requests[key]:
+            del self._requests[key]
+        self.budget.add(request.userid, "bytes", -request.size)
+        self.budget.add(request.userid, "streams", -request.streams)
 
     def subscribe(self, userid: int, prefix: str) -> None:
         """Charge for the first subscription of this link to `prefix`. Raises RpcError(ENOSPC, EAGAIN, E2BIG)."""
@@ -227,8 +235,8 @@ class Account:
 
     def close(self) -> None:
         """Give all back at the end of the link."""
-        for key in list(self._requests):
-            self._end(key)
+        for key, request in self._open():
+            self._end(key, request)
         for prefix in list(self._subscriptions):
             self.unsubscribe(prefix)
         for (userid, _what), size in self._held.items():
@@ -236,4 +244,4 @@ class Account:
         self._held.clear()
 
     def __len__(self) -> int:
-        return len(self._requests)
+        return len(self._open())
