@@ -267,6 +267,33 @@ def test_a_listing_takes_as_many_slices_as_its_tests_take_long(
     with_world(in_broker, scenario)
 
 
+def test_listings_of_a_guest_are_few_and_small(in_broker: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_list, "MOST_FOR_GUEST", 3)
+    monkeypatch.setattr(job_list, "GUEST_LISTINGS", 2)
+    # Each job is a slice.
+    monkeypatch.setattr(job_list, "_SLICE_SECONDS", 0.0)
+
+    async def scenario(world: World) -> None:
+        for id in range(1, 6):
+            world.pending(id)
+        await world.settle()
+        guest, owner = world.broker.client(guest=True), world.client
+        codes = []
+        for most in (3, 4, 0):
+            codes.append((await guest.call("job-list.list", {"max_entries": most, "attrs": []})).errnum)
+            assert (await owner.call("job-list.list", {"max_entries": most, "attrs": []})).errnum == 0
+        assert codes == [0, errno.E2BIG, errno.E2BIG]
+        body = {"max_entries": 0, "attrs": []}
+        tags = [guest.start("job-list.list", body, flags=m.FLAG_STREAMING) for _ in range(3)]
+        reply = await guest.next(tags[2])
+        assert (reply.errnum, reply.text) == (errno.EAGAIN, "user 4242 has 2 listings that are not at their end")
+        while (await guest.next(tags[0])).errnum == 0:
+            pass
+        assert (await guest.next(guest.start("job-list.list", body, flags=m.FLAG_STREAMING))).errnum == 0
+
+    with_world(in_broker, scenario)
+
+
 def test_a_constraint_that_names_too_much_is_refused(in_broker: Run) -> None:
     async def scenario(world: World) -> None:
         constraint = {"or": [{"name": ["x"]}] * 50_000}

@@ -18,6 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, NamedTuple
 
+from headrace.broker.budget import is_guest
 from headrace.broker.module.args import only
 from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
 from headrace.broker.module.privacy import is_hidden, refuse_if_hidden
@@ -36,6 +37,9 @@ _SLICE_SECONDS = 0.002
 # flux-core sends one job in each message; after this number of jobs, messages are larger.
 _SINGLE = 32
 _PER_MESSAGE = 125
+# Jobs in one answer for a guest, and listings that one guest may stream at a time.
+MOST_FOR_GUEST = 10_000
+GUEST_LISTINGS = 8
 # The attribute with the reason of a pending job, added if the request names it.
 _REASON_IN = "annotations"
 # Annotations of a scheduler for a job that it cannot start yet; they are outdated once the job waits for anything else.
@@ -71,6 +75,7 @@ class _Lister:
         self.stats.configure(ctx.config)
         self.waiting: dict[int, list[_Waiting]] = {}
         self.lookups = 0
+        self.guests_turn = asyncio.Lock()
         # Journal messages since `job-state-pause`; None if it is not in effect.
         self.paused: list[Message] | None = None
         self.watchers = ctx.streams("job-stats")
@@ -216,10 +221,23 @@ class _Lister:
         if is_hidden(self.ctx, msg):
             walk = (job if job is not None and job.userid == msg.userid else None for job in walk)
         if not msg.streaming:
-            return _gathered(walk, names, limit)
+            return self._gathered_for_guest(walk, names, limit) if is_guest(msg) else _gathered(walk, names, limit)
+        if is_guest(msg) and sum(other.userid == msg.userid for other in self.listings) >= GUEST_LISTINGS:
+            raise RpcError(errno.EAGAIN, f"user {msg.userid} has {GUEST_LISTINGS} listings that are not at their end")
         self.listings.add(msg)
         _Listing(self, msg, walk, names, limit, _REASON_IN in body["attrs"]).run()
         return None
+
+    async def _gathered_for_guest(
+        self, jobs: Iterator[Job | None], names: tuple[str, ...], limit: int
+    ) -> dict[str, Any]:
+        """As `_gathered`, for one guest at a time: all of an answer is in memory. Raises RpcError(E2BIG)."""
+        async with self.guests_turn:
+            found = await _gathered(jobs, names, min(limit, MOST_FOR_GUEST + 1) if limit else MOST_FOR_GUEST + 1)
+        if len(found["jobs"]) > MOST_FOR_GUEST:
+            text = f"more than {MOST_FOR_GUEST} jobs in one answer for a guest: set max_entries, or ask for a stream"
+            raise RpcError(errno.E2BIG, text)
+        return found
 
     def explain(self, jobs: list[Job], attributes: list[dict[str, Any]], done: Callable[[], None]) -> None:
         """Add the reasons of pending jobs to `attributes`, which are those of `jobs` in order; then call `done`."""
