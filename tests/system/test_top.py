@@ -148,7 +148,7 @@ def test_queues_are_chosen_by_option_and_keys_and_dumped(tmp_path):
         "flux top $options --test-exit --test-exit-dump=dump; sed 's/ƒ[^ ]*/ID/; s/ [^ ]*s \\([a-z]*\\)$/ \\1/; "
         "s/ [^ ]* R / /' dump >>dumps; echo >>dumps; done"
     )
-    with at_terminal(tmp_path, script, f"--config-path={tmp_path / 'config.toml'}") as term:
+    with at_terminal(tmp_path, script, "--test-hosts=a,b", f"--config-path={tmp_path / 'config.toml'}") as term:
         term.redrawn("QUEUE", "first", "second", "2 running")
         term.type("l")
         assert "second" not in term.redrawn("first", "1 running", "1/2]")
