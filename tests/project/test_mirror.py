@@ -29,6 +29,7 @@ ELSEWHERE = {
         "archive.py": "system/test_archives.py",
         "broker.py": "system/test_instances.py",
         "kept.py": "broker/module/test_module_suspended.py",
+        "crontabs.py": "system/test_cron_entries.py",
         "parts.py": "system/test_instances.py",
         "program_output.py": "system/test_closed_streams.py",
         "startlog.py": "system/test_starts_and_crashes.py",
@@ -48,6 +49,7 @@ ELSEWHERE = {
         "env.py": "system/test_run_levels.py",
         "instance/attr.py": "system/test_commands.py",
         "instance/broker.py": "system/test_options_start.py",
+        "instance/cron.py": "system/test_cron_entries.py",
         "instance/exec.py": "system/test_options_tools.py",
         "instance/pmi.py": "system/test_options_tools.py",
         "instance/shutdown.py": "system/test_options_tools.py",
@@ -149,6 +151,7 @@ ELSEWHERE = {
         "shell_text.py": "minicluster/pod/test_modes.py",
     },
     "modules/": {
+        "cron/service.py": "system/test_cron_entries.py",
         "job_exec/job.py": "modules/job_exec/test_job_exec_leader.py",
         "job_exec/simulator.py": "modules/job_exec/test_job_exec_leader.py",
         "job_ingest/checks.py": "modules/job_ingest/test_job_ingest.py",

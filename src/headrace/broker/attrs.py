@@ -43,6 +43,7 @@ _USER_DEFAULTS = {
     "content.dump": "",
     "content.hash": "sha1",
     "content.restore": "",
+    "cron.directory": "",
     "hostlist": "",
     "hostname": "",
     "local-uri": "",

@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.broker import archive, bare_imports, signal_actions, signals, startlog
+from headrace.broker import archive, bare_imports, crontabs, signal_actions, signals, startlog
 from headrace.broker.boot.boot import BootInfo
 from headrace.broker.events import Events
 from headrace.broker.module.context import ModuleContext, RpcError
@@ -284,6 +284,7 @@ class Broker(BrokerBase):
             await self.modules.load_first()
             if self._keeps_startlog():
                 await startlog.post_start(self)
+            await crontabs.load(self)
         except Exception as exc:
             if not isinstance(exc, (RpcError, OSError)):
                 self.log(logging.ERROR, "broker", traceback.format_exc())

@@ -1,5 +1,5 @@
-"""The output of commands in the state `cleanup` as lines of the broker's log, as the broker's own output may be unread
-then.
+"""The output of commands that the broker runs itself as lines of its log: those of the state `cleanup`, in which the
+broker's own output may be unread, and those that load crontabs.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ COMMANDS = {
     "cancel": ("job.cancel", "cancel jobs"),
     "config": ("config.main", "show and change the instance's configuration"),
     "content": ("store.content", "store and load blobs"),
+    "cron": ("instance.cron", "run commands at set times, at intervals and after events"),
     "dmesg": ("messages.dmesg", "show the broker's log"),
     "doctor": ("doctor", "say what is wrong with this machine or instance"),
     "dump": ("store.dump", "write the key value store, and with it all jobs, to an archive"),
@@ -81,7 +82,6 @@ COMMANDS = {
 # Commands of Flux that are to be named as such where somebody tries them.
 ABSENT = (
     "cgroup",
-    "cron",
     "fortune",
     "fsck",
     "gc",

@@ -5,6 +5,7 @@ SERVICES = {
     "barrier": "barrier",
     "content": "content.service",
     "content-sqlite": "content.sqlite",
+    "cron": "cron.service",
     "heartbeat": "heartbeat",
     "job-exec": "job_exec.service",
     "job-info": "job_info",

@@ -43,11 +43,11 @@ def test_a_followers_module_is_listed_and_its_requests_go_up(in_broker: Run, nam
 def test_what_nobody_needs_may_be_loaded_with_the_arguments_it_has_in_flux(in_broker: Run, rank: int) -> None:
     async def scenario(broker: Any) -> None:
         peer = hosted(broker)
-        reply = (await peer.ask("module.load", {"path": "cron", "args": ["nonsense"]}))[0]
-        assert (reply.errnum, reply.text) == (errno.EINVAL, "cron: unknown argument 'nonsense', it takes none")
+        reply = (await peer.ask("module.load", {"path": "content-files", "args": ["nonsense"]}))[0]
+        assert (reply.errnum, reply.text) == (errno.EINVAL, "content-files: unknown argument 'nonsense', it takes none")
         assert await listed(peer, 2) == []
-        assert (await peer.ask("module.load", {"path": "cron", "args": ["dir=/tmp"]}, tag=3))[0].errnum == 0
-        assert await listed(peer, 4) == ["cron"]
+        assert (await peer.ask("module.load", {"path": "content-files", "args": ["testing"]}, tag=3))[0].errnum == 0
+        assert await listed(peer, 4) == ["content-files"]
 
     in_broker(scenario, rank=rank)
 

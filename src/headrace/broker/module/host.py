@@ -45,6 +45,7 @@ LEADER_MODULES = (
     "job-exec",
     "rexec",
     "heartbeat",
+    "cron",
 )
 FOLLOWER_MODULES = ("resource", "job-exec", "rexec", "heartbeat")
 # With a user's own rc1 script: the modules that a broker loads before it, of which the script may load some as well, as

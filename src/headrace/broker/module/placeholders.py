@@ -27,7 +27,6 @@ _LEADER_ALONE = {
 # Modules without work on any broker, with the reason and the arguments that are accepted without effect.
 _NOWHERE = {
     "content-files": ("blobs are kept by the content service itself", ("testing",)),
-    "cron": ("nothing runs at set times", ("dir", "sync", "sync_epsilon")),
 }
 
 

@@ -56,9 +56,6 @@ def attributes(settings: List[str]) -> Dict[str, str]:
             name, value = "tbon.topo", f"kary:{value}"
         elif name == "broker.rc2_none" and not equals:
             value = "1"
-        elif name == "cron.directory":
-            # Every cluster that the Flux Operator starts has it; there is no cron here that would look into it.
-            continue
         out[name] = value
     return out
 

@@ -47,3 +47,18 @@ SHELL: Methods = {
 }
 
 BARRIER: Methods = {"enter": form({"name": str, "nprocs": int})}
+
+_ENTRY = form({"id": int})
+CRON: Methods = {
+    "create": form(
+        {
+            **{"type": str, "name": str, "command": str, "args": dict, "environ?": dict, "cwd?": str},
+            **{"repeat?": int, "rank?": int, "task-history-count?": int, "stop-on-failure?": int, "timeout?": float},
+        }
+    ),
+    "delete": form({"id": int, "kill?": bool}),
+    "list": _NONE,
+    "start": _ENTRY,
+    "stop": _ENTRY,
+    "sync": form({"topic?": str, "disable?": bool, "sync_epsilon?": float}),
+}
