@@ -91,6 +91,7 @@ print(outside, len(sys.modules) > 300)
 # Modules of the standard library that our code imports and the view lacks, and why that is right.
 WITHOUT: dict[str, str] = {
     "ssl": "imported for users' own modules, which find asyncio complete where it is there",
+    "curses": "for `flux top`, which says that it is missing: its library and the terminals would be a megabyte",
 }
 
 

@@ -71,6 +71,10 @@ ELSEWHERE = {
         "names of a registry",
         "tests/kube/test_install_in_pods.py",
     ),
+    ("docs/user/kubernetes.md", "kubectl delete miniclusters"): (
+        "takes a Kubernetes",
+        "tests/kube/test_cluster_operator.py",
+    ),
     ("docs/user/kubernetes.md", "headrace mini apply"): ("takes a Kubernetes", "tests/kube/test_mini_commands.py"),
     ("docs/user/kubernetes.md", "headrace mini connect"): ("takes a Kubernetes", "tests/kube/test_mini_commands.py"),
     ("docs/user/minicluster-status.md", "kubectl get mc"): ("takes a Kubernetes", "tests/kube/test_behaviours.py"),

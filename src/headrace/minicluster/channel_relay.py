@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
+import os
 import socket
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -50,7 +50,7 @@ class Relay:
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
-        name = f"headrace-channel-{secrets.token_hex(16)}"
+        name = f"headrace-channel-{os.urandom(16).hex()}"
         self.address = f"ipc://@{name}"
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(f"\0{name}")
