@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from patience import TIMEOUT, until
-from running_operator import MiniClusters
+from running_operator import MiniClusters, RunningOperator
 
 
 class Kept:
@@ -86,3 +88,19 @@ def test_a_minicluster_whose_queue_cannot_be_saved_is_not_suspended(kept: Kept, 
     (tmp_path / "later").mkdir()
     kept.its.kubectl("delete", "mc", "full", "--cascade=foreground", TIMEOUT)
     assert (tmp_path / "later/a.tgz").stat().st_size > 0
+
+
+def test_a_minicluster_can_be_deleted_where_no_operator_runs_any_more(kept: Kept, operator: RunningOperator) -> None:
+    filled(kept, "left")
+    operator.stop()
+    try:
+        headrace = [sys.executable, "-c", "from headrace.cli.main import headrace; raise SystemExit(headrace())"]
+        where = ["-n", kept.its.namespace, "--kubeconfig", str(kept.its.cluster.kubeconfig)]
+        waits = subprocess.Popen([*headrace, "mini", "delete", *where, "left"], stderr=subprocess.PIPE, text=True)
+        assert waits.stderr is not None
+        assert "where no operator runs: headrace mini delete --without-saving left" in waits.stderr.readline()
+        done = subprocess.run([*headrace, "mini", "delete", *where, "--without-saving", "left"], check=False)
+        assert (done.returncode, waits.wait()) == (0, 0)
+        assert not kept.its.get("minicluster")["items"] and not kept.its.pods("left")
+    finally:
+        operator.start()

@@ -71,12 +71,12 @@ ELSEWHERE = {
         "names of a registry",
         "tests/kube/test_install_in_pods.py",
     ),
-    ("docs/user/kubernetes.md", "kubectl delete miniclusters"): (
-        "takes a Kubernetes",
-        "tests/kube/test_cluster_operator.py",
-    ),
     ("docs/user/kubernetes.md", "headrace mini apply"): ("takes a Kubernetes", "tests/kube/test_mini_commands.py"),
     ("docs/user/kubernetes.md", "headrace mini connect"): ("takes a Kubernetes", "tests/kube/test_mini_commands.py"),
+    ("docs/user/kubernetes.md", "kubectl delete miniclusters"): (
+        "takes a Kubernetes",
+        "tests/kube/test_saved_queues.py",
+    ),
     ("docs/user/minicluster-status.md", "kubectl get mc"): ("takes a Kubernetes", "tests/kube/test_behaviours.py"),
     ("docs/user/nesting-and-mpi.md", "pip install mpich"): ("packages of a registry", "tests/system/test_lammps.py"),
     ("docs/user/queues-and-configuration.md", "flux overlay grow"): ("hosts that join", "tests/system/test_growth.py"),
