@@ -141,6 +141,8 @@ ELSEWHERE = {
     "minicluster/": {
         "channel.py": "minicluster/pod/test_channel_server.py",
         "documents.py": "minicluster/test_validate.py",
+        "foreign/cluster.py": "minicluster/foreign/test_foreign_job.py",
+        "foreign/field.py": "minicluster/foreign/test_foreign_load.py",
         "local.py": "system/test_mini_run.py",
         "pod/channel_link.py": "minicluster/pod/test_channel_server.py",
         "pod/enter.py": "minicluster/pod/test_modes.py",
