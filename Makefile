@@ -27,9 +27,11 @@ $(BIN)/python:
 	  apt-get update -qq && apt-get install -y -qq python3-venv && $(PYTHON) -m venv $(VENV); \
 	else echo "no Python >= 3.10 that can make a virtual environment: install python3-venv or virtualenv" >&2; exit 1; fi
 
-# .venv/wheels is for tests/project/test_wheel.py, which installs Headrace into an empty environment without a network.
+# executorlib asks for a pyzmq older than the newest, which it works with. .venv/wheels is for tests/project/test_wheel.py,
+# which installs Headrace into an empty environment without a network.
 $(VENV)/.installed: pyproject.toml $(BIN)/python
 	$(BIN)/python -m pip install -q -e '.[test]'
+	@$(BIN)/python -m pip install -q --no-deps executorlib cloudpickle
 	@$(BIN)/python -c "from importlib.metadata import requires; print(*(one for one in requires('headrace') if 'extra' not in one), sep='\n')" \
 	  | $(BIN)/python -m pip download -q -d $(VENV)/wheels -r /dev/stdin setuptools
 	@touch $@

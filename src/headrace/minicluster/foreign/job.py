@@ -133,8 +133,8 @@ def _size(spec: Field) -> int:
     completions = spec["completions"]
     given = completions.given or spec["parallelism"].given
     if given and completions.number(size if completions.given else 0) != size and len(spec.problems) == known:
-        given = kind_of(completions.value) if completions.given else "missing"
-        completions.refuse(f"must be {size}, as parallelism: each index is a host of the cluster; it is {given}")
+        found = kind_of(completions.value) if completions.given else "missing"
+        completions.refuse(f"must be {size}, as parallelism: each index is a host of the cluster; it is {found}")
     return size
 
 
