@@ -28,7 +28,15 @@ def broker(rank: int, size: int, **given: str) -> Any:
 
     boot = on_one_machine(size, "/run/x", Topology(size, "kary:2"), [f"host{each}" for each in range(size)])[rank]
     return SimpleNamespace(
-        rank=rank, size=size, attrs=attrs, boot=boot, owner=7, uuid="u", log=Log(), indispensable=Idset(), logged=logged
+        rank=rank,
+        size=size,
+        attrs=attrs,
+        boot=boot,
+        owner=7,
+        uuid="u",
+        log=Log(),
+        critical_ranks=Idset(),
+        logged=logged,
     )
 
 

@@ -19,7 +19,7 @@ def leader(state: str = "run", told: bool = False, program: Any = None) -> tuple
         rank=0,
         state=state,
         ended_by=0,
-        was_told_to_end=told,
+        shutdown_requested=told,
         exit_code=0,
         program=program,
         log=lambda *_: None,

@@ -51,20 +51,20 @@ def reapers() -> tuple[int, ...]:
     return _reapers
 
 
-def kill_children(patience: float, wanted: Callable[[int], bool] = lambda _pid: True, parent: int = 0) -> bool:
+def kill_children(timeout: float, wanted: Callable[[int], bool] = lambda _pid: True, parent: int = 0) -> bool:
     """Kill and collect the `wanted` children of this process, and their descendants as they become its children.
 
-    With another `parent`, its children are killed, and it collects them. False if some are left after `patience`
+    With another `parent`, its children are killed, and it collects them. False if some are left after `timeout`
     seconds.
     """
     return _kill_all(
-        lambda: [pid for pid in linux.children_of(parent or os.getpid()) if wanted(pid)], patience, not parent
+        lambda: [pid for pid in linux.children_of(parent or os.getpid()) if wanted(pid)], timeout, not parent
     )
 
 
-def _kill_all(find: Callable[[], list[int]], patience: float, ours: bool) -> bool:
+def _kill_all(find: Callable[[], list[int]], timeout: float, ours: bool) -> bool:
     """Kill the processes of `find()` until there are none; collect them if they are `ours`, this process's children."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while True:
         mine = find()
         if not mine:

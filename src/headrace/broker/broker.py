@@ -56,11 +56,11 @@ from .program import Program, run_script
 from .router import Router, new_uuid
 
 # Seconds that the agent has to kill the remaining processes of jobs.
-_AGENT_PATIENCE = 5.0
+_AGENT_TIMEOUT = 5.0
 # Seconds after which memory is given back to the kernel.
 _TRIM_AFTER = 0.5
 # Seconds that a broker which leaves waits for its children.
-_LEAVING_PATIENCE = 5.0
+_LEAVE_TIMEOUT = 5.0
 
 
 class Broker(BrokerBase):
@@ -105,7 +105,7 @@ class Broker(BrokerBase):
         self.shutdown_watchers = []
         self.online = Idset()
         self.lost = Idset()
-        self.indispensable = Idset()
+        self.critical_ranks = Idset()
         self.on_grown = []
         self.groups: Groups | None = None
         self.program = None
@@ -118,7 +118,7 @@ class Broker(BrokerBase):
         # Set when the broker is told to end before it was ready.
         self._unwanted = False
         self.ended_by = 0
-        self.was_told_to_end = False
+        self.shutdown_requested = False
         self._own_rundir = False
         self._quorum_was_slow = False
         self._trims = False
@@ -147,7 +147,7 @@ class Broker(BrokerBase):
             for forked in self.forked.values():
                 forked.end()
             if self.agent is not None:
-                self.agent.wait(_AGENT_PATIENCE)
+                self.agent.wait(_AGENT_TIMEOUT)
             if self._restarts is not None:
                 self._restarts.end()
             self._remove_rundir()
@@ -333,7 +333,7 @@ class Broker(BrokerBase):
         self.groups.change("broker.online", online)
         if offline:
             self.groups.lost(offline)
-        gone = offline & self.indispensable
+        gone = offline & self.critical_ranks
         if gone and not self.stopping:
             self.log(logging.ERROR, "broker", f"critical rank {gone} was lost, shutting down")
             self.exit_code = self.exit_code or 1
@@ -588,7 +588,7 @@ class Broker(BrokerBase):
         if self.state == "init":
             self._give_up_rc1()
             return
-        self.loop.call_later(_LEAVING_PATIENCE, self.advance, "shutdown-timeout")
+        self.loop.call_later(_LEAVE_TIMEOUT, self.advance, "shutdown-timeout")
         self.advance("shutdown")
 
     def _remove_rundir(self) -> None:

@@ -58,7 +58,7 @@ def set_own(broker: BrokerBase) -> None:
     critical = attrs.get("broker.critical-ranks")
     if critical:
         _check_critical_ranks(critical, broker.size)
-        broker.indispensable = Idset.parse(critical)
+        broker.critical_ranks = Idset.parse(critical)
     set_size(broker)
 
 
@@ -70,7 +70,7 @@ def set_size(broker: BrokerBase) -> None:
         attrs.set("hostlist", boot.hostlist or str(Hostlist(boot.hosts)))
     attrs.set("tbon.maxlevel", boot.topology.max_level)
     attrs.set("tbon.descendants", len(boot.topology.subtree(broker.rank)) - 1)
-    if not broker.indispensable:
+    if not broker.critical_ranks:
         # In an enclosing instance, the loss of these ranks cuts off others; this instance goes on, and they may return.
         attrs.set("broker.critical-ranks", str(Idset(boot.topology.routers)))
 

@@ -144,7 +144,7 @@ class BrokerBase(BrokerParts):
     run_waiters: list[Message]
     shutdown_watchers: list[Message]
     # Ranks whose loss ends the instance.
-    indispensable: Idset
+    critical_ranks: Idset
     # A state of `state.machine`, and when it was entered (time.monotonic).
     state: str
     state_since: float
@@ -152,7 +152,7 @@ class BrokerBase(BrokerParts):
     # The signal that ended this instance before its initial program did; the leader tells it to followers.
     ended_by: int
     # Whether the leader got a signal that ends an instance.
-    was_told_to_end: bool
+    shutdown_requested: bool
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -22,7 +22,7 @@ from ..spec.message import Message
 # Seconds of deliveries in one turn after which the loop handles its sockets before it continues.
 _SLICE = 0.002
 # Turns for which a flush waits for further messages of busy senders, since flushing them together is cheaper.
-_PATIENCE = 4
+_MOST_DEFERRALS = 4
 
 
 class Peer(Protocol):
@@ -94,7 +94,7 @@ class Router:
         queue = self._queue
         delivered = 0
         late = False
-        overdue = self._put_off >= _PATIENCE
+        overdue = self._put_off >= _MOST_DEFERRALS
         try:
             while not late:
                 while queue:

@@ -38,7 +38,7 @@ def received(broker: BrokerBase, number: int) -> None:
         # The program decides what an interrupt means.
         broker.program.interrupt()
         return
-    again, broker.was_told_to_end = broker.was_told_to_end, True
+    again, broker.shutdown_requested = broker.shutdown_requested, True
     if not broker.past("run"):
         # Later the initial program has ended, and the status is its own.
         broker.ended_by = broker.ended_by or number

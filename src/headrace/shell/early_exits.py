@@ -23,7 +23,7 @@ class EarlyExits:
     def __init__(self, job: Job) -> None:
         self._job = job
         # The kinds of early exit that have been reported.
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def ended(self, task: Task, status: int) -> None:
         """A task of this node has ended."""
@@ -42,7 +42,7 @@ class EarlyExits:
 
     def excuses(self, status: int) -> bool:
         """True if a task ended by the SIGTERM that followed the end of the leader: the job has the leader's status."""
-        return "leader-gone" in self._told and exit_code(status) == 128 + signal.SIGTERM
+        return "leader-gone" in self._reported and exit_code(status) == 128 + signal.SIGTERM
 
     def _report(self, data: dict[str, Any]) -> None:
         if self._job.lead:
@@ -53,9 +53,9 @@ class EarlyExits:
     def told(self, data: dict[str, Any]) -> None:
         """A shell of the job, perhaps this one, reports an early exit."""
         job, kind = self._job, data["kind"]
-        if kind in self._told:
+        if kind in self._reported:
             return
-        self._told.add(kind)
+        self._reported.add(kind)
         job.to_others(data)
         if kind == "leader-gone":
             # Brokers that are shutting down already ignore this signal.

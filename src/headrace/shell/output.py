@@ -25,7 +25,7 @@ _DEFAULT_LIMIT = 1 << 30
 _MAX_LIMIT = (1 << 31) - 1
 # How long a full terminal may take to be read on, milliseconds. No other job of the node is served meanwhile, so it is
 # closed then.
-_PATIENCE = 200
+_TERMINAL_TIMEOUT = 200
 _LOCAL_TAGS = ("task", "node")
 STREAMS = ("stdout", "stderr")
 # The prefixes of a shell's own messages in an output file, by log level.
@@ -77,7 +77,7 @@ def _push(fd: int, data: memoryview) -> int:
     except BlockingIOError:
         poll = select.poll()
         poll.register(fd, select.POLLOUT)
-        poll.poll(_PATIENCE)
+        poll.poll(_TERMINAL_TIMEOUT)
         return os.write(fd, data)
 
 

@@ -40,7 +40,7 @@ def test_what_is_put_late_is_read_whole_and_the_last_removes_the_folder(tmp_path
 
 
 def test_who_does_not_come_is_not_waited_for_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slurm, "_PATIENCE", 0.05)
+    monkeypatch.setattr(slurm, "_EXCHANGE_TIMEOUT", 0.05)
     with pytest.raises(PmiError, match="not written by its task"):
         SlurmMeeting(env(0, tmp_path)).get("never")
 

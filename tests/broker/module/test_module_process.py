@@ -95,7 +95,7 @@ async def running(broker: LittleBroker, path: Path, text: str) -> process.Module
 
 
 def test_a_module_that_does_not_unload_is_killed(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(process, "_UNLOAD_PATIENCE", 0.05)
+    monkeypatch.setattr(process, "_UNLOAD_TIMEOUT", 0.05)
 
     async def main() -> list[str]:
         broker = LittleBroker()

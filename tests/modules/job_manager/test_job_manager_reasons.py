@@ -83,7 +83,7 @@ def test_what_the_scheduler_says_is_passed_on_and_what_it_does_not_know_yet_is_s
 def test_a_scheduler_that_has_no_reasons_holds_nobody_up(
     in_broker: Run, silent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs_reasons, "_PATIENCE", 0.01)
+    monkeypatch.setattr(jobs_reasons, "_REASONS_TIMEOUT", 0.01)
 
     async def scenario(broker: Any) -> None:
         world = World(broker)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from headrace.broker.boot.pmi1_client import PmiError
 from headrace.spec.hostlist import Hostlist, HostlistError
 
-_PATIENCE = 60.0
+_EXCHANGE_TIMEOUT = 60.0
 _POLL = 0.02
 
 
@@ -59,14 +59,16 @@ class SlurmMeeting:
             raise PmiError(f"{path}: {exc.strerror}") from None
 
     def get(self, key: str) -> str:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _EXCHANGE_TIMEOUT
         while True:
             try:
                 with open(os.path.join(self.folder, key), encoding="utf-8") as file:
                     return file.read()
             except FileNotFoundError:
                 if time.monotonic() > deadline:
-                    raise PmiError(f"{self.folder}/{key}: not written by its task in {_PATIENCE:.0f} s") from None
+                    raise PmiError(
+                        f"{self.folder}/{key}: not written by its task in {_EXCHANGE_TIMEOUT:.0f} s"
+                    ) from None
                 time.sleep(_POLL)
             except OSError as exc:
                 raise PmiError(f"{self.folder}/{key}: {exc.strerror}") from None

@@ -71,7 +71,7 @@ class Supervisor:
         # When the remaining brokers are signalled, and by which signal.
         self._deadline: float | None = None
         self._next_signal = signal.SIGKILL
-        self._told = False
+        self._signalled = False
         self._poll = select.poll()
         self._readers: dict[int, Callable[[], None]] = {}
         self._listener: socket.socket | None = None
@@ -94,7 +94,7 @@ class Supervisor:
 
     def run_again(self, rank: int) -> None:
         """Start the broker of `rank`. Raises OSError; ESHUTDOWN if the instance is being ended."""
-        if self._told:
+        if self._signalled:
             raise OSError(errno.ESHUTDOWN, "the instance ends")
         self.start(rank)
         self._results.pop(rank, None)
@@ -138,7 +138,7 @@ class Supervisor:
         self.watch(self._listener.fileno(), self._accept)
         self._reap()
         while self._ranks:
-            for fd, _events in self._poll.poll(self._patience()):
+            for fd, _events in self._poll.poll(self._poll_timeout()):
                 # A callback called earlier in this loop may have closed the descriptor.
                 readable = self._readers.get(fd)
                 if readable is not None:
@@ -183,7 +183,7 @@ class Supervisor:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(leader, number)
 
-    def _patience(self) -> float | None:
+    def _poll_timeout(self) -> float | None:
         """The milliseconds until the next deadline."""
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic()) * 1000
 
@@ -215,10 +215,10 @@ class Supervisor:
     def _ended(self, rank: int, pid: int, code: int) -> None:
         """The broker of `rank` has ended with an exit code, or by a signal if `code` is negative."""
         is_lost = bool(rank and code and self.pid_of(0) != -1 and len(self._ranks) < self._quorum)
-        too_few = self._waits_for_all and is_lost and not (self._told or self._failed or self._has_run())
+        too_few = self._waits_for_all and is_lost and not (self._signalled or self._failed or self._has_run())
         shell_code = code if code >= 0 else 128 - code
         self._codes[rank] = shell_code
-        if code and not self._told and self.size > 1:
+        if code and not self._signalled and self.size > 1:
             how = f"exited with rc={code}" if code > 0 else f"killed by signal {-code}"
             print(f"flux-start: {rank} (pid {pid}) {how}", file=sys.stderr, flush=True)
         if too_few:
@@ -228,7 +228,7 @@ class Supervisor:
             self._forward(signal.SIGTERM, None)
         if rank == 0:
             self._leader_killed = code < 0
-        if rank == 0 or (self._any_counts and not (self._told and self._exit_timeout is None)):
+        if rank == 0 or (self._any_counts and not (self._signalled and self._exit_timeout is None)):
             self._results[rank] = shell_code
         self._limit_the_rest(rank, code)
         if code and self._agents is not None:
@@ -253,7 +253,7 @@ class Supervisor:
             self._end_within(_GRACE, signal.SIGTERM)
         elif rank == 0 or (code and self._any_counts):
             timeout = _EXIT_TIMEOUT if self._exit_timeout is None else self._exit_timeout
-            if rank and timeout and self.pid_of(0) != -1 and not (self._told or self._failed):
+            if rank and timeout and self.pid_of(0) != -1 and not (self._signalled or self._failed):
                 text = f"the instance ends in {timeout:g} s; with --test-exit-mode=leader it would go on"
                 print(f"flux-start: {text}", file=sys.stderr, flush=True)
             self._end_within(timeout, signal.SIGKILL)
@@ -261,13 +261,13 @@ class Supervisor:
     def _end_within(self, seconds: float, number: signal.Signals) -> None:
         """Schedule a signal to the remaining brokers; the earliest of several times applies."""
         deadline = time.monotonic() + seconds
-        if not self._told and (self._deadline is None or deadline < self._deadline):
+        if not self._signalled and (self._deadline is None or deadline < self._deadline):
             self._deadline, self._next_signal = deadline, number
 
     def _end_the_rest(self) -> None:
         """Signal the remaining brokers, which have not met the leader or cannot leave."""
         number, self._next_signal = self._next_signal, signal.SIGKILL
-        self._told = True
+        self._signalled = True
         for pid in self._ranks:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)

@@ -37,8 +37,8 @@ _BOOT = (
     "from headrace.broker.module.remote import main; main(sys.argv[1:])"
 )
 # Seconds that a module has to unload, and a process to end after its socket was closed, before it is killed.
-_UNLOAD_PATIENCE = 30.0
-_EXIT_PATIENCE = 5.0
+_UNLOAD_TIMEOUT = 30.0
+_EXIT_TIMEOUT = 5.0
 _LONGEST_LINE = 1 << 16
 
 
@@ -108,7 +108,7 @@ class ModuleProcess:
         """Let the module unload and its process end; otherwise it is killed."""
         self.status = FINALIZING
         self.pipe.send(control("remove"))
-        timer = self.broker.loop.call_later(_UNLOAD_PATIENCE, self._kill, "it did not unload")
+        timer = self.broker.loop.call_later(_UNLOAD_TIMEOUT, self._kill, "it did not unload")
         try:
             await asyncio.shield(self._gone)
         finally:
@@ -139,7 +139,7 @@ class ModuleProcess:
             self._exited()
             return
         pidfd = os.pidfd_open(self.pid)
-        timer = broker.loop.call_later(_EXIT_PATIENCE, self._kill, "its socket ended and it did not")
+        timer = broker.loop.call_later(_EXIT_TIMEOUT, self._kill, "its socket ended and it did not")
 
         def reap() -> None:
             if self._process.poll() is not None:

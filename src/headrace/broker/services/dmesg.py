@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Lines of the ring that are sent before the reader is asked whether it has them.
 PORTION = 64
 # Seconds that lines wait to be forwarded together, and the severity from which a line does not wait (notice).
-_PATIENCE, _URGENT = 0.02, 5
+_FORWARD_DELAY, _URGENT = 0.02, 5
 
 
 def register(broker: BrokerBase, ctx: ModuleContext) -> None:
@@ -155,7 +155,7 @@ class _Forwarding:
         if level <= _URGENT:
             self._ctx.at_flush(self.send)
         elif first:
-            self._ctx.call_later(_PATIENCE, self.send)
+            self._ctx.call_later(_FORWARD_DELAY, self.send)
 
     def send(self) -> None:
         """Send all waiting lines."""

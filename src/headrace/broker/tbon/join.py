@@ -66,16 +66,16 @@ def expect_parent(broker: BrokerBase) -> None:
     if broker.boot.starter:
         broker.loop.call_later(_LOOK, left_alone)
     limit = broker.attrs.get("tbon.connect_timeout")
-    patience = duration.parse(limit)
-    if patience and all_have_met(broker):
-        broker.loop.call_later(patience, too_slow)
+    connect_timeout = duration.parse(limit)
+    if connect_timeout and all_have_met(broker):
+        broker.loop.call_later(connect_timeout, too_slow)
 
 
 def expect_children(broker: BrokerBase, give_up: Callable[[], None]) -> None:
     """Call `give_up()` when children that a launcher started together with this broker have given up themselves."""
-    patience = duration.parse(broker.attrs.get("tbon.connect_timeout"))
-    if patience and all_have_met(broker):
-        broker.loop.call_later(patience + _SLOW, give_up)
+    connect_timeout = duration.parse(broker.attrs.get("tbon.connect_timeout"))
+    if connect_timeout and all_have_met(broker):
+        broker.loop.call_later(connect_timeout + _SLOW, give_up)
 
 
 def when_parent_is_through(broker: BrokerBase, go: Callable[[str], None]) -> None:

@@ -25,7 +25,7 @@ from headrace.spec import duration
 from headrace.spec import message as m
 
 # The longest time-out, in seconds, that the kernel accepts (32 bits of milliseconds); a longer one means no limit.
-_LONGEST_PATIENCE = 2_000_000.0
+_LONGEST_USER_TIMEOUT = 2_000_000.0
 # Seconds of one attempt to connect. The parent's host may come back with another address, as a pod does: packets to the
 # old one are lost without a word, and only the next attempt resolves the name again.
 _ATTEMPT = 5.0
@@ -85,7 +85,7 @@ class TreeSockets:
         self._logs_events = attrs.get("tbon.zmqdebug", "0") != "0"
         self._attrs = attrs
         self._boot = boot
-        self._patience = duration.parse(attrs.get("tbon.tcp_user_timeout"))
+        self._tcp_user_timeout = duration.parse(attrs.get("tbon.tcp_user_timeout"))
         self._context = Context(int(attrs.get("tbon.zmq_io_threads", "1")))
         self._context.set(zmq.MAX_SOCKETS, max(1023, 4 * children))
         self._sockets: list[Socket] = []
@@ -110,8 +110,8 @@ class TreeSockets:
         sock.set(zmq.CURVE_SECRETKEY, self._boot.secret_key)
         sock.set(zmq.CURVE_PUBLICKEY, self._boot.public_key)
         sock.set(zmq.CURVE_SERVERKEY, self._boot.parent_key)
-        patience = duration.parse(self._attrs.get("tbon.connect_timeout"))
-        sock.set(zmq.CONNECT_TIMEOUT, round(1000 * min(patience or _ATTEMPT, _ATTEMPT)))
+        connect_timeout = duration.parse(self._attrs.get("tbon.connect_timeout"))
+        sock.set(zmq.CONNECT_TIMEOUT, round(1000 * min(connect_timeout or _ATTEMPT, _ATTEMPT)))
         return sock
 
     def _socket(self, kind: int, ipv6: bool) -> Socket:
@@ -121,8 +121,8 @@ class TreeSockets:
         sock.set(zmq.RCVHWM, 0)
         sock.set(zmq.RECONNECT_IVL, 10)
         sock.set(zmq.RECONNECT_IVL_MAX, 1000)
-        if 0 < self._patience < _LONGEST_PATIENCE:
-            sock.set(zmq.TCP_MAXRT, max(1, int(self._patience * 1000)))
+        if 0 < self._tcp_user_timeout < _LONGEST_USER_TIMEOUT:
+            sock.set(zmq.TCP_MAXRT, max(1, int(self._tcp_user_timeout * 1000)))
         sock.set(zmq.IPV6, int(ipv6))
         sock.set(zmq.BACKLOG, 1024)
         sock.set(zmq.MAXMSGSIZE, m.MAX_FRAME)

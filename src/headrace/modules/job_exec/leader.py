@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _EVENTS = "guest.exec.eventlog"
 # Seconds for which the first entries of a log wait for those of the shells.
-_PATIENCE = 0.01
+_SAVE_DELAY = 0.01
 
 
 class Leader:
@@ -230,7 +230,7 @@ class Leader:
             self.ctx.at_flush(self._save)
         elif not self.waiting:
             self.waiting = True
-            self.ctx.call_later(_PATIENCE, self._save_waiting)
+            self.ctx.call_later(_SAVE_DELAY, self._save_waiting)
         pending = self.unsaved.get((job, log))
         if pending is None:
             self.unsaved[job, log] = list(entries)

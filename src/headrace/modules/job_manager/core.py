@@ -83,7 +83,7 @@ class Core:
         self.exec_ready = False
         self.records: list[Record] = []
         # Records that end jobs: they come last, since a later record of the same job would restore it in a replay.
-        self.partings: list[Record] = []
+        self.removals: list[Record] = []
         self.effects: list[Effect] = []
         # Requests to the scheduler, sent at once: it stores nothing, so a crash undoes both sides.
         self.requests: list[Request] = []
@@ -96,15 +96,15 @@ class Core:
 
     def has_news(self) -> bool:
         """Whether there are records since the last `take`."""
-        return bool(self.dirty or self.records or self.partings)
+        return bool(self.dirty or self.records or self.removals)
 
     def take(self) -> tuple[list[Record], list[Effect]]:
         """The records and effects since the last call."""
         records = self.records
         for job, first in self.dirty.items():
             records.append(EventsPosted(job.id, (first, job.events[first:])))
-        records += self.partings
-        effects, self.records, self.partings, self.effects = self.effects, [], [], []
+        records += self.removals
+        effects, self.records, self.removals, self.effects = self.effects, [], [], []
         self.dirty.clear()
         return records, effects
 
@@ -521,7 +521,7 @@ class Core:
         for id in gone:
             self.zombies.pop(id, None)
         if gone:
-            self.partings.append(JobsPurged(0, gone))
+            self.removals.append(JobsPurged(0, gone))
         return gone
 
     def purgeable(self, age: float, number: int) -> list[int]:
@@ -538,5 +538,5 @@ class Core:
     def reap(self, id: int) -> str:
         """A waitable job was waited for; returns why it failed, or ""."""
         why = self.zombies.pop(id)
-        self.partings.append(JobReaped(id, why))
+        self.removals.append(JobReaped(id, why))
         return why

@@ -57,7 +57,7 @@ _CHECKPOINT_AGAIN = 10.0
 # otherwise not be ended; but no job starts without its record in the journal, and no id is returned.
 _HOLD = 10.0
 # Seconds for which the end of the module waits for the disk.
-_PATIENCE = 10.0
+_DRAIN_TIMEOUT = 10.0
 
 _encode = msgspec.msgpack.Encoder().encode
 # What is raised for values that have no form in msgpack: large numbers, deep nesting, text that is none.
@@ -326,7 +326,7 @@ class Pipeline:
             self._why = (errno.ENOSPC if full else errno.EIO, text)
             self.ctx.log(logging.CRITICAL, f"{text}: no job is accepted")
         elif now - self._failing_since >= _HOLD:
-            self._let_go()
+            self._release_effects()
         if not self._retrying:
             self._retrying = True
             self.ctx.call_later(_RETRY, self._retry)
@@ -335,7 +335,7 @@ class Pipeline:
         self._retrying = False
         self._write()
 
-    def _let_go(self) -> None:
+    def _release_effects(self) -> None:
         """Release all effects except returned ids, and except starts of jobs that were canceled since."""
         batches, self._pending = self._pending, []
         kept: list[Effect] = []
@@ -446,8 +446,8 @@ class Pipeline:
     async def close(self) -> None:
         """Write what is pending, then close the journal."""
         self._flush()
-        patience = self.ctx.monotonic() + _PATIENCE
-        while self._busy() and self.ctx.monotonic() < patience:
+        deadline = self.ctx.monotonic() + _DRAIN_TIMEOUT
+        while self._busy() and self.ctx.monotonic() < deadline:
             if self.failing:
                 # The loop may run no timers any more.
                 self._retrying = False
@@ -456,7 +456,7 @@ class Pipeline:
             await asyncio.sleep(0.05 if self.failing else 0.001)
         if self._pending:
             # Requests get their responses nevertheless.
-            self._let_go()
+            self._release_effects()
         if self._pool is not None:
             self._pool.shutdown(wait=True)
         if self.journal is not None:

@@ -16,7 +16,7 @@ from headrace.spec.job_state import DEPEND, PENDING, PRIORITY
 from headrace.spec.message import Message
 
 # Seconds that the scheduler has for its part; after that the response is sent without it.
-_PATIENCE = 5.0
+_REASONS_TIMEOUT = 5.0
 SOON = "about to be scheduled"
 # The reason for schedulers without `sched.reasons`.
 _NO_ANSWER = "waits for the scheduler, which does not say for what"
@@ -69,7 +69,7 @@ class Reasons:
 
     def _ask_scheduler(self, msg: Message, known: list[list[Any]], ids: list[int]) -> None:
         def answered(reply: Message) -> None:
-            patience.cancel()
+            timer.cancel()
             if reply.errnum:
                 finish([], _NO_ANSWER)
             else:
@@ -85,5 +85,5 @@ class Reasons:
             rest = [[id, {"reason_pending": otherwise}] for id in ids if id not in told]
             self._ctx.respond(msg, {"reasons": known + found + rest, "own": [id for id, _ in known]})
 
-        patience = self._ctx.call_later(_PATIENCE, give_up)
+        timer = self._ctx.call_later(_REASONS_TIMEOUT, give_up)
         tag = self._ctx.call("sched.reasons", {"ids": ids}, answered)
