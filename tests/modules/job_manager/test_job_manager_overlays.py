@@ -8,12 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from jobs_world import World
-from kvs_world import commit, put, unlink
+from kvs_world import commit, look, put, unlink, val
 
 from headrace.modules.content import service as content
 from headrace.modules.job_manager.overlays import Overlays
 from headrace.modules.kvs import service as kvs
 from headrace.spec import jobid
+from headrace.spec.kvs_flags import APPEND, TREEOBJ
+from headrace.spec.treeobj import decode_val
 
 Run = Callable[..., None]
 EVENTS = '{"timestamp":1.0,"name":"submit"}\n{"timestamp":2.0,"name":"clean"}\n'
@@ -95,5 +97,38 @@ def test_keys_that_were_committed_before_are_known_whichever_module_comes_first(
         broker.load(kvs)
         await client.rpc("kvs.job-data")
         assert found == [(5, "eventlog")] * 2
+
+    in_broker(scenario)
+
+
+def test_an_append_to_a_log_of_an_ended_job_is_in_the_reference_of_its_directory_unless_a_value_stands_over_it(
+    in_broker: Run,
+) -> None:
+    async def scenario(broker: Any) -> None:
+        world, id, key = await begun(broker)
+        await world.run(id)
+        folder = key.rpartition(".")[0]
+
+        async def append(line: str) -> None:
+            op = {"key": "exec.eventlog", "flags": APPEND, "dirent": val(line.encode())}
+            await world.client.rpc("kvs.commit", commit(op, namespace=f"job-{id}"))
+
+        async def reference() -> Any:
+            return await world.client.rpc("kvs.lookup", look(folder, TREEOBJ))
+
+        async def log() -> str:
+            return str(
+                (await world.client.rpc("job-info.lookup", body(id, "guest.exec.eventlog")))["guest.exec.eventlog"]
+            )
+
+        before = await reference()
+        await append('{"timestamp":1.0,"name":"a"}\n')
+        assert await reference() != before
+        assert await log() == '{"timestamp":1.0,"name":"a"}\n'
+        await world.client.rpc("kvs.commit", commit(put(f"{folder}.guest.exec.eventlog", EVENTS.encode())))
+        await append('{"timestamp":3.0,"name":"b"}\n')
+        shown = await world.client.rpc("kvs.lookup", look(f"{folder}.guest.exec.eventlog"))
+        assert decode_val(shown["val"]).decode() == EVENTS + '{"timestamp":3.0,"name":"b"}\n'
+        assert await log() == '{"timestamp":1.0,"name":"a"}\n'
 
     in_broker(scenario)

@@ -14,6 +14,7 @@ from headrace.modules.job_manager.records import (
     JobReaped,
     JobsPurged,
     JobSubmitted,
+    LogAppended,
     LogsSaved,
     QueuesChanged,
     ResourcesSet,
@@ -43,6 +44,7 @@ WRITTEN: list[tuple[Entry, list[Any]]] = [
     (QueuesChanged(0, [["batch", True, None, False, "why"]]), [5, 0, [["batch", True, None, False, "why"]]]),
     (JobsPurged(0, [1, 2]), [6, 0, [1, 2]]),
     (JobReaped(9, "job did not run"), [7, 9, "job did not run"]),
+    (LogAppended(9, ("guest.output", 70_000, b"{}\n")), [8, 9, ["guest.output", 70_000, b"{}\n"]]),
 ]
 
 

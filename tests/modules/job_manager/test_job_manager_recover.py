@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import json
+import random
 import shutil
 import sqlite3
 import sys
@@ -15,11 +17,14 @@ from typing import Any
 import msgspec
 import pytest
 from jobs_world import World, jobspec, pipeline_of
+from kvs_world import commit, store, val
 
 from headrace.broker.state.journal import Journal, JournalError
 from headrace.jobs.pack import Submission, unpack
 from headrace.modules.job_manager import service as job_manager
 from headrace.modules.job_manager.records import JobSubmitted, TextAdded
+from headrace.spec import jobid
+from headrace.spec.kvs_flags import APPEND
 
 Run = Callable[..., None]
 
@@ -320,3 +325,97 @@ def put_text_in_database(folder: Path, id: int, text: bytes) -> None:
         db.execute("INSERT INTO text VALUES (?, ?)", (number, text))
         db.execute("UPDATE job SET record = ? WHERE id = ?", (msgspec.msgpack.encode(packed), id))
         db.commit()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_each_acknowledged_append_to_a_log_is_there_once_and_in_order_whatever_came_between(
+    seed: int, in_broker: Run, tmp_path: Path
+) -> None:
+    dice = random.Random(seed)
+    appended: dict[int, list[str]] = {}
+    running: list[int] = []
+
+    async def life(broker: Any, left: Path | None) -> None:
+        store(broker)
+        world = World(broker)
+        await world.begin()
+        # Those that ran when the last broker was killed are over.
+        await world.until(lambda: not set(running) & set(pipeline_of(world).store.active))
+        running.clear()
+        while len(appended) < 4 or dice.random() < 0.3:
+            hold = dice.random() < 0.5
+            id = await world.job(urgency=0 if hold else 16)
+            appended[id] = []
+            if not hold:
+                running.append(id)
+                await world.alloc(id)
+                world.say(id, "start")
+        saving = asyncio.ensure_future(asyncio.sleep(0))
+        for _ in range(30):
+            id = dice.choice(list(appended))
+            deed = dice.choice(("append", "append", "append", "log", "checkpoint", "end"))
+            if deed == "append":
+                event = {"timestamp": 1.0, "name": f"mine-{len(appended[id])}", "context": {"a": "x" * size()}}
+                op = {"key": "exec.eventlog", "flags": APPEND, "dirent": val(json.dumps(event).encode() + b"\n")}
+                await world.client.rpc("kvs.commit", commit(op, namespace=f"job-{id}"))
+                appended[id].append(event["name"])
+            elif deed == "log" and id in running:
+                world.log(id, "guest.exec.eventlog", [1.0, "output", {"a": "x" * size()}])
+            elif deed == "checkpoint":
+                # What is appended while it is made may be in it, in the journal that follows, or in both.
+                await saving
+                saving = asyncio.ensure_future(pipeline_of(world).checkpoint())
+            elif deed == "end" and id in running:
+                running.remove(id)
+                world.end(id)
+                if dice.random() < 0.5:
+                    await world.until(lambda id=id: id not in pipeline_of(world).store.active)
+        await check(world)
+        await saving
+        if left is not None:
+            shutil.copytree(broker.attrs.get("statedir"), left)
+
+    def size() -> int:
+        return dice.choice((10, 1000, 40_000, 70_000))
+
+    async def check(world: World) -> None:
+        for id, names in appended.items():
+            key = f"{jobid.encode(id, 'dothex')}.guest.exec.eventlog"
+            found = await world.client.call("job-store.lookup", {"path": key})
+            log = [] if found.errnum else [json.loads(line) for line in found.obj["val"].splitlines()]
+            assert [event["name"] for event in log if event["name"].startswith("mine")] == names
+
+    async def last(broker: Any) -> None:
+        await check(World(broker))
+
+    state = tmp_path / "state-0"
+    state.mkdir()
+    for number in range(1, 5):
+        left = tmp_path / f"state-{number}" if dice.random() < 0.7 else None
+        in_broker(lambda broker, left=left: life(broker, left), statedir=str(state))
+        state = left or state
+        in_broker(last, statedir=str(state))
+
+
+def test_a_text_that_is_not_whole_events_is_not_appended_to_a_log(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        store(broker)
+        world = World(broker)
+        id = await world.job()
+        for text, why in (
+            (b"text\n", "line 1: event 'text' is not JSON"),
+            (b'{"timestamp":1.0,"name":"a"}', "the last line has no newline"),
+            (b"\xff", "line 1: event"),
+        ):
+            op = {"key": "exec.eventlog", "flags": APPEND, "dirent": val(text)}
+            other = {"key": "mine", "flags": APPEND, "dirent": val(text)}
+            reply = await world.client.call("kvs.commit", commit(other, op, namespace=f"job-{id}"))
+            assert reply.errnum == errno.EINVAL
+            assert reply.text.startswith(f"guest.exec.eventlog: only events can be appended to a log of a job: {why}")
+        # Nothing of the transactions was committed.
+        body = {"key": "mine", "namespace": f"job-{id}", "flags": 0}
+        assert (await world.client.call("kvs.lookup", body)).errnum == errno.ENOENT
+        await world.client.rpc("kvs.commit", commit(other, namespace=f"job-{id}"))
+        assert not (await world.client.call("kvs.lookup", body)).errnum
+
+    in_broker(scenario)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from headrace.modules.kvs.job_data import committed, touched
+from headrace.modules.kvs.job_data import LogAppend, committed, log_appends, touched
 from headrace.modules.kvs.tree import Dir, value_node
 from headrace.modules.kvs.txn import Op, apply
+from headrace.spec.kvs_flags import APPEND
 
 JOB = "job.0000.0001.0002.0003"
 
@@ -22,3 +23,18 @@ def test_what_the_tree_has_below_jobs_is_found_but_for_their_own_namespaces() ->
     keys = (f"{JOB}.eventlog", f"{JOB}.guest.mine", "job.0000.value", "other.a")
     assert committed(apply(Dir({}), [op(key) for key in keys], "primary", [])) == {f"{JOB}.eventlog": True}
     assert committed(Dir({})) == {}
+
+
+def append(key: str) -> Op:
+    return Op(key, APPEND, value_node(b"x"))
+
+
+def test_appends_to_keys_of_a_job_s_namespace_without_a_committed_value_are_for_the_job_store() -> None:
+    log, path = f"{JOB}.guest.exec.eventlog", f"{JOB[4:]}.guest.exec.eventlog"
+    assert log_appends(
+        Dir({}), [append("a"), append(f".{log}"), op(f"{JOB}.guest.mine"), append(f"{JOB}.eventlog")]
+    ) == [LogAppend(1, path, "x")]
+    # What stands over the log, or is put there by the same transaction, is what readers of the KVS see.
+    assert not log_appends(Dir({}), [op(log), append(log)])
+    assert not log_appends(apply(Dir({}), [op(log)], "primary", []), [append(log)])
+    assert [one.number for one in log_appends(Dir({}), [append(log), append(log), op(log), append(log)])] == [0, 1]

@@ -33,6 +33,7 @@ from headrace.modules.job_manager.records import (
     JobReaped,
     JobsPurged,
     JobSubmitted,
+    LogAppended,
     LogsSaved,
     TextAdded,
 )
@@ -189,6 +190,8 @@ class Pipeline:
                     self._forget(ids)
                 case JobReaped(id, why):
                     self._reaped[id] = why
+                case LogAppended(id) if id not in core.active:
+                    self._unsaved[id] = None
                 case _:
                     pass
             entries.append(record)
@@ -396,10 +399,11 @@ class Pipeline:
                 if index % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)
             # Jobs that became inactive while the active ones were packed are included.
-            finished = [id for id in self._unsaved if id in store.places]
-            for index, id in enumerate(finished):
+            finished = {id: store.places[id] for id in self._unsaved if id in store.places}
+            for index, id in enumerate(list(finished)):
                 place, known = store.places.get(id), self.core.inactive.get(id)
                 if place is not None and known is not None:
+                    finished[id] = place
                     rows.append((id, str(known), store.spill.get(place)))
                 if index % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)
@@ -413,8 +417,10 @@ class Pipeline:
         else:
             self._overdue = 0.0
             self._texts_saved += len(texts)
-            for id in finished:
-                self._unsaved.pop(id, None)
+            for id, place in finished.items():
+                # A log of the job may have grown since its record was read.
+                if store.places.get(id, place) == place:
+                    self._unsaved.pop(id, None)
             del self._gone[: len(gone)]
         finally:
             self._saving = False

@@ -56,7 +56,16 @@ class JobReaped(Struct, frozen=True, array_like=True, tag=7):
     why: str
 
 
-Record = Union[JobAdded, EventsPosted, ResourcesSet, QueuesChanged, JobsPurged, JobReaped]
+class LogAppended(Struct, frozen=True, array_like=True, tag=8):
+    """Lines that a user appended to a guest log of a job, active or not: the log's name, the size that it had, in
+    bytes, and the lines.
+    """
+
+    id: int
+    part: tuple[str, int, bytes]
+
+
+Record = Union[JobAdded, EventsPosted, ResourcesSet, QueuesChanged, JobsPurged, JobReaped, LogAppended]
 
 
 class TextAdded(Struct, frozen=True, array_like=True, tag=0):
@@ -80,4 +89,6 @@ class LogsSaved(Struct, frozen=True, array_like=True, tag=4):
     logs: dict[str, SavedLog]
 
 
-Entry = Union[TextAdded, JobSubmitted, EventsPosted, ResourcesSet, LogsSaved, QueuesChanged, JobsPurged, JobReaped]
+Entry = Union[
+    TextAdded, JobSubmitted, EventsPosted, ResourcesSet, LogsSaved, QueuesChanged, JobsPurged, JobReaped, LogAppended
+]

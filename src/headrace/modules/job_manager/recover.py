@@ -23,18 +23,19 @@ from headrace.modules.job_manager.records import (
     JobReaped,
     JobsPurged,
     JobSubmitted,
+    LogAppended,
     LogsSaved,
     ResourcesSet,
     TextAdded,
 )
 from headrace.modules.job_manager.replay import replay, restore, restore_inactive
-from headrace.modules.job_manager.store import Store
+from headrace.modules.job_manager.store import GUEST_LOGS, Store
 from headrace.spec.job_state import INACTIVE, RUNNING
 
 _decode = msgspec.msgpack.Decoder(list[Entry]).decode
 _META = ("queues", "zombies", "max_jobid")
 # The entries about one job.
-_OF_JOB = (JobSubmitted, EventsPosted, ResourcesSet, LogsSaved, JobReaped)
+_OF_JOB = (JobSubmitted, EventsPosted, ResourcesSet, LogsSaved, LogAppended, JobReaped)
 # What comes of a job whose data were read, but make no sense: they are its submitter's, or an earlier version's.
 _NO_SENSE = (AttributeError, KeyError, RecursionError, TypeError)
 # Frames beyond Python's limit, in which all data can be decoded that could be encoded.
@@ -57,6 +58,8 @@ class Recovery:
         self.texts_saved = 0
         self.illegible = 0
         self.left_out: dict[int, str] = {}
+        # What users appended to logs of active jobs, in order; the files of these logs may have it already.
+        self._appended: dict[int, list[LogAppended]] = {}
         saved = journal.load()
         try:
             self._load(saved)
@@ -81,6 +84,7 @@ class Recovery:
         # While jobs are missing that were there once, no output is taken for nobody's.
         whole = not (self.illegible or self.left_out or journal.damage)
         left_output.take_up(store, core.max_jobid if whole else 0)
+        self._complete_logs()
 
     def _load(self, saved: Saved) -> None:
         core, store = self.core, self.store
@@ -156,8 +160,17 @@ class Recovery:
             case TextAdded(number, text):
                 store.texts.restore(number, text)
             case LogsSaved(id, logs):
+                self._appended.pop(id, None)
                 if id in store.active:
                     store.restore_logs(id, logs)
+            case LogAppended(id, (name, size, lines)):
+                if id in store.active:
+                    self._appended.setdefault(id, []).append(entry)
+                elif id in store:
+                    log = store.guest_log(id, name)
+                    if log is None or log.size <= size:
+                        store.append_to_any(id, name, lines)
+                    self.unsaved[id] = None
             case JobSubmitted(id, submission):
                 if id not in core.active and id not in core.inactive and id not in self.left_out:
                     self._replay_new(id, submission)
@@ -173,6 +186,19 @@ class Recovery:
                     store.finish(job)
                     self.unsaved[job.id] = None
                 core.finished.clear()
+
+    def _complete_logs(self) -> None:
+        """Add to the logs of active jobs what users appended and no file has. A log may be shorter than it was, as what
+        tasks wrote before it may have been in memory only.
+        """
+        store = self.store
+        for id, entries in self._appended.items():
+            if id not in store.active:
+                continue
+            known = {name: log.size for name in GUEST_LOGS if (log := store.guest_log(id, name)) is not None}
+            for _, (name, size, lines) in map(msgspec.structs.astuple, entries):
+                if size >= known.get(name, 0):
+                    store.append(id, name, lines)
 
     def _replay_new(self, id: int, submission: Submission) -> None:
         try:

@@ -14,6 +14,7 @@ from headrace.modules.job_manager.records import (
     JobAdded,
     JobReaped,
     JobsPurged,
+    LogAppended,
     QueuesChanged,
     Record,
     ResourcesSet,
@@ -46,6 +47,9 @@ def replay(core: Core, record: Record) -> None:
         case ResourcesSet(id, r):
             if id in core.active:
                 core.active[id].r = r
+        case LogAppended():
+            # Logs are the store's, not the core's.
+            pass
 
 
 def restore(core: Core, job: Job) -> None:

@@ -46,11 +46,12 @@ from headrace.modules.job_manager.peers import Exec, Scheduler
 from headrace.modules.job_manager.pipeline import Batch, Pipeline
 from headrace.modules.job_manager.queues import Queues
 from headrace.modules.job_manager.reasons import Reasons
+from headrace.modules.job_manager.records import LogAppended
 from headrace.modules.job_manager.replay import restart
 from headrace.modules.job_manager.requests import Requests
 from headrace.modules.job_manager.store import GUEST_LOGS, Store
 from headrace.modules.job_manager.watch import EventsJournal
-from headrace.spec import jobid
+from headrace.spec import eventlog, jobid
 from headrace.spec.job_exception import FATAL
 from headrace.spec.message import Message
 from headrace.spec.requests.jobs import JOB_MANAGER, JOB_STORE
@@ -144,7 +145,7 @@ class _Manager:
             "exec-hello": self.exec.hello,
         }
         self.ctx.service(NAME, {**open_methods, **owner_methods}, open=open_methods, requests=JOB_MANAGER)
-        methods = {"lookup": self._lookup, "append": self._append}
+        methods = {"lookup": self._lookup, "append": self._append, "append-text": self._append_text}
         self.ctx.service("job-store", methods, requests=JOB_STORE)
 
     def _if_room(self, handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
@@ -328,13 +329,10 @@ class _Manager:
             if not names and parts:
                 raise RpcError(errno.ENOENT)
             return {"dir": sorted(names)}
-        try:
-            id = jobid.parse(".".join(parts[:4]))
-        except ValueError:
-            raise RpcError(errno.ENOENT) from None
-        if id not in store:
+        id, key = _split(path)
+        if id is None or id not in store:
             raise RpcError(errno.ENOENT)
-        return _entry(store, id, ".".join(parts[4:]))
+        return _entry(store, id, key)
 
     def _append(self, msg: Message) -> None:
         """`job-store.append {logs: [[id, log, entries]]}`: entries are [time, name, context]."""
@@ -342,6 +340,33 @@ class _Manager:
             if id in self.store.active and name in GUEST_LOGS:
                 self.store.append(id, name, b"".join(map(event_line, entries)))
                 self.info.appended(id)
+
+    def _append_text(self, msg: Message) -> None:
+        """`job-store.append-text {logs: [[path, text]]}`: events that a user appends to logs of any jobs, as a KVS
+        append does. Answered with {unknown: [path]}, those that are no logs of the store, when the others are kept.
+
+        Raises RpcError(EINVAL) for a text that is not whole events, RpcError(ENOSPC).
+        """
+        known: list[tuple[int, str, bytes]] = []
+        unknown = []
+        for path, text in msg.obj["logs"]:
+            id, key = _split(path)
+            if id is None or id not in self.store or key not in GUEST_LOGS:
+                unknown.append(path)
+                continue
+            known.append((id, key, _events(key, text)))
+        full = self.pipeline.refusal(0, len(msg.payload or b""))
+        if full is not None:
+            raise RpcError(*full)
+        for id, key, lines in known:
+            try:
+                size = self.store.append_to_any(id, key, lines)
+            except OSError as exc:
+                raise RpcError(exc.errno or errno.EIO, exc.strerror or "") from None
+            self.core.records.append(LogAppended(id, (key, size, lines)))
+            self.info.appended(id)
+        self.core.effects.append(Answer(msg, {"unknown": unknown}))
+        self.pipeline.touch()
 
     # -- the module's life
 
@@ -385,6 +410,26 @@ class _Manager:
         await self.pipeline.close()
         self.lost_output.close()
         self.store.spill.close()
+
+
+def _events(key: str, text: str) -> bytes:
+    """A text for a log: whole events (RFC 18), since readers get a log by lines. Raises RpcError(EINVAL)."""
+    try:
+        eventlog.decode(text)
+        if text and not text.endswith("\n"):
+            raise eventlog.EventlogError("the last line has no newline")
+        return text.encode()
+    except (eventlog.EventlogError, UnicodeEncodeError) as exc:
+        raise RpcError(errno.EINVAL, f"{key}: only events can be appended to a log of a job: {exc}") from None
+
+
+def _split(path: str) -> tuple[int | None, str]:
+    """The job, and the key below its directory, of a path of the job store; None for the job if it is of no job."""
+    parts = path.split(".")
+    try:
+        return jobid.parse(".".join(parts[:4])), ".".join(parts[4:])
+    except ValueError:
+        return None, ""
 
 
 def _entry(store: Store, id: int, key: str) -> dict[str, Any]:

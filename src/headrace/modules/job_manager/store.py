@@ -73,6 +73,25 @@ class Store:
         if not log.append(lines) and not said:
             self._say_lost(id, name, log)
 
+    def append_to_any(self, id: int, name: str, lines: bytes) -> int:
+        """Add whole lines to a guest log of any job; returns the size that the log had, in bytes. Raises OSError if
+        neither memory nor disk has room.
+        """
+        log = self.log(id, name) if id in self.active else self.guest_log(id, name) or Log(self._log_path(id, name))
+        size, cut = log.size, log.cut
+        if not log.append(lines):
+            # The user is told; `cut` is for what a job's own processes write.
+            why, log.cut = log.cut, cut
+            raise OSError(errno.ENOSPC, f"{self.folder}: {why}")
+        record = self.record(id) if id not in self.active else None
+        if record is not None:
+            place = self.places[id]
+            logs = {**record.logs, name: _saved(log, _INLINE)}
+            self.places[id] = self.spill.put(pack(Packed(record.submission, record.events, record.r, logs)))
+            self.spill.drop(place)
+            self._recent = None
+        return size
+
     def _say_lost(self, id: int, name: str, log: Log) -> None:
         text = f"output is lost: {self.folder}: {log.cut}"
         if name == "guest.output":
@@ -100,17 +119,14 @@ class Store:
         out: dict[str, SavedLog] = {}
         longest = _INLINE_SHORT if short else _INLINE
         for name, log in self.logs.get(id, {}).items():
-            if log.spilled or log.size > longest:
-                try:
-                    log.spill()
-                    out[name] = log.spilled
-                    continue
-                except OSError as exc:
-                    # A short log may still fit into the record.
-                    if short and name in _DISPENSABLE and len(log.tail) > _INLINE_SHORT:
-                        log.trim(reason(exc))
-                        self._say_lost(id, name, log)
-            out[name] = (log.spilled, log.tail) if log.spilled else log.tail
+            try:
+                out[name] = _saved(log, longest)
+            except OSError as exc:
+                # A short log may still fit into the record.
+                if short and name in _DISPENSABLE and len(log.tail) > _INLINE_SHORT:
+                    log.trim(reason(exc))
+                    self._say_lost(id, name, log)
+                out[name] = (log.spilled, log.tail) if log.spilled else log.tail
         return out
 
     def packed(self, job: Job) -> bytes:
@@ -291,3 +307,11 @@ class Store:
         if self.r(id, False) is not None:
             keys.append("R")
         return sorted(keys)
+
+
+def _saved(log: Log, longest: int) -> SavedLog:
+    """A log as a record has it: one of more than `longest` bytes is completed in its file. Raises OSError."""
+    if log.spilled or log.size > longest:
+        log.spill()
+        return log.spilled
+    return log.tail

@@ -1,4 +1,5 @@
-"""Job data that clients have committed to the KVS, which take precedence over the job store's; pure.
+"""Job data that clients commit to the KVS: appends to a job's logs are for the job store, other values take precedence
+over the job store's; pure.
 
 The job store has jobspec, R and eventlog of each job, and the KVS shows what a client commits below a job's directory
 (RFC 16) in their place. The job-info service reads the job store directly, so it must know these keys. Keys of the
@@ -7,11 +8,13 @@ job's own namespace, `guest`, are not among them: job-info requests these from t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from headrace.modules.kvs.tree import Dir
+from headrace.modules.kvs.tree import Dir, DirRef, Val, ValRef, value_bytes
 from headrace.modules.kvs.txn import Op
 from headrace.modules.kvs.walk import split_key
+from headrace.spec.kvs_flags import APPEND
 
 # The number of components of a job directory's path: "job", and four groups of hex digits.
 _DEPTH = 5
@@ -42,3 +45,41 @@ def committed(root: Dir) -> dict[str, bool]:
             for name, entry in node.entries.items()
         ]
     return {path: True for path, _entry in level if not path.endswith(".guest")}
+
+
+class LogAppend(NamedTuple):
+    """An append below a job's `guest` directory: the number of its operation, the job store's path, and the text."""
+
+    number: int
+    path: str
+    text: str
+
+
+def log_appends(root: Dir, ops: Sequence[Op]) -> list[LogAppend]:
+    """The appends of a transaction that the job store may have a log for: those to keys of jobs' namespaces without a
+    committed value in the primary namespace at `root`, or from an earlier operation.
+    """
+    found = []
+    written = set()
+    for number, op in enumerate(ops):
+        if not op.key.lstrip(".").startswith("job."):
+            continue
+        names = split_key(op.key)
+        if len(names) <= _DEPTH + 1 or names[_DEPTH] != "guest":
+            continue
+        path = ".".join(names[1:])
+        if op.flags & APPEND and path not in written and not _has_value(root, names):
+            assert isinstance(op.node, (Val, ValRef))
+            found.append(LogAppend(number, path, value_bytes(op.node).decode("utf-8", "surrogateescape")))
+        else:
+            written.add(path)
+    return found
+
+
+def _has_value(root: Dir, names: Iterable[str]) -> bool:
+    node: object = root
+    for name in names:
+        if isinstance(node, DirRef):
+            node = node.loaded
+        node = node.entries.get(name) if isinstance(node, Dir) else None
+    return node is not None

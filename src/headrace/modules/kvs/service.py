@@ -17,7 +17,7 @@ from headrace.broker.kept import data_path
 from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
 from headrace.broker.state.disk import unusable
 from headrace.modules.kvs.commit import PRIMARY, Change, Committer, Estate, Namespace
-from headrace.modules.kvs.job_data import committed
+from headrace.modules.kvs.job_data import committed, log_appends
 from headrace.modules.kvs.log import Log, LogError
 from headrace.modules.kvs.tree import Dir, DirRef, KvsError, Refs, dir_of_ref, from_treeobj, to_treeobj
 from headrace.modules.kvs.txn import Op, decode_ops, largest_blob
@@ -228,7 +228,7 @@ class Kvs:
         space, ops = self._decode(body, msg)
         if body["flags"] & SYNC and space.name != PRIMARY:
             raise RpcError(errno.EINVAL, "only the primary namespace has checkpoints")
-        self.store.queue(self._change(space, [msg], ops, body["flags"]))
+        self._queue(self._change(space, [msg], ops, body["flags"]))
 
     @staticmethod
     def _change(space: Namespace, messages: list[Message], ops: list[Op], flags: int) -> Change:
@@ -255,7 +255,31 @@ class Kvs:
             del self.fences[key]
             change = self._change(space, fence.messages, fence.ops, body["flags"])
             change.names.append(body["name"])
+            self._queue(change)
+
+    def _queue(self, change: Change) -> None:
+        """Queue a client's transaction, after the job store has appended what is for logs of its jobs."""
+        appends = log_appends(self.store.primary_root, change.ops) if change.space == PRIMARY else []
+        if not appends:
             self.store.queue(change)
+            return
+
+        def appended(reply: Message) -> None:
+            if reply.errnum and reply.errnum != errno.ENOSYS:
+                for msg in change.messages:
+                    self.ctx.respond_error(msg, reply.errnum, reply.text)
+                return
+            if not reply.errnum:
+                unknown = set(reply.obj["unknown"])
+                done = [append for append in appends if append.path not in unknown]
+                for append in done:
+                    self.fetcher.forget(append.path.partition(".guest.")[0])
+                gone = {append.number for append in done}
+                change.ops = [op for number, op in enumerate(change.ops) if number not in gone]
+            self.store.queue(change)
+
+        logs = [[append.path, append.text] for append in appends]
+        self.ctx.call("job-store.append-text", {"logs": logs}, appended)
 
     def _decode(self, body: dict[str, Any], msg: Message) -> tuple[Namespace, list[Op]]:
         try:
@@ -374,7 +398,7 @@ class Kvs:
         ops = []
         for jobid in (event.obj or {}).get("jobs", ()):
             path = job_path(jobid)
-            self.fetcher.purged(path)
+            self.fetcher.forget(path)
             node: Any = self.spaces[PRIMARY].root
             for name in ["job", *path.split(".")]:
                 node = node.entries.get(name) if isinstance(node, Dir) else None

@@ -66,7 +66,7 @@ def _view_key(view: Mount | Top) -> str:
 class Fetcher:
     """Fetches the data that walks need.
 
-    An inactive job does not change, so its directory is made once. With a durable content store it is stored there and
+    The directory of an inactive job is made once, until `forget`. With a durable content store it is stored there and
     only its reference is kept; otherwise it is kept while it is referenced.
     """
 
@@ -76,6 +76,7 @@ class Fetcher:
         self.durable = durable
         self._ended: WeakValueDictionary[str, Dir] = WeakValueDictionary()
         self._ended_refs: dict[str, str] = {}
+        self._forgotten = 0
         # Nodes that `keep` has stored already.
         self._kept: WeakSet[Dir | Blob] = WeakSet()
 
@@ -126,8 +127,9 @@ class Fetcher:
         found = reply.obj or {}
         return found["val"] if "val" in found else found.get("dir")
 
-    def purged(self, path: str) -> None:
-        """Drop the directory of a job that was purged."""
+    def forget(self, path: str) -> None:
+        """Drop the directory of a job that was purged, or whose log has grown after its end."""
+        self._forgotten += 1
         self._ended.pop(path, None)
         self._ended_refs.pop(path, None)
 
@@ -146,6 +148,7 @@ class Fetcher:
 
     async def _freeze_mount(self, path: str, under: Dir | None, listed: str | list[str] | None) -> Dir | DirRef:
         entries = dict(under.entries) if under is not None else {}
+        forgotten = self._forgotten
         for name in listed if isinstance(listed, list) else ():
             over = entries.get(name)
             if over is None or isinstance(over, Dir):
@@ -153,7 +156,7 @@ class Fetcher:
                 if entry is not None:
                     entries[name] = entry
         made = Dir(entries)
-        if under is None and _job_ended(entries):
+        if under is None and _job_ended(entries) and forgotten == self._forgotten:
             if self.durable:
                 await self.keep(made)
                 self._ended_refs[path] = made.reference(self.refs)

@@ -53,7 +53,11 @@ JOB_MANAGER: Methods = {
     "exec-hello": form({"service": str}),
 }
 
-JOB_STORE: Methods = {"lookup": form({"path": str}), "append": form({"logs": [list]})}
+JOB_STORE: Methods = {
+    "lookup": form({"path": str}),
+    "append": form({"logs": [list]}),
+    "append-text": form({"logs": [[str]]}),
+}
 
 JOB_INFO: Methods = {
     "lookup": form({"id": int, "keys": [str], "flags?": int}),
