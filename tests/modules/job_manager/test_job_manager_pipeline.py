@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -358,3 +359,47 @@ def test_several_batches_are_one_with_each_jobs_news_in_a_row() -> None:
     assert whole.effects == [first, second]
     assert whole.news == [(other, 0, events[:1]), (one, 0, events)], "in the order of their last events"
     assert whole.finished == [one]
+
+
+def test_after_a_restart_idle_is_answered_when_the_ends_of_jobs_that_ran_are_kept_and_published(
+    in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, left = tmp_path / "state", tmp_path / "left"
+    state.mkdir()
+    ids: dict[str, int] = {}
+
+    async def first(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        for name in ("saved", "journaled"):
+            ids[name] = await world.job()
+            await world.alloc(ids[name])
+            world.say(ids[name], "start")
+            await world.until(lambda name=name: pipeline_of(world).store.active[ids[name]].shown == 6)
+            if name == "saved":
+                await pipeline_of(world).checkpoint()
+        # One that ends: its end is told by the exec service, but its resources are not released.
+        world.say(ids["saved"], "finish", status=0)
+        await world.until(lambda: pipeline_of(world).store.active[ids["saved"]].shown == 7)
+        shutil.copytree(state, left)
+        for id in ids.values():
+            world.end(id)
+
+    async def killed(broker: Any) -> None:
+        go = threading.Event()
+        with monkeypatch.context() as patch:
+            patch.setattr(SYNC, lambda _journal: go.wait(60))
+            # Neither the scheduler nor the exec service have said hello.
+            world = World(broker)
+            idle = world.client.start("job-manager.idle")
+            await world.until(lambda: pipeline_of(world)._syncing)
+            await stays_in_loop(world.client.queues[idle].empty, 0.05)
+            for id in ids.values():
+                assert (await world.events(id))[-1][0] in ("start", "finish")
+            go.set()
+            assert (await world.client.next(idle)).obj == {"pending": 0}
+            for _id, names in await world.all_events():
+                assert names[-1] == "clean"
+
+    in_broker(first, statedir=str(state))
+    in_broker(killed, statedir=str(left))
