@@ -68,6 +68,7 @@ ELSEWHERE = {
         "mini/apply.py": "cli/mini/test_mini_kube.py",
         "mini/connect.py": "cli/mini/test_mini_kube.py",
         "mini/delete.py": "cli/mini/test_mini_kube.py",
+        "mini/foreign.py": "cli/mini/test_mini_convert.py",
         "mini/file.py": "cli/mini/test_mini_kube.py",
         "mini/logs.py": "cli/mini/test_mini_kube.py",
         "mini/main.py": "cli/mini/test_mini_kube.py",

@@ -10,6 +10,7 @@ from headrace.cli.common.errors import CommandError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from headrace.cli.common.arguments import Parser
+    from headrace.minicluster.problems import InvalidMiniCluster
     from headrace.minicluster.validate import Source
 
 # What the API server completes a `generateName` with: letters that make no words, and digits that look like none.
@@ -20,30 +21,39 @@ def add_file(parser: Parser) -> None:
     parser.add_argument("file", metavar="FILE", help="A MiniCluster in YAML ('-' is standard input)")
 
 
+def read_text(path: str) -> str:
+    """The text of a file, as much as is looked at. Raises CommandError."""
+    from headrace.minicluster.documents import LARGEST
+
+    try:
+        if path == "-":
+            return sys.stdin.read(LARGEST + 1)
+        with open(path, encoding="utf-8") as handle:
+            return handle.read(LARGEST + 1)
+    except OSError as exc:
+        raise CommandError(f"{path}: {exc.strerror}") from None
+    except UnicodeDecodeError as exc:
+        raise CommandError(f"{path}: not UTF-8 text: {exc.reason} at byte {exc.start}") from None
+
+
+def refusal(path: str, exc: InvalidMiniCluster) -> CommandError:
+    """An error with a line for each problem of a file."""
+    lines = "".join(f"{path}: {problem}\n" for problem in exc.problems)
+    count = len(exc.problems)
+    return CommandError(f"{lines}{count} error{'s' if count > 1 else ''}", bare=True)
+
+
 def load_file(path: str) -> Source:
     """The MiniCluster of a file. Raises CommandError with a line for each thing that is wrong with it."""
-    from headrace.minicluster.documents import LARGEST
     from headrace.minicluster.mode import Mode
     from headrace.minicluster.plan import make_plan, mode_of
     from headrace.minicluster.problems import InvalidMiniCluster
     from headrace.minicluster.validate import load
 
     try:
-        if path == "-":
-            text = sys.stdin.read(LARGEST + 1)
-        else:
-            with open(path, encoding="utf-8") as handle:
-                text = handle.read(LARGEST + 1)
-    except OSError as exc:
-        raise CommandError(f"{path}: {exc.strerror}") from None
-    except UnicodeDecodeError as exc:
-        raise CommandError(f"{path}: not UTF-8 text: {exc.reason} at byte {exc.start}") from None
-    try:
-        source = load(text, "".join(random.choices(_SUFFIX, k=5)))
+        source = load(read_text(path), "".join(random.choices(_SUFFIX, k=5)))
     except InvalidMiniCluster as exc:
-        lines = "".join(f"{path}: {problem}\n" for problem in exc.problems)
-        count = len(exc.problems)
-        raise CommandError(f"{lines}{count} error{'s' if count > 1 else ''}", bare=True) from None
+        raise refusal(path, exc) from None
     for warning in source.warnings:
         sys.stderr.write(f"{path}: {warning}\n")
     mode, spec = mode_of(source.cluster), source.cluster.spec

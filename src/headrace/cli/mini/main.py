@@ -22,6 +22,7 @@ PREFIX = program.prefix()
 COMMANDS = {
     "run": "Run FILE as brokers of this machine",
     "validate": "Say everything wrong with FILE",
+    "convert": "Print a Job, JobSet or TrainJob as a MiniCluster",
     "manifests": "Print the Kubernetes objects of FILE, as the operator makes them",
     "apply": "Send FILE to Kubernetes, and tell how far its pods are",
     "status": "Tell how MiniClusters on Kubernetes are",
