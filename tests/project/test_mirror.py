@@ -68,6 +68,8 @@ ELSEWHERE = {
         "mini/apply.py": "cli/mini/test_mini_kube.py",
         "mini/connect.py": "cli/mini/test_mini_kube.py",
         "mini/delete.py": "cli/mini/test_mini_kube.py",
+        "train/main.py": "system/test_train_run.py",
+        "train/run.py": "system/test_train_run.py",
         "mini/foreign.py": "cli/mini/test_mini_convert.py",
         "mini/file.py": "cli/mini/test_mini_kube.py",
         "mini/logs.py": "cli/mini/test_mini_kube.py",

@@ -58,6 +58,8 @@ TYPED = {
     ("docs/user/scheduling.md", "flux start -Ssched.module=simple"): How(
         None, "sched-simple", program="flux module list"
     ),
+    ("docs/user/training.md", "headrace train run examples/training/job.yaml"): How(None, "^task 3 in pod 1$"),
+    ("docs/user/training.md", "headrace train run --runtime"): How("--test-size=2", "^process 3 of 4$"),
     ("docs/user/simulate.md", "headrace simulate --record jobs.jsonl"): How(
         "", "makespan", before="flux submit --cc=1-3 --wait -t 1m sleep 1.1"
     ),
@@ -178,11 +180,12 @@ def test_configurations_are_taken_without_a_warning(block: Block, folder: Path) 
 
 @pytest.mark.parametrize("block", of("yaml"), ids=name)
 def test_miniclusters_are_valid(block: Block, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A part of one is put into the first whole MiniCluster of its page."""
+    """A part of one is put into the first whole MiniCluster of its page; a Job can be made one."""
     document = yaml.safe_load(block.text)
     if "kind" not in document:
         whole = next(one for one in BLOCKS if one.page == block.page and "kind: MiniCluster" in one.text)
         part, document = document, yaml.safe_load(whole.text)
         document["spec"].update(part.get("spec", part))
     (tmp_path / "page.yaml").write_text(yaml.safe_dump(document))
-    assert mini(["validate", str(tmp_path / "page.yaml")]) == 0, capsys.readouterr()
+    how = "convert" if document["kind"] == "Job" else "validate"
+    assert mini([how, str(tmp_path / "page.yaml")]) == 0, capsys.readouterr()

@@ -131,15 +131,33 @@ def _directory(plan: Plan, folder: str) -> str:
 
 
 def _environment(plan: Plan, work: str, flux: str) -> dict[str, str]:
-    # The instance is independent of an enclosing one, so that one's variables are removed.
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("FLUX_", "PMI_", "SLURM_"))}
+    env = _inherited()
     env.update(plan.environment)
     env["HEADRACE_MINI_DIR"] = work
     # Instances within this one use TMPDIR, too, as their default is /tmp.
     env.setdefault("TMPDIR", os.path.dirname(work))
     env["FLUX_OUTPUT_DIR"] = plan.output_dir
-    env["PATH"] = os.path.dirname(flux) + ":" + env.get("PATH", "/usr/local/bin:/usr/bin:/bin")
+    env["PATH"] = _path_with(flux, env)
     return env
+
+
+def job_environment() -> dict[str, str]:
+    """The variables of this process that a job of a local instance gets, with the `flux` of this installation in PATH.
+
+    Raises StartError.
+    """
+    env = _inherited()
+    env["PATH"] = _path_with(_find_flux(), env)
+    return env
+
+
+def _inherited() -> dict[str, str]:
+    # The instance is independent of an enclosing one, so that one's variables are removed.
+    return {name: value for name, value in os.environ.items() if not name.startswith(("FLUX_", "PMI_", "SLURM_"))}
+
+
+def _path_with(flux: str, env: dict[str, str]) -> str:
+    return os.path.dirname(flux) + ":" + env.get("PATH", "/usr/local/bin:/usr/bin:/bin")
 
 
 @contextlib.contextmanager

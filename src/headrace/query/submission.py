@@ -367,10 +367,14 @@ def _dump(value: Any) -> str:
 
 
 def encode_request(jobspec: Jobspec, args: Options) -> bytes:
-    """The payload of job-ingest.submit. J is base64 and dots, in which JSON has nothing to escape: it is not looked
-    through once more.
-    """
+    """The payload of job-ingest.submit."""
+    return jobspec_request(jobspec, urgency(args), submit_flags(args))
+
+
+def jobspec_request(jobspec: Jobspec, urgency: int = URGENCIES["default"], flags: int = 0) -> bytes:
+    """The same without a command's options."""
     from headrace.query.signing import sign
 
+    # J is base64 and dots, in which JSON has nothing to escape: it is not looked through once more.
     j = sign(jobspec_text(jobspec)).encode("ascii")
-    return b'{"J":"%s","urgency":%d,"flags":%d}\0' % (j, urgency(args), submit_flags(args))
+    return b'{"J":"%s","urgency":%d,"flags":%d}\0' % (j, urgency, flags)

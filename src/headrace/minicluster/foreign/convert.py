@@ -67,9 +67,9 @@ def _spec(cluster: ForeignCluster, job: Field, lost: list[str]) -> dict[str, Any
     labels = job["metadata"]["labels"].mapping()
     if labels:
         found["jobLabels"] = labels
-    lost += _left(job["metadata"], ("name", "generateName", "namespace", "labels", "annotations"))
-    lost += _left(job["metadata"]["annotations"], (ANNOTATION,))
-    lost += _left(spec, _JOB)
+    lost += job["metadata"].members_but(("name", "generateName", "namespace", "labels", "annotations"))
+    lost += job["metadata"]["annotations"].members_but((ANNOTATION,))
+    lost += spec.members_but(_JOB)
     if cluster.queue_policy != "fcfs":
         found["flux"] = {"scheduler": {"queuePolicy": cluster.queue_policy}}
     found["containers"] = [_container(cluster, pod, lost)]
@@ -107,9 +107,9 @@ def _pod(template: Field, exit_: Exit, lost: list[str]) -> dict[str, Any]:
     _copy(spec, found, _POD)
     if exit_ is Exit.KEEP:
         _copy(spec, found, ("restartPolicy",))
-    lost += _left(template["metadata"], ("labels", "annotations"))
+    lost += template["metadata"].members_but(("labels", "annotations"))
     secrets = spec["imagePullSecrets"].items()
-    lost += _left(spec, (*_POD_PLACED, *(("imagePullSecrets",) if len(secrets) < 2 else ())))
+    lost += spec.members_but((*_POD_PLACED, *(("imagePullSecrets",) if len(secrets) < 2 else ())))
     return found
 
 
@@ -137,7 +137,7 @@ def _container(cluster: ForeignCluster, pod: Field, lost: list[str]) -> dict[str
         found["volumes"] = volumes
     others = [other for other in pod["containers"].items() if other.path != one.path]
     lost += [f"{other.path} ({other['name'].text()})" for other in others]
-    lost += _left(one, _CONTAINER_PLACED)
+    lost += one.members_but(_CONTAINER_PLACED)
     return found
 
 
@@ -181,7 +181,7 @@ def _volumes(cluster: ForeignCluster, pod: Field, container: Field, lost: list[s
             lost.append(f"{mount.path} ({mount['mountPath'].text()})")
             continue
         mounts[name] = mount
-        lost += _left(mount, ("name", "mountPath", "readOnly"))
+        lost += mount.members_but(("name", "mountPath", "readOnly"))
     for volume in pod["volumes"].items():
         mount = mounts.get(volume["name"].text(), Field(None))
         source = _source(volume, lost) if mount.given else {}
@@ -217,17 +217,10 @@ def _source(volume: Field, lost: list[str]) -> dict[str, Any]:
                 found[name] = {item["key"].text(): item["path"].text() for item in source[key].items()}
             elif source[key].given:
                 found[name] = source[key].value
-        lost += _left(source, tuple(names))
+        lost += source.members_but(tuple(names))
         return found
     return {}
 
 
 def _copy(source: Field, into: dict[str, Any], keys: tuple[str, ...]) -> None:
     into.update((key, source[key].value) for key in keys if source[key].given)
-
-
-def _left(field: Field, placed: tuple[str, ...]) -> list[str]:
-    """The paths of members that are given and not placed."""
-    return [
-        field[key].path for key, value in field.mapping().items() if key not in placed and value not in (None, {}, [])
-    ]

@@ -112,6 +112,11 @@ class Field:
             return default
         return found
 
+    def members_but(self, placed: tuple[str, ...]) -> list[str]:
+        """The paths of members that are given, and not empty, but for those in `placed`."""
+        given = (key for key, value in self.mapping().items() if value not in (None, {}, []))
+        return [self[key].path for key in given if key not in placed]
+
     def refuse(self, rule: str) -> None:
         problem = Problem(self.path, rule)
         if problem not in self.problems:

@@ -1,0 +1,180 @@
+"""A cluster without Kubernetes: its job as a jobspec (RFC 14), the plan of local brokers, what does not apply. Pure.
+
+A variable that differs between pods, as it has the index or the name of its pod, is a template that the job shell
+expands on each node; the command has the lead's value, as with Kubernetes, where it is expanded in the lead's pod.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import structs
+
+from headrace.spec import jobspec_build
+
+from ..mode import Mode
+from ..plan import DEFAULT_OUTPUT, Plan, hosts_of
+from .cluster import INDEX_ANNOTATION, ForeignCluster, Source
+from .field import Field
+from .options import ANNOTATION, Run
+
+# What Kubernetes needs to know, and a Flux instance does by itself or by what it was told.
+_JOB = (
+    *("parallelism", "completions", "completionMode", "template", "backoffLimit", "activeDeadlineSeconds"),
+    *("podReplacementPolicy", "podFailurePolicy", "successPolicy", "ttlSecondsAfterFinished"),
+)
+_POD = ("containers", "restartPolicy", "terminationGracePeriodSeconds", "shareProcessNamespace")
+_CONTAINER = ("name", "command", "args", "env", "workingDir", "ports", "imagePullPolicy")
+_NODE_ID = "{{node.id}}"
+_LEAD = "0"
+
+
+def with_sizes(cluster: ForeignCluster, nodes: int | None, procs: int | None) -> ForeignCluster:
+    """The cluster with another number of nodes, and of processes on each."""
+    if nodes is not None:
+        part = structs.replace(cluster.parts[0], size=nodes, max_size=nodes)
+        cluster = structs.replace(cluster, parts=(part,))
+    return cluster if procs is None else structs.replace(cluster, procs=procs)
+
+
+def environment(cluster: ForeignCluster) -> tuple[dict[str, str], dict[str, str]]:
+    """The container's variables: values, and templates of those that each node has another value of."""
+    lead = cluster.variables(_look_up(cluster, _LEAD))
+    of_node = cluster.variables(_look_up(cluster, _NODE_ID))
+    values = {name: value for name, value in lead.items() if of_node[name] == value}
+    return values, {name: value for name, value in of_node.items() if name not in values}
+
+
+def words(cluster: ForeignCluster) -> list[str]:
+    """The command that the lead's pod would run."""
+    return cluster.words(cluster.variables(_look_up(cluster, _LEAD)))
+
+
+def _look_up(cluster: ForeignCluster, index: str) -> Callable[[Source], str | None]:
+    """What the pod of an index knows of itself."""
+    pod = Field(cluster.job)["spec"]["template"]["metadata"]
+    known = {
+        f"metadata.annotations['{INDEX_ANNOTATION}']": index,
+        f"metadata.labels['{INDEX_ANNOTATION}']": index,
+        "metadata.name": f"{cluster.parts[0].job}-{index}",
+        "metadata.namespace": cluster.namespace or "default",
+    }
+    for kind in ("labels", "annotations"):
+        for key, value in pod[kind].mapping().items():
+            known[f"metadata.{kind}['{key}']"] = value if isinstance(value, str) else ""
+    return lambda source: known.get(source.what) if source.kind == "fieldRef" else None
+
+
+def jobspec(cluster: ForeignCluster, base: Mapping[str, str], cwd: str, *, gpus: bool) -> dict[str, Any]:
+    """The jobspec of the cluster: whole nodes, with tasks of the command or an instance on them.
+
+    `base` are the variables of whoever submits; those of the container stand above them. With `gpus` those of a node
+    are shared among its tasks, as R has them; else tasks see whatever is there.
+    """
+    values, templates = environment(cluster)
+    attributes: dict[str, Any] = {
+        "environment": {name: value for name, value in {**base, **values}.items() if name not in templates},
+        "env_expand": templates,
+        "cwd": cwd,
+        "name": cluster.name,
+        "input": "/dev/null",
+        "duration": _deadline(cluster),
+    }
+    if cluster.interactive or cluster.run is Run.PROGRAM:
+        program = ["sleep", "infinity"] if cluster.interactive else words(cluster)
+        conf = {"sched-fluxion-qmanager": {"queue-policy": cluster.queue_policy}}
+        return jobspec_build.from_nest_command(
+            program, cluster.size, num_nodes=cluster.size, exclusive=True, conf=conf, **attributes
+        )
+    spec = jobspec_build.per_resource(
+        words(cluster),
+        nnodes=cluster.size,
+        per_resource_type="node",
+        per_resource_count=cluster.tasks // cluster.size,
+        exclusive=True,
+        **attributes,
+    )
+    jobspec_build.set_shell_option(spec, "cpu-affinity", "per-task")
+    jobspec_build.set_shell_option(spec, "gpu-affinity", "per-task" if gpus else "off")
+    return spec
+
+
+def _deadline(cluster: ForeignCluster) -> float | None:
+    seconds = Field(cluster.job)["spec"]["activeDeadlineSeconds"].number(0, 1)
+    return float(seconds) if seconds else None
+
+
+def plan(cluster: ForeignCluster, base: Mapping[str, str], cwd: str) -> Plan:
+    """The plan of local brokers that run the cluster; `base` and `cwd` are as in `jobspec`."""
+    before, program, mode = "", "", Mode.INTERACTIVE
+    if cluster.interactive:
+        pass
+    elif cluster.run is Run.PROGRAM:
+        values, templates = environment(cluster)
+        lead = {**values, **{name: value.replace(_NODE_ID, _LEAD) for name, value in templates.items()}}
+        settings = [f"{name}={value}" for name, value in lead.items()]
+        # The shell in between starts the program by its first word, which env would take for a variable if it has "=".
+        program = shlex.join(["env", *settings, "sh", "-c", 'exec "$@"', "sh", *words(cluster)]) + "\n"
+        mode = Mode.LAUNCHER
+    else:
+        text = json.dumps(jobspec(cluster, base, cwd, gpus=False))
+        before = f'printf %s {shlex.quote(text)} > "$HEADRACE_MINI_DIR/jobspec"\n'
+        program = (
+            'headrace_job=$(flux job submit "$HEADRACE_MINI_DIR/jobspec") && '
+            'flux job attach --read-only "$headrace_job"\n'
+        )
+        mode = Mode.SUBMIT
+    name = cluster.parts[0].job
+    return Plan(
+        name=name,
+        size=cluster.size,
+        hosts=hosts_of(name, cluster.size),
+        quorum="",
+        mode=mode,
+        attrs={"log-stderr-level": "6"},
+        config={"sched-fluxion-qmanager": {"queue-policy": cluster.queue_policy}},
+        environment={},
+        output_dir=DEFAULT_OUTPUT,
+        working_dir=cwd,
+        strict=False,
+        quiet=False,
+        timed=False,
+        before="",
+        lead_before=before,
+        follower_before="",
+        initial_program=program,
+        after="",
+    )
+
+
+def not_applied(cluster: ForeignCluster) -> list[str]:
+    """The paths of the given fields that have no effect without Kubernetes."""
+    job = Field(cluster.job, cluster.path)
+    spec = job["spec"]
+    pod = spec["template"]["spec"]
+    found = [*cluster.others, *spec.members_but(_JOB), *pod.members_but(_POD)]
+    for one in pod["containers"].items():
+        if one["name"].value != cluster.container:
+            found.append(f"{one.path} ({one['name'].text()})")
+            continue
+        found += one.members_but(_CONTAINER)
+        values, templates = environment(cluster)
+        found += [
+            f"{variable.path} ({variable['name'].text()})"
+            for variable in one["env"].items()
+            if variable["name"].value not in {**values, **templates}
+        ]
+    annotation = job["metadata"]["annotations"][ANNOTATION]
+    options = {"sharedMemory": cluster.options.shared_memory, "maxSize": cluster.options.max_size}
+    return found + [annotation.below(key).path for key, value in options.items() if value]
+
+
+def working_dir(cluster: ForeignCluster) -> str:
+    """The container's working directory, "" if it has none."""
+    for one in Field(cluster.job)["spec"]["template"]["spec"]["containers"].items():
+        if one["name"].value == cluster.container:
+            return one["workingDir"].text()
+    return ""

@@ -1,0 +1,133 @@
+"""What a Flux instance gets of a cluster: its tasks, variables and templates, and what is said not to apply."""
+
+from __future__ import annotations
+
+import json
+import random
+import shlex
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.minicluster.foreign.cluster import ForeignCluster
+from headrace.minicluster.foreign.running import environment, jobspec, not_applied, plan, with_sizes, words, working_dir
+from headrace.minicluster.mode import Mode
+from headrace.spec.jobspec import validate
+from minicluster.foreign.samples import Document, container, job, job_spec, jobset, read, trainjob
+from minicluster.foreign.test_convert import POD
+from minicluster.foreign.test_foreign_load import SAMPLES, mutated, outcome
+
+
+def source(path: str) -> Document:
+    return {"valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+ENV = [
+    {"name": "POD", **source("metadata.name")},
+    {"name": "SPACE", **source("metadata.namespace")},
+    {"name": "APP", **source("metadata.labels['app']")},
+    {"name": "IP", **source("status.podIP")},
+    {"name": "URL", "value": "http://$(POD).$(SPACE)/{{id}}"},
+]
+
+
+def with_env() -> ForeignCluster:
+    document = job(pod={"containers": [container(command=["echo", "$(POD)", "$(IP)", "$(URL)"], env=ENV)]})
+    document["spec"]["template"]["metadata"] = {"labels": {"app": "x"}}
+    return read(document)
+
+
+def test_what_differs_between_pods_is_a_template_and_the_command_has_the_leads() -> None:
+    cluster = with_env()
+    values, templates = environment(cluster)
+    assert values == {"SPACE": "default", "APP": "x"}
+    assert templates == {
+        "POD": "hello-{{node.id}}",
+        "URL": "http://hello-{{node.id}}.default/{{id}}",
+        "JOB_COMPLETION_INDEX": "{{node.id}}",
+    }
+    assert words(cluster) == ["echo", "hello-0", "$(IP)", "http://hello-0.default/{{id}}"]
+
+
+def test_a_job_takes_whole_nodes_with_its_tasks_on_each() -> None:
+    cluster = with_sizes(with_env(), 3, 2)
+    found = jobspec(cluster, {"HOME": "/h", "APP": "old", "POD": "old"}, "/work", gpus=True)
+    validate(found)
+    system = found["attributes"]["system"]
+    options = system["shell"]["options"]
+    assert system["environment"] == {"HOME": "/h", "SPACE": "default", "APP": "x"}
+    assert (system["cwd"], system["job"]["name"]) == ("/work", "hello")
+    assert found["resources"][0]["count"] == 3 and found["resources"][0]["exclusive"] is True
+    assert options["per-resource"] == {"type": "node", "count": 2}
+    assert (options["cpu-affinity"], options["gpu-affinity"]) == ("per-task", "per-task")
+    assert jobspec(cluster, {}, "/", gpus=False)["attributes"]["system"]["shell"]["options"]["gpu-affinity"] == "off"
+
+
+def test_torchrun_is_one_task_a_node() -> None:
+    cluster = read(trainjob({"command": ["torchrun", "x"], "numNodes": 2, "numProcPerNode": 4}, "headrace-torch"))
+    options = jobspec(cluster, {}, "/", gpus=True)["attributes"]["system"]["shell"]["options"]
+    assert options["per-resource"] == {"type": "node", "count": 1}
+
+
+def test_a_program_is_that_of_an_instance() -> None:
+    cluster = read(job("{run: program, queuePolicy: easy}"))
+    found = jobspec(cluster, {}, "/", gpus=True)
+    assert found["tasks"][0]["command"][:2] == ["flux", "broker"]
+    assert found["tasks"][0]["command"][-1] == "hostname"
+    assert plan(cluster, {}, "/").config == {"sched-fluxion-qmanager": {"queue-policy": "easy"}}
+    assert plan(cluster, {}, "/").mode is Mode.LAUNCHER
+    interactive = read(job("{interactive: true}"))
+    assert jobspec(interactive, {}, "/", gpus=True)["tasks"][0]["command"][-2:] == ["sleep", "infinity"]
+    assert plan(interactive, {}, "/").initial_program == ""
+
+
+def test_the_plan_of_local_brokers_submits_the_jobspec() -> None:
+    made = plan(with_env(), {"A": "it's"}, "/work")
+    assert (made.name, made.size, made.hosts, made.working_dir) == ("hello", 2, "hello-[0-1]", "/work")
+    given_spec = json.loads(shlex.split(made.lead_before)[2])
+    assert given_spec == jobspec(with_env(), {"A": "it's"}, "/work", gpus=False)
+
+
+def test_a_deadline_is_the_jobs_duration() -> None:
+    cluster = read(job(activeDeadlineSeconds=60))
+    assert jobspec(cluster, {}, "/", gpus=True)["attributes"]["system"]["duration"] == 60
+
+
+def test_what_cannot_apply_is_named() -> None:
+    pod = "spec.template.spec"
+    document = job("{container: main, sharedMemory: 1Gi}", pod=POD, suspend=True, ttlSecondsAfterFinished=3)
+    cluster = read(document)
+    assert sorted(not_applied(cluster)) == sorted(
+        [
+            "metadata.annotations.flux-framework.org/headrace-options.sharedMemory",
+            "spec.suspend",
+            f"{pod}.nodeSelector",
+            f"{pod}.tolerations",
+            f"{pod}.serviceAccountName",
+            f"{pod}.imagePullSecrets",
+            f"{pod}.hostNetwork",
+            f"{pod}.volumes",
+            f"{pod}.containers[0].image",
+            f"{pod}.containers[0].resources",
+            f"{pod}.containers[0].envFrom",
+            f"{pod}.containers[0].volumeMounts",
+            f"{pod}.containers[0].env[1] (KEY)",
+            f"{pod}.containers[1] (logs)",
+        ]
+    )
+    assert working_dir(cluster) == "/work"
+    bare: dict[str, Any] = container()
+    del bare["image"]
+    sets = jobset({"template": {"spec": job_spec(pod={"containers": [bare]})}}, network={"subdomain": "x"})
+    assert not_applied(read(sets)) == ["spec.network"]
+
+
+@given(st.sampled_from(SAMPLES), st.integers(0, 2**32))
+def test_a_mutated_document_that_is_taken_has_a_valid_jobspec(sample: list[Any], seed: int) -> None:
+    cluster = outcome(mutated(sample, random.Random(seed)))
+    if isinstance(cluster, ForeignCluster):
+        not_applied(cluster)
+        validate(jobspec(cluster, {}, "/", gpus=True))
+        json.dumps(jobspec(cluster, {}, "/", gpus=True)).encode()
+        assert plan(cluster, {}, "/").size == cluster.size

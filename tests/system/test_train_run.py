@@ -1,0 +1,222 @@
+"""`headrace train run`: real Jobs, JobSets and TrainJobs by real brokers, and nothing left afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from instance import LIMIT, clean_env, processes_with, start
+
+HEADRACE = os.path.join(os.path.dirname(sys.executable), "headrace")
+WORDS = ["", "two  blanks", " ", "a\nb\n", "'", '"', "$HOME", "`x`", "*", "\\", "-n", "--", "#", "a=b", "ü", "$$(X)"]
+SHOW = [sys.executable, "-c", "import json, sys; print(json.dumps(sys.argv[1:]))"]
+OPTIONS = "flux-framework.org/headrace-options"
+
+
+def job(command: list[str], size: int = 2, options: str = "", **container: Any) -> dict[str, Any]:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "command": command, **container}]}
+    metadata = {"name": "hello", **({"annotations": {OPTIONS: options}} if options else {})}
+    spec = {"completionMode": "Indexed", "completions": size, "parallelism": size, "template": {"spec": pod}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def jobset(command: list[str]) -> dict[str, Any]:
+    one = {"name": "work", "replicas": 1, "template": {"spec": job(command)["spec"]}}
+    head = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "set"}}
+    return {**head, "spec": {"replicatedJobs": [one]}}
+
+
+def trainjob(command: list[str], runtime: str = "headrace-distributed", **trainer: Any) -> dict[str, Any]:
+    head = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "train"}}
+    return {
+        **head,
+        "spec": {"runtimeRef": {"name": runtime}, "trainer": {"command": command, "numNodes": 2, **trainer}},
+    }
+
+
+@pytest.fixture
+def env() -> Iterator[dict[str, str]]:
+    """An environment whose temporary folder shows what is left; directly below /tmp, as socket paths are short."""
+    with tempfile.TemporaryDirectory(prefix="hrt-", dir="/tmp") as folder:
+        yield clean_env(TMPDIR=folder, HR_TEST=folder)
+
+
+def left(env: dict[str, str]) -> list[str]:
+    return [*os.listdir(env["TMPDIR"]), *processes_with(f"HR_TEST={env['HR_TEST']}")]
+
+
+def write(folder: Path, *documents: dict[str, Any]) -> str:
+    path = folder / "job.yaml"
+    path.write_text(yaml.safe_dump_all(documents))
+    return str(path)
+
+
+def train(env: dict[str, str], *args: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = [HEADRACE, "train", "run", *args]
+    return subprocess.run(command, env=env, input=text, capture_output=True, text=True, timeout=LIMIT, check=False)
+
+
+KINDS = {"Job": job, "JobSet": jobset, "TrainJob": trainjob}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_arrive_and_the_exit_code_is_the_jobs(kind: str, env: dict[str, str], tmp_path: Path) -> None:
+    done = train(env, write(tmp_path, KINDS[kind]([*SHOW, *WORDS])))
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [[*WORDS[:-1], "$(X)"]] * 2
+    assert train(env, write(tmp_path, KINDS[kind](["sh", "-c", "exit 3"]))).returncode == 3
+    assert left(env) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_host_has_a_broker_with_its_rank(kind: str, env: dict[str, str], tmp_path: Path) -> None:
+    done = train(env, write(tmp_path, KINDS[kind](["flux", "getattr", "rank"])))
+    assert sorted(done.stdout.split()) == ["0", "1"], done.stderr
+    assert left(env) == []
+
+
+def test_variables_are_those_of_the_pod(env: dict[str, str], tmp_path: Path) -> None:
+    variables = [
+        {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "TEXT", "value": "{{id}} $HOME on $(POD)"},
+        {"name": "PLAIN", "value": "{{id}} ${HOME}"},
+        {"name": "PATH", "value": "/nowhere"},
+    ]
+    text = 'echo $JOB_COMPLETION_INDEX $POD; echo "$TEXT $PLAIN"; echo $PATH $0'
+    container = {"env": variables, "workingDir": "/usr"}
+    done = train(env, write(tmp_path, job(["/bin/sh", "-c", text, "$(POD)"], **container)))
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert {"0 hello-0", "1 hello-1"} <= set(lines)
+    assert lines.count("/nowhere hello-0") == 2
+    assert [line.split(" on ")[1] for line in sorted(lines) if " on " in line] == [
+        "hello-0 {{id}} ${HOME}",
+        "hello-1 {{id}} ${HOME}",
+    ]
+
+
+def test_sizes_are_the_files_or_the_options(env: dict[str, str], tmp_path: Path) -> None:
+    command = ["sh", "-c", "echo $FLUX_TASK_RANK of $FLUX_JOB_SIZE on $FLUX_JOB_NNODES"]
+    path = write(tmp_path, job(command, options="{procsPerNode: 2}"))
+    done = train(env, path)
+    assert sorted(done.stdout.splitlines()) == [f"{rank} of 4 on 2" for rank in range(4)]
+    done = train(env, "--nodes", "1", "--procs", "3", "--json", path)
+    *lines, last = done.stdout.splitlines()
+    assert sorted(lines) == [f"{rank} of 3 on 1" for rank in range(3)]
+    summary = json.loads(last)
+    times = summary.pop("times")
+    assert summary == {"name": "hello", "kind": "Job", "nodes": 1, "procs": 3, "tasks": 3, "status": 0}
+    assert list(times) == ["create", "ready", "run", "delete", "total"]
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x", "99999999999"])
+def test_a_size_that_makes_no_sense_is_refused(number: str, env: dict[str, str], tmp_path: Path) -> None:
+    path = write(tmp_path, job(["true"]))
+    for option in ("--nodes", "--procs"):
+        done = train(env, f"{option}={number}", path)
+        assert done.returncode != 0
+        assert f"must be a whole number, 1 or more, not '{number}'" in done.stderr
+    done = train(env, "--nodes=1000000", path)
+    assert done.returncode == 1 and "1000000 nodes: " in done.stderr and "--nodes gives another number" in done.stderr
+
+
+def test_what_cannot_apply_is_told_once(env: dict[str, str], tmp_path: Path) -> None:
+    document = trainjob(["true"], image="mine")
+    document["spec"]["initializer"] = {"dataset": {"storageUri": "hf://data"}}
+    done = train(env, write(tmp_path, document, {"kind": "Secret", "metadata": {"name": "token"}}))
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("headrace-train: ")]
+    assert line.startswith("headrace-train: not applied without Kubernetes: spec.initializer, ")
+    assert line.endswith("containers[0].image, Secret/token")
+
+
+def test_the_runtime_may_be_given(env: dict[str, str], tmp_path: Path) -> None:
+    path = write(tmp_path, trainjob(["sh", "-c", "echo $THEIRS $FLUX_JOB_SIZE"], "of-the-cluster", numProcPerNode=2))
+    refused = train(env, path)
+    assert refused.returncode == 1
+    assert refused.stderr.splitlines()[-1] == "1 error"
+    assert f"{path}: spec.runtimeRef.name: 'of-the-cluster' is in no document here" in refused.stderr
+    assert train(env, "--runtime", "headrace-torch", path).stdout.split() == ["2", "2"]
+    container = {"name": "node", "env": [{"name": "THEIRS", "value": "x"}]}
+    steps = [{"name": "node", "template": {"spec": {"template": {"spec": {"containers": [container]}}}}}]
+    own = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainingRuntime", "metadata": {"name": "own"}}
+    file = tmp_path / "runtime.yaml"
+    file.write_text(yaml.safe_dump({**own, "spec": {"template": {"spec": {"replicatedJobs": steps}}}}))
+    assert train(env, f"--runtime={file}", path).stdout.splitlines() == ["x 4"] * 4
+
+
+def test_a_program_runs_once_with_the_instance_around_it(env: dict[str, str], tmp_path: Path) -> None:
+    text = "flux getattr size; flux run -N2 echo $WORD; exit 5"
+    variables = [{"name": "WORD", "value": "a  b"}, {"name": "odd.name", "value": "x"}]
+    document = job(["sh", "-c", text], options="{run: program}", env=variables)
+    done = train(env, "-", text=yaml.safe_dump(document))
+    assert (done.returncode, done.stdout.split()) == (5, ["2", "a", "b", "a", "b"]), done.stderr
+    assert left(env) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "printed"),
+    [
+        ("", "echo $(flux getattr size) $FLUX_JOB_SIZE", ["3 2", "3 2"]),
+        ("{run: program}", "echo $(flux getattr size) $(flux getattr instance-level)", ["2 1"]),
+    ],
+    ids=["tasks", "program"],
+)
+def test_in_an_instance_it_is_a_job_of_that(options: str, text: str, printed: list[str], tmp_path: Path) -> None:
+    path = write(tmp_path, job(["sh", "-c", f"{text}; exit 3"], options=options or "{procsPerNode: 3}"))
+    done = start("--test-size=3", HEADRACE, "train", "run", "--json", "--nodes=2", "--procs=1", path)
+    assert done.rc == 3, done.err
+    assert not done.left
+    *lines, last = done.out.splitlines()
+    assert lines == printed
+    summary = json.loads(last)
+    assert (summary["status"], summary["id"][0]) == (3, "ƒ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_job_and_leaves_nothing(number: signal.Signals, env: dict[str, str], tmp_path: Path) -> None:
+    path = write(tmp_path, job(["sh", "-c", "echo begun; sleep 1000"]))
+    command = [HEADRACE, "train", "run", path]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(number)
+        process.communicate(timeout=LIMIT)
+    assert process.returncode == 128 + number
+    assert left(env) == []
+
+
+def test_an_interactive_cluster_stays_until_it_is_stopped(env: dict[str, str], tmp_path: Path) -> None:
+    path = write(tmp_path, job([], options="{interactive: true}"))
+    command = [HEADRACE, "train", "run", path]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        line = next(line for line in process.stderr if " ready: " in line)
+        uri = line.split("flux proxy ")[1].split()[0]
+        size = subprocess.run(
+            [HEADRACE, "proxy", uri, "flux", "getattr", "size"], env=env, capture_output=True, check=True
+        )
+        assert size.stdout == b"2\n"
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=LIMIT)
+    assert process.returncode == 0
+    assert left(env) == []
+
+
+def test_a_file_that_is_wrong_is_refused_in_words(env: dict[str, str], tmp_path: Path) -> None:
+    document = job(["true"])
+    document["spec"]["completions"] = 5
+    path = write(tmp_path, document)
+    done = train(env, path)
+    rule = "must be 2, as parallelism: each index is a host of the cluster; it is 5"
+    assert (done.returncode, done.stderr) == (1, f"{path}: spec.completions: {rule}\n1 error\n")
+    done = train(env, str(tmp_path / "missing.yaml"))
+    assert done.stderr == f"headrace-train: {tmp_path}/missing.yaml: No such file or directory\n"
