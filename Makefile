@@ -100,15 +100,15 @@ unit: $(VENV)/.installed ## tests without instances and clusters, on all cores: 
 	$(BIN)/python -m pytest tests --ignore=tests/system --ignore=tests/kube -n auto
 
 system: $(VENV)/.installed packages ## tests with real instances: 10 minutes
-	$(STEADY) tests/system -n 2 -rsx
+	$(STEADY) tests/system -n 2 -rfEsx
 
 kube-test: $(VENV)/.installed packages kube-tools ## as root: tests with a real Kubernetes: 20 minutes
-	$(STEADY) tests/kube -rsx
+	$(STEADY) tests/kube -rfEsx
 
 # Names what was skipped or is expected to fail, with the reasons: docs/dev/tests.md. Two processes, one of which begins with
 # the tests of Kubernetes, even where there are more cores: instances of more tests at a time would be starved.
 test: check packages kube-tools $(VENV)/.installed ## everything that must hold: what CI runs
-	$(STEADY) tests -n 2 -rsx
+	$(STEADY) tests -n 2 -rfEsx
 
 # Lines and branches that tests reach, commands, brokers and exec agents included: build/coverage/html. With TESTS=...
 # those of some tests. Tests that look at a process's imports or descriptors may fail here: coverage.py adds its own.

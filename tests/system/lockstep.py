@@ -27,7 +27,9 @@ from headrace.queueing.queue import Queue, Started
 from headrace.queueing.simulate import Job, Simulation, simulate
 from headrace.queueing.simulate_machine import read
 from headrace.spec import jobid, jobspec_build
-from waiting import PATIENCE
+
+# Seconds to wait for a start that does not come.
+PATIENCE = 180.0
 
 SHORTEST, LONGEST = 10**6, 3 * 10**7
 

@@ -25,6 +25,7 @@ TABLES: dict[str, Any] = {
     "config": broker.CONFIG,
     "content": kvs.CONTENT,
     "content-backing": kvs.CONTENT_BACKING,
+    "cron": execution.CRON,
     "event": broker.EVENT,
     "feasibility": sched.FEASIBILITY,
     "groups": broker.GROUPS,

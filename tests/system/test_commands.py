@@ -20,7 +20,7 @@ LINES = [
     ("flux submit --cc=1-3 --wait --watch -l echo hi | sort", 0, f"({ID}\n|{ID}: 0: hi\n){{6}}"),
     ("flux bulksubmit --wait --watch echo {} ::: a b | sort", 0, f"a\nb\n({ID}\n){{2}}"),
     ("flux job last '[:2]' | wc -l", 0, "2\n"),
-    ("flux job last '[x]'", 1, "flux-job: invalid slice '\\[x\\]'\n"),
+    ("flux job last '[x]'", 1, r"flux-job: could not parse python-style slice expression '\[x\]': .*\n"),
     ("flux submit --flags=waitable false; flux job wait --all", 1, f"{ID}\nflux-job: {ID}: .*exit code 1\n"),
     ("flux job wait", 2, "flux-job: there are no more waitable jobs\n"),
     ("flux exec -l echo x | sort", 0, "0: x\n1: x\n"),
