@@ -160,6 +160,7 @@ ELSEWHERE = {
         "job_exec/job.py": "modules/job_exec/test_job_exec_leader.py",
         "job_exec/simulator.py": "modules/job_exec/test_job_exec_leader.py",
         "job_ingest/checks.py": "modules/job_ingest/test_job_ingest.py",
+        "job_ingest/validator_worker.py": "modules/job_ingest/test_validators.py",
         "job_manager/deadlines.py": "modules/job_manager/test_job_manager_core.py",
         "resource/acquirers.py": "modules/resource/test_resource_leader.py",
         "resource/follower.py": "modules/resource/test_resource_leader.py",

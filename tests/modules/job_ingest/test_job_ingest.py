@@ -247,6 +247,8 @@ def test_arguments_of_the_module_go_before_the_configuration_of_the_checks() -> 
         ({"require-instance": {"minnodes": -1}}, "ingest.validator.require-instance.minnodes"),
         ({"require-instance": 3}, "ingest.validator"),
         ({"plugins": ["feasibilty"]}, "ingest.validator.plugins"),
+        ({"plugins": ["site.py"]}, "ingest.validator.plugins"),
+        ({"plugins": ["/nosuch/site.py"]}, "ingest.validator.plugins"),
         ({"args": ["--bogus"]}, "ingest.validator.args"),
         ({"args": "x"}, "ingest.validator.args"),
     ],

@@ -28,11 +28,17 @@ _OPTIONS = (
 
 class Checks(NamedTuple):
     """`feasible`: ask the scheduler whether the job could ever run. `least`: None, or the numbers of nodes and cores
-    from which jobs must be instances, 0 for no limit; with both 0, only instances are accepted.
+    from which jobs must be instances, 0 for no limit; with both 0, only instances are accepted. `files`: those whose
+    class `Validator` is asked (validators.py), which has the `options`.
     """
 
     feasible: bool
     least: tuple[int, int] | None
+    files: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+NO_CHECKS = Checks(False, None)
 
 
 def checks(config: dict[str, Any], args: Iterable[str]) -> Checks:
@@ -62,16 +68,21 @@ def checks(config: dict[str, Any], args: Iterable[str]) -> Checks:
                 errno.EINVAL, f"{_WHERE}.require-instance.{name}: must be minnodes or mincores, and a number"
             )
     if off:
-        return Checks(False, None)
+        return NO_CHECKS
+    files = tuple(plugin for plugin in plugins if plugin.endswith(".py"))
     for plugin in plugins:
-        if plugin and plugin not in _PLUGINS:
-            file = "; a file's class Validator is not run here" if plugin.endswith(".py") else ""
-            raise RpcError(errno.EINVAL, f"{_WHERE}.plugins: {plugin!r} is not one of {', '.join(_PLUGINS)}{file}")
+        if plugin in files:
+            if not os.path.isabs(plugin) or not os.path.isfile(plugin):
+                raise RpcError(errno.EINVAL, f"{_WHERE}.plugins: {plugin!r} is not the absolute path of a file")
+        elif plugin and plugin not in _PLUGINS:
+            raise RpcError(errno.EINVAL, f"{_WHERE}.plugins: {plugin!r} is not one of {', '.join(_PLUGINS)}")
+    # A file's class takes the options that are none of the others', and refuses what it does not know.
+    theirs = tuple(option for option in options if option.partition("=")[0] not in _OPTIONS) if files else ()
     for option in options:
-        if option.startswith("-") and option.partition("=")[0] not in _OPTIONS:
+        if option.startswith("-") and option.partition("=")[0] not in _OPTIONS and not files:
             raise RpcError(errno.EINVAL, f"{_WHERE}.args: {option!r} is not one of {', '.join(_OPTIONS)}")
     instances = (least.get("minnodes", 0), least.get("mincores", 0)) if "require-instance" in plugins else None
-    return Checks("feasibility" in plugins, instances)
+    return Checks("feasibility" in plugins, instances, files, theirs)
 
 
 def refuse_direct(jobspec: dict[str, Any], least: tuple[int, int]) -> None:

@@ -21,8 +21,9 @@ from headrace.jobs.pack import split_j
 from headrace.jobs.policy import Policy, PolicyConfigError, PolicyError, UnknownQueue
 from headrace.jobs.record import updated_jobspec
 from headrace.jobs.storable import MOST_LEVELS, TOO_DEEP, is_deep
-from headrace.modules.job_ingest.checks import checks, refuse_direct
+from headrace.modules.job_ingest.checks import NO_CHECKS, Checks, checks, refuse_direct
 from headrace.modules.job_ingest.decode import NOTHING, decode, fresh
+from headrace.modules.job_ingest.validators import Validators
 from headrace.spec import jobspec as js
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.job_state import FLAG_DEBUG, FLAG_NOVALIDATE, FLAG_PRE_SIGNED, FLAG_WAITABLE
@@ -76,6 +77,8 @@ class _Ingest:
         self.count = 0
         methods = {"submit": self._submit, "getinfo": self._getinfo}
         ctx.service(NAME, methods, open=methods, requests=JOB_INGEST)
+        self.validators = Validators(ctx)
+        ctx.on_unload(self.validators.close)
         ctx.on_config(self._configure)
         ctx.on_stats(lambda: {"pipeline": {"submitted": self.count}})
         ctx.call("job-manager.getinfo", {}, self._begin)
@@ -156,13 +159,11 @@ class _Ingest:
         }
         constraint = js.constraints(jobspec)
         hosts = _hosts(constraint) if constraint else []
-        feasible = False
-        if not flags & FLAG_NOVALIDATE:
-            feasible = self.checks.feasible
-            if self.checks.least is not None:
-                refuse_direct(jobspec, self.checks.least)
-        if hosts or feasible:
-            return self._check(msg, job, hosts, feasible)
+        checks = NO_CHECKS if flags & FLAG_NOVALIDATE else self.checks
+        if checks.least is not None:
+            refuse_direct(jobspec, checks.least)
+        if hosts or checks.feasible or checks.files:
+            return self._check(msg, job, hosts, checks)
         self._hand_over(msg, job)
         return None
 
@@ -226,10 +227,12 @@ class _Ingest:
             raise RpcError(errno.EINVAL, str(exc)) from None
         return jobspec, updates
 
-    async def _check(self, msg: Message, job: dict[str, Any], hosts: list[str], feasible: bool) -> None:
+    async def _check(self, msg: Message, job: dict[str, Any], hosts: list[str], checks: Checks) -> None:
         if hosts:
             await self._check_hosts(hosts)
-        if feasible:
+        if checks.files:
+            await self.validators.check(checks.files, checks.options, job)
+        if checks.feasible:
             try:
                 await self.ctx.rpc("feasibility.check", {"jobspec": job["jobspec"]})
             except RpcError as exc:
