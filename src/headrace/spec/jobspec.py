@@ -72,15 +72,15 @@ class SlotRequest(NamedTuple):
 
 def walk(jobspec: Dict[str, Any]) -> Iterator[Tuple[Dict[str, Any], int, int]]:
     """Yield (vertex, its smallest count, its total number) for every resource, parents first."""
+    return _walk(jobspec["resources"], 1)
 
-    def below(vertices: List[Dict[str, Any]], parents: int) -> Iterator[Tuple[Dict[str, Any], int, int]]:
-        for vertex in vertices:
-            count = smallest_count(vertex["count"])
-            total = parents * count
-            yield vertex, count, total
-            yield from below(vertex.get("with") or [], total)
 
-    return below(jobspec["resources"], 1)
+def _walk(vertices: List[Dict[str, Any]], parents: int) -> Iterator[Tuple[Dict[str, Any], int, int]]:
+    for vertex in vertices:
+        count = smallest_count(vertex["count"])
+        total = parents * count
+        yield vertex, count, total
+        yield from _walk(vertex.get("with") or [], total)
 
 
 def smallest_count(count: Union[int, str, Dict[str, int]]) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 
 from headrace.broker.module.context import EMPTY, RpcError
 from headrace.spec import message as m
-from waiting import stays_in_loop
+from waiting import stays_in_loop, until_in_loop
 
 Run = Callable[..., None]
 
@@ -238,5 +240,26 @@ def test_a_service_has_one_provider(in_broker: Run) -> None:
         assert refused.value.errnum == errno.EEXIST
         first.unservice("s")
         broker.context("c").service("s", {})
+
+    in_broker(scenario)
+
+
+def test_what_a_timer_was_given_goes_with_its_call(in_broker: Run) -> None:
+    class Given:
+        pass
+
+    async def scenario(broker: Any) -> None:
+        ctx, given, ran = broker.context("s"), Given(), []
+        still = weakref.ref(given)
+        ctx.call_later(0.0, lambda _given: ran.append(True), given)
+        del given
+        gc.disable()
+        try:
+            await until_in_loop(lambda: ran)
+            await broker.settle()
+            # Cycles are looked for rarely: until then, a cycle would keep it.
+            assert still() is None
+        finally:
+            gc.enable()
 
     in_broker(scenario)

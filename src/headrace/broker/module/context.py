@@ -85,7 +85,8 @@ class ModuleContext:
         self._tasks: set[asyncio.Task[Any]] = set()
         # Requests that a task is to answer, and has not answered yet.
         self._unanswered: set[Message] = set()
-        self._timers: set[asyncio.TimerHandle] = set()
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._last_timer = 0
         self.debug = 0
         self._route = self.uuid.encode()
         self._router.add_peer(self)
@@ -490,16 +491,17 @@ class ModuleContext:
 
     def call_later(self, seconds: float, fn: Callable[..., Any], *args: Any) -> asyncio.TimerHandle:
         """As loop.call_later, but an exception is logged, and unloading the module cancels it."""
-
-        def fire() -> None:
-            self._timers.discard(handle)
-            self._guard(fn, *args)
-
-        handle = self.loop.call_later(max(seconds, 0.0), fire)
+        number = self._last_timer = self._last_timer + 1
+        # The timer knows its number and not its handle: the cycle would keep `args` until cycles are looked for.
+        handle = self.loop.call_later(max(seconds, 0.0), self._fire, number, fn, args)
         if len(self._timers) > 256:
-            self._timers = {timer for timer in self._timers if not timer.cancelled()}
-        self._timers.add(handle)
+            self._timers = {number: timer for number, timer in self._timers.items() if not timer.cancelled()}
+        self._timers[number] = handle
         return handle
+
+    def _fire(self, number: int, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self._timers.pop(number, None)
+        self._guard(fn, *args)
 
     def spawn(self, coro: Any, requests: Iterable[Message] = ()) -> asyncio.Task[Any]:
         """Run `coro` in a task, which an unload cancels. It answers `requests`: those that it has not answered when it
@@ -591,7 +593,7 @@ class ModuleContext:
         self._router.remove_peer(self)
         for prefix, _ in self._subscriptions:
             self._broker.events.unsubscribe(self, prefix)
-        for timer in self._timers:
+        for timer in self._timers.values():
             timer.cancel()
         for task in list(self._tasks):
             if task is not asyncio.current_task():
