@@ -118,3 +118,20 @@ def test_mutated_frames_give_messages_or_message_errors():
         except MessageError:
             refused += 1
     assert refused > 1000
+
+
+def test_requests_that_wait_share_what_their_ways_back_have_in_common():
+    first, other, foreign = (
+        m.decode_parts(m.encode_parts(Message(m.REQUEST, topic, {"id": tag}, m.FLAG_ROUTE, 4242, 1, 700, tag, [b"a"])))
+        for topic, tag in (("sched.alloc", 1001), ("sched.alloc", 1002), ("sched.free", 1003))
+    )
+    for msg in (other, foreign):
+        msg.keep_way_back(first)
+        assert not msg.has_payload
+    assert other.routes is first.routes and other.topic is first.topic and other.userid is first.userid
+    assert (foreign.topic, foreign.routes, foreign.aux2) == ("sched.free", [b"a"], 1003)
+    reply = m.response(other, {"type": 0})
+    assert (reply.topic, reply.matchtag, reply.routes, reply.userid) == ("sched.alloc", 1002, [b"a"], 4242)
+    # A response takes its own way back, and leaves that of the request.
+    reply.routes.pop()
+    assert first.routes == [b"a"]

@@ -140,6 +140,20 @@ class Message:
         """Drop the body of a message that was sent, where only its way back is still needed."""
         self._obj = self._payload = None
 
+    def keep_way_back(self, other: Message) -> None:
+        """Drop the body, and share with `other` what is equal: a request that waits needs only the way of its response,
+        and thousands from one sender have nearly the same. Neither `routes` may change from now on.
+        """
+        self.forget_body()
+        if self.topic == other.topic:
+            self.topic = other.topic
+        if self.routes == other.routes:
+            self.routes = other.routes
+        if self.aux1 == other.aux1:
+            self.aux1 = other.aux1
+        if self.userid == other.userid:
+            self.userid = other.userid
+
     @property
     def has_payload(self) -> bool:
         return self._payload is not None or self._obj is not None

@@ -39,6 +39,9 @@ __all__ = ["EMPTY", "FINALIZING", "INIT", "RUNNING", "Empty", "ModuleContext", "
 INIT, RUNNING, FINALIZING = 0, 1, 2
 
 Handler = Callable[[Message], Any]
+# What gets the responses of a call, the topic if they are streamed, otherwise "", and the rank that was asked.
+_Call = tuple[Callable[[Message], Any], str, int]
+_NO_CALL: _Call = (lambda _msg: None, "", m.NODEID_ANY)
 
 
 class ModuleContext:
@@ -72,8 +75,10 @@ class ModuleContext:
         self.at_flush = broker.router.at_flush
         self.at_turn_end = broker.router.at_turn_end
         self._methods: dict[str, tuple[Handler, bool, Form | None]] = {}
-        self._pending: dict[int, Callable[[Message], None]] = {}
-        self._streaming_calls: dict[int, tuple[str, int]] = {}
+        # Calls that wait for responses, by matchtag.
+        self._pending: dict[int, _Call] = {}
+        # A job that waits for resources is such a stream each: thousands of equal ones are one object.
+        self._last_stream = _NO_CALL
         self._next_tag = 0
         self._streams: dict[str, StreamSet] = {}
         self._subscriptions: list[tuple[str, Callable[[Message], None]]] = []
@@ -210,13 +215,12 @@ class ModuleContext:
                 self._request(msg)
         elif kind == m.RESPONSE:
             tag = msg.aux2
-            callback = self._pending.get(tag)
-            if callback is None:
+            call = self._pending.get(tag)
+            if call is None:
                 return
             if msg.aux1 or not msg.flags & m.FLAG_STREAMING:
                 del self._pending[tag]
-                self._streaming_calls.pop(tag, None)
-            self._guard(callback, msg)
+            self._guard(call[0], msg)
         elif kind == m.EVENT and msg.rolemask & m.ROLE_OWNER:
             # Any user may publish. A guest's events are passed to clients only, since services must not act on them
             # (RFC 12).
@@ -411,10 +415,14 @@ class ModuleContext:
             tag = self._next_tag = self._next_tag % 0xFFFFF + 1
             while tag in self._pending:
                 tag = self._next_tag = self._next_tag % 0xFFFFF + 1
-            self._pending[tag] = on_reply
             if streaming:
                 flags |= m.FLAG_STREAMING
-                self._streaming_calls[tag] = (topic, nodeid)
+                stream = (on_reply, topic, nodeid)
+                if stream != self._last_stream:
+                    self._last_stream = stream
+                self._pending[tag] = self._last_stream
+            else:
+                self._pending[tag] = (on_reply, "", nodeid)
         msg = m.request(
             topic,
             obj,
@@ -448,16 +456,15 @@ class ModuleContext:
 
     def cancel(self, matchtag: int) -> None:
         """Ask the service to end a streaming call; its last response (ENODATA) still arrives."""
-        target = self._streaming_calls.get(matchtag)
-        if target is not None:
-            self.call(target[0] + "-cancel", {"matchtag": matchtag}, None, target[1])
+        _, topic, nodeid = self._pending.get(matchtag, _NO_CALL)
+        if topic:
+            self.call(topic + "-cancel", {"matchtag": matchtag}, None, nodeid)
 
     def forget(self, matchtag: int) -> None:
         """Drop the callback of a call; later responses are ignored."""
-        self._pending.pop(matchtag, None)
-        target = self._streaming_calls.pop(matchtag, None)
-        if target is not None:
-            self._router.forget(target[0], self._route, matchtag)
+        _, topic, _ = self._pending.pop(matchtag, _NO_CALL)
+        if topic:
+            self._router.forget(topic, self._route, matchtag)
 
     def on_growth(self, fn: Callable[[Idset], None]) -> None:
         """Register `fn`, called with the ranks of added hosts when the tree includes them."""
@@ -588,7 +595,8 @@ class ModuleContext:
             for msg in streams:
                 self._refuse_unloaded(msg)
         # Services must end their streams to this module (RFC 6), so that for example resources can be acquired again.
-        for service, nodeid in {(topic.rpartition(".")[0], nodeid) for topic, nodeid in self._streaming_calls.values()}:
+        asked = {(topic.rpartition(".")[0], nodeid) for _, topic, nodeid in self._pending.values() if topic}
+        for service, nodeid in asked:
             self.call(service + ".disconnect", None, None, nodeid)
         self._router.remove_peer(self)
         for prefix, _ in self._subscriptions:

@@ -60,6 +60,8 @@ class ModuleProcess:
         self._answer: asyncio.Future[Message] = broker.loop.create_future()
         self._gone: asyncio.Future[None] = broker.loop.create_future()
         self.owing = Outstanding()
+        # The last request that was passed to the module, whose way back others share.
+        self._last = m.request("")
         self._used: set[tuple[str, int, int]] = set()
         assert process.stdout is not None
         self._output = _Output(broker.loop, process.stdout, lambda line: broker.log(logging.ERROR, self.name, line))
@@ -197,7 +199,8 @@ class ModuleProcess:
             self.owing.passed(msg, sender_of(msg))
             self.pipe.send(msg)
             # Thousands of requests may wait for responses, and most of their bodies are jobspecs.
-            msg.forget_body()
+            msg.keep_way_back(self._last)
+            self._last = msg
         else:
             self.pipe.send(msg)
 

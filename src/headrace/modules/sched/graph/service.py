@@ -78,16 +78,27 @@ _decode_alloc = msgspec.json.Decoder(_Alloc).decode
 
 
 class _Job:
-    """A pending job and its request."""
+    """A pending job and its request; `resources` is the JSON of the request, and `msg` has no body any more."""
 
-    __slots__ = ("annotated", "duration", "id", "msg", "request")
+    __slots__ = ("annotated", "duration", "id", "msg", "request", "resources")
 
-    def __init__(self, id: int, msg: Message, request: JobRequest, duration: float) -> None:
+    def __init__(self, id: int, msg: Message, request: JobRequest, resources: bytes, duration: float) -> None:
         self.id = id
         self.msg = msg
         self.request = request
+        self.resources = resources
         self.duration = duration
-        self.annotated: dict[str, Any] = {}
+        self.annotated = _NOTHING
+
+    def share(self, other: _Job) -> None:
+        """Share with another pending job what is equal."""
+        self.msg.keep_way_back(other.msg)
+        if self.request is other.request:
+            self.resources = other.resources
+
+
+# The annotations of a job that has none; the tables of annotations are replaced, not changed.
+_NOTHING: dict[str, Any] = {}
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
@@ -102,6 +113,7 @@ class _Scheduler:
         self.pool: Pool | None = None
         self.expiration = 0.0
         self.jobs: dict[int, _Job] = {}
+        self.last: _Job | None = None
         self.now = 0
         self.continuing = False
         self.explaining = False
@@ -245,7 +257,8 @@ class _Scheduler:
     def _refuse(self, decision: Refused) -> None:
         pool, job = self._pool(), self.jobs.pop(decision.jobid)
         pool.forget(job.id)
-        note = refusal(pool.scheduler, job.msg.obj["jobspec"], job.request, decision.failure)
+        jobspec = {"resources": msgspec.json.decode(job.resources)}
+        note = refusal(pool.scheduler, jobspec, job.request, decision.failure)
         self.ctx.respond(job.msg, {"id": job.id, "type": AllocResponse.DENY, "note": note})
 
     # -- resources come, go and change (RFC 28)
@@ -317,12 +330,15 @@ class _Scheduler:
         body = _decode_alloc((msg.payload or b"").rstrip(b"\0"))
         system = body.jobspec.attributes.system if body.jobspec.attributes is not None else _System()
         duration = system.duration or 0
+        resources = bytes(body.jobspec.resources)
         try:
-            request = pool.request_of(bytes(body.jobspec.resources), duration, bytes(system.constraints))
+            request = pool.request_of(resources, duration, bytes(system.constraints))
         except (RequestError, ConstraintError) as exc:
             self.ctx.respond(msg, {"id": body.id, "type": AllocResponse.DENY, "note": str(exc)})
             return
-        self.jobs[body.id] = _Job(body.id, msg, request, duration)
+        job = self.jobs[body.id] = _Job(body.id, msg, request, resources, duration)
+        job.share(self.last or job)
+        self.last = job
         pool.submit(body.id, request, body.priority, system.queue or "", body.userid, body.t_submit)
         self._changed()
 
