@@ -118,3 +118,12 @@ def test_a_line_that_is_no_event_is_an_error() -> None:
     for text in ("nonsense\n", "{}\n", '{"timestamp":1.0,"name":"a"}\n\n{"timestamp":2.0,"name":"b"}\n'):
         with pytest.raises(msgspec.DecodeError):
             events_of(text)
+
+
+def test_equal_codes_of_waiting_jobs_are_one_object() -> None:
+    table = Texts()
+    codes = [table.encode(_text(number, 7)) for number in range(5)]
+    # The environment is the same, and of the first part only the argument differs.
+    assert len({id(environment) for _, environment in codes[1:]}) == 1
+    assert len({id(first[2]) for first, _ in codes[1:]}) == 1
+    assert [table.decode(*code) for code in codes] == [_text(number, 7) for number in range(5)]

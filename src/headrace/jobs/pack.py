@@ -26,21 +26,26 @@ Code = tuple[int, int, int, bytes]
 
 
 class _Known:
-    """The reference of the last part in this place, with the common start and end of the two."""
+    """The reference of the last part in this place, with the common start and end of the two, and the last code."""
 
-    __slots__ = ("end", "number", "start")
+    __slots__ = ("end", "last", "start")
 
-    def __init__(self, number: int, start: bytes, end: bytes) -> None:
-        self.number = number
+    def __init__(self, last: Code, start: bytes, end: bytes) -> None:
+        self.last = last
         self.start = start
         self.end = end
 
     def code(self, part: bytes) -> Code | None:
-        """The difference of `part` if it has the same start and end."""
-        start, end = len(self.start), len(self.end)
+        """The difference of `part` if it has the same start and end. Codes of waiting jobs stay in memory: equal ones
+        are one object, and so are equal numbers in them.
+        """
+        number, start, end, own = self.last
         if len(part) < start + end or not part.startswith(self.start) or not part.endswith(self.end):
             return None
-        return (self.number, start, end, part[start : len(part) - end])
+        between = part[start : len(part) - end]
+        if between != own:
+            self.last = (number, start, end, between)
+        return self.last
 
 
 class Texts:
@@ -69,7 +74,7 @@ class Texts:
             code = known.code(part)
             if code is not None and len(code[3]) <= most:
                 return code
-            code = _difference(self.table[known.number], part, known.number)
+            code = _difference(self.table[known.last[0]], part, known.last[0])
             if len(code[3]) <= most:
                 return self._remembered(code, place)
         closest: Code | None = None
@@ -91,7 +96,7 @@ class Texts:
     def _remembered(self, code: Code, place: int) -> Code:
         number, start, end, _ = code
         reference = self.table[number]
-        self._known[place] = _Known(number, reference[:start], reference[-end:] if end else b"")
+        self._known[place] = _Known(code, reference[:start], reference[-end:] if end else b"")
         return code
 
     def _decode(self, code: Code) -> bytes:

@@ -216,3 +216,15 @@ def test_a_job_that_is_queued_again_has_no_nodes_until_it_runs_again() -> None:
             again.take_event(*event)
         assert (again.state, again.t_run) == (RUN, 1795224531.0)
     assert job(*EVENTS[:6], (1795224529.0, "flux-restart", {})).state == RUN
+
+
+def test_waiting_jobs_share_their_name_and_keep_no_jobspec_that_says_nothing_more() -> None:
+    first = summarize(JOBSPEC)
+    other = summarize({**JOBSPEC, "tasks": [{**JOBSPEC["tasks"][0], "command": ["/bin/sleep", "7"]}]}, first)
+    assert other.name is first.name == "sleep"
+    assert job(*EVENTS[:2]).jobspec is None
+    per_resource = spec(shell={"options": {"per-resource": {"type": "core", "count": 2}}})
+    waiting = job(*EVENTS[:2], jobspec=per_resource)
+    assert waiting.jobspec is per_resource
+    waiting.take_r(R)
+    assert waiting.ntasks == 2

@@ -408,3 +408,17 @@ def test_running_jobs_without_a_duration_end_with_their_instance() -> None:
     world.core.now = 300.0
     world.core.expire()
     assert world.core.active[1].fatal == ("timeout", "resource allocation expired")
+
+
+def test_waiting_jobs_share_what_their_events_have_in_common() -> None:
+    world = World()
+    for id in (1, 2):
+        world.submit(id)
+    world.submit(3, urgency=20)
+    first, second, third = (
+        dict((name, context) for _, name, context in world.core.active[id].events) for id in (1, 2, 3)
+    )
+    for name in ("submit", "priority"):
+        assert first[name] is second[name]
+    assert (third["submit"]["urgency"], third["priority"]) == (20, {"priority": 20})
+    assert first["priority"] == {"priority": 16}

@@ -38,6 +38,8 @@ _FLAGS = FLAG_PRE_SIGNED | FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
 _HEADS = 64
 # The `attributes.system` of jobspecs without one.
 _NO_SYSTEM: dict[str, Any] = {}
+# The signature of mechanism none.
+_NONE = b"none"
 _pack = msgspec.msgpack.Encoder().encode
 # Arguments for flux-core's validators, which are processes.
 _WITHOUT_EFFECT = (
@@ -70,7 +72,8 @@ class _Ingest:
         self.early: list[Message] = []
         self.batch: list[dict[str, Any]] = []
         self.requests: list[Message] = []
-        self.heads: dict[bytes, int] = {}
+        # Signers by header, and the header itself, of which each waiting job refers to one object.
+        self.heads: dict[bytes, tuple[int, bytes]] = {}
         # The last valid jobspec, and its text if a jobspec with the same text need not be checked again.
         self.last = NOTHING
         self.text = b""
@@ -176,19 +179,20 @@ class _Ingest:
             if is_deep(jobspec):
                 raise RpcError(errno.EINVAL, f"jobspec {TOO_DEEP}")
             plain = jobspec.encode("utf-8") if isinstance(jobspec, str) else msgspec.json.encode(jobspec)
-            return _plain_head(userid), plain, b"none"
+            return _plain_head(userid), plain, _NONE
         try:
             head, text, tail = split_j(body["J"])
         except ValueError as exc:
             raise RpcError(errno.EINVAL, str(exc)) from None
-        signer = self.heads.get(head)
-        if signer is None:
-            signer = _signer(head)
+        known = self.heads.get(head)
+        if known is None:
+            known = _signer(head), head
             if len(self.heads) < _HEADS:
-                self.heads[head] = signer
+                self.heads[head] = known
+        signer, head = known
         if signer != userid:
             raise RpcError(errno.EPERM, f"signer={signer} != requestor={userid}")
-        return head, text, tail
+        return head, text, _NONE if tail == _NONE else tail
 
     def _jobspec(self, text: bytes, novalidate: bool) -> dict[str, Any]:
         if text == self.text and text:

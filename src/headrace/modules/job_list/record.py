@@ -85,13 +85,16 @@ class JobspecSummary(NamedTuple):
 NO_SUMMARY = JobspecSummary(None, None, None, None, None, None, 0.0, None, None, None)
 
 
-def summarize(jobspec: dict[str, Any]) -> JobspecSummary:
-    """The attributes of a jobspec, for `Job.take_jobspec`."""
+def summarize(jobspec: dict[str, Any], last: JobspecSummary = NO_SUMMARY) -> JobspecSummary:
+    """The attributes of a jobspec, for `Job.take_jobspec`. A name that is equal to that of the `last` jobspec is the
+    same object: thousands of waiting jobs have it.
+    """
+    name = js.name(jobspec)
     system = js.system(jobspec)
     counts = js.counts(jobspec)
     return JobspecSummary(
         jobspec,
-        js.name(jobspec),
+        last.name if name == last.name else name,
         system.get("cwd"),
         system.get("queue"),
         system.get("project"),
@@ -159,7 +162,9 @@ class Job:
 
     def take_jobspec(self, summary: JobspecSummary) -> None:
         """Set the attributes that follow from the jobspec."""
-        self.jobspec, self.name, self.cwd, self.queue, self.project, self.bank = summary[:6]
+        jobspec, self.name, self.cwd, self.queue, self.project, self.bank = summary[:6]
+        # The only option because of which `take_r` needs more than the summary.
+        self.jobspec = jobspec if jobspec and js.shell_option(jobspec, "per-resource") else None
         self.duration, self.ntasks, self.nnodes, self.ncores = summary[6:]
 
     def take_r(self, r: dict[str, Any]) -> None:
@@ -180,7 +185,7 @@ class Job:
                 ranks |= members
                 cores += len(members) * _width(group["children"].get("core", ""))
             self.ranks, self.nnodes, self.ncores = ranks.encode(brackets=True), len(ranks), cores
-        if self.jobspec is not None and js.shell_option(self.jobspec, "per-resource"):
+        if self.jobspec is not None:
             nslots = js.counts(self.jobspec).nslots
             self.ntasks = js.task_count(self.jobspec, self.nnodes, nslots, self.ncores)
 

@@ -163,7 +163,7 @@ class _Lister:
             jobspec = body["jobspec"]
             # Many jobs of a user share one jobspec object.
             if jobspec is not self.summary.jobspec:
-                self.summary = summarize(jobspec)
+                self.summary = summarize(jobspec, self.summary)
             job.take_jobspec(self.summary)
             queue = job.queue
         for event in body["events"]:

@@ -89,6 +89,8 @@ class Core:
         self.requests: list[Request] = []
         # Jobs by their last event, with the index of their first new one: records and listings follow that order.
         self.dirty: dict[Job, int] = {}
+        # The contexts of the last events that are mostly alike, by name.
+        self._contexts: dict[str, dict[str, Any]] = {}
         self.finished: list[Job] = []
         self.waiting = Waiting(self)
         # In a core without a service, deadlines use the time of day.
@@ -119,6 +121,14 @@ class Core:
         if job.state != was:
             self.count(job, was)
 
+    def _shared(self, name: str, context: dict[str, Any]) -> dict[str, Any]:
+        """`context`, or the equal one of the last event of this name: those of 100,000 waiting jobs are in memory."""
+        last = self._contexts.get(name)
+        if context == last:
+            return last
+        self._contexts[name] = context
+        return context
+
     def count(self, job: Job, was: int) -> None:
         """Update `running` after a change of a job's state."""
         self.running += bool(job.state & RUNNING) - bool(was & RUNNING)
@@ -130,7 +140,7 @@ class Core:
                 return
             self.post(job, "depend")
         if job.state == PRIORITY:
-            self.post(job, "priority", {"priority": priority_of(job.urgency)})
+            self.post(job, "priority", self._shared("priority", {"priority": priority_of(job.urgency)}))
         if job.state == SCHED:
             self._request(job)
         elif job.state == RUN:
@@ -238,7 +248,8 @@ class Core:
         self.active[id] = job
         self.max_jobid = max(self.max_jobid, id)
         self.records.append(JobAdded(id, jobspec))
-        self.post(job, "submit", {"userid": userid, "urgency": urgency, "flags": flags, "version": 1})
+        context = {"userid": userid, "urgency": urgency, "flags": flags, "version": 1}
+        self.post(job, "submit", self._shared("submit", context))
         for need in needs:
             if need.description not in (job.dependencies or ()):
                 self.post(job, "dependency-add", {"description": need.description})
@@ -442,8 +453,8 @@ class Core:
             return
         if severity == FATAL and job.state == SCHED:
             self._forget_annotations(job)
-        context = {"type": kind, "severity": severity, "note": note, "userid": userid, **(extra or {})}
-        self.post(job, "exception", context)
+        context = {"type": kind, "severity": severity, "note": note, "userid": userid}
+        self.post(job, "exception", {**context, **extra} if extra else self._shared("exception", context))
         self.effects.append(Raised(job.id, kind, severity))
         if severity == FATAL:
             self._clean_up(job)
