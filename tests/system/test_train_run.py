@@ -17,7 +17,25 @@ import yaml
 from instance import LIMIT, clean_env, processes_with, start
 
 HEADRACE = os.path.join(os.path.dirname(sys.executable), "headrace")
-WORDS = ["", "two  blanks", " ", "a\nb\n", "'", '"', "$HOME", "`x`", "*", "\\", "-n", "--", "#", "a=b", "ü", "$$(X)"]
+WORDS = [
+    "",
+    "two  blanks",
+    " ",
+    "a\nb\n",
+    "'",
+    '"',
+    "$HOME",
+    "`x`",
+    "*",
+    "\\",
+    "-n",
+    "--",
+    "#",
+    "a=b",
+    "ü",
+    "{{id}}",
+    "$$(X)",
+]
 SHOW = [sys.executable, "-c", "import json, sys; print(json.dumps(sys.argv[1:]))"]
 OPTIONS = "flux-framework.org/headrace-options"
 
@@ -151,6 +169,53 @@ def test_the_runtime_may_be_given(env: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "runtime.yaml"
     file.write_text(yaml.safe_dump({**own, "spec": {"template": {"spec": {"replicatedJobs": steps}}}}))
     assert train(env, f"--runtime={file}", path).stdout.splitlines() == ["x 4"] * 4
+
+
+MEET = """
+import json, os, socket
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+where = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+if rank == 0:
+    with socket.create_server(where, backlog=size) as server:
+        met = [0]
+        for _ in range(size - 1):
+            with server.accept()[0] as peer:
+                met.append(int(peer.makefile().readline()))
+    names = ["LOCAL_WORLD_SIZE", "GROUP_RANK", "LOCAL_RANK"]
+    print(json.dumps([sorted(met), *(os.environ[name] for name in names)]))
+else:
+    while True:
+        try:
+            with socket.create_connection(where) as peer:
+                peer.sendall(b"%d\\n" % rank)
+            break
+        except ConnectionRefusedError:
+            pass
+"""
+
+
+def test_processes_meet_by_the_variables_of_torch(env: dict[str, str], tmp_path: Path) -> None:
+    path = write(tmp_path, trainjob([sys.executable, "-c", MEET], numProcPerNode=2))
+    done = train(env, path)
+    assert (done.returncode, json.loads(done.stdout)) == (0, [[0, 1, 2, 3], "2", "0", "0"]), done.stderr
+    (tmp_path / "meet.py").write_text(MEET)
+    command = ["flux", "run", "-o", "torch", "-N2", "--tasks-per-node=1", sys.executable, str(tmp_path / "meet.py")]
+    done = start("--test-size=2", *command)
+    assert (done.rc, json.loads(done.out)) == (0, [[0, 1], "1", "0", "0"]), done.err
+
+
+def test_torchrun_is_told_of_its_node(env: dict[str, str], tmp_path: Path) -> None:
+    """A program of that name, which prints what torchrun reads."""
+    program = tmp_path / "torchrun"
+    program.write_text(f"#!{sys.executable}\nimport json, os\nprint(json.dumps(dict(os.environ)))\n")
+    program.chmod(0o755)
+    path = write(tmp_path, trainjob([str(program)], "headrace-torch", numProcPerNode=4))
+    done = train(env, path)
+    assert done.returncode == 0, done.stderr
+    nodes = sorted((json.loads(line) for line in done.stdout.splitlines()), key=lambda one: one["PET_NODE_RANK"])
+    names = ["PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE"]
+    assert [[one[name] for name in names] for one in nodes] == [["2", "0", "4"], ["2", "1", "4"]]
+    assert len({(one["PET_MASTER_ADDR"], one["PET_MASTER_PORT"]) for one in nodes}) == 1
 
 
 def test_a_program_runs_once_with_the_instance_around_it(env: dict[str, str], tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from ..spec import jobspec as specs
 from ..spec.idset import Idset
 from ..spec.os_error import reason, with_class
 from ..spec.wait_status import exit_code, how_ended
-from . import affinity, layout, oom, time_limit_signal
+from . import affinity, layout, oom, time_limit_signal, torch
 from . import options as known
 from .early_exits import EarlyExits
 from .environment import job_environment, task_environment
@@ -53,6 +53,8 @@ _PEER_GRACE = 2.0
 _CLEANING = 0.5
 # Seconds until the streams of a job whose last processes were killed count as closed.
 _CLOSE_AFTER = 1.0
+# Signals that keep tasks from being started which wait for the shells of other nodes.
+_END_START = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGKILL)
 # The highest signal number of Linux.
 _SIGNALS = 64
 _FATAL = 0
@@ -110,6 +112,9 @@ class ShellJob:
         self._input = Input(self.options, self.nnodes, self.tasks, self._keep_input, self.to_peer)
         self._window = SendWindow(self._hold)
         self._credits = Credits(lambda nodeid, size: self.to_peer(nodeid, {"kind": "taken", "bytes": size}))
+        # With `-o torch`: where processes meet. The tasks wait to be placed as long as the shells agree about that.
+        self._torch: torch.Rendezvous | None = None
+        self._awaits_start: layout.Layout | None = None
         self._barrier = 0
         self._status = 0
         self._starting = True
@@ -137,8 +142,13 @@ class ShellJob:
 
     def start(self) -> None:
         """Start all tasks of this node. A failure ends the job with an exception."""
+        self._try(self._start)
+
+    def _try(self, step: Callable[[], None]) -> None:
+        """Take a step of the start."""
+        self._starting = True
         try:
-            self._start()
+            step()
         except Exception as exc:
             # A bad jobspec costs its own job, never the agent.
             self.fail(with_class(exc), 1, trace=traceback.format_exc())
@@ -159,13 +169,26 @@ class ShellJob:
             self._open_output(placed)
             self._log_placement(placed, wrong)
             self._read_options()
+            self._prepare_torch(placed)
         except (layout.LayoutError, OutputError, _CannotStart) as exc:
             self.fail(str(exc), 1)
             return
+        self._prepare_pmi(placed)
+        if self._torch is not None and self.nnodes > 1:
+            self._awaits_start = placed
+            self._enter_barrier(self._torch.offer())
+            return
+        if self._torch is not None:
+            self._torch.met(self._torch.offer())
+        self._start_placed(placed)
+
+    def _start_placed(self, placed: layout.Layout) -> None:
+        """Start the tasks, in the working directory."""
+        assert self.output is not None
+        if self._torch is not None:
+            self._torch.release()
         if self.lead:
             self._announce(placed)
-        self._prepare_pmi(placed)
-        assert self.output is not None
         with oom.adjusted(known.oom_adjust(self.options)) as wrong:
             if wrong:
                 self.output.log(_WARN, wrong, self.nodeid)
@@ -244,6 +267,17 @@ class ShellJob:
         if warn is not None:
             self._limit_signal = time_limit_signal.TimeLimitSignal(warn, self.agent.after, self._log_notice, self.kill)
 
+    def _prepare_torch(self, placed: layout.Layout) -> None:
+        """Raises _CannotStart."""
+        try:
+            port = torch.wanted_port(self.options)
+            if port is not None:
+                self._torch = torch.Rendezvous(port, self.nodeid, 0 in placed.ranks, self.host)
+        except OSError as exc:
+            raise _CannotStart(f"torch: no free port: {exc.strerror}") from None
+        except ValueError as exc:
+            raise _CannotStart(str(exc)) from None
+
     def _announce(self, placed: layout.Layout) -> None:
         """Tell clients by `shell.init` (RFC 21) where the shell's service is."""
         assert self.output is not None
@@ -295,7 +329,7 @@ class ShellJob:
         env = self._environment(templates)
         rlimit = self.options.get("rlimit")
         limits = limits_that_differ(rlimit if isinstance(rlimit, dict) else {})
-        command = specs.command(self.jobspec)
+        command, literal = specs.command(self.jobspec), self.options.get("literal-args")
         stdin = self._input.path(lookup)
         if stdin and self.lead:
             source = stdio.redirect("stdin", "all", stdin)
@@ -314,7 +348,16 @@ class ShellJob:
             its = partial(lookup, rank=task.rank)
             filled = {name: expand(env[name], its) for name in templates if "{{" in env[name]}
             own = task_environment({**env, **filled}, task.rank, task.local, gpus[task.local])
-            argv = [expand(arg, its) if "{{" in arg else arg for arg in command]
+            if self._torch is not None:
+                self._torch.add_to(
+                    own,
+                    rank=task.rank,
+                    local=task.local,
+                    size=self.size,
+                    local_size=len(ranks),
+                    nnodes=self.nnodes,
+                )
+            argv = [expand(arg, its) if "{{" in arg and not literal else arg for arg in command]
             try:
                 # Each task reads the file from its start: one descriptor for all would deal its lines out.
                 file, argv = opened(stdin, argv)
@@ -410,6 +453,7 @@ class ShellJob:
         if self._finished or self._failed:
             return
         self._failed = True
+        self._awaits_start = None
         for task in self.tasks:
             if not task.pid:
                 task.never_ran()
@@ -430,6 +474,7 @@ class ShellJob:
     # -- PMI
 
     def _enter_barrier(self, kvs: dict[str, str]) -> None:
+        """Enter the next barrier of this job; before the tasks start that is the one of `-o torch`."""
         if self.nnodes == 1:
             assert self.pmi is not None
             self.pmi.complete(kvs)
@@ -442,7 +487,12 @@ class ShellJob:
         self.agent.send({"op": "barrier", "id": self.id, "seq": -number, "kvs": parts})
 
     def barrier_done(self, seq: int, kvs: dict[str, str]) -> None:
-        if seq < 0 and self.pmix is not None:
+        placed, self._awaits_start = self._awaits_start, None
+        if placed is not None and self._torch is not None:
+            self._torch.met(kvs)
+            _enter_directory(specs.cwd(self.jobspec) or "/tmp")
+            self._try(lambda: self._start_placed(placed))
+        elif seq < 0 and self.pmix is not None:
             self.pmix.barrier_done(kvs)
         elif seq >= 0 and self.pmi is not None:
             self.pmi.complete(kvs)
@@ -537,6 +587,10 @@ class ShellJob:
                 text = wrong if signum is None else f"signal {signum}: {os.strerror(errno.EINVAL)}"
                 self.output.log(_WARN, text, self.nodeid, "kill")
             return
+        if self._awaits_start is not None and signum in _END_START:
+            self._awaits_start = None
+            self._status = max(self._status, signum)
+            self._maybe_finish()
         self._signal_tasks(signum)
         if signum == signal.SIGKILL and not self._killed:
             # The tasks of the other nodes were killed too, so their shells are awaited for _PEER_GRACE only.
@@ -645,7 +699,9 @@ class ShellJob:
         what = self._end_of_shell(nodeid, signum)
         if self.output is not None:
             self.output.log(_WARN, what, self.nodeid, "exception")
-        if self.options.get("exit-on-error"):
+        if self._awaits_start is not None:
+            self.fail(f"{what}: the tasks of other nodes wait for it to start", 1)
+        elif self.options.get("exit-on-error"):
             self.fail(f"{what} and exit-on-error is set", 1, component="task-exit")
         elif not self._exit_told:
             self._exit_told = True
@@ -664,7 +720,7 @@ class ShellJob:
         self._maybe_finish()
 
     def _maybe_finish(self) -> None:
-        if self._finished or not all(task.closed for task in self.tasks):
+        if self._finished or self._awaits_start is not None or not all(task.closed for task in self.tasks):
             return
         if self.group is not None:
             # Kill background processes in the shared group. The own group of a task is killed when that task closes.
@@ -679,6 +735,8 @@ class ShellJob:
         if self.agent.subprocesses.outlive(self.id, self.options, self._maybe_finish):
             return
         self._finished = True
+        if self._torch is not None:
+            self._torch.release()
         if self.pmix is not None:
             self.pmix.end()
         if self._limit_signal is not None:

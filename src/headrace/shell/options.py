@@ -18,7 +18,7 @@ from headrace.process.spawn import LIMITS
 
 from ..spec import duration
 from ..spec.idset import Idset, IdsetError
-from . import affinity
+from . import affinity, torch
 
 _EXIT_TIMEOUT = 30.0
 _REXEC_GRACE = 60.0
@@ -38,6 +38,7 @@ _KNOWN: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((*_MISSED, "coprocess-kill-timeout", "hwloc", "mpi", "rexec", "sysmon"), ()),
     **dict.fromkeys(("cpu-affinity", "env-expand", "exit-on-error", "exit-timeout", "gpu-affinity", "nosetpgrp"), ()),
     **dict.fromkeys(("per-resource", "pmi", "pty", "rexec-shutdown-timeout", "rlimit", "signal", "taskmap"), ()),
+    **dict.fromkeys(("literal-args", torch.OPTION), ()),
     "input": ("batch-timeout", "limit", "stdin.path", "stdin.type"),
     "oom": ("adjust",),
     "output": ("batch-timeout", "client.hwm", "client.lwm", "limit", "mode", *_STREAMS),
@@ -47,7 +48,7 @@ _KNOWN: dict[str, tuple[str, ...]] = {
 _NAMES = {f"{name}.{key}" if key else name for name, keys in _KNOWN.items() for key in keys or [""]}
 # Options that are objects, and those that are numbers, where true and false stand for 1 and 0.
 _OBJECTS = ("input", "input.stdin", "oom", "output", "output.client", "output.stderr", "output.stdout", "pmi-simple")
-_NUMBERS = ("nosetpgrp", "pmi-simple.nomap", "pty.capture", "pty.interactive", "verbose")
+_NUMBERS = ("literal-args", "nosetpgrp", "pmi-simple.nomap", "pty.capture", "pty.interactive", "verbose")
 # The names of PMI implementations, and what each stands for here: PMI-1 also serves PMI-2 clients through PMI_FD.
 _PMI = {"simple": "simple", "pmi1": "simple", "pmi2": "simple", "pmix": "pmix", "off": "", "none": ""}
 _INFINITY = resource.RLIM_INFINITY

@@ -60,14 +60,16 @@ def test_a_job_takes_whole_nodes_with_its_tasks_on_each() -> None:
     assert (system["cwd"], system["job"]["name"]) == ("/work", "hello")
     assert found["resources"][0]["count"] == 3 and found["resources"][0]["exclusive"] is True
     assert options["per-resource"] == {"type": "node", "count": 2}
+    assert (options["torch"], options["literal-args"]) == (1, 1)
     assert (options["cpu-affinity"], options["gpu-affinity"]) == ("per-task", "per-task")
     assert jobspec(cluster, {}, "/", gpus=False)["attributes"]["system"]["shell"]["options"]["gpu-affinity"] == "off"
 
 
 def test_torchrun_is_one_task_a_node() -> None:
     cluster = read(trainjob({"command": ["torchrun", "x"], "numNodes": 2, "numProcPerNode": 4}, "headrace-torch"))
-    options = jobspec(cluster, {}, "/", gpus=True)["attributes"]["system"]["shell"]["options"]
-    assert options["per-resource"] == {"type": "node", "count": 1}
+    system = jobspec(cluster, {}, "/", gpus=True)["attributes"]["system"]
+    assert system["shell"]["options"]["per-resource"] == {"type": "node", "count": 1}
+    assert system["environment"] == {"PET_NPROC_PER_NODE": "4"}
 
 
 def test_a_program_is_that_of_an_instance() -> None:

@@ -14,6 +14,8 @@ LABEL_KEY = "flux-framework.org/headrace"
 LABEL_VALUE = "cluster"
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+# The processes on each node, for torchrun.
+PROCS_VARIABLE = "PET_NPROC_PER_NODE"
 
 # The container and volumes that a cluster's pods get on Kubernetes, the paths where its containers see them, and the
 # ports of broker and channel.

@@ -17,6 +17,7 @@ from .cluster import (
     OUR_CONTAINER,
     OUR_MOUNTS,
     OUR_VOLUMES,
+    PROCS_VARIABLE,
     ForeignCluster,
     Part,
     Source,
@@ -27,7 +28,6 @@ from .options import ANNOTATION, MOST_PROCS, Options, Run, read_options
 
 API_VERSION = "batch/v1"
 KIND = "Job"
-_PROCS_VARIABLE = "PET_NPROC_PER_NODE"
 _POLICY_VARIABLE = "FLUX_QUEUE_POLICY"
 _NODE = "node"
 _MOST_NAME = 63
@@ -82,7 +82,7 @@ def read(document: Any, owner: Owner | None = None, at: Field | None = None) -> 
         name=owner.name if owner else name,
         namespace=owner.namespace if owner else metadata["namespace"].text(),
         parts=(Part(name, size, most),),
-        procs=options.procs_per_node or (owner.procs if owner else None) or _procs(given.get(_PROCS_VARIABLE, "")),
+        procs=options.procs_per_node or (owner.procs if owner else None) or _procs(given.get(PROCS_VARIABLE, "")),
         argv=argv,
         environment=environment,
         container=container["name"].text(),

@@ -17,7 +17,7 @@ from headrace.spec import jobspec_build
 
 from ..mode import Mode
 from ..plan import DEFAULT_OUTPUT, Plan, hosts_of
-from .cluster import INDEX_ANNOTATION, ForeignCluster, Source
+from .cluster import INDEX_ANNOTATION, PROCS_VARIABLE, ForeignCluster, Source
 from .field import Field
 from .options import ANNOTATION, Run
 
@@ -41,10 +41,15 @@ def with_sizes(cluster: ForeignCluster, nodes: int | None, procs: int | None) ->
 
 
 def environment(cluster: ForeignCluster) -> tuple[dict[str, str], dict[str, str]]:
-    """The container's variables: values, and templates of those that each node has another value of."""
+    """The container's variables: values, and templates of those that each node has another value of.
+
+    A launcher that starts the processes of its node learns their number as from Trainer.
+    """
     lead = cluster.variables(_look_up(cluster, _LEAD))
     of_node = cluster.variables(_look_up(cluster, _NODE_ID))
     values = {name: value for name, value in lead.items() if of_node[name] == value}
+    if cluster.run is Run.NODE and PROCS_VARIABLE not in of_node:
+        values[PROCS_VARIABLE] = str(cluster.procs)
     return values, {name: value for name, value in of_node.items() if name not in values}
 
 
@@ -97,6 +102,9 @@ def jobspec(cluster: ForeignCluster, base: Mapping[str, str], cwd: str, *, gpus:
         exclusive=True,
         **attributes,
     )
+    # The words are the user's, who knows of no templates in them.
+    for option in ("literal-args", "torch"):
+        jobspec_build.set_shell_option(spec, option)
     jobspec_build.set_shell_option(spec, "cpu-affinity", "per-task")
     jobspec_build.set_shell_option(spec, "gpu-affinity", "per-task" if gpus else "off")
     return spec
