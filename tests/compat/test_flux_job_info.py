@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 import os
 import sys
+from typing import Any
 
 import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "src", "headrace", "compat", "python"))
 from flux.job import JobInfo
+
+from headrace.query import job_info as fields
 
 RAW = {
     **{"id": 7, "state": 64, "result": 2, "nnodes": 2, "priority": 16, "waitstatus": 256, "nodelist": "n[0-1]"},
@@ -40,3 +43,24 @@ def test_some_are_objects() -> None:
 def test_others_are_not_there(name: str) -> None:
     assert not hasattr(JobInfo({"id": 7}), name)
     assert copy.deepcopy(JobInfo(RAW))._nnodes == 2
+
+
+@pytest.mark.parametrize("ask", [lambda job: job.nosuch, lambda job: job.exception.nosuch])
+def test_what_is_no_attribute_is_an_error_as_programs_probe_for_it(ask: Any) -> None:
+    with pytest.raises(AttributeError):
+        ask(JobInfo(RAW))
+
+
+def test_every_field_of_a_listing_is_an_attribute() -> None:
+    job = JobInfo({"id": 1})
+    for name in (*fields.DEFAULTS, *(name for name in fields.HEADINGS if "." not in name)):
+        assert hasattr(job, name), name
+
+
+def test_the_instance_of_a_job_that_runs_none_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = JobInfo(RAW)
+    assert job.get_instance_info() is job and not job.instance
+    told = {"instance.stats": "PD:1", "instance.stats.total": 4, "instance.resources.all.ncores": 8}
+    monkeypatch.setattr("headrace.query.instance_info.ask", lambda _job: told)
+    job.get_instance_info()
+    assert (job.instance.stats.total, job.instance.resources.all.ncores) == (4, 8)

@@ -169,7 +169,9 @@ ELSEWHERE = {
         "sched/graph/r.py": "modules/sched/graph/test_sched_graph_pool.py",
     },
     "query/": {
+        "instance_info.py": "cli/jobs/test_instance_info.py",
         "queue_policy.py": "cli/queue/test_queue_list.py",
+        "resource_sets.py": "system/test_options_queue_resource.py",
         "uri.py": "system/test_options_tools.py",
     },
     "queueing/": {

@@ -324,7 +324,8 @@ OTHERS = [
         1,
     ),
     Line(
-        "flux run flux getattr hostname >h; flux hostlist --fallback $(flux job last) | diff - h; flux hostlist instance",
+        "flux run flux getattr hostname >h; flux hostlist --fallback $(flux job last) | diff - h;"
+        " flux hostlist instance",
         "n[0-1]\n",
     ),
     Line("flux hostlist --local; echo c1 | flux hostlist; echo c1 | flux hostlist a -", "n[0-1]\nc1\na,c1\n"),

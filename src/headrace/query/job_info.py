@@ -215,6 +215,10 @@ class JobInfo:
     def id(self) -> int:
         return int(self.raw["id"])
 
+    def has(self, name: str) -> bool:
+        """Whether there is a field of this name, with or without a value for this job."""
+        return name in DEFAULTS or name in _DERIVED or name in HEADINGS or name in self.raw
+
     def get(self, name: str) -> Any:
         """The field's value, "" or a zero when the job has none."""
         value = self._value(name)

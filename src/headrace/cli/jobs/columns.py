@@ -18,7 +18,7 @@ def columns(text: str) -> Format:
     """The format string as columns of jobs. Raises FormatError."""
     headings = dict(job_info.HEADINGS)
     if "instance." in text:
-        from headrace.cli.jobs import instance_info
+        from headrace.query import instance_info
 
         headings.update(instance_info.HEADINGS)
     layout = Format(text, headings, job_info.OPEN_FIELDS)
@@ -32,7 +32,7 @@ def columns(text: str) -> Format:
 def ask_instances(names: Iterable[str], jobs: Iterable[JobInfo]) -> None:
     """Fill in the fields `instance.*` of jobs that are instances, if one of the fields `names` is such a field."""
     if any(name.startswith("instance.") for name in names):
-        from headrace.cli.jobs import instance_info
+        from headrace.query import instance_info
 
         for job in jobs:
             job.instance = instance_info.ask(job)

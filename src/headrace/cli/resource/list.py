@@ -8,8 +8,9 @@ from headrace.cli.common.arguments import queues_named
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.named_formats import Formats
 from headrace.cli.common.table import layout_of, show
-from headrace.cli.resource.sets import STATES, SchedulerResources, given_on_stdin, included
+from headrace.cli.resource.sets import given_on_stdin, included
 from headrace.client.handle import Handle
+from headrace.query.resource_sets import STATES, SchedulerResources
 from headrace.spec.idset import Idset
 from headrace.spec.rset import ResourceSet
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.cli.resource.sets import Given, SchedulerResources
 from headrace.query.job_info import JobInfo
+from headrace.query.resource_sets import Given, SchedulerResources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

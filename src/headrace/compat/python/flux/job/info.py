@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional
 
 from flux.job.JobID import JobID, to_id
 from flux.rpc import RPC
+from headrace.query import instance_info
 from headrace.query import job_info as fields
 from headrace.spec.job_state import INACTIVE
 from headrace.spec.message import USERID_UNKNOWN
@@ -16,13 +17,14 @@ if TYPE_CHECKING:
 
 
 class _View:
-    """A dictionary whose keys are attributes; a missing attribute is empty."""
+    """A dictionary whose keys are attributes; a missing attribute is empty, or with `strict` an error."""
 
-    def __init__(self, values: Dict[str, Any]) -> None:
+    def __init__(self, values: Dict[str, Any], strict: bool = False) -> None:
         self._values = values
+        self._strict = strict
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
+        if name.startswith("_") or (self._strict and name not in self._values):
             raise AttributeError(name)
         value = self._values.get(name, "")
         return _View(value) if isinstance(value, dict) else value
@@ -60,7 +62,7 @@ class JobInfo:
         values: Dict[str, Any] = {"occurred": bool(raw.get("exception_occurred"))}
         for name in ("severity", "type", "note"):
             values[name] = raw.get("exception_" + name, "")
-        return _View(values)
+        return _View(values, strict=True)
 
     @property
     def annotations(self) -> _View:
@@ -77,10 +79,9 @@ class JobInfo:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             return self._sent(name)
-        try:
-            return self._info.get(name)
-        except (KeyError, ValueError):
-            raise AttributeError(f"invalid JobInfo attribute '{name}'") from None
+        if not self._info.has(name):
+            raise AttributeError(f"invalid JobInfo attribute '{name}'")
+        return self._info.get(name)
 
     def _sent(self, name: str) -> Any:
         key = name[1:]
@@ -92,6 +93,24 @@ class JobInfo:
         if sent not in values or key in _RENAMED.values():
             raise AttributeError(name)
         return values[sent]
+
+    def get_instance_info(self) -> JobInfo:
+        """Ask the instance that the job runs, if it does, for what `instance` has; returns this object."""
+        self._info.instance = instance_info.ask(self._info)
+        return self
+
+    @property
+    def instance(self) -> _View:
+        """Jobs and resources of the job's instance (`instance.stats.running`); empty before `get_instance_info`."""
+        tree: Dict[str, Any] = {}
+        # The deepest first, since `stats` is a text beside its parts `stats.NAME`, and an attribute is the parts.
+        for name, value in sorted(self._info.instance.items(), key=lambda item: -item[0].count(".")):
+            *parents, last = name.split(".")[1:]
+            here = tree
+            for parent in parents:
+                here = here.setdefault(parent, {})
+            here.setdefault(last, value)
+        return _View(tree)
 
     def get_runtime(self) -> float:
         return float(self._info.get("runtime"))

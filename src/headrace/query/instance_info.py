@@ -37,7 +37,7 @@ def ask(job: JobInfo) -> Dict[str, Any]:
     uri = job.get("uri")
     if not uri or job.get("state") != "RUN" or job.get("userid") != os.getuid():
         return {}
-    from headrace.cli.resource.sets import SchedulerResources
+    from headrace.query.resource_sets import SchedulerResources
 
     try:
         handle = Handle(reachable(uri))
