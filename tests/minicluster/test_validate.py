@@ -207,6 +207,14 @@ def test_a_syntax_error_names_its_line() -> None:
     assert next(iter(found.values())).startswith("not YAML")
 
 
+@pytest.mark.parametrize("field", ["size", "interactive", "managedBy"])
+def test_a_number_that_nothing_can_hold_is_refused_with_its_line(field: str) -> None:
+    number = "0x" + "f" * 5000
+    with pytest.raises(InvalidMiniCluster) as caught:
+        load(f"kind: MiniCluster\nspec:\n  {field}: {number}\n")
+    assert str(caught.value) == f"line 3, column {len(field) + 5}: not YAML: a number of more than 64 bits"
+
+
 @pytest.mark.parametrize("text", ["[" * 100_000, "[" * 30_000 + "]" * 30_000, "{a: " * 30_000])
 def test_a_text_that_is_nested_too_deeply_is_refused(text: str) -> None:
     (why,) = problems(text).values()

@@ -12,6 +12,8 @@ from .problems import InvalidMiniCluster, Problem
 # Characters. An object in a request to etcd has at most 1.5 MiB ("System limits" of etcd's documentation); a file may
 # also have comments.
 LARGEST = 3_000_000
+# Bits of a whole number.
+_LARGEST_NUMBER = 64
 
 # LibYAML's parser is used if PyYAML has it, because it is three times as fast. The composer is the one in Python, which
 # raises RecursionError on a text nested some ten thousand times. LibYAML's crashes the process until release 0.2.5;
@@ -50,7 +52,16 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     return dict(loader.construct_pairs(node, deep=True))
 
 
+def _number(loader: _Loader, node: yaml.ScalarNode) -> int:
+    """A whole number; one that no field of Kubernetes can hold is refused here, since Python may not print it."""
+    number: int = loader.construct_yaml_int(node)
+    if number.bit_length() > _LARGEST_NUMBER:
+        raise yaml.constructor.ConstructorError(None, None, "a number of more than 64 bits", node.start_mark)
+    return number
+
+
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+_Loader.add_constructor("tag:yaml.org,2002:int", _number)
 
 
 def documents(text: str) -> tuple[list[Any], list[str]]:

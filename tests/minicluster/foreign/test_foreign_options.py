@@ -42,7 +42,12 @@ def test_the_annotation_is_a_map_in_yaml_or_json(text: str, options: Options) ->
         ("{procsPerNode: 0}", ".procsPerNode", "must be 1 or more, not 0"),
         ("{procsPerNode: '2'}", ".procsPerNode", "must be a whole number, not '2'"),
         ("{procsPerNode: true}", ".procsPerNode", "must be a whole number, not true"),
-        ("{procsPerNode: 0x" + "f" * 5000 + "}", ".procsPerNode", "must be 1048576 or less, not 0xfff"),
+        (
+            "{procsPerNode: 0x" + "f" * 5000 + "}",
+            "",
+            "must be a map in YAML or JSON: line 1, column 16: not YAML: a num",
+        ),
+        ("{procsPerNode: 1048577}", ".procsPerNode", "must be 1048576 or less, not 1048577"),
         ("{interactive: 1}", ".interactive", "must be true or false, not 1"),
         ("{queuePolicy: lifo}", ".queuePolicy", "must be one of fcfs, easy, hybrid, conservative, not 'lifo'"),
         ("{maxSize: 1}", ".maxSize", "must be 2, which is parallelism, or more, not 1"),
