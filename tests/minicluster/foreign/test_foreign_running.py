@@ -7,7 +7,8 @@ import random
 import shlex
 from typing import Any
 
-from hypothesis import given
+import pytest
+from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from headrace.minicluster.foreign.cluster import ForeignCluster
@@ -72,6 +73,23 @@ def test_torchrun_is_one_task_a_node() -> None:
     assert system["environment"] == {"PET_NPROC_PER_NODE": "4"}
 
 
+@pytest.mark.parametrize(
+    ("given", "options", "procs", "told"),
+    [
+        (None, "", None, "1"),
+        ("4", "", None, "4"),
+        ("4", "{procsPerNode: 2}", None, "2"),
+        ("4", "", 3, "3"),
+        ("auto", "", None, "auto"),
+        ("auto", "", 3, "3"),
+    ],
+)
+def test_a_launcher_is_told_of_its_processes(given: str | None, options: str, procs: int | None, told: str) -> None:
+    env = [{"name": "PET_NPROC_PER_NODE", "value": given}] if given else []
+    cluster = read(job(options, pod={"containers": [container(command=["torchrun", "x"], env=env)]}))
+    assert environment(with_sizes(cluster, None, procs))[0]["PET_NPROC_PER_NODE"] == told
+
+
 def test_a_program_is_that_of_an_instance() -> None:
     cluster = read(job("{run: program, queuePolicy: easy}"))
     found = jobspec(cluster, {}, "/", gpus=True)
@@ -125,7 +143,7 @@ def test_what_cannot_apply_is_named() -> None:
     assert not_applied(read(sets)) == ["spec.network"]
 
 
-@given(st.sampled_from(SAMPLES), st.integers(0, 2**32))
+@drawn(st.sampled_from(SAMPLES), st.integers(0, 2**32))
 def test_a_mutated_document_that_is_taken_has_a_valid_jobspec(sample: list[Any], seed: int) -> None:
     cluster = outcome(mutated(sample, random.Random(seed)))
     if isinstance(cluster, ForeignCluster):

@@ -37,7 +37,10 @@ def with_sizes(cluster: ForeignCluster, nodes: int | None, procs: int | None) ->
     if nodes is not None:
         part = structs.replace(cluster.parts[0], size=nodes, max_size=nodes)
         cluster = structs.replace(cluster, parts=(part,))
-    return cluster if procs is None else structs.replace(cluster, procs=procs)
+    if procs is not None:
+        others = tuple(one for one in cluster.environment if one.name != PROCS_VARIABLE)
+        cluster = structs.replace(cluster, procs=procs, environment=others)
+    return cluster
 
 
 def environment(cluster: ForeignCluster) -> tuple[dict[str, str], dict[str, str]]:
@@ -48,7 +51,8 @@ def environment(cluster: ForeignCluster) -> tuple[dict[str, str], dict[str, str]
     lead = cluster.variables(_look_up(cluster, _LEAD))
     of_node = cluster.variables(_look_up(cluster, _NODE_ID))
     values = {name: value for name, value in lead.items() if of_node[name] == value}
-    if cluster.run is Run.NODE and PROCS_VARIABLE not in of_node:
+    # Of a word, such as "auto", the launcher makes a number itself.
+    if cluster.run is Run.NODE and of_node.get(PROCS_VARIABLE, "1").isdigit():
         values[PROCS_VARIABLE] = str(cluster.procs)
     return values, {name: value for name, value in of_node.items() if name not in values}
 
