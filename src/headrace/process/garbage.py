@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import sys
+from collections.abc import Callable
+from typing import Any
+
+# Bytes from which a table is worth shrinking, and bytes for each entry above which it is mostly empty: it has about 100
+# when it is in use.
+_LARGE = 256 << 10
+_SPARSE = 512
 
 
 def collect_rarely() -> None:
@@ -12,13 +21,34 @@ def collect_rarely() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-def give_memory_back() -> None:
-    """Return freed memory to the kernel. glibc by itself keeps as much of it as the largest block that was freed was
-    large, twice, and a page between others for good. Without an effect with another C library.
+def shrink(table: dict[Any, Any]) -> bool:
+    """Free the room of entries that a table has lost, which CPython keeps until as many have come again; True if there
+    was much. The order of the other entries stays. Nobody may be iterating over the table.
     """
+    size = sys.getsizeof(table)
+    if size < _LARGE or size < _SPARSE * len(table):
+        return False
+    left = dict(table)
+    table.clear()
+    table.update(left)
+    return True
+
+
+def give_memory_back() -> None:
+    """Return freed memory to the kernel, for a process that has freed much: a few milliseconds, and .1 ms for each
+    thousand objects that are left.
+
+    CPython keeps thousands of freed tuples, lists and dictionaries for their next use, until it looks for cycles: those
+    of a large table lie scattered in its memory and hold all of that. glibc by itself keeps as much as the largest
+    block that was freed was large, twice, and a page between others for good; with another C library it is left alone.
+    """
+    gc.collect()
+    _malloc_trim()(0)
+
+
+@functools.lru_cache(None)
+def _malloc_trim() -> Callable[[int], object]:
     # Imported here: it is for processes that have freed much, and costs 1 MiB.
     import ctypes
 
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+    return getattr(ctypes.CDLL(None), "malloc_trim", lambda _pad: None)

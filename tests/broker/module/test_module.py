@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from headrace.broker.module import context as module_context
 from headrace.broker.module.context import EMPTY, RpcError
 from headrace.spec import message as m
 from waiting import stays_in_loop, until_in_loop
@@ -261,5 +263,23 @@ def test_what_a_timer_was_given_goes_with_its_call(in_broker: Run) -> None:
             assert still() is None
         finally:
             gc.enable()
+
+    in_broker(scenario)
+
+
+def test_tables_of_a_module_shrink_after_thousands_have_left_them(
+    in_broker: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module_context, "_SHRINK_AFTER", 0.0)
+
+    async def scenario(broker: Any) -> None:
+        ctx, table = broker.context("s"), dict.fromkeys(range(50_000))
+        ctx.holds(lambda: [table])
+        size = sys.getsizeof(table)
+        while len(table) > 3:
+            table.popitem()
+            ctx.removed()
+        await until_in_loop(lambda: sys.getsizeof(table) < size / 1000)
+        assert list(table) == [0, 1, 2]
 
     in_broker(scenario)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sys
 
 from headrace.broker.tbon.outstanding import Outstanding, disconnects, sender_of
 from headrace.spec import message as m
@@ -77,3 +78,14 @@ def test_each_service_hears_once_of_each_sender_on_the_way_that_its_requests_wen
     ]
     assert [bool(note.flags & m.FLAG_UPSTREAM) for note in notes] == [False, False, False, True]
     assert all(note.noresponse and note.userid == 7 for note in notes)
+
+
+def test_a_link_over_which_thousands_were_answered_keeps_no_room_for_them():
+    requests = [asked("sched.alloc", b"a", tag) for tag in range(1, 60_002)]
+    link = on_link(*requests)
+    (table,) = link._senders.values()
+    full = sys.getsizeof(table)
+    for msg in requests[1:]:
+        link.answered(m.response(msg, {}), b"a")
+    assert sys.getsizeof(table) < full / 1000
+    assert link.take() == [requests[0]]

@@ -21,6 +21,7 @@ from headrace.broker.module.privacy import guarded, refuse_if_hidden
 from headrace.broker.module.streams import StreamSet
 from headrace.broker.module.suspended import Resumption, SuspendedModule
 from headrace.broker.router import new_uuid
+from headrace.process.garbage import give_memory_back, shrink
 from headrace.spec import message as m
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message, MessageError
@@ -37,6 +38,10 @@ __all__ = ["EMPTY", "FINALIZING", "INIT", "RUNNING", "Empty", "ModuleContext", "
 
 # The state of a module in `module list` (RFC 5).
 INIT, RUNNING, FINALIZING = 0, 1, 2
+
+# Entries that leave tables before these are looked at, and seconds until then, for what leaves with them.
+_MANY = 10_000
+_SHRINK_AFTER = 2.0
 
 Handler = Callable[[Message], Any]
 # What gets the responses of a call, the topic if they are streamed, otherwise "", and the rank that was asked.
@@ -79,6 +84,8 @@ class ModuleContext:
         self._pending: dict[int, _Call] = {}
         # A job that waits for resources is such a stream each: thousands of equal ones are one object.
         self._last_stream = _NO_CALL
+        self._tables: list[Callable[[], Iterable[dict[Any, Any]]]] = []
+        self._removed = 0
         self._next_tag = 0
         self._streams: dict[str, StreamSet] = {}
         self._subscriptions: list[tuple[str, Callable[[Message], None]]] = []
@@ -492,6 +499,24 @@ class ModuleContext:
     def unsubscribe(self, prefix: str) -> None:
         self._subscriptions = [entry for entry in self._subscriptions if entry[0] != prefix]
         self._broker.events.unsubscribe(self, prefix)
+
+    def holds(self, tables: Callable[[], Iterable[dict[Any, Any]]]) -> None:
+        """Have the tables that `tables()` returns, which may get 100,000 entries, shrunk after they have lost most of
+        them (see `removed`).
+        """
+        self._tables.append(tables)
+
+    def removed(self, count: int = 1) -> None:
+        """So many entries have left the tables of `holds`: after thousands, their memory is given back."""
+        self._removed += count
+        if self._removed >= _MANY:
+            self._removed = 0
+            self.call_later(_SHRINK_AFTER, self._shrink)
+
+    def _shrink(self) -> None:
+        tables = [self._pending, *(table for held in self._tables for table in held())]
+        if any([shrink(table) for table in tables]):
+            give_memory_back()
 
     def call_soon(self, fn: Callable[..., Any], *args: Any) -> None:
         self.loop.call_soon(self._guard, fn, *args)

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headrace.process.garbage import shrink
 from headrace.spec import message as m
 from headrace.spec.message import Message
+
+# Requests that are answered before the table of those that are not is shrunk.
+_MANY = 10_000
 
 
 def sender_of(msg: Message) -> bytes:
@@ -23,6 +27,7 @@ class Outstanding:
 
     def __init__(self) -> None:
         self._senders: dict[bytes, dict[int, Message]] = {}
+        self._forgotten = 0
 
     def passed(self, request: Message, sender: bytes) -> None:
         """`request` of `sender` went over the link: keep it; a disconnect request removes those of its sender."""
@@ -45,8 +50,11 @@ class Outstanding:
         tags = self._senders.get(sender)
         if tags is not None:
             tags.pop(matchtag, None)
+            self._forgotten += 1
             if not tags:
                 del self._senders[sender]
+            elif self._forgotten % _MANY == 0:
+                shrink(tags)
 
     def take(self) -> list[Message]:
         """Remove and return all requests; none are kept from now on."""

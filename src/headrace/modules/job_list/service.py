@@ -70,6 +70,7 @@ class _Lister:
         # The attributes of the last jobspec.
         self.summary = NO_SUMMARY
         self.inactive: dict[int, bytes] = {}
+        ctx.holds(lambda: (self.active, self.inactive))
         self.packer = Packer()
         self.stats = Stats()
         self.stats.configure(ctx.config)
@@ -179,6 +180,7 @@ class _Lister:
         if job.state == INACTIVE:
             del self.active[job.id]
             self.inactive[job.id] = self.packer.pack(job)
+            self.ctx.removed()
         elif _rejected(job, body):
             del self.active[job.id]
         waiting = self.waiting.get(job.id)
@@ -194,6 +196,7 @@ class _Lister:
         self.inactive[job_id] = self.packer.pack(job)
 
     def _purged(self, msg: Message) -> None:
+        self.ctx.removed(len(msg.obj["jobs"]))
         for job_id in msg.obj["jobs"]:
             data = self.inactive.pop(job_id, None)
             if data is not None:

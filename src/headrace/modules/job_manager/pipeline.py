@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+from array import array
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -115,10 +116,12 @@ class Pipeline:
         self._rotating = False
         self._pool = ThreadPoolExecutor(1, "journal") if journal is not None else None
         self._unsaved: dict[int, None] = {}
-        self._gone: list[int] = []
+        # Purged jobs that the database still has: an array, since a number each would be an object among others.
+        self._gone = array("Q")
         # Jobs that were waited for since the journal's file was begun, with their results. A checkpoint has them as not
         # waited for, since the record in that file tells whether the result was released.
         self._reaped: dict[int, str] = {}
+        ctx.holds(lambda: (core.active, core.inactive, self._unsaved))
         self._texts_saved = 0
         self._soon = False
         self._saving = False
@@ -408,7 +411,7 @@ class Pipeline:
                 if index % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)
             texts += [entry for entry in enumerate(store.texts.table) if entry[0] >= self._texts_saved + len(texts)]
-            gone = list(self._gone)
+            gone = self._gone[:]
             await loop.run_in_executor(None, self.journal.checkpoint, number, rows, gone, texts, self._meta())
         except OSError as exc:
             if not self._overdue:
@@ -438,7 +441,8 @@ class Pipeline:
         journal = self.journal
         assert journal is not None
         recovered = Recovery(journal, self.core, self.store)
-        self._unsaved, self._gone, self._texts_saved = recovered.unsaved, recovered.gone, recovered.texts_saved
+        self._unsaved, self._texts_saved = recovered.unsaved, recovered.texts_saved
+        self._gone = array("Q", recovered.gone)
         if journal.torn:
             self.ctx.log(logging.WARNING, f"journal: {journal.torn} bytes of an unfinished write were dropped")
         if journal.damage:

@@ -97,6 +97,8 @@ class _Manager:
         self._restored: list[Job] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
+        store = self.store
+        ctx.holds(lambda: (store.active, store.submissions, store.places, self.sched.tags))
         self._serve()
         ctx.subscribe("resource-expiration", self._instance_expires)
         ctx.on_disconnect(self._disconnected)
@@ -254,6 +256,7 @@ class _Manager:
         safely(self.admin.jobs_ended)
         if batch.finished:
             safely(self.requests.jobs_ended, batch.finished)
+            self.ctx.removed(len(batch.finished))
 
     def _safely(self, part: Callable[..., None], *args: Any) -> None:
         try:
@@ -281,6 +284,7 @@ class _Manager:
                 self.events.annotations(job.id, self.ctx.now(), job.annotations)
             case Purged(ids):
                 self.store.forget(ids)
+                self.ctx.removed(len(ids))
                 self.ctx.publish("job-purge-inactive", {"jobs": ids})
 
     # -- time

@@ -20,7 +20,7 @@ class Fair:
     """
 
     def __init__(self, half_life: float = 0.0) -> None:
-        self._jobs: dict[int, tuple[int, int]] = {}
+        self.jobs: dict[int, tuple[int, int]] = {}
         self.configure(half_life)
 
     def configure(self, half_life: float) -> None:
@@ -36,27 +36,27 @@ class Fair:
 
     def enter(self, jobid: int, userid: int, priority: int) -> int:
         """Add a pending job; returns its priority among all jobs."""
-        self._jobs[jobid] = userid, priority
+        self.jobs[jobid] = userid, priority
         return priority if self._shares is None else self._shares.priority(priority, str(userid))
 
     def weigh(self, jobid: int, priority: int) -> int:
         """Set the job manager's priority of a pending job; returns its priority among all jobs."""
-        return self.enter(jobid, self._jobs[jobid][0], priority)
+        return self.enter(jobid, self.jobs[jobid][0], priority)
 
     def charge(self, jobid: int, cores: int, since: int, now: int) -> None:
         """Count the usage of cores that a job has released."""
-        owner = self._jobs.get(jobid)
+        owner = self.jobs.get(jobid)
         if owner is not None and self._shares is not None and now > since:
             self._shares.charge(str(owner[0]), cores * (now - since), now)
             self._changed = True
 
     def forget(self, jobid: int) -> None:
         """Remove a job that is neither pending nor running."""
-        self._jobs.pop(jobid, None)
+        self.jobs.pop(jobid, None)
 
     def news(self, waiting: Iterable[int], now: int) -> Iterator[tuple[int, int]]:
         """The changed priorities of pending jobs; they are computed once in a while."""
         if self._changed and now >= self._review:
             self._review, self._changed = now + REVIEW, False
             for jobid in waiting:
-                yield jobid, self.enter(jobid, *self._jobs[jobid])
+                yield jobid, self.enter(jobid, *self.jobs[jobid])

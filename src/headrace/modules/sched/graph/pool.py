@@ -126,6 +126,14 @@ class Pool:
         for v in self.nodes.vertex.values():
             self.scheduler.set_status(v, False)
 
+    def tables(self) -> Iterator[dict[int, Any]]:
+        """The tables with an entry for each job."""
+        yield self.where
+        yield self.held
+        yield self.fair.jobs
+        for queue in self.queues.values():
+            yield queue.pending
+
     # Resources
 
     def set_up(self, ranks: int) -> None:

@@ -114,6 +114,7 @@ class _Scheduler:
         self.expiration = 0.0
         self.jobs: dict[int, _Job] = {}
         self.last: _Job | None = None
+        ctx.holds(lambda: (self.jobs, *(self.pool.tables() if self.pool is not None else ())))
         self.now = 0
         self.continuing = False
         self.explaining = False
@@ -232,6 +233,7 @@ class _Scheduler:
 
     def _start(self, decision: Started) -> None:
         pool, job = self._pool(), self.jobs.pop(decision.jobid)
+        self.ctx.removed()
         now = self.ctx.now()
         expiration = now + job.duration if job.duration else self.expiration
         if self.expiration:
@@ -347,6 +349,7 @@ class _Scheduler:
         job = self.jobs.pop(id, None)
         if job is not None:
             self._pool().cancel(id)
+            self.ctx.removed()
             self.ctx.respond(job.msg, {"id": id, "type": AllocResponse.CANCEL})
             self._changed()
 
