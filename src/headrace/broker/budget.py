@@ -159,7 +159,7 @@ class Account:
         # By sender and matchtag; several have the matchtag 0 (FLUX_MATCHTAG_NONE) of requests that are not calls.
         self._requests: dict[tuple[str, int], list[_Request]] = {}
         self._subscriptions: dict[str, int] = {}
-        # Bytes of a connection, by user and what they are for.
+        # The bytes that are charged to this link, by userid and purpose.
         self._held: dict[tuple[int, str], int] = {}
 
     def open(self, msg: Message) -> None:

@@ -73,6 +73,6 @@ class GuestFrames(m.Deframer):
             self._announced = size
         except RpcError as exc:
             self._error, self._rest = exc, size
-            # What is there belongs to the frame, since it is not complete.
+            # All bytes that are left belong to one unfinished frame.
             self._skip(bytes(self._buffer[8:]))
             self._buffer.clear()

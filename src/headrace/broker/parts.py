@@ -127,7 +127,7 @@ class BrokerBase(BrokerParts):
     events: Events
     log: Logbook
     boot: BootInfo
-    # What guests hold of this broker.
+    # The budget of guests at this broker.
     budget: Budget
     uuid: str
     env: dict[str, str]
