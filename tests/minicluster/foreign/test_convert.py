@@ -158,6 +158,15 @@ def test_fields_above_the_job_are_named() -> None:
     assert converted(train)[1][:2] == ["spec.initializer", "spec.suspend"]
 
 
+def test_what_a_training_needs_is_there() -> None:
+    trainer = {"command": ["torchrun", "{{id}}"], "numNodes": 2, "numProcPerNode": 4}
+    spec, _ = converted(trainjob(trainer, "headrace-torch", activeDeadlineSeconds=60))
+    assert spec["flux"] == {"optionFlags": "-o torch -o literal-args"}
+    assert spec["containers"][0]["environment"] == {"PET_NPROC_PER_NODE": "4"}
+    assert spec["deadlineSeconds"] == 60
+    assert "flux" not in converted(job())[0]
+
+
 def test_what_a_minicluster_refuses_is_refused() -> None:
     document = job()
     document["spec"]["template"]["spec"]["nodeSelector"] = {"a b": "c"}

@@ -97,6 +97,14 @@ def test_overrides_of_each_version_apply_to_the_pods(fields: Document) -> None:
         assert cluster.job["spec"]["template"]["metadata"]["labels"] == {"a": "b"}
 
 
+def test_a_deadline_is_the_jobs() -> None:
+    cluster = read(trainjob(COMMAND, activeDeadlineSeconds=60), runtime())
+    assert cluster.job["spec"]["activeDeadlineSeconds"] == 60
+    assert problems(trainjob(COMMAND, activeDeadlineSeconds="1m"), runtime()) == {
+        "spec.activeDeadlineSeconds": "must be a whole number, not '1m'"
+    }
+
+
 def test_a_patch_gives_a_stock_runtime_its_options() -> None:
     fields = patch_2_2({"annotations": {ANNOTATION: "{run: program, procsPerNode: 4}"}})
     cluster = read(trainjob(COMMAND, **fields), runtime())

@@ -93,13 +93,17 @@ class ForeignCluster(Struct, frozen=True, kw_only=True):
 
     def variables(self, look_up: Callable[[Source], str | None]) -> dict[str, str]:
         """The container's variables as the kubelet makes them. `look_up` gives the value of a source; variables whose
-        source it does not know are left out.
+        source it does not know are left out. A launcher that starts the processes of its node is told their number, as
+        by Trainer.
         """
         found: dict[str, str] = {}
         for one in self.environment:
             value = expand(one.value, found) if one.source is None else look_up(one.source)
             if value is not None:
                 found[one.name] = value
+        # Of a word, such as "auto", the launcher makes a number itself.
+        if self.run is Run.NODE and found.get(PROCS_VARIABLE, "1").isdigit():
+            found[PROCS_VARIABLE] = str(self.procs)
         return found
 
     def words(self, variables: dict[str, str]) -> list[str]:

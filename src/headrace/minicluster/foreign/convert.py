@@ -9,6 +9,7 @@ from typing import Any
 from ..fields import API_VERSION, KIND
 from ..problems import InvalidMiniCluster, Problem
 from ..validate import check
+from . import trainjob
 from .cluster import ForeignCluster
 from .expansion import expand
 from .field import Field, InvalidForeign
@@ -70,8 +71,16 @@ def _spec(cluster: ForeignCluster, job: Field, lost: list[str]) -> dict[str, Any
     lost += job["metadata"].members_but(("name", "generateName", "namespace", "labels", "annotations"))
     lost += job["metadata"]["annotations"].members_but((ANNOTATION,))
     lost += spec.members_but(_JOB)
+    flux: dict[str, Any] = {}
     if cluster.queue_policy != "fcfs":
-        found["flux"] = {"scheduler": {"queuePolicy": cluster.queue_policy}}
+        flux["scheduler"] = {"queuePolicy": cluster.queue_policy}
+    if cluster.argv and cluster.run is not Run.PROGRAM:
+        options_of_job = ["-o torch"] if cluster.kind == trainjob.KIND else []
+        # The job shell would expand templates such as {{id}} in the words.
+        options_of_job += ["-o literal-args"] if any("{{" in word for word in cluster.argv) else []
+        flux.update({"optionFlags": " ".join(options_of_job)} if options_of_job else {})
+    if flux:
+        found["flux"] = flux
     found["containers"] = [_container(cluster, pod, lost)]
     given_pod = _pod(template, options.exit, lost)
     if given_pod:

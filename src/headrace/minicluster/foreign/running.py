@@ -44,16 +44,10 @@ def with_sizes(cluster: ForeignCluster, nodes: int | None, procs: int | None) ->
 
 
 def environment(cluster: ForeignCluster) -> tuple[dict[str, str], dict[str, str]]:
-    """The container's variables: values, and templates of those that each node has another value of.
-
-    A launcher that starts the processes of its node learns their number as from Trainer.
-    """
+    """The container's variables: values, and templates of those that each node has another value of."""
     lead = cluster.variables(_look_up(cluster, _LEAD))
     of_node = cluster.variables(_look_up(cluster, _NODE_ID))
     values = {name: value for name, value in lead.items() if of_node[name] == value}
-    # Of a word, such as "auto", the launcher makes a number itself.
-    if cluster.run is Run.NODE and of_node.get(PROCS_VARIABLE, "1").isdigit():
-        values[PROCS_VARIABLE] = str(cluster.procs)
     return values, {name: value for name, value in of_node.items() if name not in values}
 
 

@@ -33,7 +33,7 @@ _REFUSED = {
 # Words that stand for a number of processes before Trainer 2.2.
 _COUNTED = ("auto", "cpu", "gpu")
 # Of a TrainJob's fields, those that its controller acts on, and that do not concern the cluster.
-_OTHERS = ("initializer", "suspend", "managedBy", "activeDeadlineSeconds")
+_OTHERS = ("initializer", "suspend", "managedBy")
 
 
 def read(document: Any, runtime: Any) -> ForeignCluster:
@@ -58,7 +58,7 @@ def read(document: Any, runtime: Any) -> ForeignCluster:
     procs = _procs(trainer["numProcPerNode"], resources)
     for name in _POLICIES:
         procs = procs or _procs(policy[name]["numProcPerNode"], resources)
-    _merge_trainer(trainer, step, container, nodes)
+    _merge_trainer(trainer, spec["activeDeadlineSeconds"], step, container, nodes)
     _apply_overrides(spec, jobs)
     job.end()
     metadata = job["metadata"]
@@ -190,7 +190,7 @@ def _amount(quantities: list[Any]) -> int:
 # --- what is put into the runtime's template
 
 
-def _merge_trainer(trainer: Field, step: Field, container: Field, nodes: int) -> None:
+def _merge_trainer(trainer: Field, deadline: Field, step: Field, container: Field, nodes: int) -> None:
     for key in ("command", "args"):
         if trainer[key].given:
             container.mapping()[key] = list(trainer[key].texts())
@@ -201,6 +201,8 @@ def _merge_trainer(trainer: Field, step: Field, container: Field, nodes: int) ->
     _merge_named(container, "env", trainer["env"])
     spec = step["template"]["spec"].mapping()
     spec["parallelism"] = spec["completions"] = nodes
+    if deadline.given:
+        spec["activeDeadlineSeconds"] = deadline.number(1, 1)
     step.mapping()["replicas"] = 1
 
 
