@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from core_world import World
+from core_world import World, jobspec
 
 from headrace.modules.job_manager import core as jobs_core
 from headrace.modules.job_manager.effects import Alloc, Cancel, Expiration, Free, Prioritize, Raised, Start
@@ -422,3 +422,14 @@ def test_waiting_jobs_share_what_their_events_have_in_common() -> None:
         assert first[name] is second[name]
     assert (third["submit"]["urgency"], third["priority"]) == (20, {"priority": 20})
     assert first["priority"] == {"priority": 16}
+
+
+def test_jobs_that_are_submitted_together_share_the_events_before_they_wait() -> None:
+    world = World()
+    for id in (1, 2):
+        world.core.submit(id, 0, 16, 0, jobspec())
+    world.submit(3)
+    first, second, third = (world.core.active[id].events for id in (1, 2, 3))
+    assert [name for _, name, _ in first] == ["submit", "validate", "depend", "priority"]
+    assert all(one is other for one, other in zip(first, second))
+    assert [one[0] < other[0] for one, other in zip(second, third)] == [True] * 4

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from headrace.jobs.record import Job, failure_text, inactive_since, merged, requeues, summary
+from headrace.jobs.record import Event, Job, failure_text, inactive_since, merged, requeues, summary
 from headrace.modules.job_manager import dependencies as deps
 from headrace.modules.job_manager.deadlines import Deadlines
 from headrace.modules.job_manager.effects import (
@@ -89,6 +89,8 @@ class Core:
         self.requests: list[Request] = []
         # Jobs by their last event, with the index of their first new one: records and listings follow that order.
         self.dirty: dict[Job, int] = {}
+        # The last events of jobs that are not pending yet, by name.
+        self._events: dict[str, Event] = {}
         # The contexts of the last events that are mostly alike, by name.
         self._contexts: dict[str, dict[str, Any]] = {}
         self.finished: list[Job] = []
@@ -117,7 +119,14 @@ class Core:
         events = job.events
         self.dirty[job] = self.dirty.pop(job, len(events))
         was = job.state
-        job.apply((max(self.now, events[-1][0] + _TICK) if events else self.now, name, context))
+        event: Event = (max(self.now, events[-1][0] + _TICK) if events else self.now, name, context)
+        if was < SCHED:
+            # Jobs that are submitted together have the same events up to there, and wait with them in memory.
+            if event == self._events.get(name):
+                event = self._events[name]
+            else:
+                self._events[name] = event
+        job.apply(event)
         if job.state != was:
             self.count(job, was)
 

@@ -21,6 +21,7 @@ class Fair:
 
     def __init__(self, half_life: float = 0.0) -> None:
         self.jobs: dict[int, tuple[int, int]] = {}
+        self._last = (-1, -1)
         self.configure(half_life)
 
     def configure(self, half_life: float) -> None:
@@ -36,7 +37,10 @@ class Fair:
 
     def enter(self, jobid: int, userid: int, priority: int) -> int:
         """Add a pending job; returns its priority among all jobs."""
-        self.jobs[jobid] = userid, priority
+        if self._last != (userid, priority):
+            self._last = userid, priority
+        # Equal pairs of waiting jobs are one object.
+        self.jobs[jobid] = self._last
         return priority if self._shares is None else self._shares.priority(priority, str(userid))
 
     def weigh(self, jobid: int, priority: int) -> int:
