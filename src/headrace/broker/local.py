@@ -87,7 +87,8 @@ class LocalClient(asyncio.BufferedProtocol):
         # Whether it has sent more than its share; the rest is in the deframer.
         self._waits = False
         self._drained: list[Callable[[], None]] = []
-        # The account of guests behind this connection; made for a guest, or for the first message with a guest's credential.
+        # The account of guests behind this connection: made for a guest, or for the first message with the credential
+        # of one.
         self.account: Account | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
