@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import random
+import re
 import sqlite3
 import tracemalloc
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -483,4 +486,91 @@ def test_no_new_file_follows_one_with_the_rest_of_a_failed_write(
     journal.close()
     journal, found = opened(tmp_path)
     assert (found, journal.torn, journal.damage) == ([b"one", b"three"], 0, "")
+    journal.close()
+
+
+def checkpointed(folder: Path) -> None:
+    """A journal whose first file a checkpoint has replaced, with one batch after it."""
+    journal, _ = opened(folder)
+    journal.append(b"old")
+    number = journal.rotate()
+    journal.checkpoint(number, [(7, "12", b"job")], [], [], {})
+    journal.append(b"new")
+    journal.close()
+
+
+def emptied_tables(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        for table in ("job", "text", "meta"):
+            db.execute(f"DROP TABLE {table}")
+
+
+def forgotten_checkpoint(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("DELETE FROM meta")
+
+
+def other_database(path: Path) -> None:
+    path.unlink()
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("CREATE TABLE other (x)")
+
+
+def left_beside_its_wal(path: Path) -> None:
+    path.unlink()
+    path.with_name("jobs.sqlite-wal").write_bytes(b"x")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: os.truncate(path, 0),
+        emptied_tables,
+        forgotten_checkpoint,
+        other_database,
+        left_beside_its_wal,
+    ],
+)
+def test_an_emptied_database_is_damage_that_can_be_moved_away(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    checkpointed(tmp_path)
+    path = tmp_path / "jobs.sqlite"
+    damage(path)
+    for _ in range(2):
+        text = f"{path} cannot be used: it has nothing, but {tmp_path}/journal.00000001 follows a checkpoint in it; "
+        with pytest.raises(JournalError, match=re.escape(text) + "it is damaged .* Jobs as of the last .* are lost"):
+            Journal(str(tmp_path))
+    for file in tmp_path.glob("jobs.sqlite*"):
+        file.unlink()
+    journal, found = opened(tmp_path)
+    assert (found, list(journal.load().jobs)) == ([b"new"], [])
+    assert journal.missing.startswith(f"{path} is missing, and the jobs that it had are lost")
+    journal.close()
+    # It goes on without from now on.
+    journal, found = opened(tmp_path)
+    assert (found, journal.missing) == ([b"new"], "")
+    journal.close()
+
+
+@pytest.mark.parametrize("is_checkpointed", [False, True])
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_an_emptied_journal_is_told(tmp_path: Path, is_checkpointed: bool, is_removed: bool) -> None:
+    if is_checkpointed:
+        checkpointed(tmp_path)
+    else:
+        opened(tmp_path)[0].close()
+    journal, _ = opened(tmp_path)
+    assert journal.missing == "", "what was not written is not missing"
+    journal.close()
+    (path,) = tmp_path.glob("journal.0*")
+    if is_removed:
+        path.unlink()
+    else:
+        os.truncate(path, 0)
+    journal, found = opened(tmp_path)
+    assert found == []
+    told = is_checkpointed or not is_removed
+    assert journal.missing == (f"{path} is empty or missing: what it had of jobs is lost" if told else "")
+    journal.close()
+    journal, _ = opened(tmp_path)
+    assert journal.missing == ""
     journal.close()

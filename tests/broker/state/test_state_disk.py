@@ -51,6 +51,15 @@ def test_a_damaged_database_can_be_moved_away_a_full_disk_cleaned_up(tmp_path: P
     assert disk.unusable(path, error, "-").endswith("; its disk has 8 KiB free: make room there")
 
 
+def test_a_database_without_a_byte_was_emptied(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    assert disk.is_emptied(str(path)) and disk.emptied(str(path), "-") == ""
+    path.touch()
+    assert disk.emptied(str(path), "All is lost.") == f"{path} was emptied: it has 0 bytes. All is lost."
+    path.write_bytes(b"x")
+    assert not disk.is_emptied(str(path)) and disk.emptied(str(path), "-") == ""
+
+
 def test_a_disk_is_full_when_a_page_or_two_are_left(tmp_path: Path, free: list[int]) -> None:
     free[0] = 256 << 10
     assert not disk.full(str(tmp_path))

@@ -265,3 +265,21 @@ def test_an_unload_finishes_what_is_being_written_and_refuses_the_rest(in_broker
         assert (await client.call("content.load", payload=hashlib.sha1(b"first").digest())).payload == b"first"
 
     in_broker(scenario, statedir=str(tmp_path))
+
+
+def test_a_database_that_was_emptied_is_in_the_log(in_broker, tmp_path):
+    path = tmp_path / "content.sqlite"
+
+    async def scenario(broker):
+        broker.load(content)
+        told = f"{path} was emptied: it has 0 bytes. What was stored by its hash alone"
+        assert [line for line in broker.logged if told in line] == ([] if is_new else broker.logged)
+        assert (await broker.client().call("content.store", payload=b"a")).errnum == 0
+
+    is_new = True
+    in_broker(scenario, statedir=str(tmp_path))
+    is_new = False
+    for file in tmp_path.glob("content.sqlite-*"):
+        file.unlink()
+    path.write_bytes(b"")
+    in_broker(scenario, statedir=str(tmp_path))

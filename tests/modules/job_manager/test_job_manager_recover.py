@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import json
+import os
 import random
 import shutil
 import sqlite3
@@ -419,3 +420,27 @@ def test_a_text_that_is_not_whole_events_is_not_appended_to_a_log(in_broker: Run
         assert not (await world.client.call("kvs.lookup", body)).errnum
 
     in_broker(scenario)
+
+
+def test_the_log_says_that_a_checkpoint_or_a_journal_is_missing(in_broker: Run, tmp_path: Path) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        await world.job(urgency=0)
+        await pipeline_of(world).checkpoint()
+
+    async def without_database(broker: Any) -> None:
+        broker.load(job_manager)
+        assert any(f"{path} is missing, and the jobs that it had are lost" in line for line in broker.logged)
+
+    async def without_journal(broker: Any) -> None:
+        broker.load(job_manager)
+        assert any("journal.00000001 is empty or missing" in line for line in broker.logged)
+
+    path = tmp_path / "jobs" / "jobs.sqlite"
+    in_broker(scenario, statedir=str(tmp_path))
+    for file in path.parent.glob("jobs.sqlite*"):
+        file.unlink()
+    in_broker(without_database, statedir=str(tmp_path))
+    os.truncate(path.parent / "journal.00000001", 0)
+    in_broker(without_journal, statedir=str(tmp_path))

@@ -315,3 +315,21 @@ def test_stats_have_the_sections_of_real_flux(in_broker):
         assert (counts["commit"]["count"], counts["fence"]["count"], counts["fence"]["max"]) == (3, 1, 2)
 
     in_broker(scenario)
+
+
+def test_a_database_that_was_emptied_is_in_the_log(in_broker, tmp_path):
+    told = f"{tmp_path}/kvs.sqlite was emptied: it has 0 bytes. What is in the key-value store is lost"
+
+    async def new(broker):
+        store(broker)
+        assert not broker.logged
+
+    async def emptied(broker):
+        store(broker)
+        assert any(told in line for line in broker.logged)
+
+    in_broker(new, statedir=str(tmp_path))
+    for file in tmp_path.glob("kvs.sqlite-*"):
+        file.unlink()
+    (tmp_path / "kvs.sqlite").write_bytes(b"")
+    in_broker(emptied, statedir=str(tmp_path))

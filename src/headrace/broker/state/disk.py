@@ -64,6 +64,16 @@ def unusable(path: str | os.PathLike[str], error: Exception, lost: str) -> str:
     return text
 
 
+def is_emptied(path: str) -> bool:
+    """Whether a file of a statedir has no byte, or is not there."""
+    return not os.path.exists(path) or not os.path.getsize(path)
+
+
+def emptied(path: str, lost: str) -> str:
+    """What the log says of a database that is there without a byte, which none is that was ever opened; else ""."""
+    return f"{path} was emptied: it has 0 bytes. {lost}" if os.path.exists(path) and is_emptied(path) else ""
+
+
 def full(folder: str) -> bool:
     """Whether the disk of `folder` has room only for reserved data."""
     return room_in(folder) < _NOTHING

@@ -19,10 +19,12 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
-from headrace.broker.state.disk import NO_ROOM, reserve, room_in, unusable
+from headrace.broker.state.disk import NO_ROOM, is_emptied, reserve, room_in, unusable
 from headrace.broker.state.frames import copy_rest, end_of_data, frame, frames, is_unfinished
 
 _AHEAD = 4 << 20
+# Bytes that every open or closed file has at least, zeros if nothing was written: a file without any was emptied.
+_LEAST = 1
 # Seconds before a full disk is tried again.
 _ASK_AGAIN = 0.25
 _LOST = "Jobs as of the last checkpoint are lost then; those that only the journal beside it knows are not."
@@ -57,8 +59,9 @@ class Journal:
         self.folder = folder
         self._lock = _lock(os.path.join(folder, "journal.lock"))
         self.db_path = os.path.join(folder, "jobs.sqlite")
+        # What is not there any more although it was written once; "" for nothing.
+        self.missing = ""
         try:
-            self._create()
             self.number = self._first()
         except (sqlite3.Error, ValueError) as exc:
             os.close(self._lock)
@@ -73,6 +76,10 @@ class Journal:
         self._unsafe: list[tuple[int, bytes]] = []
         self._doubtful = False
         self._full_since, self._full = -1.0, False
+        path = self._path(self.number)
+        # The first file is made after the database, any other before the checkpoint that names it.
+        if not self.missing and is_emptied(path) and (self.number or os.path.exists(path)):
+            self.missing = f"{path} is empty or missing: what it had of jobs is lost"
         self.torn = 0
         self.damage = ""
 
@@ -158,7 +165,7 @@ class Journal:
     def _open(self, path: str, end: int) -> int:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.ftruncate(fd, end)
+            os.ftruncate(fd, max(end, _LEAST))
             _sync_folder(self.folder)
         except OSError:
             os.close(fd)
@@ -262,19 +269,45 @@ class Journal:
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self.db_path, isolation_level=None)
 
-    def _create(self) -> None:
+    def _first(self) -> int:
+        """The file that follows the last checkpoint; without one, the first that there is. Makes the database.
+
+        The first checkpoint removes file 0. So where the lowest number is a higher one, a database without that
+        checkpoint was emptied, and raises ValueError. One that is not there at all may have been moved away on purpose.
+        """
+        lowest = min(self._numbers(), default=0)
+        if not (os.path.exists(self.db_path) or os.path.exists(self.db_path + "-wal")):
+            self._create(lowest)
+            if lowest:
+                self.missing = (
+                    f"{self.db_path} is missing, and the jobs that it had are lost: what the journal has is read"
+                )
+            return lowest
+        saved = None if is_emptied(self.db_path) else self._saved_number()
+        if saved is None and lowest:
+            raise ValueError(f"it has nothing, but {self._path(lowest)} follows a checkpoint in it")
+        self._create(0)
+        return lowest if saved is None else saved
+
+    def _saved_number(self) -> int | None:
+        with contextlib.closing(self._connect()) as db:
+            if not db.execute("SELECT 1 FROM sqlite_master WHERE name='meta'").fetchone():
+                return None
+            row = db.execute("SELECT value FROM meta WHERE key='journal'").fetchone()
+        return int(row[0]) if row else None
+
+    def _create(self, lowest: int) -> None:
+        """Make the tables; for a `lowest` number above 0, with a checkpoint that file `lowest` follows."""
         with contextlib.closing(self._connect()) as db:
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
+            db.execute("BEGIN IMMEDIATE")
             db.execute("CREATE TABLE IF NOT EXISTS job (id INTEGER PRIMARY KEY, known TEXT, record BLOB)")
             db.execute("CREATE TABLE IF NOT EXISTS text (number INTEGER PRIMARY KEY, value BLOB)")
             db.execute("CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value BLOB)")
-
-    def _first(self) -> int:
-        """The file that follows the last checkpoint; without one, the first that there is."""
-        with contextlib.closing(self._connect()) as db:
-            row = db.execute("SELECT value FROM meta WHERE key='journal'").fetchone()
-        return int(row[0]) if row else min(self._numbers(), default=0)
+            if lowest:
+                db.execute("INSERT INTO meta VALUES ('journal', ?)", (lowest,))
+            db.execute("COMMIT")
 
     def load(self) -> Saved:
         """What the last checkpoint saved; jobs are (id, summary or "" if active, record), in order of id.
@@ -345,7 +378,7 @@ class Journal:
     def close(self) -> None:
         if self._fd >= 0:
             with contextlib.suppress(OSError):
-                os.ftruncate(self._fd, self._end)
+                os.ftruncate(self._fd, max(self._end, _LEAST))
             os.close(self._fd)
             self._fd = -1
         os.close(self._lock)

@@ -18,7 +18,7 @@ import msgspec
 
 from headrace.broker.kept import data_path
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
-from headrace.broker.state.disk import FULL, unusable
+from headrace.broker.state.disk import FULL, emptied, unusable
 from headrace.modules.common.background import Background
 from headrace.modules.content.cache import BlobCache
 from headrace.modules.content.limits import MEMORY, Limits, parse
@@ -419,6 +419,8 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
     if ctx.attrs.get("statedir") and ctx.attrs.get("content.backing-module") == "none":
         raise RpcError(errno.EINVAL, "content.backing-module is none, but a statedir keeps blobs in content-sqlite")
     left = kept.pop(ctx.name, None) if kept else None
+    if lost := emptied(path, _LOST):
+        ctx.log(logging.ERROR, lost)
     kept_store = left if isinstance(left, MemoryStore) else MemoryStore()
     try:
         store = SqliteStore(path, hash_name) if path else kept_store

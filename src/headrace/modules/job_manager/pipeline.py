@@ -445,8 +445,9 @@ class Pipeline:
         self._gone = array("Q", recovered.gone)
         if journal.torn:
             self.ctx.log(logging.WARNING, f"journal: {journal.torn} bytes of an unfinished write were dropped")
-        if journal.damage:
-            self.ctx.log(logging.ERROR, f"journal: {journal.damage}")
+        for lost in (journal.missing, journal.damage):
+            if lost:
+                self.ctx.log(logging.ERROR, f"journal: {lost}")
         if recovered.illegible:
             text = f"journal: {recovered.illegible} jobs are lost, which need what was in a lost {journal.db_path}"
             self.ctx.log(logging.ERROR, text)

@@ -82,7 +82,7 @@ class Recovery:
         for job in store.active.values():
             job.shown = len(job.events)
         # While jobs are missing that were there once, no output is taken for nobody's.
-        whole = not (self.illegible or self.left_out or journal.damage)
+        whole = not (self.illegible or self.left_out or journal.damage or journal.missing)
         left_output.take_up(store, core.max_jobid if whole else 0)
         self._complete_logs()
 

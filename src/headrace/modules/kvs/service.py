@@ -8,6 +8,7 @@ below them are stored here and shown in the view.
 from __future__ import annotations
 
 import errno
+import logging
 import re
 import sqlite3
 from collections.abc import Awaitable, Callable
@@ -15,7 +16,7 @@ from typing import Any
 
 from headrace.broker.kept import data_path
 from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
-from headrace.broker.state.disk import unusable
+from headrace.broker.state.disk import emptied, unusable
 from headrace.modules.kvs.commit import PRIMARY, Change, Committer, Estate, Namespace
 from headrace.modules.kvs.job_data import committed, log_appends
 from headrace.modules.kvs.log import Log, LogError
@@ -489,6 +490,8 @@ def load(ctx: ModuleContext, _args: list[str]) -> Awaitable[None]:
     log or checkpoint are loaded.
     """
     path = data_path(ctx.attrs, NAME, apart=ctx.kept is None)
+    if lost := emptied(path, _LOST):
+        ctx.log(logging.ERROR, lost)
     try:
         log = Log(path) if path else None
         kvs = Kvs(ctx, log, ctx.attrs.get("content.hash", "sha1"))
