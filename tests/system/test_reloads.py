@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from instance import Done, start
 
+from headrace.modules import SERVICES
+
 # What a user sees of an instance while MODULE is reloaded twice: lines of JSON about what must not change.
 _LOAD = """
 import json, os, subprocess, sys
@@ -85,7 +87,7 @@ def expected() -> dict[str, Any]:
         ["sched-simple"],
         ["resource"],
         ["kvs", "kvs-watch", "content"],
-        ["heartbeat", "rexec"],
+        ["heartbeat", "rexec", "cron"],
     ],
 )
 def test_nothing_is_lost_when_a_module_is_loaded_again(modules: list[str], tmp_path: Path) -> None:
@@ -107,6 +109,23 @@ def test_nor_on_the_way_into_a_process_and_back(tmp_path: Path) -> None:
 
 def script(body: str, *options: str) -> Done:
     return start(*options, "bash", "-c", "set -e\n" + textwrap.dedent(body))
+
+
+def test_no_module_takes_an_argument_that_nothing_reads_and_the_loaded_one_stays() -> None:
+    names = " ".join(sorted(SERVICES))
+    done = script(f"""
+        list() {{ flux module list | awk '{{print $1}}' | sort; }}
+        before=$(list)
+        for module in {names}; do
+            if list | grep -qx $module; then how=reload; else how=load; fi
+            for argument in nosuch=1 zz; do
+                if told=$(flux module $how $module $argument 2>&1); then echo $module takes $argument
+                elif ! [[ $told == *$argument* || $told == *${{argument%=1}}* ]]; then echo "$module: $told"; fi
+            done
+        done
+        [ "$(list)" = "$before" ] && flux kvs put a=1 && flux kvs get a && flux exec -r 0 echo ran && flux run echo done
+    """)
+    assert (done.rc, done.out.split(), done.left) == (0, ["1", "ran", "done"], []), done.err
 
 
 def test_without_a_job_manager_jobs_go_on_and_nobody_can_change_them(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from headrace.broker.module.args import only
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.broker.services import drain
 from headrace.spec.message import ROLE_LOCAL, Message
@@ -38,6 +39,7 @@ _BUFFER = 4 << 20
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
+    only(ctx, args)
     _Server(ctx)
 
 

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from headrace.broker.kept import data_path
+from headrace.broker.module.args import only
 from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
 from headrace.broker.state.disk import emptied, unusable
 from headrace.modules.kvs.commit import PRIMARY, Change, Committer, Estate, Namespace
@@ -485,10 +486,11 @@ async def _begin_with_checkpoint(ctx: ModuleContext, kvs: Kvs) -> None:
     await ctx.rpc("kvs.commit", {"namespace": PRIMARY, "flags": SYNC, "ops": ops})
 
 
-def load(ctx: ModuleContext, _args: list[str]) -> Awaitable[None]:
+def load(ctx: ModuleContext, args: list[str]) -> Awaitable[None]:
     """Provide `kvs`; with a statedir, or in a process of its own, with a log. The result is done when the keys of the
     log or checkpoint are loaded.
     """
+    only(ctx, args)
     path = data_path(ctx.attrs, NAME, apart=ctx.kept is None)
     if lost := emptied(path, _LOST):
         ctx.log(logging.ERROR, lost)

@@ -13,6 +13,7 @@ import errno
 from collections import deque
 from typing import Any
 
+from headrace.broker.module.args import only
 from headrace.broker.module.context import ModuleContext, RpcError
 from headrace.modules.kvs.tree import KvsError, val_treeobj
 from headrace.modules.kvs.walk import split_key
@@ -314,7 +315,8 @@ class Watch:
         }
 
 
-def load(ctx: ModuleContext, _args: list[str]) -> None:
+def load(ctx: ModuleContext, args: list[str]) -> None:
+    only(ctx, args)
     watch = Watch(ctx)
     ctx.service(NAME, {"lookup": watch.lookup, "cancel": watch.cancel}, open=("lookup", "cancel"), requests=KVS_WATCH)
     ctx.on_disconnect(watch.disconnected)
