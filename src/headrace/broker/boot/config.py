@@ -135,8 +135,11 @@ def _hosts(table: dict[str, Any]) -> list[dict[str, str]]:
             fresh = {key: str(value) for key, value in entry.items() if key in ("bind", "connect", "parent")}
             if known is None:
                 entries.append({"host": name, **fresh})
-            else:
+            elif fresh and names.count(name) == 1:
+                # A later entry adds to what an earlier one says of a host, or replaces it.
                 known.update(fresh)
+            else:
+                raise BootError(f"bootstrap.hosts: {name} is there twice")
     return entries
 
 
