@@ -216,6 +216,23 @@ def test_what_flux_knows_is_of_the_right_kind() -> None:
         ("tbon.zmqdebug = 'x'", "Config file error [tbon]: tbon.zmqdebug: Expected integer, got 'x'"),
         ("tbon.zmq_io_threads = true", "Config file error [tbon]: tbon.zmq_io_threads: Expected integer, got True"),
         ("tbon.topo = []", "Config file error [tbon]: tbon.topo: Expected string, got []"),
+        (
+            "tbon.topo = 'zz'",
+            "tbon.topo=zz: unknown topology scheme 'zz', give kary:K, mincrit:K, binomial or custom",
+        ),
+        (
+            "tbon.torpid_max = 'zz'",
+            "Error parsing tbon.torpid_max attribute: invalid duration 'zz': expected a number and ms, s, m, h or d, "
+            "such as 1.5h",
+        ),
+        (
+            "tbon.connect_timeout = '-1s'",
+            "Error parsing tbon.connect_timeout attribute: invalid duration '-1s': expected a number and ms, s, m, h or d, "
+            "such as 1.5h",
+        ),
+        ("tbon.child_rcvhwm = 1", "tbon.child_rcvhwm: must be 0 (no limit) or from 2 to 999999, not 1"),
+        ("tbon.zmq_io_threads = -1", "tbon.zmq_io_threads: must be from 0 to 999999, not -1"),
+        ("tbon.topo = 'kary:x'", "tbon.topo=kary:x: write kary:K with K a number, 0 for a flat tree"),
     ],
 )
 def test_a_value_of_a_wrong_kind_or_an_unknown_key_of_a_queue_is_refused_with_its_path(text: str, message: str) -> None:

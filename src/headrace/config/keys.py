@@ -70,6 +70,7 @@ def _check_all(config: dict[str, Any]) -> None:
             _check(table, schema.QUEUE, ("queues", name))
     _check_roles(config.get("access", {}))
     _check_exec(config.get("exec", {}))
+    _check_tbon(config.get("tbon", {}))
     for key, value in config.get("ingest", {}).get("frobnicator", {}).items():
         _check(value, schema.FROBNICATOR.get(key, schema.ANY), ("ingest", "frobnicator", key))
     for key in _unread(config):
@@ -116,6 +117,29 @@ def _check_exec(table: dict[str, Any]) -> None:
     value = table.get(key)
     if isinstance(value, str) and value != "none" and not _is_duration(value):
         raise _Refused(("exec", key), f"invalid {key}: {value}", value)
+
+
+def _check_tbon(table: dict[str, Any]) -> None:
+    """Raises _Refused for values with which no broker would start."""
+    from headrace.spec.duration import DurationError, parse
+    from headrace.spec.topology import Topology, TopologyError
+
+    for key in ("connect_timeout", "tcp_user_timeout", "torpid_max", "torpid_min"):
+        try:
+            parse(table.get(key, "0s"))
+        except DurationError as exc:
+            # The words of the broker for the attribute.
+            raise _Refused(("tbon", key), f"Error parsing tbon.{key} attribute: {exc}", table[key]) from None
+    for key in ("child_rcvhwm", "zmq_io_threads", "zmqdebug"):
+        if not 0 <= table.get(key, 0) < 1_000_000 or (key == "child_rcvhwm" and table.get(key) == 1):
+            least = "0 (no limit) or from 2" if key == "child_rcvhwm" else "from 0"
+            raise _Refused(("tbon", key), f"tbon.{key}: must be {least} to 999999, not {table[key]}", table[key])
+    if "topo" not in table:
+        return
+    try:
+        Topology(1, table["topo"])
+    except TopologyError as exc:
+        raise _Refused(("tbon", "topo"), str(exc), table["topo"]) from None
 
 
 def _is_duration(text: str) -> bool:
