@@ -40,6 +40,9 @@ from headrace.spec.idset import Idset
         ({"oom": {"foo": 1}}, "invalid oom.adjust=None"),
         ({"verbose": "wrong"}, "invalid verbose=wrong: it is a whole number"),
         ({"nosetpgrp": "x"}, "invalid nosetpgrp=x"),
+        ({"exit-on-error": "x"}, "invalid exit-on-error=x: it is a whole number"),
+        ({"mpi": {"x": 1}}, "invalid mpi={'x': 1}: it is a list of intel, mvapich"),
+        ({"pty": "x"}, "invalid pty=x: it is a whole number, or pty.KEY with one of capture, interactive, ranks"),
         ({"pty": {"capture": "x"}}, "invalid pty.capture=x"),
         ({"pmi": 1}, "invalid pmi=1: it is a list of simple, pmi1"),
         ({"pmi-simple": 1}, "invalid pmi-simple=1: write pmi-simple.KEY"),
@@ -68,6 +71,9 @@ def test_what_does_no_harm_is_told() -> None:
     assert check({"output": {"stdout": {"type": "term"}}}) == []
     known = "simple, pmi1, pmi2, pmix, off, none"
     assert check({"pmi": "cray"}) == [f"pmi=cray is not offered, tasks get none: known are {known}"]
+    assert [check({"mpi": name}) for name in ("none", "openmpi@5", "intel,spectrum")] == [[]] * 3
+    told = "mpi=nosuch has no effect: known are intel, mvapich, none, openmpi, spectrum"
+    assert check({"mpi": "openmpi,nosuch"}) == [told]
     assert check({"rlimit": {"nofile": -1}}) == [f"nofile exceeds current max, raising value to hard limit {hard}"]
 
 

@@ -48,9 +48,19 @@ _KNOWN: dict[str, tuple[str, ...]] = {
 _NAMES = {f"{name}.{key}" if key else name for name, keys in _KNOWN.items() for key in keys or [""]}
 # Options that are objects, and those that are numbers, where true and false stand for 1 and 0.
 _OBJECTS = ("input", "input.stdin", "oom", "output", "output.client", "output.stderr", "output.stdout", "pmi-simple")
-_NUMBERS = ("literal-args", "nosetpgrp", "pmi-simple.nomap", "pty.capture", "pty.interactive", "verbose")
+_NUMBERS = (
+    "exit-on-error",
+    "literal-args",
+    "nosetpgrp",
+    "pmi-simple.nomap",
+    "pty.capture",
+    "pty.interactive",
+    "verbose",
+)
 # The names of PMI implementations, and what each stands for here: PMI-1 also serves PMI-2 clients through PMI_FD.
 _PMI = {"simple": "simple", "pmi1": "simple", "pmi2": "simple", "pmix": "pmix", "off": "", "none": ""}
+# MPI implementations whose environment Flux's shell has scripts for, and "none". Tasks need nothing of these here.
+_MPI = ("intel", "mvapich", "none", "openmpi", "spectrum")
 _INFINITY = resource.RLIM_INFINITY
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -96,6 +106,10 @@ def _check(options: Mapping[str, Any]) -> list[str]:
     unknown = [name for name in _pmi_names(options) if name not in _PMI]
     if unknown and not pmi_methods(options):
         told.append(f"pmi={','.join(unknown)} is not offered, tasks get none: known are {', '.join(_PMI)}")
+    # A name may have a version, NAME@VERSION.
+    unknown = [name for name in (options.get("mpi") or "none").split(",") if name.partition("@")[0] not in _MPI]
+    if unknown:
+        told.append(f"mpi={','.join(unknown)} has no effect: known are {', '.join(_MPI)}")
     return [*told, *_limits(options.get("rlimit")), *_output(options.get("output"))]
 
 
@@ -135,6 +149,12 @@ def _check_types(options: Mapping[str, Any]) -> None:
     pmi = options.get("pmi")
     if pmi is not None and not isinstance(pmi, str):
         raise OptionError(f"invalid pmi={pmi}: it is a list of {', '.join(_PMI)}")
+    mpi = options.get("mpi")
+    if mpi is not None and not isinstance(mpi, str):
+        raise OptionError(f"invalid mpi={mpi}: it is a list of {', '.join(_MPI)}")
+    pty = options.get("pty")
+    if pty is not None and not isinstance(pty, (int, dict)):
+        raise OptionError(f"invalid pty={pty}: it is a whole number, or pty.KEY with one of {', '.join(sorted(_PTY))}")
 
 
 def exit_timeout(options: Mapping[str, Any]) -> float | None:
