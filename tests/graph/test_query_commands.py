@@ -260,3 +260,13 @@ def test_quit_ends_and_comments_do_nothing(session: Session) -> None:
     assert session.say("# a comment", "") == ""
     assert session.say("mach allocate job.yaml") == "ERROR: unknown command: mach (help lists all)\n"
     assert not session.engine.run("quit")
+
+
+def test_what_a_job_shares_is_not_given_back_and_said_to_be_shared(session: Session) -> None:
+    slot = "{type: slot, count: 1, label: task, with: [{type: core, count: 1}]}"
+    resources = f"version: 9999\nresources:\n  - {{type: node, count: 1, with: [{slot}]}}\n"
+    (session.folder / "job.yaml").write_text(resources + JOBSPEC[JOBSPEC.index("attributes:") :])
+    session.say("match allocate job.yaml")
+    (session.folder / "part.json").write_text(document("/cluster0/node0"))
+    said = session.say("partial-cancel 1 jgf part.json")
+    assert said.startswith("ERROR: /cluster0/node0: is shared, not held exclusively, by job 1\n")

@@ -360,10 +360,11 @@ class Commands:
             if form != "rv1exec":
                 inside = self.jobs[jobid].inside
                 named = allocation.selection if inside is None else allocation.selection.without_inside(inside)
-                held = {item.vertex for item in named.items if item.exclusive}
+                held = {item.vertex: item.exclusive for item in named.items}
                 for item in freed.items:
-                    if item.exclusive and item.vertex not in held:
-                        raise GraphError(f"{freed.graph.path(item.vertex)}: is not held by job {jobid}")
+                    if item.exclusive and not held.get(item.vertex):
+                        what = "is shared, not held exclusively," if item.vertex in held else "is not held"
+                        raise GraphError(f"{freed.graph.path(item.vertex)}: {what} by job {jobid}")
         except ValueError as exc:
             self.err(f"ERROR: {exc}\nERROR: error encountered while removing job {jobid}\n")
             return
