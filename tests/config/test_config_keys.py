@@ -227,8 +227,8 @@ def test_what_flux_knows_is_of_the_right_kind() -> None:
         ),
         (
             "tbon.connect_timeout = '-1s'",
-            "Error parsing tbon.connect_timeout attribute: invalid duration '-1s': expected a number and ms, s, m, h or d, "
-            "such as 1.5h",
+            "Error parsing tbon.connect_timeout attribute: invalid duration '-1s': "
+            "expected a number and ms, s, m, h or d, such as 1.5h",
         ),
         ("tbon.child_rcvhwm = 1", "tbon.child_rcvhwm: must be 0 (no limit) or from 2 to 999999, not 1"),
         ("tbon.zmq_io_threads = -1", "tbon.zmq_io_threads: must be from 0 to 999999, not -1"),
