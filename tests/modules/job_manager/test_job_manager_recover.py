@@ -429,8 +429,11 @@ def test_the_log_says_that_a_checkpoint_or_a_journal_is_missing(in_broker: Run, 
         await world.job(urgency=0)
         await pipeline_of(world).checkpoint()
 
+        assert any(f"{path.parent} is new: there are no jobs" in line for line in broker.logged)
+
     async def without_database(broker: Any) -> None:
         broker.load(job_manager)
+        assert not any("is new" in line for line in broker.logged)
         assert any(f"{path} is missing, and the jobs that it had are lost" in line for line in broker.logged)
 
     async def without_journal(broker: Any) -> None:

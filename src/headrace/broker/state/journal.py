@@ -59,6 +59,8 @@ class Journal:
         self.folder = folder
         self._lock = _lock(os.path.join(folder, "journal.lock"))
         self.db_path = os.path.join(folder, "jobs.sqlite")
+        # Whether no instance has been here before.
+        self.is_new = not (self._numbers() or os.path.exists(self.db_path))
         # What is not there any more although it was written once; "" for nothing.
         self.missing = ""
         try:

@@ -443,6 +443,8 @@ class Pipeline:
         recovered = Recovery(journal, self.core, self.store)
         self._unsaved, self._texts_saved = recovered.unsaved, recovered.texts_saved
         self._gone = array("Q", recovered.gone)
+        if journal.is_new:
+            self.ctx.log(logging.INFO, f"journal: {journal.folder} is new: there are no jobs of an earlier instance")
         if journal.torn:
             self.ctx.log(logging.WARNING, f"journal: {journal.torn} bytes of an unfinished write were dropped")
         for lost in (journal.missing, journal.damage):
