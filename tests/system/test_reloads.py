@@ -111,11 +111,13 @@ def script(body: str, *options: str) -> Done:
     return start(*options, "bash", "-c", "set -e\n" + textwrap.dedent(body))
 
 
-def test_no_module_takes_an_argument_that_nothing_reads_and_the_loaded_one_stays() -> None:
+def test_no_module_takes_an_argument_that_nothing_reads_and_the_loaded_one_stays(tmp_path: Path) -> None:
     names = " ".join(sorted(SERVICES))
     done = script(f"""
         list() {{ flux module list | awk '{{print $1}}' | sort; }}
         before=$(list)
+        flux exec -r 0 --bg sh -c 'echo $$ >{tmp_path}/pid; exec sleep inf' >/dev/null
+        until [ -s {tmp_path}/pid ]; do sleep 0.05; done
         for module in {names}; do
             if list | grep -qx $module; then how=reload; else how=load; fi
             for argument in nosuch=1 zz; do
@@ -123,7 +125,8 @@ def test_no_module_takes_an_argument_that_nothing_reads_and_the_loaded_one_stays
                 elif ! [[ $told == *$argument* || $told == *${{argument%=1}}* ]]; then echo "$module: $told"; fi
             done
         done
-        [ "$(list)" = "$before" ] && flux kvs put a=1 && flux kvs get a && flux exec -r 0 echo ran && flux run echo done
+        [ "$(list)" = "$before" ] && flux kvs put a=1 && flux kvs get a && flux exec -r 0 echo ran &&
+            kill $(<{tmp_path}/pid) && flux run echo done
     """)
     assert (done.rc, done.out.split(), done.left) == (0, ["1", "ran", "done"], []), done.err
 

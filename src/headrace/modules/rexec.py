@@ -38,8 +38,12 @@ _PORTION = 1 << 20
 _BUFFER = 4 << 20
 
 
-def load(ctx: ModuleContext, args: list[str]) -> None:
+def check(ctx: ModuleContext, args: list[str]) -> None:
+    """Raises RpcError(EINVAL) for any argument. A reload would end the processes that run."""
     only(ctx, args)
+
+
+def load(ctx: ModuleContext, _args: list[str]) -> None:
     _Server(ctx)
 
 
