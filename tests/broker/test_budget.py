@@ -63,7 +63,7 @@ _STEPS = st.lists(
 
 @given(_STEPS)
 def test_charges_return_to_zero_and_never_pass_a_limit(steps):
-    world = World(bytes=100_000, streams=2, subscriptions=2)
+    world = World(bytes=100_000, all_bytes=150_000, streams=2, subscriptions=2)
     budget = world.budget
     links = [Account(budget), Account(budget)]
     for what, link, userid, tag, size in steps:
@@ -90,9 +90,22 @@ def test_charges_return_to_zero_and_never_pass_a_limit(steps):
         for one in (ALICE, BOB):
             for name in ("bytes", "streams", "subscriptions"):
                 assert 0 <= budget.used(one, name) <= budget.limits[name]
+        assert budget.all_bytes == sum(budget.used(one, "bytes") for one in (ALICE, BOB)) <= budget.limits["all-bytes"]
     for account in links:
         account.close()
-    assert not budget._used
+    assert not budget._used and not budget.all_bytes
+
+
+def test_many_guests_hold_no_more_than_all_may_together():
+    world = World(bytes=100_000, all_bytes=150_000)
+    account = Account(world.budget)
+    account.open(asked(size=40_000))
+    text = "all guests together may have 150000 bytes that were not yet delivered or answered (access.limits.all-bytes)"
+    assert refusal(account.open, asked(BOB, size=40_000, sender=b"b")) == (errno.EAGAIN, text)
+    assert world.told == [f"refused: {text}"]
+    assert world.budget.stats()["all-bytes"] == cost(asked(size=40_000))
+    account.answered(m.response(asked()))
+    account.open(asked(BOB, size=40_000, sender=b"b"))
 
 
 def test_a_request_is_charged_until_its_response_and_a_stream_until_its_end():

@@ -33,10 +33,19 @@ _WHAT = {
     "streams": "open streams",
     "subscriptions": "subscriptions",
     "log-bytes": "bytes for the log within a minute",
+    "all-bytes": "bytes that were not yet delivered or answered",
 }
 _ERRNO = {"subscriptions": errno.ENOSPC, "log-bytes": errno.ENOSPC}
-# The limits of each user, which the table [access.limits] may change.
-DEFAULTS = {"connections": 64, "bytes": 40 << 20, "streams": 256, "subscriptions": 256, "log-bytes": 64 << 10}
+# The limits of each user, and `all-bytes` of all guests together; the table [access.limits] may change them.
+DEFAULTS = {
+    "connections": 64,
+    "bytes": 40 << 20,
+    "streams": 256,
+    "subscriptions": 256,
+    "log-bytes": 64 << 10,
+    "all-bytes": 128 << 20,
+}
+_EACH = tuple(name for name in DEFAULTS if name != "all-bytes")
 
 
 def is_guest(msg: Message) -> bool:
@@ -63,6 +72,8 @@ class Budget:
         self._log = log
         self._clock = clock
         self._used: dict[int, dict[str, int]] = {}
+        # The sum of the "bytes" of all users.
+        self.all_bytes = 0
         # Bytes that a user has appended to the log, less those that the time since then has given back, and that time.
         self._logged: dict[int, tuple[float, float]] = {}
         self._refused: dict[int, int] = {}
@@ -79,6 +90,8 @@ class Budget:
         """Count `amount` more of limit `name`. Raises RpcError(EAGAIN, ENOSPC, E2BIG) where that is too much."""
         if amount > 0 and self.used(userid, name) + amount > self.limits[name]:
             raise self._refuse(userid, name, amount)
+        if name == "bytes" and amount > 0 and self.all_bytes + amount > self.limits["all-bytes"]:
+            raise self._refuse(userid, "all-bytes", amount)
         self.add(userid, name, amount)
 
     def add(self, userid: int, name: str, amount: int) -> None:
@@ -89,8 +102,10 @@ class Budget:
             del used[name]
         if not used:
             del self._used[userid]
-        if name == "bytes" and -amount >= _MUCH:
-            self.on_freed()
+        if name == "bytes":
+            self.all_bytes += amount
+            if -amount >= _MUCH:
+                self.on_freed()
 
     def credit(self, userid: int, name: str, amount: int = 1) -> None:
         """Give back what was charged."""
@@ -114,7 +129,8 @@ class Budget:
     def _refuse(self, userid: int, name: str, amount: int) -> RpcError:
         self._refused[userid] = self._refused.get(userid, 0) + 1
         limit = self.limits[name]
-        text = f"user {userid} may have {limit} {_WHAT[name]} (access.limits.{name})"
+        who = "all guests together" if name == "all-bytes" else f"user {userid}"
+        text = f"{who} may have {limit} {_WHAT[name]} (access.limits.{name})"
         now = self._clock()
         if now >= self._quiet_until.get((userid, name), 0.0):
             self._quiet_until[userid, name] = now + _QUIET
@@ -122,7 +138,8 @@ class Budget:
         return RpcError(errno.E2BIG if amount > limit else _ERRNO.get(name, errno.EAGAIN), text)
 
     def stats(self) -> dict[str, Any]:
-        """The limits, and for each user what it holds of them and how often it was refused more."""
+        """The limits, what all guests hold of `all-bytes`, and for each user what it holds of the others and how often
+        it was refused more."""
         now = self._clock()
         fresh = {
             user: left - (now - since) * self.limits["log-bytes"] / 60 for user, (left, since) in self._logged.items()
@@ -130,11 +147,11 @@ class Budget:
         users: dict[str, dict[str, int]] = {}
         for userid in sorted({*self._used, *self._refused, *(user for user, left in fresh.items() if left >= 1)}):
             users[str(userid)] = {
-                **{name: self.used(userid, name) for name in DEFAULTS},
+                **{name: self.used(userid, name) for name in _EACH},
                 "log-bytes": max(0, int(fresh.get(userid, 0))),
                 "refused": self._refused.get(userid, 0),
             }
-        return {"limits": dict(self.limits), "users": users}
+        return {"limits": dict(self.limits), "all-bytes": self.all_bytes, "users": users}
 
 
 class _Request(NamedTuple):

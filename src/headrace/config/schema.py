@@ -53,8 +53,8 @@ TABLES: dict[str, dict[str, Any]] = {
     "access": {
         **dict.fromkeys(("allow-guest-user", "allow-root-owner", "private-mode"), BOOL),
         "roles": {"admin": dict.fromkeys(("users", "groups"), TEXTS)},
-        # Of each guest (broker/budget.py).
-        "limits": dict.fromkeys(("connections", "bytes", "streams", "subscriptions", "log-bytes"), LIMIT),
+        # Of each guest, and of all together (broker/budget.py).
+        "limits": dict.fromkeys(("connections", "bytes", "all-bytes", "streams", "subscriptions", "log-bytes"), LIMIT),
     },
     "bootstrap": {
         "curve_cert": ValueType((str,), "the name of a certificate file, as `flux keygen` makes one"),
