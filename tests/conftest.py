@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+import zmq
 from hypothesis import settings
 
 import distribution
@@ -14,6 +15,10 @@ import sizes
 # depends on who else uses the machine, and is no property of the code.
 settings.register_profile("headrace", deadline=None, print_blob=True, derandomize=not sizes.SOAK)
 settings.load_profile("headrace")
+
+# A context of ZeroMQ that a test left behind is collected together with its sockets, in any order: ended before them, it
+# would wait for them for ever, in whichever test the collector comes to it. So it lasts as long as the process.
+zmq.Context.__del__ = lambda self: None  # type: ignore[method-assign]
 
 # Commands buffer what they print to a pipe, as users' do: what is seen only with this set is not seen by them.
 os.environ.pop("PYTHONUNBUFFERED", None)
