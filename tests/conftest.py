@@ -16,8 +16,8 @@ import sizes
 settings.register_profile("headrace", deadline=None, print_blob=True, derandomize=not sizes.SOAK)
 settings.load_profile("headrace")
 
-# A context of ZeroMQ that a test left behind is collected together with its sockets, in any order: ended before them, it
-# would wait for them for ever, in whichever test the collector comes to it. So it lasts as long as the process.
+# A context of ZeroMQ that a test left behind is collected with its sockets, in any order. Ended before them, it
+# would wait for them for ever, in whichever test the collector comes to it; so it lasts as long as the process.
 zmq.Context.__del__ = lambda self: None  # type: ignore[method-assign]
 
 # Commands buffer what they print to a pipe, as users' do: what is seen only with this set is not seen by them.
