@@ -61,7 +61,7 @@ class Journal:
         self.db_path = os.path.join(folder, "jobs.sqlite")
         # Whether no instance has been here before.
         self.is_new = not (self._numbers() or os.path.exists(self.db_path))
-        # What is not there any more although it was written once; "" for nothing.
+        # The file of the statedir that was emptied or removed, with what is lost; "" for none.
         self.missing = ""
         try:
             self.number = self._first()

@@ -23,7 +23,7 @@ class Child:
         # Requests that it must respond to, and requests of its subtree that wait for responses.
         self.owing = Outstanding()
         self.asking = Outstanding()
-        # What guests in its subtree hold of this broker.
+        # The account of the guests in the subtree of this child.
         self.account = Account(budget)
         self.error = ""
         self.host = ""
