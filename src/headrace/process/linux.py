@@ -226,6 +226,9 @@ def environment_of(pid: int) -> dict[str, str]:
 
 
 def _is_executing(pid: int) -> bool:
-    """Whether a process is between two programs (execve(2)): its new memory has no end of an environment yet."""
+    """Whether a process is between two programs (execve(2)).
+
+    The kernel says where the code of the new program is (`start_code` of proc(5)) after it has copied the environment.
+    """
     fields = _stat(pid)
-    return bool(fields) and fields[0] not in "ZX" and fields[51 - 3] == "0" and not int(fields[9 - 3]) & _PF_KTHREAD
+    return bool(fields) and fields[0] not in "ZX" and fields[26 - 3] == "0" and not int(fields[9 - 3]) & _PF_KTHREAD
