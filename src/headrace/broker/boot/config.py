@@ -136,7 +136,7 @@ def _hosts(table: dict[str, Any]) -> list[dict[str, str]]:
             if known is None:
                 entries.append({"host": name, **fresh})
             elif fresh and names.count(name) == 1:
-                # A later entry adds to what an earlier one says of a host, or replaces it.
+                # The addresses of a host may be in several entries: those of a later entry replace earlier ones.
                 known.update(fresh)
             else:
                 raise BootError(f"bootstrap.hosts: {name} is there twice")

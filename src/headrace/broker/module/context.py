@@ -39,12 +39,14 @@ __all__ = ["EMPTY", "FINALIZING", "INIT", "RUNNING", "Empty", "ModuleContext", "
 # The state of a module in `module list` (RFC 5).
 INIT, RUNNING, FINALIZING = 0, 1, 2
 
-# Entries that leave tables before these are looked at, and seconds until then, for what leaves with them.
+# The tables of calls and streams are rebuilt after this many entries have left them, once this many seconds have
+# passed: a dictionary keeps the memory of its largest size.
 _MANY = 10_000
 _SHRINK_AFTER = 2.0
 
 Handler = Callable[[Message], Any]
-# What gets the responses of a call, the topic if they are streamed, otherwise "", and the rank that was asked.
+# The function that receives the responses of a call, the topic if they are streamed, otherwise "", and the rank that was
+# asked.
 _Call = tuple[Callable[[Message], Any], str, int]
 _NO_CALL: _Call = (lambda _msg: None, "", m.NODEID_ANY)
 

@@ -54,7 +54,7 @@ class _Job:
         self.err = err
         self.submitted = 0.0
         self.open = 0
-        self.calls: List[Rpc] = []
+        self.calls: Dict[str, Rpc] = {}
 
 
 class Follower:
@@ -92,7 +92,7 @@ class Follower:
         call = self._handle.stream("job-info.eventlog-watch", {"id": job.id, "path": path, "flags": 0})
         takers = {"eventlog": self._job_event, "guest.exec.eventlog": self._exec_event, "guest.output": self._output}
         take = takers[path]
-        job.calls.append(call)
+        job.calls[path] = call
 
         def answered(call: Rpc) -> None:
             try:
@@ -105,7 +105,7 @@ class Follower:
                 return
             if job.id in self._following and take(job, decode_line(entry)):
                 # The event that was waited for: nothing more of this job is shown.
-                for other in job.calls:
+                for other in job.calls.values():
                     other.cancel()
                 job.open = 0
                 self._closed(job)
@@ -146,7 +146,8 @@ class Follower:
         job.err.write(f"{job.name}: {timestamp - job.submitted:.3f}s: {text}\n")
 
     def _exec_event(self, job: _Job, event: Any) -> bool:
-        if event.name == "shell.init" and job.wanted.output:
+        if event.name == "shell.init" and job.wanted.output and "guest.output" not in job.calls:
+            # A job that was queued again has another shell and the same log of output.
             self._watch(job, "guest.output")
         if job.wanted.events > 2:
             self._print_event(job, event.timestamp, f"exec.{event.name} {_sorted_json(event.context)}")
@@ -167,7 +168,7 @@ class Follower:
                 # Only a newline ends a line, as in files.
                 text = "".join([prefix + line for line in StringIO(text)])
             stream.write(text)
-            # Who watches through a pipe wants to see it now.
+            # A reader at the other end of a pipe should see the text at once.
             stream.flush()
         elif event.name == "log":
             job.err.write(f"{job.name}: {event.timestamp - job.submitted:.3f}s: flux-shell: {context['message']}\n")

@@ -207,11 +207,11 @@ class Attach:
 
     def _exec_event(self, event: Any) -> None:
         if event.name == "shell.init":
+            # A job that was queued again has another shell and the same log of output, whose watch may have ended.
+            if not self.service:
+                self._watch("guest.output")
             self.service = event.context["service"]
             self.leader = event.context["leader-rank"]
-            if "guest.output" not in self._open:
-                # A job that was queued again has another shell, and one log of output.
-                self._watch("guest.output")
             terminal = event.context.get("pty")
             if terminal and terminal != "capture" and self.read_only:
                 raise CommandError("flux-job: Cannot connect to pty in readonly mode", bare=True)
