@@ -45,8 +45,8 @@ _MANY = 10_000
 _SHRINK_AFTER = 2.0
 
 Handler = Callable[[Message], Any]
-# The function that receives the responses of a call, the topic if they are streamed, otherwise "", and the rank that was
-# asked.
+# The function that receives the responses of a call, the topic if they are streamed, otherwise "", and the rank that
+# was asked.
 _Call = tuple[Callable[[Message], Any], str, int]
 _NO_CALL: _Call = (lambda _msg: None, "", m.NODEID_ANY)
 

@@ -18,7 +18,7 @@ from headrace.spec.wait_status import exit_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import IO, Any, Dict, List, NamedTuple, Optional
+    from typing import IO, Any, Dict, NamedTuple, Optional
 
     from headrace.cli.common.progress import Progress
     from headrace.client.handle import Handle, Rpc
