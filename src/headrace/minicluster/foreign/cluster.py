@@ -20,7 +20,7 @@ PROCS_VARIABLE = "PET_NPROC_PER_NODE"
 # The container and volumes that a cluster's pods get on Kubernetes, the paths where its containers see them, and the
 # ports of broker and channel.
 OUR_CONTAINER = "headrace-view"
-OUR_VOLUMES = ("headrace-view", "headrace-cluster", "headrace-shm")
+OUR_VOLUMES = ("headrace-view", "headrace-cluster", "headrace-shm", "headrace-image")
 OUR_MOUNTS = ("/mnt/flux", "/mnt/headrace")
 
 
