@@ -36,6 +36,7 @@ def values_of(install: Install) -> Object:
         **{"clusterDomain": install.cluster_domain, "fluxOperatorNamespace": install.flux_operator_namespace},
         **{"replicas": install.replicas, "resources": install.resources, "crd": True},
         "webhook": {"enabled": install.webhook, "certManager": install.cert_manager},
+        "trainer": {"enabled": install.trainer},
     }
 
 

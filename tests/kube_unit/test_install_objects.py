@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 import yaml
 from cert_manager import CertManager
@@ -32,6 +33,8 @@ VARIANTS = [
     Install(watched=("team",), cert_manager=True, network_policies=("team", "more")),
     Install(watched=("team", "other"), flux_operator_namespace="operator-system"),
     Install(flux_operator_namespace="operator-system"),
+    Install(trainer=True),
+    Install(watched=("team", "other"), trainer=True),
 ]
 
 
@@ -124,6 +127,24 @@ def test_in_the_namespace_of_the_flux_operator_nothing_but_its_lease_can_be_seen
     assert rule["verbs"] == ["get", "list", "watch"]
     for install in (Install(watched=("team",)), Install(flux_operator_namespace="operator-system")):
         assert name not in [one["metadata"]["name"] for one in by_kind(install, "Role", "RoleBinding")]
+
+
+def test_with_trainer_its_objects_can_be_read_and_its_runtimes_are_clusters() -> None:
+    for install in (Install(trainer=True), Install(trainer=True, watched=("team",))):
+        without = msgspec.structs.replace(install, trainer=False)
+        assert set(rules(install, "Role", "ClusterRole")) - set(rules(without, "Role", "ClusterRole")) == {
+            ("jobset.x-k8s.io", "jobsets", "get", ()),
+            ("trainer.kubeflow.org", "trainjobs", "get", ()),
+        }
+        found = {one["metadata"]["name"]: one["spec"] for one in by_kind(install, "ClusterTrainingRuntime")}
+        assert list(found) == ["headrace-distributed", "headrace-torch"]
+        for spec in found.values():
+            (job,) = spec["template"]["spec"]["replicatedJobs"]
+            assert job["template"]["metadata"]["labels"]["flux-framework.org/headrace"] == "cluster"
+            assert [one["name"] for one in job["template"]["spec"]["template"]["spec"]["containers"]] == ["node"]
+        assert found["headrace-distributed"]["mlPolicy"] == {"numNodes": 1}
+        assert found["headrace-torch"]["mlPolicy"] == {"numNodes": 1, "torch": {}}
+    assert by_kind(Install(), "ClusterTrainingRuntime") == []
 
 
 @pytest.mark.parametrize("install", VARIANTS)

@@ -102,6 +102,7 @@ def _add_install(parser: Parser) -> None:
     parser.add_argument("--replicas", type=int, default=1, metavar="N", help="Operators; one acts (default: 1)")
     parser.add_argument("--no-webhook", action="store_true", help="Without the admission webhook")
     parser.add_argument("--cert-manager", action="store_true", help="Take the webhook's certificate from cert-manager")
+    parser.add_argument("--trainer", action="store_true", help="With training runtimes for Kubeflow Trainer")
 
 
 def _names(text: str) -> Tuple[str, ...]:
@@ -118,6 +119,7 @@ def _manifests(options: Namespace) -> int:
         **{"watched": options.watch_namespace, "replicas": options.replicas},
         **{"network_policies": options.network_policy, "view_as_volume": options.view_as_volume},
         **{"cluster_domain": options.cluster_domain, "flux_operator_namespace": options.flux_operator_namespace},
+        **{"trainer": options.trainer},
     }
     chosen = {name: value for name, value in given.items() if value}
     install = Install(**chosen, webhook=not options.no_webhook, cert_manager=options.cert_manager)

@@ -18,7 +18,7 @@ import msgspec
 from .. import __version__
 from .builders.images import DEFAULT_VIEW
 from .crd import definition
-from .install import DEFAULT_IMAGE, RESOURCES, Install, access, network_policies, user_roles, webhook, workload
+from .install import DEFAULT_IMAGE, RESOURCES, Install, access, network_policies, trainer, user_roles, webhook, workload
 from .operator_names import OPERATOR
 from .yaml_text import yaml_text
 
@@ -70,6 +70,12 @@ VALUES = (
     ),
     Value("webhook.enabled", True, _SWITCH, "Refuse wrong MiniClusters when they are created or changed."),
     Value("webhook.certManager", False, _SWITCH, "Take the certificate from cert-manager."),
+    Value(
+        "trainer.enabled",
+        False,
+        _SWITCH,
+        "Give Kubeflow Trainer, which must be there, the runtimes headrace-distributed and headrace-torch.",
+    ),
 )
 
 # Placeholders in objects, as they appear in YAML, and the template text that replaces them.
@@ -130,6 +136,7 @@ def helm_chart() -> dict[str, str]:
         "templates/operator.yaml": _template(workload, _SWITCHES[1:]),
         "templates/webhook.yaml": _template(lambda install: webhook(install) if install.webhook else []),
         "templates/network-policy.yaml": _template(network_policies, ()),
+        "templates/trainer.yaml": _either("$.Values.trainer.enabled", _template(trainer, _SWITCHES[:1]), ""),
     }
 
 

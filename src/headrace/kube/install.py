@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from .. import __version__
+from ..minicluster.foreign import jobset, runtimes, trainjob
 from ..minicluster.pod_plan import BROKER_PORT, CHANNEL_PORT
 from .builders.images import DEFAULT_VIEW
 from .crd import GROUP, PLURAL, VERSION, definition
@@ -39,6 +40,7 @@ AUTHORITY = f"{WEBHOOK}-authority"
 AUTHORITY_LIFETIME = "87600h"
 # The NetworkPolicy of a namespace with MiniClusters.
 POLICY = "headrace-miniclusters"
+_TRAINER = f"{OPERATOR}-trainer"
 _NAME_OF_NAMESPACE = "kubernetes.io/metadata.name"
 _LABELS = {"app.kubernetes.io/name": OPERATOR}
 RESOURCES: Object = {"requests": {"cpu": "50m", "memory": "100Mi"}, "limits": {"memory": "256Mi"}}
@@ -53,8 +55,9 @@ class Install(Struct, frozen=True, kw_only=True):
     copying it. Each of the namespaces `network_policies` gets a NetworkPolicy for its MiniClusters. `cluster_domain` is
     the DNS domain of the cluster, "" for the operator's default. An operator of `watched` namespaces may read the Lease
     of the Flux Operator in Go in `flux_operator_namespace`, which must exist then; "" grants nothing, since a Role in a
-    namespace that does not exist fails the install. `resources` are those of the operator's container (core/v1). Texts
-    may be templates of a renderer, and so may `resources`.
+    namespace that does not exist fails the install. `resources` are those of the operator's container (core/v1). With
+    `trainer`, Kubeflow Trainer gets training runtimes whose jobs are clusters, and the operator may read its objects.
+    Texts may be templates of a renderer, and so may `resources`.
     """
 
     namespace: str = DEFAULT_NAMESPACE
@@ -69,6 +72,7 @@ class Install(Struct, frozen=True, kw_only=True):
     network_policies: tuple[str, ...] = ()
     cluster_domain: str = ""
     flux_operator_namespace: str = ""
+    trainer: bool = False
 
 
 def objects(install: Install) -> list[Object]:
@@ -81,6 +85,7 @@ def objects(install: Install) -> list[Object]:
         *workload(install),
         *(webhook(install) if install.webhook else []),
         *network_policies(install),
+        *(trainer(install) if install.trainer else []),
     ]
 
 
@@ -394,3 +399,23 @@ def network_policies(install: Install) -> list[Object]:
         }
         for namespace in install.network_policies
     ]
+
+
+# --- Kubeflow Trainer
+
+
+def trainer(install: Install) -> list[Object]:
+    """The right to read the owners of a Job, which know the number of its processes, and the training runtimes.
+
+    The definitions of both kinds are Kubeflow Trainer's, which must be there before.
+    """
+    rules = [
+        _rule([api_version.partition("/")[0]], [f"{kind.lower()}s"], ["get"])
+        for kind, api_version in ((jobset.KIND, jobset.API_VERSION), (trainjob.KIND, trainjob.API_VERSION))
+    ]
+    granted = [one for namespace in install.watched or ("",) for one in _granted(install, _TRAINER, namespace, rules)]
+    return [*granted, *(_labelled(one) for one in runtimes.BUILT_IN.values())]
+
+
+def _labelled(one: Object) -> Object:
+    return {**one, "metadata": {**one["metadata"], "labels": {**_LABELS, **one["metadata"]["labels"]}}}
