@@ -41,10 +41,13 @@ def test_a_choice_that_is_open_is_refused_with_the_names() -> None:
     assert problems(jobset(marked(), marked()))["spec.replicatedJobs"].startswith("2 of its 2 Jobs have the label")
 
 
-def test_each_replica_would_be_a_cluster() -> None:
-    (found,) = problems(jobset({**TEMPLATE, "replicas": 2})).items()
-    assert found[0] == "spec.replicatedJobs[0].replicas"
-    assert found[1].startswith("must be 1: each replica is a Job")
+def test_of_several_replicas_the_first_is_the_cluster() -> None:
+    cluster = read(jobset({**TEMPLATE, "replicas": 3}))
+    assert cluster.parts == (Part("set-part0-0", 3, 3),)
+    assert cluster.others == ("spec.replicatedJobs[0].replicas (the first of 3 Jobs)",)
+    assert problems(jobset({**TEMPLATE, "replicas": 0})) == {
+        "spec.replicatedJobs[0].replicas": "must be 1 or more, not 0"
+    }
 
 
 def test_problems_of_its_job_have_their_path_in_the_jobset() -> None:

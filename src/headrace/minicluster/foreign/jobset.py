@@ -1,4 +1,7 @@
-"""Reads a JobSet (jobset.x-k8s.io/v1alpha2): one of its Jobs is the cluster. Pure."""
+"""Reads a JobSet (jobset.x-k8s.io/v1alpha2): one of its Jobs is the cluster. Pure.
+
+On Kubernetes each Job that has the label is a cluster of its own, so also each replica of one.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +42,9 @@ def read_jobs(spec: Field, owner: Owner, chosen: str = "") -> ForeignCluster:
         spec.end()
     index = _choose(spec, jobs, names, chosen)
     one = jobs[index]
-    replicas = one["replicas"].number(1, 0)
-    if replicas != 1:
-        one["replicas"].refuse(f"must be 1: each replica is a Job, and so a cluster, of its own; it is {replicas}")
-    others = [f"{other.path} ({name})" for other, name in zip(jobs, names) if other is not one]
+    replicas = one["replicas"].number(1, 1)
+    others = [f"{one['replicas'].path} (the first of {replicas} Jobs)"] if replicas > 1 else []
+    others += [f"{other.path} ({name})" for other, name in zip(jobs, names) if other is not one]
     others += [spec[key].path for key in _OTHERS if spec[key].given]
     others += [one["dependsOn"].path] if one["dependsOn"].given else []
     template = one["template"]
