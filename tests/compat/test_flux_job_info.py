@@ -39,6 +39,12 @@ def test_some_are_objects() -> None:
     assert job._annotations.user.uri == "ssh://h/l"
 
 
+def test_an_exception_is_four_values_also_for_programs_that_take_all_of_them() -> None:
+    """flux-restful-api makes JSON of `_exception.__dict__`."""
+    told = {"occurred": True, "severity": "", "type": "exec", "note": ""}
+    assert (JobInfo(RAW)._exception.__dict__, vars(JobInfo({"id": 7}).exception)["occurred"]) == (told, False)
+
+
 @pytest.mark.parametrize("name", ["_nosuch", "_state", "_result", "__len__"])
 def test_others_are_not_there(name: str) -> None:
     assert not hasattr(JobInfo({"id": 7}), name)

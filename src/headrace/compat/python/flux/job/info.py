@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional
 
 from flux.job.JobID import JobID, to_id
@@ -17,14 +18,13 @@ if TYPE_CHECKING:
 
 
 class _View:
-    """A dictionary whose keys are attributes; a missing attribute is empty, or with `strict` an error."""
+    """A dictionary whose keys are attributes; a missing attribute is empty."""
 
-    def __init__(self, values: Dict[str, Any], strict: bool = False) -> None:
+    def __init__(self, values: Dict[str, Any]) -> None:
         self._values = values
-        self._strict = strict
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or (self._strict and name not in self._values):
+        if name.startswith("_"):
             raise AttributeError(name)
         value = self._values.get(name, "")
         return _View(value) if isinstance(value, dict) else value
@@ -57,12 +57,11 @@ class JobInfo:
         return JobID(self._raw["id"])
 
     @property
-    def exception(self) -> _View:
+    def exception(self) -> SimpleNamespace:
+        """`occurred`, `severity`, `type` and `note`, which programs also take from its `__dict__`."""
         raw = self._raw
-        values: Dict[str, Any] = {"occurred": bool(raw.get("exception_occurred"))}
-        for name in ("severity", "type", "note"):
-            values[name] = raw.get("exception_" + name, "")
-        return _View(values, strict=True)
+        values = {name: raw.get("exception_" + name, "") for name in ("severity", "type", "note")}
+        return SimpleNamespace(occurred=bool(raw.get("exception_occurred")), **values)
 
     @property
     def annotations(self) -> _View:
