@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from ..kube.builders.images import UNPRIVILEGED
 from . import stdlib, view
 from .layer import Entry
 from .oci import Image
@@ -34,8 +35,6 @@ CONTENTS = view.Contents(
     stdlib.OPERATOR_EXTENSIONS,
     runs_jobs=False,
 )
-# The number that images without users commonly use for an unprivileged user.
-_USER = "65532:65532"
 
 
 def operator_image(python: str = "") -> Image:
@@ -47,7 +46,7 @@ def operator_image(python: str = "") -> Image:
         "Env": [f"PATH=/{PREFIX}/bin", "HOME=/tmp"],
         "Entrypoint": ["headrace"],
         "Cmd": ["operator", "run"],
-        "User": _USER,
+        "User": f"{UNPRIVILEGED}:{UNPRIVILEGED}",
         "WorkingDir": "/",
     }
     return Image([layer], config)

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..kube.builders.images import UNPRIVILEGED
 from . import elf, view
 from .layer import Entry, complete, file, program
 from .oci import Image
@@ -25,7 +26,14 @@ def image_of(tree: Mapping[str, Entry]) -> Image:
     with_version = {**tree, "version": file(f"{digest(tree)}\n".encode())}
     layer = {f"{FOLDER}/{path}": entry for path, entry in with_version.items()}
     layer[COPY] = program(elf.compile_static(Path(__file__).with_name("headrace_copy.c")))
-    return Image([layer], {"Entrypoint": [f"/{COPY}"], "Cmd": [view.PREFIX], "WorkingDir": "/"})
+    config = {
+        "Entrypoint": [f"/{COPY}"],
+        "Cmd": [view.PREFIX],
+        # The kubelet refuses an image without a user in pods with runAsNonRoot that name none.
+        "User": f"{UNPRIVILEGED}:{UNPRIVILEGED}",
+        "WorkingDir": "/",
+    }
+    return Image([layer], config)
 
 
 def digest(tree: Mapping[str, Entry]) -> str:

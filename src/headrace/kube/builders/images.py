@@ -9,6 +9,8 @@ from ... import __version__
 from ...minicluster.fields import DEFAULT_VIEW_IMAGE, MiniCluster, View
 
 DEFAULT_VIEW = f"headrace-view:{__version__}"
+# The user of our images, for containers whose pods name none: the number that images without users commonly use.
+UNPRIVILEGED = 65532
 # The Flux Operator's view images (`flux-view-ubuntu:tag-noble`, ...), also from a mirror of their registry.
 _FLUX_VIEW = re.compile(r"(.*/)?flux-view-[a-z0-9-]+(:[^/]*)?(@.*)?\Z")
 
