@@ -17,9 +17,9 @@ from ..minicluster.problems import InvalidMiniCluster, Problem
 from ..minicluster.unapplied import without_effect
 from ..minicluster.validate import check
 from .kinds import MINICLUSTERS
+from .refusal import refusal
 from .runtime.admission.reviews import BadReview, Handler, Review, Verdict
 
-_INVALID = 422
 _NOT_FOUND = 404
 
 Object = dict[str, Any]
@@ -58,7 +58,7 @@ def judge(review: Review) -> Verdict:
     """The verdict on a review of a MiniCluster."""
     problems = new_problems(review.new, review.old)
     if problems:
-        return Verdict(refusal=_refusal(review, problems))
+        return Verdict(refusal=refusal(MINICLUSTERS, review.name, problems))
     return Verdict(warnings=tuple(warnings(review.new)))
 
 
@@ -101,13 +101,3 @@ def warnings(document: Object) -> list[str]:
 def _config_warnings(cluster: MiniCluster) -> list[str]:
     lines = config_keys.warnings(given_config(cluster.flux.broker_config))
     return [f"spec.flux.brokerConfig: {line}" for line in lines]
-
-
-def _refusal(review: Review, problems: list[Problem]) -> Object:
-    causes = [{"reason": "FieldValueInvalid", "field": one.path, "message": one.rule} for one in problems]
-    return {
-        "code": _INVALID,
-        "reason": "Invalid",
-        "message": "; ".join(str(one) for one in problems),
-        "details": {"name": review.name, "kind": KIND, "group": API_VERSION.partition("/")[0], "causes": causes},
-    }

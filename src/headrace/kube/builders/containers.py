@@ -17,6 +17,8 @@ from .images import Images, has_own_flux, view_image
 from .records import as_object, without_unset
 from .volumes import PodVolumes, base_mounts, keys_mount, view_mounts
 
+# The command of the view's image, which copies the view.
+COPY = ("/headrace-copy", VIEW)
 _TERMINAL = {"stdin": True, "tty": True}
 # The runner answers the first probe when its broker is up, and later ones at once. The first probe comes after two
 # seconds, when the runner listens even on a node where many pods start: a failed probe would be an Event, and delay.
@@ -101,7 +103,7 @@ def view_copies(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
     fields = {
         "name": view.name,
         "image": view_image(cluster, images)[0],
-        "command": ["/headrace-copy", VIEW],
+        "command": list(COPY),
         "imagePullPolicy": "Always" if view.pull_always else "IfNotPresent",
         "workingDir": view.working_dir,
         "resources": as_object(view.resources),

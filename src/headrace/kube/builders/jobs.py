@@ -18,6 +18,10 @@ from .images import Images
 from .pods import pod_template, template_labels
 from .records import as_object, without_unset
 
+# The success of the lead, index 0, is the Job's.
+SUCCESS_POLICY: dict[str, Any] = {"rules": [{"succeededIndexes": "0"}]}
+# A pod is replaced when it has ended: no two pods have one host name.
+REPLACEMENT_POLICY = "Failed"
 _BACKOFF_LIMIT = 100
 
 
@@ -28,7 +32,7 @@ def job(cluster: MiniCluster, images: Images, *, uid: str, size: int) -> dict[st
     labels = spec.job_labels or _labels(template_labels(cluster, pod), names.job(cluster))
     fields = {
         **_spec(cluster, pod, size),
-        "successPolicy": {"rules": [{"succeededIndexes": "0"}]},
+        "successPolicy": SUCCESS_POLICY,
         "template": pod_template(cluster, images),
     }
     return _job(owned(cluster, names.job(cluster), uid, labels), fields)
@@ -47,7 +51,12 @@ def failure_policy(cluster: MiniCluster) -> dict[str, Any]:
     """The pod failure policy of the MiniCluster's Jobs: the file's, or the default."""
     if cluster.spec.pod_failure_policy:
         return as_object(cluster.spec.pod_failure_policy)
-    codes = {"containerName": cluster.name, "operator": "NotIn", "values": [0, *KILLED]}
+    return default_failure_policy(cluster.name)
+
+
+def default_failure_policy(container: str) -> dict[str, Any]:
+    """The failure policy of Jobs whose `container` has the broker."""
+    codes = {"containerName": container, "operator": "NotIn", "values": [0, *KILLED]}
     return {
         "rules": [
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
@@ -74,7 +83,7 @@ def _spec(cluster: MiniCluster, pod: Pod, size: int) -> dict[str, Any]:
     if pod.restart_policy != "OnFailure":
         # Kubernetes accepts a failure policy only for pods with restartPolicy Never.
         fields["podFailurePolicy"] = failure_policy(cluster)
-        fields["podReplacementPolicy"] = "Failed"
+        fields["podReplacementPolicy"] = REPLACEMENT_POLICY
     return fields
 
 

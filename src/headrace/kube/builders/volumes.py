@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ...minicluster.fields import MiniCluster, Volume
@@ -46,22 +47,33 @@ class PodVolumes:
 
 def base_volumes(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
     """The volumes of every pod with a broker, in the order of the Flux Operator, then ours."""
-    keys = [{"key": key, "path": key} for key in MOUNTED]
     files = {"items": own_flux.items(cluster)} if has_own_flux(cluster) else {}
     volumes: list[dict[str, Any]] = [
         {"name": names.SOFTWARE_VOLUME, "emptyDir": {}},
         {"name": names.HOME_VOLUME, "emptyDir": {}},
         {"name": names.view_volume(cluster), "emptyDir": {}},
         {"name": names.config_volume(cluster), "configMap": {"name": names.config_map(cluster), **files}},
-        {
-            "name": names.keys_volume(cluster),
-            "secret": {"secretName": names.secret(cluster), "items": keys, "defaultMode": _READABLE},
-        },
+        secret_volume(names.keys_volume(cluster), names.secret(cluster), MOUNTED),
     ]
     if images.as_volume and not has_own_flux(cluster):
-        image = {"reference": view_image(cluster, images)[0], "pullPolicy": "IfNotPresent"}
-        volumes.append({"name": names.VIEW_IMAGE_VOLUME, "image": image})
+        volumes.append(image_volume(names.VIEW_IMAGE_VOLUME, view_image(cluster, images)[0]))
     return volumes
+
+
+def secret_volume(name: str, secret: str, files: Iterable[str]) -> dict[str, Any]:
+    """A volume with keys of a Secret as files of the same names."""
+    items = [{"key": key, "path": key} for key in files]
+    return {"name": name, "secret": {"secretName": secret, "items": items, "defaultMode": _READABLE}}
+
+
+def image_volume(name: str, view: str) -> dict[str, Any]:
+    """A volume with the image of the view, for clusters whose kubelets mount images."""
+    return {"name": name, "image": {"reference": view, "pullPolicy": "IfNotPresent"}}
+
+
+def image_mount(name: str) -> dict[str, Any]:
+    """The mount of such a volume: the view, where its programs are built for."""
+    return {"name": name, "mountPath": VIEW, "subPath": "view", "readOnly": True}
 
 
 def base_mounts(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
@@ -83,8 +95,7 @@ def view_mounts(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
         paths.append(names.VIEW_ROOT)
     mounts: list[dict[str, Any]] = [{"name": volume, "mountPath": path} for path in paths]
     if images.as_volume and not has_own_flux(cluster):
-        image = {"name": names.VIEW_IMAGE_VOLUME, "mountPath": VIEW, "subPath": "view", "readOnly": True}
-        mounts.append(image)
+        mounts.append(image_mount(names.VIEW_IMAGE_VOLUME))
     return mounts
 
 

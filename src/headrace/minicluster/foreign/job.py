@@ -31,6 +31,9 @@ KIND = "Job"
 _POLICY_VARIABLE = "FLUX_QUEUE_POLICY"
 _NODE = "node"
 _MOST_NAME = 63
+# The beginning of the names of variables by which a pod learns its place, and where it learns its index.
+_OUR_VARIABLES = "HEADRACE_POD_"
+_INDEX_FIELDS = tuple(f"metadata.{kind}['{INDEX_ANNOTATION}']" for kind in ("annotations", "labels"))
 # The sources of variables (core/v1 EnvVarSource), each with the fields that say what it refers to.
 _SOURCES = {
     "fieldRef": ("fieldPath",),
@@ -209,6 +212,9 @@ def _environment(container: Field) -> Iterator[Variable]:
     for one in container["env"].items():
         name = one["name"].required_text()
         names.add(name)
+        given = one["valueFrom"]["fieldRef"]["fieldPath"].text()
+        if name.startswith(_OUR_VARIABLES) or (name == INDEX_VARIABLE and given not in _INDEX_FIELDS):
+            one["name"].refuse(f"{name} is set by Kubernetes or Headrace in each pod: choose another variable")
         if "=" in name:
             one["name"].refuse(f"{name!r} is no name for a variable, which has no '='")
         value, source = one["value"].text(), one["valueFrom"]
