@@ -36,7 +36,7 @@ DEFAULT_OUTPUT = "/tmp/fluxout"
 _PRINTED = '"$FLUX_OUTPUT_DIR/flux-job.out"'
 _END = "HEADRACE_END_OF_TEXT"
 # All followers are children of the lead, up to a number of connections that is small for it.
-_TOPOLOGY = "kary:256"
+TOPOLOGY = "kary:256"
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -303,7 +303,7 @@ def _batch_program(prefix: str, flags: list[str], quiet: bool) -> str:
 def _attributes(cluster: MiniCluster, with_groups: bool) -> dict[str, str]:
     flux = cluster.flux
     level = 0 if cluster.logging.quiet else flux.log_level
-    attrs = {"log-stderr-level": str(level), "log-stderr-mode": "local", "tbon.topo": flux.topology or _TOPOLOGY}
+    attrs = {"log-stderr-level": str(level), "log-stderr-mode": "local", "tbon.topo": flux.topology or TOPOLOGY}
     if flux.connect_timeout:
         attrs["tbon.connect_timeout"] = flux.connect_timeout
     if cluster.logging.zeromq:

@@ -22,6 +22,9 @@ PLAN_FILE = "plan.json"
 KEYS_FOLDER = "/flux_operator_keys"
 VIEW = "/mnt/flux/view"
 
+# The folder of plan and keys in a pod that is made of somebody else's object, such as a Job.
+FOREIGN_FOLDER = "/mnt/headrace"
+
 # Ports of a pod: the tree of brokers (TBON), the lead's channel to the operator, and the readiness probe (HTTP).
 BROKER_PORT = 8050
 CHANNEL_PORT = 8051
@@ -67,6 +70,10 @@ class PodPlan(Struct, frozen=True, kw_only=True):
     the address of a lead outside this MiniCluster (`tcp://HOST:PORT`), otherwise "". `quorum`, `attrs` and `config` are
     the broker's. The five shell texts are those of `plan.Plan`. `mode` is a value of `plan.Mode`. `archive` is a path
     or "", `wrap` the words of `flux start --wrap`. `sidecars` are keyed by the container's index as text.
+
+    In the plan of somebody else's object (`foreign.pod_plan`), the five texts are "", as the command is in the pod:
+    `tasks_per_node` are its job's tasks on each node, and `node_variables` names the variables of which each pod has a
+    value of its own.
     """
 
     name: str
@@ -106,6 +113,8 @@ class PodPlan(Struct, frozen=True, kw_only=True):
     archive: str = ""
     sidecars: dict[str, Sidecar] = {}
     groups: list[Group] = []
+    tasks_per_node: int = 0
+    node_variables: list[str] = []
 
 
 def encode(plan: PodPlan) -> str:

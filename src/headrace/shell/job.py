@@ -23,7 +23,7 @@ from ..spec import jobspec as specs
 from ..spec.idset import Idset
 from ..spec.os_error import reason, with_class
 from ..spec.wait_status import exit_code, how_ended
-from . import affinity, layout, oom, time_limit_signal, torch
+from . import affinity, layout, node_variables, oom, time_limit_signal, torch
 from . import options as known
 from .early_exits import EarlyExits
 from .environment import job_environment, task_environment
@@ -391,6 +391,7 @@ class ShellJob:
             f"job-{self.id}",
             self.host,
         )
+        node_variables.exchange(env, os.environ)
         env.update((name, expand(value, self.names.lookup)) for name, value in templates.items())
         temporary(env)
         return env

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from headrace.kube.keys import fresh_keys
-from headrace.minicluster.pod_plan import CHANNEL_PORT, PodPlan, encode, make_pod_plan
+from headrace.minicluster.pod_plan import CHANNEL_PORT, FOREIGN_FOLDER, PodPlan, encode, make_pod_plan
 from headrace.minicluster.validate import check
 from headrace.spec.hostlist import Hostlist
 from waiting import until
@@ -169,17 +169,22 @@ class Pods:
             file.write("\n".join(lines) + "\n")
 
     def start(self, plan: PodPlan, host: str, *words: str, **env: str) -> Pod:
-        """Start the pod of `host`; `words` are arguments of headrace-pod."""
+        """Start the pod of `host`; `words` are arguments of headrace-pod.
+
+        The plan and the keys are where MiniClusters have them, and where the pods of others do.
+        """
         index = list(Hostlist.parse(plan.hosts)).index(host)
         folder = self._folder / host
         folder.mkdir(exist_ok=True)
-        for name in ("plan", "keys", "mnt", "root"):
+        for name in ("plan", "keys", "both", "mnt", "root"):
             (folder / name).mkdir(exist_ok=True)
         # As an emptyDir is.
         (folder / "mnt").chmod(0o777)
-        (folder / "plan" / "plan.json").write_text(encode(plan))
+        for place in ("plan", "both"):
+            (folder / place / "plan.json").write_text(encode(plan))
         for name, text in self._certificates.items():
-            (folder / "keys" / name).write_text(text)
+            for place in ("keys", "both"):
+                (folder / place / name).write_text(text)
         (folder / "log").write_text("")
         # As the kubelet writes it.
         (folder / "hosts").write_text(f"127.0.0.1 localhost\n{self.address(plan, host)} {host}\n")
@@ -189,6 +194,7 @@ class Pods:
         mounts = [
             f"/flux_operator={folder}/plan",
             f"/flux_operator_keys={folder}/keys",
+            f"{FOREIGN_FOLDER}={folder}/both",
             f"{plan.mount_path}={folder}/mnt",
             f"/dev/termination-log={folder}/log",
             f"/etc/hosts={folder}/hosts",
@@ -201,7 +207,7 @@ class Pods:
         unshare = ("unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child")
         inside = (sys.executable, str(_INSIDE), f"{folder}/root", host, *mounts, "--")
         full = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HEADRACE_POD_NAMESPACE": NAMESPACE, **env}
-        suffix = f".{words[1]}" if words else ""
+        suffix = f".{words[1]}" if words[:1] == ("sidecar",) else ""
         with open(folder / f"out{suffix}", "a") as out, open(folder / f"err{suffix}", "a") as err:
             process = subprocess.Popen(
                 ["ip", "netns", "exec", netns, *unshare, *inside, *program],
@@ -215,10 +221,13 @@ class Pods:
         self.running[host + suffix] = pod
         return pod
 
-    def start_all(self, plan: PodPlan, **env: str) -> list[Pod]:
+    def start_all(self, plan: PodPlan, *words: str, **env: str) -> list[Pod]:
         """Start the pods that the cluster begins with, whose names are known."""
         self.name_pods(plan)
-        return [self.start(plan, f"{plan.name}-{index}", **env) for index in range(plan.size)]
+        return [
+            self.start(plan, f"{plan.name}-{index}", *words, **{"JOB_COMPLETION_INDEX": str(index), **env})
+            for index in range(plan.size)
+        ]
 
     def _wire(self, netns: str, index: int, address: str) -> None:
         _ip("netns", "add", netns)

@@ -26,7 +26,8 @@ def test_a_runner_loads_nothing_that_only_builders_of_plans_and_few_pods_use() -
 @pytest.mark.parametrize("words", [["sidecar"], ["sidecar", "1", "2"], ["fly"]])
 def test_other_arguments_are_told_the_usage(words: list[str]) -> None:
     done = subprocess.run([_PROGRAM, *words], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, "usage: headrace-pod [sidecar INDEX | --version]\n")
+    usage = "usage: headrace-pod [cluster [COMMAND [ARGUMENT]...] | sidecar INDEX | --version]\n"
+    assert (done.returncode, done.stderr) == (2, usage)
 
 
 @pytest.mark.parametrize("word", ["enter", "broker"])
@@ -40,6 +41,7 @@ def test_its_version_is_that_of_headrace() -> None:
     assert done.stdout == f"headrace-pod {__version__}\n"
 
 
-def test_a_pod_without_its_plan_says_so() -> None:
-    done = subprocess.run([_PROGRAM], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr.startswith("headrace-pod: /flux_operator/plan.json: ")) == (1, True)
+@pytest.mark.parametrize(("words", "folder"), [([], "/flux_operator"), (["cluster", "true"], "/mnt/headrace")])
+def test_a_pod_without_its_plan_says_so(words: list[str], folder: str) -> None:
+    done = subprocess.run([_PROGRAM, *words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.startswith(f"headrace-pod: {folder}/plan.json: ")) == (1, True)

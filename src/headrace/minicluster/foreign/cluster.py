@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..pod_plan import FOREIGN_FOLDER
 from .expansion import expand
 from .options import Options, Run
 
@@ -21,7 +22,7 @@ PROCS_VARIABLE = "PET_NPROC_PER_NODE"
 # ports of broker and channel.
 OUR_CONTAINER = "headrace-view"
 OUR_VOLUMES = ("headrace-view", "headrace-cluster", "headrace-shm", "headrace-image")
-OUR_MOUNTS = ("/mnt/flux", "/mnt/headrace")
+OUR_MOUNTS = ("/mnt/flux", FOREIGN_FOLDER)
 
 
 class Source(Struct, frozen=True):
@@ -106,6 +107,17 @@ class ForeignCluster(Struct, frozen=True, kw_only=True):
             found[PROCS_VARIABLE] = str(self.procs)
         return found
 
+    @property
+    def node_variables(self) -> list[str]:
+        """The names of variables whose values depend on the pod that has them."""
+        one, other = self.variables(_in_a_pod), self.variables(lambda source: "")
+        return [name for name, value in one.items() if other[name] != value]
+
     def words(self, variables: dict[str, str]) -> list[str]:
         """The argv with its references to `variables` expanded."""
         return [expand(word, variables) for word in self.argv]
+
+
+def _in_a_pod(source: Source) -> str:
+    """A value for the sources of which each pod has its own; "" for others."""
+    return "1" if source.kind in ("fieldRef", "resourceFieldRef") else ""

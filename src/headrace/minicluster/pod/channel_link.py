@@ -8,7 +8,6 @@ import socket
 from typing import Any
 
 from ...spec.lines import LineReader
-from .. import pod_plan
 from ..pod_plan import PodPlan
 from .place import Place
 
@@ -54,11 +53,11 @@ def open_link(plan: PodPlan, place: Place) -> Link | None:
     """Start the process that serves the channel; None for a MiniCluster without an operator, which has no keys
     for it.
     """
-    if not os.path.exists(os.path.join(pod_plan.KEYS_FOLDER, "channel.cert")):
+    if not os.path.exists(os.path.join(place.keys, "channel.cert")):
         return None
     from . import channel_server
 
-    keys = channel_server.read_keys()
+    keys = channel_server.read_keys(place.keys)
     if keys is None:
         return None
     _, sock = channel_server.fork_server(plan, place, keys)

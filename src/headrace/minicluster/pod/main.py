@@ -1,4 +1,6 @@
-"""`headrace-pod`: the runner of a pod, the runner of a sidecar (`headrace-pod sidecar INDEX`), and their helpers."""
+"""`headrace-pod`: the runner of a pod of a MiniCluster or, with `cluster COMMAND...`, of somebody else's object; the
+runner of a sidecar (`sidecar INDEX`); and their helpers.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ def main(argv: list[str] | None = None) -> int:
         from .sidecar import run_sidecar
 
         return _end(run_sidecar(words[1]))
-    if words:
-        print("usage: headrace-pod [sidecar INDEX | --version]", file=sys.stderr)
+    if words and words[0] != "cluster":
+        print("usage: headrace-pod [cluster [COMMAND [ARGUMENT]...] | sidecar INDEX | --version]", file=sys.stderr)
         return 2
     from headrace.broker import bare_imports
     from headrace.process.garbage import collect_rarely
@@ -36,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     bare_imports.load_small()
     from .runner import run_pod
 
-    return _end(run_pod())
+    return _end(run_pod(words[1:] if words else None))
 
 
 def _end(status: int) -> int:

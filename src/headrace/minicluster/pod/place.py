@@ -20,13 +20,14 @@ class PlaceError(Exception):
 
 
 class Place(NamedTuple):
-    """A pod: its host name in the plan, its rank, and the folder that its containers share."""
+    """A pod: its host name in the plan, its rank, the folder that its containers share, and that of its keys."""
 
     host: str
     rank: int
     size: int
     namespace: str
     mount: str
+    keys: str = pod_plan.KEYS_FOLDER
 
     @property
     def config(self) -> str:
@@ -48,7 +49,7 @@ def read_plan(folder: str = pod_plan.PLAN_FOLDER) -> PodPlan:
         raise PlaceError(f"{path}: {exc}") from None
 
 
-def find_place(plan: PodPlan, env: Mapping[str, str], hostname: str = "") -> Place:
+def find_place(plan: PodPlan, env: Mapping[str, str], hostname: str = "", keys: str = pod_plan.KEYS_FOLDER) -> Place:
     """The pod of this process, by its host name, or by its index in its Job. Raises PlaceError."""
     name = (hostname or socket.gethostname()).split(".")[0]
     hosts = list(Hostlist.parse(plan.hosts))
@@ -57,7 +58,7 @@ def find_place(plan: PodPlan, env: Mapping[str, str], hostname: str = "") -> Pla
     host = next((one for one in (name, f"{plan.name}-{index}") if one in hosts), "")
     if not host:
         raise PlaceError(f"this pod's host name, {name}, is not among the hosts {plan.hosts}")
-    return Place(host, hosts.index(host), len(hosts), _namespace(env), plan.mount_path)
+    return Place(host, hosts.index(host), len(hosts), _namespace(env), plan.mount_path, keys)
 
 
 def _namespace(env: Mapping[str, str]) -> str:

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...shell import node_variables
 from ...spec.wait_status import exit_code
 from .. import pod_plan, shell_text
 from ..mode import Mode
@@ -49,13 +50,19 @@ _LASTS = {"quorum": 10.0, "run": 1.0, "cleanup": 1.0}
 _LAST_WORDS = 1.0
 
 
-def run_pod() -> int:
-    """Run this pod; returns the exit status of its container."""
+def run_pod(argv: list[str] | None = None) -> int:
+    """Run this pod; returns the exit status of its container. `argv` is the command of a pod that is made of somebody
+    else's object, which has it in its container; the plan of a MiniCluster has the command.
+    """
     began = time.time()
     try:
-        plan = read_plan()
-        place = find_place(plan, os.environ)
-        return Runner(plan, place, began).run()
+        if argv is None:
+            plan = read_plan()
+            place = find_place(plan, os.environ)
+        else:
+            plan = read_plan(pod_plan.FOREIGN_FOLDER)
+            place = find_place(plan, os.environ, keys=pod_plan.FOREIGN_FOLDER)
+        return Runner(plan, place, began, argv).run()
     except PlaceError as exc:
         print(f"headrace-pod: {exc}", file=sys.stderr)
         ending.write(Ending(1, str(exc), {"start": began}, {}))
@@ -65,8 +72,9 @@ def run_pod() -> int:
 class Runner:
     """One pod, from its start to its end. `run` is called once."""
 
-    def __init__(self, plan: PodPlan, place: Place, began: float) -> None:
+    def __init__(self, plan: PodPlan, place: Place, began: float, argv: list[str] | None = None) -> None:
         self._plan = plan
+        self._argv = argv
         self._place = place
         self._leads = place.rank == 0
         self._times = {"start": began}
@@ -94,7 +102,9 @@ class Runner:
 
     def run(self) -> int:
         self._catch_signals()
-        self._open_ready_port()
+        if self._argv is None:
+            # The pods of others have probes of their own, or none.
+            self._open_ready_port()
         self._prepare()
         status = self._run_in_shell() if self._has_shell_text() else self._run_brokers()
         return self._finish(status)
@@ -113,8 +123,10 @@ class Runner:
         plan, place = self._plan, self._place
         address = environment.own_address(place.host)
         self._config = {**plan.config, "bootstrap": files.bootstrap(plan, place, address)}
-        files.write_files(plan, place, self._config)
+        own = node_variables.listed(os.environ, plan.node_variables)
+        files.write_files(plan, place, self._config, own)
         environment.prepare(os.environ, plan, place)
+        os.environ.update(own)
 
     def _texts(self) -> tuple[str, str]:
         plan = self._plan
@@ -264,6 +276,8 @@ class Runner:
         plan = self._plan
         if Mode(plan.mode) is Mode.INTERACTIVE:
             return []
+        if self._argv is not None:
+            return self._argv if Mode(plan.mode) is Mode.LAUNCHER else run_command(plan, self._argv)
         words = plain_words(plan.initial_program)
         shell = environment.find_shell(os.environ)
         if words and (words[0] == "flux" or not shell):
@@ -456,6 +470,17 @@ class Runner:
             self._send_to_broker(signal.SIGKILL)
         if self._shell:
             self._signal_shell(signal.SIGKILL)
+
+
+def run_command(plan: PodPlan, argv: list[str]) -> list[str]:
+    """The command that runs `argv` as one job on all nodes of the plan."""
+    # The image may have a flux of its own.
+    flux = os.path.join(os.path.dirname(environment.own_command()[0]), "flux")
+    options = ("torch", "literal-args", "cpu-affinity=per-task", "gpu-affinity=per-task")
+    return [
+        *(flux, "run", f"--nodes={plan.size}", f"--tasks-per-node={plan.tasks_per_node}", "--exclusive"),
+        *("--input=/dev/null", f"--job-name={plan.name}", *(f"--setopt={option}" for option in options), "--", *argv),
+    ]
 
 
 def _start(argv: list[str], fd: int) -> int:

@@ -1,0 +1,50 @@
+"""Variables of which each node has its own value: a task has those of its node, unless its submitter set others."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.shell.node_variables import VARIABLE, exchange, listed
+
+
+def node(**own: str) -> dict[str, str]:
+    """The environment of a node with these variables of its own."""
+    return {**own, "SAME": "s", **listed(own, [*own, "ABSENT"])}
+
+
+def exchanged(job: dict[str, str], its: dict[str, str]) -> dict[str, str]:
+    found = dict(job)
+    exchange(found, its)
+    return found
+
+
+def test_a_task_has_the_variables_of_its_node() -> None:
+    first, second = node(INDEX="0", IP="10.0.0.1"), node(INDEX="1", IP="10.0.0.2")
+    assert exchanged({**first, "USERS": "0"}, second) == {**second, "USERS": "0"}
+
+
+def test_what_the_submitter_has_set_or_removed_stays() -> None:
+    first, second = node(INDEX="0", IP="10.0.0.1"), node(INDEX="1", IP="10.0.0.2")
+    del first["IP"]
+    found = exchanged({**first, "INDEX": "7"}, second)
+    assert (found["INDEX"], "IP" in found) == ("7", False)
+
+
+def test_a_variable_that_the_node_lacks_is_left_out() -> None:
+    assert "IP" not in exchanged(node(INDEX="0", IP="10.0.0.1"), node(INDEX="1"))
+
+
+def test_a_job_of_a_job_has_the_variables_of_its_node_too() -> None:
+    first, second, third = (node(INDEX=str(index)) for index in range(3))
+    assert exchanged(exchanged(first, second), third)["INDEX"] == "2"
+
+
+@pytest.mark.parametrize("text", ["", "no list", "[]", '{"INDEX": 0}', "[" * 100_000])
+def test_what_is_no_list_changes_nothing(text: str) -> None:
+    job = {"INDEX": "0", VARIABLE: text}
+    assert exchanged(job, node(INDEX="1")) == job
+    assert exchanged(node(INDEX="1"), job) == node(INDEX="1")
+
+
+def test_a_node_without_such_variables_has_no_list() -> None:
+    assert listed({"A": "b"}, ["C"]) == {}
