@@ -128,6 +128,7 @@ docs: $(VENV)/.installed ## the documentation as a site, into build/site
 # The tests whose size is a choice, one after another at the sizes of a soak (tests/sizes.py); goes on when one fails.
 # build/soak/result.md gets each one's figures and seed; bench/soak.md has the last one.
 soak: packages kube-tools $(VENV)/.installed ## tests at the sizes of a soak
+	@[ "$$(id -u)" != 0 ] || $(BIN)/python tools/kube/kube build --every
 	@$(BIN)/python tests/soak.py
 
 # deploy/: the install file, the kustomize base and the Helm chart of the operator, from src/headrace/kube/install.py;

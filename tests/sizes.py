@@ -34,6 +34,8 @@ SIZES = {
     "runs": Size(40, 2_000),
     # workflow tools, of which CI has the first: the others are installed from a registry
     "tools": Size(2, 6),
+    # versions of Kubeflow Trainer, with the JobSet of each: CI has the newest
+    "trainers": Size(1, 4),
     # jobs through one broker
     "jobs": Size(10_000, 100_000),
     # seconds that each attack of a guest goes on

@@ -13,13 +13,16 @@ from collections.abc import Callable, Generator, Iterator
 
 import base_images
 import diagnosis
+import peers
 import pytest
 from kubecluster.cluster import Cluster, unmet
+from kubecluster.errors import KubeError
 from patience import until
 from running_operator import VIEW, MiniClusters, RunningOperator, define_kind
 
 from headrace.images import oci
 from headrace.images.view_image import view_image
+from sizes import size
 
 # The tests of this folder, which is a package for that: a fixture of this scope ends after the last of them.
 _FOLDER = "package"
@@ -126,3 +129,17 @@ def image(cluster: Cluster) -> Callable[[str], str]:
         return f"local/{name}:1"
 
     return load
+
+
+@pytest.fixture(scope=_FOLDER, params=list(peers.JOBSETS)[: size("trainers")])
+def trainer(
+    cluster: Cluster, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[peers.Trainer]:
+    """Kubeflow Trainer and JobSet in the cluster, of each version that is tested."""
+    version = request.param
+    try:
+        found = peers.objects(cluster, version, tmp_path_factory.mktemp("peers"))
+    except KubeError as exc:
+        pytest.skip(str(exc))
+    yield peers.start(cluster, version, found)
+    peers.remove(cluster, found)

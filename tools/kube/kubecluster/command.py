@@ -19,6 +19,7 @@ def _arguments() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     builds = commands.add_parser("build", help="build the programs, once")
     builds.add_argument("module", nargs="*", default=list(build.TESTED))
+    builds.add_argument("--every", action="store_true", help="all modules, also the versions that only a soak tests")
     up = commands.add_parser("up", help="start a cluster")
     up.add_argument("name")
     up.add_argument("--no-node", dest="nodes", action="store_const", const=0, default=1, help="the control plane alone")
@@ -71,7 +72,7 @@ def _shell(found: Cluster, program: str) -> None:
 def _run(options: argparse.Namespace) -> None:
     if options.command == "build":
         build.fetch_go()
-        for module in options.module:
+        for module in sorted(build.modules()) if options.every else options.module:
             print(build.build(module))
     elif options.command == "up":
         _up(options)

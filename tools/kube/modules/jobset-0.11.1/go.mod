@@ -1,4 +1,4 @@
-module headrace/tools/kube/jobset
+module headrace/tools/kube/jobset-0.11.1
 
 go 1.25.0
 
