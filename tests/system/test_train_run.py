@@ -227,6 +227,18 @@ def test_a_program_runs_once_with_the_instance_around_it(env: dict[str, str], tm
     assert left(env) == []
 
 
+def test_a_program_has_its_words_and_variables_as_they_are_written(env: dict[str, str], tmp_path: Path) -> None:
+    """Also in an instance, whose job shell knows templates."""
+    pod = {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    variables = [pod, {"name": "TEXT", "value": "{{id}} on $(POD)"}]
+    show = [sys.executable, "-c", "import json, os, sys; print(json.dumps([os.environ['TEXT'], *sys.argv[1:]]))"]
+    path = write(tmp_path, job([*show, *WORDS, "$(POD)"], options="{run: program}", env=variables))
+    expected = ["{{id}} on hello-0", *WORDS[:-1], "$(X)", "hello-0"]
+    alone, within = train(env, path), start("--test-size=2", HEADRACE, "train", "run", path)
+    assert json.loads(alone.stdout) == expected, alone.stderr
+    assert json.loads(within.out) == expected, within.err
+
+
 @pytest.mark.parametrize(
     ("options", "text", "printed"),
     [

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
+from msgspec import structs
 
 from headrace.minicluster.foreign.cluster import ForeignCluster
+from headrace.minicluster.foreign.options import Run
 from headrace.minicluster.foreign.running import environment, jobspec, not_applied, plan, with_sizes, words, working_dir
 from headrace.minicluster.mode import Mode
 from headrace.spec.jobspec import validate
@@ -94,12 +96,27 @@ def test_a_program_is_that_of_an_instance() -> None:
     cluster = read(job("{run: program, queuePolicy: easy}"))
     found = jobspec(cluster, {}, "/", gpus=True)
     assert found["tasks"][0]["command"][:2] == ["flux", "broker"]
-    assert found["tasks"][0]["command"][-1] == "hostname"
+    assert found["tasks"][0]["command"][-1] == "{{tmpdir}}/script"
+    assert found["attributes"]["system"]["files"]["script"]["data"] == "#!/bin/sh\nexec hostname\n"
     assert plan(cluster, {}, "/").config == {"sched-fluxion-qmanager": {"queue-policy": "easy"}}
     assert plan(cluster, {}, "/").mode is Mode.LAUNCHER
     interactive = read(job("{interactive: true}"))
     assert jobspec(interactive, {}, "/", gpus=True)["tasks"][0]["command"][-2:] == ["sleep", "infinity"]
     assert plan(interactive, {}, "/").initial_program == ""
+
+
+def test_a_program_has_the_leads_variables() -> None:
+    cluster = structs.replace(with_env(), run=Run.PROGRAM)
+    system = jobspec(cluster, {"HOME": "/h", "POD": "old"}, "/", gpus=True)["attributes"]["system"]
+    assert system["environment"] == {
+        "HOME": "/h",
+        "SPACE": "default",
+        "APP": "x",
+        "POD": "hello-0",
+        "URL": "http://hello-0.default/{{id}}",
+        "JOB_COMPLETION_INDEX": "0",
+    }
+    assert "env-expand" not in system["shell"]["options"]
 
 
 def test_the_plan_of_local_brokers_submits_the_jobspec() -> None:

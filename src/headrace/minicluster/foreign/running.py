@@ -45,7 +45,7 @@ def with_sizes(cluster: ForeignCluster, nodes: int | None, procs: int | None) ->
 
 def environment(cluster: ForeignCluster) -> tuple[dict[str, str], dict[str, str]]:
     """The container's variables: values, and templates of those that each node has another value of."""
-    lead = cluster.variables(_look_up(cluster, _LEAD))
+    lead = _of_lead(cluster)
     of_node = cluster.variables(_look_up(cluster, _NODE_ID))
     values = {name: value for name, value in lead.items() if of_node[name] == value}
     return values, {name: value for name, value in of_node.items() if name not in values}
@@ -53,7 +53,12 @@ def environment(cluster: ForeignCluster) -> tuple[dict[str, str], dict[str, str]
 
 def words(cluster: ForeignCluster) -> list[str]:
     """The command that the lead's pod would run."""
-    return cluster.words(cluster.variables(_look_up(cluster, _LEAD)))
+    return cluster.words(_of_lead(cluster))
+
+
+def _of_lead(cluster: ForeignCluster) -> dict[str, str]:
+    """The variables of the lead's pod."""
+    return cluster.variables(_look_up(cluster, _LEAD))
 
 
 def _look_up(cluster: ForeignCluster, index: str) -> Callable[[Source], str | None]:
@@ -77,21 +82,18 @@ def jobspec(cluster: ForeignCluster, base: Mapping[str, str], cwd: str, *, gpus:
     `base` are the variables of whoever submits; those of the container stand above them. With `gpus` those of a node
     are shared among its tasks, as R has them; else tasks see whatever is there.
     """
-    values, templates = environment(cluster)
     attributes: dict[str, Any] = {
-        "environment": {name: value for name, value in {**base, **values}.items() if name not in templates},
-        "env_expand": templates,
         "cwd": cwd,
         "name": cluster.name,
         "input": "/dev/null",
         "duration": _deadline(cluster),
     }
     if cluster.interactive or cluster.run is Run.PROGRAM:
-        program = ["sleep", "infinity"] if cluster.interactive else words(cluster)
-        conf = {"sched-fluxion-qmanager": {"queue-policy": cluster.queue_policy}}
-        return jobspec_build.from_nest_command(
-            program, cluster.size, num_nodes=cluster.size, exclusive=True, conf=conf, **attributes
-        )
+        attributes["environment"] = {**base, **_of_lead(cluster)}
+        return _instance_jobspec(cluster, attributes)
+    values, templates = environment(cluster)
+    attributes["environment"] = {name: value for name, value in {**base, **values}.items() if name not in templates}
+    attributes["env_expand"] = templates
     spec = jobspec_build.per_resource(
         words(cluster),
         nnodes=cluster.size,
@@ -108,6 +110,17 @@ def jobspec(cluster: ForeignCluster, base: Mapping[str, str], cwd: str, *, gpus:
     return spec
 
 
+def _instance_jobspec(cluster: ForeignCluster, attributes: dict[str, Any]) -> dict[str, Any]:
+    """The jobspec of an instance on the cluster's nodes, whose initial program is the command."""
+    conf = {"sched-fluxion-qmanager": {"queue-policy": cluster.queue_policy}}
+    shape: dict[str, Any] = {"num_nodes": cluster.size, "exclusive": True, "conf": conf, **attributes}
+    if cluster.interactive:
+        return jobspec_build.from_nest_command(["sleep", "infinity"], cluster.size, **shape)
+    # In the broker's own words the job shell expands templates; in a script the user's words stay as they are.
+    script = f"#!/bin/sh\nexec {shlex.join(words(cluster))}\n"
+    return jobspec_build.from_batch_command(script, cluster.name, num_slots=cluster.size, **shape)
+
+
 def _deadline(cluster: ForeignCluster) -> float | None:
     seconds = Field(cluster.job)["spec"]["activeDeadlineSeconds"].number(0, 1)
     return float(seconds) if seconds else None
@@ -119,9 +132,7 @@ def plan(cluster: ForeignCluster, base: Mapping[str, str], cwd: str) -> Plan:
     if cluster.interactive:
         pass
     elif cluster.run is Run.PROGRAM:
-        values, templates = environment(cluster)
-        lead = {**values, **{name: value.replace(_NODE_ID, _LEAD) for name, value in templates.items()}}
-        settings = [f"{name}={value}" for name, value in lead.items()]
+        settings = [f"{name}={value}" for name, value in _of_lead(cluster).items()]
         # The shell in between starts the program by its first word, which env would take for a variable if it has "=".
         program = shlex.join(["env", *settings, "sh", "-c", 'exec "$@"', "sh", *words(cluster)]) + "\n"
         mode = Mode.LAUNCHER
