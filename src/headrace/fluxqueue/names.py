@@ -1,0 +1,46 @@
+"""Names that users, scripts and other programs rely on: kinds, labels, annotations, the gate; and those of the program.
+
+The group of FluxJobs, the gate and `fluxqueue/fluxion-nodes` are fluxqueue's.
+"""
+
+from __future__ import annotations
+
+from ..kube.runtime.api import Kind
+
+GROUP = "jobs.converged-computing.org"
+VERSION = "v1alpha1"
+FLUXJOBS = Kind(GROUP, VERSION, "fluxjobs", "FluxJob")
+FLUXQUEUES = Kind(GROUP, VERSION, "fluxqueues", "FluxQueue")
+NODES = Kind("", "v1", "nodes", "Node")
+NAMESPACES = Kind("", "v1", "namespaces", "Namespace")
+PRIORITY_CLASSES = Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass")
+
+# The scheduling gate of a pod that waits.
+GATE = "fluxqueue"
+# The label of a namespace, which names its queue.
+QUEUE = "fluxqueue/queue"
+# The label of a FluxJob and of its pods: the job's id (RFC 19, decimal).
+JOBID = "fluxqueue/jobid"
+# The annotation of a pod: the node that it was given.
+PLACE = "fluxqueue/fluxion-nodes"
+# The annotation of an object that the webhook has suspended. An object that is suspended without it was suspended by
+# its user.
+HELD = "fluxqueue/held"
+# The annotation that says how long an object runs (RFC 23).
+DURATION = "fluxqueue/duration"
+# Labels of objects that are left alone: by the user's wish, and as they are Kueue's.
+SKIP = "fluxqueue/skip"
+KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
+
+# The name of the program: of Deployment, service account, roles and Lease, and in Events.
+FLUXQUEUE = "headrace-fluxqueue"
+DEFAULT_NAMESPACE = "fluxqueue-system"
+# The Service of the webhook and the Secret of its certificate.
+WEBHOOK = f"{FLUXQUEUE}-webhook"
+CONFIGURATION = FLUXQUEUE
+HOLD_PATH = "/hold-v1"
+WEBHOOK_PORT = 9443
+METRICS_PORT = 8080
+HEALTH_PORT = 8081
+# The queue that the install makes.
+DEFAULT_QUEUE = "default"

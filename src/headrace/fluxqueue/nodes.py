@@ -1,0 +1,61 @@
+"""Nodes of Kubernetes as vertices of a graph: a node has cores and pods. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..graph import Allocation, Graph
+from ..minicluster.object_rules import quantity
+
+Object = dict[str, Any]
+# The effects of taints that keep pods away.
+_REPELLING = ("NoSchedule", "NoExecute")
+
+
+def empty() -> Graph:
+    """A graph of a cluster without nodes."""
+    graph = Graph()
+    graph.add("cluster", id=0)
+    return graph.finish()
+
+
+def part_of(node: Object, rank: int) -> Graph:
+    """The graph of a cluster with this node alone, to add to another one (`Scheduler.grow`)."""
+    graph = Graph()
+    vertex = graph.add(
+        *("node", graph.add("cluster", id=0)), id=rank, rank=rank, name=node["metadata"]["name"],
+        properties=properties_of(node),
+    )  # fmt: skip
+    for kind, amount in amounts_of(node).items():
+        for number in range(amount):
+            graph.add(kind, vertex, id=number)
+    return graph.finish()
+
+
+def amounts_of(node: Object) -> dict[str, int]:
+    """What the node has for pods."""
+    offered = (node.get("status") or {}).get("allocatable") or {}
+    return {"core": int(quantity(str(offered.get("cpu", 0)))), "pod": int(quantity(str(offered.get("pods", 0))))}
+
+
+def properties_of(node: Object) -> dict[str, str]:
+    """The properties that constraints name (`requests.constraint_of`): the node's labels."""
+    return {f"{key}={value}": "" for key, value in (node["metadata"].get("labels") or {}).items()}
+
+
+def is_usable(node: Object) -> bool:
+    """Whether pods may start on the node: it is ready, and neither cordoned nor tainted."""
+    spec, status = node.get("spec") or {}, node.get("status") or {}
+    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ())
+    tainted = any(one.get("effect") in _REPELLING for one in spec.get("taints") or ())
+    return ready and not spec.get("unschedulable") and not tainted
+
+
+def places_of(allocation: Allocation) -> list[str]:
+    """The nodes of the pods of a job, in order; a node stands in it once for each of its pods."""
+    graph = allocation.selection.graph
+    found: list[str] = []
+    for v, mark in allocation.selection.marks.items():
+        if graph.type[v] == "pod":
+            found += [graph.name(graph.parent[v])] * mark.needs
+    return found

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from headrace.fluxqueue import nodes, requests
+from headrace.graph import Scheduler
+
+
+def node(name: str = "a", **spec) -> dict:
+    status = {
+        "allocatable": {"cpu": "3900m", "pods": "2"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    return {"metadata": {"name": name}, "spec": spec, "status": status}
+
+
+def test_nodes_have_whole_cores_and_pods_which_a_job_gets_in_order():
+    scheduler = Scheduler(nodes.empty(), "lonode")
+    for rank, name in enumerate("ab"):
+        scheduler.grow(nodes.part_of(node(name), rank))
+    found = scheduler.allocate(1, requests.job_request(3, {"pod": 1, "core": 1}), 0).allocation
+    assert found is not None
+    assert nodes.places_of(found) == ["a", "a", "b"]
+    assert scheduler.allocate(2, requests.job_request(1, {"pod": 1, "core": 4}), 0).allocation is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "usable"),
+    [
+        ({}, True),
+        ({"unschedulable": True}, False),
+        ({"taints": [{"key": "a", "effect": "NoSchedule"}]}, False),
+        ({"taints": [{"key": "a", "effect": "PreferNoSchedule"}]}, True),
+    ],
+)
+def test_pods_start_on_nodes_that_are_neither_cordoned_nor_tainted(spec, usable):
+    assert nodes.is_usable(node(**spec)) is usable
+    assert not nodes.is_usable({**node(**spec), "status": {}})
