@@ -17,13 +17,14 @@ from running_operator import RunningOperator, define_kind, free_port
 
 from headrace.images import oci
 from headrace.images.operator_image import operator_image
-from headrace.kube.install import Install, configuration, objects
+from headrace.kube.install import Install, configuration, jobs_configuration, objects
 from headrace.kube.install_files import install_file
-from headrace.kube.operator_names import CONFIGURATION, OPERATOR, WEBHOOK_PATH
+from headrace.kube.operator_names import JOBS_PATH, OPERATOR, WEBHOOK_PATH
 
 IMAGE = "local/headrace-operator:1"
 # The pod of the operator, and what leads to it.
-_ELSEWHERE = ("Deployment", "Service", "ValidatingWebhookConfiguration")
+_CONFIGURATIONS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
+_ELSEWHERE = ("Deployment", "Service", *_CONFIGURATIONS)
 
 
 def apply(cluster: Cluster, *found: dict[str, Any]) -> None:
@@ -72,15 +73,21 @@ def running(cluster: Cluster, chosen: Install, folder: Path, *options: str) -> I
 
 @contextlib.contextmanager
 def guarded(cluster: Cluster, chosen: Install, folder: Path, *options: str) -> Iterator[RunningOperator]:
-    """The webhook of such an operator stands before the cluster's MiniClusters while the block runs."""
+    """The webhook of such an operator stands before the cluster's MiniClusters and Jobs while the block runs."""
     port, machine = free_port(), cluster.addresses.machine
-    apply(cluster, configuration({"url": f"https://{machine}:{port}{WEBHOOK_PATH}"}, chosen))
+    address = f"https://{machine}:{port}"
+    hooks = (
+        configuration({"url": address + WEBHOOK_PATH}, chosen),
+        jobs_configuration({"url": address + JOBS_PATH}, chosen),
+    )
+    apply(cluster, *hooks)
     webhook = ("--webhook-bind", f"{machine}:{port}", "--webhook-address", machine)
     try:
         with running(cluster, chosen, folder, *webhook, *options) as operator:
             yield operator
     finally:
-        cluster.kubectl("delete", "validatingwebhookconfiguration", CONFIGURATION, "--ignore-not-found")
+        for one in hooks:
+            cluster.kubectl("delete", one["kind"], one["metadata"]["name"], "--ignore-not-found")
 
 
 @contextlib.contextmanager

@@ -51,7 +51,7 @@ def manager_objects() -> list[Object]:
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
         {
             "apiGroups": ["admissionregistration.k8s.io"],
-            "resources": ["validatingwebhookconfigurations"],
+            "resources": ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"],
             "verbs": [*watch, "patch"],
         },
     ]

@@ -86,6 +86,7 @@ FORBIDDEN = [
     ("create", "serviceaccounts/token"),
     ("impersonate", "users"),
     ("patch", "admissionregistration.k8s.io:validatingwebhookconfigurations other"),
+    ("patch", "admissionregistration.k8s.io:mutatingwebhookconfigurations other"),
     ("get", "coordination.k8s.io:leases other"),
 ]
 

@@ -72,7 +72,8 @@ class CertManager:
 
     def bundle(self, configuration: str) -> str:
         """The caBundle that the annotation of a webhook configuration asks for, in PEM."""
-        annotations = self._made["ValidatingWebhookConfiguration", configuration]["metadata"]["annotations"]
+        (found,) = (one for (_, name), one in self._made.items() if name == configuration)
+        annotations = found["metadata"]["annotations"]
         _, name = annotations["cert-manager.io/inject-ca-from"].split("/")
         return _pem(self._secrets[self._made["Certificate", name]["spec"]["secretName"]].authority)
 

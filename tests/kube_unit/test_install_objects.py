@@ -15,7 +15,7 @@ from handshakes import handshake
 
 from headrace.kube.install import AUTHORITY, Install, objects
 from headrace.kube.install_files import all_files, install_file, kustomize_base
-from headrace.kube.operator_names import CONFIGURATION, OPERATOR, WEBHOOK
+from headrace.kube.operator_names import CONFIGURATION, JOBS_CONFIGURATION, OPERATOR, WEBHOOK
 from headrace.kube.runtime.admission.certificates import Pair
 from headrace.kube.runtime.admission.rotation import Keeper, Settings
 from headrace.kube.runtime.admission.server import tls_context, use_pair
@@ -23,6 +23,7 @@ from headrace.kube.runtime.api import Api
 from headrace.minicluster.pod_plan import BROKER_PORT, CHANNEL_PORT, READY_PORT
 from waiting import until_in_loop
 
+CONFIGURATIONS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
 DEPLOY = Path(__file__).parents[2] / "deploy"
 VARIANTS = [
     Install(),
@@ -106,14 +107,18 @@ def test_with_one_namespace_nothing_is_granted_elsewhere_but_the_webhook_configu
     assert rules(Install(watched=("team",), webhook=False), "ClusterRole") == []
     granted = rules(Install(watched=("team",)), "ClusterRole")
     assert {(resource, names) for _, resource, _, names in granted} == {
-        ("validatingwebhookconfigurations", ("headrace-miniclusters",))
+        ("validatingwebhookconfigurations", ("headrace-miniclusters",)),
+        ("mutatingwebhookconfigurations", ("headrace-jobs",)),
     }
     places = {one["metadata"]["namespace"] for one in by_kind(Install(watched=("team",)), "Role")}
     assert places == {"team", "headrace-system"}
-    (hook,) = by_kind(Install(watched=("team",)), "ValidatingWebhookConfiguration")[0]["webhooks"]
-    assert hook["namespaceSelector"] == {
-        "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["team"]}]
-    }
+    configurations = by_kind(Install(watched=("team",)), *CONFIGURATIONS)
+    assert len(configurations) == 2
+    for one in configurations:
+        (hook,) = one["webhooks"]
+        assert hook["namespaceSelector"] == {
+            "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["team"]}]
+        }
 
 
 def test_in_the_namespace_of_the_flux_operator_nothing_but_its_lease_can_be_seen() -> None:
@@ -185,7 +190,7 @@ def test_the_pod_of_the_operator_is_restricted() -> None:
 def test_the_webhook_of_the_deployment_is_the_one_that_the_api_server_is_told(install: Install) -> None:
     (container,) = by_kind(install, "Deployment")[0]["spec"]["template"]["spec"]["containers"]
     ports = {one["name"]: one["containerPort"] for one in container["ports"]}
-    configurations = by_kind(install, "ValidatingWebhookConfiguration")
+    configurations = by_kind(install, *CONFIGURATIONS)
     assert ("--no-webhook" in container["command"]) == (not install.webhook) == (configurations == [])
     for one in configurations:
         (hook,) = one["webhooks"]
@@ -198,7 +203,14 @@ def test_the_webhook_of_the_deployment_is_the_one_that_the_api_server_is_told(in
         (port,) = service["spec"]["ports"]
         assert f"--webhook-bind=:{ports[port['targetPort']]}" in container["command"]
         assert hook["failurePolicy"] == "Fail"
-        assert hook["rules"][0]["resources"] == ["miniclusters", "miniclusters/scale"]
+        resources = {"/validate": ["miniclusters", "miniclusters/scale"], "/mutate-jobs": ["jobs"]}
+        assert hook["rules"][0]["resources"] == resources[client["path"]]
+
+
+def test_of_jobs_only_labelled_ones_are_reviewed() -> None:
+    (one,) = by_kind(Install(), "MutatingWebhookConfiguration")
+    (hook,) = one["webhooks"]
+    assert hook["objectSelector"] == {"matchLabels": {"flux-framework.org/headrace": "cluster"}}
 
 
 def test_a_renewed_certificate_is_taken_and_trusted_without_a_gap(tmp_path: Path) -> None:
@@ -224,6 +236,7 @@ def test_a_renewed_certificate_is_taken_and_trusted_without_a_gap(tmp_path: Path
 
         keeping = asyncio.create_task(keeper.keep(use))
         bundles = [manager.bundle(CONFIGURATION)]
+        assert manager.bundle(JOBS_CONFIGURATION) == bundles[0]
         for renewed in ([WEBHOOK], [AUTHORITY], [WEBHOOK], [AUTHORITY, WEBHOOK]):
             for name in renewed:
                 manager.issue(name)

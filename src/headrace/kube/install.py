@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from .. import __version__
 from ..minicluster.foreign import jobset, runtimes, trainjob
+from ..minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
 from ..minicluster.pod_plan import BROKER_PORT, CHANNEL_PORT
 from .builders.images import DEFAULT_VIEW
 from .crd import GROUP, PLURAL, VERSION, definition
@@ -21,6 +22,8 @@ from .operator_names import (
     CONFIGURATION,
     DEFAULT_NAMESPACE,
     HEALTH_PORT,
+    JOBS_CONFIGURATION,
+    JOBS_PATH,
     LEASE,
     METRICS_PORT,
     OPERATOR,
@@ -110,6 +113,7 @@ def watched_rules() -> list[Object]:
         _rule([GROUP], [f"{PLURAL}/status"], ["patch"]),
         # Needed for owner references that block deletion (OwnerReferencesPermissionEnforcement).
         _rule([GROUP], [f"{PLURAL}/finalizers"], ["update"]),
+        _rule(["batch"], ["jobs/finalizers"], ["update"]),
         _rule(["batch"], ["jobs"], _ALL),
         _rule([""], ["pods", "services", "configmaps"], _ALL),
         # The keys of a MiniCluster: without `list` and `watch`, only a Secret with a known name can be read.
@@ -154,11 +158,10 @@ def access(install: Install) -> list[Object]:
     found += _granted(install, f"{OPERATOR}-own", install.namespace, own_rules(install))
     if install.webhook and not install.cert_manager:
         rules = [
-            _rule(
-                ["admissionregistration.k8s.io"],
-                ["validatingwebhookconfigurations"],
-                ["get", "list", "watch", "patch"],
-                [CONFIGURATION],
+            _rule(["admissionregistration.k8s.io"], [resource], ["get", "list", "watch", "patch"], [name])
+            for resource, name in (
+                ("validatingwebhookconfigurations", CONFIGURATION),
+                ("mutatingwebhookconfigurations", JOBS_CONFIGURATION),
             )
         ]
         found += _granted(install, f"{OPERATOR}-webhook", "", rules)
@@ -277,7 +280,7 @@ def _container(install: Install) -> Object:
 
 
 def webhook(install: Install) -> list[Object]:
-    """The Service and the configuration of the webhook, with its certificate if it is cert-manager's."""
+    """The Service and the configurations of the webhook, with its certificate if it is cert-manager's."""
     service = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -287,12 +290,16 @@ def webhook(install: Install) -> list[Object]:
     found = [service]
     if install.cert_manager:
         found += _certificate(install)
-    address = {"service": {"namespace": install.namespace, "name": WEBHOOK, "path": WEBHOOK_PATH, "port": 443}}
-    return [*found, configuration(address, install)]
+    service_of = {"namespace": install.namespace, "name": WEBHOOK, "port": 443}
+    return [
+        *found,
+        configuration({"service": {**service_of, "path": WEBHOOK_PATH}}, install),
+        jobs_configuration({"service": {**service_of, "path": JOBS_PATH}}, install),
+    ]
 
 
 def configuration(client: Object, install: Install) -> Object:
-    """The webhook configuration; `client` is how the API server reaches the webhook (`clientConfig`).
+    """The webhook configuration of MiniClusters; `client` is how the API server reaches the webhook (`clientConfig`).
 
     The webhook fails closed, only for MiniClusters. Changes without a change of `spec`, and objects that are being
     deleted, are not reviewed, so that MiniClusters can be removed while no operator runs.
@@ -304,15 +311,41 @@ def configuration(client: Object, install: Install) -> Object:
         "resources": [PLURAL, f"{PLURAL}/scale"],
         "scope": "Namespaced",
     }
-    conditions = [
-        {"name": "not-being-deleted", "expression": "!has(object.metadata.deletionTimestamp)"},
-        {"name": "spec-changes", "expression": "oldObject == null || object.spec != oldObject.spec"},
-    ]
+    condition = {"name": "spec-changes", "expression": "oldObject == null || object.spec != oldObject.spec"}
+    return _configuration("Validating", CONFIGURATION, PLURAL, client, install, rule, condition)
+
+
+def jobs_configuration(client: Object, install: Install) -> Object:
+    """The webhook configuration of Jobs; `client` is as in `configuration`.
+
+    It fails closed, only for Jobs that are labelled to become clusters; others are never reviewed. Of changes it
+    reviews those that put the label on a Job.
+    """
+    rule = {
+        "apiGroups": ["batch"],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": ["jobs"],
+        "scope": "Namespaced",
+    }
+    label = f"oldObject.metadata.?labels[?'{LABEL_KEY}'].orValue('')"
+    condition = {"name": "label-is-new", "expression": f"oldObject == null || {label} != '{LABEL_VALUE}'"}
+    more = {"objectSelector": {"matchLabels": {LABEL_KEY: LABEL_VALUE}}}
+    return _configuration("Mutating", JOBS_CONFIGURATION, "jobs", client, install, rule, condition, more)
+
+
+def _configuration(
+    kind: str, name: str, plural: str, client: Object, install: Install, rule: Object, condition: Object,
+    more: Object | None = None,
+) -> Object:  # fmt: skip
+    """A webhook configuration with one hook, which is asked about objects of `plural` that are not being deleted."""
+    alive = {"name": "not-being-deleted", "expression": "!has(object.metadata.deletionTimestamp)"}
     hook: Object = {
-        "name": f"{PLURAL}.headrace.{GROUP}",
+        "name": f"{plural}.headrace.{GROUP}",
         "clientConfig": client,
         "rules": [rule],
-        "matchConditions": conditions,
+        **(more or {}),
+        "matchConditions": [alive, condition],
         "failurePolicy": "Fail",
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
@@ -321,13 +354,11 @@ def configuration(client: Object, install: Install) -> Object:
     if install.watched:
         within = {"key": _NAME_OF_NAMESPACE, "operator": "In", "values": list(install.watched)}
         hook["namespaceSelector"] = {"matchExpressions": [within]}
-    more: Object = {}
-    if install.cert_manager:
-        more["annotations"] = {"cert-manager.io/inject-ca-from": f"{install.namespace}/{WEBHOOK}"}
+    injected: Object = {"annotations": {"cert-manager.io/inject-ca-from": f"{install.namespace}/{WEBHOOK}"}}
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": _metadata(CONFIGURATION, **more),
+        "kind": f"{kind}WebhookConfiguration",
+        "metadata": _metadata(name, **(injected if install.cert_manager else {})),
         "webhooks": [hook],
     }
 

@@ -8,8 +8,11 @@ OPERATOR = "headrace-operator"
 LEASE = OPERATOR
 # The Service of the webhook and the Secret of its certificate.
 WEBHOOK = "headrace-webhook"
+# The webhook configurations and paths: MiniClusters are judged, and labelled Jobs become clusters.
 CONFIGURATION = "headrace-miniclusters"
 WEBHOOK_PATH = "/validate"
+JOBS_CONFIGURATION = "headrace-jobs"
+JOBS_PATH = "/mutate-jobs"
 WEBHOOK_PORT = 9443
 METRICS_PORT = 8080
 HEALTH_PORT = 8081

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import admission
+from .foreign import admission as jobs_admission
 from .kinds import MINICLUSTERS
 from .operator import Operator, Options
-from .operator_names import CONFIGURATION, LEASE, OPERATOR, WEBHOOK, WEBHOOK_PATH
+from .operator_names import CONFIGURATION, JOBS_CONFIGURATION, JOBS_PATH, LEASE, OPERATOR, WEBHOOK, WEBHOOK_PATH
 from .runtime import program
 from .runtime.admission.reviews import Handler
-from .runtime.admission.rotation import VALIDATING
+from .runtime.admission.rotation import MUTATING, VALIDATING
 from .runtime.api import Api, ApiError
 from .runtime.controller import Shared
 
@@ -21,13 +22,16 @@ async def serve(serving: program.Serving, options: Options) -> int:
 
     def build(shared: Shared) -> Mapping[str, Handler]:
         shared.at_end.append(Operator(shared, options).links.close)
-        return {WEBHOOK_PATH: admission.handler(_stored_in(shared.api))}
+        return {
+            WEBHOOK_PATH: admission.handler(_stored_in(shared.api)),
+            JOBS_PATH: jobs_admission.handler(options.images),
+        }
 
     operator = program.Program(
         component=OPERATOR,
         lease=LEASE,
         webhook=WEBHOOK,
-        configurations=((VALIDATING, CONFIGURATION),),
+        configurations=((VALIDATING, CONFIGURATION), (MUTATING, JOBS_CONFIGURATION)),
         build=build,
         namespaces=options.namespaces,
     )

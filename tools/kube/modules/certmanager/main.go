@@ -89,7 +89,10 @@ func injector(ctx context.Context) error {
 	}
 	err = cainjector.RegisterAllInjectors(ctx, manager, cainjector.SetupOptions{
 		EnableCertificatesDataSource: true,
-		EnabledReconcilersFor:        map[string]bool{cainjector.ValidatingWebhookConfigurationName: true},
+		EnabledReconcilersFor: map[string]bool{
+			cainjector.MutatingWebhookConfigurationName:   true,
+			cainjector.ValidatingWebhookConfigurationName: true,
+		},
 	})
 	if err != nil {
 		return err
