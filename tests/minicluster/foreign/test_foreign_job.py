@@ -149,6 +149,21 @@ CONTAINER = "spec.template.spec.containers[0]"
             "spec.successPolicy.rules[0].succeededIndexes",
             "must be indexes such as 0,2-4",
         ),
+        (
+            job(size=3, successPolicy={"rules": [{"succeededIndexes": "0-1", "succeededCount": 1}]}),
+            "spec.successPolicy.rules[0].succeededCount",
+            "must be 2, as less can be without index 0",
+        ),
+        (
+            job(size=3, successPolicy={"rules": [{"succeededCount": 1}]}),
+            "spec.successPolicy.rules[0].succeededCount",
+            "must be 3, as less can be without index 0",
+        ),
+        (
+            {**job(size=10), "metadata": {"generateName": "a" * 100}},
+            "metadata.generateName",
+            f"is too long: the last host, {'a' * 58}*****-9, must have 63",
+        ),
         (job(name="a" * 62), "metadata.name", "is too long: the last host"),
         (job("{maxSize: 11}", name="a" * 61), "metadata.name", "is too long: the last host"),
         (job(name="Hello"), "metadata.name", "'Hello' cannot name hosts"),

@@ -31,6 +31,8 @@ KIND = "Job"
 _POLICY_VARIABLE = "FLUX_QUEUE_POLICY"
 _NODE = "node"
 _MOST_NAME = 63
+# What stands for the characters that are added to generateName.
+_GENERATED = "*" * 5
 # The beginning of the names of variables by which a pod learns its place, and where it learns its index.
 _OUR_VARIABLES = "HEADRACE_POD_"
 _INDEX_FIELDS = tuple(f"metadata.{kind}['{INDEX_ANNOTATION}']" for kind in ("annotations", "labels"))
@@ -72,8 +74,15 @@ def read(document: Any, owner: Owner | None = None, at: Field | None = None) -> 
     most = options.max_size or size
     if most < size:
         annotation.below("maxSize").refuse(f"must be {size}, which is parallelism, or more, not {most}")
-    _check_length(Field(None, "metadata.name", job.problems) if owner else metadata["name"], name, max(size, most))
-    _check_success_policy(spec["successPolicy"])
+    if owner:
+        _check_length(Field(None, "metadata.name", job.problems), name, max(size, most))
+    elif metadata["name"].value:
+        _check_length(metadata["name"], name, max(size, most))
+    else:
+        # The API server puts five characters after at most 58 others.
+        generated = metadata["generateName"].text()[: _MOST_NAME - len(_GENERATED)] + _GENERATED
+        _check_length(metadata["generateName"], generated, max(size, most))
+    _check_success_policy(spec["successPolicy"], size)
     pod = spec["template"]["spec"]
     container = _container(pod, options, annotation)
     _check_taken(pod)
@@ -147,20 +156,26 @@ def _check_length(where: Field, name: str, most: int) -> None:
         where.refuse(f"is too long: the last host, {last}, must have {_MOST_NAME} characters at most")
 
 
-def _check_success_policy(policy: Field) -> None:
+def _check_success_policy(policy: Field, size: int) -> None:
     """The lead is index 0: the Job may not succeed by other indexes alone."""
     for rule in policy["rules"].items():
-        indexes = rule["succeededIndexes"]
-        text = indexes.text()
-        if not text:
-            continue
-        try:
-            ids = Idset.parse(text, MOST_PODS)
-        except IdsetError as exc:
-            indexes.refuse(f"must be indexes such as 0,2-4: {exc}")
-            continue
-        if 0 not in ids:
-            indexes.refuse(f"must have index 0, the lead, whose end is the cluster's; it is {kind_of(text)}")
+        indexes, enough = rule["succeededIndexes"], rule["succeededCount"]
+        text, among = indexes.text(), size
+        if text:
+            try:
+                ids = Idset.parse(text, MOST_PODS)
+            except IdsetError as exc:
+                indexes.refuse(f"must be indexes such as 0,2-4: {exc}")
+                continue
+            if 0 not in ids:
+                indexes.refuse(f"must have index 0, the lead, whose end is the cluster's; it is {kind_of(text)}")
+                continue
+            among = len(ids)
+        if enough.number(among) < among:
+            enough.refuse(
+                f"must be {among}, as less can be without index 0, the lead, whose end is the cluster's; it is "
+                f"{kind_of(enough.value)}"
+            )
 
 
 def _container(pod: Field, options: Options, annotation: Field) -> Field:
