@@ -40,6 +40,14 @@ SHAPES: list[list[dict[str, Any]]] = [
     [slot(2, ("core", 2))],
     [slot(1, ("core", 1), ("gpu", 1))],
     [slot(1, ("core", 1), ("memory", 5))],
+    [{"type": "slot", "count": 3, "with": [{"type": "memory", "count": 3, "exclusive": False}]}],
+    [
+        {
+            "type": "slot",
+            "count": 2,
+            "with": [{"type": "core", "count": 1}, {"type": "memory", "count": 5, "exclusive": False}],
+        }
+    ],
     [slot(1, ("socket", 1))],
     [slot(2, ("node", 1))],
     [{"type": "node", "count": 2, "with": [slot(1, ("core", 2))]}],
@@ -122,9 +130,9 @@ def recount(scheduler: Scheduler, moment: int) -> tuple[dict[int, int], dict[int
         for v, item in items.items():
             above = [u for u in graph.ancestors(v) if u in items]
             pool = graph.size[v] > 1 and not graph.children[v]
-            if item.exclusive:
+            if item.exclusive and graph.children[v]:
                 held[v] += graph.size[v]
-            elif pool:
+            elif pool or item.exclusive:
                 held[v] += item.needs
             elif not any(
                 i.exclusive or (graph.size[u] > 1 and not graph.children[u])
@@ -134,7 +142,7 @@ def recount(scheduler: Scheduler, moment: int) -> tuple[dict[int, int], dict[int
                 users[v] += 1
             if any(items[u].exclusive for u in above):
                 continue
-            amounts = graph.totals[v] if item.exclusive else {graph.type[v]: item.needs} if pool else {}
+            amounts = {graph.type[v]: item.needs} if pool else graph.totals[v] if item.exclusive else {}
             for u in above:
                 for name, amount in amounts.items():
                     below[u][name] += amount
@@ -157,7 +165,7 @@ def assert_sound(scheduler: Scheduler) -> None:
                 assert (planner.at(moment) if planner else 0) == below.get(v, {}).get(name, 0), (graph.path(v), name)
     for job in jobs:
         # What is given whole is out of reach for everybody else, whether it has planners of its own or not.
-        covered = {i.vertex for i in job.selection.items if i.exclusive}
+        covered = {i.vertex for i in job.selection.items if i.exclusive and i.needs == graph.size[i.vertex]}
         for other in jobs:
             if other.jobid < job.jobid and other.start < job.end and job.start < other.end:
                 assert not covered & {i.vertex for i in other.selection.items if i.exclusive}, (job.jobid, other.jobid)

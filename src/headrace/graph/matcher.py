@@ -31,7 +31,10 @@ _LAST_CLASS = 9999
 
 
 class Pick(NamedTuple):
-    """A vertex taken: `needs` units of it, exclusively or not, `whole` with everything below it, else with `below`."""
+    """A vertex taken: `needs` units of it, exclusively or not, `whole` with everything below it, else with `below`.
+
+    A vertex without contents that is taken exclusively is taken as these units: the rest of a pool stays free.
+    """
 
     vertex: int
     needs: int
@@ -41,7 +44,9 @@ class Pick(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """Resources that satisfy `units` units of a request: one vertex, or the picks of one slot."""
+    """Resources that satisfy `units` units of a request: one vertex; or the picks of one slot, and so many such slots
+    from the same pools.
+    """
 
     score: int
     units: int
@@ -193,6 +198,8 @@ class Matcher:
         is_whole = kind in policy.whole
         if is_whole or (matched is not None and matched.exclusive):
             exclusive = True
+        elif matched is not None and matched.takes_units:
+            exclusive = False
         available = graph.size[v]
         plan = self.view.plans.get(v)
         if plan is not None:
@@ -201,7 +208,8 @@ class Matcher:
                 self.blocked = True
                 return False
             available -= used
-        if exclusive and self.view.shares(v, self.at, self.end):
+        takes_units = matched is not None and matched.takes_units
+        if (exclusive or takes_units) and self.view.shares(v, self.at, self.end):
             self.blocked = True
             return False
         if self.allowed is not None and kind in HOSTS and v not in self.allowed:
@@ -231,7 +239,7 @@ class Matcher:
                 return self._forget_since(trail)
             pick = Pick(v, available, exclusive, is_whole or bool(matched.exclusive), below)
         else:
-            pick = Pick(v, available, exclusive, exclusive, ())
+            pick = Pick(v, available, exclusive or takes_units, exclusive, ())
         found.setdefault(kind, []).append(Candidate(score, available, (pick,)))
         if self._seen is not None:
             self._trail.append(v)
@@ -344,10 +352,10 @@ class Matcher:
         """
         any_found = False
         ends = not self.policy.close and not self.policy.node_property
-        wanted = {r.type: r.count.high for r in requests if not r.is_slot}
+        wanted = {r.type: r for r in requests if not r.is_slot}
         for kind, children in self.graph.kinds(v).items():
-            limit = wanted.get(kind)
-            if limit is None:
+            request = wanted.get(kind)
+            if request is None:
                 for child in () if narrow else children:
                     if self._visit(child, requests, exclusive, found, base, times, False, inside):
                         any_found = True
@@ -355,6 +363,7 @@ class Matcher:
                             self._note_parent(child, v)
                 continue
             shares = units = 0
+            limit = request.count.high
             for child in self.graph.ranked(v, kind, self.policy.order > 0):
                 if self._visit(child, requests, exclusive, found, base, times):
                     any_found = True
@@ -362,7 +371,9 @@ class Matcher:
                         self._note_parent(child, v)
                     units += found[kind][-1].units
                     if units >= limit:
-                        shares, units = shares + 1, 0
+                        shares, units = (
+                            (shares + units // limit, units % limit) if request.takes_units else (shares + 1, 0)
+                        )
                         if shares >= times and ends:
                             break
         return any_found
@@ -381,7 +392,8 @@ class Matcher:
     def _enough(
         requests: Sequence[Request], found: Found, times: int, counted: dict[str, tuple[int, int, int]]
     ) -> bool:
-        """Whether there are enough candidates of each request for `times` slots; slots do not share a vertex.
+        """Whether there are enough candidates of each request for `times` slots; slots share only pools that they take
+        units of.
 
         `counted` has, by key, the number of candidates already counted, the slots they are enough for, and the units
         left over. Candidates are only ever appended.
@@ -394,7 +406,9 @@ class Matcher:
                 for candidate in candidates[seen:]:
                     units += candidate.units
                     if units >= wanted:
-                        shares, units = shares + 1, 0
+                        shares, units = (
+                            (shares + units // wanted, units % wanted) if request.takes_units else (shares + 1, 0)
+                        )
                 counted[key] = (len(candidates), shares, units)
             if shares < times:
                 return False
@@ -408,25 +422,29 @@ class Matcher:
         if len(slots) > 1 and self.policy.order and not self.policy.stops:
             # How many resources each kind takes depends on all candidates.
             times = MAX_SIZE
-        if not self._explore(v, shape, True, inside, base, times, True):
+        if not self._explore(v, shape, not all(r.takes_units for r in shape), inside, base, times, True):
             return False
         order = self.policy.order
+        divided = {r.key for r in shape if r.takes_units}
         supply: dict[str, tuple[int, int]] = {}
         for key, candidates in inside.items():
             if order:
                 candidates.sort(key=_by_score, reverse=order > 0)
-            supply[key] = (sum(c.units for c in candidates), len(candidates))
+            units = sum(c.units for c in candidates)
+            supply[key] = (units, units if key in divided else len(candidates))
         kinds = [(slot, _shape_counts(slot, supply)) for slot in slots]
         numbers = _most_slots([counts for _, counts in kinds], supply)
         made = found.setdefault(slots[0].key, [])
         before = len(made)
-        cursors = dict.fromkeys(inside, 0)
+        cursors = dict.fromkeys(inside, (0, 0))
         for (_, counts), number in zip(kinds, numbers, strict=True):
-            for _ in range(number):
-                candidate = _assemble(counts, inside, cursors)
+            left = number
+            while left:
+                candidate = _assemble(counts, inside, cursors, divided, left)
                 if candidate is None:
                     break
                 made.append(candidate)
+                left -= candidate.units
         return len(made) > before
 
     def _take(self, request: Request, candidates: list[Candidate], count: int) -> list[Pick]:
@@ -447,14 +465,17 @@ class Matcher:
         picks: list[Pick] = []
         for candidate in candidates:
             pick = candidate.picks[0]
-            if candidate.units <= count or pick.exclusive:
+            if request.is_slot and candidate.units > 1:
+                slots = min(candidate.units, count)
+                picks.extend([pick._replace(needs=pick.needs * slots) for pick in candidate.picks])
+            elif candidate.units <= count or pick.exclusive:
                 picks.extend(candidate.picks)
             else:
                 picks.append(pick._replace(needs=count))
             count -= candidate.units
             if count <= 0:
                 break
-        return picks
+        return _joined(picks) if request.is_slot and any(part.takes_units for part in request.with_) else picks
 
     def _closest(self, candidates: list[Candidate], count: int) -> list[Candidate]:
         """The run of candidates with `count` units that has the smallest difference in score."""
@@ -529,7 +550,8 @@ def _shape_counts(slot: Request, supply: Mapping[str, tuple[int, int]]) -> dict[
 def _most_slots(kinds: Sequence[Mapping[str, int]], supply: Mapping[str, tuple[int, int]]) -> list[int]:
     """The number of slots to make of each kind so that their sum is greatest; earlier kinds are preferred.
 
-    Slots never share a vertex, so there are at most as many slots as vertices of each type.
+    Slots share only pools that they take units of, so there are at most as many slots as other vertices of each type.
+    `supply` has the units of each type, and the number of slots that its vertices allow at most.
     """
 
     def fit(counts: Mapping[str, int], units: Mapping[str, int], vertices: Mapping[str, int]) -> int:
@@ -564,20 +586,63 @@ def _most_slots(kinds: Sequence[Mapping[str, int]], supply: Mapping[str, tuple[i
     return best(0, units, vertices)
 
 
-def _assemble(counts: Mapping[str, int], inside: Found, cursors: dict[str, int]) -> Candidate | None:
-    """One slot from the next candidates of each type; `cursors` counts the candidates used. None for too few."""
+def _joined(picks: Iterable[Pick]) -> list[Pick]:
+    """The picks of several slots, with one pick for each pool that they take units of."""
+    joined: dict[int, Pick] = {}
+    for pick in picks:
+        before = joined.get(pick.vertex)
+        joined[pick.vertex] = pick if before is None else pick._replace(needs=before.needs + pick.needs)
+    return list(joined.values())
+
+
+def _assemble(
+    counts: Mapping[str, int],
+    inside: Found,
+    cursors: dict[str, tuple[int, int]],
+    divided: set[str],
+    most: int,
+) -> Candidate | None:
+    """The next slot, or up to `most` equal slots where each takes units of the same pools; None for too few resources.
+
+    `cursors` counts the candidates of each type that are used up, and the units taken of the next one. Types in
+    `divided` are taken in units; of other types candidates are taken as they are.
+    """
     score = 0
     picks: list[Pick] = []
+    equal = _equal_slots(counts, inside, cursors, divided, most)
     for key, count in counts.items():
         candidates = inside[key]
         have = 0
         while have < count:
-            i = cursors[key]
+            i, gone = cursors[key]
             if i >= len(candidates):
                 return None
-            cursors[key] = i + 1
             candidate = candidates[i]
-            have += candidate.units
             score += candidate.score
-            picks.extend(candidate.picks)
-    return Candidate(score, 1, picks)
+            left = candidate.units - gone
+            if key not in divided:
+                have += left
+                picks.extend(candidate.picks)
+                cursors[key] = i + 1, 0
+                continue
+            units = min(left, count - have)
+            have += units
+            picks.append(candidate.picks[0]._replace(needs=units))
+            gone += units * equal
+            cursors[key] = (i, gone) if gone < candidate.units else (i + 1, 0)
+    return Candidate(score, equal, picks)
+
+
+def _equal_slots(
+    counts: Mapping[str, int], inside: Found, cursors: Mapping[str, tuple[int, int]], divided: set[str], most: int
+) -> int:
+    """How many slots, `most` at most, take the same pools as the next one; 1 unless a slot takes units of single pools
+    alone.
+    """
+    if not counts.keys() <= divided:
+        return 1
+    for key, count in counts.items():
+        i, gone = cursors[key]
+        units = inside[key][i].units - gone if i < len(inside[key]) else 0
+        most = min(most, units // count)
+    return max(most, 1)

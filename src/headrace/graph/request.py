@@ -99,9 +99,13 @@ class Count:
 
 
 class Request:
-    """One resource of a request; candidates for it are collected under `key`."""
+    """One resource of a request; candidates for it are collected under `key`.
 
-    __slots__ = ("_needs", "count", "exclusive", "is_slot", "is_xor", "key", "label", "type", "with_")
+    `takes_units`: it is a resource of a slot that is not exclusive (RFC 14, slot), without contents. The slot takes
+    `count` units of pools of this type, and other slots and jobs may have the rest of these pools.
+    """
+
+    __slots__ = ("_needs", "count", "exclusive", "is_slot", "is_xor", "key", "label", "takes_units", "type", "with_")
 
     def __init__(
         self,
@@ -118,6 +122,10 @@ class Request:
         self.label = label
         self.is_slot = type in SLOTS
         self.is_xor = type == "xor_slot"
+        self.takes_units = False
+        if self.is_slot:
+            for part in self.with_:
+                part.takes_units = part.exclusive is False and not part.with_
         # Candidates of alternatives that exclude each other are kept apart.
         self.key = f"{type} {id(self)}" if self.is_xor else type
         self._needs: dict[str, int] | None = None

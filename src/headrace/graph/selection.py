@@ -16,6 +16,9 @@ from headrace.graph.model import Graph
 class Chosen(NamedTuple):
     """One vertex: `needs` units; `path` if it is only on the way to requested vertices; `whole` with everything
     below.
+
+    A pool that is chosen exclusively is held in units, too: the job has `needs` of them, and other jobs may have the
+    rest.
     """
 
     vertex: int

@@ -8,7 +8,7 @@ from headrace.graph.planner import Planner
 
 
 class Spans(NamedTuple):
-    """What a job added to planners: `units`, vertices of size 1 that it has exclusively; `users`, vertices that it
+    """What a job added to planners: `units`, vertices of which it has one unit; `users`, vertices that it
     shares; and other amounts, each with the map of planners and the key in it.
 
     `by_amount` has one planner for each amount. It stands in every map where this job is the only user of that amount,

@@ -96,18 +96,19 @@ class Usage:
             up = parent[v]
             amounts: dict[str, int] | None
             if exclusive:
-                if size[v] == 1:
+                units = size[v] if children[v] else needs
+                if units == 1:
                     units_held.append(v)
                     add_use(plans, v, own, start, end, 1)
                 else:
-                    spans.hold(plans, v, start, end, size[v])
+                    spans.hold(plans, v, start, end, units)
                 if not children[v] and up >= 0:
                     # A single resource is added to the sums above at once, since most jobs consist of these.
                     above = sums.get(up)
                     if above is None:
                         above = sums[up] = {}
                     kind = types[v]
-                    above[kind] = above.get(kind, 0) + size[v]
+                    above[kind] = above.get(kind, 0) + units
                     continue
                 amounts = totals[v]
             else:
@@ -217,7 +218,8 @@ class Usage:
         for v, needs, exclusive, _, _ in selection.inner_order():
             plan = plans.get(v)
             if plan is not None and plan.times:
-                takes = size[v] if exclusive else (needs if size[v] > 1 and not children[v] else 1)
+                counted = exclusive or (size[v] > 1 and not children[v])
+                takes = 1 if not counted else size[v] if children[v] else needs
                 if plan.peak(start, end) + takes > size[v]:
                     raise SpanConflictError(self.graph, v)
             elif needs > size[v]:
@@ -281,14 +283,14 @@ class Usage:
 
 
 def taken(selection: Selection) -> dict[int, int]:
-    """The units of each vertex that become unavailable: those taken of pools, and the contents of exclusive
-    vertices.
+    """The units of each vertex that become unavailable: those taken of pools and single resources, and the contents of
+    exclusive vertices.
     """
     graph = selection.graph
     found: dict[int, int] = {}
     for v, needs, exclusive, _, _ in selection.items:
-        if exclusive:
+        if exclusive and graph.children[v]:
             found.update((u, graph.size[u]) for u in graph.preorder(v))
-        elif not graph.children[v] and graph.size[v] > 1:
+        elif exclusive or (not graph.children[v] and graph.size[v] > 1):
             found.setdefault(v, needs)
     return found
