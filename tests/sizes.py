@@ -42,6 +42,8 @@ SIZES = {
     "guest_seconds": Size(1, 10),
     # spoiled MiniCluster documents, through admission and reconcile
     "documents": Size(3_000, 100_000),
+    # spoiled Jobs, JobSets and TrainJobs, through readers and admission
+    "foreign_documents": Size(3_000, 100_000),
 }
 SOAK = bool(os.environ.get("HEADRACE_SOAK"))
 
