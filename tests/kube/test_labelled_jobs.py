@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 from installed import guarded, install
 from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
@@ -20,23 +23,17 @@ from headrace.kube.install import Install
 from headrace.kube.operator_names import JOBS_CONFIGURATION
 from headrace.minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
 from headrace.minicluster.foreign.job import read
-from minicluster.foreign.samples import job
+from headrace.minicluster.foreign.options import ANNOTATION
+from kube_unit.foreign.arbitrary_jobs import jobs as arbitrary_jobs
+from minicluster.foreign.samples import container, job
 
 INSTALL = Install(namespace="headrace-jobs")
 _HOOK = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{JOBS_CONFIGURATION}"
+_REVIEWS = re.compile(
+    r'^apiserver_admission_webhook_request_total\{[^}]*name="jobs\.headrace\.flux-framework\.org"[^}]*\} (\d+)', re.M
+)
 
 Object = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def operator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningOperator]:
-    """An operator whose webhook stands before the control plane's Jobs; it looks after none of the tests'."""
-    install(control_plane, INSTALL)
-    folder = tmp_path_factory.mktemp("jobs")
-    with guarded(control_plane, INSTALL, folder, f"--namespace={INSTALL.namespace}") as found:
-        # The API server learns of the webhook moments later.
-        until(lambda: id_of(Jobs(control_plane, "default").create(labelled(job()), "dryRun=All")) != "")
-        yield found
 
 
 class Jobs:
@@ -53,11 +50,40 @@ class Jobs:
     def get(self, name: str) -> Object:
         return dict(self.plane.api.get(f"{self._path}/{name}"))
 
-    def patch(self, name: str, body: Object) -> Object:
-        return dict(self.plane.api.request("PATCH", f"{self._path}/{name}", body, "application/merge-patch+json"))
+    def names(self) -> list[str]:
+        return [one["metadata"]["name"] for one in self.plane.api.get(self._path)["items"]]
 
-    def kubectl(self, *words: str, body: Object) -> str:
-        return str(self.plane.kubectl(f"--namespace={self.namespace}", *words, "-f", "-", input=json.dumps(body)))
+    def pods(self, name: str) -> list[Object]:
+        found = self.plane.api.get(f"/api/v1/namespaces/{self.namespace}/pods")["items"]
+        return [one for one in found if one["metadata"]["labels"].get("job-name") == name]
+
+    def kubectl(self, *words: str, body: Object | None = None) -> str:
+        given = () if body is None else ("-f", "-")
+        text = None if body is None else json.dumps(body)
+        return str(self.plane.kubectl(f"--namespace={self.namespace}", *words, *given, input=text))
+
+
+def labelled(document: Object) -> Object:
+    labels = document["metadata"].get("labels") or {}
+    return {**document, "metadata": {**document["metadata"], "labels": {**labels, LABEL_KEY: LABEL_VALUE}}}
+
+
+def becomes_a_cluster(jobs: Jobs) -> bool:
+    """Whether the API server has learned of the webhook and its certificate."""
+    try:
+        return bool(id_of(jobs.create(labelled(job()), "dryRun=All")))
+    except KubeError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def operator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningOperator]:
+    """An operator whose webhook stands before the control plane's Jobs; it looks after none of the tests'."""
+    install(control_plane, INSTALL)
+    folder = tmp_path_factory.mktemp("jobs")
+    with guarded(control_plane, INSTALL, folder, f"--namespace={INSTALL.namespace}") as found:
+        until(lambda: becomes_a_cluster(Jobs(control_plane, "default")))
+        yield found
 
 
 @pytest.fixture
@@ -65,21 +91,189 @@ def jobs(operator: RunningOperator, control_plane: Cluster, namespace: str) -> J
     return Jobs(control_plane, namespace)
 
 
-def labelled(document: Object) -> Object:
-    return {**document, "metadata": {**document["metadata"], "labels": {LABEL_KEY: LABEL_VALUE}}}
+@pytest.fixture(scope="module")
+def always(operator: RunningOperator, control_plane: Cluster) -> Jobs:
+    """For dry runs: a namespace that is always there."""
+    return Jobs(control_plane, "default")
 
 
-def test_a_job_that_is_applied_with_the_label_is_a_cluster(jobs: Jobs) -> None:
-    jobs.kubectl("apply", body=labelled(job(size=2)))
+@pytest.mark.parametrize("words", [("apply",), ("apply", "--server-side"), ("create",)])
+def test_a_job_that_has_the_label_when_it_is_made_is_a_cluster(jobs: Jobs, words: tuple[str, ...]) -> None:
+    jobs.kubectl(*words, body=labelled(job(size=2)))
     found = jobs.get("hello")
     (broker,) = found["spec"]["template"]["spec"]["containers"]
     assert broker["command"] == ["/mnt/flux/view/bin/headrace-pod", "cluster"] and broker["args"] == ["hostname"]
     assert found["metadata"]["labels"][ID_LABEL] == id_of(found) != ""
+    assert found["spec"]["podReplacementPolicy"] == "Failed", "the API server's default is TerminatingOrFailed"
     # What the operator makes the plan of is the Job that was applied.
     before = read({**job(size=2), "metadata": {**found["metadata"], "labels": {}}})
     assert structs.replace(read(original(found)), job={}) == structs.replace(before, job={})
 
 
-def test_a_job_that_cannot_be_a_cluster_is_refused_as_kubectl_shows_it(jobs: Jobs) -> None:
-    with pytest.raises(KubeError, match=r'The Job "hello" is invalid: metadata\.annotations\..*\.runn: is no option'):
-        jobs.kubectl("create", body=labelled(job("{runn: node}", size=2)))
+def test_each_job_of_one_generated_name_is_a_cluster_of_its_own(jobs: Jobs) -> None:
+    body = labelled(job())
+    del body["metadata"]["name"]
+    body["metadata"]["generateName"] = "sweep-"
+    assert len({id_of(jobs.create(body)) for _ in range(2)}) == 2
+
+
+def test_a_dry_run_shows_the_cluster_and_makes_nothing(jobs: Jobs) -> None:
+    shown = json.loads(jobs.kubectl("create", "--dry-run=server", "-o", "json", body=labelled(job())))
+    assert id_of(shown)
+    assert jobs.names() == []
+
+
+OPTIONS = f"metadata.annotations.{ANNOTATION}"
+POD = "spec.template.spec"
+MAIN = f"{POD}.containers[0]"
+
+
+def with_pod(**fields: Any) -> Object:
+    return job(pod={"containers": [container()], **fields})
+
+
+def with_container(**fields: Any) -> Object:
+    return job(pod={"containers": [container(**fields)]})
+
+
+REFUSED = [
+    (job(completions=3), "spec.completions: must be 2, as parallelism"),
+    (job(size=0), "spec.parallelism: must be 1 or more"),
+    (with_container(command=None), f"{MAIN}.command: is required, as the entry point of an image cannot be known"),
+    (job("{container: other}"), f"{OPTIONS}.container: 'other' is no container of the pod; there are: main"),
+    (with_pod(containers=[container(), container(name="b")]), f"{OPTIONS}.container: must say which of several"),
+    (job("{run: all}"), f"{OPTIONS}.run: must be one of tasks, node, program"),
+    (job("{nodes: 2}"), f"{OPTIONS}.nodes: is no option; known are container, run,"),
+    (job("{maxSize: 1}"), f"{OPTIONS}.maxSize: must be 2, which is parallelism, or more"),
+    (job("{sharedMemory: much}"), f"{OPTIONS}.sharedMemory: must be a quantity such as 1Gi, or none"),
+    (job("- a"), f"{OPTIONS}: must be a map in YAML or JSON"),
+    (
+        with_pod(volumes=[{"name": "headrace-view", "emptyDir": {}}]),
+        f"{POD}.volumes[0].name: headrace-view is a volume of Headrace: choose another name",
+    ),
+    (
+        with_pod(initContainers=[container(name="headrace-view")]),
+        f"{POD}.initContainers[0].name: headrace-view is the container that brings Headrace",
+    ),
+    (
+        with_pod(
+            volumes=[{"name": "a", "emptyDir": {}}],
+            containers=[container(volumeMounts=[{"name": "a", "mountPath": "/mnt/headrace/x"}])],
+        ),
+        f"{MAIN}.volumeMounts[0].mountPath: /mnt/headrace/x is used by Headrace",
+    ),
+    (with_container(ports=[{"containerPort": 8050}]), f"{MAIN}.ports[0].containerPort: 8050 is a port of Headrace"),
+    (with_container(ports=[{"containerPort": 8051}]), f"{MAIN}.ports[0].containerPort: 8051 is a port of Headrace"),
+    (
+        with_container(env=[{"name": "HEADRACE_POD_NAMESPACE", "value": "x"}]),
+        f"{MAIN}.env[0].name: HEADRACE_POD_NAMESPACE is set by Kubernetes or Headrace in each pod",
+    ),
+    (
+        job(successPolicy={"rules": [{"succeededIndexes": "1"}]}),
+        "spec.successPolicy.rules[0].succeededIndexes: must have index 0, the lead",
+    ),
+    (job(name="a" * 62), f"metadata.name: is too long: the last host, {'a' * 62}-1, must have 63 characters at most"),
+]
+
+
+@pytest.mark.parametrize(("document", "line"), [pytest.param(*one, id=one[1].partition(": ")[0]) for one in REFUSED])
+def test_what_cannot_be_a_cluster_is_refused_as_kubectl_shows_it(always: Jobs, document: Object, line: str) -> None:
+    with pytest.raises(KubeError) as refused:
+        always.kubectl("create", "--dry-run=server", body=labelled(document))
+    said = str(refused.value)
+    name = document["metadata"]["name"]
+    assert said.startswith(f'The Job "{name}" is invalid: {line}'), said
+
+
+def test_all_problems_are_told_at_once(always: Jobs) -> None:
+    with pytest.raises(KubeError) as refused:
+        always.kubectl("create", "--dry-run=server", body=labelled(job("{run: all, spread: far}", completions=3)))
+    fields = re.findall(r"^\* (\S+):", str(refused.value), re.M)
+    assert fields == [f"{OPTIONS}.run", f"{OPTIONS}.spread", "spec.completions"]
+
+
+def test_the_label_cannot_be_put_on_a_job_that_exists(jobs: Jobs) -> None:
+    jobs.create(job(suspend=True))
+    with pytest.raises(KubeError, match=r"cannot be put on a Job that exists.*: create the Job with it"):
+        jobs.kubectl("label", "job", "hello", f"{LABEL_KEY}={LABEL_VALUE}")
+    assert LABEL_KEY not in (jobs.get("hello")["metadata"].get("labels") or {})
+    jobs.kubectl("label", "job", "hello", "other=label")
+
+
+def test_a_cluster_is_changed_and_deleted_as_any_job(jobs: Jobs) -> None:
+    jobs.create(labelled(job(suspend=True)))
+    jobs.kubectl("label", "job", "hello", "other=label")
+    jobs.kubectl("label", "job", "hello", f"{LABEL_KEY}-")
+    # It is one still, and may get its label back.
+    jobs.kubectl("label", "job", "hello", f"{LABEL_KEY}={LABEL_VALUE}")
+    jobs.kubectl("patch", "job", "hello", "--type=merge", "-p", '{"spec": {"suspend": false}}')
+    jobs.kubectl("delete", "job", "hello", "--cascade=foreground")
+
+
+def reviews(plane: Cluster) -> int:
+    """The number of times that the API server has asked the webhook about a Job."""
+    return sum(map(int, _REVIEWS.findall(str(plane.kubectl("get", "--raw", "/metrics")))))
+
+
+def test_of_a_thousand_jobs_without_the_label_none_is_reviewed(jobs: Jobs, control_plane: Cluster) -> None:
+    before = reviews(control_plane)
+
+    def make(index: int) -> None:
+        jobs.create(job(name=f"other-{index}", suspend=True))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(make, range(1000)))
+    jobs.kubectl("label", "jobs", "--all", "other=label")
+    assert len(jobs.names()) == 1000
+    assert reviews(control_plane) == before
+    jobs.create(labelled(job(suspend=True)))
+    assert reviews(control_plane) == before + 1
+
+
+def test_without_the_webhook_only_labelled_jobs_wait_for_it(jobs: Jobs, control_plane: Cluster) -> None:
+    hook = control_plane.api.get(_HOOK)["webhooks"][0]
+    jobs.create(labelled(job(name="earlier", suspend=True)))
+
+    def point_to(url: str) -> None:
+        changed = {**hook, "clientConfig": {**hook["clientConfig"], "url": url}}
+        control_plane.api.request("PATCH", _HOOK, {"webhooks": [changed]}, "application/merge-patch+json")
+
+    point_to("https://127.0.0.1:9/mutate-jobs")
+    try:
+        until(lambda: not becomes_a_cluster(jobs))
+        with pytest.raises(KubeError, match="failed calling webhook"):
+            jobs.create(labelled(job(name="late")))
+        jobs.create(job(name="other"))
+        jobs.kubectl("label", "job", "other", "a=b")
+        jobs.kubectl("label", "job", "earlier", "a=b")
+        jobs.kubectl("patch", "job", "earlier", "--type=merge", "-p", '{"spec": {"suspend": false}}')
+        jobs.kubectl("delete", "job", "earlier", "other", "--cascade=foreground")
+    finally:
+        point_to(hook["clientConfig"]["url"])
+    until(lambda: becomes_a_cluster(jobs))
+
+
+def test_a_guaranteed_pod_stays_one(jobs: Jobs) -> None:
+    resources = {"limits": {"cpu": "1", "memory": "64Mi"}}
+    jobs.create(labelled(with_container(resources=resources)))
+    until(lambda: len(jobs.pods("hello")) == 2)
+    assert {one["status"]["qosClass"] for one in jobs.pods("hello")} == {"Guaranteed"}
+    assert {one["spec"]["hostname"] for one in jobs.pods("hello")} == {"hello-0", "hello-1"}
+
+
+@pytest.mark.parametrize("place", ["pod", "container"])
+def test_pods_satisfy_the_restricted_standard_if_the_users_containers_do(jobs: Jobs, place: str) -> None:
+    standard = "pod-security.kubernetes.io/enforce=restricted"
+    jobs.plane.kubectl("label", "namespace", jobs.namespace, standard)
+    common = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    own = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    main = container(securityContext={**own, **(common if place == "container" else {})})
+    jobs.create(labelled(job(pod={"containers": [main], "securityContext": common if place == "pod" else {}})))
+    until(lambda: len(jobs.pods("hello")) == 2)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(document=arbitrary_jobs())
+def test_the_api_server_takes_what_admission_makes_of_a_job_that_it_takes(always: Jobs, document: Object) -> None:
+    always.create(document, "dryRun=All")
+    assert id_of(always.create(labelled(document), "dryRun=All"))

@@ -139,7 +139,6 @@ def _pod(pod: Field, cluster: ForeignCluster, images: Images, cluster_id: str) -
     copies = [] if images.as_volume else [_view_copy(pod, broker, images.view)]
     changed: Object = {
         "subdomain": pod["subdomain"].text() or names.service(cluster_id),
-        # Before others: a sidecar that starts earlier would be counted with it (effective requests of a pod).
         "initContainers": [*copies, *_values(pod["initContainers"])],
         "containers": [_broker(one, mounts) if one is broker else one.value for one in containers],
         "volumes": [*_values(pod["volumes"]), *(volume for volume, _ in pairs)],
