@@ -11,6 +11,7 @@ import copy
 from collections.abc import AsyncIterator
 from typing import Any
 
+from headrace.kube.foreign.names import ID_LABEL
 from headrace.kube.kinds import KINDS, MINICLUSTERS
 from headrace.kube.runtime.api import JOBS, PODS, ApiError, Kind, Listing
 
@@ -206,6 +207,8 @@ class Server:
         meta = job["metadata"]
         owner = {"kind": "Job", "name": meta["name"], "uid": meta["uid"], "controller": True}
         labels = {_INDEX: str(index), "app.kubernetes.io/managed-by": "headrace"}
+        if ID_LABEL in meta.get("labels", {}):
+            labels[ID_LABEL] = meta["labels"][ID_LABEL]
         name = f"{meta['name']}-{index}-{self._uids}"
         body = {"kind": "Pod", "metadata": {"name": name, "labels": labels, "ownerReferences": [owner]}, "spec": {}}
         self.add(PODS, meta["namespace"], {**body, "status": {"phase": "Pending"}})

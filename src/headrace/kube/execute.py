@@ -1,4 +1,4 @@
-"""Carries out the steps of `reconcile` for a MiniCluster: those that write objects (`runtime.writes`), its Secret with
+"""Carries out the steps of `reconcile` for a cluster: those that write objects (`runtime.writes`), its Secret with
 fresh keys, and requests to its lead.
 """
 
@@ -9,7 +9,6 @@ from typing import Any
 
 from . import names
 from .core.actions import MakeSecret, Step, Tell
-from .kinds import MINICLUSTERS
 from .runtime.api import SECRETS, Kind
 from .runtime.steps import Create
 from .runtime.writes import Writer, Writes
@@ -18,15 +17,15 @@ Object = dict[str, Any]
 
 
 class Executor:
-    """`seen` is called with each object in a response; `tell` takes requests to the lead; `secret` makes the body of a
-    MiniCluster's Secret with fresh keys.
+    """`kind` is that of the clusters; `seen` is called with each object in a response; `tell` takes requests to the
+    lead; `secret` makes the body of a cluster's Secret with fresh keys.
     """
 
     def __init__(
-        self, api: Writer, seen: Callable[[Kind, Object], None], tell: Callable[[str, Object], None],
+        self, api: Writer, kind: Kind, seen: Callable[[Kind, Object], None], tell: Callable[[str, Object], None],
         secret: Callable[[Object], Object],
     ) -> None:  # fmt: skip
-        self.writes = Writes(api, MINICLUSTERS, seen, _is_made_by_us)
+        self.writes = Writes(api, kind, seen, _is_made_by_us)
         self._tell = tell
         self._secret = secret
 

@@ -1,7 +1,7 @@
 """The objects that install the operator: definition, service account and roles, Deployment, webhook. Pure.
 
 The install file, the kustomize base and the Helm chart (`install_files`) are made from this one declaration. The roles
-allow only what the operator does: no `pods/exec`, and Secrets are created, and read only by name. Sources: API
+allow only what the operator does: no `pods/exec`, and Secrets are created, read and changed only by name. Sources: API
 reference of Kubernetes 1.34 (rbac, apps, admissionregistration v1), its Pod Security Standards ("restricted").
 """
 
@@ -116,8 +116,11 @@ def watched_rules() -> list[Object]:
         _rule(["batch"], ["jobs/finalizers"], ["update"]),
         _rule(["batch"], ["jobs"], _ALL),
         _rule([""], ["pods", "services", "configmaps"], _ALL),
-        # The keys of a MiniCluster: without `list` and `watch`, only a Secret with a known name can be read.
-        _rule([""], ["secrets"], ["get", "create"]),
+        # As for MiniClusters, of owners that are Jobs.
+        _rule(["batch"], ["jobs/finalizers"], ["update"]),
+        # The keys of a cluster: without `list` and `watch`, only a Secret with a known name can be read. That of a Job
+        # has its plan, which changes with the number of its pods.
+        _rule([""], ["secrets"], ["get", "create", "patch"]),
         # Only Events report exceeded quotas and failed mounts.
         _rule([""], ["events"], ["list", "create"]),
         _rule(["coordination.k8s.io"], ["leases"], ["list", "watch"], [OTHER_LEASE]),

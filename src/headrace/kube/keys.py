@@ -1,6 +1,6 @@
-"""The keys of a MiniCluster, and the Secret that stores them.
+"""The keys of a cluster, and the Secret that stores them.
 
-A MiniCluster has three CURVE key pairs (ZeroMQ RFC 26), random and made once: one that all its brokers share, one of
+A cluster has three CURVE key pairs (ZeroMQ RFC 26), random and made once: one that all its brokers share, one of
 the lead's channel, and the operator's for that channel. The operator's pair is in the Secret but not mounted in any
 pod; pods get only its public key.
 """
@@ -50,23 +50,29 @@ def fresh_keys() -> Keys:
 
 def secret(cluster: MiniCluster, keys: Keys, *, uid: str = "") -> dict[str, Any]:
     """The Secret (v1) of a MiniCluster; the file's `flux.curveCert`, if given, is the brokers' certificate."""
-    texts = {
-        CURVE_CERT: cluster.flux.curve_cert or keys.curve,
+    if cluster.flux.curve_cert:
+        keys = keys._replace(curve=cluster.flux.curve_cert)
+    return secret_of(owned(cluster, names.secret(cluster), uid), texts(keys))
+
+
+def texts(keys: Keys) -> dict[str, str]:
+    """The keys by the names that they have in a Secret."""
+    return {
+        CURVE_CERT: keys.curve,
         CHANNEL_CERT: keys.channel,
         CHANNEL_CLIENT_CERT: keys.channel_client,
         CHANNEL_CLIENT_PUBLIC: keys.channel_client_public,
     }
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": owned(cluster, names.secret(cluster), uid),
-        "type": "Opaque",
-        "data": {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()},
-    }
+
+
+def secret_of(metadata: dict[str, Any], texts: dict[str, str]) -> dict[str, Any]:
+    """A Secret (v1) with these texts."""
+    data = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
 
 
 def keys_of(found: dict[str, Any]) -> Keys:
-    """The keys in a Secret of a MiniCluster. Raises ValueError if one is missing or unreadable."""
+    """The keys in the Secret of a cluster. Raises ValueError if one is missing or unreadable."""
     data = found.get("data") or {}
     name = found.get("metadata", {}).get("name", "")
     texts = []

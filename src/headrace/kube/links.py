@@ -1,11 +1,11 @@
-"""Connections to the leads of running MiniClusters: their state, and requests to them.
+"""Connections to the leads of running clusters: their state, and requests to them.
 
-Each MiniCluster has one ZeroMQ connection while its lead runs. A lead's messages and responses update its `Lead` record
-and queue a reconcile of the MiniCluster; nothing is polled. A lead handles one resize at a time, so requests of
+Each cluster has one ZeroMQ connection while its lead runs. A lead's messages and responses update its `Lead` record
+and queue a reconcile of the cluster; nothing is polled. A lead handles one resize at a time, so requests of
 different groups are sent one after the other.
 
 A lead runs in a user's container and may send anything. One that breaks the rules of the channel loses it for a time,
-which grows each time, and however often a lead's state changes, it has its MiniCluster reconciled twice a second.
+which grows each time, and however often a lead's state changes, it has its cluster reconciled twice a second.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from msgspec.structs import asdict, replace
 
 from ..minicluster.channel import ChannelClient, ChannelError
 from ..minicluster.channel_messages import MessageError, parse_state
+from ..minicluster.pod_plan import CHANNEL_PORT
+from ..spec.curve_certificate import key_pair
+from . import keys
 from .core.observed import Lead
 from .runtime.timestamps import text_of
 
@@ -31,7 +34,7 @@ Object = dict[str, Any]
 
 log = logging.getLogger("headrace.kube.links")
 
-# A connection needs three sockets; with libzmq's default limit, 341 MiniClusters would be the most.
+# A connection needs three sockets; with libzmq's default limit, 341 clusters would be the most.
 _MOST_SOCKETS = 65_000
 # Seconds that a lead has for saving its queue, and seconds before a failed request is repeated.
 _SAVE_TIMEOUT = 600.0
@@ -54,6 +57,22 @@ class Keys(Struct, frozen=True):
         return "Keys(...)"
 
 
+def link_keys(secret: Object) -> Keys | None:
+    """The keys of the channel in a cluster's Secret; None if they are unreadable."""
+    try:
+        found = keys.keys_of(secret)
+        return Keys(key_pair(found.channel)[0], *key_pair(found.channel_client))
+    except ValueError as exc:
+        log.warning("%s", exc)
+        return None
+
+
+def address_of(lead: Object) -> str:
+    """The address of the channel of a pod that is the lead (tcp://HOST:PORT); "" before the pod has an address."""
+    host = (lead.get("status") or {}).get("podIP") or ""
+    return f"tcp://{f'[{host}]' if ':' in host else host}:{CHANNEL_PORT}" if host else ""
+
+
 class _Breach(Struct):
     """Why a lead's channel was closed, until when (`time.monotonic`), for which time in a row, and for users."""
 
@@ -63,7 +82,7 @@ class _Breach(Struct):
 
 
 class Links:
-    """`changed` is called with the uid of a MiniCluster whose `Lead` record has changed."""
+    """`changed` is called with the uid of a cluster whose `Lead` record has changed."""
 
     def __init__(self, changed: Callable[[str], None]) -> None:
         self._changed = changed
@@ -103,7 +122,7 @@ class Links:
 
     def _close(self, uid: str, why: str) -> None:
         now = time.monotonic()
-        # A breach that lies so far back counts no more, nor does that of a MiniCluster which is gone.
+        # A breach that lies so far back counts no more, nor does that of a cluster which is gone.
         self._breaches = {key: one for key, one in self._breaches.items() if now < one.until + _LONGEST_CLOSED}
         times = self._breaches[uid].times + 1 if uid in self._breaches else 1
         pause = min(_CLOSED * 2.0 ** (times - 1), _LONGEST_CLOSED)

@@ -17,9 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from ..minicluster.fields import MiniCluster
-from ..minicluster.pod_plan import CHANNEL_PORT
 from ..minicluster.validate import check
-from ..spec.curve_certificate import key_pair
 from . import keys, names
 from .builders import Images, desired, view_image
 from .core import pods
@@ -30,7 +28,7 @@ from .core.observed import Observed
 from .core.reconcile import Settings, is_ours, reconcile, without_server_fields
 from .execute import Executor
 from .kinds import MINICLUSTERS
-from .links import Keys, Links
+from .links import Keys, Links, address_of, link_keys
 from .operator_names import OTHER_LEASE, OTHER_NAMESPACE
 from .runtime.api import (
     CONFIG_MAPS,
@@ -101,7 +99,7 @@ class Operator:
         self.jobs, self.config_maps, self.services = (
             self.controller.owned[kind.kind] for kind in (JOBS, CONFIG_MAPS, SERVICES)
         )
-        self._executor = Executor(self.api, self._seen, self.links.tell, self._secret_of)
+        self._executor = Executor(self.api, MINICLUSTERS, self._seen, self.links.tell, self._secret_of)
         _declare(shared.metrics, self)
 
     # --- changes, and the MiniClusters that they concern
@@ -371,18 +369,7 @@ def lead_address(observed: Observed) -> str:
     lead = observed.lead_pod
     if lead is None or not pods.is_running(lead) or outside or (flux.get("container") or {}).get("disable"):
         return ""
-    host = (lead.get("status") or {}).get("podIP") or ""
-    return f"tcp://{f'[{host}]' if ':' in host else host}:{CHANNEL_PORT}" if host else ""
-
-
-def link_keys(secret: Object) -> Keys | None:
-    """The keys of the channel in a MiniCluster's Secret; None if they are unreadable."""
-    try:
-        found = keys.keys_of(secret)
-        return Keys(key_pair(found.channel)[0], *key_pair(found.channel_client))
-    except ValueError as exc:
-        log.warning("%s", exc)
-        return None
+    return address_of(lead)
 
 
 def _pulled_by(event: Object) -> tuple[str, str]:
@@ -414,25 +401,11 @@ def _trim_config_map(item: Object) -> Object:
 
 
 _JOB_SPEC = ("parallelism", "completions", "suspend", "activeDeadlineSeconds", "backoffLimit")
-_POD_META = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "labels", "creationTimestamp")
-
-
-def _trim_pod(pod: Object) -> Object:
-    meta, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
-    kept = (*_POD_META, "deletionTimestamp")
-    parts = ("phase", "reason", "message", "conditions", "podIP", "initContainerStatuses", "containerStatuses")
-    return {
-        "metadata": {key: meta[key] for key in kept if key in meta},
-        "spec": {"nodeName": spec.get("nodeName", "")},
-        "status": {key: status[key] for key in parts if key in status},
-    }
-
-
 _OURS = f"{names.MANAGED_BY}={names.MANAGER}"
 _JOBS = Selection(JOBS, _OURS, trim=_trim_job)
 _CONFIG_MAPS = Selection(CONFIG_MAPS, _OURS, trim=_trim_config_map)
 _SERVICES = Selection(SERVICES, _OURS)
-_PODS = Selection(PODS, _OURS, trim=_trim_pod)
+_PODS = Selection(PODS, _OURS, trim=pods.trimmed)
 # A right to list and watch one name holds only for requests with this field selector.
 _OTHER_LEASES = Selection(LEASES, fields=f"metadata.name={OTHER_LEASE}")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from . import admission
 from .foreign import admission as jobs_admission
+from .foreign.controller import ForeignClusters
 from .kinds import MINICLUSTERS
 from .operator import Operator, Options
 from .operator_names import CONFIGURATION, JOBS_CONFIGURATION, JOBS_PATH, LEASE, OPERATOR, WEBHOOK, WEBHOOK_PATH
@@ -22,6 +23,7 @@ async def serve(serving: program.Serving, options: Options) -> int:
 
     def build(shared: Shared) -> Mapping[str, Handler]:
         shared.at_end.append(Operator(shared, options).links.close)
+        shared.at_end.append(ForeignClusters(shared, options.cluster_domain).links.close)
         return {
             WEBHOOK_PATH: admission.handler(_stored_in(shared.api)),
             JOBS_PATH: jobs_admission.handler(options.images),

@@ -33,6 +33,23 @@ _BEGINNING = ("", "ContainerCreating", "PodInitializing")
 _SHORT = re.compile(r"(\d+) Insufficient (\S+)")
 _UNFIT = re.compile(r"(\d+) (.+)")
 
+# The metadata and the status that the functions here read.
+_META = (
+    *("name", "namespace", "uid", "resourceVersion", "ownerReferences", "labels", "creationTimestamp"),
+    "deletionTimestamp",
+)
+_STATUS = ("phase", "reason", "message", "conditions", "podIP", "initContainerStatuses", "containerStatuses")
+
+
+def trimmed(pod: Object) -> Object:
+    """A pod with what the functions here read alone, since many are kept in memory."""
+    meta, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    return {
+        "metadata": {key: meta[key] for key in _META if key in meta},
+        "spec": {"nodeName": spec.get("nodeName", "")},
+        "status": {key: status[key] for key in _STATUS if key in status},
+    }
+
 
 class LeadEnd(Struct, frozen=True):
     """The end of the lead: the job's exit code, the reason, the time (RFC 3339), its times (seconds since the epoch),

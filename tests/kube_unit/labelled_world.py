@@ -1,0 +1,110 @@
+"""One controller of labelled Jobs on a simulated API server, step by step."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from unittest import mock
+
+from msgspec.structs import replace
+from operator_world import SimulatedLinks, _looking_ahead, _run
+from simulated_api import NOW, Server
+
+from headrace.kube.builders.images import Images
+from headrace.kube.core.observed import Lead
+from headrace.kube.foreign.controller import ForeignClusters
+from headrace.kube.foreign.names import ID_LABEL, STATUS_ANNOTATION
+from headrace.kube.foreign.policy import flux_job
+from headrace.kube.runtime.api import JOBS, PODS, SERVICES
+from headrace.kube.runtime.controller import Shared
+from headrace.kube.runtime.metrics import Metrics
+from headrace.minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
+from minicluster.foreign.samples import container, job
+
+Object = dict[str, Any]
+
+ID = "0123456789"
+
+
+def written(options: str = "", size: int = 2, pod: Object | None = None, **fields: Any) -> Object:
+    """A Job `hello` with the label, as a user writes it; its container has the name that simulated pods give it."""
+    given = pod or {"containers": [container(name="hello")]}
+    document = job(options, "hello", size=size, pod=given, **fields)
+    document["metadata"]["labels"] = {LABEL_KEY: LABEL_VALUE}
+    return document
+
+
+def admitted(options: str = "", cluster_id: str = ID, **fields: Any) -> Object:
+    """The Job as admission makes it."""
+    return flux_job(written(options, **fields), Images(), cluster_id)
+
+
+class JobsWorld:
+    """`now` is the time of the next look, in seconds since the epoch."""
+
+    def __init__(self) -> None:
+        self.server = Server()
+        self.now = NOW
+        self.restart()
+
+    def restart(self) -> None:
+        """Another operator, which has seen nothing yet."""
+        shared = Shared(self.server, Metrics(), "headrace-operator")  # type: ignore[arg-type]
+        self.clusters = ForeignClusters(shared, "cluster.local")
+        self.clusters.links = self.links = SimulatedLinks()  # type: ignore[assignment]
+        self.clusters._executor._tell = self.links.tell
+
+    def create(self, body: Object) -> Object:
+        return self.server.add(JOBS, "ns", body)
+
+    @property
+    def job(self) -> Object:
+        found = self.server.one("jobs", "hello")
+        assert found is not None
+        return found
+
+    @property
+    def told(self) -> Object:
+        """What the annotation tells; {} before the end."""
+        text = self.job["metadata"].get("annotations", {}).get(STATUS_ANNOTATION)
+        return dict(json.loads(text)) if text else {}
+
+    def see(self) -> None:
+        """The watches have told everything."""
+        caches = {
+            JOBS: (self.clusters.jobs, LABEL_KEY),
+            PODS: (self.clusters.pods, ID_LABEL),
+            SERVICES: (self.clusters.controller.owned["Service"], ID_LABEL),
+        }
+        for kind, (cache, label) in caches.items():
+            found = [one for one in self.server.all(kind.plural) if label in one["metadata"].get("labels", {})]
+            cache.replace([{key: one[key] for key in one if key not in ("kind", "apiVersion")} for one in found])
+        for pod in self.server.all("pods"):
+            list(self.clusters._concerned_by_pod(pod))
+
+    def say(self, **news: Any) -> None:
+        """The lead has news of itself."""
+        self.links.said = replace(self.links.said or Lead(state="running"), **news)
+
+    def look(self) -> None:
+        """One look. Raises what the operator's worker would report."""
+        self.see()
+        controller = self.clusters.controller
+        with mock.patch.object(controller, "reconcile", _looking_ahead(controller.reconcile)):
+            _run(controller.reconcile_key(("ns", "hello"), self.now))
+
+    def settle(self, looks: int = 20) -> None:
+        """Look, and let the Job controller turn, until nothing changes; time passes between looks."""
+        for _ in range(looks):
+            before = self.server._version, len(self.server.objects)
+            self.now += 3.0
+            self.look()
+            self.server.control_jobs()
+            if before == (self.server._version, len(self.server.objects)):
+                return
+        raise AssertionError(f"still changing after {looks} looks: {self.server.requests[-10:]}")
+
+    def events(self) -> list[tuple[str, str]]:
+        """Reasons and messages of the Events, in their order."""
+        found = sorted(self.server.all("events"), key=lambda one: int(one["metadata"]["resourceVersion"]))
+        return [(one["reason"], one["message"]) for one in found]
