@@ -116,8 +116,6 @@ def watched_rules() -> list[Object]:
         _rule(["batch"], ["jobs/finalizers"], ["update"]),
         _rule(["batch"], ["jobs"], _ALL),
         _rule([""], ["pods", "services", "configmaps"], _ALL),
-        # As for MiniClusters, of owners that are Jobs.
-        _rule(["batch"], ["jobs/finalizers"], ["update"]),
         # The keys of a cluster: without `list` and `watch`, only a Secret with a known name can be read. That of a Job
         # has its plan, which changes with the number of its pods.
         _rule([""], ["secrets"], ["get", "create", "patch"]),
