@@ -106,6 +106,13 @@ def test_a_second_review_changes_nothing() -> None:
     assert refusals(once) == []
 
 
+@pytest.mark.parametrize("label", ["", "x", "0123456789a", "ABCDEF0123", "012345678\n"])
+def test_a_label_that_no_admission_has_written_is_replaced(label: str) -> None:
+    document = job()
+    document["spec"]["template"]["metadata"] = {"labels": {ID_LABEL: label}}
+    assert id_of(made(document)) == ID
+
+
 def test_the_view_is_copied_before_others_start() -> None:
     first = {"name": "setup", "image": "x", "restartPolicy": "Always"}
     found = pod(initContainers=[first], containers=[container()])

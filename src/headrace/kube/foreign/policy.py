@@ -8,6 +8,7 @@ them as before. Names derive from the cluster's ID alone; keys and plan are in a
 from __future__ import annotations
 
 import posixpath
+import re
 from typing import Any
 
 from ...minicluster.fields import QUANTITY
@@ -28,6 +29,8 @@ from . import names
 
 Object = dict[str, Any]
 
+# Secret and Service have their names of it.
+_ID = re.compile(rf"[0-9a-f]{{{names.ID_LENGTH}}}\Z")
 _COMMAND = [RUNNER, names.MODE]
 _NAMESPACE = {"name": NAMESPACE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
 _SHARED_MEMORY = "/dev/shm"
@@ -79,8 +82,9 @@ def refusals(job: Object) -> list[Problem]:
 
 
 def id_of(job: Object) -> str:
-    """The ID of the cluster that a Job is, "" of others."""
-    return Field(job)["spec"]["template"]["metadata"]["labels"][names.ID_LABEL].text()
+    """The ID of the cluster that a Job is, "" of others. A label that no admission has written is none."""
+    label = Field(job)["spec"]["template"]["metadata"]["labels"][names.ID_LABEL].text()
+    return label if _ID.match(label) else ""
 
 
 def original(job: Object) -> Object:
