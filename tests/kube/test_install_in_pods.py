@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 from installed import IMAGE, installed_in_pods
 from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
+from labelled_jobs import Jobs as LabelledJobs
+from labelled_jobs import labelled
 from patience import until
 from running_operator import MiniClusters, RunningOperator
 
@@ -28,6 +31,17 @@ def installed(
     )
     with installed_in_pods(cluster, operator, chosen, tmp_path):
         yield MiniClusters(cluster, namespace)
+
+
+def _jobs_are_clusters(jobs: LabelledJobs) -> None:
+    """A labelled Job goes through the webhook and the controller of the install, and ends as its command does."""
+    jobs.kubectl("apply", "-f", "-", input=json.dumps(labelled("ranks", "flux", "getattr", "rank")))
+    end = jobs.ended("ranks")
+    assert (end["kind"], end["exit"]) == ("Complete", 0)
+    assert sorted(jobs.log("ranks").split()) == ["0", "1"]
+    jobs.kubectl("apply", "-f", "-", input=json.dumps(labelled("fails", "sh", "-c", "exit 3")))
+    end = jobs.ended("fails")
+    assert (end["kind"], end["exit"]) == ("Failed", 3)
 
 
 def test_the_installed_operator_guards_and_runs_miniclusters(cluster: Cluster, installed: MiniClusters) -> None:
@@ -59,6 +73,7 @@ def test_the_installed_operator_guards_and_runs_miniclusters(cluster: Cluster, i
     status = installed.phase("hello", "Finished")
     assert status["exitCode"] == 0
     assert installed.log("hello").splitlines().count("hello") == 2
+    _jobs_are_clusters(LabelledJobs(cluster, installed.namespace))
     lease = cluster.kubectl("get", "lease", OPERATOR, f"--namespace={PLACE}", "-o", "jsonpath={.spec.holderIdentity}")
     assert lease.startswith(OPERATOR)
     for pod in cluster.kubectl("get", "pods", f"--namespace={PLACE}", "-o", "name").split():
