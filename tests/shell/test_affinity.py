@@ -11,6 +11,11 @@ from headrace.shell.affinity import everything, gpus_per_task, job_processors, p
 from headrace.spec.idset import Idset
 
 
+def test_more_tasks_than_cores_are_told_to_be_unbound() -> None:
+    assert per_task(Idset([0]), [0, 1], "per-task")[1] == ["2 tasks share 1 core: none is bound to one of its own"]
+    assert per_task(Idset([0]), [0], "per-task")[1] == per_task(Idset([0]), [0, 1], "on")[1] == []
+
+
 def test_processors_are_mapped_by_list_or_mask() -> None:
     cpus = sorted(job_processors(Idset([0])))
     mask = sum(1 << cpu for cpu in cpus)

@@ -61,9 +61,15 @@ def per_task(cores: Idset, ranks: Sequence[int], option: Any) -> tuple[list[froz
     mode, words = _cpu_mode(option)
     sets = _cpu_sets(mode, job_processors(cores), cores, len(ranks))
     told: list[str] = []
+    if mode == "per-task" and 0 < len(cores) < len(ranks):
+        told.append(f"{len(ranks)} tasks share {_count(len(cores))}: none is bound to one of its own")
     if mode != "off" and words:
         told += [f"task {rank}: cpus: {Idset(cpus)}" for rank, cpus in zip(ranks, sets)]
     return ([everything()] * len(ranks) if "dry-run" in words else sets), told
+
+
+def _count(cores: int) -> str:
+    return f"{cores} core{'s' if cores > 1 else ''}"
 
 
 def wrong(options: Mapping[str, Any]) -> list[str]:
