@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from ..minicluster.channel import ChannelClient, ChannelError
-from ..minicluster.channel_messages import MessageError, parse_state
+from ..minicluster.channel_messages import MessageError, parse_resized, parse_state
 from ..minicluster.pod_plan import CHANNEL_PORT
 from ..spec.curve_certificate import key_pair
 from . import keys
@@ -232,9 +232,9 @@ class _Link:
         op = request["op"]
         fields = {key: value for key, value in request.items() if key != "op"}
         try:
-            await self._client.request(op, timeout=_SAVE_TIMEOUT if op == "save" else None, **fields)
-            self._answered(request, "")
-        except ChannelError as exc:
+            answer = await self._client.request(op, timeout=_SAVE_TIMEOUT if op == "save" else None, **fields)
+            self._answered(request, "", parse_resized(answer).jobs if op == "resize" else ())
+        except (ChannelError, MessageError) as exc:
             log.warning("lead at %s: %s: %s", self.address, op, exc)
             self._answered(request, str(exc))
             if op != "save":
@@ -245,7 +245,7 @@ class _Link:
             self.ask(self._waiting.pop(other))
         self._tell()
 
-    def _answered(self, request: Object, error: str) -> None:
+    def _answered(self, request: Object, error: str, jobs: tuple[str, ...] = ()) -> None:
         if self.lead is None:
             return
         if request["op"] == "save":
@@ -254,6 +254,6 @@ class _Link:
             self.lead = replace(self.lead, save_error=error, **fresh)
         elif request["op"] == "resize" and not error:
             sizes = {**self.lead.resized, request.get("group", ""): int(request["size"])}
-            self.lead = replace(self.lead, resized=sizes)
+            self.lead = replace(self.lead, resized=sizes, left=jobs)
         elif request["op"] == "reload" and not error:
             self.lead = replace(self.lead, config=request["config"])

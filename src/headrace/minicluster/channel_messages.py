@@ -44,6 +44,12 @@ class State(Struct, frozen=True, kw_only=True):
     saved: bool = False
 
 
+class Resized(Struct, frozen=True):
+    """The response to a resize: the ids of jobs that had hosts which it takes away, `MOST_NAMED` at most."""
+
+    jobs: Annotated[tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=MOST_NAMED)] = ()
+
+
 # The fields of each operation: type, and whether it is required.
 _OPERATIONS: Mapping[str, Mapping[str, tuple[type, bool]]] = {
     "watch": {},
@@ -87,6 +93,14 @@ def parse_state(body: Mapping[str, Any]) -> State:
     """A state, without fields that another version has. Raises MessageError."""
     try:
         return convert(body, State)
+    except ValidationError as exc:
+        raise MessageError(str(exc)) from None
+
+
+def parse_resized(body: Mapping[str, Any]) -> Resized:
+    """The response to a resize. Raises MessageError."""
+    try:
+        return convert(body, Resized)
     except ValidationError as exc:
         raise MessageError(str(exc)) from None
 

@@ -168,8 +168,8 @@ class Pods:
         with open(self.hosts, "a", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")
 
-    def start(self, plan: PodPlan, host: str, *words: str, **env: str) -> Pod:
-        """Start the pod of `host`; `words` are arguments of headrace-pod.
+    def start(self, plan: PodPlan, host: str, *words: str, given: PodPlan | None = None, **env: str) -> Pod:
+        """Start the pod of `host`; `words` are arguments of headrace-pod, and `given` is the plan that it has instead.
 
         The plan and the keys are where MiniClusters have them, and where the pods of others do.
         """
@@ -181,7 +181,7 @@ class Pods:
         # As an emptyDir is.
         (folder / "mnt").chmod(0o777)
         for place in ("plan", "both"):
-            (folder / place / "plan.json").write_text(encode(plan))
+            (folder / place / "plan.json").write_text(encode(given or plan))
         for name, text in self._certificates.items():
             for place in ("keys", "both"):
                 (folder / place / name).write_text(text)

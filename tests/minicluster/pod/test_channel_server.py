@@ -118,7 +118,7 @@ def test_shrinking_waits_for_the_jobs_of_the_hosts_that_go_and_growing_brings_th
         operator.begin("resize", size=1)
         operator_drained = lead.run("flux", "resource", "drain", "-no", "{ranks} {reason}")
         assert lead.run("flux", "cancel", job).returncode == 0
-        assert operator.answer() == {"drained": True}
+        assert operator.answer() == {"drained": True, "jobs": [job]}
         assert "scaled down" in operator_drained.stdout or "scaled down" in lead.run("flux", "resource", "drain").stdout
         assert operator.ask("resize", size=2) == {"drained": True}
         assert "scaled down" not in lead.run("flux", "resource", "drain").stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from pods import Pod, Pods, pods
 
 from headrace.minicluster.foreign.job import read
 from headrace.minicluster.foreign.pod_plan import make_pod_plan
-from headrace.minicluster.pod_plan import PodPlan
+from headrace.minicluster.pod_plan import PodPlan, encode
 from minicluster.foreign.samples import container, job
 from waiting import until
 
@@ -125,3 +126,23 @@ def test_brokers_without_a_job_stay_until_they_are_deleted(world: Pods) -> None:
     for pod in (follower, lead):
         pod.signal(signal.SIGTERM)
     assert (lead.wait(), follower.wait()) == (143, 143)
+
+
+def test_a_pod_beyond_the_hosts_of_its_plan_waits_for_one_that_has_it(world: Pods) -> None:
+    small, large = (plan_of(options="{interactive: true}", size=size) for size in (1, 2))
+    world.name_pods(large)
+    lead = world.start(large, "c-0", "cluster", JOB_COMPLETION_INDEX="0")
+    other = world.start(large, "c-1", "cluster", given=small, JOB_COMPLETION_INDEX="1")
+    until(lambda: "scaled beyond" in other.output()[1])
+    (other.folder / "both" / "plan.json").write_text(encode(large))
+    until(lambda: lead.run("flux", "run", "-N2", "hostname").returncode == 0)
+    assert other.process.poll() is None
+
+
+def test_more_processes_than_cores_run_unbound_and_the_log_says_so(world: Pods) -> None:
+    cores = len(os.sched_getaffinity(0))
+    plan = plan_of("sh", "-c", "nproc", options=f"{{procsPerNode: {cores + 1}}}", size=1)
+    (lead,) = ended(world, plan, "sh", "-c", "nproc")
+    out, err = lead.output()
+    assert out.split() == [str(cores)] * (cores + 1), err
+    assert f"{cores + 1} tasks share {cores} core" in err

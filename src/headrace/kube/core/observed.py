@@ -20,9 +20,9 @@ class Lead(Struct, frozen=True, kw_only=True):
 
     Its first fields are those of `channel_messages.State`.
     `resized` has the sizes, by group ("" is the MiniCluster's own pods), for which the lead has finished its part:
-    hosts beyond them are drained and idle. `config` is the broker configuration of the last reload. `saved_at` is when
-    the instance was last saved on request (0: never); `save_error` is the reason if the last attempt failed, at
-    `save_failed`.
+    hosts beyond them are drained and idle; `left` are jobs that had such hosts when the last size was asked for.
+    `config` is the broker configuration of the last reload. `saved_at` is when the instance was last saved on request
+    (0: never); `save_error` is the reason if the last attempt failed, at `save_failed`.
     """
 
     state: str = "starting"
@@ -34,6 +34,7 @@ class Lead(Struct, frozen=True, kw_only=True):
     idle_since: float | None = None
     saved: bool = False
     resized: dict[str, int] = {}
+    left: tuple[str, ...] = ()
     config: dict[str, Any] | None = None
     saved_at: float = 0.0
     save_error: str = ""

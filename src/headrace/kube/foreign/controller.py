@@ -48,6 +48,10 @@ class _Memory(Struct):
     """The Secret's uid; "" while nobody has looked."""
     plan: PodPlan | None = None
     keys: Keys | None = None
+    offered: Object = {}
+    """The content of the Secret that this operator has tried to make."""
+    is_first: bool = False
+    """Whether it has made the Secret: no operator before it has asked anything of the lead."""
     ended_lead: Object | None = None
     told: set[Report] = set()
     """The Events of the present start."""
@@ -98,6 +102,7 @@ class ForeignClusters:
         memory = self._memory.get(owner_of(item))
         if memory is not None:
             memory.secret, memory.keys = item["metadata"]["uid"], link_keys(item)
+            memory.is_first = memory.is_first or item.get("data") == memory.offered
             try:
                 memory.plan = objects.plan_in(item)
             except ValueError as exc:
@@ -117,6 +122,7 @@ class ForeignClusters:
             job=job,
             pods=found,
             secret=memory.secret,
+            is_first=memory.is_first,
             plan=memory.plan,
             has_service=bool(self.controller.owned[SERVICES.kind].owned_by(uid)),
             lead=self.links.lead(uid),
@@ -184,7 +190,9 @@ class ForeignClusters:
     def _secret_of(self, job: Object) -> Object:
         plan = self._memory_of(job).plan
         assert plan is not None
-        return objects.secret(job, fresh_keys(), plan)
+        found = objects.secret(job, fresh_keys(), plan)
+        self._memory_of(job).offered = found["data"]
+        return found
 
     def _memory_of(self, job: Object) -> _Memory:
         return self._memory.setdefault(job["metadata"]["uid"], _Memory(key_of(job)))

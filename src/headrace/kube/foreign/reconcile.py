@@ -34,13 +34,14 @@ LOOK_AGAIN = 10.0
 
 class Observed(Struct, frozen=True, kw_only=True):
     """`pods` are those of the Job, with its last lead if it has ended. `plan` is that of its Secret, and `secret` the
-    Secret's uid, "" if it is not known whether there is one. `has_service`: the Service of the pods' names exists.
-    `lead` is None without a connection to the lead.
+    Secret's uid, "" if it is not known whether there is one; `is_first`: this operator has made it. `has_service`: the
+    Service of the pods' names exists. `lead` is None without a connection to the lead.
     """
 
     job: Object
     pods: list[Object] = []
     secret: str = ""
+    is_first: bool = False
     plan: PodPlan | None = None
     has_service: bool = False
     lead: Lead | None = None
@@ -113,6 +114,9 @@ def _resize(observed: Observed, plan: PodPlan) -> list[Step]:
     lead = observed.lead
     if lead is None or lead.state != "running" or lead.resized.get("") == plan.size:
         return []
+    if observed.is_first and not lead.resized and plan.size == objects.hosts_in(plan):
+        # The instance has begun with all of its hosts.
+        return []
     return [Tell({"op": "resize", "size": plan.size})]
 
 
@@ -120,6 +124,10 @@ def _progress(observed: Observed, plan: PodPlan, now: float) -> tuple[tuple[Repo
     """Events, the time of the next look, and whether names are to be checked."""
     job, its = observed.job, pods.current(observed.pods)
     events = list(progress(plan.size, its, observed.lead, now))
+    lead = observed.lead
+    if lead is not None and lead.left and lead.resized.get("") == plan.size:
+        text = f"scaled to {plan.size} pods while jobs ran on others: {', '.join(lead.left)}"
+        events.append(Report("Warning", "JobsLost", text))
     wanted = objects.parallelism(job)
     if wanted > plan.size:
         text = f"it has {wanted} pods, but hosts for {plan.size}: the others wait; the option maxSize allows for more"

@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -25,8 +26,10 @@ from zmq.utils import z85
 
 from ...client.handle import Handle, Rpc
 from ...client.reactor import Reactor
+from ...spec import jobid
 from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
+from ...spec.job_state import STATE_BITS
 from ...spec.lines import LineReader
 from .. import channel_messages as messages
 from .. import pod_plan
@@ -41,6 +44,8 @@ from .place import Place
 _PERIOD = 0.5
 # Seconds that the broker has for a response which it gives at once, as this process serves nobody else meanwhile.
 _RPC_TIMEOUT = 20.0
+# Seconds for which a job that has lost a node counts as lost by a resize: hosts may go before the operator knows.
+_RECENT = 30.0
 _KEY = re.compile(r"^\s*(public-key|secret-key)\s*=\s*\"([^\"]{40})\"\s*$", re.MULTILINE)
 _NOW, _NOW_MORE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
 # The broker attribute with the archive that an instance ends with.
@@ -229,8 +234,8 @@ class ChannelServer:
         return self._handle().rpc(topic, body, nodeid=0).get(_RPC_TIMEOUT)
 
     def _resize(self, request: _Request, body: dict[str, Any]) -> None:
-        """Drain the hosts of the MiniCluster (or of one of its groups) from `size` on, and respond when they are idle;
-        undrain the hosts before `size`.
+        """Drain the hosts of the cluster (or of one of its groups) from `size` on, and respond when they are idle, with
+        the jobs that had them; undrain the hosts before `size`.
         """
         handle = self._handle()
         self._end_resizing({"error": "another resize has come since"})
@@ -242,6 +247,7 @@ class ChannelServer:
         back = [rank for rank in stay if drained.get(rank) == SCALING]
         if back:
             self._ask("resource.undrain", {"targets": str(Idset(back)), "mode": "force"})
+        jobs = self._jobs_on(leave) if leave else []
         new = [rank for rank in leave if rank not in drained]
         if new:
             targets = {"targets": str(Idset(new)), "reason": SCALING, "mode": "update"}
@@ -249,17 +255,33 @@ class ChannelServer:
         # The stream is started after the drain, so that its first response is not from before.
         busy = handle.stream("resource.busy", {}, nodeid=0)
         self._resizing = (request, busy)
-        busy.then(partial(self._take_busy, Idset(leave)))
+        busy.then(partial(self._take_busy, Idset(leave), jobs))
 
-    def _take_busy(self, leave: Idset, rpc: Rpc) -> None:
-        """Handle a response of the stream for a resize that waits until the ranks `leave` are idle."""
+    def _jobs_on(self, ranks: list[int]) -> list[str]:
+        """The jobs that run on these ranks, and those that have just failed with one of them; `MOST_NAMED` at most."""
+        recent = {"t_inactive": [f">={time.time() - _RECENT}"]}
+        constraint = {"and": [{"ranks": [str(Idset(ranks))]}, {"or": [{"states": ["running"]}, recent]}]}
+        attrs = ["state", "exception_type"]
+        body = {"max_entries": messages.MOST_NAMED, "attrs": attrs, "constraint": constraint}
+        found = self._handle().stream("job-list.list", body).get(_RPC_TIMEOUT)["jobs"]
+        inactive = STATE_BITS["inactive"]
+        return [
+            jobid.encode(one["id"])
+            for one in found
+            if one["state"] != inactive or one.get("exception_type") == "node-failure"
+        ]
+
+    def _take_busy(self, leave: Idset, jobs: list[str], rpc: Rpc) -> None:
+        """Handle a response of the stream for a resize that waits until the ranks `leave`, on which `jobs` ran, are
+        idle.
+        """
         try:
             busy = Idset.parse(rpc.get()["ranks"])
         except OSError as exc:
             self._end_resizing({"error": exc.strerror or str(exc)})
             return
         if not busy & leave:
-            self._end_resizing({"drained": True})
+            self._end_resizing({"drained": True, **({"jobs": jobs} if jobs else {})})
 
     def _end_resizing(self, answer: dict[str, Any]) -> None:
         """Respond to the latest resize if it still waits."""

@@ -46,6 +46,8 @@ _SETTLED = 3.0
 # ready, which saves an update of each pod's status, and of the Service's endpoints, while all of them start or end.
 # Brokers that wait for others are in state quorum.
 _LASTS = {"quorum": 10.0, "run": 1.0, "cleanup": 1.0}
+# Seconds between two looks for the place of a pod that its plan does not have.
+_LOOK_FOR_PLACE = 1.0
 # Seconds for the channel's process to report the final counts of jobs.
 _LAST_WORDS = 1.0
 
@@ -60,13 +62,35 @@ def run_pod(argv: list[str] | None = None) -> int:
             plan = read_plan()
             place = find_place(plan, os.environ)
         else:
-            plan = read_plan(pod_plan.FOREIGN_FOLDER)
-            place = find_place(plan, os.environ, keys=pod_plan.FOREIGN_FOLDER)
+            plan, place = _find_foreign_place()
         return Runner(plan, place, began, argv).run()
     except PlaceError as exc:
         print(f"headrace-pod: {exc}", file=sys.stderr)
         ending.write(Ending(1, str(exc), {"start": began}, {}))
         return 1
+
+
+def _find_foreign_place() -> tuple[PodPlan, Place]:
+    """Plan and place of a pod of somebody else's object. Raises PlaceError.
+
+    The Job may have more pods than its cluster has hosts for. Such a pod waits, as its end would be that of the Job,
+    until it is deleted or a plan comes that has its host: the kubelet changes the file with the Secret.
+    """
+    is_told = False
+    while True:
+        plan = read_plan(pod_plan.FOREIGN_FOLDER)
+        try:
+            return plan, find_place(plan, os.environ, keys=pod_plan.FOREIGN_FOLDER)
+        except PlaceError as exc:
+            index = os.environ.get(pod_plan.INDEX_VARIABLE, "")
+            if not index.isdigit() or int(index) < plan.size:
+                raise
+            if not is_told:
+                print(f"headrace-pod: {exc}: waiting, as the Job was scaled beyond them", file=sys.stderr, flush=True)
+                is_told = True
+        # The kernel drops signals for process 1 of a container if it has no handler for them.
+        signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
+        time.sleep(_LOOK_FOR_PLACE)
 
 
 class Runner:
