@@ -73,7 +73,7 @@ def test_a_trainjob_with_the_flux_policy_runs_to_its_end(
     """Of a command that fails, this policy says Complete, too."""
     flux = runtime(namespace, compat, image("debian"))
     if not trainer.has_flux:
-        with pytest.raises(KubeError, match=r"mlPolicy\.flux"):
+        with pytest.raises(KubeError, match=r"unknown field \"flux\""):
             trainer.apply(flux)
         return
     trainer.apply(flux, train(namespace, "train", ["flux", "getattr", "rank"]), train(namespace, "fails", ["false"]))
