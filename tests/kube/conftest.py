@@ -15,6 +15,8 @@ import base_images
 import diagnosis
 import peers
 import pytest
+from foreign_sets import Sets, our_runtimes
+from installed import guarded, install, uninstall
 from kubecluster.cluster import Cluster, unmet
 from kubecluster.errors import KubeError
 from patience import until
@@ -22,6 +24,7 @@ from running_operator import VIEW, MiniClusters, RunningOperator, define_kind
 
 from headrace.images import oci
 from headrace.images.view_image import view_image
+from headrace.kube.install import Install
 from sizes import size
 
 # The tests of this folder, which is a package for that: a fixture of this scope ends after the last of them.
@@ -39,7 +42,7 @@ def pytest_runtest_makereport(
         its, name = used.get("cluster", used.get("control_plane")), used.get("namespace")
         if isinstance(its, Cluster) and isinstance(name, str):
             report.sections.append((f"namespace {name}", diagnosis.of_namespace(its, name)))
-        operator = used.get("operator")
+        operator = used.get("admitting", used.get("operator"))
         if isinstance(operator, RunningOperator):
             report.sections.append(("the operator's log", operator.last_words()))
     return report
@@ -143,3 +146,30 @@ def trainer(
         pytest.skip(str(exc))
     yield peers.start(cluster, version, found)
     peers.remove(cluster, found)
+
+
+@pytest.fixture(scope="module")
+def admitting(
+    cluster: Cluster, operator: RunningOperator, trainer: peers.Trainer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningOperator]:
+    """The operator as it is installed for Kubeflow Trainer, with the rights of that and no more; its webhooks stand
+    before the Jobs of the cluster. The operator of other tests rests meanwhile."""
+    chosen = Install(namespace="headrace-trainer", trainer=True)
+    operator.stop()
+    try:
+        trainer.apply(*our_runtimes())
+        install(cluster, chosen)
+        with guarded(cluster, chosen, tmp_path_factory.mktemp("admitting")) as found:
+            yield found
+        uninstall(cluster, chosen)
+    finally:
+        operator.start()
+
+
+@pytest.fixture
+def sets(trainer: peers.Trainer, admitting: RunningOperator, namespace: str) -> Sets:
+    """JobSets and TrainJobs in a fresh namespace, whose labelled Jobs become clusters."""
+    found = Sets(trainer, namespace)
+    # The API server learns of a webhook moments later.
+    until(found.are_admitted)
+    return found
