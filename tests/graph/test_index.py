@@ -30,11 +30,12 @@ def cluster(
     step: int = 1,
     loose: int = 0,
     alike: bool = False,
+    pools: bool = False,
 ) -> Graph:
     """A cluster; with racks, node ids fall from rack to rack, so that neither order is the graph's.
 
     Ids of cores are `step` apart; `loose` cores are in the node itself, beside its sockets. If `alike`, each socket
-    numbers its cores from 0.
+    numbers its cores from 0. With `pools`, nodes have pools of different sizes and ids, and one of a single unit.
     """
     graph = Graph()
     root = graph.add("cluster", id=0)
@@ -50,6 +51,10 @@ def cluster(
                 graph.add("gpu", holder, id=s * gpus + g, rank=n)
         for c in range(loose):
             graph.add("core", node, id=1000 + c, rank=n)
+        if pools:
+            graph.add("memory", node, id=0, size=8 + 4 * (n % 2))
+            graph.add("disk", node, id=n * 2 % 3, size=3)
+            graph.add("license", node, id=0)
     return graph.finish()
 
 
@@ -58,10 +63,16 @@ def set_class(scheduler: Scheduler, node: int, number: int) -> None:
     scheduler.set_property(node, scheduler.policy.node_property or "perf_class", str(number))
 
 
-def spec(rng: random.Random) -> dict[str, Any]:
-    inside = [{"type": "core", "count": rng.randint(1, 4)}]
+def spec(rng: random.Random, pools: bool = False) -> dict[str, Any]:
+    inside: list[dict[str, Any]] = [{"type": "core", "count": rng.randint(1, 4)}]
     if rng.random() < 0.4:
         inside.append({"type": "gpu", "count": 1})
+    if pools and rng.random() < 0.6:
+        inside = [
+            {"type": kind, "count": rng.randint(1, most), "exclusive": rng.random() < 0.1}
+            for kind, most in (("memory", 5), ("disk", 2), ("license", 1))
+            if rng.random() < 0.5
+        ] or [{"type": "memory", "count": 3, "exclusive": False}]
     slot: dict[str, Any] = {"type": "slot", "count": rng.choice([1, 1, 2, 3, 3, 7]), "label": "t", "with": inside}
     kind = rng.random()
     if kind < 0.4:
@@ -100,6 +111,8 @@ CLUSTERS: dict[str, dict[str, int]] = {
     "gaps between ids": {"sockets": 3, "step": 3},
     "cores beside sockets": {"loose": 2},
     "equal ids in sockets": {"alike": True},
+    "pools": {"sockets": 0, "pools": True},
+    "pools beside sockets in racks": {"pools": True, "racks": 2},
 }
 
 
@@ -108,7 +121,7 @@ CLUSTERS: dict[str, dict[str, int]] = {
 def test_each_policy_has_an_index(name: str, made: str) -> None:
     policy = by_name(name)
     # A search that stops tries racks, and nodes in them, in orders that the index does not know.
-    expected = not (policy.stops and made == "racks")
+    expected = not (policy.stops and "racks" in made)
     assert Layout(cluster(**CLUSTERS[made]), policy).usable == expected, (
         f"every request of the policy {name} is searched, so this file compares nothing: take it out of POLICIES"
     )
@@ -138,7 +151,7 @@ def test_the_index_serves_no_policy_by_which_a_search_chooses_otherwise(policy: 
         for jobid in range(60):
             if scheduler.jobs and rng.random() < 0.35:
                 scheduler.cancel(rng.choice(list(scheduler.jobs)))
-            request = parse_jobspec(spec(rng))
+            request = parse_jobspec(spec(rng, "pools" in made))
             expected = searched(scheduler, request)
             allocation = scheduler.allocate(jobid, request, 0).allocation
             assert (None if allocation is None else taken(allocation.selection)) == expected
@@ -158,7 +171,7 @@ def test_index_chooses_as_the_search_does(policy: str, made: str) -> None:
                 scheduler.set_status(rng.randrange(1, len(scheduler.graph)), rng.random() < 0.6)
             if rng.random() < 0.05:
                 set_class(scheduler, rng.choice(scheduler.graph.nodes()), rng.randint(0, 2))
-            request = parse_jobspec(spec(rng))
+            request = parse_jobspec(spec(rng, "pools" in made))
             expected = searched(scheduler, request)
             allocation = scheduler.allocate(jobid, request, 0).allocation
             assert (None if allocation is None else taken(allocation.selection)) == expected
@@ -178,7 +191,7 @@ def test_index_sees_reservations_as_the_search_does(policy: str, made: str) -> N
                 scheduler.cancel(rng.choice(list(scheduler.jobs)))
             if rng.random() < 0.15:
                 scheduler.set_status(rng.randrange(1, len(scheduler.graph)), rng.random() < 0.6)
-            request = parse_jobspec(spec(rng)).lasting(rng.randint(1, 60))
+            request = parse_jobspec(spec(rng, "pools" in made)).lasting(rng.randint(1, 60))
             at = rng.choice([0, 0, rng.randint(1, 90)])
             expected = searched(scheduler, request, at)
             selection, end, _ = scheduler.match_at(request, at)
@@ -197,7 +210,7 @@ def test_a_lifted_reservation_is_as_if_it_were_not_there_and_comes_back(policy: 
         rng = random.Random(seed)
         scheduler = Scheduler(cluster(**CLUSTERS[made]), policy)
         for jobid in range(60):
-            request = parse_jobspec(spec(rng)).lasting(rng.randint(1, 60))
+            request = parse_jobspec(spec(rng, "pools" in made)).lasting(rng.randint(1, 60))
             at = rng.choice([0, rng.randint(1, 90)])
             promised = [held for held in scheduler.jobs.values() if held.start]
             if promised:
@@ -258,6 +271,26 @@ NESTED: list[list[dict[str, Any]]] = [
     [{"type": "node", "count": 2, "exclusive": True, "with": [socket(1, slot(2, ("core", 2)))]}],
     [{"type": "node", "count": 1, "exclusive": True, "with": [of_sockets(2, socket(1, CORES, GPU))]}],
 ]
+
+
+def units(count: int, **inside: int) -> dict[str, Any]:
+    return {
+        "type": "slot",
+        "count": count,
+        "label": "t",
+        "with": [{"type": kind, "count": amount, "exclusive": False} for kind, amount in inside.items()],
+    }
+
+
+# As COMMON, where nodes have pools.
+POOLED: list[list[dict[str, Any]]] = [
+    [units(1, memory=3)],
+    [units(5, memory=2, disk=1)],
+    [units(3, license=1)],
+    nodes(1, units(1, memory=1, license=1)),
+    nodes(2, units(2, memory=3)),
+    [{"type": "node", "count": 2, "exclusive": True, "with": [units(2, memory=2, disk=1)]}],
+]
 # What is put together from these, and what is in the way of them in other ways.
 OTHERS: list[list[dict[str, Any]]] = [
     nodes(1, of_sockets(1, socket(2, CORES))),
@@ -267,6 +300,13 @@ OTHERS: list[list[dict[str, Any]]] = [
     [of_sockets(2, socket(1, CORES))],
     [socket(1, slot(1, ("core", 3)))],
     [{"type": "socket", "count": 1, "with": [{"type": "core", "count": 1, "exclusive": True}]}],
+    nodes(1, {"type": "memory", "count": 3}),
+    nodes(1, {"type": "license", "count": 1}),
+    [slot(1, ("memory", 1))],
+    [slot(2, ("license", 1))],
+    [{"type": "slot", "count": 2, "label": "t", "with": [CORES, *units(1, memory=2)["with"]]}],
+    [units(1, core=2)],
+    [{**units(1, memory=2), "count": {"min": 2, "max": 4}}],
 ]
 HISTORIES = st.lists(
     st.one_of(
@@ -296,7 +336,7 @@ def test_any_history_leads_both_to_the_same_choice(
         elif what == "cancel" and scheduler.jobs:
             scheduler.cancel(list(scheduler.jobs)[a % len(scheduler.jobs)])
         elif what == "match":
-            asked = COMMON + NESTED + OTHERS
+            asked = COMMON + NESTED + POOLED + OTHERS
             resources = asked[a % len(asked)]
             request = parse_jobspec({"resources": resources, "attributes": {"system": {"duration": b}}})
             expected = searched(scheduler, request, at)
@@ -308,18 +348,21 @@ def test_any_history_leads_both_to_the_same_choice(
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("busy", [False, True])
+@pytest.mark.parametrize("pools", [False, True])
 def test_common_requests_are_answered_without_a_search(
-    policy: str, busy: bool, monkeypatch: pytest.MonkeyPatch
+    policy: str, pools: bool, busy: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def search(self: Matcher, requests: Any) -> None:
         raise AssertionError(f"a search for {requests[0].type}")
 
-    scheduler = Scheduler(cluster(nodes=80), policy)
+    scheduler = Scheduler(cluster(nodes=80, pools=pools), policy)
     set_class(scheduler, scheduler.graph.nodes()[7], 1)
     if busy:
         for jobid in range(100, 103):
             assert scheduler.allocate(jobid, parse_jobspec({"resources": [slot(9, ("core", 1))]}), 0).allocation
     monkeypatch.setattr(Matcher, "match", search)
-    for jobid, resources in enumerate(COMMON + NESTED):
+    for jobid, resources in enumerate(COMMON + NESTED + (POOLED if pools else [])):
         outcome = scheduler.allocate(jobid, parse_jobspec({"resources": resources}), 0)
         assert outcome.allocation is not None
+        if resources in POOLED:
+            assert scheduler.reserve(1000 + jobid, parse_jobspec({"resources": resources}), 0).allocation is not None

@@ -116,6 +116,22 @@ def test_a_later_start_is_found_by_the_units_in_use_at_each_moment(policy: str) 
     assert starts == [10, 20, 20, 30]
 
 
+@pytest.mark.parametrize("policy", SHARING)
+def test_units_of_a_lifted_reservation_are_free_among_those_of_others(policy: str) -> None:
+    scheduler = Scheduler(cluster(nodes=1), policy)
+    assert took(scheduler, 1, slots(1, cpu=5000), duration=10)
+    for jobid, cpu, start in ((2, CPU, 10), (3, 1000, 30)):
+        selection, end, _ = scheduler.match_at(job(slots(1, cpu=cpu), duration=10), start)
+        assert selection is not None
+        scheduler.add(jobid, selection, start, end, True)
+    long = job(slots(1, cpu=7000), duration=25)
+    assert scheduler.match_at(long, 10).selection is None
+    scheduler.lift(2)
+    assert scheduler.match_at(long, 10).selection is not None
+    scheduler.restore()
+    assert scheduler.match_at(long, 10).selection is None
+
+
 def test_a_slot_may_take_units_of_several_pools() -> None:
     graph = Graph()
     node = graph.add("node", graph.add("cluster", id=0), id=0, rank=0)

@@ -1,7 +1,8 @@
 """What a request demands of each node, in the form that the index of free resources answers; None for other requests.
 
 The index answers requests for slots of single resources, anywhere or a number of them on each of some nodes; for such
-slots inside vertices that hold the resources (sockets), or made of these; and for whole nodes with minimum contents.
+slots inside vertices that hold the resources (sockets), or made of these; for slots of units of pools; and for whole
+nodes with minimum contents.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Demands:
         self._layout = layout
         self._policy = layout.policy
         # Demands that were made before: nearly every request repeats one.
-        self._known: dict[tuple[Parts, int], Demand] = {}
+        self._known: dict[tuple[Parts, int, bool], Demand] = {}
 
     def whole(self, requests: Sequence[Request]) -> WholeNodes | None:
         """The whole nodes that are requested; None if anything else is requested."""
@@ -65,15 +66,20 @@ class Demands:
         if len(item.with_) == 1 and item.with_[0].with_:
             return self._of_holders(item.with_[0], count) if count == item.count.high else None
         parts = self.parts(item)
-        return self.of_slots(parts, count) if parts else None
+        if parts:
+            return self.of_slots(parts, count)
+        units = self.units(item)
+        return self.of_slots(units, count, True) if units else None
 
-    def of_slots(self, parts: Parts, slots: int) -> Demand:
-        """The demand for `slots` slots of single resources on a node; 0: one slot at a time, wherever it is best."""
-        known = self._known.get((parts, slots))
+    def of_slots(self, parts: Parts, slots: int, units: bool = False) -> Demand:
+        """The demand for `slots` slots of single resources, or of `units`, on a node; 0: one slot at a time, wherever
+        it is best.
+        """
+        known = self._known.get((parts, slots, units))
         if known is None:
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
-            known = self._known[parts, slots] = Demand(parts, slots)
+            known = self._known[parts, slots, units] = Demand(parts, slots, units=units)
         return known
 
     def _of_holders(self, holder: Request, slots: int) -> Demand | None:
@@ -92,6 +98,16 @@ class Demands:
         if slot.type != "slot" or slot.count.low != slot.count.high:
             return None
         return self._counted(slot.with_)
+
+    def units(self, slot: Request) -> Parts | None:
+        """The types and units of a slot of units of pools alone; None for any other slot."""
+        if slot.type != "slot" or slot.count.low != slot.count.high:
+            return None
+        for part in slot.with_:
+            if not part.takes_units or part.type not in self._layout.pools or part.count.low != part.count.high:
+                return None
+        parts = tuple([(part.type, part.count.low) for part in slot.with_])
+        return parts if len(dict(parts)) == len(parts) else None
 
     def _counted(self, items: Sequence[Request]) -> Parts | None:
         parts = []

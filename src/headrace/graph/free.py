@@ -1,7 +1,8 @@
 """The free resources of each node, as the bits that the index of free resources reads, updated with every job.
 
 A node that a job has whole is one bit in a set of nodes. On a node that jobs share, each holder has a bit for each free
-single resource. Changed nodes are listed in `FreeState.changes`, for tables that are derived from this state.
+single resource, and each pool a number of free units. Changed nodes are listed in `FreeState.changes`, for tables that
+are derived from this state.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Footprint(NamedTuple):
     its
     single resources, node); the set is empty for a holder of which the job uses something else alone. `blocks`:
     vertices
-    above single resources that it has exclusively.
+    above single resources that it has exclusively. `units`: (pool, units that it has of it).
     """
 
     whole: Nodes
@@ -39,14 +40,15 @@ class Footprint(NamedTuple):
     users: Sequence[int]
     bits: Sequence[tuple[int, int, int]]
     blocks: Sequence[int]
+    units: Sequence[tuple[int, int]]
 
 
 class FreeState:
     """Free single resources (cores, GPUs) of a graph. At first all are free.
 
-    `free` has the free resources of each holder; `blocked` counts, by node or holder, the reasons why it is
-    unavailable.
-    `whole` are the nodes that jobs have whole, `idle` (by rank) those that no job shares.
+    `free` has the free resources of each holder, `room` the free units of each pool (below 0 if more is in use than
+    there is); `blocked` counts, by node or holder, the reasons why it is unavailable. `whole` are the nodes that jobs
+    have whole, `idle` (by rank) those that no job shares.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -60,15 +62,17 @@ class FreeState:
         self.changes: list[int] = []
         self.whole = NO_NODES
         self.free = dict(layout.every)
+        self.room = dict(layout.sizes)
         self.blocked: dict[int, int] = {}
         self.idle = (1 << len(layout.nodes)) - 1
-        # The state of the graph without jobs: nodes that can be given whole, free resources, nodes that satisfy a
-        # demand.
+        # The state of the graph without jobs: nodes that can be given whole, free resources, free units, nodes that
+        # satisfy a demand.
         self.sound = self.idle
         self.unused = dict(layout.every)
+        self.unused_room = dict(layout.sizes)
         self._able_unused: dict[Demand, int] = {}
-        # Nodes of which some vertex has been down.
-        self._ever_down: set[int] = set()
+        # Nodes of which some vertex has been down, or is not as in the layout.
+        self._altered: set[int] = set()
         # By node, the number of vertices that are down among the node and those above it.
         self._down: dict[int, int] = {}
         up = layout.graph.up
@@ -94,11 +98,15 @@ class FreeState:
             for u in graph.preorder(v):
                 if u in self.free:
                     self._count_block(u, self.layout.node_of[u], step)
-                    self._ever_down.add(self.layout.node_of[u])
+                    self._altered.add(self.layout.node_of[u])
         else:
             h, bit = graph.parent[v], 1 << graph.position[v]
             n = self.layout.node_of[h]
-            self._ever_down.add(n)
+            self._altered.add(n)
+            if v in self.room:
+                units = graph.size[v] if up else -graph.size[v]
+                self.room[v] += units
+                self.unused_room[v] += units
             if up:
                 self._give_bits(((h, bit, n),), 0)
                 self.unused[h] |= bit
@@ -126,7 +134,9 @@ class FreeState:
         users: list[int] = []
         bits: dict[int, int] = {}
         blocks: list[int] = []
-        for v, _, exclusive, _, _ in selection.inner_order():
+        units: list[tuple[int, int]] = []
+        sizes = layout.sizes
+        for v, needs, exclusive, _, _ in selection.inner_order():
             n = number.get(v)
             if n is not None:
                 if exclusive:
@@ -136,24 +146,29 @@ class FreeState:
                     users.append(n)
                     touched |= 1 << rank[n]
                     touched_numbers |= 1 << n
-            elif exclusive:
+            elif not children[v]:
+                # A job that shares a single resource keeps others from having it, too.
                 h = parent[v]
-                if h in self.free and not children[v]:
-                    bits[h] = bits.get(h, 0) | 1 << position[v]
-                else:
-                    blocks.append(v)
-                    for u in graph.preorder(v):
-                        if u in number:
-                            touched |= 1 << rank[number[u]]
-                            touched_numbers |= 1 << number[u]
+                if h in self.free:
+                    bits[h] = bits.get(h, 0) | (1 << position[v] if sizes.get(v, 1) == 1 else 0)
+                    if v in sizes:
+                        units.append((v, needs))
+            elif exclusive:
+                blocks.append(v)
+                for u in graph.preorder(v):
+                    if u in number:
+                        touched |= 1 << rank[number[u]]
+                        touched_numbers |= 1 << number[u]
             elif v in self.free:
                 bits.setdefault(v, 0)
         for h, run in selection.runs.items():
             bits[h] = bits.get(h, 0) | run.bits
+            if layout.single_pools and run.bits & layout.single_pools.get(h, 0):
+                units += [(v, 1) for v in run.vertices if v in sizes]
         node_of = layout.node_of
         found = [(h, b, node_of[h]) for h, b in bits.items()]
         every = Nodes(touched | ranks, touched_numbers | numbers)
-        return Footprint(Nodes(ranks, numbers) if ranks else NO_NODES, every, users, found, blocks)
+        return Footprint(Nodes(ranks, numbers) if ranks else NO_NODES, every, users, found, blocks, units)
 
     def took(self, job: Footprint) -> None:
         """Enter a job, of whose whole nodes no entered job holds any."""
@@ -174,6 +189,8 @@ class FreeState:
             users[n] = users.get(n, 0) + 1
             self._weigh_idle(n)
         self._take_bits(job.bits, 1)
+        for v, units in job.units:
+            self.room[v] -= units
         for v in job.blocks:
             self._block(v, 1)
 
@@ -199,6 +216,8 @@ class FreeState:
             users[n] -= 1
             self._weigh_idle(n)
         self._give_bits(job.bits, 1)
+        for v, units in job.units:
+            self.room[v] += units
         for v in job.blocks:
             self._block(v, -1)
 
@@ -255,6 +274,8 @@ class FreeState:
         layout, blocked = self.layout, self.blocked
         if blocked and blocked.get(layout.nodes[n]):
             return False
+        if demand.units:
+            return layout.fit_units(demand.parts, n, self.room) >= (demand.slots or 1)
         if not demand.holders:
             left = demand.slots or 1
             for h in layout.holders[n]:
@@ -278,7 +299,11 @@ class FreeState:
         layout, free, every, blocked = self.layout, self.free, self.layout.every, self.blocked
         if blocked and (blocked.get(layout.nodes[n]) or any(blocked.get(h) for h in layout.holders[n])):
             return False
-        return not any([free[h] != every[h] or self.holder_users[h] for h in layout.holders[n]])
+        if any([free[h] != every[h] or self.holder_users[h] for h in layout.holders[n]]):
+            return False
+        return n not in self._altered or all(
+            [self.room[v] == layout.sizes[v] for pools in layout.pools.values() if (v := pools[n]) >= 0]
+        )
 
     def able_unused(self, demand: Demand) -> int:
         """The nodes, by rank, that would satisfy a demand without jobs. A node that is down (not `sound`) may be
@@ -289,12 +314,13 @@ class FreeState:
             layout = self.layout
             found = 0
             for kind in layout.node_kinds:
-                if layout.serves(demand, kind.example, layout.every):
+                if layout.serves(demand, kind.example, layout.every, layout.sizes):
                     found |= kind.rank_bits
-            for n in self._ever_down:
+            for n in self._altered:
                 unused = {h: self.unused[h] if self._is_up(h) else 0 for h in layout.holders[n]}
-                if not layout.serves(demand, n, unused):
-                    found &= ~(1 << layout.rank[n])
+                bit = 1 << layout.rank[n]
+                serves = layout.serves(demand, n, unused, self.unused_room)
+                found = found | bit if serves else found & ~bit
             self._able_unused[demand] = found
         return found
 

@@ -1,14 +1,14 @@
 """Matches of the common requests from the index of free resources, without a search.
 
-The common requests are slots of cores and GPUs, alone or on one node, and whole nodes: nearly all jobs of a busy system
-make them. Such a match is a few integer operations on sets of nodes, however many nodes there are. Its result is the
-matcher's, so that a job's resources do not depend on which of the two chose them. The index returns None for other
-requests; the matcher serves those, and graphs for which there is no index.
+The common requests are slots of cores and GPUs, or of units of pools, alone or on one node, and whole nodes: nearly all
+jobs of a busy system make them. Such a match is a few integer operations on sets of nodes, however many nodes there
+are. Its result is the matcher's, so that a job's resources do not depend on which of the two chose them. The index
+returns None for other requests; the matcher serves those, and graphs for which there is no index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush, merge
 from itertools import islice
 from typing import NamedTuple
@@ -103,7 +103,8 @@ class FreeIndex:
             return self._match_nodes(demand, count, allowed)
         parts = self._demands.parts(top)
         if not parts:
-            return None
+            units = self._demands.units(top)
+            return self._match_units(units, count, allowed) if units else None
         if self._policy.whole:
             return self._nodes_for_slots(parts, count, allowed)
         return self._match_slots(parts, count, allowed)
@@ -150,6 +151,75 @@ class FreeIndex:
             if count <= 0:
                 return Answer(picks, {})
         return NOTHING
+
+    def _match_units(self, parts: Parts, count: int, allowed: frozenset[int] | None) -> Answer:
+        """Answer with `count` slots of units of pools; with whole nodes, if the policy gives these."""
+        picks: list[Pick] = []
+        for n, slots in self._share_of_units(parts, count, allowed):
+            node = self.layout.nodes[n]
+            if self._policy.whole:
+                picks.append(Pick(node, self._graph.size[node], True, True, ()))
+            else:
+                picks += self._unit_picks(parts, n, slots)
+        return Answer(picks, {}) if picks else NOTHING
+
+    def _share_of_units(self, parts: Parts, count: int, allowed: frozenset[int] | None) -> list[tuple[int, int]]:
+        """The nodes (by number) of the `count` best slots of units, each with its number of slots; empty for too few.
+
+        All slots of a node have the same score.
+        """
+        policy, room = self._policy, self.state.room
+        shape = self._shapes.get(self._demands.of_slots(parts, 1 if policy.whole else 0, True))
+        mask = self._mask(allowed, not shape.scored)
+        if policy.whole:
+            mask &= self.state.idle if self._window is None else self.state.idle & ~self._window.touched()
+        closest_ones = policy.close and count > 1
+        found: list[tuple[int, int]] = []
+        left = count
+        for n in self._able(shape, shape.can & mask) if not shape.scored else self._by_score(shape, mask):
+            slots = self.layout.fit_units(parts, n, room)
+            found.append((n, slots))
+            left -= slots
+            if left <= 0 and not closest_ones:
+                break
+        if left > 0:
+            return []
+        if policy.stops and len(found) > 1:
+            # The search ends with the node that completes the count, and takes the best of what it found by then.
+            found.sort(key=lambda share: self.layout.score_of_units(parts, share[0]), reverse=policy.order > 0)
+        elif closest_ones:
+            found = self._closest_share(parts, found, count)
+        taken: list[tuple[int, int]] = []
+        for n, slots in found:
+            taken.append((n, min(slots, count)))
+            count -= slots
+            if count <= 0:
+                break
+        return taken
+
+    def _closest_share(self, parts: Parts, found: list[tuple[int, int]], count: int) -> list[tuple[int, int]]:
+        """The nodes from the first of the `count` slots on whose scores are closest together; `found` are nodes and
+        their slots, by rising score.
+        """
+        amounts: dict[int, int] = {}
+        for n, slots in found:
+            score = self.layout.score_of_units(parts, n)
+            amounts[score] = amounts.get(score, 0) + slots
+        ends = closest.run_of_scores(list(amounts.items()), count)
+        return [share for share in found if ends and self.layout.score_of_units(parts, share[0]) >= ends[0]]
+
+    def _by_score(self, shape: Shape, mask: int) -> Iterator[int]:
+        """The nodes, by number, that serve a scored shape: the best score first, equal ones in the graph's order."""
+        window = self._window
+        for score in sorted(shape.buckets, reverse=self._policy.order > 0):
+            for n in numbers(shape.buckets[score] & mask):
+                if window is None or (window.subtract(n) and self.state.serves(shape.demand, n)):
+                    yield n
+
+    def _unit_picks(self, parts: Parts, n: int, slots: int) -> list[Pick]:
+        """The units of a node's pools for some slots."""
+        pools = self.layout.pools
+        return [Pick(pools[kind][n], units * slots, True, False, ()) for kind, units in parts]
 
     def _mask(self, allowed: frozenset[int] | None, ranked: bool) -> int:
         """The nodes that constraint and whole allocations leave, as bits by rank or by number."""
@@ -471,7 +541,9 @@ class FreeIndex:
         picks: list[Pick] = []
         runs: dict[int, Run] = {}
         for n in self._best_able(shape, bits, count):
-            if demand.holders:
+            if demand.units:
+                picks.append(Pick(nodes[n], 1, False, False, self._unit_picks(demand.parts, n, demand.slots)))
+            elif demand.holders:
                 picks.append(Pick(nodes[n], 1, False, False, self._take_holders(demand, n, runs)))
             else:
                 picks.append(Pick(nodes[n], 1, False, False, ()))

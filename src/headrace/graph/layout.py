@@ -1,8 +1,9 @@
-"""The single resources of a graph as bits: the part of the index of free resources that does not change with use.
+"""The single resources of a graph as bits, and its pools: what does not change with use in the index of what is free.
 
 A vertex that directly holds single resources (cores, GPUs) is a holder; bit i of a set of its resources is its child at
 place i. Nodes are bits too: by number, which is the graph's order, and by rank, which is the policy's preference if it
-prefers by node: the lowest bit of a set is the node to take. A layout is valid until the graph changes.
+prefers by node: the lowest bit of a set is the node to take. A pool is counted in units, where nodes contain one of its
+type at most. A layout is valid until the graph changes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from headrace.graph.model import Graph
 from headrace.graph.policies.policy import Policy
 from headrace.graph.selection import Run
 
-# The types and counts of a slot of single resources.
+# The types and counts of a slot of single resources, or of units of pools.
 Parts = tuple[tuple[str, int], ...]
 
 
@@ -26,7 +27,8 @@ class Demand(NamedTuple):
 
     With `slots` 0 the caller takes slots one by one, each from the node with the best one; a node serves if one slot
     fits. With `holders` above 0, that many holders of the node must have `slots` slots each. With `alone` no other job
-    may use these holders; they are given `whole`, or else only the parts of the slots are.
+    may use these holders; they are given `whole`, or else only the parts of the slots are. With `units` the slots take
+    units of the node's pools.
     """
 
     parts: Parts
@@ -34,6 +36,7 @@ class Demand(NamedTuple):
     holders: int = 0
     alone: bool = False
     whole: bool = False
+    units: bool = False
 
 
 class NodeKind(NamedTuple):
@@ -70,6 +73,13 @@ class Layout:
         # By holder: the number of its node.
         self.node_of: dict[int, int] = {}
 
+        # By type of pool that the index serves: the pool in each node, by the node's number; -1 in a node without one.
+        self.pools: dict[str, list[int]] = {}
+        # By pool in one of `pools`: its size (units).
+        self.sizes: dict[int, int] = {}
+        # By holder: the bits of its pools that are single resources, too.
+        self.single_pools: dict[int, int] = {}
+
         # By number of a node: its vertex.
         self.nodes: list[int] = []
         # By vertex of a node: its number.
@@ -98,6 +108,7 @@ class Layout:
         if self.usable:
             self._find_holders()
             self._find_holder_types()
+            self._find_pools()
             self._rank_nodes()
             self._find_node_kinds()
 
@@ -225,6 +236,49 @@ class Layout:
             if len(types) == 1 and all(graph.size[h] == 1 and graph.parent[h] in self.number for h in holders):
                 self.held_by[kind] = types.pop()
 
+    def _find_pools(self) -> None:
+        """Fill in `pools`, `sizes` and `single_pools`.
+
+        A type is served if all its units are in pools that nodes directly contain, one in each node at most.
+        """
+        graph = self.graph
+        found: dict[str, list[int]] = {}
+        several: set[str] = set()
+        for n, node in enumerate(self.nodes):
+            for v in graph.children[node]:
+                if not graph.children[v]:
+                    pools = found.setdefault(graph.type[v], [-1] * len(self.nodes))
+                    if pools[n] >= 0:
+                        several.add(graph.type[v])
+                    pools[n] = v
+        totals = graph.totals[graph.root]
+        for kind, pools in found.items():
+            sizes = {v: graph.size[v] for v in pools if v >= 0}
+            if kind not in several and sum(sizes.values()) == totals[kind]:
+                self.pools[kind] = pools
+                self.sizes.update(sizes)
+        for v, size in self.sizes.items():
+            if size == 1:
+                h = graph.parent[v]
+                self.single_pools[h] = self.single_pools.get(h, 0) | 1 << graph.position[v]
+
+    def fit_units(self, parts: Parts, n: int, room: Mapping[int, int]) -> int:
+        """The number of slots that fit into the pools of a node, given the free units by pool."""
+        most = -1
+        for kind, count in parts:
+            v = self.pools[kind][n]
+            fit = room[v] // count if v >= 0 else 0
+            if fit <= 0:
+                return 0
+            if most < 0 or fit < most:
+                most = fit
+        return most
+
+    def score_of_units(self, parts: Parts, n: int) -> int:
+        """The score of each slot of units of a node's pools: the sum of their ids, plus the grade of the node."""
+        score = sum([self.graph.id[self.pools[kind][n]] for kind, _ in parts])
+        return score + self.grade[n] * len(parts) if self.grade else score
+
     def _rank_nodes(self) -> None:
         """Fill in `rank` and `by_rank`: the node that the policy prefers to all others has rank 0."""
         graph, nodes, order = self.graph, self.nodes, self.policy.order
@@ -247,6 +301,7 @@ class Layout:
         for n, holders in enumerate(self.holders):
             # Equal maps are one object, so ids compare them. A holder without `shift` is like no other.
             alike = [x for h in holders for x in (id(masks[h]), id(shift[h]) if h in shift else -1 - h)]
+            alike += [self.sizes.get(pools[n], -1) for pools in self.pools.values()]
             place = places.setdefault((grade[n] if grade else 0, *alike), len(members))
             if place == len(members):
                 members.append([])
@@ -263,9 +318,11 @@ class Layout:
             bits[i >> 3] |= 1 << (i & 7)
         return int.from_bytes(bits, "little")
 
-    def serves(self, demand: Demand, n: int, free: Mapping[int, int]) -> bool:
-        """Whether a node satisfies a demand, given the free resources by holder."""
-        parts, slots, holders, _, _ = demand
+    def serves(self, demand: Demand, n: int, free: Mapping[int, int], room: Mapping[int, int]) -> bool:
+        """Whether a node satisfies a demand, given the free resources by holder, and the free units by pool."""
+        parts, slots, holders, _, _, units = demand
+        if units:
+            return self.fit_units(parts, n, room) >= (slots or 1)
         # The holders that must still be found, or else the slots.
         left = holders or slots or 1
         for h in self.holders[n]:

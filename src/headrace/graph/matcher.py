@@ -66,6 +66,11 @@ class View(NamedTuple):
     shared: Mapping[int, Planner]
     busy: Mapping[int, Mapping[str, Planner]]
 
+    def in_use(self, v: int, start: int, end: int) -> int:
+        """The units of a pool that are in use at most at any moment of [start, end)."""
+        plan, users = self.plans.get(v), self.shared.get(v)
+        return (plan.peak(start, end) if plan is not None else 0) + (users.peak(start, end) if users is not None else 0)
+
     def shares(self, v: int, start: int, end: int) -> bool:
         """Whether any job uses a vertex, or anything below it, in [start, end) without having the vertex whole."""
         users = self.shared.get(v)

@@ -187,6 +187,11 @@ def has_alternatives(requests: Sequence[Request]) -> bool:
     return slots > 1 or any(request.is_xor or has_alternatives(request.with_) for request in requests)
 
 
+def has_units(requests: Sequence[Request]) -> bool:
+    """Whether slots anywhere in `requests` take units of pools."""
+    return any([request.takes_units or has_units(request.with_) for request in requests])
+
+
 def _count(value: Any, where: str) -> Count:
     if isinstance(value, bool):
         raise RequestError(f"{where}.count: must be a positive integer, a range or a mapping, not {value!r}")

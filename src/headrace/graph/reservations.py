@@ -3,6 +3,9 @@
 Reservations never enter that index. A profile has the nodes that they touch over time, which is enough for whole nodes;
 each shared node has a list of what reservations hold of it. A search for a span of time reads the index through a
 window, which subtracts what reservations hold of a node when the search reaches the node, and restores it afterwards.
+
+Units of a pool that one job gives back may be those that the next has reserved, so what reservations hold of a pool is
+not subtracted: the most that is in use of it during the span is asked of its planner.
 """
 
 from __future__ import annotations
@@ -14,15 +17,18 @@ from headrace.graph.free import Footprint, FreeState, Nodes
 from headrace.graph.layout import Layout
 from headrace.graph.profile import Profile
 
-# Start, end, job, and the resources that it holds on a node, by holder.
-_Held = tuple[int, int, int, Sequence[tuple[int, int]]]
+# Start, end, job, and what it holds on a node: single resources by holder, and the pools of which it has units.
+_Held = tuple[int, int, int, Sequence[tuple[int, int]], Sequence[int]]
+# The units of a pool in use at most during [start, end), as `View.in_use`.
+InUse = Callable[[int, int, int], int]
 
 
 class Reservations:
     """The reservations on a graph; no two of them hold the same resource at the same time."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, in_use: InUse) -> None:
         self._layout = layout
+        self._in_use = in_use
         self._profile = Profile()
         # By number of a shared node, the reserved resources in order of start.
         self._parts: dict[int, list[_Held]] = {}
@@ -30,8 +36,8 @@ class Reservations:
     def add(self, jobid: int, start: int, end: int, job: Footprint) -> None:
         """Enter a reservation of a job during [start, end) seconds."""
         self._profile.add(start, end, job.touched.ranks, self._joined(job.whole), job.whole.ranks)
-        for n, held in self._by_node(job).items():
-            insort(self._parts.setdefault(n, []), (start, end, jobid, held))
+        for n, (held, pools) in self._by_node(job).items():
+            insort(self._parts.setdefault(n, []), (start, end, jobid, held, pools))
 
     def remove(self, jobid: int, start: int, end: int, job: Footprint) -> None:
         """Undo `add` with the same arguments."""
@@ -45,17 +51,19 @@ class Reservations:
     def _joined(self, whole: Nodes) -> int:
         return whole.ranks | whole.numbers << len(self._layout.nodes)
 
-    def _by_node(self, job: Footprint) -> dict[int, list[tuple[int, int]]]:
-        found: dict[int, list[tuple[int, int]]] = {}
-        for h, bits, n in job.bits:
-            if not bits:
-                continue
-            found.setdefault(n, []).append((h, bits))
+    def _by_node(self, job: Footprint) -> dict[int, tuple[list[tuple[int, int]], list[int]]]:
+        """What a job holds of each node that it shares: single resources by holder, and pools."""
+        found: dict[int, tuple[list[tuple[int, int]], list[int]]] = {}
         layout = self._layout
+        for h, bits, n in job.bits:
+            if bits:
+                found.setdefault(n, ([], []))[0].append((h, bits))
+        for v, _ in job.units:
+            found.setdefault(layout.node_of[layout.graph.parent[v]], ([], []))[1].append(v)
         for v in job.blocks:
             for h in layout.graph.preorder(v):
                 if h in layout.every:
-                    found.setdefault(layout.node_of[h], []).append((h, layout.every[h]))
+                    found.setdefault(layout.node_of[h], ([], []))[0].append((h, layout.every[h]))
         return found
 
     def touched_in(self, start: int, end: int) -> int:
@@ -64,13 +72,16 @@ class Reservations:
 
     def window(self, state: FreeState, start: int, end: int, may: Callable[[int], object] | None) -> Window:
         """A window on `state` for [start, end); nodes (vertices) for which `may` is false are left out."""
-        return Window(self._profile, self._parts, state, start, end, may)
+        return Window(self._profile, self._parts, state, start, end, may, self._in_use)
 
 
 class Window:
     """The free resources of a span of time, node by node. `over` are the nodes that reservations have whole in it."""
 
-    __slots__ = ("_end", "_may", "_parts", "_profile", "_saved", "_start", "_state", "_subtracted", "over")
+    __slots__ = (
+        *("_end", "_in_use", "_may", "_parts", "_profile", "_saved", "_saved_room", "_start", "_state", "_subtracted"),
+        "over",
+    )
 
     def __init__(
         self,
@@ -80,7 +91,9 @@ class Window:
         start: int,
         end: int,
         may: Callable[[int], object] | None,
+        in_use: InUse,
     ) -> None:
+        self._in_use = in_use
         self._profile = profile
         self._parts = parts
         self._state = state
@@ -89,6 +102,7 @@ class Window:
         self._may = may
         self._subtracted: set[int] = set()
         self._saved: dict[int, int] = {}
+        self._saved_room: dict[int, int] = {}
         count, whole = len(state.layout.nodes), profile.whole_in(start, end)
         self.over = Nodes(whole & ((1 << count) - 1), whole >> count)
 
@@ -105,7 +119,8 @@ class Window:
             return True
         self._subtracted.add(n)
         start, end, free, saved = self._start, self._end, self._state.free, self._saved
-        for begins, ends, _, held in parts:
+        room, saved_room = self._state.room, self._saved_room
+        for begins, ends, _, held, pools in parts:
             if begins >= end:
                 break
             if ends > start:
@@ -113,8 +128,13 @@ class Window:
                     if h not in saved:
                         saved[h] = free[h]
                     free[h] &= ~bits
+                for v in pools:
+                    if v not in saved_room:
+                        saved_room[v] = room[v]
+                        room[v] = self._state.unused_room[v] - self._in_use(v, start, end)
         return True
 
     def close(self) -> None:
         """Restore the index."""
         self._state.free.update(self._saved)
+        self._state.room.update(self._saved_room)

@@ -18,7 +18,7 @@ from headrace.graph.inside import execution_ids
 from headrace.graph.matcher import Failure, Matcher, Pick, View
 from headrace.graph.model import Graph, GraphError
 from headrace.graph.policies import Policy, by_name
-from headrace.graph.request import JobRequest, Request, total_needs
+from headrace.graph.request import JobRequest, Request, has_units, total_needs
 from headrace.graph.selection import Selection, select
 from headrace.graph.timeline import Timeline
 from headrace.graph.usage import Allocation, SpanConflictError, Usage
@@ -108,7 +108,7 @@ class Scheduler:
         self._constraints = ConstraintCache(graph)
         # Changes whenever the graph does, and with it possibly an answer of `satisfiable`.
         self.generation = 0
-        self._timeline = Timeline(graph, self.policy, self._order)
+        self._timeline = Timeline(graph, self.policy, self._order, self._usage.view.in_use)
         # The lifted reservation, and whether it is still in the planners.
         self._lifted: tuple[Allocation, bool] | None = None
 
@@ -180,6 +180,9 @@ class Scheduler:
         end = self._end(request, at)
         if not self._in_time(request, at):
             return Match(None, end)
+        if self._lifted is not None and has_units(request.resources):
+            # The index asks the planners of pools.
+            self._lift_fully()
         allowed = self._constraints.allowed(request.constraint)
         quick = self._timeline.match(request.resources, allowed, at, end, may) if subsystem is None else None
         if quick is NOTHING:

@@ -30,7 +30,7 @@ class Shape:
     def __init__(self, demand: Demand, scored: bool) -> None:
         self.demand = demand
         # The number of vertices of a slot.
-        self.size = sum([count for _, count in demand.parts])
+        self.size = len(demand.parts) if demand.units else sum([count for _, count in demand.parts])
         self.scored = scored
         self.can = 0
         # The score of the best slot: of an idle node by kind, of a node in use by its number, None where nothing fits.
@@ -93,14 +93,16 @@ class Shapes:
         if shape.scored:
             shape.scores.clear()
             shape.buckets.clear()
-            shape.idle_scores = [self._score(shape, kind.example, layout.every, {}, None) for kind in layout.node_kinds]
+            shape.idle_scores = [
+                self._score(shape, kind.example, layout.every, layout.sizes, {}, None) for kind in layout.node_kinds
+            ]
             for score, kind in zip(shape.idle_scores, layout.node_kinds, strict=True):
                 if score is not None:
                     shape.buckets[score] = shape.buckets.get(score, 0) | kind.number_bits
         else:
             shape.can = 0
             for kind in layout.node_kinds:
-                if layout.serves(demand, kind.example, layout.every):
+                if layout.serves(demand, kind.example, layout.every, layout.sizes):
                     shape.can |= kind.rank_bits
         self._note_used()
         self._refresh(shape, self._used)
@@ -119,7 +121,7 @@ class Shapes:
         # For a few nodes, a table of scores costs more than it saves.
         known: dict[tuple[int, ...], int | None] | None = {} if len(changed) > _FEW else None
         for n in changed:
-            score = self._score(shape, n, state.free, state.blocked, known)
+            score = self._score(shape, n, state.free, state.room, state.blocked, known)
             old = shape.scores[n] if n in shape.scores else shape.idle_scores[layout.node_kind[n]]
             if old == score:
                 continue
@@ -139,6 +141,7 @@ class Shapes:
         shape: Shape,
         n: int,
         free: Mapping[int, int],
+        room: Mapping[int, int],
         blocked: Mapping[int, int],
         known: dict[tuple[int, ...], int | None] | None,
     ) -> int | None:
@@ -148,6 +151,8 @@ class Shapes:
         layout, order, parts = self._layout, self._order, shape.demand.parts
         if blocked and blocked.get(layout.nodes[n]):
             return None
+        if shape.demand.units:
+            return layout.score_of_units(parts, n) if layout.fit_units(parts, n, room) else None
         best: int | None = None
         for h in layout.holders[n]:
             if blocked and blocked.get(h):

@@ -19,7 +19,7 @@ from headrace.graph.index import Answer, FreeIndex, index_of
 from headrace.graph.model import Graph
 from headrace.graph.policies.policy import Policy
 from headrace.graph.request import Request
-from headrace.graph.reservations import Reservations
+from headrace.graph.reservations import InUse, Reservations
 from headrace.graph.selection import Selection
 
 
@@ -37,8 +37,9 @@ class Timeline:
     The first `_left` of the running jobs have been removed from the index, which is at the moment `_at`.
     """
 
-    def __init__(self, graph: Graph, policy: Policy, order: ChildOrder) -> None:
+    def __init__(self, graph: Graph, policy: Policy, order: ChildOrder, in_use: InUse) -> None:
         self._new_index = partial(index_of, graph, policy, order)
+        self._in_use = in_use
         self._made = False
         self._index: FreeIndex | None = None
         self._now = 0
@@ -158,7 +159,7 @@ class Timeline:
             self._made = True
             index = self._index = self._new_index()
             if index is not None:
-                self._reserved = Reservations(index.layout)
+                self._reserved = Reservations(index.layout, self._in_use)
                 for jobid, entry in self._jobs.items():
                     self._jobs[jobid] = entry._replace(job=index.state.footprint(entry.selection))
                 for _, jobid in self._ended[self._left :]:
