@@ -114,3 +114,24 @@ def test_addresses_that_a_broker_elsewhere_gives_are_on_its_host(monkeypatch: py
     monkeypatch.setenv("FLUX_PROXY_REMOTE", "me@h")
     assert through_proxy("local:///r/local") == "ssh://me@h/r/local"
     assert through_proxy("ssh://other/r/local") == "ssh://other/r/local"
+
+
+def test_a_broker_that_does_not_greet_is_waited_for_as_long_as_asked(tmp_path):
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{tmp_path}/local")
+        listener.listen()
+        with pytest.raises(OSError, match="Unable to connect to Flux: Connection timed out") as caught:
+            connect(f"local://{tmp_path}/local", timeout=0.01)
+    assert caught.value.errno == errno.ETIMEDOUT
+
+
+def test_a_connection_that_was_made_in_time_has_no_timeout_any_more(tmp_path):
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{tmp_path}/local")
+        listener.listen()
+        thread = threading.Thread(target=lambda: listener.accept()[0].sendall(b"\0"))
+        thread.start()
+        sock = connect(f"local://{tmp_path}/local", timeout=100)
+        assert sock.gettimeout() is None
+        sock.close()
+        thread.join()

@@ -84,6 +84,15 @@ ELSEWHERE = {
     ("docs/user/queues-and-configuration.md", "flux overlay grow"): ("hosts that join", "tests/system/test_growth.py"),
     ("docs/user/resource-graph.md", "$ headrace resource-query"): ("", "tests/graph/test_page_examples.py"),
     ("docs/user/resource-graph.md", "from headrace.graph import"): ("", "tests/graph/test_page_examples.py"),
+    ("docs/user/services.md", "headrace api start  "): (
+        "serves until it is ended",
+        "tests/cli/api/test_api_command.py",
+    ),
+    ("docs/user/services.md", "headrace api start --port 0"): (
+        "serves until it is ended",
+        "tests/cli/api/test_api_command.py",
+    ),
+    ("docs/user/services.md", "from flux_restful"): ("takes a service", "tests/api/test_peer_client.py"),
     ("docs/user/view.md", "python -m headrace.images"): ("images of two architectures", "tests/images/test_oci.py"),
     ("docs/user/view.md", "spec:"): ("objects of other controllers", "tests/kube/test_recorded_operator_objects.py"),
 }

@@ -23,6 +23,7 @@ COMMANDS = {
     "R": ("resource.r", "encode, decode and combine resource sets"),
     "admin": ("instance.admin", "have commands run at the end of an instance"),
     "alloc": ("submit.alloc", "start an instance of its own on an allocation, interactively"),
+    "api": ("api.main", "serve the instance to scripts and to browsers"),
     "archive": ("store.archive", "keep files in the key value store"),
     "batch": ("submit.batch", "submit a script that runs in an instance of its own"),
     "broker": ("instance.broker", "run one broker"),

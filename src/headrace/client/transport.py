@@ -57,16 +57,18 @@ def is_this_host(host: str) -> bool:
     return name in ("localhost", here) or name == here.partition(".")[0]
 
 
-def connect(uri: str) -> socket.socket:
-    """A connected stream to the broker at `uri`, after the broker's greeting.
+def connect(uri: str, timeout: Optional[float] = None) -> socket.socket:
+    """A connected stream to the broker at `uri`, after the broker's greeting, for which `timeout` seconds are waited
+    (a local broker; None: without end).
 
-    Raises OSError with Flux's text: ENOENT if there is no socket, ECONNREFUSED if no broker listens on it, or the errno
-    in the broker's greeting.
+    Raises OSError with Flux's text: ENOENT if there is no socket, ECONNREFUSED if no broker listens on it, ETIMEDOUT,
+    or the errno in the broker's greeting.
     """
     scheme, host, path = split_uri(uri)
     if scheme == "ssh":
         return _connect_ssh(host, path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    sock.settimeout(timeout)
     try:
         sock.connect(path)
     except FileNotFoundError:
@@ -77,7 +79,9 @@ def connect(uri: str) -> socket.socket:
         code = exc.errno or errno.EIO
         text = "the socket's path is too long" if exc.errno is None else os.strerror(code)
         raise OSError(code, f"Unable to connect to Flux: broker socket {path}: {text}") from None
-    return _greet(sock)
+    greeted = _greet(sock)
+    greeted.settimeout(None)
+    return greeted
 
 
 def _greet(sock: socket.socket) -> socket.socket:
@@ -85,7 +89,9 @@ def _greet(sock: socket.socket) -> socket.socket:
         first = sock.recv(1)
     except OSError as exc:
         sock.close()
-        raise OSError(exc.errno, f"Unable to connect to Flux: {exc.strerror}") from None
+        # A timeout of a socket has no errno.
+        code = exc.errno or errno.ETIMEDOUT
+        raise OSError(code, f"Unable to connect to Flux: {os.strerror(code)}") from None
     if not first:
         sock.close()
         raise OSError(errno.ECONNRESET, f"Unable to connect to Flux: {os.strerror(errno.ECONNRESET)}")

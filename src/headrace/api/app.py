@@ -1,0 +1,48 @@
+"""The application: its routes, what stands before them, and what is answered when something is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from fastapi import FastAPI, Request
+from starlette.responses import Response
+
+import headrace
+from headrace.api import problems
+from headrace.api.broker_link import BrokerLink
+from headrace.api.guard import Guard
+from headrace.api.identity.access import Access
+from headrace.api.pages import routes as page_routes
+from headrace.api.service import Service
+from headrace.api.settings import Settings
+from headrace.api.v1 import errors, fields
+from headrace.api.v1 import routes as v1_routes
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The service as an ASGI application; `app.state.service` has its parts. Nothing is asked of the broker yet."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        app.state.service.close()
+
+    # FastAPI's own pages of documentation load scripts from elsewhere.
+    app = FastAPI(title="Headrace", version=headrace.__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
+    app.state.service = Service(settings, BrokerLink(settings.uri), Access(settings))
+    for router in (v1_routes.public, v1_routes.router, page_routes.public, page_routes.router):
+        app.include_router(router)
+    app.mount("/static", page_routes.static)
+    app.add_exception_handler(fields.BadFields, errors.bad_fields)
+    app.add_exception_handler(fields.BadBody, errors.bad_body)
+    for kind in problems.EXCEPTIONS:
+        app.add_exception_handler(kind, _answer)
+    app.add_middleware(Guard, hosts=settings.hosts)
+    return app
+
+
+async def _answer(request: Request, exc: Exception) -> Response:
+    if request.url.path.startswith("/v1/"):
+        return errors.answer(exc)
+    return page_routes.answer(request, exc)

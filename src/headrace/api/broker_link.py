@@ -1,0 +1,252 @@
+"""The service's connections to its broker, within an asyncio loop.
+
+Requests share one connection, which is made again when it was lost. What may go on for long, such as a job's output,
+has a connection of its own, from which no more is read while its reader is behind: so a slow reader holds up nobody
+else, and the broker has its own bound for what such a connection has not taken.
+
+All requests are made by `Connection.ask`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any
+
+from headrace.client.handle import response_error
+from headrace.client.transport import DEFAULT_URI, connect
+from headrace.spec.message import (
+    FLAG_STREAMING,
+    NODEID_ANY,
+    Deframer,
+    Message,
+    MessageError,
+    frame,
+    request,
+)
+
+# Bytes of a followed stream that wait here for its reader before no more is read from the broker.
+UNREAD_LIMIT = 1 << 20
+# Seconds: longer than a broker that is at work takes.
+GREETING_TIMEOUT = 10.0
+ANSWER_TIMEOUT = 60.0
+_RECV_SIZE = 1 << 18
+
+
+class BrokerUnreachable(ConnectionError):
+    """The broker is not there, or has not answered; the text is for users."""
+
+    def __init__(self, text: str) -> None:
+        # Not the errno of the connection: that of a broker's refusal means something else.
+        super().__init__(errno.EHOSTUNREACH, text)
+
+
+class Call:
+    """A request that was sent: its responses, in order of arrival."""
+
+    def __init__(self, connection: Connection, topic: str) -> None:
+        self._connection = connection
+        self._topic = topic
+        self._inbox: deque[Message] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._unread = 0
+
+    def deliver(self, msg: Message) -> None:
+        self._inbox.append(msg)
+        self._unread += len(msg.payload or b"")
+        if self._unread > UNREAD_LIMIT:
+            self._connection.pause()
+        self.wake()
+
+    def wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def next(self, timeout: float | None = ANSWER_TIMEOUT) -> Message:
+        """The next response. Raises BrokerUnreachable, and OSError with the broker's errno and text."""
+        while not self._inbox:
+            if self._connection.lost:
+                raise BrokerUnreachable(f"{self._topic}: {self._connection.lost}")
+            self._waiter = self._connection.loop.create_future()
+            try:
+                await asyncio.wait_for(self._waiter, timeout)
+            except asyncio.TimeoutError:
+                text = f"{self._topic}: the broker has not answered within {timeout:.0f} s"
+                raise BrokerUnreachable(text) from None
+        msg = self._inbox.popleft()
+        self._unread -= len(msg.payload or b"")
+        if not self._inbox:
+            self._connection.resume()
+        if msg.errnum:
+            raise response_error(msg)
+        return msg
+
+
+class Connection:
+    """One socket to the broker, in the loop that runs now. If it is `paced` it is read no faster than its one call."""
+
+    def __init__(self, sock: socket.socket, paced: bool) -> None:
+        sock.setblocking(False)
+        self.loop = asyncio.get_running_loop()
+        # Why the connection is of no use any more.
+        self.lost = ""
+        self._sock = sock
+        self._deframer = Deframer()
+        self._calls: dict[int, Call] = {}
+        self._next_tag = 1
+        self._unsent = bytearray()
+        self._paced = paced
+        self._paused = False
+        self.loop.add_reader(sock, self._read)
+
+    def ask(self, topic: str, obj: Any, flags: int = 0, nodeid: int = NODEID_ANY, payload: bytes | None = None) -> Call:
+        """Send a request: `obj` as JSON, or `payload` as it is."""
+        tag = self._next_tag
+        self._next_tag += 1
+        call = self._calls[tag] = Call(self, topic)
+        if not self.lost:
+            self._unsent += frame(request(topic, obj, nodeid, tag, flags, payload=payload))
+            self._write()
+        return call
+
+    def close(self, why: str = "the connection was closed") -> None:
+        if self.lost:
+            return
+        self.lost = why
+        if not self.loop.is_closed():
+            self.loop.remove_reader(self._sock)
+            self.loop.remove_writer(self._sock)
+        self._sock.close()
+        for call in self._calls.values():
+            call.wake()
+
+    def pause(self) -> None:
+        """Read no more until the call has taken what is there."""
+        if self._paced and not self._paused and not self.lost:
+            self._paused = True
+            self.loop.remove_reader(self._sock)
+
+    def resume(self) -> None:
+        if self._paused and not self.lost:
+            self._paused = False
+            self.loop.add_reader(self._sock, self._read)
+
+    def _write(self) -> None:
+        try:
+            sent = self._sock.send(self._unsent)
+        except BlockingIOError:
+            sent = 0
+        except OSError as exc:
+            self.close(f"the broker has closed the connection: {exc.strerror}")
+            return
+        del self._unsent[:sent]
+        if self._unsent:
+            self.loop.add_writer(self._sock, self._write)
+        else:
+            self.loop.remove_writer(self._sock)
+
+    def _read(self) -> None:
+        try:
+            data = self._sock.recv(_RECV_SIZE)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close("the broker has closed the connection")
+            return
+        self._deframer.feed(data)
+        try:
+            for msg in self._deframer:
+                self._sort(msg)
+        except MessageError as exc:
+            self.close(f"the broker has sent what is no message: {exc}")
+
+    def _sort(self, msg: Message) -> None:
+        call = self._calls.get(msg.matchtag)
+        if call is None:
+            return
+        if msg.errnum or not msg.streaming:
+            del self._calls[msg.matchtag]
+        call.deliver(msg)
+
+
+class BrokerLink:
+    """The broker at `uri` (default: FLUX_URI, or the system instance). Any loop may use it, one at a time."""
+
+    def __init__(self, uri: str = "") -> None:
+        self.uri = uri or os.environ.get("FLUX_URI") or DEFAULT_URI
+        self._shared: Connection | None = None
+        self._connecting: asyncio.Future[Connection] | None = None
+        self._followed: set[Connection] = set()
+
+    async def call(self, topic: str, obj: Any = None, nodeid: int = NODEID_ANY, payload: bytes | None = None) -> Any:
+        """The object of the one response (None without payload). Raises BrokerUnreachable, and OSError with the
+        broker's errno and text.
+        """
+        connection = await self._connection()
+        return (await connection.ask(topic, obj, nodeid=nodeid, payload=payload).next()).obj
+
+    async def gather(self, topic: str, obj: Any) -> list[Any]:
+        """The objects of all responses of a streaming method that ends by itself; raises as `call` does."""
+        call = (await self._connection()).ask(topic, obj, FLAG_STREAMING)
+        return [answer async for answer in _objects(call, ANSWER_TIMEOUT)]
+
+    async def follow(self, topic: str, obj: Any) -> AsyncIterator[Any]:
+        """The objects of a streaming method as they come, over a connection of its own; raises as `call` does."""
+        connection = await _connect(self.uri, paced=True)
+        self._followed.add(connection)
+        try:
+            async for answer in _objects(connection.ask(topic, obj, FLAG_STREAMING), None):
+                yield answer
+        finally:
+            self._followed.discard(connection)
+            connection.close()
+
+    def close(self) -> None:
+        """Close all connections: what is followed ends with BrokerUnreachable. A later call connects again."""
+        for connection in (*self._followed, *([self._shared] if self._shared else [])):
+            connection.close()
+
+    async def _connection(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        shared = self._shared
+        if shared is not None and not shared.lost and shared.loop is loop:
+            return shared
+        if shared is not None:
+            shared.close()
+        # Requests that come at the same time wait for the same connection.
+        pending = self._connecting
+        if pending is None or pending.get_loop() is not loop:
+            pending = self._connecting = asyncio.ensure_future(_connect(self.uri))
+        try:
+            self._shared = await asyncio.shield(pending)
+        finally:
+            if pending.done() and self._connecting is pending:
+                self._connecting = None
+        return self._shared
+
+
+async def _objects(call: Call, timeout: float | None) -> AsyncIterator[Any]:
+    while True:
+        try:
+            msg = await call.next(timeout)
+        except OSError as exc:
+            if exc.errno == errno.ENODATA:
+                return
+            raise
+        yield msg.obj
+
+
+async def _connect(uri: str, paced: bool = False) -> Connection:
+    # A broker that stands still takes connections without greeting them, so a thread waits for the greeting.
+    try:
+        greeted = await asyncio.to_thread(connect, uri, GREETING_TIMEOUT)
+    except OSError as exc:
+        raise BrokerUnreachable(exc.strerror or str(exc)) from None
+    # The client's sockets are of a class that loops of asyncio do not take.
+    return Connection(socket.socket(fileno=greeted.detach()), paced)

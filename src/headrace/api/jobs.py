@@ -1,0 +1,97 @@
+"""What the service asks its broker about jobs, for all of its interfaces. Each function may raise BrokerUnreachable,
+and OSError with the broker's errno and text.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import AsyncIterator
+from typing import Any
+
+from headrace.api.broker_link import BrokerLink
+from headrace.query.listing import Query
+from headrace.query.submission import jobspec_request
+from headrace.spec import eventlog, jobid, stdio
+from headrace.spec.job_exception import CANCEL, FATAL
+
+ALL_ATTRIBUTES = ["all"]
+
+
+class NoSuchJob(LookupError):
+    """No job has the id, or the text is no id; the text is for users."""
+
+
+class JobHasEnded(ValueError):
+    """What was asked for needs a job that has not ended; the text is for users."""
+
+
+def read_id(text: str) -> int:
+    """A job's id in any form of RFC 19. Raises NoSuchJob."""
+    try:
+        return jobid.parse(text)
+    except ValueError:
+        raise NoSuchJob(f"'{text}' is no id of a job") from None
+
+
+async def listing(link: BrokerLink, query: Query, attrs: list[str]) -> list[dict[str, Any]]:
+    """The jobs that match, as job-list describes them and in its order (RFC 43): pending by priority, running, then
+    those that have ended, newest first.
+    """
+    answers = await link.gather("job-list.list", query.request(attrs))
+    return [job for answer in answers for job in answer["jobs"]]
+
+
+async def one(link: BrokerLink, id: int) -> dict[str, Any]:
+    """A job as job-list describes it (RFC 43). Raises NoSuchJob."""
+    try:
+        job: dict[str, Any] = (await link.call("job-list.list-id", {"id": id, "attrs": ALL_ATTRIBUTES}))["job"]
+    except OSError as exc:
+        if exc.errno != errno.ENOENT:
+            raise
+        raise NoSuchJob(f"no job has the id {jobid.encode(id)}") from None
+    return job
+
+
+async def submit(link: BrokerLink, jobspec: dict[str, Any]) -> int:
+    """The id of a new job."""
+    answer = await link.call("job-ingest.submit", payload=jobspec_request(jobspec))
+    return int(answer["id"])
+
+
+async def cancel(link: BrokerLink, id: int) -> None:
+    """Raise the exception `cancel` (RFC 21). Raises NoSuchJob, JobHasEnded."""
+    try:
+        await link.call("job-manager.raise", {"id": id, "type": CANCEL, "severity": FATAL})
+    except OSError as exc:
+        if exc.errno != errno.ENOENT:
+            raise
+        await one(link, id)
+        raise JobHasEnded(f"{jobid.encode(id)} has ended") from None
+
+
+async def output(link: BrokerLink, id: int) -> list[stdio.Data]:
+    """What a job has written until now (RFC 24), nothing before it has begun. Raises NoSuchJob."""
+    try:
+        found = await link.call("job-info.lookup", {"id": id, "keys": ["guest.output"]})
+    except OSError as exc:
+        if exc.errno != errno.ENOENT:
+            raise
+        # Either there is no output or no job.
+        await one(link, id)
+        return []
+    events = eventlog.decode(found["guest.output"])
+    return [stdio.decode_data(event.context) for event in events if event.name == "data"]
+
+
+async def follow_output(link: BrokerLink, id: int) -> AsyncIterator[stdio.Data]:
+    """What a job has written and writes, until its output ends. Raises NoSuchJob."""
+    await one(link, id)
+    try:
+        async for answer in link.follow("job-info.eventlog-watch", {"id": id, "path": "guest.output", "flags": 0}):
+            event = eventlog.decode_line(answer["event"])
+            if event.name == "data":
+                yield stdio.decode_data(event.context)
+    except OSError as exc:
+        # A job that has ended before it began has no output.
+        if exc.errno != errno.ENOENT:
+            raise

@@ -1,0 +1,166 @@
+"""The service as a program: where it listens, what it says when it is ready, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import os
+import signal
+import socket
+import stat
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+import uvicorn
+
+from headrace.api.app import create_app
+from headrace.api.settings import Settings, SettingsError
+from headrace.spec.message import use_json_codec
+
+# Seconds that requests have to be answered when the service ends.
+_GRACE = 5
+# The names by which browsers and scripts of this machine, and those behind `ssh -L`, call a loopback address.
+_LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "[::1]"))
+
+
+class Ready(NamedTuple):
+    """The service listens: its address, the unix socket behind it ("" for none), the address that opens the page once,
+    and a token for scripts; both are empty where no token is needed.
+    """
+
+    url: str
+    socket: str
+    login: str
+    token: str
+
+
+class Listener(NamedTuple):
+    """A socket that listens, its URL, the names by which it may be called (empty: any), a unix socket's path."""
+
+    sock: socket.socket
+    url: str
+    names: frozenset[str]
+    path: str = ""
+
+
+def listen(host: str, port: int) -> Listener:
+    """Listen on a loopback address (port 0: any that is free). Raises SettingsError for other hosts, and OSError."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        loopback = ipaddress.ip_address(address[0]).is_loopback
+    except (OSError, UnicodeError, ValueError) as exc:
+        raise SettingsError(f"host '{host}': {getattr(exc, 'strerror', None) or exc}") from None
+    if not loopback:
+        raise SettingsError(
+            f"host '{host}' can be reached from other machines, and there is no TLS: use 127.0.0.1, which "
+            "`ssh -L` and `kubectl port-forward` reach, or --socket"
+        )
+    sock = socket.socket(family, kind)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(socket.SOMAXCONN)
+    except OSError as exc:
+        sock.close()
+        raise OSError(exc.errno, f"{host}:{port}: {exc.strerror}") from None
+    shown = f"[{host}]" if ":" in host else host
+    return Listener(sock, f"http://{shown}:{sock.getsockname()[1]}", _LOOPBACK_NAMES | {shown.lower()})
+
+
+def listen_at(path: str) -> Listener:
+    """Listen on a unix socket that its owner alone can connect to; one that a service has left is replaced. Raises
+    OSError.
+    """
+    path = os.path.abspath(path)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        _remove_stale(path)
+        # Without rights for others from the beginning.
+        before = os.umask(0o177)
+        try:
+            sock.bind(path)
+        finally:
+            os.umask(before)
+        sock.listen(socket.SOMAXCONN)
+    except OSError as exc:
+        sock.close()
+        raise OSError(exc.errno, f"{path}: {exc.strerror or exc}") from None
+    return Listener(sock, "http://localhost", frozenset(), path)
+
+
+def _remove_stale(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            try:
+                probe.connect(path)
+            except ConnectionRefusedError:
+                os.unlink(path)
+
+
+def _is_no_cut(record: logging.LogRecord) -> bool:
+    """False for what uvicorn logs of a response that was cut off on purpose (guard.Cut)."""
+    return not record.getMessage().startswith("ASGI callable returned without completing response")
+
+
+class _Server(uvicorn.Server):
+    """Tells when requests are taken. When it is to end it ends streams, for which it would wait otherwise."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None], ending: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._tell_started = started
+        self._end_streams = ending
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._tell_started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._end_streams()
+        await super().shutdown(sockets)
+
+
+def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None]) -> None:
+    """Serve until SIGINT or SIGTERM. Raises BrokerUnreachable if there is no broker when it begins."""
+    use_json_codec(msgspec.json.encode, msgspec.json.decode)
+    app = create_app(settings)
+    service = app.state.service
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE,
+    )
+
+    def started() -> None:
+        access = service.access
+        if not access.needed:
+            ready(Ready(listener.url, listener.path, "", ""))
+            return
+        login = f"{listener.url}/login?token={access.logins.issue()}"
+        ready(Ready(listener.url, listener.path, login, access.tokens.issue()))
+
+    async def serve() -> None:
+        await service.link.call("attr.get", {"name": "size"})
+        await _Server(config, started, service.link.close).serve([listener.sock])
+
+    logging.getLogger("uvicorn.error").addFilter(_is_no_cut)
+    # uvicorn raises the signals that have ended it once more: they have done their work.
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, lambda *_: None)
+    try:
+        asyncio.run(serve())
+    finally:
+        listener.sock.close()
+        if listener.path:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(listener.path)

@@ -1,0 +1,98 @@
+"""What the service is told when it starts: by options, and by the variables that flux-restful-api has for it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.spec.jobspec_build import parse_setting
+
+_SWITCHES = {"true": True, "1": True, "false": False, "0": False}
+
+
+class SettingsError(ValueError):
+    """A setting has a value that it cannot have; the text is for users."""
+
+
+# Bytes of FLUX_SECRET_KEY below which its signatures can be guessed (RFC 7518 section 3.2 asks for 32).
+SHORT_KEY = 14
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`auth` is `token` (one user, the owner of the service) or `none`; `hosts` are the names by which the service may
+    be called, empty for any. Defaults are those of flux-restful-api.
+    """
+
+    uri: str = ""
+    auth: str = "token"
+    hosts: frozenset[str] = frozenset()
+    # Of the header that clients of flux-restful-api sign to get a token.
+    user: str = "fluxuser"
+    password: str = ""
+    secret_key: str = ""
+    token_minutes: int = 600
+    # None: what there is, the instance says.
+    nodes: int | None = None
+    gpus: bool | None = None
+    shell_options: Mapping[str, Any] = field(default_factory=dict)
+    # Where jobs run that do not say where.
+    directory: str = field(default_factory=os.getcwd)
+
+
+def from_environment(environment: Mapping[str, str], uri: str, auth: str, hosts: frozenset[str]) -> Settings:
+    """Settings by the environment, where options do not say. Raises SettingsError."""
+    mode = environment.get("FLUX_SERVER_MODE") or "single-user"
+    if mode != "single-user":
+        raise SettingsError(f"FLUX_SERVER_MODE is '{mode}': this version serves one user, single-user")
+    if not auth:
+        # Without either there is a token, as what can be reached by every user of a machine is not left open unasked.
+        auth = "none" if _switch(environment, "FLUX_REQUIRE_AUTH") is False else "token"
+    return Settings(
+        uri=uri,
+        auth=auth,
+        hosts=hosts,
+        user=environment.get("FLUX_USER") or Settings.user,
+        password=environment.get("FLUX_TOKEN", ""),
+        secret_key=environment.get("FLUX_SECRET_KEY", ""),
+        token_minutes=number(environment, "FLUX_ACCESS_TOKEN_EXPIRES_MINUTES") or Settings.token_minutes,
+        nodes=number(environment, "FLUX_NUMBER_NODES"),
+        gpus=_switch(environment, "FLUX_HAS_GPUS"),
+        shell_options=_shell_options(environment.get("FLUX_OPTION_FLAGS", "")),
+    )
+
+
+def number(environment: Mapping[str, str], name: str) -> int | None:
+    """A positive number of the environment, None where it is not set. Raises SettingsError."""
+    text = environment.get(name)
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:10]) < 1 << 31):
+        raise SettingsError(f"{name} is '{text}', it must be a number from 1 on")
+    return int(text)
+
+
+def _switch(environment: Mapping[str, str], name: str) -> bool | None:
+    text = environment.get(name)
+    if not text:
+        return None
+    if text.lower() not in _SWITCHES:
+        raise SettingsError(f"{name} is '{text}', it must be true, false, 1 or 0")
+    return _SWITCHES[text.lower()]
+
+
+def _shell_options(text: str) -> dict[str, Any]:
+    """`-oNAME=VALUE ...`, in which -o may be left out."""
+    options = {}
+    try:
+        for word in shlex.split(text):
+            if "=" not in word:
+                raise ValueError(f"'{word}' is not NAME=VALUE")
+            name, value = parse_setting(word[2:] if word.startswith("-o") else word)
+            options[name] = value
+    except ValueError as exc:
+        raise SettingsError(f"FLUX_OPTION_FLAGS: {exc}") from None
+    return options

@@ -1,0 +1,206 @@
+"""The routes of `/v1`: paths, fields and keys are those of flux-restful-api."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Depends, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response, StreamingResponse
+
+from headrace.api import jobs, service
+from headrace.api.guard import Cut
+from headrace.api.identity import passwords, signed_header
+from headrace.api.v1 import fields, submission
+from headrace.api.v1.fields import Field, count, integer, switch, text
+from headrace.api.v1.record import mentions, record
+from headrace.query.listing import Query
+from headrace.query.resource_sets import Given, SchedulerResources
+from headrace.spec.hostlist import Hostlist
+
+_MOST = 1000
+_LIST = (
+    Field("details", switch, "boolean", "Each job in detail, by its id", ("detail",)),
+    Field("listing", switch, "boolean", "With details: a list"),
+    Field("limit", count, "integer", f"So many jobs at most (default: {_MOST})"),
+)
+_SEARCH = (
+    Field("search[value]", text, "string", "Text that is in a job", ("search", "query")),
+    Field("start", count, "integer", "The first of those that are found"),
+    Field("length", integer, "integer", "So many of these (default: all)"),
+    Field("draw", integer, "integer", "Is answered as it is"),
+)
+_LOGIN = (
+    Field("username", text, "string", "The name of a user"),
+    Field("password", text, "string", "The password"),
+)
+
+
+async def _check(request: Request) -> None:
+    service.of(request).access.check_header(request)
+
+
+public = APIRouter(prefix="/v1", tags=["v1"])
+router = APIRouter(prefix="/v1", tags=["v1"], dependencies=[Depends(_check)])
+
+
+def _json(content: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(content), status, media_type="application/json")
+
+
+@public.get("/auth", summary="How to get a token")
+async def describe_auth(request: Request) -> Response:
+    settings = service.of(request).settings
+    if settings.auth == "none":
+        return _json({"backend": "none", "password_login": False, "shared_secret_handshake": False})
+    password = bool(settings.password)
+    signed = password and bool(settings.secret_key)
+    backend = "shared-secret" if signed else "token"
+    return _json({"backend": backend, "password_login": password, "shared_secret_handshake": signed})
+
+
+@public.post("/token", summary="A token for a header that is signed with FLUX_SECRET_KEY")
+async def get_token(request: Request) -> Response:
+    here = service.of(request)
+    if not signed_header.proves_owner(request.headers.get("authorization", ""), here.settings):
+        return _json({"Message": "Denied"}, 400)
+    return _token(here)
+
+
+@public.post("/login/access-token", summary="A token for user and password", openapi_extra=fields.openapi(_LOGIN))
+async def log_in(request: Request) -> Response:
+    here = service.of(request)
+    values = fields.pick(await fields.of_body(request), _LOGIN)
+    if not passwords.matches(values.get("username"), values.get("password"), here.settings):
+        return _json({"Message": "Denied"}, 400)
+    return _token(here)
+
+
+def _token(here: service.Service) -> Response:
+    return _json({"access_token": here.access.tokens.issue(), "token_type": "Bearer"})
+
+
+@router.post("/service/stop", summary="Stop the instance")
+async def stop(request: Request) -> Response:
+    here = service.of(request)
+    if not here.access.needed:
+        raise HTTPException(403, "the instance can be stopped only where the service knows who asks")
+    await here.link.call("shutdown.start", {"loglevel": 6}, nodeid=0)
+    return _json({"Message": "The instance is requested to stop."})
+
+
+@router.get("/jobs", summary="The jobs, newest first", openapi_extra=fields.openapi(_LIST))
+async def list_jobs(request: Request) -> Response:
+    values = await fields.read(request, _LIST)
+    limit = values.get("limit", _MOST)
+    # With a count of 0 job-list gives all.
+    found = await _jobs(request, limit) if limit else []
+    if not values.get("details"):
+        return _json({"jobs": found})
+    details = [record(raw) for raw in found]
+    return _json(details if values.get("listing") else {str(job["id"]): job for job in details})
+
+
+@router.get("/jobs/search", summary="The jobs in which a text is", openapi_extra=fields.openapi(_SEARCH))
+async def search(request: Request) -> Response:
+    values = await fields.read(request, _SEARCH)
+    everything = [record(raw) for raw in await _jobs(request, 0)]
+    sought = values.get("search[value]")
+    found = everything if sought is None else [job for job in everything if mentions(job, sought)]
+    if values.get("start", 0) < len(found):
+        found = found[values.get("start", 0) :]
+    # A table of DataTables that shows all asks for -1.
+    if values.get("length", -1) >= 0:
+        found = found[: values["length"]]
+    draw = values.get("draw", 1)
+    return _json({"data": found, "draw": draw, "recordsTotal": len(everything), "recordsFiltered": len(found)})
+
+
+async def _jobs(request: Request, limit: int) -> list[dict[str, Any]]:
+    """So many jobs (0: all), newest first; where there are more, those that are active come before those that ended."""
+    found = await jobs.listing(service.of(request).link, Query(count=limit), jobs.ALL_ATTRIBUTES)
+    return sorted(found, key=lambda job: -job["id"])
+
+
+@router.get("/nodes", summary="The hosts that are up")
+async def list_nodes(request: Request) -> Response:
+    answer = await service.of(request).link.call("resource.sched-status", nodeid=0)
+    hosts = Hostlist.parse(str(SchedulerResources(Given(answer)).state("up").nodelist))
+    # Brokers of one host count once.
+    return _json({"nodes": list(dict.fromkeys(hosts))})
+
+
+@router.post("/jobs/submit", summary="Submit a job", openapi_extra=fields.openapi(submission.FIELDS))
+async def submit(request: Request) -> Response:
+    here = service.of(request)
+    given = fields.of_query(request)
+    body = await fields.of_body(request)
+    if "command" in given and "envars" not in given and fields.is_json(request):
+        given["envars"] = body
+    else:
+        given = {**body, **given}
+    values = fields.pick(given, submission.FIELDS)
+    try:
+        if values.get("is_launcher"):
+            return _json({"Message": f"{_launch(here, values)} was started, and submits jobs.", "id": "MANY"})
+        id = await jobs.submit(here.link, submission.jobspec(values, here.settings))
+    except submission.Refused as exc:
+        return _json({"Message": f"The job is not submitted: {exc}.", "Errors": exc.problems}, 400)
+    return _json({"Message": "The job is submitted.", "id": id})
+
+
+def _launch(here: service.Service, values: dict[str, Any]) -> str:
+    """Start a workflow tool; returns its name. Raises submission.Refused."""
+    command, environment = submission.launcher(values)
+    try:
+        here.launch(command, environment, values.get("workdir") or here.settings.directory)
+    except OSError as exc:
+        raise submission.Refused([f"{command[0]}: {exc.strerror}"]) from None
+    return command[0]
+
+
+@router.get("/jobs/{jobid}", summary="One job in detail")
+async def get_job(request: Request, jobid: str) -> Response:
+    return _json(record(await jobs.one(service.of(request).link, jobs.read_id(jobid))))
+
+
+@router.post("/jobs/{jobid}/cancel", summary="Cancel a job")
+async def cancel(request: Request, jobid: str) -> Response:
+    try:
+        await jobs.cancel(service.of(request).link, jobs.read_id(jobid))
+    except jobs.JobHasEnded as exc:
+        return _json({"Message": f"Job cannot be cancelled: {exc}.", "id": jobid}, 400)
+    return _json({"Message": "Job is requested to cancel.", "id": jobid})
+
+
+@router.get("/jobs/{jobid}/output", summary="What a job has written until now, as lines")
+async def get_output(request: Request, jobid: str) -> Response:
+    parts = await jobs.output(service.of(request).link, jobs.read_id(jobid))
+    written = _text(parts)
+    if not written:
+        return _json({"Message": "The output does not exist yet: the job has not begun, or has written nothing."})
+    # Other characters that end lines for Python are part of a line.
+    return _json({"Output": list(io.StringIO(written, newline="\n"))})
+
+
+@router.get("/jobs/{jobid}/output/stream", summary="What a job writes, as it comes")
+async def stream_output(request: Request, jobid: str) -> Response:
+    here, id = service.of(request), jobs.read_id(jobid)
+    await jobs.one(here.link, id)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        try:
+            async for part in jobs.follow_output(here.link, id):
+                if part.data:
+                    yield part.data
+        except OSError as exc:
+            raise Cut(str(exc)) from None
+
+    return StreamingResponse(pieces(), media_type="text/plain; charset=utf-8")
+
+
+def _text(parts: list[Any]) -> str:
+    return b"".join(part.data for part in parts if part.data).decode("utf-8", "replace")

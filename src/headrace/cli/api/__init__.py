@@ -1,0 +1,1 @@
+"""`headrace api`: the service for scripts and browsers."""

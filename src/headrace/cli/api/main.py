@@ -1,0 +1,85 @@
+"""`headrace api start`: the service for scripts and browsers, in an instance."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from headrace.cli.common.arguments import Parser
+from headrace.cli.common.errors import CommandError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+    from headrace.api.serve import Ready
+
+PREFIX = "headrace-api: "
+_DEFAULT_PORT = 5000
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "headrace api",
+        usage="headrace api start [OPTIONS]",
+        description="Serve the instance to scripts (/v1, as flux-restful-api does) and to browsers",
+    )
+    commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
+    text = "Serve until SIGINT or SIGTERM"
+    start = commands.add_parser("start", prog="headrace api start", help=text, description=text)
+    where = start.add_mutually_exclusive_group()
+    where.add_argument("--host", default="", help="A loopback address (default: HOST, or 127.0.0.1)")
+    where.add_argument("--socket", default="", metavar="PATH", help="A unix socket that is yours alone, in its place")
+    start.add_argument("--port", type=_port, metavar="PORT", help="0: any that is free (default: PORT, or 5000)")
+    start.add_argument(
+        "--auth",
+        choices=("token", "none"),
+        default="",
+        help="token: an address with a token opens the page, and scripts send one (default); none: all who reach the "
+        "service act as you",
+    )
+    start.add_argument("--json", action="store_true", help="Print addresses and a token as a JSON object when ready")
+    return parser
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text[:6]) < 1 << 16):
+        from argparse import ArgumentTypeError
+
+        raise ArgumentTypeError(f"'{text}' is no port, which is a number from 0 to 65535")
+    return int(text)
+
+
+def main(argv: List[str]) -> int:
+    options = _parser().parse_args(argv)
+    try:
+        import httptools  # noqa: F401 - uvicorn looks for it only when it begins
+
+        from headrace.api import serve, settings
+    except ImportError as exc:
+        text = f"the service needs the extra api ({exc.name} is missing): pip install 'headrace[api]'"
+        raise CommandError(text) from None
+    names = os.environ
+    if options.socket:
+        listener = serve.listen_at(options.socket)
+    else:
+        port = options.port if options.port is not None else settings.number(names, "PORT")
+        host = options.host or names.get("HOST") or "127.0.0.1"
+        listener = serve.listen(host, _DEFAULT_PORT if port is None else port)
+    chosen = settings.from_environment(names, os.environ.get("FLUX_URI", ""), options.auth, listener.names)
+    if chosen.auth == "none" and not options.socket:
+        sys.stderr.write(f"{PREFIX}without a token, every user of this machine can run commands as you\n")
+    if 0 < len(chosen.secret_key.encode()) < settings.SHORT_KEY:
+        sys.stderr.write(f"{PREFIX}FLUX_SECRET_KEY is short, so that it can be guessed: take 32 random characters\n")
+    serve.run(chosen, listener, _print_json if options.json else _print)
+    return 0
+
+
+def _print(ready: Ready) -> None:
+    print(f"Open {ready.login or ready.url}" + (f" through {ready.socket}" if ready.socket else ""), flush=True)
+
+
+def _print_json(ready: Ready) -> None:
+    import json
+
+    print(json.dumps({name: value for name, value in ready._asdict().items() if value}), flush=True)

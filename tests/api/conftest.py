@@ -1,0 +1,98 @@
+"""Real instances behind the service, and clients of it within this process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from instance import FLUX, clean_env, processes_with
+
+from headrace.api.app import create_app
+from headrace.api.settings import Settings
+
+with warnings.catch_warnings():
+    # Starlette's test client goes over to another package of the same interface.
+    warnings.simplefilter("ignore")
+    from fastapi.testclient import TestClient
+
+ENVIRONMENT = {**clean_env(), "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"}
+
+
+class Instance:
+    """A running instance of one broker; `uri` is its address. A test that stops it says so by `stopped`."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self.stopped = False
+
+    def flux(self, *args: str) -> str:
+        """What a command of `flux` prints in this instance."""
+        done = subprocess.run(
+            [FLUX, *args], env={**ENVIRONMENT, "FLUX_URI": self.uri}, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+
+@contextlib.contextmanager
+def running() -> Iterator[Instance]:
+    """A new instance, whose end leaves nothing behind."""
+    folder = tempfile.mkdtemp(prefix="hr-", dir="/tmp")
+    mark = f"HR_TEST={folder}"
+    begun = subprocess.Popen(
+        [FLUX, "start", "--test-size=1", "sh", "-c", "echo $FLUX_URI; exec cat"],
+        env={**ENVIRONMENT, "TMPDIR": folder, "HR_TEST": folder},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert begun.stdin is not None and begun.stdout is not None
+    found = Instance(begun.stdout.readline().strip())
+    try:
+        yield found
+    finally:
+        begun.stdin.close()
+        status = begun.wait()
+        left = processes_with(mark)
+        shutil.rmtree(folder, ignore_errors=True)
+    assert left == [] and (found.stopped or status == 0)
+
+
+@pytest.fixture(scope="session")
+def shared() -> Iterator[Instance]:
+    """An instance that several tests use, with the jobs of all of them."""
+    with running() as found:
+        yield found
+
+
+@pytest.fixture
+def instance() -> Iterator[Instance]:
+    """An instance of a test's own, without jobs."""
+    with running() as found:
+        yield found
+
+
+@pytest.fixture
+def served() -> Callable[..., Any]:
+    """A client of the service with these settings. As with scripts of flux-restful-api, each request has a new loop."""
+
+    def make(instance: Instance, **settings: Any) -> Any:
+        settings.setdefault("auth", "none")
+        app = create_app(Settings(uri=instance.uri, **settings))
+        return TestClient(app, follow_redirects=False, base_url="http://localhost")
+
+    return make
+
+
+@pytest.fixture
+def client(shared: Instance, served: Callable[..., Any]) -> Any:
+    """A client of the service without authentication, in the shared instance."""
+    return served(shared)

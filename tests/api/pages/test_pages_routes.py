@@ -1,0 +1,161 @@
+"""The pages as a browser gets them, on a real broker."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from waiting import until
+
+
+class Page(HTMLParser):
+    """A page's elements as (tag, attributes), and the texts in the cells of its table."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.rows: list[list[str]] = []
+        self._cell = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self._cell = True
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._cell = self._cell and tag not in ("td", "th")
+
+    def handle_data(self, data: str) -> None:
+        if self._cell:
+            self.rows[-1][-1] += data
+
+
+def page(client: Any, path: str = "/jobs", status: int = 200) -> Page:
+    answer = client.get(path)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    return Page(answer.text)
+
+
+def test_each_job_has_a_line_with_its_status_as_word_and_shape(instance: Any, served: Any) -> None:
+    client = served(instance)
+    assert page(client).rows == []
+    for args in ("--job-name=<b>&", "true"), ("--job-name=bad", "false"), ("-n1", "sleep", "1000"):
+        instance.flux("submit", *args)
+    instance.flux("submit", "--urgency=hold", "--job-name=held", "true")
+    until(lambda: {row[1] for row in page(client).rows[1:]} == {"✔ Completed", "✖ Failed", "▶ Run", "○ Sched"})
+    heading, *rows = page(client).rows
+    assert heading[:4] == ["Job", "Status", "Name", "User"]
+    by_name = {row[2]: row for row in rows}
+    assert by_name["bad"][-1] == "Exit 1" and by_name["held"][-1] == "held" and by_name["<b>&"][5:7] == ["1", "1"]
+    assert [row[2] for row in rows[:2]] == ["held", "sleep"]
+
+
+def test_filters_are_in_the_address_and_stay_in_the_form(instance: Any, served: Any) -> None:
+    client = served(instance)
+    for name, command in (("one", "true"), ("two", "false")):
+        instance.flux("submit", f"--job-name={name}", command)
+    until(lambda: len(page(client, "/jobs?state=inactive").rows) == 3)
+
+    def names(query: str) -> list[str]:
+        return [row[2] for row in page(client, f"/jobs?{query}").rows[1:]]
+
+    assert (
+        names("state=failed") == ["two"]
+        and set(names("state=inactive")) == {"two", "one"}
+        and names("state=running") == []
+    )
+    assert names("name=one") == ["one"] and names("name=one&state=failed") == [] and names("queue=x") == []
+    assert names("user=root") == names("user=0") == names("") and names("user=1") == []
+    found = page(client, "/jobs?state=failed&name=%22%3E")
+    assert ("option", {"selected": None}) in found.elements
+    assert [attrs["value"] for tag, attrs in found.elements if tag == "input" and attrs["name"] == "name"] == ['">']
+    for wrong in ("state=nosuch", "user=no.such.user"):
+        assert any(attrs.get("role") == "alert" for _, attrs in page(client, f"/jobs?{wrong}", 400).elements)
+
+
+def test_a_page_has_fifty_jobs_and_leads_to_the_next(instance: Any, served: Any) -> None:
+    client = served(instance)
+    instance.flux("submit", "--cc=1-120", "--wait", "--quiet", "true")
+    until(lambda: len(client.get("/v1/jobs").json()["jobs"]) == 120)
+    seen: list[str] = []
+    path = "/jobs?state=completed"
+    sizes = []
+    while path:
+        found = page(client, path)
+        sizes.append(len(found.rows) - 1)
+        seen += [row[0] for row in found.rows[1:]]
+        after = [attrs["href"] for tag, attrs in found.elements if tag == "a" and attrs.get("rel") == "next"]
+        path = after[0] if after else ""
+    assert sizes == [50, 50, 20] and len(set(seen)) == 120
+    assert any(attrs.get("rel") == "prev" for _, attrs in page(client, "/jobs?page=2").elements)
+    for wrong in ("0", "x", "-1", "99999999999999999999"):
+        assert len(page(client, f"/jobs?page={wrong}").rows) == 51
+
+
+PATHS = ["/jobs", "/jobs?state=nosuch", "/nosuch", "/login?token=x"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_nothing_is_inline_and_nothing_comes_from_elsewhere(shared: Any, served: Any, path: str) -> None:
+    client = served(shared, auth="token")
+    headers = {"Cookie": f"headrace-http={client.app.state.service.access.tokens.issue()}"}
+    text = client.get(path, headers=headers, follow_redirects=True).text
+    found = Page(text)
+    for tag, attrs in found.elements:
+        assert tag not in ("script", "style") and "style" not in attrs
+        assert not any(name.startswith("on") for name in attrs)
+        for name in ("href", "src", "action"):
+            assert (attrs.get(name) or "/").startswith(("/", "#")), (tag, attrs)
+    labelled = [attrs for tag, attrs in found.elements if tag == "html"]
+    assert labelled == [{"lang": "en"}] and re.search("<title>.+ · Headrace</title>", text)
+
+
+def test_what_pages_load_is_there(client: Any) -> None:
+    found = page(client)
+    loads = [attrs["href"] for tag, attrs in found.elements if tag == "link"]
+    sizes = [len(client.get(path).content) for path in loads]
+    assert len(loads) == 2 and all(client.get(path).status_code == 200 for path in loads) and sum(sizes) < 20_000
+    assert "prefers-color-scheme: dark" in client.get("/static/style.css").text
+
+
+def test_the_address_that_was_printed_opens_the_page_once(shared: Any, served: Any) -> None:
+    client = served(shared, auth="token")
+    access = client.app.state.service.access
+    assert any(attrs.get("role") == "alert" for _, attrs in page(client, "/jobs", 401).elements)
+    page(client, "/login?token=x", 401)
+    token = access.logins.issue()
+    answer = client.get(f"/login?token={token}")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/jobs")
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie and "samesite=lax" in cookie.lower() and "Max-Age=36000" in cookie
+    page(client)
+    # Who is in may open it again, who is not may not.
+    assert client.get(f"/login?token={token}").status_code == 303
+    client.cookies.clear()
+    page(client, f"/login?token={token}", 401)
+    assert not access.tokens.valid(token)
+
+
+def test_a_cookie_is_no_token_for_scripts(shared: Any, served: Any) -> None:
+    client = served(shared, auth="token")
+    client.get(f"/login?token={client.app.state.service.access.logins.issue()}")
+    assert client.get("/jobs").status_code == 200 and client.get("/v1/jobs").status_code == 401
+
+
+def test_an_instance_that_is_not_there_has_a_page(served: Any) -> None:
+    from types import SimpleNamespace
+
+    answer = served(SimpleNamespace(uri="local:///nosuch")).get("/jobs")
+    assert answer.status_code == 503 and "/nosuch" in answer.text and "text/html" in answer.headers["content-type"]
+
+
+def test_the_first_page_is_the_list_of_jobs(client: Any) -> None:
+    assert client.get("/").headers["location"] == "/jobs"

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.api.pages.view import elapsed, machine_moment, row
+
+JOB: dict[str, Any] = {"id": 7, "name": "n", "userid": 0, "ntasks": 2, "nnodes": 1, "t_submit": 1.0, "t_run": 10.0}
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind", "shape", "status", "time", "about"),
+    [
+        ({"state": 8, "annotations": {"sched": {"reason_pending": "why"}}}, "pending", "○", "Sched", "", "why"),
+        ({"state": 2, "dependencies": ["after=1"]}, "pending", "◌", "Depend", "", "depends:after=1"),
+        ({"state": 16, "nodelist": "n1"}, "running", "▶", "Run", "5.0 s", "n1"),
+        (
+            {"state": 64, "result": 1, "t_cleanup": 100.0, "waitstatus": 0},
+            "completed",
+            "✔",
+            "Completed",
+            "1:30",
+            "Exit 0",
+        ),
+        ({"state": 64, "result": 2, "t_cleanup": 11.0, "waitstatus": 256}, "failed", "✖", "Failed", "1.0 s", "Exit 1"),
+        ({"state": 64, "result": 4, "t_cleanup": 11.0}, "canceled", "⊘", "Canceled", "1.0 s", "Canceled"),
+        ({"state": 64, "result": 8, "t_cleanup": 11.0}, "timeout", "◷", "Timeout", "1.0 s", "Timeout"),
+    ],
+)
+def test_a_line(raw: Any, kind: str, shape: str, status: str, time: str, about: str) -> None:
+    found = row({**JOB, **raw}, 15.0)
+    assert (found.kind, found.shape, found.status, found.time, found.about) == (kind, shape, status, time, about)
+    assert (found.id, found.tasks, found.submitted) == ("ƒ8", "2", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.04, "0.0 s"), (9.94, "9.9 s"), (59.9, "59 s"), (60, "1:00"), (7384, "2:03:04"), (90000, "1 d 01:00:00")],
+)
+def test_lengths_of_time(seconds: float, text: str) -> None:
+    assert elapsed(seconds) == text
+
+
+def test_a_moment_for_programs() -> None:
+    assert machine_moment(86400.5) == "1970-01-02T00:00:00Z"

@@ -1,0 +1,151 @@
+"""`headrace api start`: a process of its own in an instance, as users start it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from instance import start
+
+from headrace.cli.main import headrace
+
+# Beginning of a script in an instance: starts the service, and waits until it is ready or has ended.
+SERVE = """
+LINE >ready 2>err & service=$!
+while ! test -s ready; do kill -0 $service 2>/dev/null || { cat err; exit 1; }; sleep .02; done
+"""
+
+
+def in_instance(tmp_path: Path, script: str, line: str, **env: str) -> Any:
+    """What a script prints beside the service that `line` starts, which is told to end then."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    ending = "\nkill $service; wait $service; echo ended $?; cat err >&2"
+    done = start("sh", "-c", SERVE.replace("LINE", line) + script + ending, cwd=str(tmp_path), PATH=path, **env)
+    assert done.left == []
+    return done
+
+
+ASK = f"""{sys.executable} - <<'end'
+import json, urllib.request
+ready = json.load(open("ready"))
+request = urllib.request.Request(ready["url"] + "/v1/nodes", headers={{"Authorization": "Bearer " + ready["token"]}})
+print(sorted(ready), len(json.load(urllib.request.urlopen(request))["nodes"]), ready["url"].rpartition(":")[0])
+opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+print("<h1>Jobs</h1>" in opener.open(ready["login"]).read().decode(), opener.open(ready["login"]).status)
+try:
+    urllib.request.urlopen(ready["login"])
+except urllib.error.HTTPError as exc:
+    print(exc.code)
+end"""
+
+
+def test_it_says_where_it_is_serves_and_ends_in_order(tmp_path: Path) -> None:
+    done = in_instance(tmp_path, ASK, "headrace api start --port 0 --json")
+    assert done.out.splitlines() == ["['login', 'token', 'url'] 1 http://127.0.0.1", "True 200", "401", "ended 0"]
+    assert done.err == ""
+
+
+def test_without_json_it_prints_the_address_to_open(tmp_path: Path) -> None:
+    done = in_instance(
+        tmp_path, "cat ready", "headrace api start --port=0 --host=localhost --auth=token", FLUX_SECRET_KEY="short"
+    )
+    first, last = done.out.splitlines()
+    assert first.startswith("Open http://localhost:") and "/login?token=" in first and last == "ended 0"
+    assert "FLUX_SECRET_KEY is short" in done.err
+
+
+def test_a_stream_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    script = f"""{sys.executable} - $service <<'end'
+import json, os, signal, sys, urllib.request
+url = json.load(open("ready"))["url"]
+call = urllib.request.Request(url + "/v1/jobs/submit?command=sh+-c+'echo+one;sleep+1000'", method="POST")
+id = json.load(urllib.request.urlopen(call))["id"]
+stream = urllib.request.urlopen(f"{{url}}/v1/jobs/{{id}}/output/stream")
+print(stream.readline())
+os.kill(int(sys.argv[1]), signal.SIGINT)
+try:
+    stream.read()
+except Exception as exc:
+    print(type(exc).__name__)
+end"""
+    done = in_instance(tmp_path, script, "headrace api start --port=0 --json --auth=none")
+    assert done.out.splitlines() == ["b'one\\n'", "IncompleteRead", "ended 0"]
+    assert "Traceback" not in done.err and "every user of this machine" in done.err
+
+
+def test_a_unix_socket_is_its_owners_alone_and_goes_with_the_service(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(tmp_path / "api"))
+    script = f"""{sys.executable} - <<'end'
+import os, socket, stat
+with socket.socket(socket.AF_UNIX) as one:
+    one.connect("api")
+    one.sendall(b"GET /v1/jobs HTTP/1.0\\r\\nHost: x\\r\\n\\r\\n")
+    print(one.makefile("rb").readline(), oct(os.stat("api").st_mode))
+end
+cat ready"""
+    done = in_instance(tmp_path, script, "headrace api start --socket ./api --auth none")
+    where = tmp_path / "api"
+    told = [r"b'HTTP/1.1 200 OK\r\n' 0o140600", f"Open http://localhost through {where}", "ended 0"]
+    assert done.out.splitlines() == told and done.err == "" and not where.exists()
+
+
+def test_the_environment_says_what_options_do_not(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    done = in_instance(
+        tmp_path, "cat ready", "headrace api start", HOST="127.0.0.1", PORT=str(port), FLUX_REQUIRE_AUTH="false"
+    )
+    assert done.out == f"Open http://127.0.0.1:{port}\nended 0\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("headrace api start --host 0.0.0.0", "host '0.0.0.0' can be reached from other machines"),
+        ("headrace api start --host ::", "host '::' can be reached from other machines"),
+        ("headrace api start --host no.such.invalid", "host 'no.such.invalid': "),
+        ("headrace api start --port 0", "Unable to connect to Flux: broker socket /nosuch was not found"),
+        ("headrace api start --socket /nosuch/socket", "/nosuch/socket: No such file or directory"),
+        ("headrace api start --socket /dev/null", "/dev/null: Address already in use"),
+    ],
+)
+def test_what_cannot_be_is_told_in_a_line(
+    line: str, told: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FLUX_URI", "local:///nosuch")
+    before = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        assert headrace(line.split()[1:]) == 1
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+    out, err = capfd.readouterr()
+    assert err.startswith(f"headrace-api: {told}") and err.count("\n") == 1 and out == ""
+
+
+def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert headrace(["api", "start", "--port", str(port)]) == 1
+    assert capfd.readouterr().err == f"headrace-api: 127.0.0.1:{port}: Address already in use\n"
+
+
+@pytest.mark.parametrize("line", ["--port x", "--port 65536", "--auth users", "--host x --socket y"])
+def test_wrong_arguments(line: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert headrace(["api", "start", *line.split()]) == 2
+    assert "headrace api start: error: " in capfd.readouterr().err
+
+
+def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+    monkeypatch.setitem(sys.modules, "httptools", None)
+    assert headrace(["api", "start"]) == 1
+    assert "httptools is missing): pip install 'headrace[api]'" in capfd.readouterr().err
