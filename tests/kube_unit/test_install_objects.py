@@ -77,8 +77,12 @@ def test_each_of_several_namespaces_has_the_role() -> None:
 
 def test_a_network_policy_is_about_the_ports_of_brokers_and_leads_alone() -> None:
     assert by_kind(Install(), "NetworkPolicy") == []
-    (policy,) = by_kind(Install(network_policies=("team",), namespace="tools"), "NetworkPolicy")
-    assert policy["metadata"]["namespace"] == "team"
+    policy, of_jobs = by_kind(Install(network_policies=("team",), namespace="tools"), "NetworkPolicy")
+    assert policy["metadata"]["namespace"] == of_jobs["metadata"]["namespace"] == "team"
+    selector = {"matchExpressions": [{"key": "flux-framework.org/headrace-cluster", "operator": "Exists"}]}
+    assert of_jobs["spec"]["podSelector"] == selector
+    brokers, *others = of_jobs["spec"]["ingress"]
+    assert (brokers["from"], others) == ([{"podSelector": selector}], policy["spec"]["ingress"][1:])
     labels = policy["spec"]["podSelector"]["matchLabels"]
     for one in built(minicluster(size=2, services=[{"name": "s"}], groups=[{"name": "g"}])).values():
         pod = one if one["kind"] == "Pod" else one["spec"]["template"] if one["kind"] == "Job" else None

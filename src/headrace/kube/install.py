@@ -17,6 +17,7 @@ from ..minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
 from ..minicluster.pod_plan import BROKER_PORT, CHANNEL_PORT
 from .builders.images import DEFAULT_VIEW
 from .crd import GROUP, PLURAL, VERSION, definition
+from .foreign.names import ID_LABEL
 from .names import MANAGED_BY, MANAGER
 from .operator_names import (
     CONFIGURATION,
@@ -41,8 +42,9 @@ CERTIFICATE_FOLDER = "/certificate"
 # The authority of cert-manager's certificate: the name of its Issuer, Certificate and Secret, and its lifetime.
 AUTHORITY = f"{WEBHOOK}-authority"
 AUTHORITY_LIFETIME = "87600h"
-# The NetworkPolicy of a namespace with MiniClusters.
+# The NetworkPolicies of a namespace with MiniClusters, and with Jobs that are clusters.
 POLICY = "headrace-miniclusters"
+JOBS_POLICY = "headrace-jobs"
 _TRAINER = f"{OPERATOR}-trainer"
 _NAME_OF_NAMESPACE = "kubernetes.io/metadata.name"
 _LABELS = {"app.kubernetes.io/name": OPERATOR}
@@ -403,11 +405,21 @@ def _cert_manager(install: Install, kind: str, name: str, spec: Object) -> Objec
 
 
 def network_policies(install: Install) -> list[Object]:
-    """A NetworkPolicy (networking.k8s.io/v1) for each of `network_policies`: only MiniClusters of the namespace reach
-    the brokers, and only the operator reaches the lead's channel. All other ports, which users' programs use, stay
-    open.
+    """Two NetworkPolicies (networking.k8s.io/v1) for each of `network_policies`: of MiniClusters, and of clusters that
+    are made of Jobs. Only pods of the same kind in the namespace reach the brokers, and only the operator reaches the
+    lead's channel. All other ports, which users' programs use, stay open.
     """
-    ours = {"podSelector": {"matchLabels": {MANAGED_BY: MANAGER}}}
+    return [
+        _network_policy(install, name, namespace, {"podSelector": selector})
+        for namespace in install.network_policies
+        for name, selector in (
+            (POLICY, {"matchLabels": {MANAGED_BY: MANAGER}}),
+            (JOBS_POLICY, {"matchExpressions": [{"key": ID_LABEL, "operator": "Exists"}]}),
+        )
+    ]
+
+
+def _network_policy(install: Install, name: str, namespace: str, ours: Object) -> Object:
     place = {"matchLabels": {_NAME_OF_NAMESPACE: install.namespace}}
     operator = {"namespaceSelector": place, "podSelector": {"matchLabels": dict(_LABELS)}}
     first, last = sorted((BROKER_PORT, CHANNEL_PORT))
@@ -422,15 +434,12 @@ def network_policies(install: Install) -> list[Object]:
         {"from": [operator], "ports": [{"protocol": "TCP", "port": CHANNEL_PORT}]},
         {"ports": others},
     ]
-    return [
-        {
-            "apiVersion": "networking.k8s.io/v1",
-            "kind": "NetworkPolicy",
-            "metadata": _metadata(POLICY, namespace),
-            "spec": {**ours, "policyTypes": ["Ingress"], "ingress": ingress},
-        }
-        for namespace in install.network_policies
-    ]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": _metadata(name, namespace),
+        "spec": {**ours, "policyTypes": ["Ingress"], "ingress": ingress},
+    }
 
 
 # --- Kubeflow Trainer
