@@ -40,6 +40,12 @@ def held(tmp_path: Path) -> tuple[Path, Object]:
 WAITS = ("sh", "-c", "until [ -e /test/go ]; do sleep .1; done; hostname")
 
 
+def flux(jobs: Jobs, pod: str, *words: str) -> str:
+    """Run a flux command in a pod; its output."""
+    uri = "FLUX_URI=local:///mnt/flux/config/run/flux/local"
+    return jobs.kubectl("exec", pod, "-c", "main", "--", "env", uri, "/mnt/flux/view/bin/flux", *words)
+
+
 def up(jobs: Jobs, name: str, times: int = 1) -> None:
     """Wait until the brokers of a Job are up for the `times`-th time."""
     until(lambda: [reason for reason, _ in jobs.events(name)].count("BrokersUp") >= times)
@@ -82,9 +88,8 @@ def test_a_killed_follower_is_replaced_and_takes_jobs_again(jobs: Jobs, cluster:
     lead, follower = running(jobs, "follower", 0), running(jobs, "follower", 1)
     faults.kill_container(cluster, jobs.namespace, follower, "main")
     until(lambda: running(jobs, "follower", 1) != follower)
-    flux = ("exec", lead, "--", "env", "FLUX_URI=local:///mnt/flux/config/run/flux/local", "/mnt/flux/view/bin/flux")
-    until(lambda: "2" in jobs.kubectl(*flux, "resource", "list", "-s", "free", "-no", "{nnodes}"))
-    assert sorted(jobs.kubectl(*flux, "run", "-N2", "hostname").split()) == ["follower-0", "follower-1"]
+    until(lambda: "2" in flux(jobs, lead, "resource", "list", "-s", "free", "-no", "{nnodes}"))
+    assert sorted(flux(jobs, lead, "run", "-N2", "hostname").split()) == ["follower-0", "follower-1"]
 
 
 def test_a_job_goes_on_without_an_operator_and_the_next_one_tells_its_end(
@@ -150,19 +155,19 @@ def test_a_job_grows_to_its_largest_size_and_tells_the_jobs_that_it_loses_when_i
     jobs.create("grows", options="{interactive: true, maxSize: 3}", size=1)
     up(jobs, "grows")
     lead = running(jobs, "grows", 0)
-    flux = ("exec", lead, "--", "env", "FLUX_URI=local:///mnt/flux/config/run/flux/local", "/mnt/flux/view/bin/flux")
     scale(jobs, "grows", 3)
-    until(lambda: "3" in jobs.kubectl(*flux, "resource", "list", "-s", "free", "-no", "{nnodes}"))
+    until(lambda: "3" in flux(jobs, lead, "resource", "list", "-s", "free", "-no", "{nnodes}"))
     kept, lost = (
-        jobs.kubectl(*flux, "submit", f"--requires=hosts:grows-{index}", "sleep", "1000").strip() for index in (0, 2)
+        flux(jobs, lead, "submit", f"--requires=hosts:grows-{index}", "sleep", "1000").strip() for index in (0, 2)
     )
     for job in (kept, lost):
-        jobs.kubectl(*flux, "job", "wait-event", job, "start")
+        flux(jobs, lead, "job", "wait-event", job, "start")
     scale(jobs, "grows", 2)
     until(lambda: "JobsLost" in dict(jobs.events("grows")))
     text = dict(jobs.events("grows"))["JobsLost"]
-    assert (lost in text, kept in text) == (True, False)
-    assert jobs.kubectl(*flux, "jobs", "-no", "{id.f58}").split() == [kept]
+    # Without a locale, flux writes ids with an f.
+    assert (lost[1:] in text, kept[1:] in text) == (True, False)
+    assert flux(jobs, lead, "jobs", "-no", "{id.f58}").split() == [kept]
 
 
 def test_a_name_that_does_not_resolve_is_told(jobs: Jobs) -> None:
@@ -219,11 +224,5 @@ def test_a_pod_without_the_secret_joins_nothing(jobs: Jobs) -> None:
     for body in (other, pod):
         jobs.kubectl("apply", "-f", "-", input=json.dumps(body))
     jobs.kubectl("wait", "--for=jsonpath={.status.phase}=Running", "pod/stranger", TIMEOUT)
-    told = "no broker with the certificate of /mnt/flux/config/curve/curve.cert answers there"
-    until(lambda: told in jobs.kubectl("logs", "stranger", "-c", "main"))
-    uri = "FLUX_URI=local:///mnt/flux/config/run/flux/local"
-    assert jobs.kubectl("exec", lead, "--", "env", uri, "/mnt/flux/view/bin/flux", "overlay", "status", "--summary")
-    up_now = jobs.kubectl(
-        "exec", lead, "--", "env", uri, "/mnt/flux/view/bin/flux", "resource", "list", "-s", "free", "-no", "{nnodes}"
-    )
-    assert up_now.strip() == "1"
+    assert flux(jobs, "stranger", "getattr", "rank") == "1\n"
+    stays(lambda: flux(jobs, lead, "resource", "list", "-s", "free", "-no", "{nnodes}") == "1\n", 3.0)

@@ -97,34 +97,37 @@ async def _no_such(api: Api, namespace: str, name: str) -> str:
 
 
 async def follow(
-    api: Api, namespace: str, name: str, lost: Callable[[str], None] = lambda _why: None
+    api: Api, namespace: str, name: str, lost: Callable[[str], None] = lambda _why: None, kind: Kind = MINICLUSTERS
 ) -> AsyncIterator[Object | None]:
-    """The MiniCluster as it is and after each change; None, the last item, when it is deleted.
+    """The MiniCluster, or the object of another kind, as it is and after each change; None, the last item, when it is
+    deleted.
 
     Uses a watch, or a request each second if the user may not watch. While the API server cannot be reached it is tried
     again, and `lost` gets the reason each time. Raises ApiError.
     """
     try:
-        async for found in _watched(api, namespace, name, lost):
+        async for found in _watched(api, kind, namespace, name, lost):
             yield found
     except ApiError as exc:
         if exc.status != 403:
             raise
-        async for found in _polled(api, namespace, name, lost):
+        async for found in _polled(api, kind, namespace, name, lost):
             yield found
 
 
-async def _watched(api: Api, namespace: str, name: str, lost: Callable[[str], None]) -> AsyncIterator[Object | None]:
+async def _watched(
+    api: Api, what: Kind, namespace: str, name: str, lost: Callable[[str], None]
+) -> AsyncIterator[Object | None]:
     fields = f"metadata.name={name}"
     pause = _RETRY
     while True:
         try:
-            listing = await api.list_objects(MINICLUSTERS, namespace, fields=fields)
+            listing = await api.list_objects(what, namespace, fields=fields)
             if not listing.items:
                 yield None
                 return
             yield listing.items[0]
-            async for kind, one in api.watch(MINICLUSTERS, listing.version, namespace, fields=fields):
+            async for kind, one in api.watch(what, listing.version, namespace, fields=fields):
                 if kind == "DELETED":
                     yield None
                     return
@@ -149,12 +152,14 @@ def _passes(exc: ApiError) -> bool:
     return exc.status == 429 or exc.status >= 500
 
 
-async def _polled(api: Api, namespace: str, name: str, lost: Callable[[str], None]) -> AsyncIterator[Object | None]:
+async def _polled(
+    api: Api, what: Kind, namespace: str, name: str, lost: Callable[[str], None]
+) -> AsyncIterator[Object | None]:
     version = ""
     pause = _RETRY
     while True:
         try:
-            found = await api.get(MINICLUSTERS, namespace, name)
+            found = await api.get(what, namespace, name)
         except Unreachable as exc:
             lost(str(exc))
             pause = min(pause * 2, _LAST_RETRY)
@@ -187,6 +192,8 @@ def ended(cluster: Object) -> str:
         return ""
     name, code = cluster["metadata"]["name"], status.get("exitCode")
     how = f"exit code {code}" if code is not None else status.get("phase", "no exit code")
+    if cluster.get("kind") == JOBS.kind:
+        return f"Job {name} has ended ({how}) and does not run again: delete it, then create it anew"
     return f"MiniCluster {name} has ended ({how}) and does not run again: headrace mini delete {name}, then apply it"
 
 
@@ -213,17 +220,6 @@ def exit_status(cluster: Object) -> int:
     if status.get("phase") == "Finished":
         return int(status.get("exitCode") or 0)
     return int(status.get("exitCode") or 1)
-
-
-async def pod_of(api: Api, namespace: str, name: str, index: int, group: str = "") -> Object:
-    """The newest pod of an index of a MiniCluster, or of one of its groups. Raises NotFoundError, ApiError."""
-    job = f"{name}-{group}" if group else name
-    labels = f"{names.JOB_NAME}={job},{names.COMPLETION_INDEX}={index}"
-    pods = (await api.list_objects(PODS, namespace, labels)).items
-    if pods:
-        return max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
-    phase = progress(await find(api, namespace, name))
-    raise NotFoundError(f"MiniCluster {name} has no pod {job}-{index} ({phase})")
 
 
 def connect_command(cluster: Object, words: list[str]) -> list[str]:

@@ -13,8 +13,12 @@ from typing import Any
 from msgspec import Struct
 
 from ..minicluster.pod_plan import KILLED
-from .client import OVER, News, NotFoundError, ended, find, pod_of, progress, status_of
+from . import names
+from .client import OVER, News, NotFoundError, ended, find, progress, status_of
 from .core import pods
+from .foreign.client import find as find_job
+from .foreign.client import kind_and_name
+from .kinds import MINICLUSTERS
 from .log_lines import Lines
 from .runtime.api import PODS, Api, ApiError, Unreachable
 
@@ -32,17 +36,62 @@ class NotRunningError(Exception):
 
 
 class Chosen(Struct, frozen=True):
-    """A container of the pod with an index, of a MiniCluster or of its group `group`; "" is the container with Flux."""
+    """A container of the pod with an index, of a MiniCluster or of its group `group`; "" is the container with Flux.
+    With another `kind` than that of MiniClusters, `name` is that of a Job which is a cluster.
+    """
 
     namespace: str
     name: str
     index: int = 0
     group: str = ""
     container: str = ""
+    kind: str = MINICLUSTERS.kind
 
     @property
     def of_pod(self) -> str:
         return self.container or self.name
+
+    @property
+    def cluster(self) -> str:
+        """The cluster, for users."""
+        return f"{self.kind} {self.name}"
+
+    @property
+    def argument(self) -> str:
+        """The cluster as an argument of `headrace mini`."""
+        return self.name if self.kind == MINICLUSTERS.kind else f"{self.kind.lower()}/{self.name}"
+
+
+async def choose(api: Api, namespace: str, text: str, index: int, group: str, container: str) -> Chosen:
+    """The container that the arguments of a command name; `text` is the name of a MiniCluster, or KIND/NAME of an
+    object whose Job is a cluster. Raises NotFoundError, ApiError.
+    """
+    foreign = kind_and_name(text)
+    if foreign is None:
+        return Chosen(namespace, text, index, group, container)
+    if group:
+        raise NotFoundError(f"{text} has no group {group}: only MiniClusters have groups")
+    found = await find_job(api, namespace, *foreign)
+    name, broker = found["metadata"]["name"], found["spec"]["container"]
+    return Chosen(namespace, name, index, container=container or broker, kind=found["kind"])
+
+
+async def cluster_of(api: Api, chosen: Chosen) -> Object:
+    """The MiniCluster of a container, or its Job in that form. Raises NotFoundError, ApiError."""
+    if chosen.kind == MINICLUSTERS.kind:
+        return await find(api, chosen.namespace, chosen.name)
+    return await find_job(api, chosen.namespace, chosen.kind.lower(), chosen.name)
+
+
+async def _pod_of(api: Api, chosen: Chosen) -> Object:
+    """The newest pod of the chosen index. Raises NotFoundError, ApiError."""
+    job = f"{chosen.name}-{chosen.group}" if chosen.group else chosen.name
+    labels = f"{names.JOB_NAME}={job},{names.COMPLETION_INDEX}={chosen.index}"
+    found = (await api.list_objects(PODS, chosen.namespace, labels)).items
+    if found:
+        return max(found, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+    phase = progress(await cluster_of(api, chosen))
+    raise NotFoundError(f"{chosen.cluster} has no pod {job}-{chosen.index} ({phase})")
 
 
 async def logs(api: Api, chosen: Chosen, follow: bool, tell: Callable[[str], None]) -> AsyncIterator[bytes]:
@@ -54,16 +103,16 @@ async def logs(api: Api, chosen: Chosen, follow: bool, tell: Callable[[str], Non
     replaced = ""
     while True:
         try:
-            pod = await pod_of(api, chosen.namespace, chosen.name, chosen.index, chosen.group)
+            pod = await _pod_of(api, chosen)
             name = pod["metadata"]["name"]
             if name != replaced:
                 async for chunk in _followed(api, chosen, name, news) if follow else _read_so_far(api, chosen, name):
                     yield chunk
                 if not follow or not await _is_replaced(api, chosen, name):
                     return
-                tell(f"pod {name} was ended, and MiniCluster {chosen.name} goes on in another one")
+                tell(f"pod {name} was ended, and {chosen.cluster} goes on in another one")
                 replaced, news = name, News(tell)
-            elif ended(await find(api, chosen.namespace, chosen.name)):
+            elif ended(await cluster_of(api, chosen)):
                 return
         except NotFoundError:
             if not follow:
@@ -148,7 +197,7 @@ async def _is_replaced(api: Api, chosen: Chosen, name: str) -> bool:
         if exc.status != 404:
             raise
     try:
-        return not ended(await find(api, chosen.namespace, chosen.name))
+        return not ended(await cluster_of(api, chosen))
     except NotFoundError:
         return False
 
@@ -161,11 +210,11 @@ def _is_lost(pod: Object, chosen: Chosen) -> bool:
 
 async def _before_its_pod(api: Api, chosen: Chosen) -> str:
     """What a MiniCluster without the chosen pod waits for. Raises NotFoundError if there will be no such pod."""
-    cluster = await find(api, chosen.namespace, chosen.name)
+    cluster = await cluster_of(api, chosen)
     if ended(cluster) or status_of(cluster).get("phase") in OVER:
         pod = f"{chosen.name}-{chosen.group}-{chosen.index}" if chosen.group else f"{chosen.name}-{chosen.index}"
-        raise NotFoundError(f"MiniCluster {chosen.name} has no pod {pod} ({progress(cluster)})")
-    return f"MiniCluster {chosen.name} is {progress(cluster)}"
+        raise NotFoundError(f"{chosen.cluster} has no pod {pod} ({progress(cluster)})")
+    return f"{chosen.cluster} is {progress(cluster)}"
 
 
 def _why_no_log(pod: Object, chosen: Chosen, exc: ApiError, follow: bool) -> str:
@@ -179,7 +228,7 @@ def _why_no_log(pod: Object, chosen: Chosen, exc: ApiError, follow: bool) -> str
     if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         raise NotRunningError(f"{text}, and has ended without")
     if not follow:
-        raise NotRunningError(f"{text}; headrace mini logs -f {chosen.name} waits for it")
+        raise NotRunningError(f"{text}; headrace mini logs -f {chosen.argument} waits for it")
     return text
 
 
@@ -217,25 +266,28 @@ async def running_pod(api: Api, chosen: Chosen, cluster: Object) -> Object:
     """The chosen pod, if its container runs. Raises NotFoundError, NotRunningError, ApiError, Unreachable."""
     over = ended(cluster)
     try:
-        pod = await pod_of(api, chosen.namespace, chosen.name, chosen.index, chosen.group)
+        pod = await _pod_of(api, chosen)
     except NotFoundError:
         if over:
-            raise NotRunningError(_nothing_left(cluster, with_logs=False)) from None
+            raise NotRunningError(_nothing_left(chosen, cluster, with_logs=False)) from None
         raise
     state, text = state_of(pod, chosen.of_pod)
     if state == "running":
         return pod
     if over:
-        raise NotRunningError(_nothing_left(cluster, with_logs=True))
+        raise NotRunningError(_nothing_left(chosen, cluster, with_logs=True))
     if state == "ended":
-        raise NotRunningError(f"{text}; headrace mini logs {chosen.name} shows what it wrote")
-    raise NotRunningError(f"{text}; connect when headrace mini status {chosen.name} tells Running")
+        raise NotRunningError(f"{text}; headrace mini logs {chosen.argument} shows what it wrote")
+    raise NotRunningError(f"{text}; connect when headrace mini status {chosen.argument} tells Running")
 
 
-def _nothing_left(cluster: Object, with_logs: bool) -> str:
-    name, status = cluster["metadata"]["name"], cluster.get("status") or {}
+def _nothing_left(chosen: Chosen, cluster: Object, with_logs: bool) -> str:
+    name, status = chosen.argument, cluster.get("status") or {}
     code = status.get("exitCode")
     how = f"{status.get('phase')}, exit code {code}" if code is not None else status.get("phase") or "no exit code"
     logs = f"headrace mini logs {name} shows what it wrote; " if with_logs else ""
-    text = f"MiniCluster {name} has ended ({how}), and no broker is left to connect to"
-    return f"{text}: {logs}to run it again, headrace mini delete {name}, then apply it"
+    again = f"headrace mini delete {name}, then apply it"
+    if chosen.kind != MINICLUSTERS.kind:
+        again = "delete it, then create it anew"
+    text = f"{chosen.cluster} has ended ({how}), and no broker is left to connect to"
+    return f"{text}: {logs}to run it again, {again}"

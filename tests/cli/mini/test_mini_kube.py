@@ -16,6 +16,10 @@ import yaml
 
 from headrace.cli.main import headrace
 from headrace.cli.mini import main, program
+from headrace.kube.builders.images import Images
+from headrace.kube.foreign.names import STATUS_ANNOTATION
+from headrace.kube.foreign.policy import flux_job
+from minicluster.foreign.samples import job
 
 CLUSTERS = "/apis/flux-framework.org/v1alpha2/namespaces/team/miniclusters"
 PODS = "/api/v1/namespaces/team/pods"
@@ -850,3 +854,74 @@ def test_without_a_kubeconfig_it_is_told_what_was_looked_for(
 ) -> None:
     assert headrace(line.replace("FILE", file).split()[1:]) == 1
     assert "no kubeconfig: none is not there" in capsys.readouterr().err
+
+
+# --- Jobs that are clusters
+
+
+def labelled(name: str = "hello", told: str = "", **status: Any) -> dict[str, Any]:
+    found = flux_job(job(name=name), Images(), "0123456789")
+    annotations = {STATUS_ANNOTATION: told} if told else {}
+    meta = {"namespace": "team", "uid": "u9", "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    found["metadata"] = {**found["metadata"], **meta, "annotations": annotations}
+    return {**found, "status": status}
+
+
+FAILED = {"conditions": [{"type": "Failed", "status": "True", "lastTransitionTime": "2026-01-01T00:00:09Z"}]}
+
+
+def test_status_of_a_job_is_that_of_its_cluster(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    server.answer("GET", f"{JOBS}/hello", labelled(told='{"exit": 3, "reason": "why", "times": {}}', **FAILED))
+    assert headrace(["mini", "status", "job/hello"]) == 0
+    out = capsys.readouterr().out
+    assert [line.split(maxsplit=1) for line in out.splitlines()][:4] == [
+        ["name:", "team/hello"],
+        ["phase:", "Failed"],
+        ["reason:", "why"],
+        ["size:", "2"],
+    ]
+    server.items(JOBS, labelled(told='{"exit": 3, "reason": "why", "times": {}}', **FAILED))
+    assert headrace(["mini", "status", "--wait", "--json", "job/hello"]) == 3
+    assert json.loads(capsys.readouterr().out)["status"]["exitCode"] == 3
+
+
+@pytest.mark.parametrize("kind", ["jobset", "trainjob"])
+def test_a_cluster_is_found_by_the_object_that_its_job_belongs_to(
+    server: Server, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    server.items(JOBS, labelled("train-node-0", ready=2))
+    assert headrace(["mini", "status", f"{kind}/train"]) == 0
+    assert "team/train-node-0" in capsys.readouterr().out
+    assert server.last("GET")[1]["labelSelector"] == (
+        "jobset.sigs.k8s.io/jobset-name=train,flux-framework.org/headrace-cluster"
+    )
+
+
+def test_a_job_that_is_no_cluster_is_told_with_those_that_are(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.items(JOBS, labelled("other"))
+    assert headrace(["mini", "logs", "job/hello"]) == 1
+    assert "no cluster job/hello in namespace team (there: job/other)" in capsys.readouterr().err
+
+
+def test_logs_of_a_job_are_those_of_the_container_with_the_broker(
+    server: Server, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    server.answer("GET", f"{JOBS}/hello", labelled())
+    server.items(PODS, {"metadata": {"name": "hello-0-x", "creationTimestamp": "2026-01-01T00:00:00Z"}})
+    server.answer("GET", f"{PODS}/hello-0-x/log", b"hello\n")
+    assert headrace(["mini", "logs", "job/hello"]) == 0
+    assert capfdbinary.readouterr().out == b"hello\n"
+    assert server.last("GET")[1]["container"] == "main"
+    assert headrace(["mini", "logs", "-g", "gpu", "job/hello"]) == 1
+    assert b"only MiniClusters have groups" in capfdbinary.readouterr().err
+
+
+def test_a_job_that_has_ended_is_not_connected_to(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    server.answer(
+        "GET", f"{JOBS}/hello", labelled(told='{"exit": 3, "reason": "why", "times": {"finished": "x"}}', **FAILED)
+    )
+    server.items(PODS)
+    assert headrace(["mini", "connect", "job/hello"]) == 1
+    assert "Job hello has ended (Failed, exit code 3)" in capsys.readouterr().err

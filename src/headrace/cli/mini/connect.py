@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: Parser) -> None:
     add_cluster(parser)
     add_pod(parser)
-    add_name(parser)
+    add_name(parser, with_kinds=True)
     command = parser.add_argument("command", metavar="COMMAND", nargs="...", help="Command (default: a shell)")
     # Else it would be named where NAME is missing.
     command.required = False
@@ -33,11 +33,11 @@ def main(options: Namespace) -> int:
     async def act(api: Api, namespace: str) -> int:
         from headrace.kube import client, containers, pod_exec
 
-        cluster = await client.find(api, namespace, options.name)
-        chosen = containers.Chosen(namespace, options.name, options.pod, options.group, options.container)
+        chosen = await containers.choose(api, namespace, options.name, options.pod, options.group, options.container)
+        cluster = await containers.cluster_of(api, chosen)
         pod = await containers.running_pod(api, chosen, cluster)
         if client.status_of(cluster).get("phase") not in ("Running", None):
-            tell(f"MiniCluster {options.name} is {client.progress(cluster)}: its broker may not be up yet")
+            tell(f"{chosen.cluster} is {client.progress(cluster)}: its broker may not be up yet")
         words = options.command[1:] if options.command[:1] == ["--"] else options.command
         command = client.connect_command(cluster, words)
         terminal = not words and os.isatty(0) and os.isatty(1)

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from headrace.kube.runtime.api import Api
 
 
+# The names of clusters that are not MiniClusters, for help.
+OTHERS = "job/NAME, jobset/NAME, trainjob/NAME"
+
+
 def add_cluster(parser: Parser) -> None:
     """The options that choose a Kubernetes cluster and a namespace in it."""
     parser.add_argument("-n", "--namespace", default="", metavar="NAME", help="Namespace (default: the context's)")
@@ -21,8 +25,10 @@ def add_cluster(parser: Parser) -> None:
     parser.add_argument("--context", default="", metavar="NAME", help="The context of the kubeconfig")
 
 
-def add_name(parser: Parser) -> None:
-    parser.add_argument("name", metavar="NAME", help="Name of the MiniCluster")
+def add_name(parser: Parser, with_kinds: bool = False) -> None:
+    """The argument NAME; `with_kinds`: it may name a Job that is a cluster, or the object that the Job belongs to."""
+    others = f", or {OTHERS}" if with_kinds else ""
+    parser.add_argument("name", metavar="NAME", help=f"Name of the MiniCluster{others}")
 
 
 def connected(options: Namespace, act: Callable[[Api, str], Coroutine[Any, Any, int]]) -> int:

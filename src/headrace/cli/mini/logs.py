@@ -1,4 +1,4 @@
-"""`headrace mini logs NAME`: what a pod of a MiniCluster on Kubernetes has written."""
+"""`headrace mini logs NAME`: what a pod of a cluster on Kubernetes has written."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def add_arguments(parser: Parser) -> None:
         action="store_true",
         help="Go on until the container ends, also in a pod that replaces this one",
     )
-    add_name(parser)
+    add_name(parser, with_kinds=True)
 
 
 def main(options: Namespace) -> int:
     async def act(api: Api, namespace: str) -> int:
         from headrace.kube import containers
 
-        chosen = containers.Chosen(namespace, options.name, options.pod, options.group, options.container)
+        chosen = await containers.choose(api, namespace, options.name, options.pod, options.group, options.container)
         async for chunk in containers.logs(api, chosen, options.follow, tell):
             _write(chunk)
         return 0

@@ -1,4 +1,4 @@
-"""The progress of a MiniCluster on Kubernetes, line by line, until the phase that a command waits for."""
+"""The progress of a cluster on Kubernetes, line by line, until the phase that a command waits for."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ if TYPE_CHECKING:
 async def follow_until(
     api: Api, cluster: Dict[str, Any], phases: Container[str], say: Callable[[str], None]
 ) -> Dict[str, Any]:
-    """The MiniCluster when it is in one of `phases`; `say` gets a line for each change until then.
+    """The cluster when it is in one of `phases`; `say` gets a line for each change until then.
 
     Raises CommandError if it is deleted, ApiError.
     """
     from headrace.kube import client
+    from headrace.kube.foreign.client import as_minicluster
+    from headrace.kube.kinds import KINDS, MINICLUSTERS
 
+    kind = KINDS[cluster.get("kind", MINICLUSTERS.kind)]
     metadata, told = cluster["metadata"], ""
 
     def tell(line: str) -> None:
@@ -31,9 +34,11 @@ async def follow_until(
     def lost(why: str) -> None:
         tell(f"{why}: trying again")
 
-    async for found in client.follow(api, metadata["namespace"], metadata["name"], lost):
+    async for found in client.follow(api, metadata["namespace"], metadata["name"], lost, kind):
         if found is None or found["metadata"]["uid"] != metadata["uid"]:
-            raise CommandError(f"MiniCluster {metadata['name']} was deleted")
+            raise CommandError(f"{kind.kind} {metadata['name']} was deleted")
+        if kind is not MINICLUSTERS:
+            found = as_minicluster(found)
         tell(client.progress(found))
         if client.status_of(found).get("phase") in phases:
             return found

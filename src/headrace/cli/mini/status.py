@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from headrace.cli.common.errors import CommandError
-from headrace.cli.mini.kube import add_cluster, connected
+from headrace.cli.mini.kube import OTHERS, add_cluster, connected
 from headrace.cli.mini.program import tell
 from headrace.cli.mini.progress import follow_until
 
@@ -27,7 +27,8 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "-w", "--wait", action="store_true", help="Wait for the end of NAME, and exit with its job's status"
     )
-    parser.add_argument("name", metavar="NAME", nargs="?", default="", help="Name of the MiniCluster (default: all)")
+    name = f"Name of the MiniCluster (default: all), or {OTHERS}"
+    parser.add_argument("name", metavar="NAME", nargs="?", default="", help=name)
 
 
 def main(options: Namespace) -> int:
@@ -36,10 +37,12 @@ def main(options: Namespace) -> int:
 
     async def act(api: Api, namespace: str) -> int:
         from headrace.kube import client
+        from headrace.kube.foreign import client as jobs
         from headrace.kube.kinds import MINICLUSTERS
 
         if options.name:
-            one = await client.find(api, namespace, options.name)
+            foreign = jobs.kind_and_name(options.name)
+            one = await (jobs.find(api, namespace, *foreign) if foreign else client.find(api, namespace, options.name))
             if options.wait:
                 one = await follow_until(api, one, client.OVER, tell)
             print(json.dumps(_summary(one), indent=2) if options.json else "\n".join(_details(one)))

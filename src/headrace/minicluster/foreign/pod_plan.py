@@ -12,8 +12,8 @@ from .cluster import OUR_MOUNTS, PROCS_VARIABLE, ForeignCluster
 from .field import Field
 from .options import Exit, Run
 
-# Problems are logged, and what is of use only to those who look for one is not: users read the output of their command.
-_LOG_LEVEL = "4"
+# Errors alone are logged: users read the output of their command, and brokers warn of names that do not resolve yet.
+_LOG_LEVEL = "3"
 
 
 def make_pod_plan(cluster: ForeignCluster, *, service: str, domain: str) -> PodPlan:

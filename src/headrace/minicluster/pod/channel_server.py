@@ -8,6 +8,7 @@ operator's key is accepted (ZAP, RFC 27 of ZeroMQ), before any message is parsed
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import signal
@@ -263,7 +264,12 @@ class ChannelServer:
         constraint = {"and": [{"ranks": [str(Idset(ranks))]}, {"or": [{"states": ["running"]}, recent]}]}
         attrs = ["state", "exception_type"]
         body = {"max_entries": messages.MOST_NAMED, "attrs": attrs, "constraint": constraint}
-        found = self._handle().stream("job-list.list", body).get(_RPC_TIMEOUT)["jobs"]
+        try:
+            found = self._handle().stream("job-list.list", body).get(_RPC_TIMEOUT)["jobs"]
+        except OSError as exc:
+            if exc.errno != errno.ENODATA:
+                raise
+            return []
         inactive = STATE_BITS["inactive"]
         return [
             jobid.encode(one["id"])

@@ -1,0 +1,96 @@
+"""Labelled Jobs for users' commands: found by the name of the object that was made, in the form of a MiniCluster.
+
+`job/NAME`, `jobset/NAME` and `trainjob/NAME` name a cluster. A JobSet has its TrainJob's name, and labels its Jobs.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..client import NotFoundError
+from ..core.job_end import is_over, job_end
+from ..core.phases import FAILED, FINISHED, INVALID, RUNNING, STARTING, SUSPENDED
+from ..runtime.api import JOBS, Api, ApiError
+from . import names
+from .objects import parallelism
+from .policy import id_of, original
+
+Object = dict[str, Any]
+
+KINDS = ("job", "jobset", "trainjob")
+_JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
+
+
+def kind_and_name(text: str) -> tuple[str, str] | None:
+    """The kind, one of KINDS, and the name in a text such as job/hello; None for the name of a MiniCluster."""
+    kind, slash, name = text.partition("/")
+    return (kind, name) if slash and kind in KINDS else None
+
+
+async def find(api: Api, namespace: str, kind: str, name: str) -> Object:
+    """The Job that is the cluster of an object, in the form of a MiniCluster. Raises NotFoundError, ApiError."""
+    if kind == "job":
+        try:
+            return as_minicluster(await api.get(JOBS, namespace, name))
+        except ApiError as exc:
+            if exc.status != 404:
+                raise
+    else:
+        found = (await api.list_objects(JOBS, namespace, f"{_JOBSET_NAME}={name},{names.ID_LABEL}")).items
+        if found:
+            # A JobSet that restarts makes its Jobs again.
+            return as_minicluster(max(found, key=lambda one: str(one["metadata"]["creationTimestamp"])))
+    there = (await api.list_objects(JOBS, namespace, names.ID_LABEL)).items
+    listed = ", ".join(f"job/{one['metadata']['name']}" for one in there) or "none"
+    raise NotFoundError(f"no cluster {kind}/{name} in namespace {namespace} (there: {listed})")
+
+
+def as_minicluster(job: Object) -> Object:
+    """A Job in the form of a MiniCluster: kind, metadata, size, the name of the container with the broker, and a
+    status, which the Job's own one and the operator's annotation tell.
+    """
+    meta, size = job["metadata"], parallelism(job)
+    status = {**_status(job, size), "observedGeneration": meta.get("generation", 0)}
+    spec = {"size": size, "container": _broker_container(job)}
+    return {"kind": JOBS.kind, "metadata": meta, "spec": spec, "status": status}
+
+
+def _status(job: Object, size: int) -> Object:
+    status = job.get("status") or {}
+    told = _told(job)
+    if is_over(job):
+        end = job_end(job)
+        failed = end is not None and end.failed
+        found: Object = {"phase": FAILED if failed else FINISHED, "ready": f"0/{size}"}
+        found["reason"] = told.get("reason") or (end.message if end and failed and not told else "")
+        found["times"] = told.get("times") or {"finished": end.time if end else ""}
+        return {**found, "exitCode": told["exit"]} if "exit" in told else found
+    times = {"created": job["metadata"].get("creationTimestamp", "")}
+    if not id_of(job):
+        reason = "the operator's webhook did not see this Job when it was created"
+        return {"phase": INVALID, "ready": f"0/{size}", "reason": reason, "times": times}
+    if (job.get("spec") or {}).get("suspend"):
+        return {"phase": SUSPENDED, "ready": f"0/{size}", "reason": "", "times": times}
+    # A pod without a readiness probe is ready when it runs.
+    ready = int(status.get("ready") or 0)
+    phase = RUNNING if ready >= size else STARTING
+    return {"phase": phase, "ready": f"{ready}/{size}", "reason": "", "times": times}
+
+
+def _told(job: Object) -> Object:
+    """What the operator has told of the end; {} before it has, and for what is not the operator's."""
+    text = (job["metadata"].get("annotations") or {}).get(names.STATUS_ANNOTATION, "")
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _broker_container(job: Object) -> str:
+    """The name of the container that has the broker."""
+    containers = job["spec"]["template"]["spec"].get("containers") or [{}]
+    before = original(job)["spec"]["template"]["spec"].get("containers") or [{}]
+    changed = [one for one, other in zip(containers, before) if one != other]
+    return str((changed or containers)[0].get("name", ""))
