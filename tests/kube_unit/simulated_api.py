@@ -44,6 +44,7 @@ class Server:
 
     async def get(self, kind: Kind, namespace: str, name: str, subresource: str = "") -> Object:
         self.requests.append(("get", kind.plural, name))
+        self._allow("get", kind)
         return copy.deepcopy(self._find(kind, namespace, name))
 
     async def list_objects(self, kind: Kind, namespace: str = "", labels: str = "", fields: str = "") -> Listing:
@@ -226,6 +227,10 @@ class Server:
         except KeyError:
             raise ApiError(404, "NotFound", f'{kind.plural} "{name}" not found') from None
 
+    def _allow(self, verb: str, kind: Kind) -> None:
+        if (verb, kind.plural) in self.refuse:
+            raise self.refuse[verb, kind.plural]
+
     def _write(self, verb: str, kind: Kind, name: str, act: Any) -> Object:
         self.requests.append((verb, kind.plural, name))
         last = False
@@ -234,8 +239,7 @@ class Server:
             last = self.crash_at < 0
         if last and not self.crash_after:
             raise CrashError
-        if (verb, kind.plural) in self.refuse:
-            raise self.refuse[verb, kind.plural]
+        self._allow(verb, kind)
         made: Object = copy.deepcopy(act())
         if last:
             raise CrashError

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from ...minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
+from ...minicluster.foreign.job import Owner
 from ...minicluster.pod_plan import PodPlan
 from ..core import pods
 from ..core.job_end import job_end
@@ -24,7 +25,7 @@ from ..runtime.controller import TAKEN_RETRY, Controller, Shared, Watch, owners_
 from ..runtime.events import Report
 from ..runtime.watches import Selection
 from ..runtime.writes import Taken
-from . import names, objects
+from . import names, objects, owners
 from .reconcile import Actions, Observed, reconcile
 
 Object = dict[str, Any]
@@ -57,6 +58,9 @@ class _Memory(Struct):
     """The Events of the present start."""
     start: str = ""
     """The uid of the lead's pod of that start."""
+    owner: Owner | None = None
+    owner_known: bool = False
+    """Whether the owner was read, or there is none to be read."""
 
 
 class ForeignClusters:
@@ -126,11 +130,17 @@ class ForeignClusters:
             plan=memory.plan,
             has_service=bool(self.controller.owned[SERVICES.kind].owned_by(uid)),
             lead=self.links.lead(uid),
+            owner=memory.owner,
+            owner_known=memory.owner_known or not owners.is_trained(job),
         )
 
     async def _carry_out(self, observed: Observed, actions: Actions, now: float) -> float | None:
         """Do what `reconcile` decided; returns the time of the next reconcile. Raises ApiError, Unreachable."""
         job, memory = observed.job, self._memory_of(observed.job)
+        if actions.read_owner:
+            await self._read_owner(observed, memory, now)
+            self.controller.queue.add(memory.key)
+            return None
         if actions.plan is not None and not memory.secret:
             memory.plan = actions.plan
         # Before the steps, of which the last one at the end says that all is done.
@@ -162,6 +172,16 @@ class ForeignClusters:
         if event not in memory.told:
             await self.controller.record({**observed.job, "status": {"start": start}}, event, now)
             memory.told.add(event)
+
+    async def _read_owner(self, observed: Observed, memory: _Memory, now: float) -> None:
+        try:
+            memory.owner = await owners.trainjob_of(self.api, observed.job)
+        except ApiError as exc:
+            if exc.status != 403:
+                raise
+            text = f"the numProcPerNode of its TrainJob is not heeded: {exc}. Install the operator with --trainer"
+            await self._tell(observed, memory, Report("Warning", "OwnerNotRead", text), now)
+        memory.owner_known = True
 
     async def _check_names(self, observed: Observed, memory: _Memory, now: float) -> None:
         """Tell if the Service of the subdomain that the Job was given does not exist: names of pods do not resolve."""

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import structs
 
 from ...minicluster.foreign.cluster import ForeignCluster
-from ...minicluster.foreign.job import read
+from ...minicluster.foreign.job import Owner, read
 from ...minicluster.foreign.pod_plan import make_pod_plan
 from ...minicluster.pod_plan import PLAN_FILE, PodPlan, decode, encode
 from ...spec.hostlist import Hostlist
@@ -25,16 +25,18 @@ from .policy import id_of, original
 Object = dict[str, Any]
 
 
-def cluster_of(job: Object, most: int) -> ForeignCluster:
-    """The cluster of a Job whose plan has hosts for `most` pods, 0 for one that has no plan yet: with more pods than
-    that it is a cluster of these hosts. Raises InvalidForeign.
+def cluster_of(job: Object, most: int, owner: Owner | None = None) -> ForeignCluster:
+    """The cluster of a Job, which `owner` made, if it is known. Raises InvalidForeign.
+
+    Its plan has hosts for `most` pods, 0 for one that has no plan yet: with more pods than that it is a cluster of
+    these hosts.
     """
     # An object of a listing lacks its kind.
     document = {"apiVersion": JOBS.api_version, "kind": JOBS.kind, **original(job)}
     if not most:
-        return read(document)
+        return read(document, owner)
     size = min(parallelism(job), most)
-    cluster = read({**document, "spec": {**document["spec"], "parallelism": size, "completions": size}})
+    cluster = read({**document, "spec": {**document["spec"], "parallelism": size, "completions": size}}, owner)
     return structs.replace(cluster, parts=(structs.replace(cluster.parts[0], max_size=most),))
 
 

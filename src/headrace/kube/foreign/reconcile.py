@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from ...minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
 from ...minicluster.foreign.field import InvalidForeign
+from ...minicluster.foreign.job import Owner
 from ...minicluster.pod_plan import PodPlan
 from ..core import pods
 from ..core.actions import MakeSecret, Step, Tell
@@ -35,7 +36,8 @@ LOOK_AGAIN = 10.0
 class Observed(Struct, frozen=True, kw_only=True):
     """`pods` are those of the Job, with its last lead if it has ended. `plan` is that of its Secret, and `secret` the
     Secret's uid, "" if it is not known whether there is one; `is_first`: this operator has made it. `has_service`: the
-    Service of the pods' names exists. `lead` is None without a connection to the lead.
+    Service of the pods' names exists. `lead` is None without a connection to the lead. `owner` is the TrainJob that the
+    Job belongs to, which is to be read before the plan is made where it is not `owner_known`.
     """
 
     job: Object
@@ -45,6 +47,8 @@ class Observed(Struct, frozen=True, kw_only=True):
     plan: PodPlan | None = None
     has_service: bool = False
     lead: Lead | None = None
+    owner: Owner | None = None
+    owner_known: bool = True
 
     @property
     def lead_pod(self) -> Object | None:
@@ -55,7 +59,7 @@ class Observed(Struct, frozen=True, kw_only=True):
 class Actions(Struct, frozen=True, kw_only=True):
     """`plan` is the one that a Secret is made with. `events` are told once for each lead; `requeue_at` is the time of
     the next reconcile if nothing changes (seconds since the epoch). With `check_names`, somebody is to find out whether
-    the pods' names can resolve.
+    the pods' names can resolve, and with `read_owner`, what TrainJob the Job belongs to.
     """
 
     steps: tuple[Step, ...] = ()
@@ -63,6 +67,7 @@ class Actions(Struct, frozen=True, kw_only=True):
     plan: PodPlan | None = None
     requeue_at: float | None = None
     check_names: bool = False
+    read_owner: bool = False
 
 
 def reconcile(observed: Observed, domain: str, now: float) -> Actions:
@@ -77,7 +82,7 @@ def reconcile(observed: Observed, domain: str, now: float) -> Actions:
         )
         return Actions(events=(Report("Warning", "NotACluster", text),))
     try:
-        cluster = objects.cluster_of(job, objects.hosts_in(observed.plan) if observed.plan else 0)
+        cluster = objects.cluster_of(job, objects.hosts_in(observed.plan) if observed.plan else 0, observed.owner)
     except InvalidForeign as exc:
         text = "; ".join(str(one) for one in exc.problems)
         return Actions(events=(Report("Warning", "Invalid", text),))
@@ -90,6 +95,8 @@ def reconcile(observed: Observed, domain: str, now: float) -> Actions:
         return Actions(steps=(step,), events=(end.report(),))
     if job_end(job):
         return Actions()
+    if not observed.owner_known and cluster.options.procs_per_node is None:
+        return Actions(read_owner=True)
     plan = objects.plan(cluster, id_of(job), domain)
     steps = [*_objects(observed, plan), *_resize(observed, plan)]
     events, requeue_at, check_names = _progress(observed, plan, now)

@@ -70,6 +70,18 @@ def read(document: Any, runtime: Any) -> ForeignCluster:
         raise InvalidForeign([_in_trainer(problem, step, container) for problem in exc.problems]) from None
 
 
+def is_step(metadata: Field) -> bool:
+    """Whether a Job with these metadata, or with a template that has them, is the step of a TrainJob that trains."""
+    return metadata["labels"].mapping().get(runtimes.STEP_LABEL) == _STEP
+
+
+def processes_in(document: Any, job: Any) -> int | None:
+    """Processes on each node as a TrainJob's document says, None if it does not; `job` is the Job that trains."""
+    containers = Field(job)["spec"]["template"]["spec"]["containers"].items()
+    resources = next((one["resources"] for one in containers if one["name"].value == _NODE), Field(None))
+    return _procs(Field(document)["spec"]["trainer"]["numProcPerNode"], resources)
+
+
 def reference(document: Any) -> str:
     """The name of the runtime that a TrainJob refers to, "" if there is none."""
     name = Field(document)["spec"]["runtimeRef"]["name"].value
@@ -139,7 +151,7 @@ def _find_step(jobs: Field) -> Field:
     Raises InvalidForeign if there is none.
     """
     found = jobs.items()
-    marked = [one for one in found if one["template"]["metadata"]["labels"].mapping().get(runtimes.STEP_LABEL) == _STEP]
+    marked = [one for one in found if is_step(one["template"]["metadata"])]
     marked = marked or [one for one in found if len(found) == 1 or one["name"].value == _NODE]
     if not marked:
         jobs.refuse(f"must have a Job with the label {runtimes.STEP_LABEL}: {_STEP} in its template")
