@@ -17,6 +17,7 @@ from page_blocks import ROOT, Block, blocks
 from typed import HERE, SHOWN, comparable, parts, script_of, session, typed
 
 from headrace.cli.mini.main import main as mini
+from headrace.minicluster.foreign.load import KINDS as FOREIGN
 
 PAGES = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs/user").glob("*.md"))]
 BLOCKS = [block for page in ["README.md", *PAGES] for block in blocks(page)]
@@ -189,12 +190,15 @@ def test_configurations_are_taken_without_a_warning(block: Block, folder: Path) 
 
 @pytest.mark.parametrize("block", of("yaml"), ids=name)
 def test_miniclusters_are_valid(block: Block, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A part of one is put into the first whole MiniCluster of its page; a Job can be made one."""
+    """A part of one is put into the first whole MiniCluster of its page; a Job, JobSet or TrainJob can be made one."""
     document = yaml.safe_load(block.text)
     if "kind" not in document:
         whole = next(one for one in BLOCKS if one.page == block.page and "kind: MiniCluster" in one.text)
         part, document = document, yaml.safe_load(whole.text)
         document["spec"].update(part.get("spec", part))
     (tmp_path / "page.yaml").write_text(yaml.safe_dump(document))
-    how = "convert" if document["kind"] == "Job" else "validate"
-    assert mini([how, str(tmp_path / "page.yaml")]) == 0, capsys.readouterr()
+    how = ["convert"] if document["kind"] in FOREIGN else ["validate"]
+    if document.get("spec", {}).get("runtimeRef", {}).get("name") == "torch-distributed":
+        # A runtime that comes with Kubeflow Trainer; ours has the same policy.
+        how += ["--runtime", "headrace-torch"]
+    assert mini([*how, str(tmp_path / "page.yaml")]) == 0, capsys.readouterr()
