@@ -105,6 +105,14 @@ def test_an_owner_that_is_gone_takes_the_job_with_it() -> None:
     assert tasks(world, job) == 1
 
 
+def test_a_number_that_is_none_is_told_and_nothing_starts() -> None:
+    world, job = trained(0)
+    world.create(job)
+    world.settle()
+    assert set(world.events()) == {("Invalid", "TrainJob.spec.trainer.numProcPerNode: must be 1 or more, not 0")}
+    assert world.server.all("secrets") == []
+
+
 def test_an_operator_that_may_not_read_says_what_to_do() -> None:
     world, job = trained()
     world.server.refuse["get", "jobsets"] = ApiError(403, "Forbidden", 'cannot get resource "jobsets"')

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from ...minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
+from ...minicluster.foreign.field import InvalidForeign
 from ...minicluster.foreign.job import Owner
 from ...minicluster.pod_plan import PodPlan
 from ..core import pods
@@ -26,7 +27,7 @@ from ..runtime.events import Report
 from ..runtime.watches import Selection
 from ..runtime.writes import Taken
 from . import names, objects, owners
-from .reconcile import Actions, Observed, reconcile
+from .reconcile import Actions, Observed, reconcile, refused
 
 Object = dict[str, Any]
 
@@ -139,7 +140,6 @@ class ForeignClusters:
         job, memory = observed.job, self._memory_of(observed.job)
         if actions.read_owner:
             await self._read_owner(observed, memory, now)
-            self.controller.queue.add(memory.key)
             return None
         if actions.plan is not None and not memory.secret:
             memory.plan = actions.plan
@@ -174,14 +174,19 @@ class ForeignClusters:
             memory.told.add(event)
 
     async def _read_owner(self, observed: Observed, memory: _Memory, now: float) -> None:
+        """Read the TrainJob of a Job; the plan is made then, unless the TrainJob cannot be a cluster."""
         try:
             memory.owner = await owners.trainjob_of(self.api, observed.job)
+        except InvalidForeign as exc:
+            await self._tell(observed, memory, refused(exc), now)
+            return
         except ApiError as exc:
             if exc.status != 403:
                 raise
             text = f"the numProcPerNode of its TrainJob is not heeded: {exc}. Install the operator with --trainer"
             await self._tell(observed, memory, Report("Warning", "OwnerNotRead", text), now)
         memory.owner_known = True
+        self.controller.queue.add(memory.key)
 
     async def _check_names(self, observed: Observed, memory: _Memory, now: float) -> None:
         """Tell if the Service of the subdomain that the Job was given does not exist: names of pods do not resolve."""

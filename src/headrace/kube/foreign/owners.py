@@ -27,7 +27,10 @@ def is_trained(job: Object) -> bool:
 
 
 async def trainjob_of(api: Api, job: Object) -> Owner | None:
-    """The TrainJob of a Job; None if it has none, or is being deleted with it. Raises ApiError, Unreachable."""
+    """The TrainJob of a Job; None if it has none, or is being deleted with it.
+
+    Raises ApiError, Unreachable, InvalidForeign.
+    """
     found = job
     for kind in (JOBSETS, TRAINJOBS):
         place = next(owners_of(found, kind), None)

@@ -84,8 +84,7 @@ def reconcile(observed: Observed, domain: str, now: float) -> Actions:
     try:
         cluster = objects.cluster_of(job, objects.hosts_in(observed.plan) if observed.plan else 0, observed.owner)
     except InvalidForeign as exc:
-        text = "; ".join(str(one) for one in exc.problems)
-        return Actions(events=(Report("Warning", "Invalid", text),))
+        return Actions(events=(refused(exc),))
     end = end_of(job, observed.pods, cluster.container)
     if end is not None:
         if annotations_of(job).get(names.STATUS_ANNOTATION) == end.annotation():
@@ -101,6 +100,11 @@ def reconcile(observed: Observed, domain: str, now: float) -> Actions:
     steps = [*_objects(observed, plan), *_resize(observed, plan)]
     events, requeue_at, check_names = _progress(observed, plan, now)
     return Actions(steps=tuple(steps), events=events, plan=plan, requeue_at=requeue_at, check_names=check_names)
+
+
+def refused(exc: InvalidForeign) -> Report:
+    """The Event about a Job that cannot be a cluster though it was admitted."""
+    return Report("Warning", "Invalid", "; ".join(str(one) for one in exc.problems))
 
 
 def _objects(observed: Observed, plan: PodPlan) -> list[Step]:

@@ -76,10 +76,16 @@ def is_step(metadata: Field) -> bool:
 
 
 def processes_in(document: Any, job: Any) -> int | None:
-    """Processes on each node as a TrainJob's document says, None if it does not; `job` is the Job that trains."""
+    """Processes on each node as a TrainJob's document says, None if it does not; `job` is the Job that trains.
+
+    Raises InvalidForeign.
+    """
     containers = Field(job)["spec"]["template"]["spec"]["containers"].items()
     resources = next((one["resources"] for one in containers if one["name"].value == _NODE), Field(None))
-    return _procs(Field(document)["spec"]["trainer"]["numProcPerNode"], resources)
+    given = Field(document, KIND)["spec"]["trainer"]["numProcPerNode"]
+    procs = _procs(given, resources)
+    given.end()
+    return procs
 
 
 def reference(document: Any) -> str:
