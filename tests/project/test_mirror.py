@@ -122,6 +122,12 @@ ELSEWHERE = {
         "timeline.py": "modules/sched/graph/test_sched_graph.py",
         "formats/writers.py": "graph/test_recorded_runs.py",
     },
+    # The processes of a job that local brokers run.
+    "kubeflow/": {
+        "instance_jobs.py": "kubeflow/test_kubeflow_backend.py",
+        "recorder.py": "kubeflow/test_kubeflow_backend.py",
+        "runner.py": "kubeflow/test_kubeflow_backend.py",
+    },
     "images/": {
         "__main__.py": "images/test_oci.py",
         "code_finder.py": "images/test_code_store.py",

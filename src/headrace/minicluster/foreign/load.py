@@ -47,9 +47,14 @@ def load(text: str, runtime: Any = None) -> Source:
     return Source(cluster, [_called(one) for one in found if one is not document and one is not runtime], warnings)
 
 
+def load_runtimes(text: str) -> list[Any]:
+    """The documents of the training runtimes in a YAML text. Raises InvalidMiniCluster."""
+    return [one for one in documents(text)[0] if kind_of_document(one) in runtimes.KINDS]
+
+
 def load_runtime(text: str) -> Any:
     """The document of the only training runtime in a YAML text. Raises InvalidMiniCluster."""
-    found = [one for one in documents(text)[0] if kind_of_document(one) in runtimes.KINDS]
+    found = load_runtimes(text)
     if len(found) != 1:
         number = f"{len(found)} of them" if found else "none"
         rule = f"a runtime's file must hold one {' or '.join(runtimes.KINDS)}, this one holds {number}"

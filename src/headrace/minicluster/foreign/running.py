@@ -144,6 +144,13 @@ def plan(cluster: ForeignCluster, base: Mapping[str, str], cwd: str) -> Plan:
             'flux job attach --read-only "$headrace_job"\n'
         )
         mode = Mode.SUBMIT
+    return brokers(cluster, cwd, mode, program, before)
+
+
+def brokers(cluster: ForeignCluster, cwd: str, mode: Mode, program: str, before: str = "") -> Plan:
+    """The plan of local brokers for the cluster, in the directory `cwd`. The shell text `program` runs within the
+    instance, and `before` before the brokers.
+    """
     name = cluster.parts[0].job
     return Plan(
         name=name,

@@ -94,6 +94,11 @@ def reference(document: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
+def trainer_container(runtime: Field) -> Field:
+    """The container of a runtime that runs what the trainer says. Raises InvalidForeign if there is none."""
+    return _node_container(_find_step(runtime["spec"]["template"]["spec"]["replicatedJobs"]))
+
+
 def _runtime_field(runtime: Any, job: Field) -> Field:
     """A runtime's document; its paths begin with its kind. Raises InvalidForeign."""
     kind = runtime.get("kind") if isinstance(runtime, dict) else None

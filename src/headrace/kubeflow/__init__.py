@@ -1,0 +1,29 @@
+"""The Kubeflow SDK on Headrace: `TrainerClient().train(...)` on local brokers or in a running instance.
+
+The extra `kubeflow` brings the SDK. Nothing else of Headrace imports this package.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .client import TrainerClient
+    from .config import HeadraceBackendConfig
+
+__all__ = ["HeadraceBackendConfig", "TrainerClient"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the SDK when it is first asked for: that takes a second, and the processes that run jobs need none of
+    it.
+    """
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from . import client, config
+    except ModuleNotFoundError as exc:
+        if (exc.name or "").partition(".")[0] != "kubeflow":
+            raise
+        raise ImportError("the Kubeflow SDK is not installed: pip install 'headrace[kubeflow]'") from exc
+    return {"HeadraceBackendConfig": config.HeadraceBackendConfig, "TrainerClient": client.TrainerClient}[name]

@@ -1,0 +1,200 @@
+"""The back end of the SDK's client: its ten methods, with the SDK's types and errors."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import string
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+from kubeflow.common.utils import validate_wait_for_job_status
+from kubeflow.trainer.backends.base import RuntimeBackend
+from kubeflow.trainer.constants import constants
+from kubeflow.trainer.types import types
+
+from .build import Place, Record, build, read_record
+from .catalog import Catalog, runtime_of
+from .config import HeadraceBackendConfig
+from .instance_jobs import InstanceJobs
+from .jobs import EVENTLOG, EXEC_LOG, OUTPUT, Job, Jobs
+from .local_jobs import LocalJobs
+from .refusals import check_request, name_of
+from .standing import COMPLETE, CREATED, FAILED, RUNNING, NodeLines, Standing, notices, standing
+
+_log = logging.getLogger(__name__)
+_STATUSES = {CREATED, RUNNING, COMPLETE, FAILED}
+
+
+class HeadraceBackend(RuntimeBackend):
+    """Runs the SDK's jobs on local brokers or in an instance. Raises ValueError for runtimes that are none."""
+
+    def __init__(self, cfg: HeadraceBackendConfig) -> None:
+        self.cfg = cfg
+        self._catalog = Catalog(cfg.runtimes)
+        self._jobs: Jobs = InstanceJobs(cfg.uri) if cfg.uri else LocalJobs(os.fspath(cfg.statedir or ""))
+
+    # -- runtimes
+
+    def list_runtimes(self) -> list[types.Runtime]:
+        return [runtime_of(document) for document in self._catalog]
+
+    def get_runtime(self, name: str) -> types.Runtime:
+        return runtime_of(self._catalog.document(name))
+
+    def get_runtime_packages(self, runtime: types.Runtime) -> None:
+        """Print the Python, its packages and the GPUs that functions find, as a job does on one node."""
+        name = self.train(runtime, trainer=types.CustomTrainer(func=_print_packages, num_nodes=1))
+        try:
+            self.wait_for_job_status(name, {COMPLETE})
+            print("\n".join(self.get_job_logs(name)))
+        finally:
+            self.delete_job(name)
+
+    # -- jobs
+
+    def train(
+        self,
+        runtime: str | types.Runtime | None = None,
+        initializer: types.Initializer | None = None,
+        trainer: types.CustomTrainer | types.CustomTrainerContainer | types.BuiltinTrainer | None = None,
+        options: list[Any] | None = None,
+    ) -> str:
+        document = self._catalog.document(runtime)
+        custom = check_request(initializer, trainer)
+        name = name_of(options, trainer, self) or random.choice(string.ascii_lowercase) + uuid.uuid4().hex[:11]
+        place = Place(self._jobs.variables(), os.getcwd(), self._jobs.local, self._jobs.environment(name))
+        built = build(name, document, custom, place, time.time())
+        if built.not_applied:
+            _log.warning("TrainJob %s: not applied without Kubernetes: %s", name, ", ".join(built.not_applied))
+        self._jobs.start(name, built.cluster, built.jobspec)
+        return name
+
+    def list_jobs(self, runtime: types.Runtime | None = None) -> list[types.TrainJob]:
+        jobs = [self._show(job) for job in self._jobs.all()]
+        found = [job for job in jobs if runtime is None or job.runtime.name == runtime.name]
+        return sorted(found, key=lambda job: job.creation_timestamp)
+
+    def get_job(self, name: str) -> types.TrainJob:
+        return self._show(self._find(name))
+
+    def get_job_logs(self, name: str, follow: bool | None = False, step: str = constants.NODE + "-0") -> Iterator[str]:
+        job = self._find(name)
+        record = _record(job)
+        nodes = {f"{constants.NODE}-{node}": node for node in range(record.nodes)}
+        if step not in nodes:
+            raise ValueError(f"TrainJob {name} has no step {step!r}: there are {', '.join(nodes)}")
+        lines = NodeLines(nodes[step], record.tasks)
+        return _lines(job, lines, bool(follow))
+
+    def get_job_events(self, name: str) -> list[types.Event]:
+        job = self._find(name)
+        record = _record(job)
+        found = notices(job.entries(EVENTLOG), job.entries(EXEC_LOG), job.entries(OUTPUT))
+        return [
+            types.Event(
+                involved_object_kind=constants.TRAINJOB_KIND if one.node is None else "Pod",
+                involved_object_name=name if one.node is None else f"{record.hosts}-{one.node}",
+                message=one.message,
+                reason=one.name,
+                event_time=_time(one.timestamp),
+            )
+            for one in found
+        ]
+
+    def wait_for_job_status(
+        self,
+        name: str,
+        status: set[str] = {COMPLETE},  # noqa: B006 (the SDK's signature)
+        timeout: int = 600,
+        polling_interval: int = 2,
+        callbacks: list[Callable[[types.TrainJob], None]] | None = None,
+    ) -> types.TrainJob:
+        if not set(status) <= _STATUSES:
+            raise ValueError(f"Expected status {status} must be a subset of {_STATUSES}")
+        validate_wait_for_job_status(polling_interval, timeout)
+        deadline = time.monotonic() + timeout
+        while True:
+            found = self.get_job(name)
+            for callback in callbacks or ():
+                callback(found)
+            if found.status in status:
+                return found
+            if found.status == FAILED:
+                raise RuntimeError(f"TrainJob {name} is Failed: {_standing(self._find(name)).reason}")
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"Timeout waiting for TrainJob {name} to reach status: {status}")
+            time.sleep(min(polling_interval, left))
+
+    def delete_job(self, name: str) -> None:
+        self._find(name).delete()
+
+    # -- one job
+
+    def _find(self, name: str) -> Job:
+        job = self._jobs.find(name) if isinstance(name, str) else None
+        if job is None:
+            raise ValueError(f"No TrainJob with name {name}")
+        return job
+
+    def _show(self, job: Job) -> types.TrainJob:
+        record, stands = _record(job), _standing(job)
+        steps = [
+            types.Step(
+                name=f"{constants.NODE}-{node}",
+                status=phase,
+                pod_name=f"{record.hosts}-{node}",
+                device=record.device,
+                device_count=str(record.procs),
+            )
+            for node, phase in enumerate(stands.phases)
+        ]
+        return types.TrainJob(
+            name=record.name,
+            runtime=runtime_of(record.runtime),
+            steps=steps,
+            num_nodes=record.nodes,
+            creation_timestamp=_time(record.created),
+            status=stands.status,
+        )
+
+
+def _record(job: Job) -> Record:
+    record = read_record(job.jobspec)
+    if record is None:
+        raise RuntimeError("a job without a record of its TrainJob, as an older or newer Headrace made it")
+    return record
+
+
+def _standing(job: Job) -> Standing:
+    # The log is read after it is known whether it goes on, so that its end is not missed.
+    lost = job.lost()
+    return standing(job.entries(EVENTLOG), job.entries(EXEC_LOG), _record(job).nodes, lost)
+
+
+def _lines(job: Job, lines: NodeLines, follow: bool) -> Iterator[str]:
+    for events in job.follow(OUTPUT) if follow else (job.entries(OUTPUT),):
+        yield from lines.feed(events)
+    yield from lines.rest()
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, timezone.utc)
+
+
+def _print_packages() -> None:
+    import shutil
+    import subprocess
+    import sys
+    from importlib.metadata import distributions
+
+    print(f"Python: {sys.version}")
+    for line in sorted({f"{one.metadata['Name']} {one.version}" for one in distributions()}, key=str.lower):
+        print(line)
+    if shutil.which("nvidia-smi"):
+        subprocess.run(["nvidia-smi"], check=False)

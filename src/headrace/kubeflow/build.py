@@ -1,0 +1,233 @@
+"""What `TrainerClient.train` is asked for as the job of a Flux instance (RFC 14). Pure.
+
+The request becomes a TrainJob, which is read as everywhere in Headrace. The job brings the function as a file of its
+own (RFC 37), so that nodes need not share a file system, and a record from which it can be shown as a TrainJob.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kubeflow.common.constants import UNKNOWN
+from kubeflow.trainer.constants import constants
+from kubeflow.trainer.types import types
+from msgspec import Struct, convert, to_builtins
+
+from headrace.minicluster.fields import QUANTITY
+from headrace.minicluster.foreign import running, trainjob
+from headrace.minicluster.foreign.cluster import ForeignCluster
+from headrace.minicluster.foreign.field import InvalidForeign
+from headrace.minicluster.object_rules import quantity
+from headrace.minicluster.problems import Problem
+from headrace.spec import jobspec_build
+
+from . import with_packages
+from .function import program_text
+
+# The record's key in `attributes.user` of a jobspec.
+RECORD = "trainjob"
+_PROGRAM = "trainer_func.py"
+_INSTALLER = "with_packages.py"
+_REQUIREMENTS = "requirements.txt"
+_DEFAULT_URLS = ["https://pypi.org/simple"]
+# Resources whose names are read in any case, and short names, as in the SDK.
+_LOWER = ("cpu", "memory", "gpu", "storage", "ephemeral-storage")
+_ALIASES = {"gpu": constants.GPU_LABEL, "storage": "ephemeral-storage"}
+# What TrainJobs call what users of the SDK know by another name.
+_FIELDS = {
+    "spec.trainer.numNodes": "num_nodes",
+    "spec.trainer.numProcPerNode": "resources_per_node",
+    "spec.trainer.env": "env",
+    "spec.trainer.command": "trainer",
+    "metadata.name": "name",
+}
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """What a job's jobspec says of the TrainJob that it is."""
+
+    name: str
+    runtime: dict[str, Any]
+    """The document of its runtime."""
+    created: float
+    """Seconds since 1970-01-01 UTC."""
+    nodes: int
+    procs: int
+    """Processes on each node."""
+    tasks: int
+    """Tasks of the job on each node: one that starts the processes, or as many as these."""
+    device: str
+    """gpu, cpu, or the SDK's word for neither."""
+    hosts: str
+    """The names of the nodes but for the index at their end."""
+
+
+class Built(NamedTuple):
+    """A job: the cluster that it takes, its jobspec, and what of the request does not apply without Kubernetes."""
+
+    cluster: ForeignCluster
+    jobspec: dict[str, Any]
+    not_applied: list[str]
+
+
+class Place(NamedTuple):
+    """Where the job will run: the variables and the directory of the caller, and whether this machine's brokers run
+    it, in which case `environment` is the folder of the Python environment for further packages.
+    """
+
+    variables: Mapping[str, str]
+    cwd: str
+    local: bool
+    environment: str = ""
+
+
+def build(name: str, runtime: Any, trainer: types.CustomTrainer | None, place: Place, created: float) -> Built:
+    """The job of a trainer, or of the runtime's own command without one. Raises ValueError, with a line for each
+    thing that is wrong.
+    """
+    given: dict[str, Any] = {}
+    files: dict[str, str] = {}
+    resources: dict[str, str] = {}
+    if trainer is not None:
+        resources = _resources(trainer.resources_per_node)
+        files = {_PROGRAM: program_text(trainer.func, trainer.func_args)}
+        given = {
+            "command": _command(trainer, runtime, place.environment or "{{tmpdir}}/environment"),
+            "numNodes": trainer.num_nodes,
+            "env": _variables(trainer.env),
+            "resourcesPerNode": {"limits": resources} if resources else None,
+            # The GPUs or CPUs of a node, if it has any of them.
+            "numProcPerNode": "auto" if _device(resources) else None,
+        }
+        if trainer.packages_to_install:
+            files[_INSTALLER] = Path(with_packages.__file__).read_text(encoding="utf-8")
+            files[_REQUIREMENTS] = _requirements(trainer)
+    cluster = _read(name, runtime, {key: value for key, value in given.items() if value is not None})
+    base = {"PYTHONUNBUFFERED": "1", **place.variables}
+    jobspec = running.jobspec(cluster, base, place.cwd, gpus=not place.local)
+    for path, text in files.items():
+        jobspec_build.add_file(jobspec, path, text)
+    if files:
+        # The words are ours, and name the files by a template.
+        jobspec["attributes"]["system"]["shell"]["options"].pop("literal-args", None)
+    record = Record(
+        name=name,
+        runtime=runtime,
+        created=created,
+        nodes=cluster.size,
+        procs=cluster.procs,
+        tasks=max(cluster.tasks // cluster.size, 1),
+        device=_device(resources) or UNKNOWN,
+        hosts=cluster.parts[0].job,
+    )
+    jobspec_build.set_attribute(jobspec, f"user.{RECORD}", to_builtins(record))
+    return Built(cluster, jobspec, _not_applied(cluster, trainer, resources))
+
+
+def read_record(jobspec: Any) -> Record | None:
+    """The record in a jobspec; None if the job is no TrainJob of the SDK."""
+    user = jobspec.get("attributes", {}).get("user") if isinstance(jobspec, dict) else None
+    found = user.get(RECORD) if isinstance(user, dict) else None
+    try:
+        return convert(found, Record) if found is not None else None
+    except ValueError:
+        return None
+
+
+def _read(name: str, runtime: Any, trainer: dict[str, Any]) -> ForeignCluster:
+    reference = {"name": runtime["metadata"]["name"], "kind": runtime["kind"]}
+    spec = {"runtimeRef": reference, **({"trainer": trainer} if trainer else {})}
+    document = {
+        "apiVersion": trainjob.API_VERSION,
+        "kind": trainjob.KIND,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    try:
+        cluster = trainjob.read(document, runtime)
+    except InvalidForeign as exc:
+        raise InvalidForeign([_of_sdk(problem) for problem in exc.problems]) from None
+    if cluster.interactive:
+        raise ValueError(
+            f"Runtime {reference['name']} is interactive: an instance without a job, which runs no function"
+        )
+    return cluster
+
+
+def _of_sdk(problem: Problem) -> Problem:
+    """A problem of a TrainJob's field at what the user of the SDK has given."""
+    for path, name in _FIELDS.items():
+        if problem.path == path or problem.path.startswith((f"{path}.", f"{path}[")):
+            return Problem(name + problem.path[len(path) :], problem.rule)
+    return problem
+
+
+def _command(trainer: types.CustomTrainer, runtime: Any, environment: str) -> list[str]:
+    """How a node or a process runs the function: as the SDK, by torchrun where the runtime has torch's policy."""
+    program = [f"{{{{tmpdir}}}}/{_PROGRAM}"]
+    policy = runtime["spec"].get("mlPolicy")
+    if isinstance(policy, dict) and policy.get("torch") is not None:
+        program = ["-m", "torch.distributed.run", *program]
+    if not trainer.packages_to_install:
+        return [sys.executable, *program]
+    return [sys.executable, f"{{{{tmpdir}}}}/{_INSTALLER}", environment, f"{{{{tmpdir}}}}/{_REQUIREMENTS}", *program]
+
+
+def _requirements(trainer: types.CustomTrainer) -> str:
+    """A file for pip. Its index is that of pip's own configuration, unless another one than the SDK's default is
+    given.
+    """
+    packages, urls = trainer.packages_to_install or [], trainer.pip_index_urls or []
+    for field, value in (("packages_to_install", packages), ("pip_index_urls", urls)):
+        if not isinstance(value, list) or not all(isinstance(one, str) and one.strip() for one in value):
+            raise ValueError(f"{field}: must be a list of texts, not {value!r}")
+    options = [] if urls == _DEFAULT_URLS else ["--index-url", *["--extra-index-url"] * (len(urls) - 1)]
+    lines = [f"{option} {url}" for option, url in zip(options, urls)]
+    return "".join(f"{line}\n" for line in [*lines, *packages])
+
+
+def _variables(env: Mapping[str, str] | None) -> list[dict[str, Any]] | None:
+    if env is None:
+        return None
+    if not isinstance(env, Mapping):
+        raise ValueError(f"env: must be a dict of variables, not {env!r}")
+    return [{"name": name, "value": value} for name, value in env.items()]
+
+
+def _resources(given: Mapping[str, Any] | None) -> dict[str, str]:
+    """The resources of a node by the names of Kubernetes, as the SDK has them. Raises ValueError."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise ValueError(f"resources_per_node: must be a dict of resources, not {given!r}")
+    found = {}
+    for key, value in given.items():
+        text = str(value)
+        if isinstance(value, bool) or not QUANTITY.match(text) or text.startswith("-"):
+            raise ValueError(f"resources_per_node[{key!r}]: must be a quantity such as 2, 500m or 10Gi, not {value!r}")
+        name = str(key)
+        name = name.lower() if name.lower() in _LOWER or name.lower().startswith("mig-") else name
+        found[_ALIASES.get(name, f"nvidia.com/{name}" if name.startswith("mig-") else name)] = text
+    return found
+
+
+def _device(resources: Mapping[str, str]) -> str:
+    """What the processes of a node are counted by; "" if resources name neither."""
+    for device in ("gpu", "cpu"):
+        names = [name for name in resources if device in name.rpartition("/")[2]]
+        if any(quantity(resources[name]) >= 1 for name in names):
+            return device
+    return ""
+
+
+def _not_applied(
+    cluster: ForeignCluster, trainer: types.CustomTrainer | None, resources: Mapping[str, str]
+) -> list[str]:
+    """What has no effect without Kubernetes: of the request by the SDK's names, then of the runtime."""
+    image = ["image"] if trainer is not None and trainer.image else []
+    others = [f"resources_per_node[{name!r}]" for name in resources if not _device({name: "1"})]
+    container = (".image", ".resources")
+    return image + others + [path for path in running.not_applied(cluster) if not path.endswith(container)]

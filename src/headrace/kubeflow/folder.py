@@ -1,0 +1,147 @@
+"""The folder of a job that local brokers run: what it is made of, what it has written, and whether it goes on.
+
+`plan` and `jobspec` are what is to be run. The runner writes the job's eventlogs as they grow, and `log` for what
+brokers and runner say. It holds `lock`, which has its process id, as long as it runs: so any process can tell whether
+the job goes on, and end it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from headrace.spec.eventlog import Event, decode_line
+
+from .jobs import EVENTLOG
+
+PLAN, JOBSPEC, LOG, LOCK, ENVIRONMENT = "plan", "jobspec", "log", "lock", "environment"
+# Seconds between two looks at a file that another process writes, and until a runner that is asked to end is killed.
+_PAUSE = 0.05
+_END_TIMEOUT = 30.0
+
+
+class Folder:
+    """A job's folder. Methods raise OSError if it is no longer there."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __truediv__(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a job in it."""
+        return os.path.exists(self / JOBSPEC)
+
+    @property
+    def jobspec(self) -> Any:
+        with open(self / JOBSPEC, encoding="utf-8") as file:
+            return json.load(file)
+
+    def lock(self) -> int:
+        """A descriptor that holds the lock; it goes to the runner. Raises BlockingIOError if another one runs."""
+        held = os.open(self / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            os.close(held)
+            raise
+        return held
+
+    @property
+    def runs(self) -> bool:
+        """Whether the runner runs, or is being started."""
+        try:
+            held = os.open(self / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(held)
+        return False
+
+    def has_ended(self) -> bool:
+        """Whether the job has ended, or has been lost."""
+        # In this order, as the runner ends after the job.
+        return not self.runs or any(event.name == "clean" for event in self.entries(EVENTLOG))
+
+    def lost(self) -> str:
+        """Why a job whose log has no end has none, "" while it may still end."""
+        if self.runs or any(event.name == "clean" for event in self.entries(EVENTLOG)):
+            return ""
+        with contextlib.suppress(FileNotFoundError), open(self / LOG, encoding="utf-8", errors="replace") as file:
+            said = [line.strip() for line in file if line.strip()]
+            if said:
+                return f"its brokers have ended: {said[-1]}"
+        return "its brokers have ended"
+
+    def entries(self, path: str) -> list[Event]:
+        """The events of a log so far."""
+        return list(self._read(path, 0)[0])
+
+    def follow(self, path: str) -> Iterator[list[Event]]:
+        """The events of a log as they come, until the job has ended."""
+        offset, ended = 0, False
+        while True:
+            events, offset = self._read(path, offset)
+            if events:
+                yield events
+            elif ended:
+                return
+            else:
+                # What is written before the end is read once more after it is known.
+                ended = self.has_ended()
+                if not ended:
+                    time.sleep(_PAUSE)
+
+    def _read(self, path: str, offset: int) -> tuple[list[Event], int]:
+        """The whole lines of a log from a byte on, and the byte after them."""
+        try:
+            with open(self / path, "rb") as file:
+                file.seek(offset)
+                data = file.read()
+        except FileNotFoundError:
+            return [], offset
+        whole = data[: data.rfind(b"\n") + 1]
+        lines = whole.decode("utf-8", "surrogateescape").split("\n")[:-1]
+        return [decode_line(line) for line in lines], offset + len(whole)
+
+    def ask_to_end(self, signum: int = signal.SIGTERM) -> bool:
+        """Signal the runner; False if it is being started, and has no process id yet."""
+        try:
+            with open(self / LOCK, encoding="ascii") as file:
+                pid = int(file.read() or 0)
+            if pid and self.runs:
+                os.kill(pid, signum)
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        return bool(pid)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def end(folders: Iterable[Folder]) -> None:
+    """End the jobs of folders, and wait until nothing of them runs."""
+    left = [folder for folder in folders if folder.runs]
+    deadline = time.monotonic() + _END_TIMEOUT
+    unasked = list(left)
+    while left:
+        # Once each: a second signal would not leave it time to end the brokers in order.
+        unasked = [folder for folder in unasked if not folder.ask_to_end()]
+        time.sleep(_PAUSE)
+        if time.monotonic() > deadline:
+            for folder in left:
+                folder.ask_to_end(signal.SIGKILL)
+        left = [folder for folder in left if folder.runs]

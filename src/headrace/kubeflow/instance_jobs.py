@@ -1,0 +1,142 @@
+"""Jobs of a running instance, which keeps them itself: also when this process has ended, and for others to find."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headrace.client.handle import Handle
+from headrace.minicluster.foreign.cluster import ForeignCluster
+from headrace.query import uri as uris
+from headrace.query.errors import QueryError
+from headrace.query.listing import Query, list_jobs
+from headrace.query.submission import Caller, jobspec_request
+from headrace.spec.eventlog import Event, decode, decode_line
+from headrace.spec.job_exception import CANCEL, FATAL
+from headrace.spec.job_state import INACTIVE
+
+from .build import read_record
+
+_END_TIMEOUT = 60.0  # seconds that a job has to end after it was canceled
+
+
+class InstanceJobs:
+    """The jobs of the SDK in the instance at `uri`. Methods raise RuntimeError if it cannot be reached, and ValueError
+    for what names no instance.
+    """
+
+    local = False
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        # The jobspecs of jobs by id, None for those that are none of the SDK's. They do not change.
+        self._known: dict[int, Any] = {}
+
+    def variables(self) -> Mapping[str, str]:
+        return Caller(lambda _text: None).environment(())[0]
+
+    def environment(self, name: str) -> str:
+        # Nodes need not share a file system.
+        return ""
+
+    def start(self, name: str, cluster: ForeignCluster, jobspec: Any) -> None:
+        if self.find(name) is not None:
+            raise RuntimeError(f"TrainJob {name} already exists")
+        with self.connected() as handle:
+            id = handle.rpc("job-ingest.submit", payload=jobspec_request(jobspec)).get()["id"]
+            # The answer comes when listings have the job.
+            handle.rpc("job-list.list-id", {"id": id, "attrs": []}).get()
+
+    def find(self, name: str) -> InstanceJob | None:
+        query = Query(count=0)
+        query.add("name", [name])
+        return next(iter(self._list(query)), None)
+
+    def all(self) -> list[InstanceJob]:
+        return self._list(Query(count=0))
+
+    def _list(self, query: Query) -> list[InstanceJob]:
+        with self.connected() as handle:
+            ids = [job["id"] for job in list_jobs(handle, query, [])]
+            unknown = [id for id in ids if id not in self._known]
+            calls = [handle.rpc("job-info.lookup", {"id": id, "keys": ["jobspec"], "flags": 0}) for id in unknown]
+            for id, call in zip(unknown, calls):
+                try:
+                    jobspec = json.loads(call.get()["jobspec"])
+                except OSError as exc:
+                    # The job of another user, or one that was purged meanwhile.
+                    if exc.errno not in (errno.EPERM, errno.ENOENT):
+                        raise
+                    jobspec = None
+                self._known[id] = jobspec if read_record(jobspec) is not None else None
+        return [InstanceJob(self, id, self._known[id]) for id in ids if self._known[id] is not None]
+
+    def forget(self, id: int) -> None:
+        """Leave out a job that listings may still have for a moment."""
+        self._known[id] = None
+
+    @contextlib.contextmanager
+    def connected(self) -> Iterator[Handle]:
+        """A connection to the instance. Raises RuntimeError for what goes wrong with it."""
+        try:
+            with Handle(uris.resolve(self._uri)) as handle:
+                yield handle
+        except QueryError as exc:
+            raise ValueError(f"uri: {self._uri}: {exc}") from None
+        except TimeoutError:
+            raise
+        except OSError as exc:
+            raise RuntimeError(f"the instance {self._uri}: {exc.strerror or exc}") from exc
+
+
+class InstanceJob:
+    """One job, by its id in the instance."""
+
+    def __init__(self, jobs: InstanceJobs, id: int, jobspec: Any) -> None:
+        self._jobs = jobs
+        self._id = id
+        self.jobspec = jobspec
+
+    def entries(self, path: str) -> list[Event]:
+        with self._jobs.connected() as handle:
+            try:
+                found = handle.rpc("job-info.lookup", {"id": self._id, "keys": [path], "flags": 0}).get()
+            except OSError as exc:
+                if exc.errno != errno.ENOENT:
+                    raise
+                return []
+            return decode(found[path])
+
+    def follow(self, path: str) -> Iterator[list[Event]]:
+        with self._jobs.connected() as handle:
+            try:
+                for answer in handle.stream("job-info.eventlog-watch", {"id": self._id, "path": path, "flags": 0}):
+                    yield [decode_line(answer["event"])]
+            except OSError as exc:
+                # The job has not written this log.
+                if exc.errno != errno.ENOENT:
+                    raise
+
+    def lost(self) -> str:
+        # An instance does not lose jobs.
+        return ""
+
+    def delete(self) -> None:
+        cancel = {"id": self._id, "severity": FATAL, "type": CANCEL, "note": "deleted by the Kubeflow SDK"}
+        with self._jobs.connected() as handle:
+            try:
+                handle.rpc("job-manager.raise", cancel).get()
+            except OSError as exc:
+                # It has ended already.
+                if exc.errno != errno.ENOENT:
+                    raise
+            end = handle.rpc("job-list.list-id", {"id": self._id, "attrs": ["state"], "state": INACTIVE})
+            try:
+                end.get(_END_TIMEOUT)
+            except TimeoutError:
+                raise TimeoutError(f"the job goes on {_END_TIMEOUT:.0f} s after it was canceled") from None
+            handle.rpc("job-manager.purge-id", {"id": self._id, "force": True}).get()
+        self._jobs.forget(self._id)
