@@ -21,7 +21,7 @@ def test_a_user_is_a_name_a_number_or_all() -> None:
     query.user("4711")
     query.user(pwd.getpwuid(os.getuid()).pw_name)
     assert query.clauses == [{"userid": [4711]}, {"userid": [os.getuid()]}]
-    for name in ("", "no such user", "\udcff"):
+    for name in ("", "no such user", "\udcff", "\ud800", "a\0b"):
         with pytest.raises(QueryError, match="there is no such user"):
             query.user(name)
 

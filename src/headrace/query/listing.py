@@ -42,7 +42,8 @@ class Query:
 
             try:
                 userid = pwd.getpwnam(text).pw_uid
-            except KeyError:
+            except (KeyError, ValueError):
+                # ValueError: a text that no name of a user can be.
                 raise QueryError(f"Invalid user {text} specified: there is no such user") from None
         self.clauses.append({"userid": [userid]})
 
