@@ -80,7 +80,7 @@ def instance() -> Iterator[Instance]:
         yield found
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def served() -> Callable[..., Any]:
     """A client of the service with these settings. As with scripts of flux-restful-api, each request has a new loop."""
 
@@ -92,7 +92,7 @@ def served() -> Callable[..., Any]:
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def client(shared: Instance, served: Callable[..., Any]) -> Any:
     """A client of the service without authentication, in the shared instance."""
     return served(shared)

@@ -8,7 +8,7 @@ import errno
 from collections.abc import AsyncIterator
 from typing import Any
 
-from headrace.api.broker_link import BrokerLink
+from headrace.api.broker_link import BrokerLink, BrokerUnreachable
 from headrace.query.listing import Query
 from headrace.query.submission import jobspec_request
 from headrace.spec import eventlog, jobid, stdio
@@ -19,6 +19,18 @@ ALL_ATTRIBUTES = ["all"]
 
 class NoSuchJob(LookupError):
     """No job has the id, or the text is no id; the text is for users."""
+
+
+class Refused(ValueError):
+    """A submission that is wrong; `problems` has a sentence for users for each thing that is."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+class BadOutput(ValueError):
+    """A job's output log has an event that cannot be read: jobs can write into it what they like (RFC 24)."""
 
 
 class JobHasEnded(ValueError):
@@ -53,8 +65,16 @@ async def one(link: BrokerLink, id: int) -> dict[str, Any]:
 
 
 async def submit(link: BrokerLink, jobspec: dict[str, Any]) -> int:
-    """The id of a new job."""
-    answer = await link.call("job-ingest.submit", payload=jobspec_request(jobspec))
+    """The id of a new job. Raises Refused."""
+    try:
+        answer = await link.call("job-ingest.submit", payload=jobspec_request(jobspec))
+    except BrokerUnreachable:
+        raise
+    except OSError as exc:
+        raise Refused([str(exc.strerror)]) from None
+    except (ValueError, RecursionError) as exc:
+        # What a request can hold, and a jobspec cannot: halves of characters, objects nested without end.
+        raise Refused([str(exc)]) from None
     return int(answer["id"])
 
 
@@ -70,7 +90,7 @@ async def cancel(link: BrokerLink, id: int) -> None:
 
 
 async def output(link: BrokerLink, id: int) -> list[stdio.Data]:
-    """What a job has written until now (RFC 24), nothing before it has begun. Raises NoSuchJob."""
+    """What a job has written until now (RFC 24), nothing before it has begun. Raises NoSuchJob, BadOutput."""
     try:
         found = await link.call("job-info.lookup", {"id": id, "keys": ["guest.output"]})
     except OSError as exc:
@@ -79,12 +99,15 @@ async def output(link: BrokerLink, id: int) -> list[stdio.Data]:
         # Either there is no output or no job.
         await one(link, id)
         return []
-    events = eventlog.decode(found["guest.output"])
-    return [stdio.decode_data(event.context) for event in events if event.name == "data"]
+    try:
+        events = eventlog.decode(found["guest.output"])
+        return [stdio.decode_data(event.context) for event in events if event.name == "data"]
+    except ValueError as exc:
+        raise BadOutput(f"the output of {jobid.encode(id)}: {exc}") from None
 
 
 async def follow_output(link: BrokerLink, id: int) -> AsyncIterator[stdio.Data]:
-    """What a job has written and writes, until its output ends. Raises NoSuchJob."""
+    """What a job has written and writes, until its output ends. Raises NoSuchJob, BadOutput."""
     await one(link, id)
     try:
         async for answer in link.follow("job-info.eventlog-watch", {"id": id, "path": "guest.output", "flags": 0}):
@@ -95,3 +118,5 @@ async def follow_output(link: BrokerLink, id: int) -> AsyncIterator[stdio.Data]:
         # A job that has ended before it began has no output.
         if exc.errno != errno.ENOENT:
             raise
+    except ValueError as exc:
+        raise BadOutput(f"the output of {jobid.encode(id)}: {exc}") from None

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from headrace.api.jobs import Refused
 from headrace.api.settings import Settings
-from headrace.api.v1.submission import Refused, environment, jobspec, launcher
+from headrace.api.v1.submission import environment, jobspec, launcher
 from headrace.spec.jobspec import validate
 
 
@@ -71,11 +72,15 @@ def test_an_option_does_not_name_files_of_this_machine(tmp_path: Any) -> None:
         ({"option_flags": {"-ompi": "x"}}, ["keys without -o"]),
         ({"option_flags": "=x"}, ["a name is missing"]),
         ({"option_flags": "a..b=x"}, ["empty part"]),
+        ({"command": ["a", "\ud800"]}, ["halves of characters"]),
+        ({"option_flags": [1]}, ["option_flags must be"]),
+        ({"option_flags": 5}, ["option_flags must be"]),
+        ({"envars": {"\ud800": "x"}}, ["envars: "]),
         ({"envars": "x"}, ["envars must be an object"]),
         ({"envars": ["x"]}, ["envars must be an object"]),
         ({"envars": {"A=": "x"}}, ["no name of a variable"]),
-        ({"envars": {"A": ["x"]}}, ["the value of A"]),
-        ({"envars": {"A": "\0"}}, ["the value of A"]),
+        ({"envars": {"A": ["x"]}}, ["'A' and its value"]),
+        ({"envars": {"A": "\0"}}, ["'A' and its value"]),
         ({"num_tasks": 0, "cores_per_task": 0, "num_nodes": -1, "gpus_per_task": -1, "runtime": -1}, ["must be"] * 5),
         ({"num_nodes": 3, "num_tasks": 2}, ["node"]),
         ({"command": "", "envars": "x", "runtime": -1}, ["command", "envars", "runtime"]),

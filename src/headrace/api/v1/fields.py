@@ -41,9 +41,13 @@ class Field(NamedTuple):
 
 
 def text(value: Any) -> str:
+    """Text as programs and files can have it, or a number as text."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise ValueError("must be text")
-    return str(value)
+    found = str(value)
+    if "\0" in found or any("\ud800" <= char <= "\udfff" for char in found):
+        raise ValueError("must be text without NUL characters and halves of characters")
+    return found
 
 
 def integer(value: Any) -> int:

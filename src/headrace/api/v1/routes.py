@@ -147,18 +147,18 @@ async def submit(request: Request) -> Response:
         if values.get("is_launcher"):
             return _json({"Message": f"{_launch(here, values)} was started, and submits jobs.", "id": "MANY"})
         id = await jobs.submit(here.link, submission.jobspec(values, here.settings))
-    except submission.Refused as exc:
+    except jobs.Refused as exc:
         return _json({"Message": f"The job is not submitted: {exc}.", "Errors": exc.problems}, 400)
     return _json({"Message": "The job is submitted.", "id": id})
 
 
 def _launch(here: service.Service, values: dict[str, Any]) -> str:
-    """Start a workflow tool; returns its name. Raises submission.Refused."""
+    """Start a workflow tool; returns its name. Raises jobs.Refused."""
     command, environment = submission.launcher(values)
     try:
         here.launch(command, environment, values.get("workdir") or here.settings.directory)
     except OSError as exc:
-        raise submission.Refused([f"{command[0]}: {exc.strerror}"]) from None
+        raise jobs.Refused([f"{command[0]}: {exc.strerror}"]) from None
     return command[0]
 
 
@@ -196,7 +196,7 @@ async def stream_output(request: Request, jobid: str) -> Response:
             async for part in jobs.follow_output(here.link, id):
                 if part.data:
                     yield part.data
-        except OSError as exc:
+        except (OSError, jobs.BadOutput) as exc:
             raise Cut(str(exc)) from None
 
     return StreamingResponse(pieces(), media_type="text/plain; charset=utf-8")

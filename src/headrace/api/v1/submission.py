@@ -10,9 +10,10 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from headrace.api.jobs import Refused
 from headrace.api.settings import Settings
 from headrace.api.v1.fields import Field, anything, integer, switch, text
-from headrace.spec import jobspec_build
+from headrace.spec import jobspec_build, plain_json
 
 FIELDS = (
     Field("command", anything, "string", "The command and its arguments, as a shell reads them (required)"),
@@ -30,14 +31,6 @@ FIELDS = (
 _LAUNCHERS = ("snakemake", "nextflow")
 # Directories of programs where the owner's environment names none.
 _PATH = "/usr/local/bin:/usr/bin:/bin"
-
-
-class Refused(ValueError):
-    """A submission that is wrong; `problems` has a sentence for each thing that is."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = problems
 
 
 class _Problems(list[str]):
@@ -118,17 +111,12 @@ def _out_of_range(values: Mapping[str, Any], settings: Settings) -> list[str]:
 
 def _command(value: Any) -> list[str]:
     """A command as text, or as a list of words."""
-    if isinstance(value, list):
-        words = [text(word) for word in value]
-    else:
-        try:
-            words = shlex.split(text(value or ""))
-        except ValueError as exc:
-            raise ValueError(f"command: {exc}") from None
+    try:
+        words = [text(word) for word in value] if isinstance(value, list) else shlex.split(text(value or ""))
+    except ValueError as exc:
+        raise ValueError(f"command: {exc}") from None
     if not words or not words[0]:
         raise ValueError("a command is required")
-    if any("\0" in word for word in words):
-        raise ValueError("command: it must not have NUL characters")
     return words
 
 
@@ -139,8 +127,10 @@ def _shell_options(value: Any) -> dict[str, Any]:
     given: list[tuple[str, Any]] = []
     if isinstance(value, dict):
         given = list(value.items())
+    elif not isinstance(value, str):
+        raise ValueError("option_flags must be NAME=VALUE,... or an object of names and values")
     else:
-        for word in text(value).split(","):
+        for word in value.split(","):
             name, equals, chosen = word.partition("=")
             if not equals:
                 raise ValueError(f"option_flags: '{word}' is not NAME=VALUE")
@@ -156,7 +146,7 @@ def _shell_options(value: Any) -> dict[str, Any]:
 def _json_or_text(value: str) -> Any:
     """The value of a shell option, as `flux submit -o` reads it; but files of this machine cannot be named."""
     try:
-        return json.loads(value)
+        return plain_json.loads(value, constants=False)
     except (ValueError, RecursionError):
         return value
 
@@ -171,11 +161,12 @@ def _variables(value: Any) -> dict[str, str]:
         raise ValueError("envars must be an object of names and values")
     found = {}
     for name, one in value.items():
-        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+        if not isinstance(name, str) or not name or "=" in name:
             raise ValueError(f"envars: {name!r} is no name of a variable")
-        if isinstance(one, bool) or not isinstance(one, (str, int, float)) or "\0" in str(one):
-            raise ValueError(f"envars: the value of {name} must be text without NUL characters")
-        found[name] = str(one)
+        try:
+            found[text(name)] = text(one)
+        except ValueError as exc:
+            raise ValueError(f"envars: {name!r} and its value {exc}") from None
     return found
 
 
