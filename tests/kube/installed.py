@@ -45,9 +45,9 @@ def uninstall(cluster: Cluster, chosen: Install) -> None:
     cluster.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", input=json.dumps(listed))
 
 
-def account_kubeconfig(cluster: Cluster, chosen: Install, folder: Path) -> Path:
-    """A kubeconfig of the operator's service account, for an hour."""
-    token = cluster.kubectl("create", "token", OPERATOR, f"--namespace={chosen.namespace}", "--duration=1h").strip()
+def account_kubeconfig(cluster: Cluster, namespace: str, folder: Path, account: str = OPERATOR) -> Path:
+    """A kubeconfig of a service account, by default the operator's, for an hour."""
+    token = cluster.kubectl("create", "token", account, f"--namespace={namespace}", "--duration=1h").strip()
     config = json.loads(cluster.kubectl("config", "view", "--raw", "-o", "json"))
     for user in config["users"]:
         user["user"] = {"token": token}
@@ -61,7 +61,7 @@ def account_kubeconfig(cluster: Cluster, chosen: Install, folder: Path) -> Path:
 def running(cluster: Cluster, chosen: Install, folder: Path, *options: str) -> Iterator[RunningOperator]:
     """The operator with the rights of its install, until the block ends."""
     operator = RunningOperator(cluster, folder)
-    kubeconfig = account_kubeconfig(cluster, chosen, folder)
+    kubeconfig = account_kubeconfig(cluster, chosen.namespace, folder)
     elsewhere = ("--flux-operator-namespace", chosen.flux_operator_namespace)
     operator.start("--kubeconfig", str(kubeconfig), "--lease-namespace", chosen.namespace, *elsewhere, *options)
     try:

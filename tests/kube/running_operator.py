@@ -40,17 +40,19 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def define_kind(cluster: Cluster) -> None:
-    """Make the kind MiniCluster known, and wait until the API server serves it."""
-    cluster.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(definition()))
-    name = definition()["metadata"]["name"]
-    where = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
+def define_kind(cluster: Cluster, *definitions: Object) -> None:
+    """Make kinds known, by default MiniCluster, and wait until the API server serves them."""
+    found = definitions or (definition(),)
+    listed = {"apiVersion": "v1", "kind": "List", "items": list(found)}
+    cluster.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(listed))
+    for one in found:
+        where = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{one['metadata']['name']}"
+        until(lambda where=where: _is_established(cluster.api.get(where)))
 
-    def established() -> bool:
-        conditions = (cluster.api.get(where).get("status") or {}).get("conditions") or ()
-        return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
-    until(established)
+def _is_established(defined: Object) -> bool:
+    conditions = (defined.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
 class RunningOperator:

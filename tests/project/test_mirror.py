@@ -52,6 +52,7 @@ ELSEWHERE = {
         "state/machine.py": "broker/state/test_state.py",
     },
     "cli/": {
+        "common/controller_options.py": "cli/test_operator_command.py",
         "common/enclosing.py": "system/test_options_tools.py",
         "config/main.py": "system/test_configuration.py",
         "env.py": "system/test_run_levels.py",

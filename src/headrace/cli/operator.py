@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.cli.common import controller_options
 from headrace.cli.common.arguments import Parser
-from headrace.cli.common.errors import CommandError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ def _parser() -> Parser:
         help="Look after the MiniClusters of these namespaces only",
     )
     where.add_argument("--all-namespaces", action="store_true", help="Look after all MiniClusters (the default)")
-    run.add_argument("--kubeconfig", default="", metavar="FILE", help="How to reach the cluster from outside of it")
-    run.add_argument("--context", default="", help="The context of the kubeconfig")
     run.add_argument("--view-image", default="", metavar="IMAGE", help="Image that brings Headrace into pods")
     run.add_argument(
         "--view-as-volume", action="store_true", help="Mount the view as an image volume (feature ImageVolume)"
@@ -44,28 +42,7 @@ def _parser() -> Parser:
         metavar="NAME",
         help="Where the Flux Operator in Go may run, beside the namespaces of --namespace ('' is nowhere)",
     )
-    run.add_argument("--metrics-bind", default=":8080", metavar="ADDRESS", help="Where /metrics is ('' is nowhere)")
-    run.add_argument("--health-bind", default=":8081", metavar="ADDRESS", help="Where /healthz and /readyz are")
-    run.add_argument("--webhook-bind", default="", metavar="ADDRESS", help="Where the admission webhook is")
-    run.add_argument("--no-webhook", dest="webhook_bind", action="store_const", const="", help="No webhook (default)")
-    run.add_argument(
-        "--webhook-certificate",
-        default="",
-        metavar="DIR",
-        help="Where others, such as cert-manager, put tls.crt and tls.key",
-    )
-    run.add_argument(
-        "--webhook-address",
-        default="",
-        metavar="HOST",
-        help="The name of a webhook outside the cluster",
-    )
-    run.add_argument("--no-leader-elect", dest="leader_elect", action="store_false", help="Act without a Lease")
-    run.add_argument("--leader-elect", action="store_true", help="Hold a Lease while acting (the default)")
-    run.add_argument("--lease-namespace", default="", metavar="NAMESPACE", help="Where the Lease is")
-    run.add_argument("--log-format", choices=("json", "text"), default="json", help="How log lines are written")
-    run.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
-    run.set_defaults(leader_elect=True)
+    controller_options.add_to(run)
     prints = commands.add_parser(
         "manifests", prog="headrace operator manifests", help="Print the objects that install the operator"
     )
@@ -131,29 +108,15 @@ def main(argv: List[str]) -> int:
     options = _parser().parse_args(argv)
     if options.action == "manifests":
         return _manifests(options)
-    try:
-        import aiohttp  # noqa: F401 - only whether it is installed
-    except ImportError:
-        raise CommandError("the operator needs the extra kube: pip install 'headrace[kube]'") from None
+    controller_options.need_extra("the operator")
     return _run(options)
 
 
 def _run(options: Namespace) -> int:
-    import asyncio
-
     from headrace.kube.builders import Images
     from headrace.kube.operator import Options
-    from headrace.kube.runtime.credentials import CredentialsError
-    from headrace.kube.runtime.logs import log_to_stderr
-    from headrace.kube.runtime.program import Serving
     from headrace.kube.serve import serve
 
-    log_to_stderr(options.log_format, options.log_level)
-    names = [
-        *("kubeconfig", "context", "leader_elect", "lease_namespace", "metrics_bind", "health_bind"),
-        *("webhook_bind", "webhook_certificate", "webhook_address"),
-    ]
-    serving = Serving(**{name: getattr(options, name) for name in names})
     view = {"view": options.view_image} if options.view_image else {}
     images = Images(**view, as_volume=options.view_as_volume)
     chosen = Options(
@@ -162,7 +125,4 @@ def _run(options: Namespace) -> int:
         cluster_domain=options.cluster_domain,
         flux_operator_namespace=options.flux_operator_namespace,
     )
-    try:
-        return asyncio.run(serve(serving, chosen))
-    except CredentialsError as exc:
-        raise CommandError(str(exc)) from None
+    return controller_options.run_until_stopped(options, lambda serving: serve(serving, chosen))

@@ -26,6 +26,7 @@ def test_requests_are_those_of_the_api() -> None:
         await api.merge(MINICLUSTERS, "ns", "a", {"status": {}}, "status")
         await api.delete(PODS, "ns", "a", uid="u", propagation="Foreground")
         await api.get(SECRETS, "ns", "a/../b")
+        await api.patch(PODS, "ns", "a", ({"op": "remove", "path": "/spec"},))
         requests = [(method, path, query) for method, path, query, _ in http.requests]
         manager = {"fieldManager": "headrace-operator"}
         assert requests[:4] == [
@@ -37,6 +38,8 @@ def test_requests_are_those_of_the_api() -> None:
         applied = http.requests[1][3]
         assert applied == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"uid": "u"}}
         assert http.requests[3][3] == {"propagationPolicy": "Foreground", "preconditions": {"uid": "u"}}
+        assert requests[5] == ("PATCH", "/api/v1/namespaces/ns/pods/a", manager)
+        assert http.requests[5][3] == [{"op": "remove", "path": "/spec"}]
         assert requests[4][1].startswith("/api/v1/namespaces/ns/secrets/a"), "a name does not leave its place"
         assert set(http.tokens) == {"Bearer secret"}
 

@@ -11,7 +11,7 @@ import asyncio
 import json
 import os
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -154,6 +154,11 @@ class Api:
         query = {"fieldManager": self.manager}
         return await self._send("patch", "PATCH", kind, path, query, body, "application/merge-patch+json")
 
+    async def patch(self, kind: Kind, namespace: str, name: str, operations: Sequence[Object]) -> Object:
+        """JSON patch (RFC 6902); with a failed test nothing is changed (ApiError, status 422)."""
+        path, query = kind.path(namespace, name), {"fieldManager": self.manager}
+        return await self._send("patch", "PATCH", kind, path, query, list(operations), "application/json-patch+json")
+
     async def replace(self, kind: Kind, namespace: str, name: str, body: Object) -> Object:
         """PUT; with metadata.resourceVersion in `body`, it is refused if the object has changed since that version."""
         return await self._send("update", "PUT", kind, kind.path(namespace, name), {"fieldManager": self.manager}, body)
@@ -231,7 +236,7 @@ class Api:
 
     async def _send(
         self, verb: str, method: str, kind: Kind, path: str, query: dict[str, str] | None = None,
-        body: Object | None = None, content: str = "application/json",
+        body: Object | list[Object] | None = None, content: str = "application/json",
     ) -> Object:  # fmt: skip
         self.counted(verb, kind.plural)
         headers = await self._headers()

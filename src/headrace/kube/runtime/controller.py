@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from typing import Any, NamedTuple, Protocol
 
 from .api import Api, ApiError, Kind, Unreachable, is_namespace_ending
 from .cache import Key, key_of
@@ -35,6 +35,16 @@ SHORTEST_REQUEUE = 0.5
 TAKEN_RETRY = 30.0
 
 
+class Part(Protocol):
+    """What acts in a process: a `Controller`, or anything else that works through a queue. `name` stands in metrics."""
+
+    name: str
+
+    @property
+    def queue(self) -> Sized: ...
+    async def work(self) -> None: ...
+
+
 class Shared:
     """What the controllers of one process share: the API client, the caches and the metrics. `component` is the name
     of the process in Events ("headrace-operator"), and with underscores the first part of its metrics' names.
@@ -45,7 +55,7 @@ class Shared:
         self.metrics = metrics
         self.component = component
         self.watches = Watches(api, namespaces)
-        self.controllers: list[Controller] = []
+        self.controllers: list[Part] = []
         self.at_end: list[Callable[[], None]] = []
         """Called when the controllers have stopped."""
         prefix, by = component.replace("-", "_"), ("controller",)

@@ -69,7 +69,8 @@ async def serve(serving: Serving, program: Program) -> int:
     def counted(verb: str, plural: str) -> None:
         metrics.count(requests, verb, plural)
 
-    async with Api(cluster, counted) as api, Api(cluster, counted, timeout=lease.REQUEST_TIMEOUT) as lease_api:
+    me = program.component
+    async with Api(cluster, counted, me) as api, Api(cluster, counted, me, lease.REQUEST_TIMEOUT) as lease_api:
         shared = Shared(api, metrics, program.component, program.namespaces)
         handlers = program.build(shared)
         webhook = _Webhook(api, serving, program, handlers) if serving.webhook_bind else None
