@@ -3,7 +3,12 @@ from __future__ import annotations
 import pytest
 
 from headrace.fluxqueue import nodes, requests
-from headrace.graph import Scheduler
+from headrace.graph import Scheduler, parse_jobspec
+from headrace.graph.request import JobRequest
+
+
+def asked(*what) -> JobRequest:
+    return parse_jobspec(requests.jobspec("a", "ns", *what))
 
 
 def node(name: str = "a", **spec) -> dict:
@@ -18,10 +23,10 @@ def test_nodes_have_whole_cores_and_pods_which_a_job_gets_in_order():
     scheduler = Scheduler(nodes.empty(), "lonode")
     for rank, name in enumerate("ab"):
         scheduler.grow(nodes.part_of(node(name), rank))
-    found = scheduler.allocate(1, requests.job_request(3, {"pod": 1, "core": 1}), 0).allocation
+    found = scheduler.allocate(1, asked(3, {"pod": 1, "core": 1}), 0).allocation
     assert found is not None
     assert nodes.places_of(found) == ["a", "a", "b"]
-    assert scheduler.allocate(2, requests.job_request(1, {"pod": 1, "core": 4}), 0).allocation is None
+    assert scheduler.allocate(2, asked(1, {"pod": 1, "core": 4}), 0).allocation is None
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
 from headrace.fluxqueue import nodes, requests
-from headrace.graph import Scheduler
+from headrace.graph import Scheduler, parse_jobspec
+from headrace.graph.request import JobRequest
+
+
+def asked(*what) -> JobRequest:
+    return parse_jobspec(requests.jobspec("a", "ns", *what))
 
 
 def pod(*cpus: str) -> dict:
@@ -23,7 +28,7 @@ def test_a_node_selector_is_a_constraint_on_the_nodes_labels():
         node = {"metadata": {"name": zone, "labels": {"zone": zone}}}
         node["status"] = {"allocatable": {"cpu": "4", "pods": "10"}}
         scheduler.grow(nodes.part_of(node, rank))
-    wanted = requests.job_request(1, {"pod": 1}, 0, requests.constraint_of({"nodeSelector": {"zone": "b"}}))
+    wanted = asked(1, {"pod": 1}, 0, requests.constraint_of({"nodeSelector": {"zone": "b"}}))
     found = scheduler.allocate(1, wanted, 0).allocation
     assert found is not None
     assert nodes.places_of(found) == ["b"]

@@ -112,6 +112,14 @@ ELSEWHERE = {
         "version.py": "system/test_options_queue_resource.py",
     },
     # The index of the resource graph, and the queue's search: held to the plain search by random requests.
+    "fluxqueue/": {
+        "controller.py": "kube/test_fluxqueue.py",
+        "core/cluster_queue.py": "fluxqueue/core/test_fluxqueue_step.py",
+        "core/fluxjobs.py": "fluxqueue/core/test_fluxqueue_step.py",
+        "core/queue_nodes.py": "fluxqueue/core/test_fluxqueue_step.py",
+        "core/world.py": "fluxqueue/core/test_fluxqueue_crashes.py",
+        "workloads/job.py": "fluxqueue/core/test_fluxqueue_step.py",
+    },
     "graph/": {
         "candidates.py": "graph/test_index.py",
         "demands.py": "graph/test_index.py",

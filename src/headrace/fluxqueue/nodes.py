@@ -8,6 +8,8 @@ from ..graph import Allocation, Graph
 from ..minicluster.object_rules import quantity
 
 Object = dict[str, Any]
+# The end of all plans, in seconds since the epoch.
+_END = 2**52
 # The effects of taints that keep pods away.
 _REPELLING = ("NoSchedule", "NoExecute")
 
@@ -16,6 +18,8 @@ def empty() -> Graph:
     """A graph of a cluster without nodes."""
     graph = Graph()
     graph.add("cluster", id=0)
+    # Jobs whose ends are not known are planned one after the other, each for years.
+    graph.end = _END
     return graph.finish()
 
 

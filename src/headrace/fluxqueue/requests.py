@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import ceil
 from typing import Any
 
-from ..graph.request import Count, JobRequest, Request
+from ..graph.request import JobRequest, parse_jobspec
 from ..minicluster.object_rules import quantity
 
 Object = dict[str, Any]
@@ -25,7 +25,7 @@ def _requests(container: Object) -> Object:
     return {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
 
 
-def total(several: list[Amounts]) -> dict[str, int]:
+def total(several: Iterable[Amounts]) -> dict[str, int]:
     """The sum of amounts."""
     found: dict[str, int] = {}
     for amounts in several:
@@ -40,7 +40,20 @@ def constraint_of(spec: Object) -> Any:
     return {"properties": wanted} if wanted else None
 
 
-def job_request(pods: int, amounts: Amounts, duration: float = 0, constraint: Any = None) -> JobRequest:
-    """The request for so many pods, each with `amounts` of one node; `duration` in seconds, 0 for none."""
-    inside = [Request(kind, Count(amount)) for kind, amount in sorted(amounts.items())]
-    return JobRequest([Request("slot", Count(pods), inside, label="pod")], ceil(duration), constraint)
+def jobspec(
+    name: str, namespace: str, pods: int, amounts: Amounts, duration: float = 0, constraint: Any = None
+) -> Object:
+    """The jobspec (RFC 14) of so many pods, each with `amounts` of one node; `duration` in seconds, 0 for none."""
+    inside = [{"type": kind, "count": amount} for kind, amount in sorted(amounts.items())]
+    system: Object = {"duration": ceil(duration), **({"constraints": constraint} if constraint else {})}
+    return {
+        "version": 1,
+        "resources": [{"type": "slot", "count": pods, "label": "pod", "with": inside}],
+        "tasks": [{"command": [namespace, name], "slot": "pod", "count": {"per_slot": 1}}],
+        "attributes": {"system": system},
+    }
+
+
+def on_node(node: str, amounts: Amounts, duration: int) -> JobRequest:
+    """The request for `amounts` of this node, for so many seconds."""
+    return parse_jobspec(jobspec("hold", "", 1, amounts, duration, {"hostlist": [node]}))

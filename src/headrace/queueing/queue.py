@@ -207,14 +207,20 @@ class Queue:
 
     # Scheduling
 
+    def advance(self, now: int) -> None:
+        """The time is `now` (seconds): jobs that run beyond their end hold their resources. `schedule` begins with it;
+        whoever enters allocations into the scheduler between two calls must do so at the time of the last.
+        """
+        self._search.advance(now)
+        if self._resized:
+            self._resized = False
+            self._search.resync()
+        self._hold_overrun(now)
+
     def schedule(self, now: int) -> list[Decision]:
         """Start jobs and make reservations at `now` (seconds), as the policy says."""
         search = self._search
-        search.advance(now)
-        if self._resized:
-            self._resized = False
-            search.resync()
-        self._hold_overrun(now)
+        self.advance(now)
         if self._generation != self.scheduler.generation:
             self._drop_lost()
         first = self._reserved.next_start()

@@ -1,0 +1,64 @@
+"""What the webhook changes of objects when they are created in a labelled namespace (`/hold-v1`). Pure: a function of
+the review alone, so a dry run is answered as a creation is.
+
+Every pod gets the gate, so no kind of object escapes. Objects that can are suspended as well, so that as long as they
+wait they have no pods. Their templates are never changed.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from ..kube.runtime.admission.reviews import Review, Verdict
+from .names import GATE, HELD, KUEUE_QUEUE, SKIP
+from .workloads import BY_PLURAL, Workload, owner_of
+
+Object = dict[str, Any]
+
+# The annotation of a static pod's copy at the API server, which the kubelet runs whatever becomes of the copy.
+_MIRROR = "kubernetes.io/config.mirror"
+
+
+def judge(review: Review) -> Verdict:
+    """The verdict on a creation. Nothing is refused."""
+    kind = BY_PLURAL.get(review.resource)
+    if review.operation != "CREATE" or review.subresource or kind is None or not review.new:
+        return Verdict()
+    if is_skipped(review.new) or kind.left_alone(review.new):
+        return Verdict()
+    return Verdict(changed=_suspended(review.new, kind) if kind.suspend else _gated(review.new))
+
+
+def is_skipped(item: Object) -> bool:
+    """Whether an object says by a label that it does not wait here."""
+    labels = item["metadata"].get("labels") or {}
+    return labels.get(SKIP) == "true" or KUEUE_QUEUE in labels
+
+
+def gate_index(pod: Object) -> int:
+    """The place of our gate among those of a pod; -1 without it."""
+    gates = pod["spec"].get("schedulingGates") or ()
+    return next((place for place, one in enumerate(gates) if one.get("name") == GATE), -1)
+
+
+def _gated(pod: Object) -> Object | None:
+    owners = pod["metadata"].get("ownerReferences") or ()
+    of_daemon_set = any(one.get("controller") and one.get("kind") == "DaemonSet" for one in owners)
+    is_static = _MIRROR in (pod["metadata"].get("annotations") or {})
+    if pod["spec"].get("nodeName") or of_daemon_set or is_static or gate_index(pod) >= 0:
+        return None
+    gates = [*(pod["spec"].get("schedulingGates") or ()), {"name": GATE}]
+    return {**pod, "spec": {**pod["spec"], "schedulingGates": gates}}
+
+
+def _suspended(item: Object, kind: Workload) -> Object | None:
+    if kind.is_suspended(item) or owner_of(item):
+        return None
+    changed = copy.deepcopy(item)
+    changed["metadata"].setdefault("annotations", {})[HELD] = "true"
+    inside = changed
+    for key in kind.suspend[:-1]:
+        inside = inside.setdefault(key, {})
+    inside[kind.suspend[-1]] = True
+    return changed

@@ -1,0 +1,229 @@
+"""The edge of the cluster queue: what has changed in the caches goes into the core, and what it asks for is written.
+
+There is one core for all queues of a cluster, so one loop has it take step after step; workers write, the writes about
+one workload in order. A write that fails is asked for again by the core, from what is then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..kube.runtime.api import JOBS, PODS, ApiError, Kind, Unreachable
+from ..kube.runtime.cache import Cache
+from ..kube.runtime.controller import Shared
+from ..kube.runtime.credentials import CredentialsError
+from ..kube.runtime.events import record
+from ..kube.runtime.watches import Selection, without_managed_fields
+from ..kube.runtime.work_queue import WorkQueue
+from .core.actions import Action, Change, Create, PatchPod, Publish, Tell
+from .core.step import Core
+from .core.world import Change as Seen
+from .crd import first_queue
+from .names import FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, PRIORITY_CLASSES
+
+Object = dict[str, Any]
+
+log = logging.getLogger("headrace.fluxqueue.controller")
+
+# Seconds for which changes are gathered before a step, since what is created at a time comes as many of them.
+GATHERING = 0.05
+WORKERS = 16
+# The API server's answers to a write about something that is gone or has changed since it was seen.
+_STALE = (404, 409, 422)
+
+# What is read of a pod and its containers.
+_POD_SPEC = (
+    *(
+        "affinity",
+        "nodeName",
+        "nodeSelector",
+        "overhead",
+        "priority",
+        "priorityClassName",
+        "resources",
+        "schedulerName",
+    ),
+    *("schedulingGates", "tolerations", "topologySpreadConstraints", "activeDeadlineSeconds"),
+)
+_CONTAINER = ("name", "resources", "restartPolicy")
+_CONTAINERS = ("containers", "initContainers")
+
+
+def trimmed_pod(pod: Object) -> Object:
+    """A pod without what the queue does not read, as there may be very many."""
+    kept = without_managed_fields(pod)
+    status = pod.get("status") or {}
+    told = [_only(one, (*_CONTAINER, "allocatedResources")) for one in status.get("containerStatuses") or ()]
+    return {
+        **kept,
+        "spec": _trimmed_spec(pod["spec"]),
+        "status": {**_only(status, ("phase",)), **({"containerStatuses": told} if told else {})},
+    }
+
+
+def trimmed_job(job: Object) -> Object:
+    """A Job without what the queue does not read of its template."""
+    kept = without_managed_fields(job)
+    template = {"spec": _trimmed_spec(job["spec"]["template"]["spec"])}
+    return {**kept, "spec": {**job["spec"], "template": template}}
+
+
+def trimmed_node(node: Object) -> Object:
+    """A node without its images and addresses."""
+    kept = without_managed_fields(node)
+    return {**kept, "status": _only(node.get("status") or {}, ("allocatable", "conditions"))}
+
+
+def _trimmed_spec(spec: Object) -> Object:
+    inside = {key: [_only(one, _CONTAINER) for one in spec.get(key) or ()] for key in _CONTAINERS if spec.get(key)}
+    return {**_only(spec, _POD_SPEC), **inside}
+
+
+def _only(item: Object, keys: tuple[str, ...]) -> Object:
+    return {key: item[key] for key in keys if key in item}
+
+
+class FluxqueueController:
+    """The queues of a cluster in one process (`kube.runtime.controller.Part`)."""
+
+    name = "fluxqueue"
+
+    def __init__(self, shared: Shared) -> None:
+        self.core = Core()
+        self.queue: WorkQueue[str] = WorkQueue(time.monotonic)
+        self._shared = shared
+        self._api = shared.api
+        self._caches: dict[str, tuple[Kind, Cache]] = {}
+        self._changes: list[Seen] = []
+        self._todo: dict[str, tuple[Action, ...]] = {}
+        self._works = False
+        self._wake = asyncio.Event()
+        for selection in (
+            *(
+                Selection(PODS, trim=trimmed_pod),
+                Selection(JOBS, trim=trimmed_job),
+                Selection(NODES, trim=trimmed_node),
+            ),
+            *(Selection(kind) for kind in (FLUXJOBS, FLUXQUEUES, NAMESPACES, PRIORITY_CLASSES)),
+        ):
+            cache = shared.watches.cache(selection, self._changing(selection.kind))
+            self._caches[selection.kind.plural] = selection.kind, cache
+        shared.controllers.append(self)
+        for counter in (shared.reconciles, shared.errors):
+            shared.metrics.count(counter, self.name, add=0)
+
+    async def work(self) -> None:
+        """Keep the queues, from all that is there on, until cancelled. The caches must be filled."""
+        self._works = True
+        self._changes = [Seen(kind, item) for kind, cache in self._caches.values() for item in cache]
+        if not self._caches[FLUXQUEUES.plural][1]:
+            await self._make_first_queue()
+        log.info("working", extra={kind.plural: len(cache) for kind, cache in self._caches.values()})
+        self._wake.set()
+        await asyncio.gather(self._steps(), *(self._worker() for _ in range(WORKERS)))
+
+    async def _make_first_queue(self) -> None:
+        """A queue cannot be applied in one go with its definition, which nobody knows by then."""
+        try:
+            self._seen(FLUXQUEUES, await self._api.create(FLUXQUEUES, "", first_queue()))
+        except ApiError as exc:
+            if exc.reason != "AlreadyExists":
+                raise
+
+    # --- what has changed
+
+    def _changing(self, kind: Kind) -> Callable[[Object], None]:
+        def changed(item: Object) -> None:
+            if not self._works:
+                return
+            meta = item["metadata"]
+            held = self._caches[kind.plural][1].get(meta.get("namespace", ""), meta["name"])
+            is_there = held is not None and held["metadata"].get("uid") == meta.get("uid")
+            self._note(Seen(kind, held) if held is not None and is_there else Seen(kind, item, gone=True))
+
+        return changed
+
+    def _note(self, change: Seen) -> None:
+        self._changes.append(change)
+        self._wake.set()
+
+    def _seen(self, kind: Kind, item: Object) -> None:
+        """Take an object of a response in before the watch reports it."""
+        if kind.plural in self._caches:
+            self._caches[kind.plural][1].put(item)
+            self._changing(kind)(item)
+
+    # --- steps
+
+    async def _steps(self) -> None:
+        wake_at = 0.0
+        while True:
+            try:
+                await asyncio.wait_for(self._wake.wait(), max(min(wake_at - time.time(), 3600.0), 0.0))
+            except asyncio.TimeoutError:
+                pass
+            await asyncio.sleep(GATHERING)
+            self._wake.clear()
+            changes, self._changes = self._changes, []
+            began = time.perf_counter()
+            steps = self.core.step(changes, time.time())
+            self._shared.metrics.count(self._shared.reconciles, self.name)
+            self._shared.metrics.observe(self._shared.seconds, time.perf_counter() - began, self.name)
+            for about, writes in steps.writes.items():
+                self._todo[about] = writes
+                self.queue.add(about)
+            wake_at = steps.wake_at
+
+    # --- writes
+
+    async def _worker(self) -> None:
+        while True:
+            about = await self.queue.get()
+            try:
+                writes = self._todo.pop(about, None)
+                if writes is None:
+                    # It has failed before: it is asked for anew.
+                    for change in self.core.touch(about):
+                        self._note(change)
+                for action in writes or ():
+                    await self._carry_out(action)
+                if writes:
+                    self.queue.succeeded(about)
+            except (ApiError, Unreachable, CredentialsError) as exc:
+                delay = self.queue.add_failed(about)
+                if not (isinstance(exc, ApiError) and exc.status in _STALE):
+                    self._shared.metrics.count(self._shared.errors, self.name)
+                    log.warning("%s, again in %.1f s", exc, delay, extra={"workload": about})
+            except Exception:
+                self.queue.add_failed(about)
+                self._shared.metrics.count(self._shared.errors, self.name)
+                log.exception("defect of the queue", extra={"workload": about})
+            finally:
+                self.queue.done(about)
+
+    async def _carry_out(self, action: Action) -> None:
+        """Write what the core asks for. Raises ApiError, Unreachable, CredentialsError."""
+        api = self._api
+        if isinstance(action, Create):
+            meta = action.body["metadata"]
+            self._seen(FLUXJOBS, await api.create(FLUXJOBS, meta["namespace"], action.body))
+        elif isinstance(action, Publish):
+            meta = action.item["metadata"]
+            seen = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+            body = {"metadata": seen, "status": action.status}
+            place = meta.get("namespace", ""), meta["name"]
+            self._seen(action.kind, await api.merge(action.kind, *place, body, "status"))
+        elif isinstance(action, Change):
+            meta = action.item["metadata"]
+            body = {**action.body, "metadata": {**action.body.get("metadata", {}), "uid": meta["uid"]}}
+            self._seen(action.kind, await api.merge(action.kind, meta["namespace"], meta["name"], body))
+        elif isinstance(action, PatchPod):
+            meta = action.pod["metadata"]
+            self._seen(PODS, await api.patch(PODS, meta["namespace"], meta["name"], action.operations))
+        elif isinstance(action, Tell):
+            about = {"metadata": action.item["metadata"], "status": action.before}
+            await record(api, action.kind, about, action.report, time.time(), self._shared.component)

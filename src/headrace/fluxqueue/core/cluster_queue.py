@@ -1,0 +1,179 @@
+"""One FluxQueue at work: its nodes as a graph, the jobs that wait in front of it, and who holds what of each node.
+
+Each pod holds what it requests of its node by an entry of its own (a hold), as does each place that a job was given and
+no pod has yet; so a pod that ends gives back its part alone. What pods of others take of a node is one hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import ceil
+from typing import Any, NamedTuple
+
+from ...graph.request import JobRequest
+from ...graph.scheduler import Scheduler, Starts
+from ...queueing.pending import UNLIMITED
+from ...queueing.queue import Decision, Queue, Started
+from ...queueing.reasons import FAR
+from .. import nodes, requests
+from ..crd import Settings
+
+Object = dict[str, Any]
+
+# How often one step may call the queue again for what a call has left to the next.
+_CALLS = 8
+
+
+class Hold(NamedTuple):
+    """What is held of a node, until `end` (seconds since the epoch, 0: for ever)."""
+
+    node: str
+    amounts: requests.Amounts
+    end: float
+
+
+class ClusterQueue:
+    """The graph, queue and holds of a FluxQueue. Times are seconds since the epoch."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.scheduler = Scheduler(nodes.empty(), settings.match_policy)
+        depth = {} if settings.queue_depth is None else {"depth": settings.queue_depth}
+        self.queue = Queue(self.scheduler, settings.policy, reservations=settings.reservation_depth, **depth)
+        self.nodes: dict[str, Object] = {}
+        self.holds: dict[int, Hold] = {}
+        # Holds for which their node has too little, whole or in part: they are entered anew when it changes.
+        self._short: dict[int, None] = {}
+        self._vertex: dict[str, int] = {}
+        self._holds_on: dict[str, dict[int, None]] = {}
+        # Ids of jobs are positive.
+        self._last_hold = 0
+        self._ranks = 0
+
+    # --- nodes
+
+    def put_node(self, node: Object, now: int) -> bool:
+        """Take a node in as it is now; returns whether anything has changed for jobs."""
+        name = node["metadata"]["name"]
+        before = self.nodes.get(name)
+        self.nodes[name] = node
+        if before is None or _facts(before) != _facts(node):
+            if before is not None:
+                self._remove(name)
+            self._ranks += 1
+            for v in self.scheduler.grow(nodes.part_of(node, self._ranks)):
+                if self.scheduler.graph.type[v] == "node":
+                    self._vertex[name] = v
+            self.queue.drop_plans()
+            for hold in list(self._holds_on.get(name, ())):
+                self._enter(hold, now)
+        elif nodes.is_usable(before) == nodes.is_usable(node):
+            return False
+        self.scheduler.set_status(self._vertex[name], nodes.is_usable(node))
+        self.queue.touch()
+        return True
+
+    def drop_node(self, name: str) -> None:
+        """A node is gone. Holds on it stay, and are entered if it comes back."""
+        if self.nodes.pop(name, None) is not None:
+            self._remove(name)
+            self.queue.touch()
+
+    def is_usable(self, name: str) -> bool:
+        return name in self.nodes and nodes.is_usable(self.nodes[name])
+
+    def _remove(self, name: str) -> None:
+        self.queue.drop_plans()
+        for hold in self._holds_on.get(name, ()):
+            self._leave(hold)
+        self.scheduler.prune([self._vertex.pop(name)], take=True)
+
+    # --- holds
+
+    def hold(self, node: str, amounts: requests.Amounts, now: int, end: float = 0) -> int:
+        """Hold amounts of a node, as far as it has them; returns the id of the hold."""
+        self._last_hold -= 1
+        self.holds[self._last_hold] = Hold(node, amounts, end)
+        self._holds_on.setdefault(node, {})[self._last_hold] = None
+        self._enter(self._last_hold, now)
+        return self._last_hold
+
+    def release(self, hold: int, now: int) -> None:
+        """End a hold. Raises KeyError."""
+        node = self.holds[hold].node
+        self._leave(hold)
+        del self.holds[hold], self._holds_on[node][hold]
+        self._short.pop(hold, None)
+        for other in [one for one in self._short if self.holds[one].node == node]:
+            self._leave(other)
+            self._enter(other, now)
+
+    def _leave(self, hold: int) -> None:
+        if hold in self.queue.running:
+            self.queue.finish(hold)
+
+    def _enter(self, hold: int, now: int) -> None:
+        node, amounts, end = self.holds[hold]
+        self._short.pop(hold, None)
+        if node not in self._vertex or self._book(hold, amounts, now, end):
+            return
+        # A pod is on its node whatever was planned there.
+        self.queue.drop_plans()
+        if self._book(hold, amounts, now, end):
+            return
+        self._short[hold] = None
+        vertex = self._vertex[node]
+        free = {kind: min(amount, self.scheduler.free(vertex, kind, now)) for kind, amount in amounts.items()}
+        self._book(hold, {kind: amount for kind, amount in free.items() if amount > 0}, now, end)
+
+    def _book(self, hold: int, amounts: requests.Amounts, now: int, end: float) -> bool:
+        if not amounts:
+            return True
+        vertex = self._vertex[self.holds[hold].node]
+        was_up = bool(self.scheduler.graph.up[vertex])
+        # What runs on a node that takes no more pods holds it all the same.
+        if not was_up:
+            self.scheduler.set_status(vertex, True)
+        request = requests.on_node(self.holds[hold].node, amounts, max(ceil(end) - now, 1) if end else UNLIMITED)
+        found = self.scheduler.search(request, now, [Starts(now, now + 1)])
+        if not was_up:
+            self.scheduler.set_status(vertex, False)
+        if found.selection is None:
+            return False
+        self.queue.hold(hold, self.scheduler.enter(hold, found.selection, now, found.end, False))
+        return True
+
+    # --- jobs
+
+    def submit(self, jobid: int, request: JobRequest, priority: int, arrival: float) -> None:
+        # A job whose end is not known is planned with one that is far off.
+        full = request if request.duration else request.lasting(UNLIMITED)
+        self.queue.submit(jobid, full, priority, arrival)
+
+    def planned_start(self, jobid: int, now: float) -> float:
+        """The start of a waiting job, if it has a reservation that depends on no end that is not known; else 0."""
+        plan = self.queue.planned.get(jobid)
+        return float(plan.start) if plan and now < plan.start < now + FAR else 0
+
+    def withdraw(self, jobid: int) -> None:
+        """A job waits no more; unknown ones are ignored."""
+        if jobid in self.queue.pending:
+            self.queue.cancel(jobid)
+
+    def schedule(self, now: int) -> Iterable[tuple[Decision, list[str]]]:
+        """What the queue decides now, and of a job that starts the nodes, one for each of its pods. The job holds
+        nothing then: its places are to be held at once.
+        """
+        for _ in range(_CALLS):
+            for decision in self.queue.schedule(now):
+                places: list[str] = []
+                if isinstance(decision, Started):
+                    places = nodes.places_of(decision.allocation)
+                    self.queue.finish(decision.jobid)
+                yield decision, places
+            if not self.queue.unfinished:
+                break
+
+
+def _facts(node: Object) -> tuple[Object, Object]:
+    return dict(nodes.amounts_of(node)), dict(nodes.properties_of(node))

@@ -1,0 +1,96 @@
+"""FluxJobs as the API server has them: how one is made for a job, and what its status says. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from ...kube.runtime.timestamps import text_of
+from ...spec.hostlist import Hostlist
+from ..names import FLUXJOBS, JOBID
+from .job import Job, State
+
+Object = dict[str, Any]
+
+_LONGEST_NAME = 253
+_SUBMIT = {State.HELD: "statusNew", State.REFUSED: "statusError"}
+# Positions up to this one are exact.
+_EXACT = 50
+
+
+def name_of(kind: str, name: str) -> str:
+    """The name of the FluxJob of an object; one that would be too long is cut, and told apart by a hash."""
+    full = f"{name}-{kind.lower()}"
+    if len(full) <= _LONGEST_NAME:
+        return full
+    mark = f"{hashlib.sha256(name.encode()).hexdigest()[:10]}-{kind.lower()}"
+    return f"{name[: _LONGEST_NAME - len(mark) - 1]}-{mark}"
+
+
+def made_of(job: Job, reserves: bool) -> Object:
+    """A FluxJob for a job; `reserves`: the policy of its queue makes reservations."""
+    meta, kind, asked = job.item["metadata"], job.workload.kind, job.asked
+    owner = {
+        **{"apiVersion": kind.api_version, "kind": kind.kind, "name": meta["name"], "uid": meta["uid"]},
+        **{"controller": True, "blockOwnerDeletion": False},
+    }
+    return {
+        "apiVersion": FLUXJOBS.api_version,
+        "kind": FLUXJOBS.kind,
+        "metadata": {
+            "name": name_of(kind.kind, meta["name"]),
+            "namespace": meta["namespace"],
+            "labels": {JOBID: str(job.jobid)},
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "jobspec": json.dumps(asked.jobspec, separators=(",", ":")) if asked else "",
+            "type": job.workload.number,
+            "name": meta["name"],
+            "duration": int(asked.duration) if asked else 0,
+            "reservation": reserves,
+            "nodes": job.wish.pods,
+            "queue": job.queue,
+            "priority": job.priority,
+        },
+    }
+
+
+def status_of(job: Job, before: Object, pods: Object, now: float) -> Object:
+    """The whole status of a job; `pods` are its counts, `before` the status until now."""
+    state = job.state if job.is_claimed or not job.state.has_nodes else State.HELD
+    has_nodes, waits = state.has_nodes, state is State.HELD
+    is_reserved = waits and job.estimate > 0
+    conditions = {
+        "Reserved": (is_reserved, "Planned" if is_reserved else "NotPlanned"),
+        "Released": (has_nodes or state.is_over, state.value),
+    }
+    times = {"queuedAt": job.queued_at, "startedAt": 0 if waits else job.started_at, "endedAt": job.ended_at}
+    return {
+        "submitStatus": _SUBMIT.get(state, "statusSubmit"),
+        "state": state.value,
+        "jobid": str(job.jobid),
+        **({"reason": job.reason} if job.reason else {}),
+        **({"position": shown_position(job.position)} if waits and job.position else {}),
+        **({"estimatedStart": text_of(job.estimate)} if is_reserved else {}),
+        **({"nodes": Hostlist(job.nodes).encode()} if job.nodes and not waits else {}),
+        **({"pods": pods} if pods and has_nodes else {}),
+        **{name: text_of(moment) for name, moment in times.items() if moment},
+        "conditions": [_condition(name, *holds, before, now) for name, holds in conditions.items()],
+    }
+
+
+def _condition(name: str, holds: bool, reason: str, before: Object, now: float) -> Object:
+    status = "True" if holds else "False"
+    was: Object = next((one for one in before.get("conditions") or () if one["type"] == name), {})
+    since = was.get("lastTransitionTime") if was.get("status") == status else None
+    return {"type": name, "status": status, "reason": reason, "lastTransitionTime": since or text_of(now)}
+
+
+def shown_position(position: int) -> int:
+    """A position as the status has it: beyond 50 with two leading digits, so that few changes are written."""
+    if position <= _EXACT:
+        return position
+    step = 10 ** (len(str(position)) - 2)
+    return int(position // step * step)

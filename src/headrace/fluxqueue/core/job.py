@@ -1,0 +1,91 @@
+"""A workload in its queue, as the core knows it; what of it must outlast the core stands in its FluxJob."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from msgspec import Struct
+
+from .. import requests
+from ..workloads import Wish, Workload
+
+Object = dict[str, Any]
+
+
+class State(Enum):
+    """`status.state` of a FluxJob."""
+
+    HELD = "Held"
+    RELEASED = "Released"
+    RUNNING = "Running"
+    FINISHED = "Finished"
+    FAILED = "Failed"
+    REFUSED = "Refused"
+
+    @property
+    def has_nodes(self) -> bool:
+        return self in (State.RELEASED, State.RUNNING)
+
+    @property
+    def is_over(self) -> bool:
+        return self in (State.FINISHED, State.FAILED)
+
+
+class Place(Struct, eq=False):
+    """Room for a pod on a node; `pod` is the uid of the pod that has it, "" while there is none."""
+
+    node: str
+    hold: int
+    pod: str = ""
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What a job asks of the graph: so many pods with `amounts` each, for `duration` seconds (0: not known)."""
+
+    pods: int
+    amounts: dict[str, int]
+    duration: float
+    constraint: Any
+    jobspec: Object
+
+
+class Job(Struct, eq=False, kw_only=True):
+    """`nodes` are those that it was given, in order, as status.nodes has them; `places` what is left of these.
+
+    `asked` is None for a job that is refused. `is_submitted`: it is in front of its queue's graph. `is_placed`: its
+    places have been taken. `is_due`: a status that differs in its position or counts alone is to be written.
+    """
+
+    uid: str
+    workload: Workload
+    item: Object
+    wish: Wish
+    jobid: int
+    queue: str
+    queued_at: float
+    priority: int = 0
+    state: State = State.HELD
+    asked: Asked | None = None
+    nodes: list[str] = []
+    places: list[Place] = []
+    is_submitted: bool = False
+    is_placed: bool = False
+    is_due: bool = False
+    is_claimed: bool = True
+    reason: str = ""
+    position: int = 0
+    estimate: float = 0
+    started_at: float = 0
+    ended_at: float = 0
+    # When the status was last asked to be written.
+    told_at: float = 0
+
+    @property
+    def amounts(self) -> requests.Amounts:
+        return self.asked.amounts if self.asked else {"pod": 1}
+
+    @property
+    def end(self) -> float:
+        """When it should have ended, by its duration; 0 if that is not known."""
+        return self.started_at + self.asked.duration if self.asked and self.asked.duration else 0

@@ -1,0 +1,67 @@
+"""How a pod is bound to one node by kube-scheduler: one JSON patch removes the gate, and narrows its node affinity.
+
+Pure. kube-scheduler then looks at that node alone, and binds after its own checks. The terms of a required affinity are
+alternatives, so each of them is narrowed; another term beside them would widen it, which Kubernetes refuses for a gated
+pod. Source: Kubernetes 1.34, "Pod Scheduling Readiness" (mutable scheduling directives); RFC 6902.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..admission import gate_index
+from ..names import JOBID, PLACE
+
+Object = dict[str, Any]
+_AFFINITY = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+
+
+def pin(pod: Object, node: str, jobid: int) -> tuple[Object, ...]:
+    """The operations that give a gated pod to a node, and mark it as a pod of a job."""
+    return (
+        *_ungate(pod),
+        *_narrow(pod["spec"], {"key": "metadata.name", "operator": "In", "values": [node]}),
+        *_put(pod, "labels", JOBID, str(jobid)),
+        *_put(pod, "annotations", PLACE, node),
+    )
+
+
+def ungate(pod: Object) -> tuple[Object, ...]:
+    """The operations that leave a gated pod to kube-scheduler."""
+    return tuple(_ungate(pod))
+
+
+def _ungate(pod: Object) -> list[Object]:
+    place = gate_index(pod)
+    gate = pod["spec"]["schedulingGates"][place]
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": pod["metadata"]["uid"]},
+        {"op": "test", "path": f"/spec/schedulingGates/{place}", "value": gate},
+        {"op": "remove", "path": f"/spec/schedulingGates/{place}"},
+    ]
+
+
+def _narrow(spec: Object, expression: Object) -> list[Object]:
+    path, inside = "/spec", spec
+    for depth, key in enumerate(_AFFINITY):
+        path = f"{path}/{key}"
+        if not inside.get(key):
+            value: Any = {"nodeSelectorTerms": [{"matchFields": [expression]}]}
+            for outer in reversed(_AFFINITY[depth + 1 :]):
+                value = {outer: value}
+            return [{"op": "add", "path": path, "value": value}]
+        inside = inside[key]
+    found: list[Object] = [{"op": "test", "path": path, "value": inside}]
+    for place, term in enumerate(inside["nodeSelectorTerms"]):
+        # A term without any rule matches no node, and would match one with a rule.
+        if term.get("matchFields") or term.get("matchExpressions"):
+            fields = [*(term.get("matchFields") or ()), expression]
+            found.append({"op": "add", "path": f"{path}/nodeSelectorTerms/{place}/matchFields", "value": fields})
+    return found
+
+
+def _put(pod: Object, kind: str, key: str, value: str) -> list[Object]:
+    if not pod["metadata"].get(kind):
+        return [{"op": "add", "path": f"/metadata/{kind}", "value": {key: value}}]
+    escaped = key.replace("~", "~0").replace("/", "~1")
+    return [{"op": "add", "path": f"/metadata/{kind}/{escaped}", "value": value}]

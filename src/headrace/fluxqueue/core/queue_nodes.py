@@ -1,0 +1,52 @@
+"""Which node belongs to which queue. Pure.
+
+Two queues share no node, as each would plan with all of it: of two that select a node, the later is invalid, and has
+none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from ..crd import settings_of
+
+Object = dict[str, Any]
+_CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+
+
+class QueueNodes(Struct, frozen=True):
+    """The names of a queue's nodes, or why it has none."""
+
+    nodes: frozenset[str] = frozenset()
+    problem: str = ""
+
+    def status(self) -> Object:
+        """The status of the FluxQueue."""
+        if self.problem:
+            return {"state": "Invalid", "reason": self.problem, "nodes": 0}
+        return {"state": "Active", "nodes": len(self.nodes)}
+
+
+def divided(queues: Mapping[str, Object], nodes: Mapping[str, Object]) -> dict[str, QueueNodes]:
+    """The nodes of each queue, both by name."""
+    owner: dict[str, str] = {}
+    found: dict[str, QueueNodes] = {}
+    for name in sorted(queues, key=lambda name: (queues[name]["metadata"].get("creationTimestamp", ""), name)):
+        selector = settings_of(queues[name]).node_selector
+        mine = [node for node, item in nodes.items() if _selects(selector, item["metadata"].get("labels") or {})]
+        shared = min((node for node in mine if node in owner), default="")
+        if shared:
+            found[name] = QueueNodes(problem=f"it shares node {shared} with the FluxQueue {owner[shared]}")
+        else:
+            found[name] = QueueNodes(frozenset(mine))
+            owner.update(dict.fromkeys(mine, name))
+    return found
+
+
+def _selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+    if not selector:
+        return not any(label in labels for label in _CONTROL_PLANE)
+    return all(labels.get(key) == value for key, value in selector.items())

@@ -1,0 +1,567 @@
+"""The cluster queue as a state machine: `Core.step` takes what has changed and the time, and returns what to write.
+
+A job's nodes are written into the status of its FluxJob before anything else happens, and all effects follow from that
+status as it is observed: the object is unsuspended, its pods are pinned. So a core that begins anew from the objects of
+the cluster goes on where the one before has ended, at whichever write that was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from math import inf, isfinite
+from typing import Any
+
+from msgspec import Struct
+
+from ...graph.request import RequestError, parse_jobspec
+from ...kube.runtime.events import Report
+from ...kube.runtime.timestamps import seconds_of
+from ...kube.runtime.writes import patch_of
+from ...queueing.queue import Planned, Refused, Started
+from ...queueing.reasons import Explainer
+from ...queueing.why import refusal
+from ...spec import duration as durations
+from ...spec.hostlist import Hostlist
+from ...spec.jobid import FluidGenerator
+from .. import requests
+from ..admission import gate_index, is_skipped
+from ..crd import Settings, settings_of
+from ..names import DURATION, FLUXJOBS, FLUXQUEUES, HELD, JOBID, PLACE
+from ..workloads import KINDS, Wish
+from . import actions, fluxjobs, pin
+from .cluster_queue import ClusterQueue
+from .job import Asked, Job, Place, State
+from .queue_nodes import QueueNodes, divided
+from .world import Change, World, is_live, node_of
+
+Object = dict[str, Any]
+
+# Seconds between two looks at the positions and estimates of those who wait, and between two writes of a status in
+# which nothing else has changed; how many such writes there are in a second, all together.
+LOOK_INTERVAL = 2.0
+STATUS_INTERVAL = 30.0
+STATUS_RATE = 50.0
+BEHIND = "waits for the jobs before it"
+# The time of the first job id, in milliseconds: 2025-01-01. Ids last for 35 years from then on.
+_EPOCH = 1_735_689_600_000
+_UNLIMITED = "; its duration is not known, so it is never started ahead of a reservation"
+
+
+class Refusal(ValueError):
+    """A workload that no queue takes: the message names the field and the rule."""
+
+
+class Steps(Struct, frozen=True):
+    """The writes by the uid of their workload (or the name of their FluxQueue), each in order, and the time of the next
+    step if nothing changes (seconds since the epoch).
+    """
+
+    writes: dict[str, tuple[actions.Action, ...]]
+    wake_at: float
+
+
+class Core:
+    """All queues of a cluster."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.jobs: dict[str, Job] = {}
+        self.queues: dict[str, ClusterQueue] = {}
+        self._jobs_by_id: dict[int, Job] = {}
+        self._ids = FluidGenerator(epoch_ms=_EPOCH)
+        self._place_of: dict[str, Place] = {}
+        self._queue_nodes: dict[str, QueueNodes] = {}
+        # By node, the queue and the hold of what pods without a place have of it, and how much that is.
+        self._foreign: dict[str, tuple[ClusterQueue, int, requests.Amounts]] = {}
+        self._explainer = Explainer()
+        # Queues in which something has changed for those who wait.
+        self._changed: dict[str, None] = {}
+        self._look_at = 0.0
+        self._credit, self._credited_at = STATUS_RATE, 0.0
+
+    def step(self, changes: Iterable[Change], now: float) -> Steps:
+        """What to do after some changes. Writes that are asked for and not seen done are asked for again when what they
+        are about changes, or is named by an empty change (`touch`).
+        """
+        touched = self.world.apply(changes)
+        self._touched, self._loads = touched.workloads, touched.loads
+        for queue in self.queues.values():
+            queue.queue.advance(int(now))
+        writes: dict[str, tuple[actions.Action, ...]] = {}
+        if touched.queues or touched.nodes:
+            writes.update(self._review_nodes(touched.nodes, touched.queues, int(now)))
+        for uid in sorted(touched.workloads, key=self._order):
+            self._review(uid, now)
+        for node in self._loads:
+            self._count_foreign(node, int(now))
+        for name in self.queues:
+            self._schedule(name, now)
+        if now >= self._look_at:
+            self._look(now)
+        for uid in self._touched:
+            job = self.jobs.get(uid)
+            if job and job.is_submitted and not job.position:
+                self._line_up(job, int(now))
+            found = tuple(self._writes_of(job, now)) if job else tuple(self._ungate_skipped(uid))
+            if found:
+                writes[uid] = found
+        starts = [start for queue in self.queues.values() if (start := queue.queue.next_start()) is not None]
+        return Steps(writes, min([*starts, self._look_at if self._changed else inf]))
+
+    def touch(self, uid: str) -> Iterator[Change]:
+        """A change that changes nothing: what is to be written about a workload is asked for again."""
+        found = self.world.workloads.get(uid)
+        if found:
+            yield Change(KINDS[found[0]].kind, found[1])
+        elif uid in self.world.queues:
+            yield Change(FLUXQUEUES, self.world.queues[uid])
+
+    def _order(self, uid: str) -> tuple[str, int, str]:
+        """Workloads that are first seen together are queued in the order of their creation."""
+        found = self.world.workloads.get(uid)
+        if found is None:
+            return "", 0, uid
+        meta = found[1]["metadata"]
+        return meta.get("creationTimestamp", ""), int(meta.get("resourceVersion") or 0), uid
+
+    # --- nodes and queues
+
+    def _review_nodes(
+        self, nodes: Iterable[str], queues: Iterable[str], now: int
+    ) -> Iterator[tuple[str, tuple[actions.Action, ...]]]:
+        """Give each node to its queue, and rebuild the queues whose settings have changed."""
+        for name in queues:
+            item = self.world.queues.get(name)
+            settings = settings_of(item) if item else None
+            if name in self.queues and self.queues[name].settings != settings:
+                self._close(name)
+            if settings and name not in self.queues:
+                self._open(name, settings)
+        found = divided(self.world.queues, self.world.nodes)
+        for name, queue in self.queues.items():
+            mine = found[name].nodes
+            for node in [one for one in queue.nodes if one not in mine]:
+                queue.drop_node(node)
+                self._loads[node] = None
+                self._nodes_changed(name)
+            for node in sorted(mine, key=_natural):
+                if (node in nodes or node not in queue.nodes) and queue.put_node(self.world.nodes[node], now):
+                    self._loads[node] = None
+                    self._nodes_changed(name)
+        self._queue_nodes = found
+        for name, item in self.world.queues.items():
+            patch = patch_of(item.get("status") or {}, found[name].status())
+            if patch:
+                yield name, (actions.Publish(FLUXQUEUES, item, patch),)
+
+    def _open(self, name: str, settings: Settings) -> None:
+        self.queues[name] = ClusterQueue(settings)
+        self._touched.update({uid: None for uid, job in self.jobs.items() if job.queue == name})
+
+    def _close(self, name: str) -> None:
+        gone = self.queues.pop(name)
+        self._foreign = {node: held for node, held in self._foreign.items() if held[0] is not gone}
+        for uid, job in self.jobs.items():
+            if job.queue == name:
+                job.is_submitted = False
+                self._forget_places(job)
+                self._touched[uid] = None
+
+    def _nodes_changed(self, name: str) -> None:
+        """Jobs that no node could serve are tried again, and jobs may need other nodes."""
+        self._changed[name] = None
+        for uid, job in self.jobs.items():
+            if job.queue == name and (job.state.has_nodes or not job.is_submitted):
+                self._touched[uid] = None
+
+    def _count_foreign(self, node: str, now: int) -> None:
+        """Hold what pods without a place have of a node."""
+        queue = next((one for one in self.queues.values() if node in one.nodes), None)
+        pods = [
+            requests.amounts_of(pod["spec"])
+            for uid, pod in self.world.pods_on.get(node, {}).items()
+            if uid not in self._place_of and is_live(pod)
+        ]
+        amounts = requests.total(pods)
+        before = self._foreign.get(node)
+        if before and (before[0], before[2]) == (queue, amounts):
+            return
+        if before:
+            del self._foreign[node]
+            before[0].release(before[1], now)
+        if queue and amounts:
+            self._foreign[node] = queue, queue.hold(node, amounts, now), amounts
+
+    # --- one workload
+
+    def _review(self, uid: str, now: float) -> None:
+        """Bring what is known of a workload up to what is observed of it."""
+        found, job = self.world.workloads.get(uid), self.jobs.get(uid)
+        if found is None:
+            if job:
+                self._drop(job, int(now))
+            return
+        kind, item = KINDS[found[0]], found[1]
+        wish = kind.wish(item)
+        if job is None:
+            if is_skipped(item) or kind.left_alone(item) or not self._waits(uid, item, wish):
+                return
+            job = self._enter(uid, now)
+        job.item, job.wish = item, wish
+        if job.is_claimed and kind.is_suspended(item) and not _is_held(item):
+            job.is_claimed = False
+            if job.state.has_nodes:
+                self._requeue(job, int(now))
+        if wish.end and not job.state.is_over:
+            self._withdraw(job)
+            job.state, job.reason, job.ended_at = State(wish.end), "", now
+        if job.state in (State.HELD, State.REFUSED):
+            self._wait(job)
+        if job.state.has_nodes or job.places:
+            self._settle(job, int(now))
+
+    def _waits(self, uid: str, item: Object, wish: Wish) -> bool:
+        """Whether a workload is to have a FluxJob: it has one, or it is held in a namespace with a queue."""
+        if uid in self.world.fluxjobs or wish.end:
+            return uid in self.world.fluxjobs
+        labelled = self.world.queue_of(item["metadata"]["namespace"])
+        pods = self.world.pods_of.get(uid, {}).values()
+        return bool(labelled) and (_is_held(item) or any(gate_index(pod) >= 0 or _is_placed(pod) for pod in pods))
+
+    def _enter(self, uid: str, now: float) -> Job:
+        """A job for a workload, as its FluxJob says, or its pods where somebody has deleted that; else a new one."""
+        kind, item = self.world.workloads[uid]
+        workload, meta = KINDS[kind], item["metadata"]
+        flux = self.world.fluxjobs.get(uid) or {}
+        told = flux.get("status") or {}
+        placed = [pod for pod in self.world.live_pods(uid) if _is_placed(pod)]
+        jobid = int((flux.get("metadata", {}).get("labels") or {}).get(JOBID, 0))
+        if not jobid and placed:
+            jobid = int(placed[0]["metadata"]["labels"][JOBID])
+        self._ids.high_water = max(self._ids.high_water, jobid)
+        job = Job(
+            uid=uid,
+            workload=workload,
+            item=item,
+            wish=workload.wish(item),
+            jobid=jobid or self._ids.next(int(now * 1000)),
+            queue=flux.get("spec", {}).get("queue") or self.world.queue_of(meta["namespace"]),
+            queued_at=_moment(told.get("queuedAt")) or seconds_of(meta["creationTimestamp"]),
+            state=State(told.get("state", "Held")),
+            nodes=list(Hostlist.parse(told.get("nodes", ""))),
+            places=[],
+            reason=told.get("reason", ""),
+            started_at=_moment(told.get("startedAt")),
+            ended_at=_moment(told.get("endedAt")),
+            told_at=now,
+        )
+        if not told and placed:
+            job.state, job.nodes = State.RELEASED, [node_of(pod) for pod in placed]
+            job.started_at = now
+        self.jobs[uid] = self._jobs_by_id[job.jobid] = job
+        return job
+
+    def _drop(self, job: Job, now: int) -> None:
+        """The workload is gone; what its pods still hold is counted as that of others."""
+        self._withdraw(job)
+        for place in list(job.places):
+            self._give_back(job, place, now)
+        del self.jobs[job.uid], self._jobs_by_id[job.jobid]
+
+    def _withdraw(self, job: Job) -> None:
+        queue = self.queues.get(job.queue)
+        if queue and job.is_submitted:
+            queue.withdraw(job.jobid)
+            self._changed[job.queue] = None
+        job.is_submitted = False
+
+    def _requeue(self, job: Job, now: int) -> None:
+        """The user has suspended a job that ran: it gives all back and waits anew, from its time in the queue on."""
+        for place in list(job.places):
+            self._give_back(job, place, now)
+        job.state, job.nodes, job.is_placed, job.started_at, job.reason = State.HELD, [], False, 0, ""
+
+    def _wait(self, job: Job) -> None:
+        """Have a job wait in its queue, with what it asks for now."""
+        before = job.asked
+        queue = self.queues.get(job.queue)
+        try:
+            asked = self._asked(job, queue.settings if queue else Settings())
+        except (Refusal, RequestError) as exc:
+            self._withdraw(job)
+            job.asked, job.state, job.reason = None, State.REFUSED, str(exc)
+            return
+        if job.state is State.REFUSED:
+            job.state, job.reason = State.HELD, ""
+        priority = self._priority(job)
+        if job.is_submitted and (asked, priority) == (before, job.priority):
+            return
+        self._withdraw(job)
+        job.asked, job.priority = asked, priority
+        if queue is None:
+            job.reason = f"there is no FluxQueue {job.queue}"
+        elif (found := self._queue_nodes[job.queue]).problem:
+            job.reason = f"the FluxQueue {job.queue} is invalid: {found.problem}"
+        elif not job.wish.pods:
+            job.reason = "it asks for no pods"
+        else:
+            request = parse_jobspec(asked.jobspec)
+            queue.submit(job.jobid, request, job.priority, job.queued_at)
+            job.is_submitted = True
+            self._changed[job.queue] = None
+
+    def _priority(self, job: Job) -> int:
+        template = job.wish.template
+        if "priority" in template:
+            return int(template["priority"])
+        return self.world.priority_of(template.get("priorityClassName", ""))
+
+    def _asked(self, job: Job, settings: Settings) -> Asked:
+        """What a job asks for. Raises Refusal, RequestError."""
+        meta, wish = job.item["metadata"], job.wish
+        seconds = _duration(meta, wish.limit, settings)
+        amounts, constraint = requests.amounts_of(wish.template), requests.constraint_of(wish.template)
+        pods = max(wish.pods, 1)
+        jobspec = requests.jobspec(meta["name"], meta["namespace"], pods, amounts, seconds, constraint)
+        return Asked(pods=wish.pods, amounts=amounts, duration=seconds, constraint=constraint, jobspec=jobspec)
+
+    # --- places
+
+    def _settle(self, job: Job, now: int) -> None:
+        """Give a job's places to its pods, and give back those that no pod will have."""
+        queue = self.queues.get(job.queue)
+        if queue is None:
+            return
+        if job.asked is None:
+            try:
+                job.asked = self._asked(job, queue.settings)
+            except (Refusal, RequestError):
+                # It was released by other settings; what it has is counted by its pods.
+                pass
+        pods = {pod["metadata"]["uid"]: pod for pod in self.world.live_pods(job.uid)}
+        if not job.is_placed and job.state.has_nodes:
+            job.is_placed = True
+            job.places = [Place(node, queue.hold(node, job.amounts, now, job.end)) for node in job.nodes]
+        for place in job.places:
+            if place.pod and place.pod not in pods:
+                self._vacate(place)
+        free = [place for place in job.places if not place.pod]
+        for uid, pod in sorted(pods.items(), key=_by_index):
+            if uid in self._place_of:
+                continue
+            node = node_of(pod)
+            found = next((one for one in free if not node or one.node == node), None)
+            if found is not None:
+                free.remove(found)
+                self._occupy(found, uid)
+        taken = sum(1 for place in job.places if place.pod)
+        for place in free[max(job.wish.pods - taken, 0) :]:
+            self._give_back(job, place, now)
+        if job.state is State.RELEASED and _all_run(job, pods):
+            job.state = State.RUNNING
+
+    def _occupy(self, place: Place, pod: str) -> None:
+        place.pod = pod
+        self._place_of[pod] = place
+        self._loads[place.node] = None
+
+    def _vacate(self, place: Place) -> None:
+        self._place_of.pop(place.pod, None)
+        place.pod = ""
+        self._loads[place.node] = None
+
+    def _give_back(self, job: Job, place: Place, now: int) -> None:
+        self._vacate(place)
+        job.places.remove(place)
+        queue = self.queues.get(job.queue)
+        if queue and place.hold in queue.holds:
+            queue.release(place.hold, now)
+        self._changed[job.queue] = None
+
+    def _forget_places(self, job: Job) -> None:
+        for place in job.places:
+            self._vacate(place)
+        job.places, job.is_placed = [], False
+
+    # --- decisions
+
+    def _schedule(self, name: str, now: float) -> None:
+        queue = self.queues[name]
+        for decision, nodes in queue.schedule(int(now)):
+            job = self._jobs_by_id.get(decision.jobid)
+            self._changed[name] = None
+            if job is None:
+                continue
+            if isinstance(decision, Started):
+                job.is_submitted = False
+                job.state, job.nodes, job.reason = State.RELEASED, nodes, ""
+                job.started_at, job.position, job.estimate = now, 0, 0
+                self._settle(job, int(now))
+            elif isinstance(decision, Refused):
+                job.is_submitted, job.position, job.estimate = False, 0, 0
+                asked = job.asked
+                if asked:
+                    why = refusal(queue.scheduler, asked.jobspec, parse_jobspec(asked.jobspec), decision.failure)
+                    job.reason = f"no node could ever serve it as nodes are now: {why}"
+            elif isinstance(decision, Planned):
+                continue
+            self._touched[job.uid] = None
+
+    def _look(self, now: float) -> None:
+        """Bring positions, reasons and estimates of those who wait up to date, and have some of them written."""
+        self._credit = min(self._credit + (now - self._credited_at) * STATUS_RATE, STATUS_RATE)
+        self._credited_at, self._look_at = now, now + LOOK_INTERVAL
+        changed, self._changed = self._changed, {}
+        for name in changed:
+            queue = self.queues.get(name)
+            if queue is None:
+                continue
+            line = queue.queue.first(len(queue.queue.pending))
+            for position, jobid in enumerate(line, 1):
+                job = self._jobs_by_id[jobid]
+                job.position, job.estimate = position, queue.planned_start(jobid, now)
+                reason = self._why(queue, job, position, int(now))
+                is_due = now - job.told_at >= STATUS_INTERVAL
+                if reason != job.reason or (is_due and self._credit >= 1):
+                    self._credit -= reason == job.reason
+                    job.reason, job.is_due = reason, True
+                    self._touched[job.uid] = None
+                elif is_due:
+                    self._changed[name] = None
+
+    def _line_up(self, job: Job, now: int) -> None:
+        """The place of a job that has just come."""
+        queue = self.queues[job.queue]
+        job.position = queue.queue.waiting.count_before(queue.queue.pending[job.jobid].position) + 1
+        job.reason, job.estimate = self._why(queue, job, job.position, now), queue.planned_start(job.jobid, now)
+
+    def _why(self, queue: ClusterQueue, job: Job, position: int, now: int) -> str:
+        """Why a job waits. Only the first one's reason has amounts, so that the others' rarely change."""
+        if position == 1:
+            state = queue.queue, queue.scheduler.generation, now
+            why = str(self._explainer.explain(queue.queue, job.jobid, now, state)["reason_pending"])
+        else:
+            why = BEHIND
+        backfills = queue.queue.policy.backfill and job.asked and not job.asked.duration
+        return why + _UNLIMITED if backfills else why
+
+    # --- what to write
+
+    def _writes_of(self, job: Job, now: float) -> Iterator[actions.Action]:
+        flux = self.world.fluxjobs.get(job.uid)
+        if flux is None:
+            queue = self.queues.get(job.queue)
+            yield actions.Create(fluxjobs.made_of(job, bool(queue and queue.queue.policy.reservations != 0)))
+            return
+        told: Object = flux.get("status") or {}
+        if not job.is_claimed and told.get("state") == "Held":
+            if not _is_held(job.item):
+                body = {"metadata": {"annotations": {HELD: "true"}}}
+                yield actions.Change(job.workload.kind, job.item, body)
+                return
+            job.is_claimed = True
+        pods = {pod["metadata"]["uid"]: pod for pod in self.world.live_pods(job.uid)}
+        wanted = fluxjobs.status_of(job, told, self._counts(job, pods), now)
+        is_due = job.is_due or (job.state.has_nodes and now - job.told_at >= STATUS_INTERVAL)
+        if _matters(told, wanted) or (is_due and patch_of(told, wanted)):
+            yield from _report(job, told, wanted)
+            yield actions.Publish(FLUXJOBS, flux, patch_of(told, wanted))
+            job.told_at, job.is_due = now, False
+        is_told = State(told.get("state", "Held")).has_nodes and told.get("nodes") == wanted.get("nodes")
+        if is_told and job.state.has_nodes:
+            yield from self._effects(job, pods)
+
+    def _effects(self, job: Job, pods: dict[str, Object]) -> Iterator[actions.Action]:
+        """What makes a job run whose nodes are told."""
+        workload = job.workload
+        if workload.is_suspended(job.item) or _is_held(job.item):
+            body = workload.suspended(job.item, False) if workload.suspend else {}
+            yield actions.Change(workload.kind, job.item, {"metadata": {"annotations": {HELD: None}}, **body})
+        for place in job.places:
+            pod = pods.get(place.pod)
+            if pod is not None and gate_index(pod) >= 0:
+                yield actions.PatchPod(pod, pin.pin(pod, place.node, job.jobid))
+
+    def _ungate_skipped(self, uid: str) -> Iterator[actions.Action]:
+        """Pods of an object that is left alone do not wait, though every pod gets the gate."""
+        kind, item = self.world.workloads.get(uid, ("", {}))
+        if kind and (is_skipped(item) or KINDS[kind].left_alone(item)):
+            for pod in self.world.pods_of.get(uid, {}).values():
+                if gate_index(pod) >= 0:
+                    yield actions.PatchPod(pod, pin.ungate(pod))
+
+    def _counts(self, job: Job, pods: dict[str, Object]) -> Object:
+        running = sum(1 for pod in pods.values() if (pod.get("status") or {}).get("phase") == "Running")
+        placed = sum(1 for place in job.places if place.pod)
+        return {"wanted": job.wish.pods, "placed": placed, "running": running} if job.state.has_nodes else {}
+
+
+def _report(job: Job, told: Object, wanted: Object) -> Iterator[actions.Action]:
+    """The Event about a change of state, or of why a job waits."""
+    state = job.state
+    reports = {
+        State.HELD: Report("Normal", "Queued", f"in queue {job.queue}: {job.reason or BEHIND}"),
+        State.REFUSED: Report("Warning", "Refused", job.reason),
+        State.RELEASED: Report("Normal", "Released", f"on {wanted.get('nodes')}"),
+    }
+    known = told.get("state") == state.value
+    if state in reports and not (known and (state is not State.HELD or _kind_of(told) == _kind_of(wanted))):
+        yield actions.Tell(job.workload.kind, job.item, told, reports[state])
+
+
+def _kind_of(status: Object) -> str:
+    """A reason without its amounts."""
+    return str(status.get("reason", "")).partition(":")[0]
+
+
+def _matters(told: Object, wanted: Object) -> bool:
+    """Whether a status is to be written at once: not if only a position, an estimate or a count has changed."""
+    keys = ("state", "reason", "nodes", "jobid", "startedAt", "endedAt")
+    return any(told.get(key) != wanted.get(key) for key in keys)
+
+
+def _is_held(item: Object) -> bool:
+    return (item["metadata"].get("annotations") or {}).get(HELD) == "true"
+
+
+def _is_placed(pod: Object) -> bool:
+    meta = pod["metadata"]
+    return PLACE in (meta.get("annotations") or {}) and JOBID in (meta.get("labels") or {}) and is_live(pod)
+
+
+def _by_index(entry: tuple[str, Object]) -> tuple[int, str]:
+    labels = entry[1]["metadata"].get("labels") or {}
+    return int(labels.get("batch.kubernetes.io/job-completion-index", 0)), entry[1]["metadata"]["name"]
+
+
+def _all_run(job: Job, pods: dict[str, Object]) -> bool:
+    running = sum(1 for pod in pods.values() if (pod.get("status") or {}).get("phase") == "Running")
+    return 0 < job.wish.pods <= running
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Orders names with numbers in them as people do: node-2 before node-10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def _moment(text: str | None) -> float:
+    return seconds_of(text) if text else 0
+
+
+def _duration(meta: Object, limit: float | None, settings: Settings) -> float:
+    """How long an object runs, in seconds; 0 if that is not known. Raises Refusal."""
+    text = (meta.get("annotations") or {}).get(DURATION)
+    seconds = float(limit) if limit is not None else settings.default_duration
+    if text is not None:
+        where = f"metadata.annotations[{DURATION}]"
+        try:
+            seconds = durations.parse(text)
+        except durations.DurationError as exc:
+            raise Refusal(f"{where}: {exc}") from None
+        if not seconds or not isfinite(seconds):
+            raise Refusal(f"{where}: {text} is no time that a job could run: must be more than zero, such as 30m")
+    if settings.max_duration and seconds > settings.max_duration:
+        most = durations.encode(settings.max_duration)
+        raise Refusal(f"its duration, {durations.encode(seconds)}, is over the queue's maxDuration, {most}")
+    return seconds

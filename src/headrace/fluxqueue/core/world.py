@@ -1,0 +1,146 @@
+"""What the core has last seen of the cluster, with the indexes that it asks for. No decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from ...kube.runtime.api import PODS, Kind
+from ...kube.runtime.cache import owner_of
+from ..admission import gate_index
+from ..names import FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, PLACE, PRIORITY_CLASSES, QUEUE
+from ..workloads import KINDS, uid_of_workload
+
+Object = dict[str, Any]
+
+
+class Change(NamedTuple):
+    """An object as it is now, or (`gone`) as it last was."""
+
+    kind: Kind
+    item: Object
+    gone: bool = False
+
+
+class Touched(NamedTuple):
+    """What changes are about: workloads by uid, nodes by name (what they are, and which pods they have), queues."""
+
+    workloads: dict[str, None]
+    nodes: dict[str, None]
+    loads: dict[str, None]
+    queues: dict[str, None]
+
+
+class World:
+    """`workloads`, `pods` and `pods_of` are by uid, `fluxjobs` by the uid of their workload, all else by name."""
+
+    def __init__(self) -> None:
+        self.workloads: dict[str, tuple[str, Object]] = {}
+        self.pods: dict[str, Object] = {}
+        self.pods_of: dict[str, dict[str, Object]] = {}
+        self.pods_on: dict[str, dict[str, Object]] = {}
+        self.fluxjobs: dict[str, Object] = {}
+        self.nodes: dict[str, Object] = {}
+        self.queues: dict[str, Object] = {}
+        self._queue_of: dict[str, str] = {}
+        self._in_namespace: dict[str, dict[str, None]] = {}
+        self._priorities: dict[str, int] = {}
+        self._default_priority = 0
+
+    def queue_of(self, namespace: str) -> str:
+        """The queue of a namespace; "" for one that is not labelled."""
+        return self._queue_of.get(namespace, "")
+
+    def priority_of(self, name: str) -> int:
+        """The value of a PriorityClass; that of the default one for "" and for one that is gone."""
+        return self._priorities.get(name, self._default_priority)
+
+    def apply(self, changes: Iterable[Change]) -> Touched:
+        """Take changes in; returns what they are about."""
+        touched = Touched({}, {}, {}, {})
+        for change in changes:
+            self._apply(change, touched)
+        return touched
+
+    def _apply(self, change: Change, touched: Touched) -> None:
+        kind, item, gone = change
+        name, uid = item["metadata"]["name"], item["metadata"].get("uid", "")
+        if kind == PODS:
+            self._apply_pod(item, uid, gone, touched)
+        if kind.kind in KINDS and (kind != PODS or uid_of_workload(item) == uid):
+            self._apply_workload(kind, item, uid, gone, touched)
+        elif kind == FLUXJOBS:
+            owner = owner_of(item)
+            if not gone:
+                self.fluxjobs[owner] = item
+            elif owner in self.fluxjobs and self.fluxjobs[owner]["metadata"]["uid"] == uid:
+                del self.fluxjobs[owner]
+            touched.workloads[owner] = None
+        elif kind == NODES:
+            _put(self.nodes, name, item, gone)
+            touched.nodes[name] = None
+        elif kind == FLUXQUEUES:
+            _put(self.queues, name, item, gone)
+            touched.queues[name] = None
+        elif kind == NAMESPACES:
+            queue = "" if gone else (item["metadata"].get("labels") or {}).get(QUEUE, "")
+            if queue != self._queue_of.get(name, ""):
+                _put(self._queue_of, name, queue, not queue)
+                touched.workloads.update(self._in_namespace.get(name, {}))
+        elif kind == PRIORITY_CLASSES:
+            _put(self._priorities, name, int(item["value"]), gone)
+            if item.get("globalDefault"):
+                self._default_priority = 0 if gone else int(item["value"])
+
+    def _apply_workload(self, kind: Kind, item: Object, uid: str, gone: bool, touched: Touched) -> None:
+        here = self._in_namespace.setdefault(item["metadata"]["namespace"], {})
+        if gone:
+            self.workloads.pop(uid, None)
+            here.pop(uid, None)
+        else:
+            self.workloads[uid] = (kind.kind, item)
+            here[uid] = None
+        touched.workloads[uid] = None
+
+    def _apply_pod(self, pod: Object, uid: str, gone: bool, touched: Touched) -> None:
+        before = self.pods.pop(uid, None)
+        owner = uid_of_workload(pod)
+        if before is not None:
+            node = node_of(before)
+            self.pods_on.get(node, {}).pop(uid, None)
+            touched.loads[node] = None
+        if gone:
+            self.pods_of.get(owner, {}).pop(uid, None)
+            if not self.pods_of.get(owner):
+                self.pods_of.pop(owner, None)
+        else:
+            self.pods[uid] = pod
+            self.pods_of.setdefault(owner, {})[uid] = pod
+            if node := node_of(pod):
+                self.pods_on.setdefault(node, {})[uid] = pod
+                touched.loads[node] = None
+        touched.workloads[owner] = None
+
+    def live_pods(self, uid: str) -> Iterator[Object]:
+        """The pods of a workload that hold something of their nodes, or will."""
+        return (pod for pod in self.pods_of.get(uid, {}).values() if is_live(pod))
+
+
+def _put(into: dict[str, Any], name: str, value: Any, gone: bool) -> None:
+    if gone:
+        into.pop(name, None)
+    else:
+        into[name] = value
+
+
+def node_of(pod: Object) -> str:
+    """The node that a pod is bound or pinned to; "" for none. A gated pod is on no node, whatever it says of itself."""
+    if gate_index(pod) >= 0:
+        return ""
+    pinned = (pod["metadata"].get("annotations") or {}).get(PLACE, "")
+    return str(pod["spec"].get("nodeName") or pinned)
+
+
+def is_live(pod: Object) -> bool:
+    """Whether a pod is there and has not ended; one that is told to end holds what it has until it is gone."""
+    return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")

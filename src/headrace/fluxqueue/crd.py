@@ -1,0 +1,187 @@
+"""The definitions of FluxJobs and FluxQueues, and the settings that a FluxQueue has. Pure.
+
+Users read FluxJobs and never write them, so their schema has few rules; a FluxQueue with a wrong value is refused by
+its schema. Source: apiextensions.k8s.io/v1, Kubernetes 1.34.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from ..graph.policies import POLICIES as MATCH_POLICIES
+from ..queueing.policies import POLICIES
+from ..spec import duration
+from .names import DEFAULT_QUEUE, FLUXJOBS, FLUXQUEUES, GROUP, VERSION
+
+Object = dict[str, Any]
+Schema = dict[str, Any]
+
+_TEXT: Schema = {"type": "string"}
+_WHOLE: Schema = {"type": "integer", "format": "int32", "minimum": 0}
+_LONG: Schema = {"type": "integer", "format": "int64"}
+_TIME: Schema = {"type": "string", "format": "date-time"}
+# RFC 23, without signs, hexadecimal digits and infinity; not zero.
+_DURATION: Schema = {
+    "type": "string",
+    "pattern": r"^(\d+(\.\d*)?|\.\d+)(ms|s|m|h|d)?$",
+    "x-kubernetes-validations": [{"rule": "self.matches('[1-9]')", "message": "must be more than zero"}],
+}
+STATES = ("Held", "Released", "Running", "Finished", "Failed", "Refused")
+_SUBMIT_STATES = ("statusNew", "statusSubmit", "statusError", "statusCancel")
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """A FluxQueue's spec. `queue_depth` and `reservation_depth` are None for the defaults of the policy; durations are
+    in seconds, 0 for none.
+    """
+
+    policy: str = "easy"
+    queue_depth: int | None = None
+    reservation_depth: int | None = None
+    match_policy: str = "lonode"
+    node_selector: dict[str, str] = field(default_factory=dict)
+    default_duration: float = 0
+    max_duration: float = 0
+
+
+def settings_of(queue: Object) -> Settings:
+    """The settings of a FluxQueue that its schema has admitted."""
+    spec = queue.get("spec") or {}
+    return Settings(
+        policy=spec.get("policy", "easy"),
+        queue_depth=spec.get("queueDepth"),
+        reservation_depth=spec.get("reservationDepth"),
+        match_policy=spec.get("matchPolicy", "lonode"),
+        node_selector=spec.get("nodeSelector") or {},
+        default_duration=_seconds(spec.get("defaultDuration")),
+        max_duration=_seconds(spec.get("maxDuration")),
+    )
+
+
+def _seconds(text: str | None) -> float:
+    return duration.parse(text) if text else 0
+
+
+def first_queue() -> Object:
+    """The queue `default`, with all nodes that are not of the control plane."""
+    head = {"apiVersion": FLUXQUEUES.api_version, "kind": FLUXQUEUES.kind}
+    return {**head, "metadata": {"name": DEFAULT_QUEUE}, "spec": {}}
+
+
+def definitions() -> list[Object]:
+    """Both CustomResourceDefinitions."""
+    return [_fluxjob(), _fluxqueue()]
+
+
+def _fluxjob() -> Object:
+    spec = {
+        "jobspec": {**_TEXT, "description": "What the job asks of the graph (RFC 14, JSON)"},
+        "type": {**_WHOLE, "maximum": 9, "description": "0 Pod, 1 Job"},
+        "name": {**_TEXT, "description": "Name of the object that waits"},
+        "object": {**_TEXT, "format": "byte", "description": "Empty"},
+        "duration": {**_LONG, "minimum": 0, "description": "How long it runs at most, in seconds; 0 is unknown"},
+        "reservation": {"type": "boolean", "description": "Whether its queue's policy makes reservations"},
+        "nodes": {**_WHOLE, "description": "How many pods it has at a time"},
+        "resources": {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "description": "Empty"},
+        "queue": {**_TEXT, "description": "Name of the FluxQueue"},
+        "priority": {**_LONG, "description": "Value of the PriorityClass"},
+    }
+    counts = {name: _WHOLE for name in ("wanted", "placed", "running")}
+    status = {
+        "submitStatus": {**_TEXT, "enum": list(_SUBMIT_STATES)},
+        "state": {**_TEXT, "enum": list(STATES), "description": "Held, Released (it has nodes), Running, or its end"},
+        "position": {**_LONG, "description": "Place in the queue, from 1; beyond 50 with two leading digits"},
+        "reason": {**_TEXT, "description": "Why it waits"},
+        "estimatedStart": {**_TIME, "description": "When it starts, as far as is known"},
+        "jobid": {**_TEXT, "description": "RFC 19, decimal"},
+        "nodes": {**_TEXT, "description": "Node of each pod (RFC 29)"},
+        "pods": {"type": "object", "properties": counts, "description": "How many there are"},
+        **{name: _TIME for name in ("queuedAt", "startedAt", "endedAt")},
+        "conditions": {
+            "type": "array",
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["type"],
+            "items": {
+                "type": "object",
+                "required": ["type", "status"],
+                "properties": {
+                    **{name: _TEXT for name in ("type", "status", "reason", "message")},
+                    "lastTransitionTime": _TIME,
+                },
+            },
+        },
+    }
+    columns = [
+        _column("State", ".status.state"),
+        _column("Queue", ".spec.queue"),
+        _column("Position", ".status.position", "integer"),
+        _column("Pods", ".spec.nodes", "integer"),
+        _column("Estimate", ".status.estimatedStart"),
+        _column("Age", ".metadata.creationTimestamp", "date"),
+        {**_column("Nodes", ".status.nodes"), "priority": 1},
+        {**_column("Reason", ".status.reason"), "priority": 1},
+    ]
+    return _definition(FLUXJOBS, "Namespaced", ["fj"], spec, status, columns)
+
+
+def _fluxqueue() -> Object:
+    spec = {
+        "policy": {**_TEXT, "enum": sorted(POLICIES), "default": "easy", "description": "Which job is next"},
+        "queueDepth": {**_WHOLE, "minimum": 1, "description": "How many jobs are tried for backfill at a time"},
+        "reservationDepth": {**_WHOLE, "description": "How many waiting jobs have reservations"},
+        "matchPolicy": {
+            **_TEXT,
+            "enum": sorted(MATCH_POLICIES),
+            "default": "lonode",
+            "description": "Which nodes of those that serve are taken",
+        },
+        "nodeSelector": {
+            "type": "object",
+            "additionalProperties": _TEXT,
+            "description": "Labels of the queue's nodes; by default those that are not of the control plane",
+        },
+        "defaultDuration": {**_DURATION, "description": "Duration of a job that says none (RFC 23)"},
+        "maxDuration": {**_DURATION, "description": "The longest duration (RFC 23)"},
+    }
+    status = {
+        "state": {**_TEXT, "enum": ["Active", "Invalid"]},
+        "reason": {**_TEXT, "description": "What is wrong with an Invalid one"},
+        "nodes": {**_WHOLE, "description": "How many nodes it has"},
+    }
+    columns = [
+        _column("Policy", ".spec.policy"),
+        _column("State", ".status.state"),
+        _column("Nodes", ".status.nodes", "integer"),
+        {**_column("Reason", ".status.reason"), "priority": 1},
+    ]
+    return _definition(FLUXQUEUES, "Cluster", ["fq"], spec, status, columns)
+
+
+def _column(name: str, path: str, kind: str = "string") -> Object:
+    return {"name": name, "type": kind, "jsonPath": path}
+
+
+def _definition(kind: Any, scope: str, short: list[str], spec: Object, status: Object, columns: list[Object]) -> Object:
+    schema = {
+        "type": "object",
+        "properties": {
+            "spec": {"type": "object", "properties": spec},
+            "status": {"type": "object", "properties": status},
+        },
+    }
+    version = {
+        **{"name": VERSION, "served": True, "storage": True, "subresources": {"status": {}}},
+        **{"additionalPrinterColumns": columns, "schema": {"openAPIV3Schema": schema}},
+    }
+    names = {
+        **{"kind": kind.kind, "listKind": f"{kind.kind}List", "plural": kind.plural},
+        **{"singular": kind.kind.lower(), "shortNames": short},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{GROUP}"},
+        "spec": {"group": GROUP, "scope": scope, "names": names, "versions": [version]},
+    }

@@ -1,0 +1,30 @@
+"""The cluster queue as a program: its names, its controller and its webhook."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..kube.runtime import program
+from ..kube.runtime.admission.reviews import Handler
+from ..kube.runtime.admission.rotation import MUTATING
+from ..kube.runtime.controller import Shared
+from .admission import judge
+from .controller import FluxqueueController
+from .names import CONFIGURATION, FLUXQUEUE, HOLD_PATH, WEBHOOK
+
+
+def build(shared: Shared) -> Mapping[str, Handler]:
+    FluxqueueController(shared)
+    return {HOLD_PATH: Handler(judge)}
+
+
+async def serve(serving: program.Serving) -> int:
+    """Run the queue until SIGTERM or SIGINT (status 0), or until its Lease is lost (status 1: to be restarted)."""
+    fluxqueue = program.Program(
+        component=FLUXQUEUE,
+        lease=FLUXQUEUE,
+        webhook=WEBHOOK,
+        configurations=((MUTATING, CONFIGURATION),),
+        build=build,
+    )
+    return await program.serve(serving, fluxqueue)

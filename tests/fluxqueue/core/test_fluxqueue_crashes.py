@@ -1,0 +1,135 @@
+"""The core is killed between any two of its writes, or before it hears of one: the next one ends where one that was
+never killed does, and starts nothing twice.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from simulated_cluster import Cluster
+
+from headrace.fluxqueue.names import FLUXJOBS, NODES
+from headrace.kube.runtime.api import JOBS, PODS
+
+
+def a_life(cluster: Cluster) -> None:
+    """Jobs come, run and end; one is deleted while it waits, one while it runs, one is suspended by its user."""
+    cluster.job("a", pods=2, cores=2, completions=3)
+    cluster.settle(5)
+    cluster.job("b", pods=2, cores=4)
+    cluster.settle(5)
+    for name in "cde":
+        cluster.pod(name, 2)
+        cluster.settle(5)
+    cluster.pod("foreign", 1, namespace="other")
+    cluster.settle(40)
+    cluster.delete(PODS, "d")
+    cluster.settle(5)
+    for _ in range(3):
+        cluster.end(next(one for one in cluster.pods_of("a") if one["status"]["phase"] == "Running"))
+        cluster.settle(5)
+    cluster.end(cluster.one(PODS, "foreign", "other"))
+    cluster.settle(5)
+    job = cluster.one(JOBS, "b")
+    job["spec"]["suspend"] = True
+    cluster.put(JOBS, job)
+    cluster.settle(5)
+    cluster.delete(JOBS, "b")
+    cluster.settle(5)
+    cluster.end_all("c")
+    cluster.settle(5)
+
+
+def outcome(cluster: Cluster) -> Any:
+    """What all has come to, and all starts."""
+    statuses = {}
+    for flux in cluster.all(FLUXJOBS):
+        status = dict(flux["status"])
+        statuses[flux["metadata"]["name"]] = {key: status.get(key) for key in ("state", "nodes", "reason", "queuedAt")}
+    placed = sorted(
+        (one["metadata"].get("labels", {}).get("job", one["metadata"]["name"]), one["spec"].get("nodeName"))
+        for one in cluster.all(PODS)
+    )
+    starts = sorted(line for line in cluster.log if line.endswith(" Released"))
+    return statuses, placed, starts
+
+
+def test_a_crash_at_any_write_changes_nothing_of_what_comes_of_it():
+    plain = Cluster()
+    a_life(plain)
+    expected = outcome(plain)
+    assert expected[2] == ["a-job Released", "b-job Released", "b-job Released", "c-pod Released", "e-pod Released"]
+    for crash_at in range(len(plain.writes)):
+        for after in (False, True):
+            cluster = Cluster()
+            cluster.crash_at, cluster.crash_after = crash_at, after
+            a_life(cluster)
+            assert cluster.restarts == 2, (crash_at, after)
+            assert outcome(cluster) == expected, (crash_at, after)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_histories_with_crashes_promise_no_node_twice(seed):
+    rng = random.Random(seed)
+    policy = rng.choice(("fcfs", "easy", "hybrid", "conservative"))
+    cluster = Cluster(nodes=3, cores=4, policy=policy)
+    names: list[str] = []
+    for turn in range(60):
+        if rng.random() < 0.3:
+            cluster.crash_at, cluster.crash_after = rng.randrange(6), rng.random() < 0.5
+        name = f"w{turn}"
+        choice = rng.random()
+        annotations = {"fluxqueue/duration": f"{rng.randint(1, 200)}"} if rng.random() < 0.7 else {}
+        if choice < 0.3:
+            pods = rng.randint(1, 4)
+            cluster.job(name, pods, rng.randint(1, 3), completions=rng.randint(pods, 6), annotations=annotations)
+            names.append(name)
+        elif choice < 0.5:
+            cluster.pod(name, rng.randint(0, 4), annotations=annotations)
+            names.append(name)
+        elif choice < 0.6:
+            cluster.pod(f"f{turn}", rng.randint(1, 3), namespace="other")
+        elif choice < 0.85:
+            running = [pod for pod in cluster.all(PODS) if pod["status"]["phase"] == "Running"]
+            if running:
+                cluster.end(rng.choice(running), rng.choice(("Succeeded", "Succeeded", "Failed")))
+        elif choice < 0.92 and names:
+            kind, gone = JOBS, names.pop(rng.randrange(len(names)))
+            if ("jobs", "ns", gone) not in cluster.items:
+                kind = PODS
+            cluster.delete(kind, gone)
+        else:
+            node = cluster.one(NODES, f"n{rng.randrange(3)}", "")
+            node["spec"] = {} if node["spec"] else {"unschedulable": True}
+            cluster.put(NODES, node)
+        cluster.settle(rng.choice((0, 1, 10, 100)))
+        no_node_is_promised_twice(cluster)
+    # Whoever is left ends: everything that waits comes to its turn.
+    cluster.crash_at = None
+    for index in range(3):
+        cluster.node(f"n{index}", 4)
+    cluster.settle(5)
+    for _ in range(200):
+        running = [pod for pod in cluster.all(PODS) if pod["status"]["phase"] == "Running"]
+        if not running:
+            break
+        for pod in running:
+            cluster.end(pod)
+        cluster.settle(5)
+    left = {flux["metadata"]["name"]: flux["status"] for flux in cluster.all(FLUXJOBS)}
+    waiting = {name: one for name, one in left.items() if one["state"] not in ("Finished", "Failed")}
+    # Four pods of three cores each are more than three nodes of four cores could have.
+    assert all("no node could ever serve it" in one.get("reason", "") for one in waiting.values()), waiting
+
+
+def no_node_is_promised_twice(cluster: Cluster) -> None:
+    """What jobs with nodes have of a node is no more than it has, without what pods of others have taken since."""
+    core = cluster.queue
+    for node in cluster.all(NODES):
+        name = node["metadata"]["name"]
+        promised = sum(
+            job.amounts.get("core", 0) for job in core.jobs.values() for place in job.places if place.node == name
+        )
+        assert promised <= 4, (name, promised)

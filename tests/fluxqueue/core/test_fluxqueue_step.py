@@ -1,0 +1,375 @@
+"""What the core does about a cluster in memory, from the objects alone."""
+
+from __future__ import annotations
+
+import pytest
+from simulated_cluster import Cluster
+
+from headrace.fluxqueue.core import actions
+from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, HELD, NODES
+from headrace.kube.runtime.api import JOBS, PODS
+
+
+def states(cluster: Cluster, names: str) -> str:
+    return " ".join(cluster.state(name) for name in names)
+
+
+def test_jobs_start_in_their_order_and_give_back_what_they_had():
+    cluster = Cluster(nodes=2, cores=4)
+    cluster.job("a", pods=2, cores=4)
+    cluster.settle()
+    for name, cores in (("b", 3), ("c", 4), ("d", 1)):
+        cluster.pod(name, cores)
+        cluster.settle()
+    assert states(cluster, "abcd") == "Running Held Held Held"
+    assert [cluster.status(name)["position"] for name in "bcd"] == [1, 2, 3]
+    assert "core x3 short (3 wanted, 0 free)" in cluster.status("b")["reason"]
+    assert cluster.status("c")["reason"] == "waits for the jobs before it"
+    # One pod of the job ends: its node is free, the other is not.
+    cluster.end(cluster.pods_of("a")[0])
+    cluster.settle(5)
+    # First come, first served: d would fit, and waits for c.
+    assert states(cluster, "abcd") == "Running Running Held Held"
+    assert cluster.status("c")["position"] == 1
+    cluster.end_all("a")
+    cluster.settle(5)
+    assert states(cluster, "abcd") == "Finished Running Running Running"
+    assert {name: cluster.status(name)["nodes"] for name in "abcd"} == {"a": "n[0-1]", "b": "n0", "c": "n1", "d": "n0"}
+
+
+def test_a_waiting_job_has_no_pods_and_a_waiting_pod_has_the_gate():
+    cluster = Cluster(nodes=1, cores=1)
+    cluster.pod("a")
+    cluster.settle()
+    cluster.job("b")
+    cluster.pod("c")
+    cluster.settle()
+    assert cluster.pods_of("b") == []
+    assert cluster.one(JOBS, "b")["spec"]["suspend"] is True
+    assert cluster.one(PODS, "c")["spec"]["schedulingGates"] == [{"name": "fluxqueue"}]
+    for name in "abc":
+        cluster.end_all(name)
+        cluster.settle(5)
+    assert states(cluster, "abc") == "Finished Finished Finished"
+    assert HELD not in cluster.one(JOBS, "b")["metadata"]["annotations"]
+
+
+def test_the_status_has_the_nodes_before_anything_is_started():
+    cluster = Cluster()
+    cluster.job("a", pods=2)
+    cluster.settle()
+    kinds = [type(one).__name__ for one in cluster.writes if not isinstance(one, actions.Tell)]
+    # The first is that of the FluxQueue.
+    assert kinds == ["Publish", "Create", "Publish", "Change", "PatchPod", "PatchPod", "Publish"]
+    flux = cluster.one(FLUXJOBS, "a-job")
+    assert flux["spec"]["nodes"] == 2
+    assert flux["spec"]["queue"] == "default"
+    assert flux["status"]["submitStatus"] == "statusSubmit"
+    assert flux["metadata"]["labels"]["fluxqueue/jobid"] == flux["status"]["jobid"]
+    pod = cluster.pods_of("a")[0]
+    assert pod["metadata"]["labels"]["fluxqueue/jobid"] == flux["status"]["jobid"]
+    assert pod["metadata"]["annotations"]["fluxqueue/fluxion-nodes"] == pod["spec"]["nodeName"]
+
+
+def test_a_small_job_costs_few_writes():
+    cluster = Cluster(nodes=1, cores=1)
+    cluster.pod("a")
+    cluster.settle()
+    before = len(cluster.writes)
+    cluster.job("b")
+    cluster.settle(120)
+    cluster.end_all("a")
+    cluster.settle(5)
+    cluster.end_all("b")
+    cluster.settle(5)
+    about = [
+        one
+        for one in cluster.writes[before:]
+        if not (isinstance(one, actions.Publish) and one.item["metadata"]["name"] != "b-job")
+    ]
+    assert len(about) <= 9, [type(one).__name__ for one in about]
+
+
+@pytest.mark.parametrize("kind", [PODS, JOBS])
+def test_who_waits_or_runs_may_be_deleted(kind):
+    cluster = Cluster(nodes=1, cores=2)
+    make = cluster.pod if kind is PODS else cluster.job
+    make("a", cores=2)
+    cluster.settle()
+    make("b", cores=2)
+    make("c", cores=2)
+    cluster.settle()
+    cluster.delete(kind, "b")
+    cluster.settle(5)
+    assert states(cluster, "abc") == "Running  Held"
+    cluster.delete(kind, "a")
+    cluster.settle(5)
+    assert states(cluster, "abc") == "  Running"
+    assert [one["metadata"]["name"] for one in cluster.all(FLUXJOBS)] == [f"c-{kind.kind.lower()}"]
+
+
+def test_what_pods_of_others_have_is_not_given_to_jobs():
+    cluster = Cluster(nodes=2, cores=4)
+    cluster.pod("foreign", 3, namespace="other")
+    cluster.settle()
+    cluster.job("a", pods=2, cores=2)
+    cluster.settle()
+    assert cluster.status("a")["nodes"] == "n[1,1]"
+    cluster.pod("b", 2)
+    cluster.settle()
+    assert cluster.state("b") == "Held"
+    cluster.end(cluster.one(PODS, "foreign", "other"))
+    cluster.settle()
+    assert cluster.status("b")["nodes"] == "n0"
+
+
+def test_a_pod_that_is_told_to_end_holds_what_it_has_until_it_is_gone():
+    cluster = Cluster(nodes=1, cores=1)
+    cluster.pod("a")
+    cluster.settle()
+    cluster.pod("b")
+    cluster.settle()
+    pod = cluster.one(PODS, "a")
+    pod["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
+    cluster.put(PODS, pod)
+    cluster.settle(5)
+    assert cluster.state("b") == "Held"
+    cluster.delete(PODS, "a")
+    cluster.settle(5)
+    assert cluster.state("b") == "Running"
+
+
+def test_pods_of_a_deleted_job_hold_what_they_have_until_they_are_gone():
+    cluster = Cluster(nodes=1, cores=1)
+    cluster.job("a")
+    cluster.settle()
+    cluster.pod("b")
+    cluster.settle()
+    # The garbage collector is slow.
+    pods = cluster.pods_of("a")
+    cluster.delete(JOBS, "a")
+    steps = cluster.queue.step(cluster._changes, cluster.now)
+    cluster._changes = []
+    assert not any(isinstance(one, actions.Publish) for several in steps.writes.values() for one in several)
+    for pod in pods:
+        cluster.drop(PODS, pod)
+    cluster.settle(5)
+    assert cluster.state("b") == "Running"
+
+
+def test_pods_take_over_the_places_of_those_that_end():
+    cluster = Cluster(nodes=2, cores=2)
+    cluster.job("a", pods=2, completions=5)
+    cluster.pod("b", 2)
+    cluster.settle()
+    assert cluster.status("a")["nodes"] == "n[0,0]"
+    cluster.pod("c", 1)
+    cluster.settle()
+    assert states(cluster, "abc") == "Running Running Held"
+    for _ in range(4):
+        cluster.end(next(one for one in cluster.pods_of("a") if one["status"]["phase"] == "Running"))
+        cluster.settle(5)
+    # One completion is left: the place of the other pod has gone to who waited.
+    assert states(cluster, "abc") == "Running Running Running"
+    assert all(pod["spec"].get("nodeName") == "n0" for pod in cluster.pods_of("a"))
+    cluster.end_all("a")
+    cluster.settle(5)
+    assert cluster.state("a") == "Finished"
+
+
+def test_a_job_that_its_user_suspends_waits_anew_in_its_old_place():
+    cluster = Cluster(nodes=1, cores=2)
+    cluster.job("a", cores=2)
+    cluster.settle()
+    cluster.pod("b", 2)
+    cluster.settle(10)
+    job = cluster.one(JOBS, "a")
+    job["spec"]["suspend"] = True
+    cluster.put(JOBS, job)
+    cluster.settle(5)
+    # It came first: it is released again, and b still waits.
+    assert states(cluster, "ab") == "Running Held"
+    assert cluster.log.count("a-job Held") == 1
+    assert cluster.one(JOBS, "a")["spec"]["suspend"] is False
+
+
+def test_who_creates_a_job_suspended_unsuspends_it():
+    cluster = Cluster()
+    cluster.job("a", suspend=True)
+    cluster.settle()
+    assert cluster.status("a") == {}
+    job = cluster.one(JOBS, "a")
+    job["spec"]["suspend"] = False
+    cluster.put(JOBS, job)
+    cluster.settle()
+    assert cluster.state("a") == "Running"
+
+
+def test_who_unsuspends_a_held_job_gets_gated_pods():
+    cluster = Cluster(nodes=1, cores=1)
+    cluster.pod("a")
+    cluster.settle()
+    cluster.job("b")
+    cluster.settle()
+    job = cluster.one(JOBS, "b")
+    job["spec"]["suspend"] = False
+    cluster.put(JOBS, job)
+    cluster.settle()
+    (pod,) = cluster.pods_of("b")
+    assert pod["spec"]["schedulingGates"] == [{"name": "fluxqueue"}]
+    assert cluster.state("b") == "Held"
+    cluster.end_all("a")
+    cluster.settle()
+    assert cluster.state("b") == "Running"
+
+
+@pytest.mark.parametrize("label", [{"fluxqueue/skip": "true"}, {"kueue.x-k8s.io/queue-name": "q"}])
+def test_objects_that_are_left_alone_and_their_pods_do_not_wait(label):
+    cluster = Cluster(nodes=1, cores=1)
+    cluster.pod("full")
+    cluster.settle()
+    cluster.pod("a", 0, labels=label)
+    item = cluster.job("b", cores=0)
+    cluster.drop(JOBS, item)
+    fresh = {"metadata": {"name": "b", "namespace": "ns", "labels": label}, "status": {}}
+    spec = {"parallelism": 1, "completions": 1, "template": {"spec": {"containers": [{"name": "main"}]}}}
+    cluster.create(JOBS, {**fresh, "spec": spec})
+    cluster.settle()
+    assert [pod["spec"].get("nodeName") for name in "ab" for pod in cluster.pods_of(name)] == ["n0", "n0"]
+    assert states(cluster, "ab") == " "
+
+
+def test_a_request_that_no_node_could_meet_holds_up_nobody_until_one_can():
+    cluster = Cluster(nodes=1, cores=4)
+    cluster.pod("a", 8)
+    cluster.pod("b", 1)
+    cluster.settle()
+    assert states(cluster, "ab") == "Held Running"
+    assert "no node could ever serve it" in cluster.status("a")["reason"]
+    before = len(cluster.writes)
+    cluster.settle(600)
+    assert cluster.writes[before:] == []
+    cluster.node("large", 8)
+    cluster.settle(5)
+    assert cluster.status("a")["nodes"] == "large"
+
+
+def test_nodes_are_cordoned_go_and_come_back():
+    cluster = Cluster(nodes=2, cores=2)
+    cluster.pod("a", 2)
+    cluster.settle()
+    cluster.node("n1", 2, unschedulable=True)
+    cluster.pod("b", 2)
+    cluster.settle(5)
+    assert states(cluster, "ab") == "Running Held"
+    cluster.node("n1", 2)
+    cluster.settle(5)
+    assert cluster.status("b")["nodes"] == "n1"
+    cluster.delete(NODES, "n0", "")
+    cluster.delete(PODS, "a")
+    cluster.pod("c", 2)
+    cluster.settle(5)
+    assert cluster.state("c") == "Held"
+    cluster.node("n0", 2)
+    cluster.settle(5)
+    assert cluster.status("c")["nodes"] == "n0"
+
+
+def test_an_unknown_queue_holds_its_jobs_until_it_is_there():
+    cluster = Cluster(nodes=1)
+    cluster.delete(FLUXQUEUES, "default", "")
+    cluster.pod("a")
+    cluster.settle()
+    assert cluster.status("a")["reason"] == "there is no FluxQueue default"
+    cluster.put(FLUXQUEUES, {"metadata": {"name": "default"}, "spec": {"policy": "easy"}})
+    cluster.settle()
+    assert cluster.state("a") == "Running"
+
+
+def test_the_later_of_two_queues_that_share_a_node_is_invalid():
+    cluster = Cluster(nodes=2)
+    cluster.now += 60
+    cluster.put(FLUXQUEUES, {"metadata": {"name": "second"}, "spec": {}})
+    cluster.settle()
+    assert cluster.one(FLUXQUEUES, "default", "")["status"] == {"state": "Active", "nodes": 2}
+    status = cluster.one(FLUXQUEUES, "second", "")["status"]
+    assert status == {"state": "Invalid", "reason": "it shares node n0 with the FluxQueue default", "nodes": 0}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("soon", "invalid duration 'soon'"),
+        ("0", "must be more than zero"),
+        ("2h", "is over the queue's maxDuration"),
+    ],
+)
+def test_a_wrong_duration_is_refused_by_name_until_it_is_mended(text, why):
+    cluster = Cluster(nodes=1, maxDuration="1h")
+    cluster.pod("a", annotations={"fluxqueue/duration": text})
+    cluster.settle()
+    assert cluster.state("a") == "Refused"
+    assert why in cluster.status("a")["reason"]
+    pod = cluster.one(PODS, "a")
+    pod["metadata"]["annotations"] = {"fluxqueue/duration": "30m"}
+    cluster.put(PODS, pod)
+    cluster.settle()
+    assert cluster.state("a") == "Running"
+    assert "reason" not in cluster.status("a")
+
+
+def test_under_easy_a_wide_job_has_a_reserved_start_which_small_ones_do_not_delay():
+    cluster = Cluster(nodes=2, cores=2, policy="easy")
+    for name in "ab":
+        cluster.pod(name, 2, annotations={"fluxqueue/duration": "100"})
+    cluster.settle()
+    cluster.delete(PODS, "b")
+    cluster.settle()
+    cluster.job("wide", pods=2, cores=2, annotations={"fluxqueue/duration": "1h"})
+    cluster.pod("long", 2, annotations={"fluxqueue/duration": "101"})
+    cluster.pod("short", 2, annotations={"fluxqueue/duration": "50"})
+    cluster.pod("unknown", 2)
+    cluster.settle(5)
+    assert cluster.state("short") == "Running"
+    assert [cluster.state(name) for name in ("wide", "long", "unknown")] == ["Held", "Held", "Held"]
+    assert cluster.status("wide")["estimatedStart"] == "2027-01-15T08:01:40Z"
+    assert "its duration is not known" in cluster.status("unknown")["reason"]
+    for name in ("short", "a"):
+        cluster.end_all(name)
+        cluster.settle(5)
+    assert cluster.state("wide") == "Running"
+
+
+def test_a_fluxjob_that_is_deleted_by_hand_comes_back_in_its_place():
+    cluster = Cluster(nodes=1, cores=1)
+    for name in "abc":
+        cluster.pod(name)
+        cluster.settle()
+    ids = {name: cluster.status(name)["jobid"] for name in "abc"}
+    for name in "ab":
+        cluster.delete(FLUXJOBS, f"{name}-pod")
+        cluster.settle()
+    assert states(cluster, "abc") == "Running Held Held"
+    assert {name: cluster.status(name)["jobid"] for name in "abc"} == ids
+    # Even where the core, too, begins anew.
+    cluster.delete(FLUXJOBS, "a-pod")
+    cluster.restart()
+    cluster.settle()
+    assert cluster.status("a")["jobid"] == ids["a"]
+    assert cluster.status("a")["nodes"] == "n0"
+    assert states(cluster, "abc") == "Running Held Held"
+
+
+def test_a_priority_class_goes_before_the_order_of_arrival():
+    cluster = Cluster(nodes=1, cores=1)
+    cluster.pod("a")
+    cluster.settle()
+    cluster.pod("b")
+    urgent = cluster.pod("c")
+    urgent["spec"]["priority"] = 100
+    cluster.put(PODS, urgent)
+    cluster.settle(5)
+    assert [cluster.status(name)["position"] for name in "bc"] == [2, 1]
+    cluster.end_all("a")
+    cluster.settle()
+    assert states(cluster, "bc") == "Held Running"

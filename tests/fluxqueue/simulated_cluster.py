@@ -1,0 +1,337 @@
+"""A cluster in memory, with what the cluster queue meets of Kubernetes: the webhook, the Job controller, a scheduler
+that looks at cores and node names, kubelets, and garbage collection. `Cluster.queue` is the core, which may be killed
+at any write.
+
+What it simplifies: versions are numbers, a selector of a controller is its uid, and pods run at once when bound.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+from headrace.fluxqueue import requests
+from headrace.fluxqueue.admission import judge
+from headrace.fluxqueue.core import actions
+from headrace.fluxqueue.core.step import Core
+from headrace.fluxqueue.core.world import Change
+from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, QUEUE
+from headrace.kube.runtime.admission.reviews import Review
+from headrace.kube.runtime.api import JOBS, PODS, Kind
+from headrace.kube.runtime.timestamps import text_of
+from headrace.spec.hostlist import Hostlist
+
+Object = dict[str, Any]
+
+_INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+class CrashError(Exception):
+    """The core was killed at this write."""
+
+
+class Stale(Exception):
+    """The API server refuses a write that comes too late."""
+
+
+class Cluster:
+    """`crash_at` counts the writes of the core until it is killed: before the write, or (`crash_after`) after it."""
+
+    def __init__(self, nodes: int = 2, cores: int = 4, **queue: Any) -> None:
+        self.now = 1_800_000_000.0
+        self.items: dict[tuple[str, str, str], Object] = {}
+        self.kinds: dict[str, Kind] = {}
+        self.writes: list[actions.Action] = []
+        self.log: list[str] = []
+        self.crash_at: int | None = None
+        self.crash_after = False
+        self.restarts = 0
+        self._version = 0
+        self._changes: list[Change] = []
+        self._wake_at = float("inf")
+        for index in range(nodes):
+            self.node(f"n{index}", cores)
+        self.put(NAMESPACES, {"metadata": {"name": "ns", "labels": {QUEUE: "default"}}})
+        self.put(NAMESPACES, {"metadata": {"name": "other"}})
+        self.put(FLUXQUEUES, {"metadata": {"name": "default"}, "spec": {"policy": "fcfs", **queue}})
+        self.restart()
+
+    # --- objects
+
+    def put(self, kind: Kind, item: Object) -> Object:
+        """Create or replace an object."""
+        self._version += 1
+        meta = item["metadata"]
+        meta.setdefault("uid", f"uid-{self._version}")
+        meta.setdefault("creationTimestamp", text_of(self.now))
+        meta["resourceVersion"] = str(self._version)
+        self.kinds[kind.plural] = kind
+        self.items[kind.plural, meta.get("namespace", ""), meta["name"]] = item
+        self._changes.append(Change(kind, copy.deepcopy(item)))
+        return item
+
+    def drop(self, kind: Kind, item: Object) -> None:
+        meta = item["metadata"]
+        if self.items.pop((kind.plural, meta.get("namespace", ""), meta["name"]), None) is not None:
+            self._changes.append(Change(kind, copy.deepcopy(item), gone=True))
+
+    def all(self, kind: Kind) -> list[Object]:
+        return [one for (plural, _, _), one in sorted(self.items.items()) if plural == kind.plural]
+
+    def one(self, kind: Kind, name: str, namespace: str = "ns") -> Object:
+        return self.items[kind.plural, namespace, name]
+
+    def node(self, name: str, cores: int = 4, **spec: Any) -> Object:
+        status = {
+            "allocatable": {"cpu": str(cores), "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+        return self.put(NODES, {"metadata": {"name": name}, "spec": spec, "status": status})
+
+    def create(self, kind: Kind, item: Object) -> Object:
+        """Create as a user does: by way of the webhook, where the namespace is labelled."""
+        namespace = item["metadata"]["namespace"]
+        if QUEUE in (self.one(NAMESPACES, namespace, "")["metadata"].get("labels") or {}):
+            review = Review("", "CREATE", kind.plural, "", namespace, item["metadata"]["name"], item, None)
+            item = judge(review).changed or item
+        return self.put(kind, copy.deepcopy(item))
+
+    def pod(self, name: str, cores: int = 1, namespace: str = "ns", **more: Any) -> Object:
+        meta = {"name": name, "namespace": namespace, **more}
+        return self.create(PODS, {"metadata": meta, "spec": _pod_spec(cores), "status": {"phase": "Pending"}})
+
+    def job(self, name: str, pods: int = 1, cores: int = 1, **spec: Any) -> Object:
+        meta = {"name": name, "namespace": "ns", "annotations": spec.pop("annotations", {})}
+        full = {"parallelism": pods, "completions": pods, "template": {"spec": _pod_spec(cores)}, **spec}
+        return self.create(JOBS, {"metadata": meta, "spec": full, "status": {}})
+
+    def end(self, pod: Object, phase: str = "Succeeded") -> None:
+        pod["status"] = {"phase": phase}
+        self.put(PODS, pod)
+
+    def end_all(self, name: str) -> None:
+        """The pods of a job, or the pod, end with success."""
+        for pod in self.pods_of(name):
+            if pod["status"]["phase"] == "Running":
+                self.end(pod)
+
+    def delete(self, kind: Kind, name: str, namespace: str = "ns") -> None:
+        self.drop(kind, self.one(kind, name, namespace))
+
+    def pods_of(self, name: str) -> list[Object]:
+        return [
+            one
+            for one in self.all(PODS)
+            if one["metadata"].get("labels", {}).get("job", one["metadata"]["name"]) == name
+        ]
+
+    def status(self, name: str) -> Object:
+        """The status of the FluxJob of a job or a pod."""
+        for kind in ("job", "pod"):
+            found = self.items.get((FLUXJOBS.plural, "ns", f"{name}-{kind}"))
+            if found:
+                return dict(found.get("status") or {})
+        return {}
+
+    def state(self, name: str) -> str:
+        return str(self.status(name).get("state", ""))
+
+    # --- the core
+
+    def restart(self) -> None:
+        """Another core begins from the objects that there are."""
+        self.queue = Core()
+        self.restarts += 1
+        self._changes = [Change(self.kinds[plural], copy.deepcopy(one)) for (plural, _, _), one in self.items.items()]
+
+    def settle(self, seconds: float = 0) -> None:
+        """Let time pass, and all parts act until nothing changes any more."""
+        until = self.now + seconds
+        while True:
+            self._turn()
+            if self._changes:
+                continue
+            if self._wake_at > until:
+                break
+            self.now = max(self.now, self._wake_at)
+        self.now = until
+
+    def _turn(self) -> None:
+        for _ in range(1000):
+            if not self._changes and self.now < self._wake_at:
+                return
+            changes, self._changes = self._changes, []
+            try:
+                steps = self.queue.step(changes, self.now)
+                self._wake_at = steps.wake_at if steps.wake_at > self.now else self.now + 0.5
+                self._carry_out(steps.writes)
+            except CrashError:
+                self.crash_at = None
+                self.restart()
+            self._control()
+            self.check()
+        raise AssertionError(f"it does not come to rest: {self.writes[-10:]}")
+
+    def _carry_out(self, writes: dict[str, tuple[actions.Action, ...]]) -> None:
+        for uid, several in writes.items():
+            try:
+                for action in several:
+                    self._write(action)
+            except Stale:
+                self._changes += self.queue.touch(uid)
+
+    def _write(self, action: actions.Action) -> None:
+        if self.crash_at is not None:
+            self.crash_at -= 1
+            if self.crash_at < 0 and not self.crash_after:
+                raise CrashError
+        self.writes.append(action)
+        if isinstance(action, actions.Create):
+            body = copy.deepcopy(action.body)
+            if (FLUXJOBS.plural, "ns", body["metadata"]["name"]) not in self.items:
+                self.put(FLUXJOBS, body)
+        elif isinstance(action, actions.Publish):
+            item = self._current(action.kind, action.item, with_version=True)
+            item["status"] = _merged(item.get("status") or {}, action.status)
+            self.put(action.kind, item)
+            self.log.append(f"{item['metadata']['name']} {item['status'].get('state')}")
+        elif isinstance(action, actions.Change):
+            self.put(action.kind, _merged(self._current(action.kind, action.item), action.body))
+        elif isinstance(action, actions.PatchPod):
+            item = copy.deepcopy(self._current(PODS, action.pod))
+            _patch(item, action.operations)
+            self.put(PODS, item)
+        elif isinstance(action, actions.Tell):
+            self.log.append(f"{action.item['metadata']['name']}: {action.report.reason}: {action.report.message}")
+        if self.crash_at is not None and self.crash_at < 0:
+            raise CrashError
+
+    def _current(self, kind: Kind, seen: Object, with_version: bool = False) -> Object:
+        meta = seen["metadata"]
+        found = self.items.get((kind.plural, meta.get("namespace", ""), meta["name"]))
+        keys = ("uid", "resourceVersion") if with_version else ("uid",)
+        if found is None or any(found["metadata"][key] != meta[key] for key in keys):
+            raise Stale
+        return found
+
+    # --- the rest of Kubernetes
+
+    def _control(self) -> None:
+        for job in self.all(JOBS):
+            self._control_job(job)
+        for pod in self.all(PODS):
+            if not pod["spec"].get("nodeName") and not pod["spec"].get("schedulingGates"):
+                self._bind(pod)
+        uids = {one["metadata"]["uid"] for one in (*self.all(JOBS), *self.all(PODS))}
+        for kind in (FLUXJOBS, PODS):
+            for one in self.all(kind):
+                if any(owner["uid"] not in uids for owner in one["metadata"].get("ownerReferences", ())):
+                    self.drop(kind, one)
+
+    def _control_job(self, job: Object) -> None:
+        spec, status, meta = job["spec"], dict(job["status"]), job["metadata"]
+        if status.get("conditions"):
+            return
+        pods = self.pods_of(meta["name"])
+        active = [one for one in pods if one["status"]["phase"] in ("Pending", "Running")]
+        if spec.get("suspend"):
+            for one in active:
+                self.drop(PODS, one)
+            active = []
+        ended = {one["metadata"]["labels"][_INDEX] for one in pods if one["status"]["phase"] == "Succeeded"}
+        status.update(active=len(active), succeeded=len(ended))
+        if len(ended) == spec["completions"]:
+            status["conditions"] = [{"type": "Complete", "status": "True"}]
+        elif not spec.get("suspend"):
+            taken = ended | {one["metadata"]["labels"][_INDEX] for one in active}
+            left = [str(index) for index in range(spec["completions"]) if str(index) not in taken]
+            for index in left[: spec["parallelism"] - len(active)]:
+                owner = {"apiVersion": "batch/v1", "kind": "Job", "name": meta["name"], "uid": meta["uid"]}
+                self.create(
+                    PODS,
+                    {
+                        "metadata": {
+                            "name": f"{meta['name']}-{index}-{self._version}",
+                            "namespace": meta["namespace"],
+                            "labels": {"job": meta["name"], _INDEX: index},
+                            "ownerReferences": [{**owner, "controller": True}],
+                        },
+                        "spec": copy.deepcopy(spec["template"]["spec"]),
+                        "status": {"phase": "Pending"},
+                    },
+                )
+        if status != job["status"]:
+            job["status"] = status
+            self.put(JOBS, job)
+
+    def _bind(self, pod: Object) -> None:
+        for node in self.all(NODES):
+            name = node["metadata"]["name"]
+            if node["spec"].get("unschedulable") or not _may(pod, name):
+                continue
+            if self.free(name) >= requests.amounts_of(pod["spec"]).get("core", 0):
+                pod["spec"]["nodeName"], pod["status"] = name, {"phase": "Running"}
+                self.put(PODS, pod)
+                return
+
+    def free(self, node: str) -> int:
+        """The cores of a node that no pod has."""
+        on = [one for one in self.all(PODS) if one["spec"].get("nodeName") == node]
+        used = [requests.amounts_of(one["spec"]).get("core", 0) for one in on if one["status"]["phase"] == "Running"]
+        return int(self.one(NODES, node, "")["status"]["allocatable"]["cpu"]) - sum(used)
+
+    # --- what must hold at every moment
+
+    def check(self) -> None:
+        """A pod that runs in a labelled namespace is on a node that its FluxJob says."""
+        for pod in self.all(PODS):
+            meta = pod["metadata"]
+            node = pod["spec"].get("nodeName")
+            if not node or meta["namespace"] != "ns" or "fluxqueue/jobid" not in meta.get("labels", {}):
+                continue
+            told = self.status(meta["labels"].get("job", meta["name"]))
+            if pod["status"]["phase"] == "Running" and told.get("state") in ("Released", "Running"):
+                assert node in Hostlist.parse(told["nodes"]), (pod, told)
+
+
+def _pod_spec(cores: int) -> Object:
+    resources = {"requests": {"cpu": str(cores)}} if cores else {}
+    return {"containers": [{"name": "main", "image": "none", "resources": resources}]}
+
+
+def _may(pod: Object, node: str) -> bool:
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms")
+    return terms is None or any(one["values"] == [node] for term in terms for one in term["matchFields"])
+
+
+def _merged(before: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(patch, dict):
+        return patch
+    after = dict(before) if isinstance(before, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            after.pop(key, None)
+        else:
+            after[key] = _merged(after.get(key), value)
+    return after
+
+
+def _patch(item: Object, operations: tuple[Object, ...]) -> None:
+    """RFC 6902, as far as the core uses it."""
+    for one in operations:
+        *above, last = [part.replace("~1", "/").replace("~0", "~") for part in one["path"].split("/")[1:]]
+        inside: Any = item
+        for part in above:
+            inside = inside[int(part)] if isinstance(inside, list) else inside[part]
+        key = int(last) if isinstance(inside, list) else last
+        if one["op"] == "test":
+            held = inside[key] if (key in inside if isinstance(inside, dict) else key < len(inside)) else None
+            if json.dumps(held, sort_keys=True) != json.dumps(one["value"], sort_keys=True):
+                raise Stale
+        elif one["op"] == "remove":
+            del inside[key]
+        else:
+            inside[key] = one["value"]

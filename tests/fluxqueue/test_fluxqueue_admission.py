@@ -1,0 +1,105 @@
+"""What the webhook changes of an object that is created: a function of its review alone."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from headrace.fluxqueue.admission import judge
+from headrace.kube.runtime.admission.reviews import Review, json_patch, response
+
+POD = {"metadata": {"name": "a", "namespace": "ns"}, "spec": {"containers": [{"name": "main"}]}}
+JOB = {"metadata": {"name": "a", "namespace": "ns"}, "spec": {"template": {"spec": POD["spec"]}}}
+
+
+def review(resource: str, item: dict, operation: str = "CREATE", subresource: str = "") -> Review:
+    return Review("uid", operation, resource, subresource, "ns", "a", item, None)
+
+
+def patched(resource: str, item: dict, **how) -> list[dict]:
+    """The JSON patch of the answer; the object itself is not changed."""
+    before = copy.deepcopy(item)
+    verdict = judge(review(resource, item, **how))
+    assert item == before
+    assert verdict.refusal is None
+    return list(json_patch(item, verdict.changed)) if verdict.changed is not None else []
+
+
+def owned(item: dict, kind: str, api_version: str = "apps/v1") -> dict:
+    owner = {"apiVersion": api_version, "kind": kind, "name": "o", "uid": "u", "controller": True}
+    return {**item, "metadata": {**item["metadata"], "ownerReferences": [owner]}}
+
+
+def labelled(item: dict, **labels: str) -> dict:
+    return {**item, "metadata": {**item["metadata"], "labels": labels}}
+
+
+def with_spec(item: dict, **spec) -> dict:
+    return {**item, "spec": {**item["spec"], **spec}}
+
+
+@pytest.mark.parametrize("pod", [POD, owned(POD, "ReplicaSet"), owned(POD, "Job", "batch/v1"), owned(POD, "Unknown")])
+def test_every_pod_gets_the_gate_whoever_makes_it(pod):
+    assert patched("pods", pod) == [{"op": "add", "path": "/spec/schedulingGates", "value": [{"name": "fluxqueue"}]}]
+
+
+def test_the_gate_stands_beside_those_of_others_and_is_there_once():
+    pod = with_spec(POD, schedulingGates=[{"name": "other"}])
+    (change,) = patched("pods", pod)
+    assert change["value"] == [{"name": "other"}, {"name": "fluxqueue"}]
+    assert patched("pods", with_spec(POD, schedulingGates=change["value"])) == []
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        owned(POD, "DaemonSet"),
+        with_spec(POD, nodeName="n"),
+        labelled(POD, **{"fluxqueue/skip": "true"}),
+        labelled(POD, **{"kueue.x-k8s.io/queue-name": "q"}),
+        {**POD, "metadata": {**POD["metadata"], "annotations": {"kubernetes.io/config.mirror": "x"}}},
+    ],
+)
+def test_pods_of_others_are_left_alone(pod):
+    assert patched("pods", pod) == []
+
+
+def test_a_job_is_suspended_and_marked_and_its_template_stays_as_it_is():
+    assert sorted(patched("jobs", JOB), key=lambda one: one["path"]) == [
+        {"op": "add", "path": "/metadata/annotations", "value": {"fluxqueue/held": "true"}},
+        {"op": "add", "path": "/spec/suspend", "value": True},
+    ]
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        with_spec(JOB, suspend=True),
+        with_spec(JOB, managedBy="example.com/other"),
+        owned(JOB, "Job", "batch/v1"),
+        labelled(JOB, **{"fluxqueue/skip": "true"}),
+        labelled(JOB, **{"kueue.x-k8s.io/queue-name": "q"}),
+    ],
+)
+def test_jobs_that_somebody_else_starts_are_left_alone(job):
+    assert patched("jobs", job) == []
+
+
+def test_a_job_of_an_unknown_kind_is_held_and_so_is_one_of_kubernetes_own_controller():
+    assert patched("jobs", owned(JOB, "CronJob", "batch/v1"))
+    assert patched("jobs", with_spec(JOB, managedBy="kubernetes.io/job-controller", suspend=False))
+
+
+@pytest.mark.parametrize(
+    ("resource", "how"),
+    [("pods", {"operation": "UPDATE"}), ("pods", {"subresource": "binding"}), ("deployments", {})],
+)
+def test_nothing_but_creations_of_known_kinds_is_changed(resource, how):
+    assert patched(resource, POD, **how) == []
+
+
+def test_the_answer_to_a_dry_run_is_the_same():
+    first, second = (response(review("pods", POD), judge(review("pods", POD))) for _ in range(2))
+    assert first == second
+    assert first["response"]["allowed"] is True

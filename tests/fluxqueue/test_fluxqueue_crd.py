@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from headrace.fluxqueue.crd import Settings, definitions, first_queue, settings_of
+from headrace.graph.policies import POLICIES as MATCH_POLICIES
+from headrace.queueing.policies import POLICIES
+
+
+def schema(kind: str) -> dict:
+    (found,) = (one for one in definitions() if one["spec"]["names"]["kind"] == kind)
+    (version,) = found["spec"]["versions"]
+    return version["schema"]["openAPIV3Schema"]["properties"]
+
+
+def test_the_group_version_and_short_name_are_those_of_fluxqueue():
+    names = {one["metadata"]["name"]: one["spec"] for one in definitions()}
+    spec = names["fluxjobs.jobs.converged-computing.org"]
+    assert spec["versions"][0]["name"] == "v1alpha1"
+    assert spec["names"]["shortNames"] == ["fj"]
+    assert spec["scope"] == "Namespaced"
+    assert names["fluxqueues.jobs.converged-computing.org"]["scope"] == "Cluster"
+
+
+def test_a_fluxqueue_names_the_policies_that_there_are():
+    spec = schema("FluxQueue")["spec"]["properties"]
+    assert set(spec["policy"]["enum"]) == set(POLICIES)
+    assert set(spec["matchPolicy"]["enum"]) == set(MATCH_POLICIES)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("1.5h", 5400), ("100ms", 0.1), ("-1", None), ("inf", None), ("1w", None)]
+)
+def test_durations_that_the_schema_admits_can_be_read(text, seconds):
+    pattern = schema("FluxQueue")["spec"]["properties"]["maxDuration"]["pattern"]
+    assert bool(re.match(pattern, text)) is (seconds is not None)
+    if seconds is not None:
+        assert settings_of({"spec": {"maxDuration": text}}).max_duration == seconds
+
+
+def test_the_settings_of_a_queue():
+    spec = {
+        "policy": "fcfs",
+        "queueDepth": 8,
+        "reservationDepth": 2,
+        "nodeSelector": {"a": "b"},
+        "defaultDuration": "1m",
+    }
+    assert settings_of({"spec": spec}) == Settings(
+        policy="fcfs", queue_depth=8, reservation_depth=2, node_selector={"a": "b"}, default_duration=60
+    )
+    assert settings_of(first_queue()) == settings_of({}) == Settings()

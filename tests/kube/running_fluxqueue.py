@@ -1,0 +1,162 @@
+"""The cluster queue as a process of this machine, with the rights of its install, and namespaces that it holds."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from installed import account_kubeconfig, apply
+from kubecluster.cluster import Cluster
+from kubecluster.errors import KubeError
+from patience import PATIENCE, until
+from running_operator import define_kind, free_port
+
+from headrace.fluxqueue.crd import definitions
+from headrace.fluxqueue.install import Install, configuration, objects
+from headrace.fluxqueue.names import CONFIGURATION, FLUXQUEUE, HOLD_PATH, QUEUE
+
+Object = dict[str, Any]
+
+IMAGE = "local/busybox:1"
+_ELSEWHERE = ("CustomResourceDefinition", "Deployment", "Service", "MutatingWebhookConfiguration")
+_PATHS = {
+    "pods": "/api/v1/namespaces/{}/pods",
+    "jobs": "/apis/batch/v1/namespaces/{}/jobs",
+    "events": "/api/v1/namespaces/{}/events",
+    "fluxjobs": "/apis/jobs.converged-computing.org/v1alpha1/namespaces/{}/fluxjobs",
+}
+QUEUES = "/apis/jobs.converged-computing.org/v1alpha1/fluxqueues"
+
+
+class RunningFluxqueue:
+    """`headrace fluxqueue run` for a cluster; `log` is its standard error."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.log = folder / "fluxqueue.log"
+        self.webhook = f"{cluster.addresses.machine}:{free_port()}"
+        self._health, self.metrics = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        self._kubeconfig = account_kubeconfig(cluster, Install().namespace, folder, FLUXQUEUE)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and wait until it leads."""
+        led = self.log.read_text().count('"working"') if self.log.exists() else 0
+        command = [
+            *("setpriv", "--pdeathsig", "KILL"),
+            *(sys.executable, "-c", "from headrace.cli.main import headrace; raise SystemExit(headrace())"),
+            *("fluxqueue", "run", "--kubeconfig", str(self._kubeconfig), "--lease-namespace", Install().namespace),
+            *("--health-bind", self._health, "--metrics-bind", self.metrics, "--log-level", "debug"),
+            *("--webhook-bind", self.webhook, "--webhook-address", self.webhook.partition(":")[0]),
+        ]
+        with open(self.log, "ab") as log:
+            self._process = subprocess.Popen(command, stderr=log)
+        until(lambda: self._answers() and self.log.read_text().count('"working"') > led)
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, self.log.read_text()
+        try:
+            with urllib.request.urlopen(f"http://{self._health}/readyz", timeout=60) as answer:
+                return bool(answer.read() == b"ok\n")
+        except OSError:
+            return False
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+            self._process.wait(PATIENCE)
+        self._process = None
+
+
+@contextlib.contextmanager
+def running(cluster: Cluster, folder: Path) -> Iterator[RunningFluxqueue]:
+    """The queue with the rights of its install, until the block ends."""
+    define_kind(cluster, *definitions())
+    apply(cluster, *(one for one in objects(Install()) if one["kind"] not in _ELSEWHERE))
+    queue = RunningFluxqueue(cluster, folder)
+    apply(cluster, configuration({"url": f"https://{queue.webhook}{HOLD_PATH}"}, Install()))
+    try:
+        queue.start()
+        yield queue
+    finally:
+        queue.stop()
+        cluster.kubectl("delete", "mutatingwebhookconfiguration", CONFIGURATION, "--ignore-not-found")
+
+
+class Held:
+    """Objects of a labelled namespace."""
+
+    def __init__(self, cluster: Cluster, namespace: str, queue: str = "default") -> None:
+        self.cluster, self.namespace = cluster, namespace
+        cluster.kubectl("label", "namespace", namespace, f"{QUEUE}={queue}")
+        # The API server learns of the webhook, of its certificate and of the label moments later.
+        until(self._is_reviewed)
+
+    def _is_reviewed(self) -> bool:
+        body = {"metadata": {"name": "probe"}, "spec": _pod_spec("true", "0")}
+        try:
+            made = self.cluster.api.request("POST", f"{_PATHS['pods'].format(self.namespace)}?dryRun=All", body)
+        except KubeError:
+            return False
+        return bool(made["spec"].get("schedulingGates"))
+
+    def pod(self, name: str, command: str = "sleep 3600", cpu: str = "0", **more: Any) -> None:
+        body = {"metadata": {"name": name, **more}, "spec": _pod_spec(command, cpu)}
+        self.cluster.api.request("POST", _PATHS["pods"].format(self.namespace), body)
+
+    def job(self, name: str, command: str = "sleep 3600", cpu: str = "0", pods: int = 1, **spec: Any) -> None:
+        metadata = {"name": name, "annotations": spec.pop("annotations", {})}
+        full = {
+            **{"parallelism": pods, "completions": pods, "completionMode": "Indexed"},
+            **{"backoffLimit": 0, "template": {"spec": _pod_spec(command, cpu)}, **spec},
+        }
+        self.cluster.api.request("POST", _PATHS["jobs"].format(self.namespace), {"metadata": metadata, "spec": full})
+
+    def get(self, plural: str, name: str = "") -> Object:
+        return dict(self.cluster.api.get("/".join([_PATHS[plural].format(self.namespace), name]).rstrip("/")))
+
+    def delete(self, plural: str, name: str) -> None:
+        body = {"propagationPolicy": "Background"}
+        self.cluster.api.request("DELETE", f"{_PATHS[plural].format(self.namespace)}/{name}", body)
+
+    def pods_of(self, job: str) -> list[Object]:
+        selector = f"?labelSelector=batch.kubernetes.io/job-name={job}"
+        return list(self.cluster.api.get(_PATHS["pods"].format(self.namespace) + selector).get("items") or ())
+
+    def status(self, fluxjob: str) -> Object:
+        """The status of a FluxJob; {} without one."""
+        try:
+            return dict(self.get("fluxjobs", fluxjob).get("status") or {})
+        except KubeError:
+            return {}
+
+    def wait(self, fluxjob: str, state: str) -> Object:
+        """Wait for a state; the status then."""
+        try:
+            until(lambda: self.status(fluxjob).get("state") == state)
+        except AssertionError as exc:
+            raise AssertionError(f"{fluxjob}: waited for {state}, is {json.dumps(self.status(fluxjob))}") from exc
+        return self.status(fluxjob)
+
+    def events(self, name: str) -> list[str]:
+        """The reasons of the queue's Events about an object, in order."""
+        found = [
+            one
+            for one in self.get("events")["items"]
+            if one["involvedObject"]["name"] == name and one["source"].get("component") == FLUXQUEUE
+        ]
+        return [one["reason"] for one in sorted(found, key=lambda one: int(one["metadata"]["resourceVersion"]))]
+
+
+def _pod_spec(command: str, cpu: str) -> Object:
+    container: Object = {"name": "main", "image": IMAGE, "command": ["sh", "-c", command]}
+    if cpu != "0":
+        container["resources"] = {"requests": {"cpu": cpu}}
+    return {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]}

@@ -1,0 +1,113 @@
+"""The cluster queue on a real Kubernetes: pods and Jobs wait their turn, run where it was planned, and end."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+from kubecluster.cluster import Cluster
+from patience import until
+from running_fluxqueue import Held, RunningFluxqueue, running
+
+from headrace.spec.hostlist import Hostlist
+
+
+@pytest.fixture(scope="module")
+def fluxqueue(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFluxqueue]:
+    with running(cluster, tmp_path_factory.mktemp("fluxqueue")) as started:
+        yield started
+
+
+@pytest.fixture
+def held(cluster: Cluster, fluxqueue: RunningFluxqueue, namespace: str) -> Held:
+    return Held(cluster, namespace)
+
+
+def whole(cluster: Cluster) -> str:
+    """The cores of one node, all of which are the same."""
+    found = cluster.api.get("/api/v1/nodes/node-0")["status"]["allocatable"]["cpu"]
+    return str(found)
+
+
+def test_pods_and_jobs_wait_their_turn_and_run_where_it_was_planned(cluster: Cluster, held: Held) -> None:
+    cpu = whole(cluster)
+    held.job("first", "while [ ! -e /tmp/go ]; do sleep .1; done; echo $JOB_COMPLETION_INDEX", cpu, pods=2)
+    status = held.wait("first-job", "Running")
+    assert sorted(Hostlist.parse(status["nodes"])) == ["node-0", "node-1"]
+    held.pod("second", "echo second", cpu)
+    assert held.wait("second-pod", "Held")["position"] == 1
+    held.job("third", "echo third", cpu)
+    assert held.wait("third-job", "Held")["reason"]
+    # Neither has been started: the pod has the gate, the Job has no pods.
+    assert held.get("pods", "second")["spec"]["schedulingGates"] == [{"name": "fluxqueue"}]
+    assert held.get("jobs", "third")["spec"]["suspend"] is True
+    assert held.pods_of("third") == []
+    places = list(Hostlist.parse(status["nodes"]))
+    for pod in held.pods_of("first"):
+        index = int(pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"])
+        assert pod["spec"]["nodeName"] == places[index]
+        assert pod["metadata"]["labels"]["fluxqueue/jobid"] == status["jobid"]
+        cluster.kubectl("-n", held.namespace, "exec", pod["metadata"]["name"], "--", "touch", "/tmp/go")
+    for name in ("first-job", "second-pod", "third-job"):
+        held.wait(name, "Finished")
+    assert cluster.kubectl("-n", held.namespace, "logs", "second") == "second\n"
+    assert cluster.kubectl("-n", held.namespace, "logs", "job/third") == "third\n"
+    assert held.get("jobs", "first")["status"]["succeeded"] == 2
+    assert held.events("second") == ["Queued", "Released"]
+    columns = cluster.kubectl("-n", held.namespace, "get", "fj").splitlines()[0].split()
+    assert columns == ["NAME", "STATE", "QUEUE", "POSITION", "PODS", "ESTIMATE", "AGE"]
+    # With the objects, their FluxJobs go.
+    held.delete("pods", "second")
+    held.delete("jobs", "third")
+    until(lambda: [one["metadata"]["name"] for one in held.get("fluxjobs")["items"]] == ["first-job"])
+
+
+def test_who_waits_and_who_runs_may_be_deleted(cluster: Cluster, held: Held) -> None:
+    cpu = whole(cluster)
+    held.job("runs", "sleep 3600", cpu, pods=2)
+    held.wait("runs-job", "Running")
+    held.pod("waits", "echo", cpu)
+    held.job("follows", "echo", cpu)
+    held.wait("follows-job", "Held")
+    held.delete("pods", "waits")
+    until(lambda: not held.status("waits-pod"))
+    assert held.status("follows-job")["state"] == "Held"
+    held.delete("jobs", "runs")
+    held.wait("follows-job", "Finished")
+
+
+def test_a_queue_that_is_killed_loses_nothing_and_starts_nothing_twice(
+    cluster: Cluster, held: Held, fluxqueue: RunningFluxqueue
+) -> None:
+    cpu = whole(cluster)
+    held.job("runs", "while [ ! -e /tmp/go ]; do sleep .1; done", cpu, pods=2)
+    running = held.wait("runs-job", "Running")
+    for name in ("a", "b", "c"):
+        held.pod(name, f"echo {name}", cpu)
+    waiting = {name: held.wait(f"{name}-pod", "Held")["jobid"] for name in "abc"}
+    fluxqueue.stop(signal.SIGKILL)
+    # What ends meanwhile is seen later.
+    for pod in held.pods_of("runs"):
+        cluster.kubectl("-n", held.namespace, "exec", pod["metadata"]["name"], "--", "touch", "/tmp/go")
+    until(lambda: held.get("jobs", "runs")["status"].get("succeeded") == 2)
+    assert held.get("pods", "a")["spec"]["schedulingGates"]
+    fluxqueue.start()
+    ended = held.wait("runs-job", "Finished")
+    assert (ended["jobid"], ended["startedAt"]) == (running["jobid"], running["startedAt"])
+    assert len(held.pods_of("runs")) == 2
+    for name in "abc":
+        assert held.wait(f"{name}-pod", "Finished")["jobid"] == waiting[name]
+        assert held.events(name).count("Released") == 1
+
+
+def test_a_queue_that_is_away_lets_nothing_of_its_namespaces_be_created(
+    cluster: Cluster, held: Held, fluxqueue: RunningFluxqueue
+) -> None:
+    fluxqueue.stop()
+    try:
+        assert not held._is_reviewed()
+    finally:
+        fluxqueue.start()
+    held.pod("later", "echo")
+    held.wait("later-pod", "Finished")
