@@ -32,7 +32,8 @@ RECORD = "trainjob"
 _PROGRAM = "trainer_func.py"
 _INSTALLER = "with_packages.py"
 _REQUIREMENTS = "requirements.txt"
-_DEFAULT_URLS = ["https://pypi.org/simple"]
+# The index that the SDK names where its user names none.
+_DEFAULT_URLS = types.CustomTrainer(func=print).pip_index_urls
 # Resources whose names are read in any case, and short names, as in the SDK.
 _LOWER = ("cpu", "memory", "gpu", "storage", "ephemeral-storage")
 _ALIASES = {"gpu": constants.GPU_LABEL, "storage": "ephemeral-storage"}
