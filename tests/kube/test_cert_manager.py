@@ -21,7 +21,7 @@ from patience import PATIENCE, TIMEOUT, until
 from running_operator import RunningOperator
 
 from headrace.kube.install import AUTHORITY, Install
-from headrace.kube.operator_names import CONFIGURATION, WEBHOOK, WEBHOOK_PORT
+from headrace.kube.operator_names import CONFIGURATION, JOBS_CONFIGURATION, WEBHOOK, WEBHOOK_PORT
 from headrace.kube.runtime.admission.certificates import certificates_in, decoded
 
 Object = dict[str, Any]
@@ -154,11 +154,14 @@ def issued(cluster: Cluster, secret: str, file: str = "tls.crt") -> str:
     return found
 
 
-def bundle(cluster: Cluster) -> list[str]:
-    """The authorities that the API server trusts for the webhook."""
-    where = f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{CONFIGURATION}"
-    (hook,) = cluster.api.get(where)["webhooks"]
-    return certificates_in(decoded(hook["clientConfig"].get("caBundle")))
+def bundles(cluster: Cluster) -> list[list[str]]:
+    """The authorities that the API server trusts, for the webhook of MiniClusters and that of Jobs."""
+    places = (
+        f"validatingwebhookconfigurations/{CONFIGURATION}",
+        f"mutatingwebhookconfigurations/{JOBS_CONFIGURATION}",
+    )
+    hooks = [cluster.api.get(f"/apis/admissionregistration.k8s.io/v1/{one}")["webhooks"][0] for one in places]
+    return [certificates_in(decoded(hook["clientConfig"].get("caBundle"))) for hook in hooks]
 
 
 def operators(cluster: Cluster) -> dict[str, Object]:
@@ -219,7 +222,7 @@ def test_the_certificate_that_cert_manager_signs_is_served_and_trusted(cluster: 
     for name in (AUTHORITY, WEBHOOK):
         eventually(cluster, lambda name=name: ready(cluster, name))
     authority = issued(cluster, AUTHORITY)
-    eventually(cluster, lambda: bundle(cluster) == [authority])
+    eventually(cluster, lambda: bundles(cluster) == [[authority]] * 2)
     assert served(cluster, authority) == {issued(cluster, WEBHOOK)}
     # The Service leads to the operators a moment after they are ready.
     until(lambda: is_guarded(cluster))
@@ -239,7 +242,7 @@ def test_a_renewed_certificate_is_served_without_a_restart_and_admission_never_c
         eventually(cluster, lambda name=name: issued(cluster, name) != former[name] and ready(cluster, name))
     authority, certificate = issued(cluster, AUTHORITY), issued(cluster, WEBHOOK)
     assert issued(cluster, WEBHOOK, "ca.crt") == authority
-    eventually(cluster, lambda: authority in bundle(cluster))
+    eventually(cluster, lambda: all(authority in one for one in bundles(cluster)))
     looks = itertools.count()
 
     def taken() -> bool:
