@@ -68,7 +68,7 @@ VALUES = (
         _NAMES,
         "Namespaces that get a NetworkPolicy: who reaches the brokers of their MiniClusters, and the leads' channel.",
     ),
-    Value("webhook.enabled", True, _SWITCH, "Refuse wrong MiniClusters when they are created or changed."),
+    Value("webhook.enabled", True, _SWITCH, "Refuse wrong MiniClusters, and make labelled Jobs clusters."),
     Value("webhook.certManager", False, _SWITCH, "Take the certificate from cert-manager."),
     Value(
         "trainer.enabled",
