@@ -224,5 +224,6 @@ def test_a_pod_without_the_secret_joins_nothing(jobs: Jobs) -> None:
     for body in (other, pod):
         jobs.kubectl("apply", "-f", "-", input=json.dumps(body))
     jobs.kubectl("wait", "--for=jsonpath={.status.phase}=Running", "pod/stranger", TIMEOUT)
-    assert flux(jobs, "stranger", "getattr", "rank") == "1\n"
+    told = "no broker with the certificate of"
+    until(lambda: told in jobs.kubectl("logs", "stranger", "-c", "main"))
     stays(lambda: flux(jobs, lead, "resource", "list", "-s", "free", "-no", "{nnodes}") == "1\n", 3.0)

@@ -154,6 +154,16 @@ def test_no_two_jobs_share_a_key_and_keys_are_in_secrets_alone(jobs: Jobs) -> No
     assert not any(key in text for key in keys)
 
 
+def test_few_requests_from_creation_to_end(jobs: Jobs, operator: RunningOperator) -> None:
+    before = operator.requests()
+    jobs.create("counted", "true", size=4)
+    jobs.ended("counted")
+    until(lambda: "Finished" in dict(jobs.events("counted")))
+    after = operator.requests()
+    made = {what: number - before.get(what, 0) for what, number in after.items() if number > before.get(what, 0)}
+    assert sum(made.values()) <= 12, made
+
+
 def test_lammps_computes_on_the_pods_of_a_job_what_the_example_computes(
     jobs: Jobs, image: Callable[[str], str]
 ) -> None:

@@ -40,11 +40,13 @@ def test_a_job_of_a_job_has_the_variables_of_its_node_too() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "no list", "[]", '{"INDEX": 0}', "[" * 100_000])
-def test_what_is_no_list_changes_nothing(text: str) -> None:
-    job = {"INDEX": "0", VARIABLE: text}
-    assert exchanged(job, node(INDEX="1")) == job
-    assert exchanged(node(INDEX="1"), job) == node(INDEX="1")
+def test_without_a_list_all_are_the_nodes(text: str) -> None:
+    job, its = {"INDEX": "0", VARIABLE: text}, node(INDEX="1", IP="10.0.0.2")
+    assert exchanged(job, its) == {"INDEX": "1", VARIABLE: its[VARIABLE]}
 
 
-def test_a_node_without_such_variables_has_no_list() -> None:
+@pytest.mark.parametrize("text", ["", "no list"])
+def test_a_node_without_a_list_changes_nothing(text: str) -> None:
+    first = node(INDEX="0")
+    assert exchanged(first, {"INDEX": "1", VARIABLE: text}) == first
     assert listed({"A": "b"}, ["C"]) == {}

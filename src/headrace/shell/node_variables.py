@@ -2,7 +2,9 @@
 
 A job has the environment of its submission. Where that is of a node with such variables, tasks get those of their own
 node instead, unless the submitter has changed them. The list of them, with the values of the node where a process runs,
-is a variable itself, so that it comes with every job that is submitted there, also from within a job.
+is a variable itself, so that it comes with every job that is submitted there, also from within a job. A process that
+was not started by the instance, such as one of `kubectl exec`, has the variables without the list: then all are the
+node's.
 """
 
 from __future__ import annotations
@@ -22,9 +24,10 @@ def listed(env: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
 
 def exchange(env: dict[str, str], node: Mapping[str, str]) -> None:
     """Replace in `env`, a job's, the variables of the node of its submission by those of `node`."""
-    theirs, ours = _read(env.get(VARIABLE, "")), _read(node.get(VARIABLE, ""))
-    if not theirs or not ours:
+    ours = _read(node.get(VARIABLE, ""))
+    if not ours:
         return
+    theirs = _read(env.get(VARIABLE, "")) or {name: env[name] for name in ours if name in env}
     for name, value in theirs.items():
         if env.get(name) == value:
             del env[name]

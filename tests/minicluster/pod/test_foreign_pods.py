@@ -120,8 +120,8 @@ def test_brokers_without_a_job_stay_until_they_are_deleted(world: Pods) -> None:
     world.name_pods(plan)
     lead, follower = (world.start(plan, host, "cluster", POD=host) for host in ("c-0", "c-1"))
     until(lambda: lead.run("flux", "getattr", "size").stdout == "2\n")
-    # As in a shell of `headrace mini connect`.
-    lines = lead.run("sh", "-c", ". /mnt/flux/flux-view.sh && flux run -N2 -l printenv POD", POD="c-0").stdout
+    # As by `kubectl exec`.
+    lines = lead.run("flux", "run", "-N2", "-l", "printenv", "POD", POD="c-0").stdout
     assert sorted(lines.splitlines()) == ["0: c-0", "1: c-1"]
     for pod in (follower, lead):
         pod.signal(signal.SIGTERM)

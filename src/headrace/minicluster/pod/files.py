@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
 from typing import Any
 
 from headrace.client.installation import BINDINGS
@@ -37,16 +36,14 @@ def bootstrap(plan: PodPlan, place: Place, address: str) -> dict[str, Any]:
     }
 
 
-def view_text(plan: PodPlan, place: Place, own: Mapping[str, str]) -> str:
-    """flux-view.sh, to be sourced: sets up a shell so that `flux` and `import flux` are Headrace's. `own` are variables
-    for it that this pod alone has.
-    """
+def view_text(plan: PodPlan, place: Place) -> str:
+    """flux-view.sh, to be sourced: sets up a shell so that `flux` and `import flux` are Headrace's."""
     paths = ":".join([BINDINGS, *([plan.python_path] if plan.python_path else [])])
     lines = [
         f'export PATH="$PATH:{pod_plan.VIEW}/bin"',
         f'export PYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}{paths}"',
         f"export fluxsocket=local://{place.socket}",
-        *(f"export {name}={_quoted(value)}" for name, value in {**plan.environment, **own}.items()),
+        *(f"export {name}={_quoted(value)}" for name, value in plan.environment.items()),
     ]
     return "\n".join(lines) + "\n"
 
@@ -78,28 +75,26 @@ def folders(place: Place) -> list[str]:
     ]
 
 
-def texts(plan: PodPlan, place: Place, config: dict[str, Any], own: Mapping[str, str]) -> dict[str, str]:
+def texts(plan: PodPlan, place: Place, config: dict[str, Any]) -> dict[str, str]:
     """The text of each file by its path, without the certificate."""
     mount = place.mount
     return {
         f"{place.config}/etc/flux/config/broker.toml": toml_text(config),
         f"{place.config}/etc/flux/system/hostlist": f"{plan.hosts}\n",
-        f"{mount}/flux-view.sh": view_text(plan, place, own),
+        f"{mount}/flux-view.sh": view_text(plan, place),
         f"{mount}/flux-connect.sh": connect_text(place),
         f"{mount}/load-fluxion.sh": fluxion_text(),
         f"{mount}/flux-operator-done.txt": "",
     }
 
 
-def write_files(plan: PodPlan, place: Place, config: dict[str, Any], own: Mapping[str, str]) -> None:
-    """Write all files, and the certificate to the path that the broker reads. `own` is as in `view_text`. Raises
-    PlaceError.
-    """
+def write_files(plan: PodPlan, place: Place, config: dict[str, Any]) -> None:
+    """Write all files, and the certificate to the path that the broker reads. Raises PlaceError."""
     try:
         for folder in folders(place):
             os.makedirs(folder, exist_ok=True)
         # Programs of any user in the pod may use the socket; the broker checks their rights.
-        for path, text in texts(plan, place, config, own).items():
+        for path, text in texts(plan, place, config).items():
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
         _copy_private(os.path.join(place.keys, "curve.cert"), config["bootstrap"]["curve_cert"])

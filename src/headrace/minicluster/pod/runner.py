@@ -147,10 +147,9 @@ class Runner:
         plan, place = self._plan, self._place
         address = environment.own_address(place.host)
         self._config = {**plan.config, "bootstrap": files.bootstrap(plan, place, address)}
-        own = node_variables.listed(os.environ, plan.node_variables)
-        files.write_files(plan, place, self._config, own)
+        files.write_files(plan, place, self._config)
         environment.prepare(os.environ, plan, place)
-        os.environ.update(own)
+        os.environ.update(node_variables.listed(os.environ, plan.node_variables))
 
     def _texts(self) -> tuple[str, str]:
         plan = self._plan
