@@ -51,12 +51,18 @@ def test_kinds_are_named_before_a_slash(text: str, found: tuple[str, str] | None
         ({"body": admitted(suspend=True)}, "Suspended"),
         ({"body": written()}, "Invalid: the operator's webhook did not see this Job when it was created"),
         ({"condition": "Failed", "told": {"exit": 3, "reason": "why"}}, "Failed: why"),
-        ({"condition": "Failed"}, "Failed: m"),
-        ({"condition": "Failed", "told": "no JSON"}, "Failed: m"),
-        ({"condition": "Failed", "told": "[]"}, "Failed: m"),
+        *(
+            ({"condition": "Failed", "told": text}, "Running 0/2: it has failed, and the operator has not told how yet")
+            for text in ("", "no JSON", "[]", "{}")
+        ),
         ({"condition": "Complete", "told": {"exit": 0, "reason": ""}}, "Finished"),
-        ({"condition": "Complete"}, "Finished"),
-        ({"condition": "SuccessCriteriaMet", "ready": 2}, "Running 2/2"),
+        *(
+            (
+                {"condition": kind, "ready": 2},
+                "Running 0/2: it has succeeded, and the operator has not told how yet",
+            )
+            for kind in ("Complete", "SuccessCriteriaMet")
+        ),
     ],
 )
 def test_how_far_it_has_come(given: Object, text: str) -> None:
@@ -70,8 +76,8 @@ def test_its_exit_code_is_that_of_the_command() -> None:
         {"created": TIME},
         True,
     )
-    assert exit_status(as_minicluster(job(condition="Failed"))) == 1
-    assert exit_status(as_minicluster(job(condition="Complete"))) == 0
+    killed = as_minicluster(job(condition="Failed", told={"reason": "it ran too long"}))
+    assert (killed["status"]["phase"], exit_status(killed)) == ("Failed", 1)
 
 
 def test_the_container_is_the_one_with_the_broker() -> None:

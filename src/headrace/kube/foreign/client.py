@@ -57,21 +57,20 @@ def as_minicluster(job: Object) -> Object:
 
 
 def _status(job: Object, size: int) -> Object:
-    status = job.get("status") or {}
-    told = _told(job)
-    if is_over(job):
-        end = job_end(job)
-        failed = end is not None and end.failed
-        found: Object = {"phase": FAILED if failed else FINISHED, "ready": f"0/{size}"}
-        found["reason"] = told.get("reason") or (end.message if end and failed and not told else "")
-        found["times"] = told.get("times") or {"finished": end.time if end else ""}
-        return {**found, "exitCode": told["exit"]} if "exit" in told else found
+    status, told, end = job.get("status") or {}, _told(job), job_end(job)
     times = {"created": job["metadata"].get("creationTimestamp", "")}
+    if told and end and is_over(job):
+        found: Object = {"phase": FAILED if end.failed else FINISHED, "ready": f"0/{size}"}
+        found.update(reason=told.get("reason", ""), times=told.get("times") or times)
+        return {**found, "exitCode": told["exit"]} if "exit" in told else found
     if not id_of(job):
         reason = "the operator's webhook did not see this Job when it was created"
         return {"phase": INVALID, "ready": f"0/{size}", "reason": reason, "times": times}
     if (job.get("spec") or {}).get("suspend"):
         return {"phase": SUSPENDED, "ready": f"0/{size}", "reason": "", "times": times}
+    if end:
+        how = f"it has {'failed' if end.failed else 'succeeded'}, and the operator has not told how yet"
+        return {"phase": RUNNING, "ready": f"0/{size}", "reason": how, "times": times}
     # A pod without a readiness probe is ready when it runs.
     ready = int(status.get("ready") or 0)
     phase = RUNNING if ready >= size else STARTING
