@@ -1,11 +1,13 @@
-"""How long MiniClusters take from apply to their end, beside Indexed Jobs of the same size, on a real Kubernetes.
+"""How long MiniClusters, or Jobs with the label that makes them clusters, take from apply to their end, beside Indexed
+Jobs of the same size, on a real Kubernetes.
 
     python bench/kube_times.py --sizes 1,4,8,16,32 --rounds 3 --rows rows.jsonl
+    python bench/kube_times.py --labelled --sizes 1,2,4,8 --rounds 5
 
 The peer is an Indexed Job whose pods have an init container that does nothing and run the same `echo`: what Kubernetes
-itself takes on this machine. Both take turns. All times are seconds since the apply; those of pods are arrivals of
-watch events, those of brokers and job are the pods' own clock, which is this machine's. CPU time tells what a busy
-machine does not blur.
+itself takes on this machine. Both take turns. A labelled Job is applied as admission makes it. All times are seconds
+since the apply; those of pods are arrivals of watch events, those of brokers and job are the pods' own clock, which is
+this machine's. CPU time tells what a busy machine does not blur.
 
 A kubelet looks at its containers once a second, so each step of a pod (init container ended, container ended, pod over)
 is seen up to a second late. Applies come at random moments of that second, and means are shown: else one kind would
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import itertools
 import json
 import random
@@ -33,6 +36,7 @@ from kube_world import (
     JOBS,
     MINICLUSTERS,
     PODS,
+    VIEW,
     Watch,
     cluster,
     cpu_seconds,
@@ -41,6 +45,11 @@ from kube_world import (
     pods_cpu_seconds,
     sandboxes,
 )
+
+from headrace.kube.builders.images import Images
+from headrace.kube.foreign.names import ID_LENGTH
+from headrace.kube.foreign.policy import flux_job
+from headrace.minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
 
 _PATIENCE = 180.0
 _PHASES = (
@@ -93,6 +102,15 @@ def minicluster(name: str, size: int) -> dict[str, Any]:
             "containers": [{"image": "local/busybox:1", "command": "echo hello"}],
         },
     }
+
+
+def labelled(name: str, size: int) -> dict[str, Any]:
+    """A Job that is a cluster, whose pods each run the same echo as a task."""
+    spec = peer(name, size)["spec"]
+    del spec["template"]["spec"]["initContainers"]
+    metadata = {"name": name, "labels": {LABEL_KEY: LABEL_VALUE}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+    return flux_job(job, Images(VIEW), hashlib.sha256(name.encode()).hexdigest()[:ID_LENGTH])
 
 
 class Run:
@@ -178,15 +196,17 @@ class Run:
                     row[name] = told[phase]
 
 
-def measure(sizes: list[int], rounds: int, rows: TextIO) -> None:
-    """Take turns, write each pod's row, print the means."""
-    kinds = {"Job": (JOBS, peer), "MiniCluster": (MINICLUSTERS, minicluster)}
+def measure(sizes: list[int], rounds: int, rows: TextIO, ours: str) -> None:
+    """Take turns, write each pod's row, print the means; `ours` is the kind beside Jobs."""
+    known = {"Job": (JOBS, peer), "MiniCluster": (MINICLUSTERS, minicluster), "Labelled": (JOBS, labelled)}
+    kinds = {kind: known[kind] for kind in ("Job", ours)}
     found: dict[tuple[int, str], list[dict[str, float]]] = {}
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         world = stack.enter_context(cluster())
         process = stack.enter_context(operator(world, folder / "operator.log"))
-        Run(world, MINICLUSTERS, minicluster("warm", 1)).take()
+        path, make = kinds[ours]
+        Run(world, path, make("warm", 1)).take()
         for number, size, (kind, (path, make)) in itertools.product(range(rounds), sizes, kinds.items()):
             for attempt in itertools.count():
                 run = Run(world, path, make(f"{kind.lower()}{size}x{number}-{attempt}", size))
@@ -205,7 +225,7 @@ def measure(sizes: list[int], rounds: int, rows: TextIO) -> None:
                 at.update((phase, round(value, 3)) for phase, value in row.items())
                 rows.write(json.dumps(at) + "\n")
             rows.flush()
-    _table(sizes, found)
+    _table(sizes, found, ours)
 
 
 def _cpu(world: Any, operator_pid: int) -> dict[str, float]:
@@ -214,7 +234,7 @@ def _cpu(world: Any, operator_pid: int) -> dict[str, float]:
     return {"CPU in pods": pods_cpu_seconds(world), "CPU": sum(parts.values()), **parts}
 
 
-def _table(sizes: list[int], found: dict[tuple[int, str], list[dict[str, float]]]) -> None:
+def _table(sizes: list[int], found: dict[tuple[int, str], list[dict[str, float]]], kind_of_ours: str) -> None:
     """The phases, the CPU time for each pod, and the ratios."""
     means = {}
     for of, runs in found.items():
@@ -225,10 +245,15 @@ def _table(sizes: list[int], found: dict[tuple[int, str], list[dict[str, float]]
         for (size, kind), row in sorted(means.items()):
             print(f"{size:>4} {kind:12}" + "".join(f"{row[phase]:15.3f}" for phase in phases))
     for size in sizes:
-        ours, its = means[size, "MiniCluster"], means[size, "Job"]
-        bar = 1.2 if size <= 8 else 1.4
+        ours, its = means[size, kind_of_ours], means[size, "Job"]
+        bar = 1.3 if kind_of_ours == "Labelled" else 1.2 if size <= 8 else 1.4
         time_ratio, cpu_ratio = ours["finished"] / its["finished"], ours["CPU"] / its["CPU"]
-        print(f"{size} pods, all finished: {time_ratio:.2f} x the Job (bar {bar}), with {cpu_ratio:.2f} x its CPU time")
+        medians = [statistics.median(run["finished"] for run in found[size, kind]) for kind in (kind_of_ours, "Job")]
+        slowest = max(run["finished"] for run in found[size, "Job"]) / medians[1] - 1
+        print(
+            f"{size} pods, all finished: {time_ratio:.2f} x the Job (medians {medians[0] / medians[1]:.2f}, the Job's "
+            f"slowest {slowest:+.0%}; bar {bar}), with {cpu_ratio:.2f} x its CPU time"
+        )
 
 
 def main() -> None:
@@ -236,10 +261,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="1,4,8,16,32")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--labelled", action="store_true", help="measure labelled Jobs instead of MiniClusters")
     parser.add_argument("--rows", default="kube-times.jsonl", help="where each pod's row goes, a JSON object a line")
     options = parser.parse_args()
     with open(options.rows, "w") as rows:
-        measure([int(size) for size in options.sizes.split(",")], options.rounds, rows)
+        ours = "Labelled" if options.labelled else "MiniCluster"
+        measure([int(size) for size in options.sizes.split(",")], options.rounds, rows, ours)
 
 
 if __name__ == "__main__":
