@@ -131,7 +131,10 @@ def closure() -> Callable[..., Any]:
         (without_source(), "the source of made cannot be found"),
         (closure(), "inner uses other, word of the function around it"),
     ],
-    ids=str,
+    ids=[
+        *("lambda", "builtin", "callable", "method", "partial", "None", "text", "coroutine", "generator"),
+        *("without source", "closure"),
+    ],
 )
 def test_what_is_no_function_by_itself_is_refused(func: Any, rule: str) -> None:
     with pytest.raises(ValueError, match=r"^func: ") as caught:
@@ -156,7 +159,7 @@ class Text(str):
         (["x"], "must be a dict of arguments by name"),
         ({"unknown": 1}, "cannot be called with them: got an unexpected keyword argument 'unknown'"),
     ],
-    ids=str,
+    ids=["object", "path", "nan", "infinity", "subclass", "function", "number as name", "list", "unknown"],
 )
 def test_arguments_that_text_cannot_hold_are_refused(args: Any, rule: str) -> None:
     with pytest.raises(ValueError, match=r"^func_args: ") as caught:
