@@ -73,29 +73,36 @@ def test_a_runner_without_an_id_yet_is_asked_when_it_has_one(folder: Folder) -> 
 
 
 def test_events_are_whole_lines(folder: Folder) -> None:
-    assert folder.entries(EVENTLOG) == []
+    assert list(folder.read(EVENTLOG)) == []
     write(folder, EVENTLOG, encode(Event(1.0, "submit", {"note": "\u2028 ü"})) + '{"timestamp": 2.0, "na')
-    assert folder.entries(EVENTLOG) == [Event(1.0, "submit", {"note": "\u2028 ü"})]
+    assert list(folder.read(EVENTLOG)) == [Event(1.0, "submit", {"note": "\u2028 ü"})]
     write(folder, EVENTLOG, 'me": "clean"}\n')
-    assert folder.entries(EVENTLOG)[1:] == [CLEAN]
+    assert list(folder.read(EVENTLOG))[1:] == [CLEAN]
+
+
+def test_a_long_log_is_read_in_pieces(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.kubeflow.folder._PIECE", 100)
+    events = [Event(float(at), "data", {"data": "x" * at}) for at in range(1, 300, 7)]
+    write(folder, "output", "".join(map(encode, events)))
+    assert list(folder.read("output")) == events
 
 
 def test_a_log_is_followed_to_the_end_of_the_job(folder: Folder, runner: subprocess.Popen[bytes]) -> None:
     write(folder, "output", encode(Event(1.0, "a")))
-    events = folder.follow("output")
-    assert next(events) == [Event(1.0, "a")]
+    events = folder.read("output", follow=True)
+    assert next(events) == Event(1.0, "a")
     write(folder, "output", encode(Event(1.0, "b")) + encode(Event(1.0, "c")))
-    assert next(events) == [Event(1.0, "b"), Event(1.0, "c")]
+    assert [next(events), next(events)] == [Event(1.0, "b"), Event(1.0, "c")]
     write(folder, "output", encode(Event(1.0, "d")))
     write(folder, EVENTLOG, encode(CLEAN))
-    assert list(events) == [[Event(1.0, "d")]]
+    assert list(events) == [Event(1.0, "d")]
     assert folder.runs
 
 
 def test_a_log_is_followed_to_the_end_of_the_runner(folder: Folder, runner: subprocess.Popen[bytes]) -> None:
     write(folder, "output", encode(Event(1.0, "a")))
-    events = folder.follow("output")
-    assert next(events) == [Event(1.0, "a")]
+    events = folder.read("output", follow=True)
+    assert next(events) == Event(1.0, "a")
     runner.kill()
     runner.wait()
     assert list(events) == []

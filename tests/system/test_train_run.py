@@ -122,6 +122,12 @@ def test_variables_are_those_of_the_pod(env: dict[str, str], tmp_path: Path) -> 
     ]
 
 
+def test_a_variable_that_is_no_text_is_left_out_and_named(env: dict[str, str], tmp_path: Path) -> None:
+    done = train({**env, "ODD": "a\udcffb"}, write(tmp_path, job(["sh", "-c", "echo [$ODD]"], size=1)))
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+    assert "environment variable ODD is not UTF-8 text and is left out of the job" in done.stderr
+
+
 def test_sizes_are_the_files_or_the_options(env: dict[str, str], tmp_path: Path) -> None:
     command = ["sh", "-c", "echo $FLUX_TASK_RANK of $FLUX_JOB_SIZE on $FLUX_JOB_NNODES"]
     path = write(tmp_path, job(command, options="{procsPerNode: 2}"))

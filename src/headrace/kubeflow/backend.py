@@ -94,7 +94,7 @@ class HeadraceBackend(RuntimeBackend):
     def get_job_events(self, name: str) -> list[types.Event]:
         job = self._find(name)
         record = _record(job)
-        found = notices(job.entries(EVENTLOG), job.entries(EXEC_LOG), job.entries(OUTPUT))
+        found = notices(job.read(EVENTLOG), job.read(EXEC_LOG), job.read(OUTPUT))
         return [
             types.Event(
                 involved_object_kind=constants.TRAINJOB_KIND if one.node is None else "Pod",
@@ -174,12 +174,11 @@ def _record(job: Job) -> Record:
 def _standing(job: Job) -> Standing:
     # The log is read after it is known whether it goes on, so that its end is not missed.
     lost = job.lost()
-    return standing(job.entries(EVENTLOG), job.entries(EXEC_LOG), _record(job).nodes, lost)
+    return standing(list(job.read(EVENTLOG)), job.read(EXEC_LOG), _record(job).nodes, lost)
 
 
 def _lines(job: Job, lines: NodeLines, follow: bool) -> Iterator[str]:
-    for events in job.follow(OUTPUT) if follow else (job.entries(OUTPUT),):
-        yield from lines.feed(events)
+    yield from lines.feed(job.read(OUTPUT, follow))
     yield from lines.rest()
 
 

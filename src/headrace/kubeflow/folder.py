@@ -25,6 +25,8 @@ PLAN, JOBSPEC, LOG, LOCK, ENVIRONMENT = "plan", "jobspec", "log", "lock", "envir
 # Seconds between two looks at a file that another process writes, and until a runner that is asked to end is killed.
 _PAUSE = 0.05
 _END_TIMEOUT = 30.0
+# Bytes of a log that are read at once.
+_PIECE = 1 << 20
 
 
 class Folder:
@@ -74,11 +76,11 @@ class Folder:
     def has_ended(self) -> bool:
         """Whether the job has ended, or has been lost."""
         # In this order, as the runner ends after the job.
-        return not self.runs or any(event.name == "clean" for event in self.entries(EVENTLOG))
+        return not self.runs or any(event.name == "clean" for event in self.read(EVENTLOG))
 
     def lost(self) -> str:
         """Why a job whose log has no end has none, "" while it may still end."""
-        if self.runs or any(event.name == "clean" for event in self.entries(EVENTLOG)):
+        if self.runs or any(event.name == "clean" for event in self.read(EVENTLOG)):
             return ""
         with contextlib.suppress(FileNotFoundError), open(self / LOG, encoding="utf-8", errors="replace") as file:
             said = [line.strip() for line in file if line.strip()]
@@ -86,31 +88,28 @@ class Folder:
                 return f"its brokers have ended: {said[-1]}"
         return "its brokers have ended"
 
-    def entries(self, path: str) -> list[Event]:
-        """The events of a log so far."""
-        return list(self._read(path, 0)[0])
-
-    def follow(self, path: str) -> Iterator[list[Event]]:
-        """The events of a log as they come, until the job has ended."""
-        offset, ended = 0, False
+    def read(self, path: str, follow: bool = False) -> Iterator[Event]:
+        """The events of a log so far, or as they come until the job has ended."""
+        offset, ended = 0, not follow
         while True:
             events, offset = self._read(path, offset)
+            yield from events
             if events:
-                yield events
-            elif ended:
+                continue
+            if ended:
                 return
-            else:
-                # What is written before the end is read once more after it is known.
-                ended = self.has_ended()
-                if not ended:
-                    time.sleep(_PAUSE)
+            # What is written before the end is read once more after it is known.
+            ended = self.has_ended()
+            if not ended:
+                time.sleep(_PAUSE)
 
     def _read(self, path: str, offset: int) -> tuple[list[Event], int]:
-        """The whole lines of a log from a byte on, and the byte after them."""
+        """Some whole lines of a log from a byte on, and the byte after them."""
         try:
             with open(self / path, "rb") as file:
                 file.seek(offset)
-                data = file.read()
+                # A line is as long as it is.
+                data = file.read(_PIECE) + file.readline()
         except FileNotFoundError:
             return [], offset
         whole = data[: data.rfind(b"\n") + 1]

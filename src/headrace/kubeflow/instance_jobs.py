@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ from headrace.spec.job_state import INACTIVE
 
 from .build import read_record
 
+_log = logging.getLogger(__name__)
 _END_TIMEOUT = 60.0  # seconds that a job has to end after it was canceled
 
 
@@ -36,7 +38,7 @@ class InstanceJobs:
         self._known: dict[int, Any] = {}
 
     def variables(self) -> Mapping[str, str]:
-        return Caller(lambda _text: None).environment(())[0]
+        return Caller(_log.warning).environment(())[0]
 
     def environment(self, name: str) -> str:
         # Nodes need not share a file system.
@@ -100,21 +102,15 @@ class InstanceJob:
         self._id = id
         self.jobspec = jobspec
 
-    def entries(self, path: str) -> list[Event]:
+    def read(self, path: str, follow: bool = False) -> Iterator[Event]:
+        request = {"id": self._id, "flags": 0}
         with self._jobs.connected() as handle:
             try:
-                found = handle.rpc("job-info.lookup", {"id": self._id, "keys": [path], "flags": 0}).get()
-            except OSError as exc:
-                if exc.errno != errno.ENOENT:
-                    raise
-                return []
-            return decode(found[path])
-
-    def follow(self, path: str) -> Iterator[list[Event]]:
-        with self._jobs.connected() as handle:
-            try:
-                for answer in handle.stream("job-info.eventlog-watch", {"id": self._id, "path": path, "flags": 0}):
-                    yield [decode_line(answer["event"])]
+                if follow:
+                    for answer in handle.stream("job-info.eventlog-watch", {**request, "path": path}):
+                        yield decode_line(answer["event"])
+                else:
+                    yield from decode(handle.rpc("job-info.lookup", {**request, "keys": [path]}).get()[path])
             except OSError as exc:
                 # The job has not written this log.
                 if exc.errno != errno.ENOENT:

@@ -18,11 +18,8 @@ class Job(Protocol):
     @property
     def jobspec(self) -> Any: ...
 
-    def entries(self, path: str) -> list[Event]:
-        """The events of a log so far."""
-
-    def follow(self, path: str) -> Iterator[list[Event]]:
-        """The events of a log as they come, until the job has ended."""
+    def read(self, path: str, follow: bool = False) -> Iterator[Event]:
+        """The events of a log so far, or as they come until the job has ended."""
 
     def lost(self) -> str:
         """Why a job whose log has no end has none, "" while it may still end."""

@@ -41,7 +41,7 @@ class LocalJobs:
 
     def variables(self) -> Mapping[str, str]:
         try:
-            return local.job_environment()
+            return local.job_environment(_log.warning)
         except local.StartError as exc:
             raise RuntimeError(str(exc)) from None
 
@@ -123,8 +123,7 @@ class LocalJob:
         self.folder = folder
         self.name = os.path.basename(folder.path)
         self.jobspec = folder.jobspec
-        self.entries = folder.entries
-        self.follow = folder.follow
+        self.read = folder.read
         self.lost = folder.lost
 
     def delete(self) -> None:

@@ -30,7 +30,7 @@ def main(path: str) -> int:
             if all(log.ended for log in logs):
                 break
             handle.pump()
-    ends = [event.context or {} for event in folder.entries(EVENTLOG) if event.name == "finish"]
+    ends = [event.context or {} for event in folder.read(EVENTLOG) if event.name == "finish"]
     return exit_code(int(ends[-1]["status"])) if ends else 1
 
 

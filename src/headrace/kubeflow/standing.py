@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from headrace.query.eventlog_format import text
@@ -37,7 +38,7 @@ class Notice(NamedTuple):
     node: int | None = None
 
 
-def standing(log: list[Event], exec_log: list[Event], nodes: int, lost: str) -> Standing:
+def standing(log: list[Event], exec_log: Iterable[Event], nodes: int, lost: str) -> Standing:
     """How a job of a number of nodes stands. `lost` says why its log will not go on, "" if it may."""
     names = {event.name for event in log}
     if "clean" not in names and not lost:
@@ -57,7 +58,7 @@ def standing(log: list[Event], exec_log: list[Event], nodes: int, lost: str) -> 
     return Standing(FAILED, reason, _phases(exec_log, nodes))
 
 
-def _phases(exec_log: list[Event], nodes: int) -> list[str]:
+def _phases(exec_log: Iterable[Event], nodes: int) -> list[str]:
     """The phases of the nodes of a failed job, each by its shell's exit status, where the log has those of all."""
     contexts = [event.context or {} for event in exec_log if event.name == "shell-exit"]
     exits = {int(context["rank"]): context["wait_status"] for context in contexts}
@@ -71,10 +72,10 @@ def _exception(context: dict[str, object]) -> str:
     return f"{context['type']}: {note}" if note else str(context["type"])
 
 
-def notices(log: list[Event], exec_log: list[Event], output: list[Event]) -> list[Notice]:
+def notices(log: Iterable[Event], exec_log: Iterable[Event], output: Iterable[Event]) -> list[Notice]:
     """The events of a job, in the order of time: those of its log, and what its shells have said."""
     found = [Notice(event.timestamp, event.name, _message(event)) for event in log]
-    for event in (*exec_log, *output):
+    for event in chain(exec_log, output):
         if event.name == "log":
             context = event.context or {}
             found.append(Notice(event.timestamp, "log", str(context.get("message", "")), context.get("rank")))

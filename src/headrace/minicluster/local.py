@@ -19,10 +19,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from headrace.broker.launch import capacity
+from headrace.query.submission import Caller
 
 from . import shell_text
 from .lifeline import lifeline
@@ -131,7 +132,7 @@ def _directory(plan: Plan, folder: str) -> str:
 
 
 def _environment(plan: Plan, work: str, flux: str) -> dict[str, str]:
-    env = _inherited()
+    env = _inherited(os.environ)
     env.update(plan.environment)
     env["HEADRACE_MINI_DIR"] = work
     # Instances within this one use TMPDIR, too, as their default is /tmp.
@@ -141,19 +142,19 @@ def _environment(plan: Plan, work: str, flux: str) -> dict[str, str]:
     return env
 
 
-def job_environment() -> dict[str, str]:
+def job_environment(warn: Say) -> dict[str, str]:
     """The variables of this process that a job of a local instance gets, with the `flux` of this installation in PATH.
 
-    Raises StartError.
+    `warn` is told which are left out, as a jobspec cannot hold them. Raises StartError.
     """
-    env = _inherited()
+    env = _inherited(Caller(warn).environment(())[0])
     env["PATH"] = _path_with(_find_flux(), env)
     return env
 
 
-def _inherited() -> dict[str, str]:
+def _inherited(variables: Mapping[str, str]) -> dict[str, str]:
     # The instance is independent of an enclosing one, so that one's variables are removed.
-    return {name: value for name, value in os.environ.items() if not name.startswith(("FLUX_", "PMI_", "SLURM_"))}
+    return {name: value for name, value in variables.items() if not name.startswith(("FLUX_", "PMI_", "SLURM_"))}
 
 
 def _path_with(flux: str, env: dict[str, str]) -> str:

@@ -94,7 +94,7 @@ def _start(cluster: ForeignCluster, cwd: str) -> Dict[str, Any]:
             _tell(line)
 
     try:
-        result = local.run(plan(cluster, local.job_environment(), cwd), cwd, say)
+        result = local.run(plan(cluster, local.job_environment(_tell), cwd), cwd, say)
     except local.StartError as exc:
         raise CommandError(str(exc)) from None
     times = {key: round(value, 4) for key, value in result.times._asdict().items()}
