@@ -15,7 +15,7 @@ from headrace.graph.layout import Layout
 from headrace.graph.matcher import Matcher
 from headrace.graph.policies import by_name
 from headrace.graph.policies.policy import Policy
-from headrace.graph.selection import Selection, select
+from headrace.graph.selection import Selection, from_vertices, select
 
 # All of these have an index. The others are searched, so that there is nothing to compare.
 POLICIES = ["first", "low", "high", "lonode", "hinode", "firstnodex", "lonodex", "hinodex", "locality", "variation"]
@@ -314,6 +314,8 @@ HISTORIES = st.lists(
         st.tuples(st.just("cancel"), st.integers(0, 99), st.just(0), st.just(0)),
         st.tuples(st.just("status"), st.integers(1, 999), st.booleans(), st.just(0)),
         st.tuples(st.just("class"), st.integers(0, 99), st.integers(0, 2), st.just(0)),
+        st.tuples(st.just("size"), st.integers(0, 99), st.integers(0, 14), st.just(0)),
+        st.tuples(st.just("hold"), st.integers(0, 99), st.integers(1, 20), st.sampled_from([0, 0, 30])),
     ),
     min_size=5,
     max_size=30,
@@ -333,6 +335,14 @@ def test_any_history_leads_both_to_the_same_choice(
             scheduler.set_status(a % len(graph), bool(b))
         elif what == "class":
             set_class(scheduler, graph.nodes()[a % len(graph.nodes())], b)
+        elif what in ("size", "hold"):
+            pools = [v for v in graph.vertices() if graph.type[v] in ("memory", "disk", "license")]
+            if pools:
+                v = pools[a % len(pools)]
+                held = from_vertices(graph, [(v, b, True)])
+                broken = scheduler.set_size(v, b) if what == "size" else scheduler.hold(jobid, held, 0, at + 10)
+                for other in broken:
+                    scheduler.cancel(other)
         elif what == "cancel" and scheduler.jobs:
             scheduler.cancel(list(scheduler.jobs)[a % len(scheduler.jobs)])
         elif what == "match":
@@ -343,6 +353,7 @@ def test_any_history_leads_both_to_the_same_choice(
             selection, end, _ = scheduler.match_at(request, at)
             assert (None if selection is None else taken(selection)) == expected
             if selection is not None:
+                # What is chosen is free, so it can be added with a check.
                 scheduler.add(jobid, selection, at, end, at > 0)
 
 

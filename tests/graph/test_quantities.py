@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.graph import Graph, Scheduler, parse_jobspec
+from headrace.graph import Graph, GraphError, Scheduler, parse_jobspec
 from headrace.graph.policies import POLICIES
+from headrace.graph.selection import from_vertices
 
 WHOLE = [name for name, policy in POLICIES.items() if policy.whole]
 SHARING = [name for name in POLICIES if name not in WHOLE]
@@ -178,6 +179,194 @@ def test_as_many_slots_as_fit_are_counted_without_making_them_one_by_one() -> No
     graph.add("memory", node, id=0, size=2**40)
     scheduler = Scheduler(graph.finish(), "low")
     assert took(scheduler, 1, slots({"min": 3}, memory=5)) == {"node0/memory0": 2**40 // 5 * 5}
+
+
+def hold(scheduler: Scheduler, jobid: int, end: int = 100, **units: int) -> list[int]:
+    """A job holds so many units of the pools of node 0 until `end`, whether they are free or not."""
+    graph = scheduler.graph
+    pools = [(graph.find_path(f"/cluster0/node0/{kind}0")[0], amount, True) for kind, amount in units.items()]
+    return scheduler.hold(jobid, from_vertices(graph, pools), 0, end)
+
+
+@pytest.mark.parametrize("policy", SHARING)
+def test_a_pool_that_grows_has_more_room_at_once(policy: str) -> None:
+    scheduler = Scheduler(cluster(nodes=1), policy)
+    graph = scheduler.graph
+    assert took(scheduler, 1, slots(1, cpu=CPU))
+    assert took(scheduler, 2, slots(1, cpu=1)) is None
+    generation = scheduler.generation
+    (cpu,) = graph.find_path("/cluster0/node0/cpu0")
+    assert scheduler.set_size(cpu, CPU + 500) == []
+    assert (graph.totals[graph.root]["cpu"], scheduler.free(graph.root, "cpu", 0)) == (CPU + 500, 500)
+    assert scheduler.generation == generation + 1
+    assert took(scheduler, 3, slots(1, cpu=501)) is None
+    assert took(scheduler, 4, slots(1, cpu=500)) == {"node0/cpu0": 500}
+
+
+@pytest.mark.parametrize("policy", SHARING)
+def test_a_pool_of_one_unit_grows_around_the_job_that_has_it(policy: str) -> None:
+    scheduler = Scheduler(cluster(nodes=2, gpus=1), policy)
+    assert took(scheduler, 1, slots(1, gpu=1)) == {"node0/gpu0": 1}
+    (gpu,) = scheduler.graph.find_path("/cluster0/node0/gpu0")
+    scheduler.set_size(gpu, 3)
+    assert took(scheduler, 2, slots(3, gpu=1)) is None
+    assert took(scheduler, 3, slots(2, gpu=1)) == {"node0/gpu0": 2}
+    scheduler.cancel(1)
+    assert took(scheduler, 4, slots(1, gpu=1)) == {"node0/gpu0": 1}
+
+
+@pytest.mark.parametrize("policy", SHARING)
+def test_a_pool_that_shrinks_below_what_is_used_gives_nothing_until_less_is_used(policy: str) -> None:
+    scheduler = Scheduler(cluster(nodes=2), policy, ["cpu", "node"])
+    graph = scheduler.graph
+    for jobid, duration in ((1, 10), (2, 20), (3, 30)):
+        # Both nodes, so that it does not matter which the policy prefers.
+        wanted = {"type": "node", "count": 2, "with": [slots(1, cpu=2000)]}
+        assert took(scheduler, jobid, wanted, duration=duration)
+    (cpu,) = graph.find_path("/cluster0/node0/cpu0")
+    assert scheduler.set_size(cpu, 3000) == []
+    # The other node has its 2,000 free units all the same: what is too much here is not short there.
+    assert took(scheduler, 4, slots(2, cpu=1000), duration=5) == {"node1/cpu0": 2000}
+    assert took(scheduler, 5, slots(1, cpu=1), duration=5) is None
+    starts = [scheduler.reserve(jobid, job(wanted, duration=5), 0).allocation.start for jobid in (6, 7)]
+    assert starts == [30, 35]
+    one = scheduler.reserve(8, job(slots(1, cpu=1000), duration=60), 0).allocation
+    assert one.start == 5 and graph.rank[graph.parent[max(one.selection.inner)]] == 1
+    for jobid in list(scheduler.jobs):
+        scheduler.cancel(jobid)
+    assert scheduler.free(graph.root, "cpu", 0) == 3000 + CPU
+    assert took(scheduler, 9, slots(4, cpu=1000)) is not None
+
+
+@pytest.mark.parametrize("policy", SHARING)
+def test_what_a_job_holds_in_fact_counts_even_if_it_was_not_free(policy: str) -> None:
+    scheduler = Scheduler(cluster(nodes=2), policy, ["cpu", "node"])
+    assert hold(scheduler, 1, cpu=CPU - 1000, pod=1) == []
+    assert hold(scheduler, 2, end=50, cpu=5000, pod=1) == []
+    assert took(scheduler, 3, slots(1, cpu=CPU), duration=10) == {"node1/cpu0": CPU}
+    assert took(scheduler, 4, slots(1, cpu=1), duration=10) is None
+    assert scheduler.reserve(5, job(slots(1, cpu=1000), duration=100), 0).allocation.start == 10
+    scheduler.cancel(1)
+    assert took(scheduler, 6, slots(1, cpu=3000), duration=10) == {"node0/cpu0": 3000}
+
+
+@pytest.mark.parametrize("policy", SHARING)
+def test_reservations_that_cannot_be_kept_are_named_and_others_not(policy: str) -> None:
+    scheduler = Scheduler(cluster(nodes=1, pods=10), policy)
+    (cpu,), (node,) = (scheduler.graph.find_path(f"/cluster0/node0{path}") for path in ("/cpu0", ""))
+    assert took(scheduler, 1, slots(1, cpu=CPU), duration=10)
+    wanted = {2: slots(1, cpu=5000), 3: slots(1, cpu=2000), 4: slots(1, memory=1), 5: slots(1, cpu=CPU)}
+    starts = [scheduler.reserve(n, job(of, duration=10), 0).allocation.start for n, of in wanted.items() if n != 4]
+    assert starts == [10, 10, 20]
+    assert took(scheduler, 4, wanted[4], duration=10)
+    alone = job({"type": "node", "count": 1, "exclusive": True}, duration=10)
+    assert scheduler.reserve(6, alone, 0).allocation.start == 30
+    assert scheduler.set_size(cpu, 7500) == [5]
+    assert scheduler.set_size(cpu, 6500) == [2, 3, 5]
+    scheduler.set_size(cpu, CPU)
+    assert hold(scheduler, 7, end=15, memory=1) == []
+    assert hold(scheduler, 8, end=31, pod=1) == [6]
+    assert node in scheduler.jobs[6].selection.inner
+
+
+def test_a_pool_in_a_node_that_a_job_has_whole_changes_with_what_the_job_has() -> None:
+    scheduler = Scheduler(cluster(nodes=2), "lonode")
+    graph = scheduler.graph
+    assert took(scheduler, 1, {"type": "node", "count": 1, "exclusive": True})
+    (cpu,) = graph.find_path("/cluster0/node0/cpu0")
+    scheduler.set_size(cpu, 3 * CPU)
+    assert scheduler.free(graph.root, "cpu", 0) == CPU
+    scheduler.cancel(1)
+    assert scheduler.free(graph.root, "cpu", 0) == 4 * CPU
+    assert took(scheduler, 2, slots(1, cpu=3 * CPU)) == {"node0/cpu0": 3 * CPU}
+
+
+def test_only_what_has_no_contents_changes_its_size() -> None:
+    scheduler = Scheduler(cluster(nodes=1), "low")
+    with pytest.raises(GraphError, match="/cluster0/node0: has contents"):
+        scheduler.set_size(scheduler.graph.nodes()[0], 2)
+    with pytest.raises(GraphError, match="/cluster0/node0/cpu0: size -1 is not between 0 and"):
+        scheduler.set_size(scheduler.graph.find_path("/cluster0/node0/cpu0")[0], -1)
+
+
+@pytest.mark.parametrize("policy", SHARING)
+def test_nodes_come_and_go_beside_jobs_that_have_parts_of_others(policy: str) -> None:
+    scheduler = Scheduler(cluster(nodes=2), policy)
+    assert took(scheduler, 1, {"type": "node", "count": 2, "with": [slots(1, cpu=5000)]})
+    assert scheduler.grow(cluster(nodes=3))
+    assert took(scheduler, 2, slots(1, cpu=5000)) == {"node2/cpu0": 5000}
+    assert took(scheduler, 3, slots(1, cpu=5000)) is None
+    loss = scheduler.shrink(0b101, take=True)
+    assert (loss.reduced, loss.ended) == ([1], [2])
+    assert scheduler.free(scheduler.graph.root, "cpu", 0) == CPU - 5000
+    assert took(scheduler, 4, slots(1, cpu=3001)) is None
+    assert took(scheduler, 5, slots(1, cpu=3000)) == {"node1/cpu0": 3000}
+
+
+@pytest.mark.parametrize("policy", SHARING)
+def test_a_job_gives_back_the_units_of_one_node(policy: str) -> None:
+    scheduler = Scheduler(cluster(nodes=2), policy)
+    assert took(scheduler, 1, {"type": "node", "count": 2, "with": [slots(2, cpu=3000)]})
+    (cpu,) = scheduler.graph.find_path("/cluster0/node1/cpu0")
+    scheduler.release(1, from_vertices(scheduler.graph, [(cpu, 6000, True)]))
+    assert took(scheduler, 2, slots(1, cpu=CPU)) == {"node1/cpu0": CPU}
+    assert took(scheduler, 3, slots(1, cpu=2000)) == {"node0/cpu0": 2000}
+    scheduler.cancel(1)
+    assert took(scheduler, 4, slots(2, cpu=3000)) == {"node0/cpu0": 6000}
+
+
+@pytest.mark.parametrize("policy", SHARING)
+def test_nodes_are_relabelled(policy: str) -> None:
+    scheduler = Scheduler(cluster(nodes=2), policy)
+    wanted = parse_jobspec(
+        {"resources": [slots(1, cpu=1)], "attributes": {"system": {"constraints": {"properties": ["ssd"]}}}}
+    )
+    one, other = scheduler.graph.nodes()
+    ranks = []
+    scheduler.set_property(one, "ssd", "")
+    for jobid, (v, properties) in enumerate(
+        [(one, {"ssd": "", "zone": "a"}), (one, {"zone": "a"}), (other, {"ssd": ""})]
+    ):
+        scheduler.set_properties(v, properties)
+        found = scheduler.allocate(jobid, wanted, 0).allocation
+        ranks.append(found and [scheduler.graph.rank[u] for u in (one, other) if u in found.selection.inner])
+    assert ranks == [[0], None, [1]]
+
+
+SIZES = st.tuples(st.just("size"), st.integers(0, 99), st.integers(0, 20))
+HOLDS = st.tuples(st.just("hold"), st.integers(0, 99), st.integers(1, 20))
+JOBS = st.tuples(st.just("job"), st.integers(1, 9), st.integers(1, 20))
+ENDS = st.tuples(st.just("end"), st.integers(0, 99), st.just(0))
+
+
+@pytest.mark.parametrize("policy", ["first", "lonode", "low"])
+@settings(max_examples=100, deadline=None)
+@given(history=st.lists(st.one_of(SIZES, HOLDS, JOBS, JOBS, ENDS), min_size=5, max_size=30))
+def test_counts_stay_true_whatever_becomes_of_pools(policy: str, history: list[tuple[str, int, int]]) -> None:
+    scheduler = Scheduler(cluster(nodes=3, gpus=3), policy)
+    graph = scheduler.graph
+    pools = [v for v in graph.vertices() if graph.type[v] == "memory"]
+    for jobid, (what, a, b) in enumerate(history):
+        if what == "size":
+            scheduler.set_size(pools[a % 3], b)
+        elif what == "hold":
+            scheduler.hold(jobid, from_vertices(graph, [(pools[a % 3], b, True)]), 0, 1 + a % 7)
+        elif what == "end" and scheduler.jobs:
+            scheduler.cancel(list(scheduler.jobs)[a % len(scheduler.jobs)])
+        elif what == "job":
+            scheduler.allocate(jobid, job(slots(a, memory=b), duration=a), 0)
+        for at in range(10):
+            used = {v: 0 for v in pools}
+            for held in scheduler.jobs.values():
+                for v in pools:
+                    used[v] += held.selection.inner[v].needs if v in held.selection.inner and held.end > at else 0
+            assert [scheduler.plans[v].at(at) if v in scheduler.plans else 0 for v in pools] == list(used.values())
+            free = [max(graph.size[v] - used[v], 0) for v in pools]
+            assert [scheduler.free(graph.parent[v], "memory", at) for v in pools] == free
+            assert scheduler.free(graph.root, "memory", at) == sum(free)
+    for jobid in list(scheduler.jobs):
+        scheduler.cancel(jobid)
+    assert not any(planner.times for counts in scheduler.busy.values() for planner in counts.values())
 
 
 def fits(free: dict[str, int], inside: dict[str, int]) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.graph import Graph, Scheduler, parse_jobspec
+from headrace.graph.selection import from_vertices
 from headrace.queueing.policies import by_name
 from headrace.queueing.queue import MAX_STARTS, Planned, Queue, Refused, Started, overrun
 
@@ -260,3 +261,31 @@ def test_easy_never_delays_the_first_beyond_what_those_before_it_leave(seed: int
         least = alone.reserve(first, requests[first], now).allocation
         assert least is not None
         assert q.planned[first].start <= least.start, f"job {first} at {now}"
+
+
+def pods(count: int, cpu: int, duration: int) -> Any:
+    slot = {"type": "slot", "count": count, "label": "t", "with": [{"type": "cpu", "count": cpu, "exclusive": False}]}
+    return parse_jobspec({"resources": [slot], "attributes": {"system": {"duration": duration}}})
+
+
+@pytest.mark.parametrize("policy", ["easy", "conservative", "hybrid"])
+def test_a_promise_that_a_smaller_pool_breaks_is_made_anew(policy: str) -> None:
+    graph = Graph()
+    root = graph.add("cluster", id=0)
+    pools = [graph.add("cpu", graph.add("node", root, id=n, rank=n), id=0, size=10) for n in range(2)]
+    q = Queue(Scheduler(graph.finish(), "lonode", ["cpu"]), policy)
+    for jobid, request in enumerate([pods(1, 10, 10), pods(1, 10, 20), pods(1, 8, 10)], 1):
+        q.submit(jobid, request)
+    assert Planned(3, 10) in q.schedule(0)
+    q.drop_plans_of(q.scheduler.set_size(pools[0], 5))
+    assert q.schedule(1) == [Planned(3, 20)]
+    q.finish(1)
+    assert started(q.schedule(10)) == []
+    assert q.scheduler.set_size(pools[0], 8) == []
+    q.touch()
+    assert started(q.schedule(11)) == [3]
+    # What another scheduler started takes what was promised.
+    q.submit(4, pods(1, 10, 5))
+    assert Planned(4, 20) in q.schedule(12)
+    q.drop_plans_of(q.scheduler.hold(100, from_vertices(graph, [(pools[1], 1, True)]), 12, 50))
+    assert q.schedule(13) == [Planned(4, 50)]

@@ -114,6 +114,16 @@ class FreeState:
                 self._take_bits(((h, bit, n),), 0)
                 self.unused[h] &= ~bit
 
+    def resize(self, v: int, more: int) -> None:
+        """Record that a pool has `more` units than before."""
+        n = self.layout.node_of[self.layout.graph.parent[v]]
+        self._able_unused.clear()
+        self._altered.add(n)
+        if self.layout.graph.up[v]:
+            self.room[v] += more
+            self.unused_room[v] += more
+        self.changes.append(n)
+
     def _weigh_idle(self, n: int) -> None:
         """Update the bit in `idle` for a node: it is set if no job uses a part of the node."""
         bit = 1 << self.layout.rank[n]
@@ -163,7 +173,7 @@ class FreeState:
                 bits.setdefault(v, 0)
         for h, run in selection.runs.items():
             bits[h] = bits.get(h, 0) | run.bits
-            if layout.single_pools and run.bits & layout.single_pools.get(h, 0):
+            if run.bits & layout.pool_bits.get(h, 0):
                 units += [(v, 1) for v in run.vertices if v in sizes]
         node_of = layout.node_of
         found = [(h, b, node_of[h]) for h, b in bits.items()]

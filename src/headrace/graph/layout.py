@@ -77,8 +77,8 @@ class Layout:
         self.pools: dict[str, list[int]] = {}
         # By pool in one of `pools`: its size (units).
         self.sizes: dict[int, int] = {}
-        # By holder: the bits of its pools that are single resources, too.
-        self.single_pools: dict[int, int] = {}
+        # By holder: the bits of the pools in `sizes`, which were single resources while their size was 1.
+        self.pool_bits: dict[int, int] = {}
 
         # By number of a node: its vertex.
         self.nodes: list[int] = []
@@ -237,7 +237,7 @@ class Layout:
                 self.held_by[kind] = types.pop()
 
     def _find_pools(self) -> None:
-        """Fill in `pools`, `sizes` and `single_pools`.
+        """Fill in `pools`, `sizes` and `pool_bits`.
 
         A type is served if all its units are in pools that nodes directly contain, one in each node at most.
         """
@@ -257,10 +257,9 @@ class Layout:
             if kind not in several and sum(sizes.values()) == totals[kind]:
                 self.pools[kind] = pools
                 self.sizes.update(sizes)
-        for v, size in self.sizes.items():
-            if size == 1:
-                h = graph.parent[v]
-                self.single_pools[h] = self.single_pools.get(h, 0) | 1 << graph.position[v]
+        for v in self.sizes:
+            h = graph.parent[v]
+            self.pool_bits[h] = self.pool_bits.get(h, 0) | 1 << graph.position[v]
 
     def fit_units(self, parts: Parts, n: int, room: Mapping[int, int]) -> int:
         """The number of slots that fit into the pools of a node, given the free units by pool."""

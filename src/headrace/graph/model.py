@@ -423,6 +423,25 @@ class Graph:
         self._nodes = None
         self.by_path = None
 
+    def set_size(self, v: int, size: int) -> None:
+        """Change the size (units) of a vertex without contents. Raises GraphError, and then changes nothing."""
+        if self.children[v]:
+            raise GraphError(f"{self.path(v)}: has contents; only a vertex without any changes its size")
+        if not 0 <= size <= MAX_SIZE:
+            raise GraphError(f"{self.path(v)}: size {size} is not between 0 and 2^62")
+        kind, more = self.type[v], size - self.size[v]
+        self.size[v] = size
+        if not self.plain:
+            for tree in self.hierarchies.values() or (self,):
+                tree.recount()
+            return
+        self.totals[v] = {kind: size}
+        for above in self.ancestors(v):
+            # Equal totals are one object, so they are not changed in place.
+            sums = self.totals[above]
+            self.totals[above] = {**sums, kind: sums.get(kind, 0) + more}
+        self._least.clear()
+
     def recount(self) -> None:
         """Count the contents of every vertex anew, and drop what was derived from the counts."""
         self.totals = self._count(self.preorder(self.root))

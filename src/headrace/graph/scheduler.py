@@ -7,7 +7,7 @@ entered into the use of the graph, which both read. Times are whole seconds and 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from headrace.graph import resize
@@ -426,12 +426,68 @@ class Scheduler:
             self.add(jobid, _remaining(selection, kept), allocation.start, allocation.end, allocation.reserved)
 
     def set_property(self, v: int, key: str, value: str) -> None:
-        self.graph.properties.setdefault(v, {})[key] = value
+        """Set one property of a vertex."""
+        self.set_properties(v, {**self.graph.properties.get(v, {}), key: value})
+
+    def set_properties(self, v: int, properties: Mapping[str, str]) -> None:
+        """Set all properties of a vertex; those that it has and `properties` has not are removed."""
+        before = self.graph.properties.pop(v, {})
+        if properties:
+            self.graph.properties[v] = dict(properties)
         self.generation += 1
         self._constraints.forget()
-        if key == self.policy.node_property:
+        name = self.policy.node_property
+        if name and before.get(name) != properties.get(name):
             # The order among nodes may have changed.
             self._timeline.forget()
+
+    def set_size(self, v: int, size: int) -> list[int]:
+        """Change the size (units) of a vertex without contents, such as a pool.
+
+        Jobs keep what they hold; of a pool that is smaller than that nothing is given until they hold less. Returns the
+        jobs whose reservations cannot be kept: the caller cancels them. Raises GraphError, and then changes nothing.
+        """
+        graph, old = self.graph, self.graph.size[v]
+        above = list(graph.ancestors(v))
+        # The contents of what jobs have whole count above it, so these jobs are entered anew.
+        held = self._exclusive_users(above) if any(u in self.plans for u in above) else []
+        for job in held:
+            self.cancel(job.jobid)
+        try:
+            graph.set_size(v, size)
+        finally:
+            for job in held:
+                self._book(job.jobid, job.selection, job.start, job.end, job.reserved)
+        self.generation += 1
+        self._timeline.resize(v, old, size)
+        self._usage.settle((v,))
+        return self._broken((v,))
+
+    def hold(self, jobid: int, selection: Selection, start: int, end: int) -> list[int]:
+        """Enter what a job holds in fact during [start, end), free or not, such as one that another scheduler started.
+
+        Returns the jobs whose reservations cannot be kept: the caller cancels them. Raises ValueError for a job that
+        holds resources already, or an end that is not after the start.
+        """
+        self.enter(jobid, selection, start, end, False)
+        held = [mark.vertex for mark in selection.order() if not mark.path]
+        self._usage.settle([v for v in held if not self.graph.children[v]])
+        return self._broken(held)
+
+    def _broken(self, changed: Iterable[int]) -> list[int]:
+        """The jobs with reservations for which some of these vertices, or those above, are not free any more."""
+        size, view = self.graph.size, self._usage.view
+        changed = tuple(changed)
+        above = {u for v in changed for u in self.graph.ancestors(v)}
+        broken = []
+        for jobid in self._timeline.promised():
+            _, start, end, _, selection = self.jobs[jobid]
+            inner = selection.inner
+            if any([v in inner and view.in_use(v, start, end) > size[v] for v in changed]) or any(
+                [u in inner and inner[u].exclusive and view.shares(u, start, end) for u in above]
+            ):
+                broken.append(jobid)
+        return broken
 
     def set_status(self, v: int, up: bool) -> None:
         """Mark a vertex up or down.
@@ -454,11 +510,7 @@ class Scheduler:
         graph = self.graph
         difference = resize.compare(graph, part)
         above = {u for v in difference.above(part) for u in (v, *graph.ancestors(v))}
-        held = [
-            job
-            for job in self.jobs.values()
-            if any(mark.exclusive for v in above if (mark := job.selection.inner.get(v)) is not None)
-        ]
+        held = self._exclusive_users(above)
         for job in held:
             self.cancel(job.jobid)
         added = resize.insert(graph, part, difference)
@@ -466,6 +518,15 @@ class Scheduler:
         for job in held:
             self.enter(job.jobid, _remaining(job.selection, _picks(job.selection)), job.start, job.end, job.reserved)
         return added
+
+    def _exclusive_users(self, vertices: Iterable[int]) -> list[Allocation]:
+        """The allocations and reservations that have some of these vertices exclusively."""
+        vertices = list(vertices)
+        return [
+            job
+            for job in self.jobs.values()
+            if any(mark.exclusive for v in vertices if (mark := job.selection.inner.get(v)) is not None)
+        ]
 
     def users(self, ranks: int) -> list[int]:
         """The jobs that hold or have reserved resources of the nodes of some ranks (a bit set)."""

@@ -153,6 +153,20 @@ class Timeline:
         if self._index is not None:
             self._index.state.switch(v, up)
 
+    def resize(self, v: int, old: int, new: int) -> None:
+        """Update the index after the size of a vertex without contents changed."""
+        if self._index is None:
+            return
+        if v in self._index.layout.sizes and 1 not in (old, new):
+            self._index.state.resize(v, new - old)
+        else:
+            # Vertices of size 1 are single resources.
+            self.forget()
+
+    def promised(self) -> list[int]:
+        """The jobs with reservations, in order of their starts."""
+        return [jobid for _, jobid in self._later]
+
     def prepare(self) -> FreeIndex | None:
         """Build the index if there is none, and enter the running jobs. None if the graph cannot be indexed."""
         if not self._made:

@@ -53,6 +53,8 @@ class Usage:
         self.view = View(graph, self.plans, self.shared, self.busy)
         self.jobs: dict[int, Allocation] = {}
         self._spans: dict[int, Spans] = {}
+        # By pool of which more is in use than there is: the spans of time, with what is too much in each.
+        self._excess: dict[int, list[tuple[int, int, int]]] = {}
 
     def view_of(self, tree: Graph) -> View:
         """The view for a match in one of the hierarchies."""
@@ -149,6 +151,8 @@ class Usage:
         allocation = Allocation(jobid, start, end, reserved, selection)
         self.jobs[jobid] = allocation
         self._spans[jobid] = spans
+        if self._excess:
+            self.settle(list(self._excess))
         return allocation
 
     def _add_everywhere(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
@@ -183,6 +187,8 @@ class Usage:
         allocation = Allocation(jobid, start, end, reserved, selection)
         self.jobs[jobid] = allocation
         self._spans[jobid] = spans
+        if self._excess:
+            self.settle(list(self._excess))
         return allocation
 
     def _check_everywhere(self, selection: Selection, start: int, end: int) -> None:
@@ -248,6 +254,41 @@ class Usage:
                 del planners[key]
             else:
                 plan.add(start, end, -amount)
+        if self._excess:
+            self.settle(list(self._excess))
+
+    def settle(self, pools: Iterable[int]) -> None:
+        """Count above pools, at each moment, no more in use than there is of them.
+
+        More may be in use: a pool became smaller, or a job holds what was not free. Above the pool, that must not look
+        as if less were free of other pools.
+        """
+        graph = self.graph
+        for v in pools:
+            for start, end, amount in self._excess.pop(v, ()):
+                self._count_above(v, start, end, amount)
+            plan, size = self.plans.get(v), graph.size[v]
+            if plan is None or max(plan.used, default=0) <= size:
+                continue
+            ends = [*plan.times[1:], plan.times[-1]]
+            steps = zip(plan.times, ends, plan.used, strict=True)
+            self._excess[v] = [(start, end, used - size) for start, end, used in steps if used > size]
+            for start, end, amount in self._excess[v]:
+                self._count_above(v, start, end, -amount)
+
+    def _count_above(self, v: int, start: int, end: int, amount: int) -> None:
+        """Change what is in use of the type of a vertex, above it, by an amount."""
+        kind = self.graph.type[v]
+        for tree in (self.graph, *self.graph.others):
+            busy = self.aggregates[tree.subsystem]
+            for above in tree.ancestors(v):
+                counts = busy.setdefault(above, {})
+                plan = counts.get(kind)
+                if plan is None:
+                    plan = counts[kind] = Planner()
+                elif plan.copy_on_write:
+                    plan = counts[kind] = plan.copy()
+                plan.add(start, end, amount)
 
     def hand_over(self, jobid: int, successor: int) -> Allocation:
         """Transfer the resources of a job to another one, which holds nothing. Raises KeyError."""

@@ -132,7 +132,8 @@ class AvailabilityProfile:
 
     def __init__(self, graph: Graph, whole: frozenset[str]) -> None:
         self.graph = graph
-        self._newest = max(graph.uniq)
+        # What the graph has; a change of the graph makes another object of it.
+        self._totals = graph.totals[graph.root]
         self.work = 0
         self._usable = whole <= {"node"}
         self._whole_only = bool(whole)
@@ -214,9 +215,9 @@ class AvailabilityProfile:
             self._masks[v] = found
         return found
 
-    def outgrown(self) -> bool:
-        """Whether the graph has vertices that the profile does not know."""
-        return self._newest != max(self.graph.uniq)
+    def outdated(self) -> bool:
+        """Whether the vertices of the graph, or their sizes, are others than those that the profile knows."""
+        return self._totals is not self.graph.totals[self.graph.root]
 
     # Jobs
 

@@ -10,7 +10,7 @@ starts only move forward. A call that would take too long leaves the rest to the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heapreplace, merge
 from typing import NamedTuple
 
@@ -167,6 +167,13 @@ class Queue:
         if self.planned:
             self._reserved.drop_before(before)
             self._changed = True
+
+    def drop_plans_of(self, jobids: Iterable[int]) -> None:
+        """Cancel the reservations of some jobs, which cannot be kept; the next `schedule` makes them anew."""
+        for jobid in jobids:
+            if jobid in self.planned:
+                self._reserved.drop(jobid)
+                self._changed = True
 
     def first(self, count: int) -> list[int]:
         """The ids of the first `count` pending jobs."""

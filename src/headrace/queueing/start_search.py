@@ -119,7 +119,7 @@ class StartSearch:
         self.failed.clear()
         self._needs.clear()
         self._forget_windows()
-        if self._profile is not None and self._profile.outgrown():
+        if self._profile is not None and self._profile.outdated():
             self._profile = AvailabilityProfile(self.scheduler.graph, self.scheduler.policy.whole)
             for jobid in jobs & self.scheduler.jobs.keys():
                 self.add(jobid, self.scheduler.jobs[jobid])
