@@ -77,20 +77,14 @@ def test_a_job_with_a_subdomain_has_a_service_of_its_own() -> None:
     assert planned(job).service == "own"
 
 
-def scaled(body: Object, size: int) -> Object:
-    job = there(body)
-    job["spec"].update(parallelism=size, completions=size)
-    return job
-
-
 @pytest.mark.parametrize(
     ("options", "size", "wanted", "most"),
     [("", 1, 1, 2), ("", 4, 2, 2), ("{maxSize: 4}", 4, 4, 4), ("{maxSize: 4}", 6, 4, 4), ("{maxSize: 4}", 1, 1, 4)],
 )
 def test_a_scaled_job_keeps_its_hosts(options: str, size: int, wanted: int, most: int) -> None:
-    body = admitted(options)
-    first = planned(there(body))
-    plan = planned(scaled(body, size), objects.hosts_in(first))
+    first = planned(there(admitted(options)))
+    plan = objects.resized(first, size)
     assert plan.size == wanted
     assert plan.hosts == first.hosts == f"hello-[0-{most - 1}]"
-    assert plan.quorum == ("" if wanted == most else str(wanted))
+    assert plan.quorum == plan.attrs.get("broker.quorum", "") == ("" if wanted == most else str(wanted))
+    assert objects.resized(plan, first.size) == first

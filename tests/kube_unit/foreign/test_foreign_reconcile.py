@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from labelled_world import ID, JobsWorld, admitted, written
+from msgspec import structs
 from simulated_api import CrashError
 
 from headrace.kube.foreign import objects
@@ -160,6 +161,17 @@ def test_another_operator_finds_the_plan_that_is_there() -> None:
     scale(world, 1)
     world.settle()
     assert (plan_of(world).hosts, plan_of(world).size) == (before.hosts, 1)
+
+
+def test_another_version_of_the_operator_leaves_a_plan_as_it_is() -> None:
+    world = started()
+    secret = world.server.one("secrets", f"headrace-{ID}")
+    assert secret is not None
+    former = structs.replace(plan_of(world), attrs={"log-stderr-level": "7"})
+    world.server._merge(SECRETS, "ns", f"headrace-{ID}", objects.changed_plan(former), "")
+    world.restart()
+    world.settle()
+    assert plan_of(world) == former
 
 
 def test_a_secret_of_another_job_is_not_taken() -> None:

@@ -59,6 +59,8 @@ class _Memory(Struct):
     """The Events of the present start."""
     start: str = ""
     """The uid of the lead's pod of that start."""
+    checked_names_of: str | None = None
+    """The start whose pods' names were checked."""
     owner: Owner | None = None
     owner_known: bool = False
     """Whether the owner was read, or there is none to be read."""
@@ -138,6 +140,9 @@ class ForeignClusters:
     async def _carry_out(self, observed: Observed, actions: Actions, now: float) -> float | None:
         """Do what `reconcile` decided; returns the time of the next reconcile. Raises ApiError, Unreachable."""
         job, memory = observed.job, self._memory_of(observed.job)
+        start = observed.lead_pod["metadata"].get("uid", "") if observed.lead_pod else ""
+        if memory.start != start:
+            memory.start, memory.told = start, set()
         if actions.read_owner:
             await self._read_owner(observed, memory, now)
             return None
@@ -159,18 +164,16 @@ class ForeignClusters:
             if is_namespace_ending(exc):
                 return None
             raise
-        if actions.check_names:
+        if actions.check_names and memory.checked_names_of != memory.start:
             await self._check_names(observed, memory, now)
+            memory.checked_names_of = memory.start
         self._link(observed, memory)
         return actions.requeue_at
 
     async def _tell(self, observed: Observed, memory: _Memory, event: Report, now: float) -> None:
         """Write an Event, once for each start of the pods, whichever operator it is."""
-        start = observed.lead_pod["metadata"].get("uid", "") if observed.lead_pod else ""
-        if memory.start != start:
-            memory.start, memory.told = start, set()
         if event not in memory.told:
-            await self.controller.record({**observed.job, "status": {"start": start}}, event, now)
+            await self.controller.record({**observed.job, "status": {"start": memory.start}}, event, now)
             memory.told.add(event)
 
     async def _read_owner(self, observed: Observed, memory: _Memory, now: float) -> None:

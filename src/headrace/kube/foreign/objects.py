@@ -55,6 +55,15 @@ def plan(cluster: ForeignCluster, cluster_id: str, domain: str) -> PodPlan:
     return make_pod_plan(cluster, service=names.service(cluster_id), domain=domain)
 
 
+def resized(pod_plan: PodPlan, size: int) -> PodPlan:
+    """The plan for another number of pods, and of all its hosts at most."""
+    most = hosts_in(pod_plan)
+    size = min(size, most)
+    quorum = {"broker.quorum": str(size)} if size < most else {}
+    others = {name: value for name, value in pod_plan.attrs.items() if name != "broker.quorum"}
+    return structs.replace(pod_plan, size=size, quorum=quorum.get("broker.quorum", ""), attrs={**others, **quorum})
+
+
 def secret(job: Object, keys: Keys, pod_plan: PodPlan) -> Object:
     """The Secret (v1) of a Job's cluster."""
     metadata = _owned(job, names.secret(id_of(job)))

@@ -29,9 +29,6 @@ from .status import end_of, late_at, progress
 
 Object = dict[str, Any]
 
-# Seconds between two looks at a cluster whose pods all run while brokers are missing.
-LOOK_AGAIN = 10.0
-
 
 class Observed(Struct, frozen=True, kw_only=True):
     """`pods` are those of the Job, with its last lead if it has ended. `plan` is that of its Secret, and `secret` the
@@ -96,7 +93,11 @@ def reconcile(observed: Observed, domain: str, now: float) -> Actions:
         return Actions()
     if not observed.owner_known and cluster.options.procs_per_node is None:
         return Actions(read_owner=True)
-    plan = objects.plan(cluster, id_of(job), domain)
+    if observed.plan is None:
+        plan = objects.plan(cluster, id_of(job), domain)
+    else:
+        # Nothing but the size changes: another version of the operator leaves what runs as it is.
+        plan = objects.resized(observed.plan, objects.parallelism(job))
     steps = [*_objects(observed, plan), *_resize(observed, plan)]
     events, requeue_at, check_names = _progress(observed, plan, now)
     return Actions(steps=tuple(steps), events=events, plan=plan, requeue_at=requeue_at, check_names=check_names)
@@ -148,5 +149,4 @@ def _progress(observed: Observed, plan: PodPlan, now: float) -> tuple[tuple[Repo
     late = max(map(late_at, its), default=0.0)
     if now < late:
         return tuple(events), late, False
-    missing = len(its) == plan.size and all(map(pods.is_running, its))
-    return tuple(events), now + LOOK_AGAIN if missing else None, missing
+    return tuple(events), None, len(its) == plan.size and all(map(pods.is_running, its))
