@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from training_samples import own
 
 from headrace.kubeflow.build import Built, Place, build, read_record
 from headrace.kubeflow.catalog import Catalog
+from headrace.kubeflow.function import program_text
 from headrace.spec.jobspec import validate
 
 
@@ -50,6 +53,11 @@ def test_torchs_policy_has_torchrun_start_the_processes() -> None:
     assert command(found) == [sys.executable, "-m", "torch.distributed.run", "{{tmpdir}}/trainer_func.py"]
     assert system(found)["shell"]["options"]["per-resource"] == {"type": "node", "count": 1}
     assert system(found)["environment"]["PET_NPROC_PER_NODE"] == "4"
+
+
+def test_the_function_of_the_example_is_a_program_by_itself() -> None:
+    train = runpy.run_path(str(Path(__file__).parents[2] / "examples/training/ddp.py"))["train"]
+    assert "DistributedDataParallel" in program_text(train, None)
 
 
 @pytest.mark.parametrize(

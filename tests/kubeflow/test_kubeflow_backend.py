@@ -17,6 +17,8 @@ from test_with_packages import tiny_wheel
 from waiting import PATIENCE, until
 
 LONG = int(PATIENCE)
+# Where what a test shows does not depend on the folder of local jobs.
+EACH_KIND = pytest.mark.parametrize("client", ["process", "instance"], indirect=True)
 
 
 def wait(client: TrainerClient, name: str, *status: str, **how: Any) -> types.TrainJob:
@@ -130,6 +132,7 @@ def use_packages(value: int) -> None:
     print(headrace_tiny.__file__)
 
 
+@EACH_KIND
 def test_packages_are_those_of_the_job_alone(client: TrainerClient, tmp_path: Path) -> None:
     wheels = [tiny_wheel(folder, value=number) for number, folder in enumerate((tmp_path / "a", tmp_path / "b"))]
     names = [
@@ -148,6 +151,7 @@ def test_packages_are_those_of_the_job_alone(client: TrainerClient, tmp_path: Pa
         assert len({line for line in lines if line.endswith("headrace_tiny.py")}) == (1 if local else 2)
 
 
+@EACH_KIND
 def test_packages_that_are_not_there_fail_the_job(client: TrainerClient, tmp_path: Path) -> None:
     missing = str(tmp_path / "missing.whl")
     name = client.train(trainer=CustomTrainer(fail, packages_to_install=[missing]))
@@ -156,8 +160,9 @@ def test_packages_that_are_not_there_fail_the_job(client: TrainerClient, tmp_pat
     assert f"pip could not install the packages: {missing}" in list(client.get_job_logs(name))
 
 
+@EACH_KIND
 def test_the_packages_of_a_runtime_are_printed(client: TrainerClient, capsys: pytest.CaptureFixture[str]) -> None:
-    client.get_runtime_packages(client.get_runtime("headrace-distributed"))
+    client.get_runtime_packages(client.get_runtime("headrace-torch"))
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"Python: {sys.version.splitlines()[0]}"
     assert any(line.startswith("msgspec ") for line in lines)
@@ -186,6 +191,7 @@ def test_what_is_not_there_is_a_value_error(client: TrainerClient) -> None:
     assert client.list_jobs() == []
 
 
+@EACH_KIND
 def test_a_wait_that_makes_no_sense_and_a_step_that_is_not_there_are_refused(client: TrainerClient) -> None:
     name = client.train(trainer=CustomTrainer(show, {"word": "x"}))
     for how in ({"status": {"Done"}}, {"timeout": 0}, {"polling_interval": 0}, {"timeout": 2, "polling_interval": 2}):
@@ -197,6 +203,7 @@ def test_a_wait_that_makes_no_sense_and_a_step_that_is_not_there_are_refused(cli
     wait(client, name)
 
 
+@EACH_KIND
 def test_more_nodes_than_there_can_be_are_refused_or_fail(client: TrainerClient) -> None:
     trainer = CustomTrainer(fail, num_nodes=100_000)
     if "instance" in os.environ["PYTEST_CURRENT_TEST"]:

@@ -17,6 +17,9 @@ from kubeflow.trainer.backends.base import RuntimeBackend
 from kubeflow.trainer.constants import constants
 from kubeflow.trainer.types import types
 
+from headrace.minicluster.foreign.runtimes import DISTRIBUTED
+from headrace.query.submission import Caller
+
 from .build import Place, Record, build, read_record
 from .catalog import Catalog, runtime_of
 from .config import HeadraceBackendConfig
@@ -47,8 +50,11 @@ class HeadraceBackend(RuntimeBackend):
         return runtime_of(self._catalog.document(name))
 
     def get_runtime_packages(self, runtime: types.Runtime) -> None:
-        """Print the Python, its packages and the GPUs that functions find, as a job does on one node."""
-        name = self.train(runtime, trainer=types.CustomTrainer(func=_print_packages, num_nodes=1))
+        """Print the Python, its packages and the GPUs that functions find, as a job does on one node. They are the same
+        with all runtimes.
+        """
+        self._catalog.document(runtime)
+        name = self.train(DISTRIBUTED, trainer=types.CustomTrainer(func=_print_packages, num_nodes=1))
         try:
             self.wait_for_job_status(name, {COMPLETE})
             print("\n".join(self.get_job_logs(name)))
@@ -67,7 +73,9 @@ class HeadraceBackend(RuntimeBackend):
         document = self._catalog.document(runtime)
         custom = check_request(initializer, trainer)
         name = name_of(options, trainer, self) or random.choice(string.ascii_lowercase) + uuid.uuid4().hex[:11]
-        place = Place(self._jobs.variables(), os.getcwd(), self._jobs.local, self._jobs.environment(name))
+        place = Place(
+            self._jobs.variables(), Caller(_log.warning).directory(), self._jobs.local, self._jobs.environment(name)
+        )
         built = build(name, document, custom, place, time.time())
         if built.not_applied:
             _log.warning("TrainJob %s: not applied without Kubernetes: %s", name, ", ".join(built.not_applied))

@@ -51,7 +51,7 @@ def _make(folder: str, requirements: str) -> bool:
         sys.stderr.write(f"cannot make the environment {folder}: {exc}\n")
         return False
     pip = [os.path.join(folder, "bin", "python"), "-m", "pip", "install", "--quiet", "--no-input"]
-    pip += ["--disable-pip-version-check", "--no-warn-script-location", "--requirement", requirements]
+    pip += ["--disable-pip-version-check", "--no-warn-script-location", "--no-user", "--requirement", requirements]
     if subprocess.run(pip, stdin=subprocess.DEVNULL, check=False).returncode:
         sys.stderr.write(f"pip could not install the packages: {packages}\n")
         return False
