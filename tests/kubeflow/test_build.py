@@ -45,7 +45,7 @@ def test_a_function_is_a_file_of_the_job_that_each_process_runs() -> None:
     assert options["per-resource"] == {"type": "node", "count": 3}
     assert (options["gpu-affinity"], system(found)["cwd"]) == ("off", "/work")
     assert found.jobspec["resources"][0]["count"] == 2
-    assert system(built(local=False))["shell"]["options"]["gpu-affinity"] == "per-task"
+    assert system(built(local=False))["shell"]["options"]["gpu-affinity"] == "off"
 
 
 def test_torchs_policy_has_torchrun_start_the_processes() -> None:
@@ -167,12 +167,13 @@ def test_a_name_that_no_host_can_have_is_refused(name: str, rule: str) -> None:
 
 
 def test_without_a_trainer_it_is_the_runtimes_command() -> None:
-    place = Place({}, "/", True)
+    place = Place({}, "/", False)
     words = ["echo", "{{id}}", "a  b"]
     runtime = own("own", container={"command": words})
     found = build("t1", runtime, None, place, 5.0)
     assert command(found) == words
-    assert system(found)["shell"]["options"]["literal-args"] == 1
+    options = system(found)["shell"]["options"]
+    assert (options["literal-args"], options["gpu-affinity"]) == (1, "per-task")
     with pytest.raises(ValueError, match="trainer: is required"):
         build("t1", own("own"), None, place, 5.0)
 

@@ -108,7 +108,9 @@ def build(name: str, runtime: Any, trainer: types.CustomTrainer | None, place: P
             files[_REQUIREMENTS] = _requirements(trainer)
     cluster = _read(name, runtime, {key: value for key, value in given.items() if value is not None})
     base = {"PYTHONUNBUFFERED": "1", **place.variables}
-    jobspec = running.jobspec(cluster, base, place.cwd, gpus=not place.local)
+    # Functions are written for torchrun, whose processes see all GPUs of a node, and choose one by their LOCAL_RANK.
+    shares_gpus = trainer is None and not place.local
+    jobspec = running.jobspec(cluster, base, place.cwd, gpus=shares_gpus)
     for path, text in files.items():
         jobspec_build.add_file(jobspec, path, text)
     if files:

@@ -63,6 +63,7 @@ class LocalJobs:
         try:
             self._start(folder, cluster, jobspec)
         except BaseException:
+            end([folder])
             folder.remove()
             raise
 
