@@ -11,6 +11,7 @@ import signal
 import socket
 import stat
 from collections.abc import Callable
+from types import FrameType
 from typing import NamedTuple
 
 import msgspec
@@ -108,16 +109,32 @@ def _is_no_cut(record: logging.LogRecord) -> bool:
 
 
 class _Server(uvicorn.Server):
-    """Tells when requests are taken. When it is to end it ends streams, for which it would wait otherwise."""
+    """Tells when requests are taken. When it is to end it ends streams, for which it would wait otherwise.
+
+    It wakes once a second for the header `Date`, where uvicorn's own wakes ten times and costs five times the CPU idle.
+    """
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None], ending: Callable[[], None]) -> None:
         super().__init__(config)
         self._tell_started = started
         self._end_streams = ending
+        self._loop = asyncio.get_running_loop()
+        self._told_to_end = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._tell_started()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        self._loop.call_soon_threadsafe(self._told_to_end.set)
+
+    async def main_loop(self) -> None:
+        ticks = 0
+        while not await self.on_tick(ticks):
+            ticks += 10
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._told_to_end.wait(), 1.0)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._end_streams()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
+from python_multipart.exceptions import FormParserError
 from starlette.requests import Request
 
 _SWITCHES = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
@@ -111,8 +112,12 @@ def is_json(request: Request) -> bool:
 async def of_body(request: Request) -> dict[str, Any]:
     """The fields of a form or of a JSON object, none without a body. Raises BadBody."""
     if not is_json(request):
-        async with request.form(max_files=0) as form:
-            return dict(form)
+        try:
+            async with request.form(max_files=0) as form:
+                return dict(form)
+        except FormParserError as exc:
+            # Newer versions of Starlette have an answer of their own.
+            raise BadBody(f"the body is not the form that it is said to be: {exc}") from None
     body = await request.body()
     if not body.strip():
         return {}
