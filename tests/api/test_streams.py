@@ -1,0 +1,112 @@
+"""Readers of output that are slow or vanish, and a broker that goes away; the service is a process of its own."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlsplit
+
+import pytest
+from instance import clean_env
+
+from waiting import until
+
+HEADRACE = str(Path(sys.executable).parent / "headrace")
+
+
+class Service(NamedTuple):
+    url: str
+    pid: int
+
+    def get(self, path: str) -> Any:
+        with urllib.request.urlopen(f"{self.url}/v1/{path}") as answer:
+            return json.load(answer)
+
+    def submit(self, command: str) -> int:
+        call = urllib.request.Request(f"{self.url}/v1/jobs/submit?command={quote(command)}", method="POST")
+        with urllib.request.urlopen(call) as answer:
+            return int(json.load(answer)["id"])
+
+    def stream(self, id: int) -> http.client.HTTPResponse:
+        """The output of a job, of which no more is read than a caller asks for."""
+        connection = http.client.HTTPConnection(urlsplit(self.url).netloc)
+        connection.request("GET", f"/v1/jobs/{id}/output/stream")
+        return connection.getresponse()
+
+    def memory(self) -> int:
+        """Bytes that are this process's alone."""
+        rollup = Path(f"/proc/{self.pid}/smaps_rollup").read_text()
+        return sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Private_")) * 1024
+
+    def sockets(self) -> int:
+        found = 0
+        for one in Path(f"/proc/{self.pid}/fd").iterdir():
+            try:
+                found += os.readlink(one).startswith("socket:")
+            except FileNotFoundError:
+                continue
+        return found
+
+
+@pytest.fixture
+def service(instance: Any) -> Iterator[Service]:
+    argv = [HEADRACE, "api", "start", "--port", "0", "--json", "--auth", "none"]
+    env = clean_env(FLUX_URI=instance.uri)
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/") as process:
+        assert process.stdout is not None and process.stderr is not None
+        yield Service(json.loads(process.stdout.readline())["url"], process.pid)
+        process.terminate()
+        assert "Traceback" not in process.stderr.read()
+        assert process.wait() == 0
+
+
+def test_slow_readers_cost_little_hold_up_nobody_and_get_all(service: Service) -> None:
+    size = 60_000_000
+    id = service.submit(f"sh -c 'yes 0123456 | head -c {size}'")
+    before = service.memory()
+    readers = [service.stream(id) for _ in range(3)]
+    assert all(reader.read(8) == b"0123456\n" for reader in readers)
+    until(lambda: service.get(f"jobs/{id}")["state"] == "INACTIVE")
+    assert len(service.get("nodes")["nodes"]) == 1
+    assert service.memory() - before < 25_000_000
+    for reader in readers:
+        got = 8
+        while piece := reader.read(1 << 20):
+            assert not piece.strip(b"0123456\n")
+            got += len(piece)
+        assert got == size
+
+
+def test_a_reader_that_vanishes_leaves_nothing_at_the_broker(service: Service) -> None:
+    id = service.submit("sh -c 'echo one; sleep 1000'")
+    service.get("nodes")
+    before = service.sockets()
+    readers = [service.stream(id) for _ in range(20)]
+    assert all(reader.read(4) == b"one\n" for reader in readers)
+    # Each has a connection to the service, and the service has one for it to the broker.
+    assert service.sockets() >= 40
+    for reader in readers:
+        reader.close()
+    until(lambda: service.sockets() <= before)
+
+
+def test_a_stream_whose_broker_is_lost_is_cut_off(instance: Any, service: Service) -> None:
+    id = service.submit("sh -c 'echo one; sleep 1000'")
+    reader = service.stream(id)
+    assert reader.read(4) == b"one\n"
+    instance.stopped = True
+    os.kill(int(instance.flux("getattr", "broker.pid")), signal.SIGKILL)
+    with pytest.raises(http.client.IncompleteRead):
+        while reader.read(1):
+            pass
+    with pytest.raises(urllib.error.HTTPError, match="503"):
+        service.get("jobs")
