@@ -8,6 +8,7 @@ tainted, so that only pods that tolerate `headrace/played` come to them.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import build
@@ -18,6 +19,8 @@ from .node import ready
 
 _LABEL = "headrace/played"
 _EXIT = "headrace/exit"
+# A node that is never full.
+LARGE = {"cpu": "1k", "memory": "1Ti", "pods": "10k"}
 _NOW = "{{ $now := Now }}"
 
 _RUNNING = (
@@ -81,8 +84,8 @@ conditions:
 {{ end }}
 addresses:
 - {type: InternalIP, address: {{ NodeIP | Quote }}}
-allocatable: {cpu: 1k, memory: 1Ti, pods: 10k}
-capacity: {cpu: 1k, memory: 1Ti, pods: 10k}
+allocatable: CAPACITY
+capacity: CAPACITY
 phase: Running
 """
 )
@@ -108,22 +111,31 @@ def _stage(name: str, kind: str, when: dict[str, list[str] | None], then: dict[s
     }
 
 
-def _stages() -> list[dict[str, Any]]:
+def _stages(capacity: Mapping[str, str]) -> list[dict[str, Any]]:
     deleted, exits = ".metadata.deletionTimestamp", f'.metadata.annotations["{_EXIT}"]'
     going: dict[str, list[str] | None] = {deleted: []}
+    node = _NODE.replace("CAPACITY", json.dumps(dict(capacity)))
     return [
-        _stage("node", "Node", {".status.phase": []}, {"statusTemplate": _NODE}),
+        _stage("node", "Node", {".status.phase": []}, {"statusTemplate": node}),
         _stage("run", "Pod", {**going, ".status.podIP": []}, {"statusTemplate": _RUNNING}),
         _stage("end", "Pod", {**going, ".status.phase": ["Running"], exits: None}, {"statusTemplate": _ENDED}),
         _stage("delete", "Pod", {deleted: None}, {"delete": True}),
     ]
 
 
-def play(cluster: Cluster, nodes: int = 1, pods: str = "10.64.0.1/10") -> None:
-    """Start kwok with so many nodes, and wait until they are ready. `pods` is the range of the pods' addresses."""
+def play(
+    cluster: Cluster,
+    nodes: int = 1,
+    pods: str = "10.64.0.1/10",
+    capacity: Mapping[str, str] = LARGE,
+    labels: Callable[[int], dict[str, str]] = lambda index: {},
+) -> None:
+    """Start kwok with so many nodes, and wait until they are ready. `pods` is the range of the pods' addresses,
+    `capacity` what each node has, `labels` gives the labels of a node by its index.
+    """
     box = cluster.box
     # JSON documents, which are YAML.
-    (box.state / "kwok.yaml").write_text("\n---\n".join(json.dumps(one) for one in _stages()))
+    (box.state / "kwok.yaml").write_text("\n---\n".join(json.dumps(one) for one in _stages(capacity)))
     box.start(
         "kwok",
         [
@@ -138,6 +150,7 @@ def play(cluster: Cluster, nodes: int = 1, pods: str = "10.64.0.1/10") -> None:
     )
     taint = [{"key": _LABEL, "value": "true", "effect": "NoSchedule"}] if cluster.nodes else []
     for index in range(nodes):
-        node = {"metadata": {"name": f"played-{index}", "labels": {_LABEL: "true"}}, "spec": {"taints": taint}}
+        node: dict[str, Any] = {"metadata": {"name": f"played-{index}", "labels": {_LABEL: "true", **labels(index)}}}
+        node["spec"] = {"taints": taint}
         cluster.api.request("POST", "/api/v1/nodes", node)
     wait_for(lambda: ready(cluster.api, cluster.nodes + nodes), f"{nodes} played nodes", START_PATIENCE, 0.1)
