@@ -226,7 +226,8 @@ class Cluster:
         uids = {one["metadata"]["uid"] for one in (*self.all(JOBS), *self.all(PODS))}
         for kind in (FLUXJOBS, PODS):
             for one in self.all(kind):
-                if any(owner["uid"] not in uids for owner in one["metadata"].get("ownerReferences", ())):
+                owners = [owner["uid"] for owner in one["metadata"].get("ownerReferences", ())]
+                if owners and uids.isdisjoint(owners):
                     self.drop(kind, one)
 
     def _control_job(self, job: Object) -> None:

@@ -118,6 +118,8 @@ ELSEWHERE = {
         "core/fluxjobs.py": "fluxqueue/core/test_fluxqueue_step.py",
         "core/queue_nodes.py": "fluxqueue/core/test_fluxqueue_step.py",
         "core/world.py": "fluxqueue/core/test_fluxqueue_crashes.py",
+        "workloads/__init__.py": "fluxqueue/core/test_fluxqueue_step.py",
+        "workloads/group.py": "fluxqueue/core/test_fluxqueue_step.py",
         "workloads/job.py": "fluxqueue/core/test_fluxqueue_step.py",
     },
     "graph/": {

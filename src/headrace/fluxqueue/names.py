@@ -28,6 +28,9 @@ PLACE = "fluxqueue/fluxion-nodes"
 HELD = "fluxqueue/held"
 # The annotation that says how long an object runs (RFC 23).
 DURATION = "fluxqueue/duration"
+# The label of pods that start together, and the annotation with their number; and Fluence's, which are both labels.
+GROUP_NAMES = ("fluxqueue/group", "scheduling.x-k8s.io/pod-group")
+GROUP_SIZES = ("fluxqueue/group-size", "fluence.group-size")
 # Labels of objects that are left alone: by the user's wish, and as they are Kueue's.
 SKIP = "fluxqueue/skip"
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"

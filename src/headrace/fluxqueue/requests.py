@@ -34,6 +34,15 @@ def total(several: Iterable[Amounts]) -> dict[str, int]:
     return found
 
 
+def largest(several: Iterable[Amounts]) -> dict[str, int]:
+    """Amounts that are enough for each of several."""
+    found: dict[str, int] = {}
+    for amounts in several:
+        for kind, amount in amounts.items():
+            found[kind] = max(found.get(kind, 0), amount)
+    return found
+
+
 def constraint_of(spec: Object) -> Any:
     """The constraint (RFC 31) on the nodes of a pod, None for all; nodes have their labels as properties."""
     wanted = [f"{key}={value}" for key, value in sorted((spec.get("nodeSelector") or {}).items())]

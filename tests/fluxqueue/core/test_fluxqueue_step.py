@@ -373,3 +373,74 @@ def test_a_priority_class_goes_before_the_order_of_arrival():
     cluster.end_all("a")
     cluster.settle()
     assert states(cluster, "bc") == "Held Running"
+
+
+def member(cluster: Cluster, name: str, size: str = "3", cores: int = 2, **annotations: str) -> None:
+    labels = {"fluxqueue/group": "g"}
+    cluster.pod(name, cores, labels=labels, annotations={"fluxqueue/group-size": size, **annotations})
+    cluster.settle()
+
+
+def test_a_group_of_pods_starts_when_all_are_there_and_all_fit():
+    cluster = Cluster(nodes=2, cores=4)
+    for name in "ab":
+        member(cluster, name)
+    assert cluster.one(FLUXJOBS, "g-group")["status"]["reason"] == "the group has 2 of 3 pods"
+    # It holds up nobody meanwhile.
+    cluster.pod("other", 3)
+    cluster.settle()
+    assert cluster.state("other") == "Running"
+    member(cluster, "c")
+    cluster.settle(5)
+    status = cluster.one(FLUXJOBS, "g-group")["status"]
+    assert status["state"] == "Held"
+    assert all(pod["spec"]["schedulingGates"] for name in "abc" for pod in cluster.pods_of(name))
+    cluster.end_all("other")
+    cluster.settle(5)
+    flux = cluster.one(FLUXJOBS, "g-group")
+    assert (flux["status"]["state"], flux["spec"]["type"], flux["spec"]["nodes"]) == ("Running", 9, 3)
+    for name in "abc":
+        cluster.end_all(name)
+        cluster.settle()
+    assert cluster.one(FLUXJOBS, "g-group")["status"]["state"] == "Finished"
+    for name in "abc":
+        cluster.delete(PODS, name)
+        cluster.settle()
+    assert cluster.all(FLUXJOBS)[0]["metadata"]["name"] == "other-pod"
+    assert len(cluster.all(FLUXJOBS)) == 1
+
+
+def test_a_group_named_as_fluence_names_it_survives_a_crash_at_any_write():
+    outcomes = []
+    for crash_at in (None, *range(8)):
+        cluster = Cluster(nodes=2, cores=2)
+        cluster.crash_at = crash_at
+        for name in "ab":
+            labels = {"scheduling.x-k8s.io/pod-group": "g", "fluence.group-size": "2"}
+            cluster.pod(name, 2, labels=labels)
+        cluster.settle(5)
+        nodes = {name: pod["spec"].get("nodeName") for name in "ab" for pod in cluster.pods_of(name)}
+        outcomes.append((cluster.one(FLUXJOBS, "g-group")["status"]["state"], nodes))
+    assert outcomes == [("Running", {"a": "n0", "b": "n1"})] * 9
+
+
+@pytest.mark.parametrize(
+    ("sizes", "why"),
+    [
+        (("2", "3"), "must be the same in all pods of a group: b has 3, a has 2"),
+        (("0", "0"), "must be the number of pods in the group, at least 1, not '0'"),
+        (("", ""), "must be the number of pods in the group"),
+    ],
+)
+def test_a_group_whose_size_is_wrong_is_refused(sizes, why):
+    cluster = Cluster()
+    for name, size in zip("ab", sizes, strict=True):
+        member(cluster, name, size)
+    status = cluster.one(FLUXJOBS, "g-group")["status"]
+    assert status["state"] == "Refused"
+    assert status["reason"].startswith("fluxqueue/group-size: ")
+    if sizes == ("2", "3"):
+        assert "a has 2" in status["reason"]
+        assert "b has 3" in status["reason"]
+    else:
+        assert why in status["reason"]

@@ -9,6 +9,7 @@ from typing import Any
 from ...kube.runtime.timestamps import text_of
 from ...spec.hostlist import Hostlist
 from ..names import FLUXJOBS, JOBID
+from ..workloads import group
 from .job import Job, State
 
 Object = dict[str, Any]
@@ -30,19 +31,15 @@ def name_of(kind: str, name: str) -> str:
 
 def made_of(job: Job, reserves: bool) -> Object:
     """A FluxJob for a job; `reserves`: the policy of its queue makes reservations."""
-    meta, kind, asked = job.item["metadata"], job.workload.kind, job.asked
-    owner = {
-        **{"apiVersion": kind.api_version, "kind": kind.kind, "name": meta["name"], "uid": meta["uid"]},
-        **{"controller": True, "blockOwnerDeletion": False},
-    }
+    meta, asked = job.item["metadata"], job.asked
     return {
         "apiVersion": FLUXJOBS.api_version,
         "kind": FLUXJOBS.kind,
         "metadata": {
-            "name": name_of(kind.kind, meta["name"]),
+            "name": name_of(job.kind_name, meta["name"]),
             "namespace": meta["namespace"],
             "labels": {JOBID: str(job.jobid)},
-            "ownerReferences": [owner],
+            "ownerReferences": _owners(job),
         },
         "spec": {
             "jobspec": json.dumps(asked.jobspec, separators=(",", ":")) if asked else "",
@@ -55,6 +52,15 @@ def made_of(job: Job, reserves: bool) -> Object:
             "priority": job.priority,
         },
     }
+
+
+def _owners(job: Job) -> list[Object]:
+    """The objects with which the FluxJob goes: with the last of them, if it is a group of pods."""
+    kind, found = job.workload.kind, job.workload.objects(job.item)
+    alone = len(found) == 1 and job.workload is not group.WORKLOAD
+    head = {"apiVersion": kind.api_version, "kind": kind.kind}
+    names = ({"name": one["metadata"]["name"], "uid": one["metadata"]["uid"]} for one in found)
+    return [{**head, **one, "controller": alone, "blockOwnerDeletion": False} for one in names]
 
 
 def status_of(job: Job, before: Object, pods: Object, now: float) -> Object:

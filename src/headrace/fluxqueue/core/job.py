@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from .. import requests
-from ..workloads import Wish, Workload
+from ..workloads import Wish, Workload, group
 
 Object = dict[str, Any]
 
@@ -80,6 +80,11 @@ class Job(Struct, eq=False, kw_only=True):
     ended_at: float = 0
     # When the status was last asked to be written.
     told_at: float = 0
+
+    @property
+    def kind_name(self) -> str:
+        """The kind of the workload, as in the name of its FluxJob."""
+        return group.KIND if self.workload is group.WORKLOAD else self.workload.kind.kind
 
     @property
     def amounts(self) -> requests.Amounts:

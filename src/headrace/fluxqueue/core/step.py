@@ -28,7 +28,7 @@ from .. import requests
 from ..admission import gate_index, is_skipped
 from ..crd import Settings, settings_of
 from ..names import DURATION, FLUXJOBS, FLUXQUEUES, HELD, JOBID, PLACE
-from ..workloads import KINDS, Wish
+from ..workloads import Malformed, Wish
 from . import actions, fluxjobs, pin
 from .cluster_queue import ClusterQueue
 from .job import Asked, Job, Place, State
@@ -113,7 +113,8 @@ class Core:
         """A change that changes nothing: what is to be written about a workload is asked for again."""
         found = self.world.workloads.get(uid)
         if found:
-            yield Change(KINDS[found[0]].kind, found[1])
+            workload, item = found
+            yield Change(workload.kind, workload.objects(item)[0])
         elif uid in self.world.queues:
             yield Change(FLUXQUEUES, self.world.queues[uid])
 
@@ -202,12 +203,16 @@ class Core:
             if job:
                 self._drop(job, int(now))
             return
-        kind, item = KINDS[found[0]], found[1]
-        wish = kind.wish(item)
+        kind, item = found
+        problem, wish = "", job.wish if job else Wish(pods=1, templates=())
+        try:
+            wish = kind.wish(item)
+        except Malformed as exc:
+            problem = str(exc)
         if job is None:
             if is_skipped(item) or kind.left_alone(item) or not self._waits(uid, item, wish):
                 return
-            job = self._enter(uid, now)
+            job = self._enter(uid, wish, now)
         job.item, job.wish = item, wish
         if job.is_claimed and kind.is_suspended(item) and not _is_held(item):
             job.is_claimed = False
@@ -217,7 +222,7 @@ class Core:
             self._withdraw(job)
             job.state, job.reason, job.ended_at = State(wish.end), "", now
         if job.state in (State.HELD, State.REFUSED):
-            self._wait(job)
+            self._wait(job, problem)
         if job.state.has_nodes or job.places:
             self._settle(job, int(now))
 
@@ -229,10 +234,10 @@ class Core:
         pods = self.world.pods_of.get(uid, {}).values()
         return bool(labelled) and (_is_held(item) or any(gate_index(pod) >= 0 or _is_placed(pod) for pod in pods))
 
-    def _enter(self, uid: str, now: float) -> Job:
+    def _enter(self, uid: str, wish: Wish, now: float) -> Job:
         """A job for a workload, as its FluxJob says, or its pods where somebody has deleted that; else a new one."""
-        kind, item = self.world.workloads[uid]
-        workload, meta = KINDS[kind], item["metadata"]
+        workload, item = self.world.workloads[uid]
+        meta = item["metadata"]
         flux = self.world.fluxjobs.get(uid) or {}
         told = flux.get("status") or {}
         placed = [pod for pod in self.world.live_pods(uid) if _is_placed(pod)]
@@ -244,7 +249,7 @@ class Core:
             uid=uid,
             workload=workload,
             item=item,
-            wish=workload.wish(item),
+            wish=wish,
             jobid=jobid or self._ids.next(int(now * 1000)),
             queue=flux.get("spec", {}).get("queue") or self.world.queue_of(meta["namespace"]),
             queued_at=_moment(told.get("queuedAt")) or seconds_of(meta["creationTimestamp"]),
@@ -282,11 +287,13 @@ class Core:
             self._give_back(job, place, now)
         job.state, job.nodes, job.is_placed, job.started_at, job.reason = State.HELD, [], False, 0, ""
 
-    def _wait(self, job: Job) -> None:
-        """Have a job wait in its queue, with what it asks for now."""
+    def _wait(self, job: Job, problem: str) -> None:
+        """Have a job wait in its queue, with what it asks for now; `problem` is what is wrong with its objects."""
         before = job.asked
         queue = self.queues.get(job.queue)
         try:
+            if problem:
+                raise Refusal(problem)
             asked = self._asked(job, queue.settings if queue else Settings())
         except (Refusal, RequestError) as exc:
             self._withdraw(job)
@@ -295,7 +302,7 @@ class Core:
         if job.state is State.REFUSED:
             job.state, job.reason = State.HELD, ""
         priority = self._priority(job)
-        if job.is_submitted and (asked, priority) == (before, job.priority):
+        if job.is_submitted and (asked, priority, job.wish.missing) == (before, job.priority, ""):
             return
         self._withdraw(job)
         job.asked, job.priority = asked, priority
@@ -303,6 +310,8 @@ class Core:
             job.reason = f"there is no FluxQueue {job.queue}"
         elif (found := self._queue_nodes[job.queue]).problem:
             job.reason = f"the FluxQueue {job.queue} is invalid: {found.problem}"
+        elif job.wish.missing:
+            job.reason = job.wish.missing
         elif not job.wish.pods:
             job.reason = "it asks for no pods"
         else:
@@ -312,16 +321,21 @@ class Core:
             self._changed[job.queue] = None
 
     def _priority(self, job: Job) -> int:
-        template = job.wish.template
-        if "priority" in template:
-            return int(template["priority"])
-        return self.world.priority_of(template.get("priorityClassName", ""))
+        """The highest priority of its pods; admission has put the value into a pod that is there already."""
+        values = [
+            int(one["priority"]) if "priority" in one else self.world.priority_of(one.get("priorityClassName", ""))
+            for one in job.wish.templates
+        ]
+        return max(values, default=0)
 
     def _asked(self, job: Job, settings: Settings) -> Asked:
         """What a job asks for. Raises Refusal, RequestError."""
         meta, wish = job.item["metadata"], job.wish
         seconds = _duration(meta, wish.limit, settings)
-        amounts, constraint = requests.amounts_of(wish.template), requests.constraint_of(wish.template)
+        amounts = requests.largest(requests.amounts_of(one) for one in wish.templates)
+        constraints = [one for spec in wish.templates if (one := requests.constraint_of(spec))]
+        distinct = [one for place, one in enumerate(constraints) if one not in constraints[:place]]
+        constraint = {"and": distinct} if len(distinct) > 1 else (distinct or [None])[0]
         pods = max(wish.pods, 1)
         jobspec = requests.jobspec(meta["name"], meta["namespace"], pods, amounts, seconds, constraint)
         return Asked(pods=wish.pods, amounts=amounts, duration=seconds, constraint=constraint, jobspec=jobspec)
@@ -485,8 +499,8 @@ class Core:
 
     def _ungate_skipped(self, uid: str) -> Iterator[actions.Action]:
         """Pods of an object that is left alone do not wait, though every pod gets the gate."""
-        kind, item = self.world.workloads.get(uid, ("", {}))
-        if kind and (is_skipped(item) or KINDS[kind].left_alone(item)):
+        found = self.world.workloads.get(uid)
+        if found and (is_skipped(found[1]) or found[0].left_alone(found[1])):
             for pod in self.world.pods_of.get(uid, {}).values():
                 if gate_index(pod) >= 0:
                     yield actions.PatchPod(pod, pin.ungate(pod))
@@ -507,7 +521,7 @@ def _report(job: Job, told: Object, wanted: Object) -> Iterator[actions.Action]:
     }
     known = told.get("state") == state.value
     if state in reports and not (known and (state is not State.HELD or _kind_of(told) == _kind_of(wanted))):
-        yield actions.Tell(job.workload.kind, job.item, told, reports[state])
+        yield actions.Tell(job.workload.kind, job.workload.objects(job.item)[0], told, reports[state])
 
 
 def _kind_of(status: Object) -> str:

@@ -9,7 +9,7 @@ from ...kube.runtime.api import PODS, Kind
 from ...kube.runtime.cache import owner_of
 from ..admission import gate_index
 from ..names import FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, PLACE, PRIORITY_CLASSES, QUEUE
-from ..workloads import KINDS, uid_of_workload
+from ..workloads import KINDS, Workload, group, uid_of_group, uid_of_workload
 
 Object = dict[str, Any]
 
@@ -35,7 +35,7 @@ class World:
     """`workloads`, `pods` and `pods_of` are by uid, `fluxjobs` by the uid of their workload, all else by name."""
 
     def __init__(self) -> None:
-        self.workloads: dict[str, tuple[str, Object]] = {}
+        self.workloads: dict[str, tuple[Workload, Object]] = {}
         self.pods: dict[str, Object] = {}
         self.pods_of: dict[str, dict[str, Object]] = {}
         self.pods_on: dict[str, dict[str, Object]] = {}
@@ -66,11 +66,19 @@ class World:
         kind, item, gone = change
         name, uid = item["metadata"]["name"], item["metadata"].get("uid", "")
         if kind == PODS:
-            self._apply_pod(item, uid, gone, touched)
-        if kind.kind in KINDS and (kind != PODS or uid_of_workload(item) == uid):
-            self._apply_workload(kind, item, uid, gone, touched)
+            owner = uid_of_workload(item)
+            self._apply_pod(item, uid, owner, gone, touched)
+            name = group.name_of(item)
+            if owner == uid:
+                self._apply_workload(KINDS["Pod"], item, uid, gone, touched)
+            elif name and owner == uid_of_group(item["metadata"]["namespace"], name):
+                pods = self.pods_of.get(owner, {}).values()
+                together = group.item_of(name, owner, pods) if pods else item
+                self._apply_workload(group.WORKLOAD, together, owner, not pods, touched)
+        elif kind.kind in KINDS:
+            self._apply_workload(KINDS[kind.kind], item, uid, gone, touched)
         elif kind == FLUXJOBS:
-            owner = owner_of(item)
+            owner = _workload_of(item)
             if not gone:
                 self.fluxjobs[owner] = item
             elif owner in self.fluxjobs and self.fluxjobs[owner]["metadata"]["uid"] == uid:
@@ -92,19 +100,18 @@ class World:
             if item.get("globalDefault"):
                 self._default_priority = 0 if gone else int(item["value"])
 
-    def _apply_workload(self, kind: Kind, item: Object, uid: str, gone: bool, touched: Touched) -> None:
+    def _apply_workload(self, kind: Workload, item: Object, uid: str, gone: bool, touched: Touched) -> None:
         here = self._in_namespace.setdefault(item["metadata"]["namespace"], {})
         if gone:
             self.workloads.pop(uid, None)
             here.pop(uid, None)
         else:
-            self.workloads[uid] = (kind.kind, item)
+            self.workloads[uid] = kind, item
             here[uid] = None
         touched.workloads[uid] = None
 
-    def _apply_pod(self, pod: Object, uid: str, gone: bool, touched: Touched) -> None:
+    def _apply_pod(self, pod: Object, uid: str, owner: str, gone: bool, touched: Touched) -> None:
         before = self.pods.pop(uid, None)
-        owner = uid_of_workload(pod)
         if before is not None:
             node = node_of(before)
             self.pods_on.get(node, {}).pop(uid, None)
@@ -124,6 +131,14 @@ class World:
     def live_pods(self, uid: str) -> Iterator[Object]:
         """The pods of a workload that hold something of their nodes, or will."""
         return (pod for pod in self.pods_of.get(uid, {}).values() if is_live(pod))
+
+
+def _workload_of(fluxjob: Object) -> str:
+    """The uid of the workload of a FluxJob."""
+    meta, spec = fluxjob["metadata"], fluxjob.get("spec") or {}
+    if spec.get("type") == group.WORKLOAD.number:
+        return uid_of_group(meta["namespace"], spec.get("name", ""))
+    return owner_of(fluxjob)
 
 
 def _put(into: dict[str, Any], name: str, value: Any, gone: bool) -> None:

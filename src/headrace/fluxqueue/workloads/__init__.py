@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...kube.runtime.api import PODS
-from . import job, pod
-from .workload import Wish, Workload
+from . import group, job, pod
+from .workload import Malformed, Wish, Workload
 
 Object = dict[str, Any]
 
@@ -25,9 +25,19 @@ def owner_of(item: Object) -> Object | None:
 
 
 def uid_of_workload(pod: Object) -> str:
-    """The uid of the workload that a pod belongs to: its controller if that is of a known kind, else the pod."""
+    """The uid of the workload that a pod belongs to: its controller if that is of a known kind, else its group, else
+    the pod.
+    """
     owner = owner_of(pod)
-    return str(owner["uid"] if owner else pod["metadata"]["uid"])
+    if owner:
+        return str(owner["uid"])
+    name = group.name_of(pod)
+    return uid_of_group(pod["metadata"]["namespace"], name) if name else str(pod["metadata"]["uid"])
+
+
+def uid_of_group(namespace: str, name: str) -> str:
+    """What stands for the uid of a group, which is no object."""
+    return f"group/{namespace}/{name}"
 
 
 def others() -> Iterator[Workload]:
@@ -35,4 +45,15 @@ def others() -> Iterator[Workload]:
     return (one for one in KINDS.values() if one.kind != PODS)
 
 
-__all__ = ["BY_PLURAL", "KINDS", "Wish", "Workload", "others", "owner_of", "uid_of_workload"]
+__all__ = [
+    "BY_PLURAL",
+    "KINDS",
+    "Malformed",
+    "Wish",
+    "Workload",
+    "group",
+    "others",
+    "owner_of",
+    "uid_of_group",
+    "uid_of_workload",
+]

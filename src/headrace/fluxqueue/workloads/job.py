@@ -17,7 +17,7 @@ def wish(job: Object) -> Wish:
     )
     template = spec["template"]["spec"]
     limit = spec.get("activeDeadlineSeconds", template.get("activeDeadlineSeconds"))
-    return Wish(pods=0 if end else _pods(spec, status), template=template, end=end, limit=limit)
+    return Wish(pods=0 if end else _pods(spec, status), templates=(template,), end=end, limit=limit)
 
 
 def _holds(condition: Object) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from ...kube.runtime.api import PODS
 from .workload import Object, Wish, Workload
 
-_ENDS = {"Succeeded": "Finished", "Failed": "Failed"}
+ENDS = {"Succeeded": "Finished", "Failed": "Failed"}
 
 
 def wish(pod: Object) -> Wish:
     spec = pod["spec"]
-    end = _ENDS.get((pod.get("status") or {}).get("phase", ""), "")
-    return Wish(pods=0 if end else 1, template=spec, end=end, limit=spec.get("activeDeadlineSeconds"))
+    end = ENDS.get((pod.get("status") or {}).get("phase", ""), "")
+    return Wish(pods=0 if end else 1, templates=(spec,), end=end, limit=spec.get("activeDeadlineSeconds"))
 
 
 WORKLOAD = Workload(PODS, 0, (), wish)

@@ -13,19 +13,30 @@ Object = dict[str, Any]
 
 
 class Wish(Struct, frozen=True, kw_only=True):
-    """What an object wants now: so many `pods` at a time, each as the PodSpec `template` says. `end` is "" until it has
-    ended, then "Finished" or "Failed". `limit` is the time after which Kubernetes ends it (seconds), None for none.
+    """What an object wants now: so many `pods` at a time, each as one of the PodSpecs `templates` says. `end` is ""
+    until it has ended, then "Finished" or "Failed". `limit` is the time after which Kubernetes ends it (seconds), None
+    for none. `missing` says what has to come before it can start, "" for nothing.
     """
 
     pods: int
-    template: Object
+    templates: tuple[Object, ...]
     end: str = ""
     limit: float | None = None
+    missing: str = ""
+
+
+class Malformed(ValueError):
+    """An object that no queue takes: the message names the field and the rule."""
+
+
+def itself(item: Object) -> tuple[Object, ...]:
+    return (item,)
 
 
 class Workload(NamedTuple):
     """A kind: `number` is its `type` in a FluxJob, `suspend` the path of the field that keeps it from making pods, ()
-    for a kind without one. `left_alone` says whether an object is another program's to manage.
+    for a kind without one. `wish` raises Malformed. `left_alone` says whether an object is another program's to manage.
+    `objects` are those of the API that an item stands for, all of `kind`.
     """
 
     kind: Kind
@@ -33,6 +44,7 @@ class Workload(NamedTuple):
     suspend: tuple[str, ...]
     wish: Callable[[Object], Wish]
     left_alone: Callable[[Object], bool] = lambda item: False
+    objects: Callable[[Object], tuple[Object, ...]] = itself
 
     def is_suspended(self, item: Object) -> bool:
         value: Any = item

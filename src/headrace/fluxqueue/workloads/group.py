@@ -1,0 +1,64 @@
+"""Groups of pods: pods of one namespace with the same name of a group in a label start together, or not at all.
+
+A group is no object of the API: its item is put together from its pods (`item_of`). Its size is told by each pod, as
+Fluence has it: pods that come later belong to it as those that came first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...kube.runtime.api import PODS
+from ..names import GROUP_NAMES, GROUP_SIZES
+from .pod import ENDS
+from .workload import Malformed, Object, Wish, Workload
+
+KIND = "Group"
+
+
+def name_of(pod: Object) -> str:
+    """The name of a pod's group; "" for a pod without one."""
+    labels = pod["metadata"].get("labels") or {}
+    return next((str(labels[key]) for key in GROUP_NAMES if labels.get(key)), "")
+
+
+def item_of(name: str, uid: str, pods: Iterable[Object]) -> Object:
+    """A group as an item, which is as old as its first pod and has that pod's labels and annotations."""
+    found = sorted(pods, key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]))
+    return {"metadata": {**found[0]["metadata"], "name": name, "uid": uid}, "pods": found}
+
+
+def wish(item: Object) -> Wish:
+    pods: list[Object] = item["pods"]
+    size = _size(pods)
+    phases = [(pod.get("status") or {}).get("phase", "") for pod in pods]
+    ends = [ENDS[phase] for phase in phases if phase in ENDS]
+    templates = tuple(pod["spec"] for pod in pods)
+    if len(ends) == len(pods):
+        return Wish(pods=0, templates=templates, end="Failed" if "Failed" in ends else "Finished")
+    limits = [pod["spec"].get("activeDeadlineSeconds") for pod in pods]
+    limit = max(limits) if all(limits) else None
+    missing = f"the group has {len(pods)} of {size} pods" if len(pods) < size else ""
+    return Wish(pods=max(size, len(pods)) - len(ends), templates=templates, limit=limit, missing=missing)
+
+
+def _size(pods: list[Object]) -> int:
+    """The size that the pods tell. Raises Malformed."""
+    told = {}
+    for pod in pods:
+        meta = pod["metadata"]
+        known = {**(meta.get("annotations") or {}), **(meta.get("labels") or {})}
+        told[next((str(known[key]) for key in GROUP_SIZES if key in known), "")] = meta["name"]
+    if len(told) > 1:
+        (one, first), (other, second) = list(told.items())[:2]
+        raise Malformed(
+            f"{GROUP_SIZES[0]}: must be the same in all pods of a group: {first} has {one or 'none'}, "
+            f"{second} has {other or 'none'}"
+        )
+    (text,) = told
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise Malformed(f"{GROUP_SIZES[0]}: must be the number of pods in the group, at least 1, not {text!r}")
+    return int(text)
+
+
+WORKLOAD = Workload(PODS, 9, (), wish, objects=lambda item: tuple(item["pods"]))
