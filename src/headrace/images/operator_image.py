@@ -30,7 +30,7 @@ _PACKAGES = {
 CONTENTS = view.Contents(
     {name: view.COMMANDS[name] for name in ("flux", "headrace")},
     _PACKAGES,
-    ("headrace.images",),
+    view.NOT_IN_IMAGES,
     stdlib.LEFT_OUT_EVERYWHERE,
     stdlib.OPERATOR_EXTENSIONS,
     runs_jobs=False,

@@ -62,7 +62,16 @@ class Contents:
     runs_jobs: bool
 
 
-VIEW = Contents(COMMANDS, _PACKAGES, ("headrace.kube", "headrace.images"), stdlib.LEFT_OUT, stdlib.EXTENSIONS, True)
+# Rooms that neither a pod nor the operator has: what they stand on is not there either.
+NOT_IN_IMAGES = ("headrace.api", "headrace.images", "headrace.kubeflow")
+VIEW = Contents(
+    COMMANDS,
+    _PACKAGES,
+    ("headrace.fluxqueue", "headrace.kube", *NOT_IN_IMAGES),
+    stdlib.LEFT_OUT,
+    stdlib.EXTENSIONS,
+    True,
+)
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,8 @@ def test_a_job_is_listed_from_its_submission_on_in_each_form(instance: Any, serv
     id = submit(client, command="sleep 1000")
     listed = client.get("/v1/jobs").json()["jobs"]
     assert [job["id"] for job in listed] == [id] and listed[0]["name"] == "sleep"
+    # The scheduler's annotations come with the job's resources.
+    until(lambda: "annotations" in client.get(f"/v1/jobs/{id}").json())
     for params in ({"details": True}, {"detail": "true"}, {"details": "1", "limit": 1}):
         details = client.get("/v1/jobs", params=params).json()
         assert details.keys() == {str(id)} and details[str(id)].keys() >= KEYS_OF_DETAILS

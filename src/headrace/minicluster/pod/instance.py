@@ -24,7 +24,7 @@ _ACTIVE = tuple(name for name, bit in STATE_BITS.items() if bit & ACTIVE)
 # The number of pending jobs that are read for their demand; a MiniCluster never has more nodes.
 _MOST_PENDING = 1000
 # Seconds that a broker has for its last response before it ends.
-_FINAL_RPC_TIMEOUT = 1.0
+_FINAL_RPC_TIMEOUT = 5.0
 # Seconds between two checks whether the lead's broker answers, and the number of checks in a row without an answer
 # after which it counts as silent: as long as a follower's, whose lead decides (`tbon.torpid_max`, 30 s).
 CHECK_PERIOD = 10.0
