@@ -26,7 +26,16 @@ def cluster(sockets: int = 2) -> Graph:
             for c in range(4):
                 graph.add("core", at, id=4 * s + c)
             graph.add("gpu", at, id=s)
+        graph.add("memory", node, id=0, size=8)
+        for d in range(2):
+            graph.add("disk", node, id=d, size=4)
     return graph.finish()
+
+
+def units(count: int, **inside: int) -> dict[str, Any]:
+    """Slots of quantities of pools."""
+    found = slot(count, **inside)
+    return {**found, "with": [{**part, "exclusive": False} for part in found["with"]]}
 
 
 def slot(count: int, **inside: int) -> dict[str, Any]:
@@ -49,6 +58,12 @@ SHAPES = [
     {"type": "node", "count": 2, "with": [slot(1, core=2)]},
     {"type": "slot", "label": "t", "count": 1, "with": [{"type": "node", "count": 1}]},
     {"type": "socket", "count": 1, "exclusive": True},
+    units(1, memory=3),
+    units(5, memory=2),
+    units(1, disk=3),
+    slot(1, memory=2),
+    {"type": "node", "count": 2, "with": [units(2, memory=3)]},
+    {"type": "node", "count": 1, "with": [{"type": "memory", "count": 2}]},
 ]
 
 steps = st.lists(
@@ -182,7 +197,7 @@ def test_a_search_that_is_cut_short_says_how_far_it_got() -> None:
     assert next(profile.windows(asked, 6, [(start, _END)], 2**62)).begin == 150
 
 
-@pytest.mark.parametrize("odd", [{"type": "core", "count": 2}, slot(1, memory=4), slot(1, socket=1)])
+@pytest.mark.parametrize("odd", [{"type": "core", "count": 2}, slot(1, disk=4), units(1, disk=2), slot(1, socket=1)])
 def test_what_is_not_counted_is_left_to_the_graph(odd: dict[str, Any]) -> None:
     profile = AvailabilityProfile(cluster(), frozenset())
     assert profile.need(request(odd, 5).resources, None) is None
@@ -243,3 +258,18 @@ def test_nodes_that_came_later_are_given_too_even_in_the_place_of_others() -> No
     queue.touch()
     assert sum(isinstance(d, Started) for d in queue.schedule(2)) == 1
     assert sorted(queue.planned) == [5, 6, 7]
+
+
+def test_a_pool_counts_by_the_units_that_it_has_now() -> None:
+    queue = Queue(Scheduler(cluster(), "low"), "conservative")
+    for jobid in range(8):
+        queue.submit(jobid, request(units(2, memory=3), 100))
+    assert sum(isinstance(d, Started) for d in queue.schedule(0)) == 3
+    pool = queue.scheduler.graph.find_path("/cluster0/node1/memory0")[0]
+    queue.drop_plans_of(queue.scheduler.set_size(pool, 20))
+    queue.touch()
+    assert sum(isinstance(d, Started) for d in queue.schedule(1)) == 2
+    queue.drop_plans_of(queue.scheduler.set_size(pool, 6))
+    for jobid in list(queue.running):
+        queue.finish(jobid)
+    assert sum(isinstance(d, Started) for d in queue.schedule(2)) == 3

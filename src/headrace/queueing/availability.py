@@ -4,7 +4,8 @@ A job with a long queue before it could start at thousands of moments, and at ne
 its whole length. The profile shows that without a search of the graph. For each kind of slot it has, over time, the set
 of holders that have such a slot free; the holders that are free from one moment to another are the intersection of the
 sets in between. It counts resources without knowing which cores are free, and does not know the jobs of other queues.
-So a window of the profile may turn out not to fit, but every start that fits lies in a window.
+So a window of the profile may turn out not to fit, but every start that fits lies in a window. Pools count by their
+units.
 
 A holder is a vertex that directly holds single resources (a socket, or a node without sockets), or a node without any.
 Sets of holders are integers whose bits are holders, numbered in the order of the graph. Times are in seconds.
@@ -29,6 +30,8 @@ _END = 2**62
 _MAX_STEPS = 192
 # The cost of a call that reads no step, in steps.
 _PROBE = 32
+# `fits` reads so many steps at most: an answer of the index costs no more than that.
+_FIT_STEPS = 32
 _SLOT_PROFILES_KEPT = 128
 
 Parts = tuple[tuple[str, int], ...]
@@ -145,7 +148,8 @@ class AvailabilityProfile:
         # By node: the set of its holders, and its first holder, which stands for the node where nodes are counted.
         self._masks: dict[int, int] = {}
         self._first: dict[int, int] = {}
-        # By type, its holders, where all vertices of that type are single, in nodes, and on one level of each node.
+        # By type, its holders, where all vertices of that type are in nodes, and on one level of each node; and single,
+        # or the only ones of their holders.
         self._held_by: dict[str, frozenset[int]] = {}
         self._find_holders()
         self._all = (1 << len(self._have)) - 1
@@ -177,12 +181,15 @@ class AvailabilityProfile:
             first = len(self._have)
             for v in graph.preorder(node):
                 have: dict[str, int] = {}
+                pools: set[str] = set()
                 for child in children[v]:
                     if not children[child]:
                         kind = types[child]
-                        have[kind] = have.get(kind, 0) + 1
-                        if size[child] != 1:
+                        if kind in pools or (kind in have and size[child] != 1):
                             odd.add(kind)
+                        if size[child] != 1:
+                            pools.add(kind)
+                        have[kind] = have.get(kind, 0) + size[child]
                 if have:
                     above = [u for u in graph.ancestors(v) if u in self._number]
                     odd.update(
@@ -298,15 +305,14 @@ class AvailabilityProfile:
             if at is not None:
                 for kind, ids in run.ids.items():
                     parts[at, kind] = ids.bit_count()
-        for v, _, exclusive, _, _ in allocation.selection.inner_order():
-            if exclusive:
-                if children[v] or v in holder:
-                    whole |= self._mask(v)
-                elif size[v] == 1:
-                    at = holder.get(parent[v])
-                    if at is not None:
-                        key = (at, types[v])
-                        parts[key] = parts.get(key, 0) + 1
+        for v, needs, exclusive, _, _ in allocation.selection.inner_order():
+            if exclusive and (children[v] or v in holder):
+                whole |= self._mask(v)
+            elif not children[v] and (exclusive or size[v] > 1):
+                at = holder.get(parent[v])
+                if at is not None:
+                    key = (at, types[v])
+                    parts[key] = parts.get(key, 0) + needs
             elif v in self._first:
                 nodes.append(v)
         holders = whole
@@ -460,7 +466,24 @@ class AvailabilityProfile:
 
     def fits(self, need: Need, start: int, end: int) -> bool:
         """Whether the profile has a window during [start, end)."""
-        return self._next_fit(need, self._steps(need.parts), start, end)[0] == start
+        steps = self._steps(need.parts)
+        times, sets = self._free.times, self._free.sets
+        others, those = steps.times, steps.sets
+        _, among, wanted, of, own, since = need
+        i, j = bisect_right(times, start) - 1, bisect_right(others, start) - 1
+        free = among
+        for _ in range(_FIT_STEPS):
+            free &= sets[i] | own if times[i] >= since else sets[i]
+            free &= those[j] | own if others[j] >= since else those[j]
+            if not free & of or free.bit_count() < wanted:
+                return False
+            a = times[i + 1] if i + 1 < len(times) else _END
+            b = others[j + 1] if j + 1 < len(others) else _END
+            if a >= end and b >= end:
+                break
+            i += a <= b
+            j += b <= a
+        return True
 
     def _next_change(self, steps: _HolderSets, t: int) -> int:
         found = 2**62
