@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from installed import guarded, install, uninstall
 from kubecluster import faults
 from kubecluster.cluster import Cluster
 from labelled_jobs import Jobs, labelled
@@ -17,7 +18,8 @@ from patience import TIMEOUT, until
 from running_operator import VIEW, RunningOperator, container_state
 
 from headrace.kube.builders.images import Images
-from headrace.kube.foreign.policy import flux_job
+from headrace.kube.foreign.policy import flux_job, id_of
+from headrace.kube.install import Install
 from headrace.kube.keys import fresh_keys
 from waiting import stays
 
@@ -227,3 +229,34 @@ def test_a_pod_without_the_secret_joins_nothing(jobs: Jobs) -> None:
     told = "no broker with the certificate of"
     until(lambda: told in jobs.kubectl("logs", "stranger", "-c", "main"))
     stays(lambda: flux(jobs, lead, "resource", "list", "-s", "free", "-no", "{nnodes}") == "1\n", 3.0)
+
+
+def test_the_rights_of_an_install_suffice_from_admission_to_the_end(
+    jobs: Jobs, cluster: Cluster, operator: RunningOperator, tmp_path: Path
+) -> None:
+    """Applied by kubectl, admitted by the operator's webhook, scaled, and ended."""
+    chosen = Install(namespace="headrace-rights")
+    install(cluster, chosen)
+    operator.stop()
+    try:
+        with guarded(cluster, chosen, tmp_path):
+
+            def created() -> bool:
+                body = labelled("right", "sleep", "1000", size=1, options="{maxSize: 2, run: program}")
+                # The API server learns of the webhook moments later.
+                jobs.kubectl("apply", "-f", "-", input=json.dumps(body))
+                if id_of(jobs.get("job", "right")):
+                    return True
+                jobs.kubectl("delete", "job", "right")
+                return False
+
+            until(created)
+            up(jobs, "right")
+            scale(jobs, "right", 2)
+            lead = running(jobs, "right", 0)
+            until(lambda: flux(jobs, lead, "resource", "list", "-s", "free", "-no", "{nnodes}") == "2\n")
+            flux(jobs, lead, "shutdown", "--quiet")
+            assert "exit" in jobs.ended("right")
+    finally:
+        operator.start()
+        uninstall(cluster, chosen)
