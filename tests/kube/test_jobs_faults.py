@@ -135,13 +135,13 @@ def test_a_job_that_is_deleted_before_its_secret_exists_leaves_nothing(jobs: Job
 def test_a_job_that_is_suspended_starts_anew_with_its_keys(jobs: Jobs, held: tuple[Path, Object]) -> None:
     folder, fields = held
     jobs.create("pauses", *WAITS, suspend=True, **fields)
-    until(lambda: jobs.get("secret")["items"])
-    secret = jobs.get("secret")["items"]
-    assert jobs.pods("pauses") == []
+    until(lambda: jobs.get("service")["items"])
+    assert jobs.pods("pauses") == jobs.get("secret")["items"] == []
     for number in (1, 2):
         jobs.kubectl("patch", "job", "pauses", "-p", '{"spec": {"suspend": false}}')
         up(jobs, "pauses", number)
         if number == 1:
+            secret = jobs.get("secret")["items"]
             jobs.kubectl("patch", "job", "pauses", "-p", '{"spec": {"suspend": true}}')
             until(lambda: jobs.pods("pauses") == [])
     (folder / "go").touch()

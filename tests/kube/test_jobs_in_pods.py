@@ -140,7 +140,7 @@ def test_a_guaranteed_pod_stays_one(jobs: Jobs) -> None:
     assert {pod["status"]["qosClass"] for pod in jobs.pods("sure")} == {"Guaranteed"}
 
 
-def test_no_two_jobs_share_a_key_and_keys_are_in_secrets_alone(jobs: Jobs) -> None:
+def test_no_two_jobs_share_a_key_and_keys_are_in_secrets_alone(jobs: Jobs, operator: RunningOperator) -> None:
     for name in ("one", "two"):
         jobs.create(name, "env", size=1)
     for name in ("one", "two"):
@@ -150,7 +150,7 @@ def test_no_two_jobs_share_a_key_and_keys_are_in_secrets_alone(jobs: Jobs) -> No
     keys = {key for one in secrets for text in one for key in re.findall(r'"(.{40})"', text)}
     assert len(keys) == 12
     seen = [jobs.get(kind) for kind in ("configmap", "event", "pod", "job", "service")]
-    text = json.dumps(seen) + jobs.log("one") + jobs.log("two")
+    text = json.dumps(seen) + jobs.log("one") + jobs.log("two") + operator.log.read_text()
     assert not any(key in text for key in keys)
 
 

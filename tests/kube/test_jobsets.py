@@ -64,11 +64,11 @@ def test_a_suspended_jobset_goes_on_as_the_same_cluster(sets: Sets, image: Calla
     held = replicated("node", image("debian"), ["sh", "-c", until_told])
     sets.jobset("halts", labelled(held, "{run: program}"), suspend=True)
     job = sets.job("halts-node-0")
-    key = sets.secret(job)["curve.cert"]
     assert sets.pods("halts-node-0") == []
     for _ in range(2):
         sets.patch(JOBSETS, "halts", {"suspend": False})
         sets.job("halts-node-0", lambda job: job["status"].get("ready") == 2)
+        key = sets.secret(job)["curve.cert"]
         sets.patch(JOBSETS, "halts", {"suspend": True})
         sets.job("halts-node-0", lambda job: not job["status"].get("active"))
     sets.patch(JOBSETS, "halts", {"suspend": False})

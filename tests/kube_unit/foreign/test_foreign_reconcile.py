@@ -73,15 +73,18 @@ def test_the_end_is_told_though_the_lead_is_gone_at_once() -> None:
     assert world.told["exit"] == 4
 
 
-def test_a_suspended_job_has_its_secret_before_its_pods() -> None:
+def test_a_job_that_was_made_suspended_has_the_plan_of_the_size_that_it_is_resumed_with() -> None:
     world = JobsWorld()
     world.create(admitted(suspend=True))
     world.settle()
-    before = world.server.one("secrets", f"headrace-{ID}")
-    assert before is not None
-    assert world.server.all("pods") == []
-    world.server._merge(JOBS, "ns", "hello", {"spec": {"suspend": False}}, "")
+    assert world.server.all("pods") == world.server.all("secrets") == []
+    world.server._merge(JOBS, "ns", "hello", {"spec": {"suspend": False, "parallelism": 3, "completions": 3}}, "")
     world.settle()
+    assert (plan_of(world).size, plan_of(world).hosts) == (3, "hello-[0-2]")
+    before = world.server.one("secrets", f"headrace-{ID}")
+    for suspend in (True, False):
+        world.server._merge(JOBS, "ns", "hello", {"spec": {"suspend": suspend}}, "")
+        world.settle()
     assert world.server.one("secrets", f"headrace-{ID}") == before
 
 

@@ -99,8 +99,9 @@ def reconcile(observed: Observed, domain: str, now: float) -> Actions:
         # Nothing but the size changes: another version of the operator leaves what runs as it is.
         plan = objects.resized(observed.plan, objects.parallelism(job))
     steps = [*_objects(observed, plan), *_resize(observed, plan)]
+    made = plan if any(isinstance(step, MakeSecret) for step in steps) else None
     events, requeue_at, check_names = _progress(observed, plan, now)
-    return Actions(steps=tuple(steps), events=events, plan=plan, requeue_at=requeue_at, check_names=check_names)
+    return Actions(steps=tuple(steps), events=events, plan=made, requeue_at=requeue_at, check_names=check_names)
 
 
 def refused(exc: InvalidForeign) -> Report:
@@ -112,7 +113,9 @@ def _objects(observed: Observed, plan: PodPlan) -> list[Step]:
     job, name = observed.job, names.secret(id_of(observed.job))
     steps: list[Step] = []
     if not observed.secret:
-        steps.append(MakeSecret(name))
+        # Who resumes a Job may do so with another size, which its first pods must know.
+        if not _is_suspended(job):
+            steps.append(MakeSecret(name))
     elif observed.plan != plan:
         # For pods that start from now on: a lead must not wait for brokers that do not come.
         steps.append(Patch(SECRETS, name, observed.secret, objects.changed_plan(plan)))
@@ -144,9 +147,13 @@ def _progress(observed: Observed, plan: PodPlan, now: float) -> tuple[tuple[Repo
     if wanted > plan.size:
         text = f"it has {wanted} pods, but hosts for {plan.size}: the others wait; the option maxSize allows for more"
         events.append(Report("Warning", "ScaledBeyond", text))
-    if (job.get("spec") or {}).get("suspend") or any(one.reason == "BrokersUp" for one in events):
+    if _is_suspended(job) or any(one.reason == "BrokersUp" for one in events):
         return tuple(events), None, False
     late = max(map(late_at, its), default=0.0)
     if now < late:
         return tuple(events), late, False
     return tuple(events), None, len(its) == plan.size and all(map(pods.is_running, its))
+
+
+def _is_suspended(job: Object) -> bool:
+    return bool((job.get("spec") or {}).get("suspend"))
