@@ -168,8 +168,11 @@ class Pods:
         with open(self.hosts, "a", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")
 
-    def start(self, plan: PodPlan, host: str, *words: str, given: PodPlan | None = None, **env: str) -> Pod:
-        """Start the pod of `host`; `words` are arguments of headrace-pod, and `given` is the plan that it has instead.
+    def start(
+        self, plan: PodPlan, host: str, *words: str, given: PodPlan | None = None, node: str = "", **env: str
+    ) -> Pod:
+        """Start the pod of `host`; `words` are arguments of headrace-pod, `given` is the plan that it has instead, and
+        `node` the node whose network, and so whose name, it has.
 
         The plan and the keys are where MiniClusters have them, and where the pods of others do.
         """
@@ -205,7 +208,7 @@ class Pods:
             mounts.append(f"/mnt/flux/view={self.view}")
             program = ("/mnt/flux/view/bin/headrace-pod", *words)
         unshare = ("unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child")
-        inside = (sys.executable, str(_INSIDE), f"{folder}/root", host, *mounts, "--")
+        inside = (sys.executable, str(_INSIDE), f"{folder}/root", node or host, *mounts, "--")
         full = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HEADRACE_POD_NAMESPACE": NAMESPACE, **env}
         suffix = f".{words[1]}" if words[:1] == ("sidecar",) else ""
         with open(folder / f"out{suffix}", "a") as out, open(folder / f"err{suffix}", "a") as err:

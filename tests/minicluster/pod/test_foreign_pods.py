@@ -146,3 +146,16 @@ def test_more_processes_than_cores_run_unbound_and_the_log_says_so(world: Pods) 
     out, err = lead.output()
     assert out.split() == [str(cores)] * (cores + 1), err
     assert f"{cores + 1} tasks share {cores} core" in err
+
+
+def test_with_the_networks_of_their_nodes_tasks_have_the_host_of_their_own_pod(world: Pods) -> None:
+    words = ("sh", "-c", "echo $FLUX_FAKE_HOSTNAME $JOB_COMPLETION_INDEX")
+    plan = plan_of(*words)
+    world.name_pods(plan)
+    pods = [
+        world.start(plan, f"c-{index}", "cluster", *words, node=f"node-{index}", JOB_COMPLETION_INDEX=str(index))
+        for index in range(2)
+    ]
+    for pod in pods:
+        assert pod.wait() == 0, pod.output()
+    assert sorted(pods[0].output()[0].splitlines()) == ["c-0 0", "c-1 1"]

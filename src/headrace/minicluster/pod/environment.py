@@ -17,6 +17,8 @@ from ..pod_plan import PodPlan
 from . import files
 from .place import Place
 
+# With the node's network, a pod's host name for Flux.
+FAKE_HOSTNAME = "FLUX_FAKE_HOSTNAME"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -39,7 +41,7 @@ def prepare(env: MutableMapping[str, str], plan: PodPlan, place: Place) -> None:
         env["TMPDIR"] = f"{place.config}/run/headrace"
     if place.host != socket.gethostname().split(".")[0]:
         # With the node's network, a pod has the node's host name.
-        env["FLUX_FAKE_HOSTNAME"] = place.host
+        env[FAKE_HOSTNAME] = place.host
     # The default folder for jobs' output, which few images have.
     try:
         os.makedirs(plan.output_dir, exist_ok=True)

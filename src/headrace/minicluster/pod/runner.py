@@ -149,7 +149,8 @@ class Runner:
         self._config = {**plan.config, "bootstrap": files.bootstrap(plan, place, address)}
         files.write_files(plan, place, self._config)
         environment.prepare(os.environ, plan, place)
-        os.environ.update(node_variables.listed(os.environ, plan.node_variables))
+        own = [*plan.node_variables, environment.FAKE_HOSTNAME]
+        os.environ.update(node_variables.listed(os.environ, own))
 
     def _texts(self) -> tuple[str, str]:
         plan = self._plan
