@@ -60,6 +60,14 @@ def test_the_function_of_the_example_is_a_program_by_itself() -> None:
     assert "DistributedDataParallel" in program_text(train, None)
 
 
+def test_torchrun_is_one_task_a_node_also_behind_the_installer() -> None:
+    """In a runtime that does not say so."""
+    for packages in (None, ["a"]):
+        found = built("own", packages_to_install=packages)
+        assert command(found)[-3:] == ["-m", "torch.distributed.run", "{{tmpdir}}/trainer_func.py"]
+        assert system(found)["shell"]["options"]["per-resource"] == {"type": "node", "count": 1}
+
+
 @pytest.mark.parametrize(
     ("resources", "procs", "device"),
     [

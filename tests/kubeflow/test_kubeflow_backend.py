@@ -13,7 +13,10 @@ from kubeflow.trainer import CustomTrainer, TrainerClient
 from kubeflow.trainer.options import Name
 from kubeflow.trainer.types import types
 from test_with_packages import tiny_wheel
+from training_samples import own
 
+from headrace.kubeflow import HeadraceBackendConfig
+from headrace.kubeflow import TrainerClient as HeadraceClient
 from waiting import PATIENCE, until
 
 LONG = int(PATIENCE)
@@ -130,6 +133,25 @@ def use_packages(value: int) -> None:
 
     assert (headrace_tiny.VALUE, bool(msgspec)) == (value, True)
     print(headrace_tiny.__file__)
+
+
+def ask_instance() -> None:
+    import os
+    import subprocess
+
+    print(subprocess.run(["flux", "getattr", "size"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip())
+    print(os.environ["JOB_COMPLETION_INDEX"])
+
+
+@pytest.mark.parametrize("place", ["local", "instance"])
+def test_a_function_may_be_the_program_of_an_instance(place: str, request: pytest.FixtureRequest) -> None:
+    uri = request.getfixturevalue("instance_uri") if place == "instance" else None
+    runtime = own("own", options="{run: program}", torch=None)
+    client = HeadraceClient(HeadraceBackendConfig(uri=uri, runtimes=(runtime,)))
+    name = client.train("own", trainer=CustomTrainer(ask_instance, num_nodes=2))
+    assert list(client.get_job_logs(name, follow=True)) == ["2", "0"]
+    assert wait(client, name).num_nodes == 2
+    client.delete_job(name)
 
 
 @EACH_KIND

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 from kubeflow.common.constants import UNKNOWN
 from kubeflow.trainer.constants import constants
 from kubeflow.trainer.types import types
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, convert, structs, to_builtins
 
 from headrace.minicluster.fields import QUANTITY
 from headrace.minicluster.foreign import running, trainjob
 from headrace.minicluster.foreign.cluster import ForeignCluster
 from headrace.minicluster.foreign.field import InvalidForeign
+from headrace.minicluster.foreign.options import Run
 from headrace.minicluster.object_rules import quantity
 from headrace.minicluster.problems import Problem
 from headrace.spec import jobspec_build
@@ -107,15 +108,16 @@ def build(name: str, runtime: Any, trainer: types.CustomTrainer | None, place: P
             files[_INSTALLER] = Path(with_packages.__file__).read_text(encoding="utf-8")
             files[_REQUIREMENTS] = _requirements(trainer)
     cluster = _read(name, runtime, {key: value for key, value in given.items() if value is not None})
+    if trainer is not None and _has_torch(runtime) and cluster.options.run is None:
+        cluster = structs.replace(cluster, run=Run.NODE)
     base = {"PYTHONUNBUFFERED": "1", **place.variables}
     # Functions are written for torchrun, whose processes see all GPUs of a node, and choose one by their LOCAL_RANK.
     shares_gpus = trainer is None and not place.local
     jobspec = running.jobspec(cluster, base, place.cwd, gpus=shares_gpus)
+    if trainer is not None:
+        _expand_words(jobspec, cluster)
     for path, text in files.items():
         jobspec_build.add_file(jobspec, path, text)
-    if files:
-        # The words are ours, and name the files by a template.
-        jobspec["attributes"]["system"]["shell"]["options"].pop("literal-args", None)
     record = Record(
         name=name,
         runtime=runtime,
@@ -128,6 +130,16 @@ def build(name: str, runtime: Any, trainer: types.CustomTrainer | None, place: P
     )
     jobspec_build.set_attribute(jobspec, f"user.{RECORD}", to_builtins(record))
     return Built(cluster, jobspec, _not_applied(cluster, trainer, resources))
+
+
+def _expand_words(jobspec: dict[str, Any], cluster: ForeignCluster) -> None:
+    """Have the job shell expand templates in the command: the words are ours, and name the job's files by one."""
+    system = jobspec["attributes"]["system"]
+    system["shell"]["options"].pop("literal-args", None)
+    if cluster.run is Run.PROGRAM:
+        # A script would keep them as they are.
+        jobspec["tasks"][0]["command"][-1:] = running.words(cluster)
+        del system["files"]["script"]
 
 
 def read_record(jobspec: Any) -> Record | None:
@@ -171,12 +183,16 @@ def _of_sdk(problem: Problem) -> Problem:
 def _command(trainer: types.CustomTrainer, runtime: Any, environment: str) -> list[str]:
     """How a node or a process runs the function: as the SDK, by torchrun where the runtime has torch's policy."""
     program = [f"{{{{tmpdir}}}}/{_PROGRAM}"]
-    policy = runtime["spec"].get("mlPolicy")
-    if isinstance(policy, dict) and policy.get("torch") is not None:
+    if _has_torch(runtime):
         program = ["-m", "torch.distributed.run", *program]
     if not trainer.packages_to_install:
         return [sys.executable, *program]
     return [sys.executable, f"{{{{tmpdir}}}}/{_INSTALLER}", environment, f"{{{{tmpdir}}}}/{_REQUIREMENTS}", *program]
+
+
+def _has_torch(runtime: Any) -> bool:
+    policy = runtime["spec"].get("mlPolicy")
+    return isinstance(policy, dict) and policy.get("torch") is not None
 
 
 def _requirements(trainer: types.CustomTrainer) -> str:

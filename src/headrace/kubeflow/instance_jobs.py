@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headrace.client.handle import Handle
+from headrace.client.installation import with_flux
 from headrace.minicluster.foreign.cluster import ForeignCluster
 from headrace.query import uri as uris
 from headrace.query.errors import QueryError
@@ -38,7 +39,7 @@ class InstanceJobs:
         self._known: dict[int, Any] = {}
 
     def variables(self) -> Mapping[str, str]:
-        return Caller(_log.warning).environment(())[0]
+        return with_flux(Caller(_log.warning).environment(())[0])
 
     def environment(self, name: str) -> str:
         # Nodes need not share a file system.

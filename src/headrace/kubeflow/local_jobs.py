@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from typing import IO, Any
 
@@ -36,6 +37,7 @@ class LocalJobs:
 
     def __init__(self, statedir: str) -> None:
         self._base = os.path.abspath(statedir) if statedir else ""
+        self._making = threading.Lock()
         # Children of this process, which has to take their exit statuses.
         self._children: list[subprocess.Popen[bytes]] = []
 
@@ -97,10 +99,12 @@ class LocalJobs:
     def _folder(self, name: str) -> Folder:
         # Runners that have ended are waited for, so that no zombies are left.
         self._children = [child for child in self._children if child.poll() is None]
-        if not self._base:
-            self._base = tempfile.mkdtemp(prefix="headrace-train-")
-            guard = [sys.executable, "-m", "headrace.kubeflow.guard", self._base, str(os.getpid())]
-            atexit.register(self._end_all, os.getpid(), _spawn(guard, self._base))
+        with self._making:
+            if not self._base:
+                base = tempfile.mkdtemp(prefix="headrace-train-")
+                guard = [sys.executable, "-m", "headrace.kubeflow.guard", base, str(os.getpid())]
+                atexit.register(self._end_all, os.getpid(), _spawn(guard, base))
+                self._base = base
         return Folder(os.path.join(self._base, name))
 
     def _end_all(self, owner: int, guard: subprocess.Popen[bytes]) -> None:
