@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from instance import clean_env
 from kubeflow.trainer import CustomTrainer
 from training_samples import own
 
@@ -120,6 +122,17 @@ def test_packages_are_installed_by_the_first_process() -> None:
     ]
     requirements = "--index-url https://x\n--extra-index-url https://y\na\n"
     assert system(found)["files"]["requirements.txt"]["data"] == requirements
+
+
+def test_the_index_of_the_sdks_variable_is_the_users() -> None:
+    text = """
+from kubeflow.trainer import CustomTrainer
+from headrace.kubeflow.build import _requirements
+print(_requirements(CustomTrainer(print, packages_to_install=["a"])), end="")
+"""
+    env = clean_env(DEFAULT_PIP_INDEX_URLS="https://x,https://y")
+    done = subprocess.run([sys.executable, "-c", text], env=env, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == "--index-url https://x\n--extra-index-url https://y\na\n"
 
 
 def test_the_record_says_what_the_job_is() -> None:

@@ -6,6 +6,7 @@ own (RFC 37), so that nodes need not share a file system, and a record from whic
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,8 +34,8 @@ RECORD = "trainjob"
 _PROGRAM = "trainer_func.py"
 _INSTALLER = "with_packages.py"
 _REQUIREMENTS = "requirements.txt"
-# The index that the SDK names where its user names none.
-_DEFAULT_URLS = types.CustomTrainer(func=print).pip_index_urls
+# The index that the SDK names where its user names none, by this variable either.
+_DEFAULT_URLS = [] if os.environ.get("DEFAULT_PIP_INDEX_URLS") else types.CustomTrainer(func=print).pip_index_urls
 # Resources whose names are read in any case, and short names, as in the SDK.
 _LOWER = ("cpu", "memory", "gpu", "storage", "ephemeral-storage")
 _ALIASES = {"gpu": constants.GPU_LABEL, "storage": "ephemeral-storage"}
