@@ -29,7 +29,6 @@ ELSEWHERE = {
         "app.py": "api/v1/test_v1_routes.py",
         "identity/access.py": "api/v1/test_v1_routes.py",
         "jobs.py": "api/v1/test_v1_routes.py",
-        "problems.py": "api/v1/test_v1_routes.py",
         "serve.py": "cli/api/test_api_command.py",
         "service.py": "api/v1/test_v1_routes.py",
     },

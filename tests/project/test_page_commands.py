@@ -101,7 +101,7 @@ ELSEWHERE = {
         "serves until it is ended",
         "tests/cli/api/test_api_command.py",
     ),
-    ("docs/user/services.md", "headrace api start --port 0"): (
+    ("docs/user/services.md", "rm -f service.json; headrace api start"): (
         "serves until it is ended",
         "tests/cli/api/test_api_command.py",
     ),
