@@ -25,7 +25,7 @@ def test_nodes_have_whole_cores_and_pods_which_a_job_gets_in_order():
         scheduler.grow(nodes.part_of(node(name), rank))
     found = scheduler.allocate(1, asked(3, {"pod": 1, "core": 1}), 0).allocation
     assert found is not None
-    assert nodes.places_of(found) == ["a", "a", "b"]
+    assert nodes.names_in(found.selection) == ["a", "a", "b"]
     assert scheduler.allocate(2, asked(1, {"pod": 1, "core": 4}), 0).allocation is None
 
 

@@ -31,5 +31,5 @@ def test_a_node_selector_is_a_constraint_on_the_nodes_labels():
     wanted = asked(1, {"pod": 1}, 0, requests.constraint_of({"nodeSelector": {"zone": "b"}}))
     found = scheduler.allocate(1, wanted, 0).allocation
     assert found is not None
-    assert nodes.places_of(found) == ["b"]
+    assert nodes.names_in(found.selection) == ["b"]
     assert requests.constraint_of({}) is None

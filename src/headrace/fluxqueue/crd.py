@@ -97,6 +97,7 @@ def _fluxjob() -> Object:
         "estimatedStart": {**_TIME, "description": "When it starts, as far as is known"},
         "jobid": {**_TEXT, "description": "RFC 19, decimal"},
         "nodes": {**_TEXT, "description": "Node of each pod (RFC 29)"},
+        "freed": {**_TEXT, "description": "Indexes of nodes that it has given back already (RFC 22)"},
         "pods": {"type": "object", "properties": counts, "description": "How many there are"},
         **{name: _TIME for name in ("queuedAt", "startedAt", "endedAt")},
         "conditions": {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..graph import Allocation, Graph
+from ..graph import Graph
+from ..graph.selection import Selection
 from ..minicluster.object_rules import quantity
 
 Object = dict[str, Any]
@@ -55,11 +56,11 @@ def is_usable(node: Object) -> bool:
     return ready and not spec.get("unschedulable") and not tainted
 
 
-def places_of(allocation: Allocation) -> list[str]:
+def names_in(selection: Selection) -> list[str]:
     """The nodes of the pods of a job, in order; a node stands in it once for each of its pods."""
-    graph = allocation.selection.graph
+    graph = selection.graph
     found: list[str] = []
-    for v, mark in allocation.selection.marks.items():
+    for v, mark in selection.marks.items():
         if graph.type[v] == "pod":
             found += [graph.name(graph.parent[v])] * mark.needs
     return found

@@ -444,3 +444,28 @@ def test_a_group_whose_size_is_wrong_is_refused(sizes, why):
         assert "b has 3" in status["reason"]
     else:
         assert why in status["reason"]
+
+
+def test_a_place_on_a_node_that_is_cordoned_before_its_pod_comes_moves_to_another_node():
+    cluster = Cluster(nodes=2, cores=2)
+    cluster.job("a", pods=1, cores=2, completions=2)
+    cluster.settle()
+    (pod,) = cluster.pods_of("a")
+    cluster.node("n0", 2, unschedulable=True)
+    cluster.settle()
+    # What runs stays where it is.
+    assert (cluster.status("a")["nodes"], pod["spec"]["nodeName"]) == ("n0", "n0")
+    cluster.end(pod)
+    cluster.settle()
+    assert cluster.status("a")["nodes"] == "n1"
+    assert [one["spec"]["nodeName"] for one in cluster.pods_of("a")] == ["n0", "n1"]
+
+
+def test_a_place_without_another_node_waits_for_one():
+    cluster = Cluster(nodes=1, cores=2)
+    cluster.job("a", pods=1, cores=2, completions=2)
+    cluster.settle()
+    cluster.node("n0", 2, unschedulable=True)
+    cluster.end_all("a")
+    cluster.settle()
+    assert [bool(one["spec"].get("schedulingGates")) for one in cluster.pods_of("a")] == [False, False]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from math import ceil
 from typing import Any, NamedTuple
 
-from ...graph.request import JobRequest
+from ...graph.request import JobRequest, parse_jobspec
 from ...graph.scheduler import Scheduler, Starts
 from ...queueing.pending import UNLIMITED
 from ...queueing.queue import Decision, Queue, Started
@@ -145,6 +145,13 @@ class ClusterQueue:
 
     # --- jobs
 
+    def another_node(self, amounts: requests.Amounts, constraint: Any, now: int, end: float) -> str:
+        """A node where a pod could start now and run until `end` (0: for ever); "" for none."""
+        seconds = max(ceil(end) - now, 1) if end else UNLIMITED
+        request = parse_jobspec(requests.jobspec("pod", "", 1, amounts, seconds, constraint))
+        found = self.scheduler.search(request, now, [Starts(now, now + 1)])
+        return nodes.names_in(found.selection)[0] if found.selection else ""
+
     def submit(self, jobid: int, request: JobRequest, priority: int, arrival: float) -> None:
         # A job whose end is not known is planned with one that is far off.
         full = request if request.duration else request.lasting(UNLIMITED)
@@ -168,7 +175,7 @@ class ClusterQueue:
             for decision in self.queue.schedule(now):
                 places: list[str] = []
                 if isinstance(decision, Started):
-                    places = nodes.places_of(decision.allocation)
+                    places = nodes.names_in(decision.allocation.selection)
                     self.queue.finish(decision.jobid)
                 yield decision, places
             if not self.queue.unfinished:

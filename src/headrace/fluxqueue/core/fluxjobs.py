@@ -8,6 +8,7 @@ from typing import Any
 
 from ...kube.runtime.timestamps import text_of
 from ...spec.hostlist import Hostlist
+from ...spec.idset import Idset
 from ..names import FLUXJOBS, JOBID
 from ..workloads import group
 from .job import Job, State
@@ -80,11 +81,17 @@ def status_of(job: Job, before: Object, pods: Object, now: float) -> Object:
         **({"reason": job.reason} if job.reason else {}),
         **({"position": shown_position(job.position)} if waits and job.position else {}),
         **({"estimatedStart": text_of(job.estimate)} if is_reserved else {}),
-        **({"nodes": Hostlist(job.nodes).encode()} if job.nodes and not waits else {}),
+        **({} if waits else nodes_of(job)),
         **({"pods": pods} if pods and has_nodes else {}),
         **{name: text_of(moment) for name, moment in times.items() if moment},
         "conditions": [_condition(name, *holds, before, now) for name, holds in conditions.items()],
     }
+
+
+def nodes_of(job: Job) -> Object:
+    """The part of the status that says which nodes a job has, and which of them no more."""
+    freed = {"freed": Idset(job.freed).encode()} if job.freed and job.state.has_nodes else {}
+    return {**({"nodes": Hostlist(job.nodes).encode()} if job.nodes else {}), **freed}
 
 
 def _condition(name: str, holds: bool, reason: str, before: Object, now: float) -> Object:

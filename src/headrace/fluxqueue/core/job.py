@@ -33,8 +33,11 @@ class State(Enum):
 
 
 class Place(Struct, eq=False):
-    """Room for a pod on a node; `pod` is the uid of the pod that has it, "" while there is none."""
+    """Room for a pod on a node, which stands at `index` in the job's nodes; `pod` is the uid of the pod that has it, ""
+    while there is none.
+    """
 
+    index: int
     node: str
     hold: int
     pod: str = ""
@@ -51,7 +54,9 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 class Job(Struct, eq=False, kw_only=True):
-    """`nodes` are those that it was given, in order, as status.nodes has them; `places` what is left of these.
+    """`nodes` are those that it was given, in order, as status.nodes has them; `places` what is left of these, and
+    `freed` the indexes of those that it has given back. `leaving` are holds of what it has given back, which end when
+    its status tells that: until then, a core that begins anew would take it for the job's.
 
     `asked` is None for a job that is refused. `is_submitted`: it is in front of its queue's graph. `is_placed`: its
     places have been taken. `is_due`: a status that differs in its position or counts alone is to be written.
@@ -69,6 +74,8 @@ class Job(Struct, eq=False, kw_only=True):
     asked: Asked | None = None
     nodes: list[str] = []
     places: list[Place] = []
+    freed: set[int] = set()
+    leaving: list[int] = []
     is_submitted: bool = False
     is_placed: bool = False
     is_due: bool = False

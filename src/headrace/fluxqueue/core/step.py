@@ -23,6 +23,7 @@ from ...queueing.reasons import Explainer
 from ...queueing.why import refusal
 from ...spec import duration as durations
 from ...spec.hostlist import Hostlist
+from ...spec.idset import Idset
 from ...spec.jobid import FluidGenerator
 from .. import requests
 from ..admission import gate_index, is_skipped
@@ -75,6 +76,8 @@ class Core:
         # By node, the queue and the hold of what pods without a place have of it, and how much that is.
         self._foreign: dict[str, tuple[ClusterQueue, int, requests.Amounts]] = {}
         self._explainer = Explainer()
+        # Jobs with a place on a node that takes no pods, and no other node to move it to.
+        self._stranded: dict[str, None] = {}
         # Queues in which something has changed for those who wait.
         self._changed: dict[str, None] = {}
         self._look_at = 0.0
@@ -86,6 +89,7 @@ class Core:
         """
         touched = self.world.apply(changes)
         self._touched, self._loads = touched.workloads, touched.loads
+        self._touched.update(self._stranded)
         for queue in self.queues.values():
             queue.queue.advance(int(now))
         writes: dict[str, tuple[actions.Action, ...]] = {}
@@ -95,6 +99,9 @@ class Core:
             self._review(uid, now)
         for node in self._loads:
             self._count_foreign(node, int(now))
+        # By now all that jobs and others have is entered.
+        for uid in [*self._stranded, *self._touched]:
+            self._leave_lost_nodes(uid, int(now))
         for name in self.queues:
             self._schedule(name, now)
         if now >= self._look_at:
@@ -221,6 +228,8 @@ class Core:
         if wish.end and not job.state.is_over:
             self._withdraw(job)
             job.state, job.reason, job.ended_at = State(wish.end), "", now
+        if job.leaving and (job.state.is_over or self._is_told(job)):
+            self._leave(job, int(now))
         if job.state in (State.HELD, State.REFUSED):
             self._wait(job, problem)
         if job.state.has_nodes or job.places:
@@ -256,6 +265,7 @@ class Core:
             state=State(told.get("state", "Held")),
             nodes=list(Hostlist.parse(told.get("nodes", ""))),
             places=[],
+            freed=set(Idset.parse(told.get("freed", ""))),
             reason=told.get("reason", ""),
             started_at=_moment(told.get("startedAt")),
             ended_at=_moment(told.get("endedAt")),
@@ -272,6 +282,7 @@ class Core:
         self._withdraw(job)
         for place in list(job.places):
             self._give_back(job, place, now)
+        self._leave(job, now)
         del self.jobs[job.uid], self._jobs_by_id[job.jobid]
 
     def _withdraw(self, job: Job) -> None:
@@ -285,7 +296,9 @@ class Core:
         """The user has suspended a job that ran: it gives all back and waits anew, from its time in the queue on."""
         for place in list(job.places):
             self._give_back(job, place, now)
+        self._leave(job, now)
         job.state, job.nodes, job.is_placed, job.started_at, job.reason = State.HELD, [], False, 0, ""
+        job.freed = set()
 
     def _wait(self, job: Job, problem: str) -> None:
         """Have a job wait in its queue, with what it asks for now; `problem` is what is wrong with its objects."""
@@ -356,7 +369,11 @@ class Core:
         pods = {pod["metadata"]["uid"]: pod for pod in self.world.live_pods(job.uid)}
         if not job.is_placed and job.state.has_nodes:
             job.is_placed = True
-            job.places = [Place(node, queue.hold(node, job.amounts, now, job.end)) for node in job.nodes]
+            job.places = [
+                Place(index, node, queue.hold(node, job.amounts, now, job.end))
+                for index, node in enumerate(job.nodes)
+                if index not in job.freed
+            ]
         for place in job.places:
             if place.pod and place.pod not in pods:
                 self._vacate(place)
@@ -371,9 +388,30 @@ class Core:
                 self._occupy(found, uid)
         taken = sum(1 for place in job.places if place.pod)
         for place in free[max(job.wish.pods - taken, 0) :]:
-            self._give_back(job, place, now)
+            self._give_back(job, place, now, keep=job.state.has_nodes)
         if job.state is State.RELEASED and _all_run(job, pods):
             job.state = State.RUNNING
+
+    def _leave_lost_nodes(self, uid: str, now: int) -> None:
+        """Give the places of a job on nodes that take no pods any more to other nodes, now or as soon as there are
+        some. Pods that are bound or pinned stay.
+        """
+        self._stranded.pop(uid, None)
+        job = self.jobs.get(uid)
+        queue = self.queues.get(job.queue) if job else None
+        if job is None or queue is None or not job.state.has_nodes:
+            return
+        for place in job.places:
+            pod = self.world.pods.get(place.pod)
+            if queue.is_usable(place.node) or (pod is not None and gate_index(pod) < 0):
+                continue
+            node = queue.another_node(job.amounts, job.asked.constraint if job.asked else None, now, job.end)
+            if node:
+                job.leaving.append(place.hold)
+                place.node, place.hold = node, queue.hold(node, job.amounts, now, job.end)
+                job.nodes[place.index] = node
+            else:
+                self._stranded[uid] = None
 
     def _occupy(self, place: Place, pod: str) -> None:
         place.pod = pod
@@ -385,18 +423,27 @@ class Core:
         place.pod = ""
         self._loads[place.node] = None
 
-    def _give_back(self, job: Job, place: Place, now: int) -> None:
+    def _give_back(self, job: Job, place: Place, now: int, keep: bool = False) -> None:
+        """A job has a place no more; `keep`: what that holds is kept until the status tells it."""
         self._vacate(place)
         job.places.remove(place)
-        queue = self.queues.get(job.queue)
-        if queue and place.hold in queue.holds:
-            queue.release(place.hold, now)
+        job.freed.add(place.index)
+        job.leaving.append(place.hold)
+        if not keep:
+            self._leave(job, now)
+
+    def _leave(self, job: Job, now: int) -> None:
+        queue, leaving = self.queues.get(job.queue), job.leaving
+        job.leaving = []
+        for hold in leaving:
+            if queue and hold in queue.holds:
+                queue.release(hold, now)
         self._changed[job.queue] = None
 
     def _forget_places(self, job: Job) -> None:
         for place in job.places:
             self._vacate(place)
-        job.places, job.is_placed = [], False
+        job.places, job.leaving, job.is_placed = [], [], False
 
     # --- decisions
 
@@ -409,7 +456,7 @@ class Core:
                 continue
             if isinstance(decision, Started):
                 job.is_submitted = False
-                job.state, job.nodes, job.reason = State.RELEASED, nodes, ""
+                job.state, job.nodes, job.freed, job.reason = State.RELEASED, nodes, set(), ""
                 job.started_at, job.position, job.estimate = now, 0, 0
                 self._settle(job, int(now))
             elif isinstance(decision, Refused):
@@ -482,9 +529,14 @@ class Core:
             yield from _report(job, told, wanted)
             yield actions.Publish(FLUXJOBS, flux, patch_of(told, wanted))
             job.told_at, job.is_due = now, False
-        is_told = State(told.get("state", "Held")).has_nodes and told.get("nodes") == wanted.get("nodes")
-        if is_told and job.state.has_nodes:
+        if job.state.has_nodes and self._is_told(job):
             yield from self._effects(job, pods)
+
+    def _is_told(self, job: Job) -> bool:
+        """Whether the status says which nodes a job has."""
+        told: Object = (self.world.fluxjobs.get(job.uid) or {}).get("status") or {}
+        has_nodes = State(told.get("state", "Held")).has_nodes
+        return has_nodes and {key: told[key] for key in ("nodes", "freed") if key in told} == fluxjobs.nodes_of(job)
 
     def _effects(self, job: Job, pods: dict[str, Object]) -> Iterator[actions.Action]:
         """What makes a job run whose nodes are told."""
@@ -531,7 +583,7 @@ def _kind_of(status: Object) -> str:
 
 def _matters(told: Object, wanted: Object) -> bool:
     """Whether a status is to be written at once: not if only a position, an estimate or a count has changed."""
-    keys = ("state", "reason", "nodes", "jobid", "startedAt", "endedAt")
+    keys = ("state", "reason", "nodes", "freed", "jobid", "startedAt", "endedAt")
     return any(told.get(key) != wanted.get(key) for key in keys)
 
 
