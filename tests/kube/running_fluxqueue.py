@@ -100,7 +100,7 @@ class Held:
         until(self._is_reviewed)
 
     def _is_reviewed(self) -> bool:
-        body = {"metadata": {"name": "probe"}, "spec": _pod_spec("true", "0")}
+        body = {"metadata": {"name": "probe"}, "spec": pod_spec("true", "0")}
         try:
             made = self.cluster.api.request("POST", f"{_PATHS['pods'].format(self.namespace)}?dryRun=All", body)
         except KubeError:
@@ -108,14 +108,14 @@ class Held:
         return bool(made["spec"].get("schedulingGates"))
 
     def pod(self, name: str, command: str = "sleep 3600", cpu: str = "0", **more: Any) -> None:
-        body = {"metadata": {"name": name, **more}, "spec": _pod_spec(command, cpu)}
+        body = {"metadata": {"name": name, **more}, "spec": pod_spec(command, cpu)}
         self.cluster.api.request("POST", _PATHS["pods"].format(self.namespace), body)
 
     def job(self, name: str, command: str = "sleep 3600", cpu: str = "0", pods: int = 1, **spec: Any) -> None:
         metadata = {"name": name, "annotations": spec.pop("annotations", {})}
         full = {
             **{"parallelism": pods, "completions": pods, "completionMode": "Indexed"},
-            **{"backoffLimit": 0, "template": {"spec": _pod_spec(command, cpu)}, **spec},
+            **{"backoffLimit": 0, "template": {"spec": pod_spec(command, cpu)}, **spec},
         }
         self.cluster.api.request("POST", _PATHS["jobs"].format(self.namespace), {"metadata": metadata, "spec": full})
 
@@ -155,7 +155,7 @@ class Held:
         return [one["reason"] for one in sorted(found, key=lambda one: int(one["metadata"]["resourceVersion"]))]
 
 
-def _pod_spec(command: str, cpu: str) -> Object:
+def pod_spec(command: str, cpu: str) -> Object:
     container: Object = {"name": "main", "image": IMAGE, "command": ["sh", "-c", command]}
     if cpu != "0":
         container["resources"] = {"requests": {"cpu": cpu}}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import uuid
 from collections.abc import Iterator
 
 import pytest
 from kubecluster.cluster import Cluster
+from kubecluster.errors import KubeError
+from kubecluster.faults import drained
 from patience import until
-from running_fluxqueue import Held, RunningFluxqueue, running
+from running_fluxqueue import QUEUES, Held, RunningFluxqueue, pod_spec, running
 
 from headrace.spec.hostlist import Hostlist
 
@@ -111,3 +115,90 @@ def test_a_queue_that_is_away_lets_nothing_of_its_namespaces_be_created(
         fluxqueue.start()
     held.pod("later", "echo")
     held.wait("later-pod", "Finished")
+
+
+def test_a_group_of_pods_starts_together(cluster: Cluster, held: Held) -> None:
+    cpu = whole(cluster)
+    held.pod("full", "while [ ! -e /tmp/go ]; do sleep .1; done", cpu)
+    held.wait("full-pod", "Running")
+    for name in "ab":
+        group = {"labels": {"fluxqueue/group": "both"}, "annotations": {"fluxqueue/group-size": "2"}}
+        held.pod(name, f"echo {name}", cpu, **group)
+        until(lambda: "both-group" in [one["metadata"]["name"] for one in held.get("fluxjobs")["items"]])
+    until(lambda: "short" in held.status("both-group").get("reason", ""))
+    cluster.kubectl("-n", held.namespace, "exec", "full", "--", "touch", "/tmp/go")
+    status = held.wait("both-group", "Finished")
+    assert sorted(Hostlist.parse(status["nodes"])) == ["node-0", "node-1"]
+    for name in "ab":
+        held.delete("pods", name)
+    until(lambda: not held.status("both-group"))
+
+
+def test_a_node_that_is_drained_takes_no_pods_until_it_is_back(cluster: Cluster, held: Held) -> None:
+    cpu = whole(cluster)
+    with drained(cluster, "node-0"):
+        held.job("one", "echo one", cpu)
+        held.job("two", "echo two", cpu, pods=2)
+        assert held.wait("one-job", "Finished")["nodes"] == "node-1"
+        until(lambda: "no node could ever serve it" in held.status("two-job").get("reason", ""))
+        assert held.status("two-job")["state"] == "Held"
+    held.wait("two-job", "Finished")
+
+
+def test_a_hundred_collisions_with_pods_of_others_cost_no_pod(cluster: Cluster, held: Held) -> None:
+    """Two schedulers on one node would race, and the kubelet would fail the loser's pod for good (OutOfcpu)."""
+    cpu = f"{int(whole(cluster)) * 600}m"
+    with another_namespace(cluster) as other:
+        where = f"/api/v1/namespaces/{other}/pods"
+        for turn in range(100):
+            held.pod(f"held-{turn}", "true", cpu)
+            body = {"metadata": {"name": f"foreign-{turn}"}, "spec": pod_spec("true", cpu)}
+            cluster.api.request("POST", where, body)
+
+        def unfinished() -> list[str]:
+            pods = [*held.get("pods")["items"], *cluster.api.get(where)["items"]]
+            failed = [pod for pod in pods if pod["status"]["phase"] == "Failed"]
+            assert not failed, failed[0]["status"]
+            return [pod["metadata"]["name"] for pod in pods if pod["status"]["phase"] != "Succeeded"]
+
+        left = unfinished()
+        while left:
+            # The patience is for the next of them.
+            until(lambda before=left: unfinished() != before)
+            left = unfinished()
+
+
+@contextlib.contextmanager
+def another_namespace(cluster: Cluster) -> Iterator[str]:
+    """A namespace without a queue."""
+    name = f"other-{uuid.uuid4().hex[:8]}"
+    cluster.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    until(lambda: cluster.api.get(f"/api/v1/namespaces/{name}/serviceaccounts")["items"])
+    try:
+        yield name
+    finally:
+        cluster.api.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"policy": "lifo"}, 'spec.policy: Unsupported value: "lifo"'),
+        ({"queueDepth": 0}, "spec.queueDepth"),
+        ({"reservationDepth": -1}, "spec.reservationDepth"),
+        ({"defaultDuration": "soon"}, "spec.defaultDuration"),
+        ({"maxDuration": "0s"}, "must be more than zero"),
+    ],
+)
+def test_a_wrong_fluxqueue_is_refused_by_its_field(
+    cluster: Cluster, fluxqueue: RunningFluxqueue, spec: dict[str, object], why: str
+) -> None:
+    with pytest.raises(KubeError, match=why):
+        cluster.api.request("POST", f"{QUEUES}?dryRun=All", {"metadata": {"name": "wrong"}, "spec": spec})
+
+
+def test_the_first_queue_is_made_and_shows_its_nodes(cluster: Cluster, fluxqueue: RunningFluxqueue) -> None:
+    until(lambda: cluster.api.get(f"{QUEUES}/default").get("status") == {"state": "Active", "nodes": 2})
+    lines = cluster.kubectl("get", "fq").splitlines()
+    assert lines[0].split() == ["NAME", "POLICY", "STATE", "NODES"]
+    assert lines[1].split() == ["default", "easy", "Active", "2"]

@@ -78,6 +78,11 @@ ELSEWHERE = {
     ("README.md", "headrace operator manifests"): ("takes a Kubernetes", "tests/kube/test_install_in_pods.py"),
     ("README.md", "make run"): ("the targets themselves", "tests/system/test_lammps.py"),
     ("docs/user/first-steps.md", "python3 -m venv venv"): ("an environment of its own", "tests/project/test_wheel.py"),
+    ("docs/user/cluster-queue.md", "headrace fluxqueue manifests"): (
+        "takes a Kubernetes",
+        "tests/kube/test_fluxqueue.py",
+    ),
+    ("docs/user/cluster-queue.md", "apiVersion"): ("an object of the cluster queue", "tests/kube/test_fluxqueue.py"),
     ("docs/user/kubernetes.md", "headrace operator manifests"): (
         "names of a registry",
         "tests/kube/test_install_in_pods.py",
