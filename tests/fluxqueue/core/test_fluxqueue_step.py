@@ -469,3 +469,19 @@ def test_a_place_without_another_node_waits_for_one():
     cluster.end_all("a")
     cluster.settle()
     assert [bool(one["spec"].get("schedulingGates")) for one in cluster.pods_of("a")] == [False, False]
+
+
+def test_jobs_without_a_reservation_have_the_start_that_sums_of_resources_let_expect():
+    cluster = Cluster(nodes=1, cores=1)
+    for name in "abcd":
+        cluster.pod(name, annotations={"fluxqueue/duration": "10m"} if name != "c" else {})
+        cluster.settle()
+    cluster.settle(40)
+    assert [cluster.status(name).get("estimatedStart") for name in "bcd"] == [
+        "2027-01-15T08:10:00Z",
+        "2027-01-15T08:20:00Z",
+        # Nobody knows how long c runs.
+        None,
+    ]
+    conditions = {one["type"]: one["status"] for one in cluster.status("b")["conditions"]}
+    assert conditions == {"Reserved": "False", "Released": "False"}

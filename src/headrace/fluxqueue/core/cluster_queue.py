@@ -14,7 +14,7 @@ from ...graph.request import JobRequest, parse_jobspec
 from ...graph.scheduler import Scheduler, Starts
 from ...queueing.pending import UNLIMITED
 from ...queueing.queue import Decision, Queue, Started
-from ...queueing.reasons import FAR
+from ...queueing.reasons import FAR, places
 from .. import nodes, requests
 from ..crd import Settings
 
@@ -157,10 +157,15 @@ class ClusterQueue:
         full = request if request.duration else request.lasting(UNLIMITED)
         self.queue.submit(jobid, full, priority, arrival)
 
-    def planned_start(self, jobid: int, now: float) -> float:
+    def reserved_start(self, jobid: int, now: float) -> float:
         """The start of a waiting job, if it has a reservation that depends on no end that is not known; else 0."""
         plan = self.queue.planned.get(jobid)
         return float(plan.start) if plan and now < plan.start < now + FAR else 0
+
+    def expected_starts(self, now: int) -> dict[int, float]:
+        """The starts of waiting jobs as sums of resources let expect them, where they let (`queueing.forecast`)."""
+        steps = places(self.scheduler, [self.queue], now)
+        return {step[0]: step[1].start for step in steps if step is not None and now < step[1].start < now + FAR}
 
     def withdraw(self, jobid: int) -> None:
         """A job waits no more; unknown ones are ignored."""
@@ -173,11 +178,11 @@ class ClusterQueue:
         """
         for _ in range(_CALLS):
             for decision in self.queue.schedule(now):
-                places: list[str] = []
+                given: list[str] = []
                 if isinstance(decision, Started):
-                    places = nodes.names_in(decision.allocation.selection)
+                    given = nodes.names_in(decision.allocation.selection)
                     self.queue.finish(decision.jobid)
-                yield decision, places
+                yield decision, given
             if not self.queue.unfinished:
                 break
 

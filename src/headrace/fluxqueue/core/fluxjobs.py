@@ -68,7 +68,8 @@ def status_of(job: Job, before: Object, pods: Object, now: float) -> Object:
     """The whole status of a job; `pods` are its counts, `before` the status until now."""
     state = job.state if job.is_claimed or not job.state.has_nodes else State.HELD
     has_nodes, waits = state.has_nodes, state is State.HELD
-    is_reserved = waits and job.estimate > 0
+    position, estimate = place_of(job)
+    is_reserved = waits and job.is_reserved
     conditions = {
         "Reserved": (is_reserved, "Planned" if is_reserved else "NotPlanned"),
         "Released": (has_nodes or state.is_over, state.value),
@@ -79,8 +80,8 @@ def status_of(job: Job, before: Object, pods: Object, now: float) -> Object:
         "state": state.value,
         "jobid": str(job.jobid),
         **({"reason": job.reason} if job.reason else {}),
-        **({"position": shown_position(job.position)} if waits and job.position else {}),
-        **({"estimatedStart": text_of(job.estimate)} if is_reserved else {}),
+        **({"position": position} if waits and position else {}),
+        **({"estimatedStart": text_of(estimate)} if waits and estimate else {}),
         **({} if waits else nodes_of(job)),
         **({"pods": pods} if pods and has_nodes else {}),
         **{name: text_of(moment) for name, moment in times.items() if moment},
@@ -99,6 +100,11 @@ def _condition(name: str, holds: bool, reason: str, before: Object, now: float) 
     was: Object = next((one for one in before.get("conditions") or () if one["type"] == name), {})
     since = was.get("lastTransitionTime") if was.get("status") == status else None
     return {"type": name, "status": status, "reason": reason, "lastTransitionTime": since or text_of(now)}
+
+
+def place_of(job: Job) -> tuple[int, int]:
+    """The position and the estimate (seconds) that the status of a waiting job shows; 0 where they are not known."""
+    return shown_position(job.position), int(job.estimate)
 
 
 def shown_position(position: int) -> int:

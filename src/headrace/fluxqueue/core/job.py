@@ -80,13 +80,15 @@ class Job(Struct, eq=False, kw_only=True):
     is_placed: bool = False
     is_due: bool = False
     is_claimed: bool = True
+    is_reserved: bool = False
     reason: str = ""
     position: int = 0
     estimate: float = 0
     started_at: float = 0
     ended_at: float = 0
-    # When the status was last asked to be written.
+    # When the status was last asked to be written, with which position and estimate.
     told_at: float = 0
+    told_place: tuple[int, int] = (0, 0)
 
     @property
     def kind_name(self) -> str:

@@ -270,6 +270,7 @@ class Core:
             started_at=_moment(told.get("startedAt")),
             ended_at=_moment(told.get("endedAt")),
             told_at=now,
+            told_place=(int(told.get("position", 0)), int(_moment(told.get("estimatedStart")))),
         )
         if not told and placed:
             job.state, job.nodes = State.RELEASED, [node_of(pod) for pod in placed]
@@ -479,23 +480,31 @@ class Core:
             if queue is None:
                 continue
             line = queue.queue.first(len(queue.queue.pending))
+            expected = queue.expected_starts(int(now))
             for position, jobid in enumerate(line, 1):
                 job = self._jobs_by_id[jobid]
-                job.position, job.estimate = position, queue.planned_start(jobid, now)
+                reserved = queue.reserved_start(jobid, now)
+                job.position, job.is_reserved = position, reserved > 0
+                job.estimate = reserved or expected.get(jobid, 0)
                 reason = self._why(queue, job, position, int(now))
-                is_due = now - job.told_at >= STATUS_INTERVAL
-                if reason != job.reason or (is_due and self._credit >= 1):
-                    self._credit -= reason == job.reason
+                if reason != job.reason:
                     job.reason, job.is_due = reason, True
-                    self._touched[job.uid] = None
-                elif is_due:
+                elif fluxjobs.place_of(job) == job.told_place:
+                    continue
+                elif now - job.told_at >= STATUS_INTERVAL and self._credit >= 1:
+                    self._credit -= 1
+                    job.is_due = True
+                else:
                     self._changed[name] = None
+                    continue
+                self._touched[job.uid] = None
 
     def _line_up(self, job: Job, now: int) -> None:
         """The place of a job that has just come."""
         queue = self.queues[job.queue]
         job.position = queue.queue.waiting.count_before(queue.queue.pending[job.jobid].position) + 1
-        job.reason, job.estimate = self._why(queue, job, job.position, now), queue.planned_start(job.jobid, now)
+        job.reason, job.estimate = self._why(queue, job, job.position, now), queue.reserved_start(job.jobid, now)
+        job.is_reserved = job.estimate > 0
 
     def _why(self, queue: ClusterQueue, job: Job, position: int, now: int) -> str:
         """Why a job waits. Only the first one's reason has amounts, so that the others' rarely change."""
@@ -528,7 +537,7 @@ class Core:
         if _matters(told, wanted) or (is_due and patch_of(told, wanted)):
             yield from _report(job, told, wanted)
             yield actions.Publish(FLUXJOBS, flux, patch_of(told, wanted))
-            job.told_at, job.is_due = now, False
+            job.told_at, job.told_place, job.is_due = now, fluxjobs.place_of(job), False
         if job.state.has_nodes and self._is_told(job):
             yield from self._effects(job, pods)
 
