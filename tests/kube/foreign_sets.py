@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,8 @@ JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
 TRAINJOBS = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs"
 _JOBS = "/apis/batch/v1/namespaces/{}/jobs"
 _PODS = "/api/v1/namespaces/{}/pods"
+# The beginning of a broker's line.
+_BROKERS = re.compile(r"[A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d\.\d+ UTC \d{4} \S+\[\d+\]: ")
 _ENDS = ("Completed", "Complete", "Failed")
 
 
@@ -120,18 +123,20 @@ class Sets:
         until(looked, PATIENCE)
         return found[0]
 
+    def secrets(self) -> dict[str, dict[str, str]]:
+        """The Secrets of clusters: base64 by key, by the clusters' IDs."""
+        found = self.cluster.api.get(f"/api/v1/namespaces/{self.namespace}/secrets?labelSelector={ID_LABEL}")["items"]
+        return {one["metadata"]["labels"][ID_LABEL]: one["data"] for one in found}
+
     def secret(self, job: Object) -> dict[str, str]:
-        """The Secret of a Job that is a cluster, once the operator has made it: base64 by key."""
-        path = f"/api/v1/namespaces/{self.namespace}/secrets"
-        found: list[Object] = []
+        """The Secret of a Job that is a cluster, once the operator has made it."""
+        until(lambda: cluster_id(job) in self.secrets(), PATIENCE)
+        return self.secrets()[cluster_id(job)]
 
-        def looked() -> bool:
-            secrets = self.cluster.api.get(path)["items"]
-            found[:] = [one for one in secrets if one["metadata"]["name"] == f"headrace-{cluster_id(job)}"]
-            return bool(found)
-
-        until(looked, PATIENCE)
-        return dict(found[0]["data"])
+    def events(self, name: str) -> list[str]:
+        """What was told about objects of a name."""
+        found = self.cluster.api.get(f"/api/v1/namespaces/{self.namespace}/events")["items"]
+        return [str(one["message"]) for one in found if one["involvedObject"]["name"] == name]
 
     def pods(self, job: str) -> list[Object]:
         query = f"?labelSelector=batch.kubernetes.io/job-name={job}"
@@ -149,8 +154,11 @@ class Sets:
         return int(status["state"]["terminated"]["exitCode"])
 
     def log(self, job: str) -> str:
-        """What the container `node` of the lead has written."""
-        return self.cluster.kubectl("-n", self.namespace, "logs", self.lead(job)["metadata"]["name"], "-c", "node")
+        """What the command has written to the container `node` of the lead; a broker writes there, too, such as that a
+        name does not resolve yet."""
+        lead = self.lead(job)["metadata"]["name"]
+        written = self.cluster.kubectl("-n", self.namespace, "logs", lead, "-c", "node")
+        return "".join(line for line in written.splitlines(keepends=True) if not _BROKERS.match(line))
 
     def inside(self, job: str, *words: str) -> str:
         """Run a command in the lead's container."""

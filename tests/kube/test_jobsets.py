@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from foreign_sets import JOBSETS, Sets, cluster_id, labelled, replicated
+from patience import until
 
 pytestmark = pytest.mark.soak
 
@@ -34,6 +35,13 @@ def test_a_command_that_fails_fails_its_jobset(sets: Sets, image: Callable[[str]
     assert sets.exit_code("fails-node-0") == 3
 
 
+def test_a_job_that_cannot_be_a_cluster_is_told_at_its_jobset(sets: Sets) -> None:
+    wrong = labelled(replicated("node", "local/busybox:1", ["true"]), "{runn: node}")
+    sets.jobset("wrong", wrong)
+    rule = "metadata.annotations.flux-framework.org/headrace-options.runn: is no option; did you mean run?"
+    until(lambda: any(rule in text for text in sets.events("wrong")))
+
+
 def test_each_attempt_is_a_new_cluster(sets: Sets, image: Callable[[str], str]) -> None:
     command = ["sh", "-c", "exit $((ATTEMPT == 0))"]
     job = labelled(replicated("node", image("debian"), command, env=[ATTEMPT]))
@@ -56,6 +64,15 @@ def test_a_cluster_waits_for_the_jobs_that_it_depends_on(sets: Sets, image: Call
     assert plain["spec"]["template"]["spec"].get("initContainers", []) == []
     sets.condition(JOBSETS, "row", "Completed")
     assert sets.log("row-after-0").split() == ["2", "2"]
+
+
+def test_without_hostnames_of_jobset_the_cluster_has_its_own(sets: Sets, image: Callable[[str], str]) -> None:
+    job = labelled(replicated("node", image("debian"), ["flux", "getattr", "hostlist"]))
+    sets.jobset("nameless", job, network={"enableDNSHostnames": False})
+    pod = sets.job("nameless-node-0")["spec"]["template"]["spec"]
+    assert pod["subdomain"] == f"headrace-{cluster_id(sets.job('nameless-node-0'))}"
+    sets.condition(JOBSETS, "nameless", "Completed")
+    assert sets.log("nameless-node-0").split() == ["nameless-node-0-[0-1]"] * 2
 
 
 def test_a_suspended_jobset_goes_on_as_the_same_cluster(sets: Sets, image: Callable[[str], str]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from foreign_sets import TRAINJOBS, Sets, cluster_id, labelled, replicated
 from kubecluster.errors import KubeError
+from patience import until
 from peers import stock_runtimes
 
 from headrace.minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
@@ -38,6 +39,8 @@ def test_ranks_and_exit_codes_go_all_the_way_up(sets: Sets, trains: Callable[...
     trains("fails", ["sh", "-c", "exit 3"], numNodes=2)
     done = sets.condition(TRAINJOBS, "ranks", "Complete")
     assert done["reason"] == "AllJobsCompleted"
+    (status,) = sets.get(TRAINJOBS, "ranks")["status"]["jobsStatus"]
+    assert (status["name"], status["succeeded"], status["failed"], status["active"]) == ("node", 1, 0, 0)
     assert sorted(sets.log("ranks-node-0").splitlines()) == ["0", "1", "2"]
     sets.condition(TRAINJOBS, "fails", "Failed")
     assert sets.exit_code("fails-node-0") == 3
@@ -65,6 +68,17 @@ def test_under_a_torch_policy_a_launcher_runs_once_a_node(sets: Sets, trains: Ca
     trains("torch", ["sh", "-c", say], "headrace-torch", numNodes=2, numProcPerNode=2)
     sets.condition(TRAINJOBS, "torch", "Complete")
     assert sorted(sets.log("torch-node-0").splitlines()) == [f"{rank} of 2 with 2, {rank}" for rank in range(2)]
+
+
+def test_a_trainjob_that_lasts_too_long_takes_its_cluster_with_it(sets: Sets, trains: Callable[..., None]) -> None:
+    """The deadline came with Trainer 2.2."""
+    if not sets.trainer.has_flux:
+        with pytest.raises(KubeError, match="activeDeadlineSeconds"):
+            trains("late", ["sleep", "600"], spec={"activeDeadlineSeconds": 5})
+        return
+    trains("late", ["sleep", "600"], spec={"activeDeadlineSeconds": 5})
+    assert sets.condition(TRAINJOBS, "late", "Failed")["reason"] == "DeadlineExceeded"
+    until(lambda: sets.pods("late-node-0") == [] and not sets.secrets())
 
 
 def test_what_a_trainjob_lacks_is_its_runtimes(sets: Sets, image: Callable[[str], str]) -> None:
