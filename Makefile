@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup run run-timed packages kube kube-run kube-tools images test check unit system kube-test coverage docs \
+.PHONY: help setup run run-timed packages kube fluxqueue kube-run kube-tools images test check unit system kube-test coverage docs \
   soak install-files clean
 
 .DEFAULT_GOAL := help
@@ -75,6 +75,16 @@ kube: $(VENV)/.installed packages images ## as root: a Kubernetes of two nodes w
 	echo '  kubectl logs job/hello'; \
 	echo '  tools/kube/kube logs dev operator       # restart dev operator: takes changed code'; \
 	echo '  tools/kube/kube down dev                # removes all of it'
+
+# The cluster queue of this work tree, in the same cluster.
+fluxqueue: kube ## as root: the cluster queue in that Kubernetes
+	@$(BIN)/python tools/kube/kube fluxqueue dev
+	@echo; echo 'The cluster queue runs beside "dev". To have a namespace wait its turn, type:'; \
+	echo '  eval "$$(tools/kube/kube env dev)"        # KUBECONFIG, kubectl and headrace'; \
+	echo '  kubectl create namespace team && kubectl label namespace team fluxqueue/queue=default'; \
+	echo '  kubectl -n team create job hello --image=local/busybox:1 -- echo hello'; \
+	echo '  kubectl -n team get fj -o wide; kubectl get fq'; \
+	echo '  tools/kube/kube logs dev fluxqueue      # restart dev fluxqueue: takes changed code'
 
 # The same file as `make run`, in pods of that cluster.
 kube-run: kube $(VENV)/.example ## LAMMPS in pods of that cluster

@@ -20,10 +20,17 @@ def played() -> Iterator[Cluster]:
         pytest.skip("needs kwok: `make kube-tools` builds it")
     cluster = Cluster.up(f"played-{os.getpid()}", nodes=0)
     try:
-        kwok.play(cluster, nodes=2)
+        capacity = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+        kwok.play(cluster, nodes=2, capacity=capacity, labels=lambda index: {"rack": f"r{index}"})
         yield cluster
     finally:
         cluster.down()
+
+
+def test_played_nodes_have_the_capacity_and_the_labels_that_were_asked_for(played: Cluster) -> None:
+    nodes = played.api.get("/api/v1/nodes")["items"]
+    assert [node["metadata"]["labels"]["rack"] for node in nodes] == ["r0", "r1"]
+    assert [node["status"]["allocatable"] for node in nodes] == [{"cpu": "8", "memory": "32Gi", "pods": "110"}] * 2
 
 
 def test_played_pods_run_until_they_are_told_to_end(played: Cluster) -> None:

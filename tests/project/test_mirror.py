@@ -114,7 +114,6 @@ ELSEWHERE = {
     "fluxqueue/": {
         "controller.py": "kube/test_fluxqueue.py",
         "core/cluster_queue.py": "fluxqueue/core/test_fluxqueue_step.py",
-        "core/fluxjobs.py": "fluxqueue/core/test_fluxqueue_step.py",
         "core/queue_nodes.py": "fluxqueue/core/test_fluxqueue_step.py",
         "core/world.py": "fluxqueue/core/test_fluxqueue_crashes.py",
         "workloads/__init__.py": "fluxqueue/core/test_fluxqueue_step.py",

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import build, cluster, operator, places
+from . import build, cluster, fluxqueue, operator, places, program
 from .cluster import Cluster
 from .errors import KubeError
 
@@ -29,6 +29,7 @@ def _arguments() -> argparse.ArgumentParser:
     for word, said in {
         "down": "end a cluster and remove all of it",
         "shell": "a shell with KUBECONFIG set, in the cluster's network",
+        "fluxqueue": "start the cluster queue in a cluster, anew if it runs",
         "env": "the lines that set KUBECONFIG and PATH for your shell",
     }.items():
         commands.add_parser(word, help=said).add_argument("name")
@@ -96,14 +97,17 @@ def _with_cluster(found: Cluster, options: argparse.Namespace) -> None:
         os.execv(command[0], command)
     elif options.command == "operator":
         operator.start(found, options.view_image)
+    elif options.command == "fluxqueue":
+        fluxqueue.start(found)
     elif options.command == "restart":
         # A control plane's part that is asked to end waits a minute for those who watch it.
-        found.box.stop(options.component, signal.SIGTERM if options.component == "operator" else signal.SIGKILL)
+        is_ours = options.component in ("operator", "fluxqueue")
+        found.box.stop(options.component, signal.SIGTERM if is_ours else signal.SIGKILL)
         found.box.restart(options.component)
     elif options.command == "shell":
         _shell(found, os.environ.get("SHELL", "/bin/sh"))
     elif options.command == "env":
-        path = f"{build.built('kubernetes')}:{Path(operator.headrace()).parent}"
+        path = f"{build.built('kubernetes')}:{Path(program.headrace()).parent}"
         print(f"export KUBECONFIG={found.kubeconfig} PATH={path}:$PATH")
     elif options.component is None:
         print(*sorted(path.stem for path in (found.box.state / "logs").iterdir()), sep="\n")

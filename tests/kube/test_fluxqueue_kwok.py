@@ -1,0 +1,89 @@
+"""The cluster queue on many nodes that kwok plays: gangs, and a wide job in a stream of small ones."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from kubecluster import build, kwok
+from kubecluster.cluster import Cluster, unmet
+from patience import until
+from running_fluxqueue import QUEUES, Held, running
+
+from headrace.kube.runtime.timestamps import seconds_of
+
+NODES = 8
+
+
+@pytest.fixture(scope="module")
+def queued(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Held]:
+    """A namespace of a cluster of NODES nodes with four cores each."""
+    if unmet(0):
+        pytest.skip(unmet(0))
+    if not build.is_built("kwok"):
+        pytest.skip("needs kwok: `make kube-tools` builds it")
+    cluster = Cluster.up(f"queued-{os.getpid()}", nodes=0)
+    try:
+        kwok.play(cluster, NODES, capacity={"cpu": "4", "memory": "64Gi", "pods": "110"})
+        cluster.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": "team"}})
+        until(lambda: cluster.api.get("/api/v1/namespaces/team/serviceaccounts")["items"])
+        with running(cluster, tmp_path_factory.mktemp("fluxqueue")):
+            until(lambda: cluster.api.get(f"{QUEUES}/default").get("status", {}).get("nodes") == NODES)
+            yield Held(cluster, "team")
+    finally:
+        cluster.down()
+
+
+def end(held: Held, job: str) -> None:
+    """All pods of a job end with success."""
+    change = {"metadata": {"annotations": {"headrace/exit": "0"}}}
+    for pod in held.pods_of(job):
+        path = f"/api/v1/namespaces/{held.namespace}/pods/{pod['metadata']['name']}"
+        held.cluster.api.request("PATCH", path, change, kind="application/merge-patch+json")
+
+
+def placed(held: Held, job: str) -> int:
+    return sum(1 for pod in held.pods_of(job) if pod["spec"].get("nodeName"))
+
+
+def test_of_two_gangs_that_do_not_fit_together_never_both_hold_nodes(queued: Held) -> None:
+    for turn in range(10):
+        first, second = f"first-{turn}", f"second-{turn}"
+        for name in (first, second):
+            queued.job(name, cpu="4", pods=5)
+        queued.wait(f"{first}-job", "Running")
+        assert queued.wait(f"{second}-job", "Held")["position"] == 1
+        assert placed(queued, second) == 0
+        end(queued, first)
+        queued.wait(f"{second}-job", "Running")
+        assert placed(queued, first) == placed(queued, second) == 5
+        end(queued, second)
+        queued.wait(f"{second}-job", "Finished")
+
+
+def test_a_wide_job_starts_at_its_first_estimate_in_a_stream_of_small_ones(queued: Held) -> None:
+    """Under EASY the first job's start is reserved, so that nothing that comes later delays it."""
+    duration = {"fluxqueue/duration": "30s"}
+    small = [f"small-{index}" for index in range(NODES)]
+    for name in small:
+        queued.job(name, cpu="4", annotations=duration)
+    for name in small:
+        queued.wait(f"{name}-job", "Running")
+    queued.job("wide", cpu="4", pods=NODES, annotations={"fluxqueue/duration": "1m"})
+    until(lambda: "estimatedStart" in queued.status("wide-job"))
+    estimate = seconds_of(queued.status("wide-job")["estimatedStart"])
+    late = [f"late-{index}" for index in range(2 * NODES)]
+    for name in late:
+        queued.job(name, cpu="4", annotations=duration)
+    for name in small:
+        end(queued, name)
+    status = queued.wait("wide-job", "Running")
+    # The small ones ended before their time.
+    assert seconds_of(status["startedAt"]) <= estimate + 3
+    assert not any(placed(queued, name) for name in late)
+    end(queued, "wide")
+    for name in late:
+        until(lambda name=name: placed(queued, name) == 1)
+        end(queued, name)
+        queued.wait(f"{name}-job", "Finished")
