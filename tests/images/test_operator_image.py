@@ -1,4 +1,4 @@
-"""The operator's image: its file system alone is enough for `headrace operator run`."""
+"""The operator's image: its file system alone is enough for `headrace operator run` and `headrace fluxqueue run`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_every_module_of_the_operator_is_imported(root: Path) -> None:
     code = """
 import sys
 (finder,) = [one for one in sys.meta_path if hasattr(one, "index")]
-names = [name for name in sorted(finder.index) if name.startswith("headrace.kube")]
+names = [name for name in sorted(finder.index) if name.startswith(("headrace.kube", "headrace.fluxqueue"))]
 for name in names:
     __import__(name)
 import ssl, aiohttp.web, cryptography.x509
@@ -62,7 +62,8 @@ print(len(names) > 20)
     assert done.stdout == "True\n", done.stderr
 
 
-def test_the_operator_tries_to_reach_the_cluster_that_it_is_told(root: Path) -> None:
-    done = run(root, "headrace", "operator", "run", "--kubeconfig", "/nowhere")
+@pytest.mark.parametrize("program", ["operator", "fluxqueue"])
+def test_a_program_tries_to_reach_the_cluster_that_it_is_told(root: Path, program: str) -> None:
+    done = run(root, "headrace", program, "run", "--kubeconfig", "/nowhere")
     assert done.returncode != 0
     assert "/nowhere" in done.stderr and "Traceback" not in done.stderr

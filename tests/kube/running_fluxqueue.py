@@ -97,9 +97,10 @@ class Held:
         self.cluster, self.namespace = cluster, namespace
         cluster.kubectl("label", "namespace", namespace, f"{QUEUE}={queue}")
         # The API server learns of the webhook, of its certificate and of the label moments later.
-        until(self._is_reviewed)
+        until(self.is_reviewed)
 
-    def _is_reviewed(self) -> bool:
+    def is_reviewed(self) -> bool:
+        """Whether a pod could be created here now, and would be held."""
         body = {"metadata": {"name": "probe"}, "spec": pod_spec("true", "0")}
         try:
             made = self.cluster.api.request("POST", f"{_PATHS['pods'].format(self.namespace)}?dryRun=All", body)

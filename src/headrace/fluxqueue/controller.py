@@ -14,7 +14,7 @@ from typing import Any
 
 from ..kube.runtime.api import JOBS, PODS, ApiError, Kind, Unreachable
 from ..kube.runtime.cache import Cache
-from ..kube.runtime.controller import Shared
+from ..kube.runtime.controller import SHORTEST_REQUEUE, Shared
 from ..kube.runtime.credentials import CredentialsError
 from ..kube.runtime.events import record
 from ..kube.runtime.watches import Selection, without_managed_fields
@@ -32,6 +32,8 @@ log = logging.getLogger("headrace.fluxqueue.controller")
 # Seconds for which changes are gathered before a step, since what is created at a time comes as many of them.
 GATHERING = 0.05
 WORKERS = 16
+# Seconds after which another attempt is made at the first queue.
+FIRST_QUEUE_RETRY = 1.0
 # The API server's answers to a write about something that is gone or has changed since it was seen.
 _STALE = (404, 409, 422)
 
@@ -120,19 +122,20 @@ class FluxqueueController:
         """Keep the queues, from all that is there on, until cancelled. The caches must be filled."""
         self._works = True
         self._changes = [Seen(kind, item) for kind, cache in self._caches.values() for item in cache]
-        if not self._caches[FLUXQUEUES.plural][1]:
-            await self._make_first_queue()
         log.info("working", extra={kind.plural: len(cache) for kind, cache in self._caches.values()})
         self._wake.set()
-        await asyncio.gather(self._steps(), *(self._worker() for _ in range(WORKERS)))
+        await asyncio.gather(self._make_first_queue(), self._steps(), *(self._worker() for _ in range(WORKERS)))
 
     async def _make_first_queue(self) -> None:
-        """A queue cannot be applied in one go with its definition, which nobody knows by then."""
-        try:
-            self._seen(FLUXQUEUES, await self._api.create(FLUXQUEUES, "", first_queue()))
-        except ApiError as exc:
-            if exc.reason != "AlreadyExists":
-                raise
+        """Make the queue `default` where there is no queue: it cannot be applied in one go with its definition, which
+        nobody knows by then.
+        """
+        while not self._caches[FLUXQUEUES.plural][1]:
+            try:
+                self._seen(FLUXQUEUES, await self._api.create(FLUXQUEUES, "", first_queue()))
+            except (ApiError, Unreachable, CredentialsError) as exc:
+                log.warning("no first queue yet: %s", exc)
+                await asyncio.sleep(FIRST_QUEUE_RETRY)
 
     # --- what has changed
 
@@ -176,7 +179,7 @@ class FluxqueueController:
             for about, writes in steps.writes.items():
                 self._todo[about] = writes
                 self.queue.add(about)
-            wake_at = steps.wake_at
+            wake_at = max(steps.wake_at, time.time() + SHORTEST_REQUEUE)
 
     # --- writes
 

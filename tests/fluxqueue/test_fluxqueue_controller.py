@@ -1,0 +1,149 @@
+"""The edge: what it reads of objects, and what it does when a write fails."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from simulated_cluster import Cluster, Stale, _merged, _patch
+
+from headrace.fluxqueue.controller import FluxqueueController, trimmed_job, trimmed_pod
+from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES
+from headrace.kube.runtime.api import EVENTS, ApiError, Kind, Listing, Unreachable
+from headrace.kube.runtime.controller import Shared
+from headrace.kube.runtime.metrics import Metrics
+
+Object = dict[str, Any]
+
+
+class Api:
+    """The objects of a simulated cluster as an API. `failures` are raised by the next writes, before they are done."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.failures: list[Exception] = []
+        self.writes: list[str] = []
+        self._watchers: dict[str, asyncio.Queue[tuple[str, Object]]] = {}
+
+    async def list_objects(self, kind: Kind, namespace: str = "", labels: str = "", fields: str = "") -> Listing:
+        return Listing(copy.deepcopy(self.cluster.all(kind)), "1")
+
+    async def watch(self, kind: Kind, version: str, *selected: str) -> AsyncIterator[tuple[str, Object]]:
+        self._watchers[kind.plural] = asyncio.Queue()
+        while True:
+            yield await self._watchers[kind.plural].get()
+
+    async def create(self, kind: Kind, namespace: str, body: Object, dry_run: bool = False) -> Object:
+        self._begin("create", kind)
+        if kind == EVENTS:
+            return body
+        return self._put(kind, copy.deepcopy(body))
+
+    async def merge(self, kind: Kind, namespace: str, name: str, body: Object, subresource: str = "") -> Object:
+        self._begin("merge", kind)
+        item = self.cluster.one(kind, name, namespace)
+        if (
+            body["metadata"].get("resourceVersion", item["metadata"]["resourceVersion"])
+            != item["metadata"]["resourceVersion"]
+        ):
+            raise ApiError(409, "Conflict", "the object has been modified")
+        return self._put(kind, _merged(item, body))
+
+    async def patch(self, kind: Kind, namespace: str, name: str, operations: tuple[Object, ...]) -> Object:
+        self._begin("patch", kind)
+        item = copy.deepcopy(self.cluster.one(kind, name, namespace))
+        try:
+            _patch(item, operations)
+        except Stale:
+            raise ApiError(422, "Invalid", "a test failed") from None
+        return self._put(kind, item)
+
+    def tell(self, kind: Kind, event: str, item: Object) -> None:
+        self._watchers[kind.plural].put_nowait((event, copy.deepcopy(item)))
+
+    def _begin(self, verb: str, kind: Kind) -> None:
+        self.writes.append(f"{verb} {kind.plural}")
+        if self.failures:
+            raise self.failures.pop(0)
+
+    def _put(self, kind: Kind, item: Object) -> Object:
+        self.tell(kind, "MODIFIED", self.cluster.put(kind, item))
+        return copy.deepcopy(item)
+
+
+def work(cluster: Cluster, *failures: Exception, until: Any) -> Api:
+    """Have a controller work on a cluster until something holds."""
+    api = Api(cluster)
+    api.failures += failures
+
+    async def scenario() -> None:
+        shared = Shared(api, Metrics(), "headrace-fluxqueue")  # type: ignore[arg-type]
+        FluxqueueController(shared)
+        tasks = [asyncio.create_task(shared.watches.run()), asyncio.create_task(shared.work())]
+        while not until():
+            await asyncio.sleep(0.01)
+            for task in tasks:
+                if task.done():
+                    task.result()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(scenario(), 120))
+    return api
+
+
+def is_pinned(cluster: Cluster) -> bool:
+    return cluster.pods_of("a")[0]["metadata"].get("annotations", {}).get("fluxqueue/fluxion-nodes") == "n0"
+
+
+def test_a_pod_is_shown_told_its_node_and_pinned():
+    cluster = Cluster(nodes=1)
+    cluster.pod("a")
+    api = work(cluster, until=lambda: is_pinned(cluster))
+    about = [one for one in api.writes if "queues" not in one and "events" not in one]
+    assert about == ["create fluxjobs", "merge fluxjobs", "patch pods"]
+    assert cluster.status("a")["nodes"] == "n0"
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        Unreachable("nobody answers"),
+        ApiError(409, "Conflict", "the object has been modified"),
+        ApiError(500, "InternalError", "etcd"),
+        ApiError(403, "Forbidden", "no"),
+        RuntimeError("a defect"),
+    ],
+)
+@pytest.mark.parametrize("before", range(5))
+def test_a_write_that_fails_is_asked_for_again(failure, before):
+    cluster = Cluster(nodes=1)
+    cluster.pod("a")
+    # Writes until then succeed: an Event more is told again by its name alone.
+    api = work(cluster, *[failure] * (before + 1), until=lambda: is_pinned(cluster))
+    assert not api.failures
+    assert cluster.status("a")["nodes"] == "n0"
+    assert len(cluster.all(FLUXJOBS)) == 1
+
+
+def test_the_first_queue_is_made_where_there_is_none():
+    cluster = Cluster(nodes=1)
+    cluster.delete(FLUXQUEUES, "default", "")
+    cluster.pod("a")
+    work(cluster, Unreachable("nobody answers"), until=lambda: is_pinned(cluster))
+    assert cluster.one(FLUXQUEUES, "default", "")["spec"] == {}
+
+
+def test_of_pods_and_jobs_is_kept_what_is_read():
+    container = {"name": "main", "image": "i", "env": [], "resources": {"requests": {"cpu": "1"}}, "command": ["x"]}
+    spec = {"containers": [container], "volumes": [{}], "nodeName": "n", "schedulingGates": [{"name": "fluxqueue"}]}
+    pod = {"metadata": {"name": "a", "managedFields": []}, "spec": spec, "status": {"phase": "Running", "podIP": "x"}}
+    kept = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
+    gates = {"nodeName": "n", "schedulingGates": [{"name": "fluxqueue"}]}
+    assert trimmed_pod(pod) == {"metadata": {"name": "a"}, "spec": {**gates, **kept}, "status": {"phase": "Running"}}
+    job = {"metadata": {"name": "a"}, "spec": {"parallelism": 2, "template": {"metadata": {}, "spec": {**spec}}}}
+    assert trimmed_job(job)["spec"] == {"parallelism": 2, "template": {"spec": {**gates, **kept}}}
