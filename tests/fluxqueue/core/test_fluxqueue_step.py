@@ -6,7 +6,7 @@ import pytest
 from simulated_cluster import Cluster
 
 from headrace.fluxqueue.core import actions
-from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, HELD, NODES
+from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, HELD, NAMESPACES, NODES
 from headrace.kube.runtime.api import JOBS, PODS
 
 
@@ -485,3 +485,41 @@ def test_jobs_without_a_reservation_have_the_start_that_sums_of_resources_let_ex
     ]
     conditions = {one["type"]: one["status"] for one in cluster.status("b")["conditions"]}
     assert conditions == {"Reserved": "False", "Released": "False"}
+
+
+def test_what_is_held_waits_its_turn_though_its_namespace_has_lost_the_label():
+    cluster = Cluster(nodes=1, cores=1)
+    for name in "ab":
+        cluster.pod(name)
+        cluster.settle()
+    cluster.put(NAMESPACES, {"metadata": {"name": "ns"}})
+    cluster.restart()
+    cluster.pod("later", 0)
+    cluster.settle()
+    assert states(cluster, "ab") == "Running Held"
+    assert cluster.status("later") == {}
+    assert cluster.pods_of("later")[0]["spec"]["nodeName"] == "n0"
+    cluster.end_all("a")
+    cluster.settle()
+    assert cluster.state("b") == "Running"
+
+
+def test_a_queue_may_change_its_policy_while_jobs_wait_and_run():
+    cluster = Cluster(nodes=2, cores=1)
+    for name, cores in (("a", 1), ("wide", 2), ("c", 1)):
+        if name == "wide":
+            cluster.job(name, pods=2, cores=1)
+        else:
+            cluster.pod(name, cores, annotations={"fluxqueue/duration": "1m"})
+        cluster.settle()
+    assert [cluster.state(name) for name in ("a", "wide", "c")] == ["Running", "Held", "Held"]
+    queue = cluster.one(FLUXQUEUES, "default", "")
+    queue["spec"] = {"policy": "easy"}
+    cluster.put(FLUXQUEUES, queue)
+    cluster.settle(5)
+    # c ends before a does, so it does not delay the wide job.
+    assert [cluster.state(name) for name in ("a", "wide", "c")] == ["Running", "Held", "Running"]
+    for name in "ac":
+        cluster.end_all(name)
+        cluster.settle(5)
+    assert cluster.state("wide") == "Running"

@@ -8,7 +8,7 @@ the cluster goes on where the one before has ended, at whichever write that was.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from math import inf, isfinite
 from typing import Any
 
@@ -136,7 +136,7 @@ class Core:
     # --- nodes and queues
 
     def _review_nodes(
-        self, nodes: Iterable[str], queues: Iterable[str], now: int
+        self, nodes: Container[str], queues: Iterable[str], now: int
     ) -> Iterator[tuple[str, tuple[actions.Action, ...]]]:
         """Give each node to its queue, and rebuild the queues whose settings have changed."""
         for name in queues:
@@ -153,8 +153,8 @@ class Core:
                 queue.drop_node(node)
                 self._loads[node] = None
                 self._nodes_changed(name)
-            for node in sorted(mine, key=_natural):
-                if (node in nodes or node not in queue.nodes) and queue.put_node(self.world.nodes[node], now):
+            for node in sorted((one for one in mine if one in nodes or one not in queue.nodes), key=_natural):
+                if queue.put_node(self.world.nodes[node], now):
                     self._loads[node] = None
                     self._nodes_changed(name)
         self._queue_nodes = found
