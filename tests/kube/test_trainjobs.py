@@ -13,6 +13,7 @@ from peers import stock_runtimes
 
 from headrace.minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
 from headrace.minicluster.foreign.options import ANNOTATION
+from sizes import SOAK
 
 Object = dict[str, Any]
 
@@ -152,6 +153,16 @@ def test_overrides_of_each_version_reach_the_cluster(sets: Sets, trains: Callabl
     assert sets.log("placed-node-0").split() == ["2", "2"]
 
 
+def test_a_trainjob_without_the_label_stays_as_trainer_makes_it(sets: Sets, trains: Callable[..., None]) -> None:
+    sets.trainer.apply(stock_runtimes(sets.trainer)["torch-distributed"])
+    trains("plain", ["sh", "-c", "echo $PET_NODE_RANK of $PET_NNODES"], "torch-distributed", numNodes=2)
+    sets.condition(TRAINJOBS, "plain", "Complete")
+    job = sets.job("plain-node-0")
+    assert not cluster_id(job) and sets.secrets() == {}
+    assert "initContainers" not in job["spec"]["template"]["spec"]
+    assert sets.log("plain-node-0") == "0 of 2\n"
+
+
 def test_a_patch_makes_a_cluster_of_a_runtime_that_trainer_brings(sets: Sets, trains: Callable[..., None]) -> None:
     """Before 2.2 a TrainJob cannot label the Job of its runtime."""
     name = "torch-distributed"
@@ -166,3 +177,42 @@ def test_a_patch_makes_a_cluster_of_a_runtime_that_trainer_brings(sets: Sets, tr
     trains("stock", say, name, numNodes=2, spec=patch)
     sets.condition(TRAINJOBS, "stock", "Complete")
     assert sorted(sets.log("stock-node-0").splitlines()) == ["2 0", "2 1"]
+
+
+TRAINING = """
+import os, torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+torch.manual_seed(1)
+model = DistributedDataParallel(torch.nn.Linear(8, 1))
+steps = torch.optim.SGD(model.parameters(), lr=0.05)
+torch.manual_seed(100 + rank)
+samples, wanted = torch.randn(64, 8), torch.randn(64, 1)
+for _ in range(20):
+    steps.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(samples), wanted)
+    loss.backward()
+    steps.step()
+total = loss.detach().clone()
+dist.all_reduce(total)
+print(f"rank {rank} of {dist.get_world_size()} with {os.environ['LOCAL_RANK']}: {total.item():.6f}", flush=True)
+"""
+
+
+@pytest.mark.skipif(not SOAK, reason="an image of 0.9 GB: make soak")
+def test_data_parallel_training_by_python_and_by_torchrun(sets: Sets, image: Callable[[str], str]) -> None:
+    """Two nodes with two processes each, which average their gradients: the loss is the same, whoever starts them."""
+    python = ["python3", "-c", TRAINING]
+    sizes = {"numNodes": 2, "numProcPerNode": 2, "image": image("torch")}
+    sets.trainjob("python", OURS, trainer={**sizes, "command": python})
+    sets.trainjob("launcher", "headrace-torch", trainer={**sizes, "command": ["torchrun", "--no_python", *python]})
+    losses = set()
+    for name in ("python", "launcher"):
+        sets.condition(TRAINJOBS, name, "Complete")
+        said = [line.partition(": ") for line in sets.log(f"{name}-node-0").splitlines() if line.startswith("rank ")]
+        assert sorted(who for who, _, _ in said) == [f"rank {rank} of 4 with {rank % 2}" for rank in range(4)]
+        losses.update(loss for _, _, loss in said)
+    assert len(losses) == 1

@@ -29,8 +29,13 @@ PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexisten
 _GROUP = "root:x:0:\nnogroup:x:65534:\n"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PLAIN = ("base-files", "bash", "coreutils", "grep", "sed", "hostname", "findutils", "libc-bin")
-# Packages that others depend on for what no test does: their configuration, documentation, other interpreters.
-_UNUSED = ("perl", "libperl", "dpkg", "install-info", "mime-support", "media-types", "mailcap", "gawk", "original-awk")
+# Packages that others depend on for what no test does: their configuration, documentation, other interpreters, screens;
+# and alternatives to another package.
+_UNUSED = (
+    *("perl", "libperl", "dpkg", "install-info", "mime-support", "media-types", "mailcap", "gawk", "original-awk"),
+    *("fonts-", "ttf-", "xfonts-", "x11-common", "iso-codes", "libllvm", "libz3", "libgl1-mesa-dri", "samba-libs"),
+    *("libqt5gui5-gles", "libopenblas", "libblis", "libatlas"),
+)
 
 # A program that says where it runs and with what; without libc's resolver, which a static program has not.
 _SPEAKING = r"""
@@ -67,6 +72,16 @@ int main(int argc, char **argv)
     MPI_Finalize();
     return 0;
 }
+"""
+
+
+# PyTorch 1.13 looks for the redirection 0 among the flags that Python lists, which leaves it out since 3.11.
+_TORCHRUN = """#!/usr/bin/python3
+from torch.distributed.elastic.multiprocessing import Std
+from torch.distributed.run import main
+
+Std.from_str = classmethod(lambda cls, text: cls(int(text)))
+main()
 """
 
 
@@ -145,6 +160,21 @@ def lammps() -> Path:
 
     inputs = [(_EXAMPLES / "lammps" / name).read_bytes() for name in ("data.hns", "in.reaxff.hns")]
     return debian("python3", "libstdc++6", "zlib1g", name="lammps", add=add, of=(version, *inputs))
+
+
+def torch() -> Path:
+    """`local/torch:1`: a Debian with PyTorch for CPUs and its launcher, `torchrun`."""
+
+    def add(root: Path) -> None:
+        libraries = (root / "usr/lib").glob("*/*/lib*.so.3")
+        folders = {f"/{path.parent.relative_to(root)}" for path in libraries if path.parent.name in ("blas", "lapack")}
+        (root / "etc/ld.so.conf.d/blas.conf").write_text("".join(f"{folder}\n" for folder in sorted(folders)))
+        launcher = root / "usr/local/bin/torchrun"
+        launcher.parent.mkdir(parents=True, exist_ok=True)
+        launcher.write_text(_TORCHRUN)
+        launcher.chmod(0o755)
+
+    return debian("python3-torch", name="torch", add=add)
 
 
 def _is_for_running(path: str) -> bool:
@@ -346,6 +376,7 @@ IMAGES: dict[str, Callable[[], Path]] = {
     "rocky": rocky,
     "scratch": scratch,
     "snakemake": snakemake,
+    "torch": torch,
     "traced": traced,
 }
 
