@@ -80,7 +80,7 @@ ELSEWHERE = {
     ("docs/user/first-steps.md", "python3 -m venv venv"): ("an environment of its own", "tests/project/test_wheel.py"),
     ("docs/user/cluster-queue.md", "headrace fluxqueue manifests"): (
         "takes a Kubernetes",
-        "tests/kube/test_fluxqueue.py",
+        "tests/kube/test_fluxqueue_in_pods.py",
     ),
     ("docs/user/cluster-queue.md", "apiVersion"): ("an object of the cluster queue", "tests/kube/test_fluxqueue.py"),
     ("docs/user/kubernetes.md", "headrace operator manifests"): (

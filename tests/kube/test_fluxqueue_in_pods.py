@@ -1,0 +1,55 @@
+"""The cluster queue as users install it: the printed file is applied, and pods of this tree's image do the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import diagnosis
+import pytest
+from installed import IMAGE
+from kubecluster.cluster import Cluster
+from kubecluster.errors import KubeError
+from patience import TIMEOUT, until
+from running_fluxqueue import QUEUES, Held
+
+from headrace.fluxqueue.install import Install, install_file
+from headrace.fluxqueue.names import CONFIGURATION, FLUXQUEUE
+from headrace.images import oci
+from headrace.images.operator_image import operator_image
+
+INSTALL = Install(image=IMAGE, replicas=2)
+
+
+@pytest.fixture
+def installed(cluster: Cluster, tmp_path: Path) -> Iterator[None]:
+    archive = tmp_path / "operator.tar"
+    archive.write_bytes(oci.archive(f"docker.io/{IMAGE}", operator_image()))
+    cluster.load(archive)
+    where = f"--namespace={INSTALL.namespace}"
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=install_file(INSTALL))
+    try:
+        cluster.kubectl("rollout", "status", f"deployment/{FLUXQUEUE}", where, TIMEOUT)
+        yield
+    except KubeError as exc:
+        raise AssertionError(f"{exc}\n{diagnosis.of_namespace(cluster, INSTALL.namespace)}") from None
+    finally:
+        cluster.kubectl("delete", "mutatingwebhookconfiguration", CONFIGURATION, "--ignore-not-found")
+        cluster.kubectl("delete", "deployment", FLUXQUEUE, where, "--ignore-not-found", "--wait=false")
+
+
+def test_the_installed_queue_holds_and_releases_with_the_rights_of_its_roles(
+    installed: None, cluster: Cluster, namespace: str
+) -> None:
+    until(lambda: cluster.api.get(f"{QUEUES}/default").get("status", {}).get("nodes") == 2)
+    held = Held(cluster, namespace)
+    held.job("hello", "echo hello", cpu="1", pods=2)
+    held.wait("hello-job", "Finished")
+    assert held.events("hello") == ["Released"]
+    # The one that leads goes; the other goes on.
+    lease = cluster.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{INSTALL.namespace}/leases/{FLUXQUEUE}")
+    leader = lease["spec"]["holderIdentity"].partition("_")[0]
+    cluster.kubectl(f"--namespace={INSTALL.namespace}", "delete", "pod", leader, "--wait=false")
+    until(held.is_reviewed)
+    held.pod("later", "echo later")
+    held.wait("later-pod", "Finished")
