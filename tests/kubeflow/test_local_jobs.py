@@ -19,7 +19,9 @@ from waiting import until
 
 # Starts a job that ends when a file appears, tells of it, and goes on as PROGRAM says.
 TRAIN = """
-import os, sys, time
+import os, signal, sys, time
+# Whoever runs the tests in the background has it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from kubeflow.trainer import CustomTrainer
 from kubeflow.trainer.options import Name
 from headrace.kubeflow import HeadraceBackendConfig, TrainerClient
