@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from typing import Any
 
 from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
+from labelled_jobs import without_brokers
 from patience import PATIENCE, until
 from peers import Trainer
 
@@ -23,8 +23,6 @@ JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
 TRAINJOBS = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs"
 _JOBS = "/apis/batch/v1/namespaces/{}/jobs"
 _PODS = "/api/v1/namespaces/{}/pods"
-# The beginning of a broker's line.
-_BROKERS = re.compile(r"[A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d\.\d+ UTC \d{4} \S+\[\d+\]: ")
 _ENDS = ("Completed", "Complete", "Failed")
 
 
@@ -154,11 +152,9 @@ class Sets:
         return int(status["state"]["terminated"]["exitCode"])
 
     def log(self, job: str) -> str:
-        """What the command has written to the container `node` of the lead; a broker writes there, too, such as that a
-        name does not resolve yet."""
+        """What the command has written to the container `node` of the lead."""
         lead = self.lead(job)["metadata"]["name"]
-        written = self.cluster.kubectl("-n", self.namespace, "logs", lead, "-c", "node")
-        return "".join(line for line in written.splitlines(keepends=True) if not _BROKERS.match(line))
+        return without_brokers(self.cluster.kubectl("-n", self.namespace, "logs", lead, "-c", "node"))
 
     def inside(self, job: str, *words: str) -> str:
         """Run a command in the lead's container."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from typing import Any
 
@@ -35,6 +36,15 @@ def labelled(name: str, *command: str, size: int = 2, options: str = "", image: 
         metadata["annotations"] = {ANNOTATION: options}
     spec = {"completionMode": "Indexed", "completions": size, "parallelism": size, "template": {"spec": pod}, **more}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+# The beginning of a broker's line.
+_BROKERS = re.compile(r"[A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d\.\d+ UTC \d{4} \S+\[\d+\]: ")
+
+
+def without_brokers(log: str) -> str:
+    """A log of a lead without the lines of brokers, such as that a name does not resolve yet."""
+    return "".join(line for line in log.splitlines(keepends=True) if not _BROKERS.match(line))
 
 
 class Jobs:
@@ -83,7 +93,11 @@ class Jobs:
         return found
 
     def log(self, name: str, index: int = 0, container: str = "main") -> str:
-        """What the container of an index has written; its pod must have started."""
+        """What the command has written to the container of an index; its pod must have started."""
+        return without_brokers(self.whole_log(name, index, container))
+
+    def whole_log(self, name: str, index: int = 0, container: str = "main") -> str:
+        """What the container of an index has written, with what brokers have to say."""
         return self.kubectl("logs", self.pods(name, index)[0]["metadata"]["name"], "-c", container)
 
     def exit_code(self, name: str, index: int = 0, container: str = "main") -> int:

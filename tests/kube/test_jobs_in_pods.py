@@ -150,7 +150,7 @@ def test_no_two_jobs_share_a_key_and_keys_are_in_secrets_alone(jobs: Jobs, opera
     keys = {key for one in secrets for text in one for key in re.findall(r'"(.{40})"', text)}
     assert len(keys) == 12
     seen = [jobs.get(kind) for kind in ("configmap", "event", "pod", "job", "service")]
-    text = json.dumps(seen) + jobs.log("one") + jobs.log("two") + operator.log.read_text()
+    text = json.dumps(seen) + jobs.whole_log("one") + jobs.whole_log("two") + operator.log.read_text()
     assert not any(key in text for key in keys)
 
 
