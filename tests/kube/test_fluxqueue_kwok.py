@@ -64,13 +64,14 @@ def test_of_two_gangs_that_do_not_fit_together_never_both_hold_nodes(queued: Hel
 
 def test_a_wide_job_starts_at_its_first_estimate_in_a_stream_of_small_ones(queued: Held) -> None:
     """Under EASY the first job's start is reserved, so that nothing that comes later delays it."""
-    duration = {"fluxqueue/duration": "30s"}
+    # Longer than the test takes: a job that runs beyond its duration moves the reserved start.
+    duration = {"fluxqueue/duration": "4h"}
     small = [f"small-{index}" for index in range(NODES)]
     for name in small:
         queued.job(name, cpu="4", annotations=duration)
     for name in small:
         queued.wait(f"{name}-job", "Running")
-    queued.job("wide", cpu="4", pods=NODES, annotations={"fluxqueue/duration": "1m"})
+    queued.job("wide", cpu="4", pods=NODES, annotations={"fluxqueue/duration": "1h"})
     until(lambda: "estimatedStart" in queued.status("wide-job"))
     estimate = seconds_of(queued.status("wide-job")["estimatedStart"])
     late = [f"late-{index}" for index in range(2 * NODES)]
