@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Iterator
@@ -200,19 +201,89 @@ def test_the_label_cannot_be_put_on_a_job_that_exists(jobs: Jobs) -> None:
     jobs.kubectl("label", "job", "hello", "other=label")
 
 
-def test_a_cluster_is_changed_and_deleted_as_any_job(jobs: Jobs) -> None:
-    jobs.create(labelled(job(suspend=True)))
-    jobs.kubectl("label", "job", "hello", "other=label")
-    jobs.kubectl("label", "job", "hello", f"{LABEL_KEY}-")
-    # It is one still, and may get its label back.
-    jobs.kubectl("label", "job", "hello", f"{LABEL_KEY}={LABEL_VALUE}")
-    jobs.kubectl("patch", "job", "hello", "--type=merge", "-p", '{"spec": {"suspend": false}}')
-    jobs.kubectl("delete", "job", "hello", "--cascade=foreground")
-
-
 def reviews(plane: Cluster) -> int:
     """The number of times that the API server has asked the webhook about a Job."""
     return sum(map(int, _REVIEWS.findall(str(plane.kubectl("get", "--raw", "/metrics")))))
+
+
+def test_a_cluster_is_changed_and_deleted_as_any_job(jobs: Jobs, control_plane: Cluster) -> None:
+    jobs.create(labelled(job(suspend=True)))
+    before = reviews(control_plane)
+    jobs.kubectl("label", "job", "hello", "other=label")
+    jobs.kubectl("patch", "job", "hello", "--type=merge", "-p", '{"spec": {"parallelism": 3, "completions": 3}}')
+    # A queue says where the pods of a suspended Job may run.
+    placed = {"metadata": {"labels": {"queue": "q"}}, "spec": {"nodeSelector": {"zone": "a"}}}
+    jobs.kubectl("patch", "job", "hello", "--type=strategic", "-p", json.dumps({"spec": {"template": placed}}))
+    jobs.kubectl("patch", "job", "hello", "--type=merge", "-p", '{"spec": {"suspend": false}}')
+    jobs.kubectl("delete", "job", "hello", "--cascade=foreground")
+    assert reviews(control_plane) == before
+
+
+def test_a_cluster_keeps_its_label(jobs: Jobs) -> None:
+    stored = jobs.create(labelled(job(suspend=True)))
+    for words in (
+        ("label", "job", "hello", f"{LABEL_KEY}-"),
+        ("label", "job", "hello", f"{LABEL_KEY}=no", "--overwrite"),
+    ):
+        jobs.kubectl(*words)
+        assert jobs.get("hello")["metadata"]["labels"] == stored["metadata"]["labels"]
+
+
+# A file with each field that admission overwrites or adds to.
+_TERM = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "zone"}
+_FILE = job(
+    pod={
+        "containers": [
+            container(
+                command=["sh", "-c"],
+                args=["sleep 1"],
+                env=[{"name": "A", "value": "1"}],
+                resources={"limits": {"cpu": "1000m", "memory": "1024Mi"}},
+                volumeMounts=[{"name": "data", "mountPath": "/data"}],
+            ),
+            container(name="logs"),
+        ],
+        "initContainers": [container(name="setup")],
+        "volumes": [{"name": "data", "emptyDir": {}}],
+        "restartPolicy": "OnFailure",
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_TERM]}},
+    },
+    options="{container: main, spread: required}",
+    podReplacementPolicy="TerminatingOrFailed",
+    suspend=True,
+)
+AGAIN = [("apply",), ("apply", "--server-side"), ("replace",)]
+
+
+@pytest.mark.parametrize("words", AGAIN, ids=" ".join)
+@pytest.mark.parametrize("document", [job(suspend=True), _FILE], ids=["small", "full"])
+def test_a_file_may_be_applied_again(jobs: Jobs, words: tuple[str, ...], document: Object) -> None:
+    first = ("create",) if words == ("replace",) else words
+    jobs.kubectl(*first, body=labelled(document))
+    before = jobs.get("hello")
+    for _ in range(2):
+        jobs.kubectl(*words, body=labelled(document))
+        after = jobs.get("hello")
+        assert after["spec"] == before["spec"]
+        assert after["metadata"]["labels"] == before["metadata"]["labels"]
+    # A size, and where the pods of a suspended Job may run.
+    changed = copy.deepcopy(document)
+    changed["spec"] |= {"parallelism": 3, "completions": 3}
+    changed["spec"]["template"]["spec"]["nodeSelector"] = {"zone": "a"}
+    jobs.kubectl(*words, body=labelled(changed))
+    found = jobs.get("hello")["spec"]
+    template = copy.deepcopy(before["spec"]["template"])
+    template["spec"]["nodeSelector"] = {"zone": "a"}
+    assert found == {**before["spec"], "parallelism": 3, "completions": 3, "template": template}
+
+
+@pytest.mark.parametrize("words", AGAIN, ids=" ".join)
+def test_a_file_with_another_command_is_refused_by_this_name(jobs: Jobs, words: tuple[str, ...]) -> None:
+    jobs.kubectl("create" if words == ("replace",) else words[0], *words[1:], body=labelled(job(suspend=True)))
+    rule = "cannot be changed: delete the Job, and create it anew"
+    with pytest.raises(KubeError) as refused:
+        jobs.kubectl(*words, body=labelled(with_container(command=["date"])))
+    assert str(refused.value).strip().endswith(f'The Job "hello" is invalid: {MAIN}.command: {rule}')
 
 
 def test_of_a_thousand_jobs_without_the_label_none_is_reviewed(jobs: Jobs, control_plane: Cluster) -> None:

@@ -18,6 +18,7 @@ from ..minicluster.pod_plan import BROKER_PORT, CHANNEL_PORT
 from .builders.images import DEFAULT_VIEW
 from .crd import GROUP, PLURAL, VERSION, definition
 from .foreign.names import ID_LABEL
+from .foreign.updates import WRITTEN
 from .names import MANAGED_BY, MANAGER
 from .operator_names import (
     CONFIGURATION,
@@ -322,7 +323,7 @@ def jobs_configuration(client: Object, install: Install) -> Object:
     """The webhook configuration of Jobs; `client` is as in `configuration`.
 
     It fails closed, only for Jobs that are labelled to become clusters; others are never reviewed. Of changes it
-    reviews those that put the label on a Job.
+    reviews those of the label, and of fields that admission writes.
     """
     rule = {
         "apiGroups": ["batch"],
@@ -331,8 +332,8 @@ def jobs_configuration(client: Object, install: Install) -> Object:
         "resources": ["jobs"],
         "scope": "Namespaced",
     }
-    label = f"oldObject.metadata.?labels[?'{LABEL_KEY}'].orValue('')"
-    condition = {"name": "label-is-new", "expression": f"oldObject == null || {label} != '{LABEL_VALUE}'"}
+    differ = " || ".join(f"object.{path} != oldObject.{path}" for path in WRITTEN)
+    condition = {"name": "what-admission-writes-changes", "expression": f"oldObject == null || {differ}"}
     more = {"objectSelector": {"matchLabels": {LABEL_KEY: LABEL_VALUE}}}
     return _configuration("Mutating", JOBS_CONFIGURATION, "jobs", client, install, rule, condition, more)
 

@@ -10,8 +10,9 @@ import pytest
 
 from headrace.kube.builders import Images
 from headrace.kube.foreign.admission import cluster_id, handler
+from headrace.kube.foreign.policy import flux_job
 from headrace.kube.runtime.admission.reviews import BadReview, parse, response
-from minicluster.foreign.samples import job
+from minicluster.foreign.samples import container, job
 
 Document = dict[str, Any]
 
@@ -91,6 +92,37 @@ def test_other_changes_of_labelled_jobs_are_allowed() -> None:
     whole = job()
     whole["spec"]["template"]["metadata"] = {"labels": {ID_LABEL: "0123456789"}}
     assert answered(labelled(whole), whole)["allowed"]
+
+
+def test_a_cluster_is_applied_again_without_a_change() -> None:
+    file = labelled(job())
+    stored = flux_job(file, Images("other"), "0123456789")
+    answer = answered(file, stored)
+    assert answer["allowed"]
+    assert set(patched(answer)) >= {
+        "/metadata/labels/flux-framework.org~1headrace-cluster",
+        "/spec/template/spec/containers",
+        "/spec/successPolicy",
+    }
+    assert answered(stored, stored) == {"uid": "u", "allowed": True}
+
+
+def test_an_update_of_a_cluster_that_cannot_be_is_refused_by_field() -> None:
+    stored = flux_job(labelled(job()), Images(), "0123456789")
+    (cause,) = answered(labelled(job(pod={"containers": [container(image="x")]})), stored)["status"]["details"][
+        "causes"
+    ]
+    assert cause["field"] == "spec.template.spec.containers[0].image"
+    assert cause["message"].startswith("cannot be changed")
+
+
+def test_the_label_of_a_cluster_stays_and_a_warning_says_so() -> None:
+    stored = flux_job(labelled(job()), Images(), "0123456789")
+    answer = answered(job(), stored)
+    assert answer["allowed"] and "/metadata/labels" in patched(answer)
+    (warning,) = answer["warnings"]
+    assert warning.startswith("metadata.labels.flux-framework.org/headrace: stays on a Job that is a cluster")
+    assert not warning.endswith("...")
 
 
 def test_each_job_has_an_id_of_its_own_and_each_attempt_of_a_jobset() -> None:

@@ -84,6 +84,23 @@ def test_a_spoiled_object_is_a_cluster_or_refused() -> None:
     assert min(counts.values()) > size("foreign_documents") / 50, "all kinds occur"
 
 
+@pytest.mark.soak
+def test_a_spoiled_update_of_a_cluster_is_stored_or_refused() -> None:
+    dice = random.Random(seeds.seed())
+    cluster = flux_job(full(), Images(), ID)
+    counts = {"stored": 0, "refused": 0}
+    for _ in range(size("foreign_documents")):
+        update = mutated(dice, dice.choice([full(), cluster]))
+        if isinstance(update, dict):
+            review = Review("u", "UPDATE", "jobs", "", "n", "hello", update, cluster)
+            verdict = judge(review, Images("other"))
+            assert response(review, verdict)["response"]["allowed"] is (verdict.refusal is None)
+            assert verdict.changed is None or id_of(verdict.changed) == ID
+            counts["refused" if verdict.refusal else "stored"] += 1
+    print(counts)
+    assert min(counts.values()) > size("foreign_documents") / 50, "both kinds occur"
+
+
 def reviewed(document: Document) -> bool:
     """Whether a labelled Job becomes a cluster, or is one; an API server without any schema would have sent it."""
     given = document.get("metadata")

@@ -1,4 +1,5 @@
-"""The mutating webhook's responses: a labelled Job becomes a cluster when it is created, or is refused. Pure.
+"""The mutating webhook's responses: a labelled Job becomes a cluster when it is created, or is refused, and stays one
+when its file is applied again. Pure.
 
 Source: admission.k8s.io/v1; batch/v1 Job.
 """
@@ -17,6 +18,7 @@ from ..runtime.admission.reviews import BadReview, Handler, Review, Verdict
 from ..runtime.api import JOBS
 from . import names
 from .policy import flux_job, id_of
+from .updates import updated
 
 Object = dict[str, Any]
 
@@ -26,6 +28,10 @@ _JOBSET = "jobset.x-k8s.io"
 _EXISTS = Problem(
     f"metadata.labels.{LABEL_KEY}",
     "cannot be put on a Job that exists, as its pods cannot be changed: create the Job with it",
+)
+_STAYS = Problem(
+    f"metadata.labels.{LABEL_KEY}",
+    "stays on a Job that is a cluster, as its pods cannot be changed: delete the Job, and create it without the label",
 )
 
 
@@ -39,16 +45,27 @@ def judge(review: Review, images: Images) -> Verdict:
     if review.resource != JOBS.plural or review.subresource:
         about = f"{review.resource}/{review.subresource}"
         raise BadReview(f"asked about {about}: the webhook is for {JOBS.plural}")
+    if review.old is not None and id_of(review.old):
+        return _again(review, review.old)
     if not _is_labelled(review.new):
         return Verdict()
     if review.old is not None:
-        # A Job that became a cluster when it was created may get its label back.
-        is_new = not _is_labelled(review.old) and not id_of(review.new)
+        is_new = not _is_labelled(review.old)
         return Verdict(refusal=_refusal(review, [_EXISTS])) if is_new else Verdict()
     try:
         return Verdict(changed=flux_job(review.new, images, cluster_id(review)))
     except InvalidForeign as exc:
         return Verdict(refusal=_refusal(review, exc.problems))
+
+
+def _again(review: Review, cluster: Object) -> Verdict:
+    """The verdict on an update of a Job that is a cluster."""
+    is_taken = _is_labelled(cluster) and not _is_labelled(review.new)
+    try:
+        changed = updated(review.new, cluster)
+    except InvalidForeign as exc:
+        return Verdict(refusal=_refusal(review, exc.problems))
+    return Verdict(changed=changed, warnings=(str(_STAYS),) if is_taken else ())
 
 
 def cluster_id(review: Review) -> str:

@@ -97,7 +97,7 @@ def original(job: Object) -> Object:
         return job
     at = Field(job)
     spec, template = at["spec"], at["spec"]["template"]
-    pod = _original_pod(template["spec"], cluster_id)
+    pod = original_pod(template["spec"], template["spec"], cluster_id)
     before = {**template.mapping(), "metadata": _unlabelled(template["metadata"]), "spec": pod}
     return {**job, "metadata": _unlabelled(at["metadata"]), "spec": {**spec.mapping(), "template": before}}
 
@@ -105,15 +105,19 @@ def original(job: Object) -> Object:
 # --- the Job
 
 
+def default_policies(container: str) -> Object:
+    """What a Job is given where it has no such policies; `container` has the broker."""
+    return {"podFailurePolicy": default_failure_policy(container), "successPolicy": SUCCESS_POLICY}
+
+
 def _policies(spec: Field, cluster: ForeignCluster) -> Object:
     """The policies by which the Job ends as the lead's command does; those that are given stay."""
     if cluster.options.exit is Exit.KEEP:
         return {}
     return {
-        "podFailurePolicy": spec["podFailurePolicy"].mapping() or default_failure_policy(cluster.container),
+        **{key: spec[key].mapping() or policy for key, policy in default_policies(cluster.container).items()},
         # The API server has filled in a default, so that no value is known to be the user's.
         "podReplacementPolicy": REPLACEMENT_POLICY,
-        "successPolicy": spec["successPolicy"].mapping() or SUCCESS_POLICY,
     }
 
 
@@ -224,21 +228,26 @@ def _half(limit: Field) -> str:
     return f"{half}{suffix}"
 
 
-def _view_copy(pod: Field, broker: Field, image: str) -> Object:
-    """The init container that copies the view. It has the cpu and memory of the broker's container: less would make a
-    Guaranteed pod a Burstable one, more would make it need more.
+def view_resources(broker: Field) -> Object:
+    """The resources of the init container that copies the view: the cpu and memory of the broker's container. Less
+    would make a Guaranteed pod a Burstable one, more would make it need more.
     """
     given = broker["resources"]
     resources = {
         kind: without_unset({key: given[kind][key].value for key in ("cpu", "memory")})
         for kind in ("limits", "requests")
     }
+    return without_unset(resources)
+
+
+def _view_copy(pod: Field, broker: Field, image: str) -> Object:
+    """The init container that copies the view."""
     fields = {
         "name": names.VIEW_CONTAINER,
         "image": image,
         "command": list(COPY),
         "imagePullPolicy": "IfNotPresent",
-        "resources": without_unset(resources),
+        "resources": view_resources(broker),
         "securityContext": _restricted(pod["securityContext"], broker["securityContext"]),
         "volumeMounts": [_view_mount()],
     }
@@ -275,21 +284,32 @@ def _apart(affinity: Field, spread: Spread, cluster_id: str) -> Object:
 # --- and back
 
 
-def _original_pod(pod: Field, cluster_id: str) -> Object:
+def original_pod(pod: Field, admitted: Field, cluster_id: str) -> Object:
+    """The spec of a pod without what admission added to that of `admitted`: the same one, or the one that an update is
+    to change. Of an update, only what is equal to an addition is one.
+    """
     subdomain = pod["subdomain"].text()
-    anti = pod["affinity"]["podAntiAffinity"]
-    terms = {kind: [one.value for one in anti[kind].items() if not _is_ours(one)] for kind in _TERMS.values()}
+    anti, others = pod["affinity"]["podAntiAffinity"], admitted["affinity"]["podAntiAffinity"]
+    terms = {
+        kind: _but(anti[kind], [one.value for one in others[kind].items() if _is_ours(one)]) for kind in _TERMS.values()
+    }
+    broker = broker_of(admitted)
     return _with(
         pod,
         subdomain="" if subdomain == names.service(cluster_id) else subdomain,
         affinity=_with(pod["affinity"], podAntiAffinity=_with(anti, **terms)),
-        initContainers=_but(pod["initContainers"], (names.VIEW_CONTAINER,)),
+        initContainers=_but(pod["initContainers"], _named(admitted["initContainers"], (names.VIEW_CONTAINER,))),
         containers=[
-            _original_broker(one) if one["command"].value == _COMMAND else one.value
+            _original_broker(one, broker) if broker and one["name"].value == broker["name"].value else one.value
             for one in pod["containers"].items()
         ],
-        volumes=_but(pod["volumes"], _OUR_VOLUMES),
+        volumes=_but(pod["volumes"], _named(admitted["volumes"], _OUR_VOLUMES)),
     )
+
+
+def broker_of(admitted: Field) -> Field | None:
+    """The container of a cluster's pod that has the broker."""
+    return next((one for one in admitted["containers"].items() if one["command"].value == _COMMAND), None)
 
 
 def _is_ours(term: Field) -> bool:
@@ -297,16 +317,26 @@ def _is_ours(term: Field) -> bool:
     return names.ID_LABEL in inner["labelSelector"]["matchLabels"].mapping()
 
 
-def _original_broker(container: Field) -> Object:
+def _original_broker(container: Field, admitted: Field) -> Object:
+    variable = _named(admitted["env"], (NAMESPACE_VARIABLE,))
+    command = [] if container["command"].value == _COMMAND else _values(container["command"])
+    args = _values(container["args"])
+    # A merge of a command without arguments leaves the arguments as they were, with the variable.
+    is_merged = bool(_named(container["env"], (NAMESPACE_VARIABLE,)))
+    if command and is_merged and args == _values(admitted["args"]):
+        args = []
     return _with(
         container,
-        command=_values(container["args"]),
+        command=[*command, *args],
         args=[],
-        env=_but(container["env"], (NAMESPACE_VARIABLE,)),
-        volumeMounts=_but(container["volumeMounts"], _OUR_VOLUMES),
+        env=_but(container["env"], variable),
+        volumeMounts=_but(container["volumeMounts"], _named(admitted["volumeMounts"], _OUR_VOLUMES)),
     )
 
 
-def _but(listed: Field, left_out: tuple[str, ...]) -> list[Any]:
-    """The items of a list but for those with these names."""
-    return [item.value for item in listed.items() if item["name"].value not in left_out]
+def _named(listed: Field, wanted: tuple[str, ...]) -> list[Any]:
+    return [item.value for item in listed.items() if item["name"].value in wanted]
+
+
+def _but(listed: Field, left_out: list[Any]) -> list[Any]:
+    return [item.value for item in listed.items() if item.value not in left_out]
