@@ -47,6 +47,18 @@ def test_a_command_that_fails_fails_the_job_with_its_exit_code(jobs: Jobs) -> No
     assert len(jobs.pods("fails", 0)) == 1, "it is not tried again"
 
 
+@pytest.mark.parametrize(("signal", "code", "shown"), [("KILL", 137, 247), ("TERM", 143, 241)])
+def test_a_command_that_is_ended_by_a_signal_fails_the_job_and_is_not_run_again(
+    jobs: Jobs, signal: str, code: int, shown: int
+) -> None:
+    # `$$` alone would be the kubelet's.
+    jobs.create("killed", "sh", "-c", f"kill -{signal} $$$$")
+    end = jobs.ended("killed")
+    assert (end["kind"], end["exit"]) == ("Failed", code)
+    assert jobs.exit_code("killed") == shown
+    assert len(jobs.pods("killed", 0)) == 1, "it is not tried again"
+
+
 _WORDS = ("for word; do printf '<%s>' \"$word\"; done; echo", "sh", "", "a b", "it's", '"', "two\nlines", "*", "{{id}}")
 _POD = {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
 

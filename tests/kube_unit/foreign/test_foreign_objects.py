@@ -88,3 +88,10 @@ def test_a_scaled_job_keeps_its_hosts(options: str, size: int, wanted: int, most
     assert plan.hosts == first.hosts == f"hello-[0-{most - 1}]"
     assert plan.quorum == plan.attrs.get("broker.quorum", "") == ("" if wanted == most else str(wanted))
     assert objects.resized(plan, first.size) == first
+
+
+def test_only_our_own_failure_policy_replaces_pods_that_were_killed() -> None:
+    job = there(admitted())
+    assert planned(job).replaces_killed
+    job["spec"]["podFailurePolicy"]["rules"].append({"action": "Ignore", "onPodConditions": [{"type": "Ready"}]})
+    assert not planned(job).replaces_killed

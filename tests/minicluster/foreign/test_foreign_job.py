@@ -56,11 +56,32 @@ def test_the_container_of_several_is_node_or_the_one_that_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["torchrun", "x.py"], ["/opt/bin/torchrun"], ["python", "-m", "torch.distributed.run"]]
+    "words",
+    [
+        ["torchrun", "x.py"],
+        ["/opt/bin/torchrun"],
+        ["python", "-m", "torch.distributed.run"],
+        ["bash", "-c", 'cat > f.py <<END\nprint(1)\nEND\ntorchrun "f.py"'],
+        ["/bin/sh", "-ec", "exec /opt/bin/torchrun --max-restarts 3 x.py"],
+        ["sh", "-c", "python3 -m torch.distributed.run x.py"],
+    ],
 )
 def test_torchrun_is_started_once_a_node(words: list[str]) -> None:
     assert read(job(pod=pod(command=words))).run is Run.NODE
     assert read(job("{run: tasks}", pod=pod(command=words))).run is Run.TASKS
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["python", "torchrun"],
+        ["sh", "-c", "cat torchrun.log my-torchrun"],
+        ["sh", "-c", "python /opt/torchrun/x.py"],
+        ["echo", "-c", "torchrun x.py"],
+    ],
+)
+def test_what_is_called_nearly_as_torchrun_is_a_task_for_each_process(words: list[str]) -> None:
+    assert read(job(pod=pod(command=words))).run is Run.TASKS
 
 
 def test_an_interactive_cluster_needs_no_command() -> None:

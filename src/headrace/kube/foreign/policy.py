@@ -97,9 +97,12 @@ def original(job: Object) -> Object:
         return job
     at = Field(job)
     spec, template = at["spec"], at["spec"]["template"]
-    pod = original_pod(template["spec"], template["spec"], cluster_id)
+    pod, broker = original_pod(template["spec"], template["spec"], cluster_id), broker_of(template["spec"])
     before = {**template.mapping(), "metadata": _unlabelled(template["metadata"]), "spec": pod}
-    return {**job, "metadata": _unlabelled(at["metadata"]), "spec": {**spec.mapping(), "template": before}}
+    # How pods end depends on whether a policy is the user's.
+    added = default_policies(broker["name"].text()) if broker else {}
+    found = {key: value for key, value in spec.mapping().items() if key not in added or value != added[key]}
+    return {**job, "metadata": _unlabelled(at["metadata"]), "spec": {**found, "template": before}}
 
 
 # --- the Job

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -30,6 +31,9 @@ API_VERSION = "batch/v1"
 KIND = "Job"
 _POLICY_VARIABLE = "FLUX_QUEUE_POLICY"
 _NODE = "node"
+_SHELLS = ("sh", "bash", "dash", "ash")
+# PyTorch's launcher as a word of a shell's script.
+_LAUNCHER = re.compile(r"(?<![\w./-])((\S*/)?torchrun|-m\s+torch\.distributed\.run)(?![\w./-])")
 _MOST_NAME = 63
 # What stands for the characters that are added to generateName.
 _GENERATED = "*" * 5
@@ -268,7 +272,11 @@ def _argv(container: Field, options: Options) -> tuple[str, ...]:
 
 def is_torchrun(argv: tuple[str, ...]) -> bool:
     """Whether a command starts the processes of its node itself, as PyTorch's launcher does."""
-    if posixpath.basename(argv[0] if argv else "") == "torchrun":
+    program = posixpath.basename(argv[0] if argv else "")
+    if program == "torchrun":
+        return True
+    if program in _SHELLS and any(_LAUNCHER.search(word) for word in argv[1:]):
+        # So the Kubeflow SDK writes it, behind a script that makes the file of the function.
         return True
     return any(pair in (("-m", "torch.distributed.run"), ("-m", "torchrun")) for pair in zip(argv[:4], argv[1:5]))
 
