@@ -271,7 +271,7 @@ class Cluster:
             name = node["metadata"]["name"]
             if node["spec"].get("unschedulable") or not _may(pod, name):
                 continue
-            if self.free(name) >= requests.amounts_of(pod["spec"]).get("core", 0):
+            if self.free(name) >= requests.amounts_of(pod["spec"]).get("cpu", 0):
                 pod["spec"]["nodeName"], pod["status"] = name, {"phase": "Running"}
                 self.put(PODS, pod)
                 return
@@ -279,8 +279,8 @@ class Cluster:
     def free(self, node: str) -> int:
         """The cores of a node that no pod has."""
         on = [one for one in self.all(PODS) if one["spec"].get("nodeName") == node]
-        used = [requests.amounts_of(one["spec"]).get("core", 0) for one in on if one["status"]["phase"] == "Running"]
-        return int(self.one(NODES, node, "")["status"]["allocatable"]["cpu"]) - sum(used)
+        used = [requests.amounts_of(one["spec"]).get("cpu", 0) for one in on if one["status"]["phase"] == "Running"]
+        return 1000 * int(self.one(NODES, node, "")["status"]["allocatable"]["cpu"]) - sum(used)
 
     # --- what must hold at every moment
 

@@ -19,14 +19,28 @@ def node(name: str = "a", **spec) -> dict:
     return {"metadata": {"name": name}, "spec": spec, "status": status}
 
 
-def test_nodes_have_whole_cores_and_pods_which_a_job_gets_in_order():
-    scheduler = Scheduler(nodes.empty(), "lonode")
+def test_nodes_have_pools_of_which_jobs_get_parts():
+    scheduler = Scheduler(nodes.empty(), "lonode", nodes.FILTERS)
     for rank, name in enumerate("ab"):
         scheduler.grow(nodes.part_of(node(name), rank))
-    found = scheduler.allocate(1, asked(3, {"pod": 1, "core": 1}), 0).allocation
+    found = scheduler.allocate(1, asked(3, {"pod": 1, "cpu": 1900}), 0).allocation
     assert found is not None
     assert nodes.names_in(found.selection) == ["a", "a", "b"]
-    assert scheduler.allocate(2, asked(1, {"pod": 1, "core": 4}), 0).allocation is None
+    assert scheduler.allocate(2, asked(1, {"pod": 1, "cpu": 2001}), 0).allocation is None
+    assert scheduler.allocate(2, asked(1, {"pod": 1, "cpu": 2000}), 0).allocation is not None
+
+
+def test_what_a_node_has_is_rounded_down():
+    offered = {
+        "cpu": "3900m",
+        "memory": "16000001Ki",
+        "pods": "110",
+        "nvidia.com/gpu": "8",
+        "attachable-volumes-x": "3",
+    }
+    found = nodes.amounts_of({"metadata": {"name": "a"}, "status": {"allocatable": offered}})
+    assert found == {"cpu": 3900, "memory": 15625, "pod": 110, "gpu": 8}
+    assert nodes.amounts_of({"metadata": {"name": "a"}}) == {"cpu": 0, "memory": 0, "pod": 0}
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,15 @@ def test_as_many_slots_as_fit_are_counted_without_making_them_one_by_one() -> No
     assert took(scheduler, 1, slots({"min": 3}, memory=5)) == {"node0/memory0": 2**40 // 5 * 5}
 
 
+def test_a_pool_may_begin_empty_and_be_filled() -> None:
+    graph = Graph()
+    pool = graph.add("memory", graph.add("node", graph.add("cluster", id=0), id=0, rank=0), id=0, size=0)
+    scheduler = Scheduler(graph.finish(), "lonode")
+    assert took(scheduler, 1, slots(1, memory=5)) is None
+    scheduler.set_size(pool, 5)
+    assert took(scheduler, 2, slots(1, memory=5)) == {"node0/memory0": 5}
+
+
 def hold(scheduler: Scheduler, jobid: int, end: int = 100, **units: int) -> list[int]:
     """A job holds so many units of the pools of node 0 until `end`, whether they are free or not."""
     graph = scheduler.graph

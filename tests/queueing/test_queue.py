@@ -289,3 +289,22 @@ def test_a_promise_that_a_smaller_pool_breaks_is_made_anew(policy: str) -> None:
     assert Planned(4, 20) in q.schedule(12)
     q.drop_plans_of(q.scheduler.hold(100, from_vertices(graph, [(pools[1], 1, True)]), 12, 50))
     assert q.schedule(13) == [Planned(4, 50)]
+
+
+def test_a_job_enters_with_what_it_holds_in_fact_and_breaks_what_was_promised() -> None:
+    q = queue("easy")
+    for jobid, request in enumerate([nodes(4, 50), nodes(4, 100)], 1):
+        q.submit(jobid, request)
+    assert started(q.schedule(0)) == [1]
+    assert q.planned[2].start == 50
+    graph = q.scheduler.graph
+    held = from_vertices(graph, [(v, 1, True) for v in graph.vertices() if graph.type[v] == "core"][:1])
+    q.enter(-1, held, 0, 70)
+    assert not q.planned
+    q.schedule(0)
+    assert q.planned[2].start == 70
+    # It runs on beyond its end, as any other.
+    q.finish(1)
+    assert started(q.schedule(71)) == []
+    q.finish(-1)
+    assert started(q.schedule(72)) == [2]

@@ -129,3 +129,19 @@ def test_the_supply_is_what_jobs_do_not_hold(seed: int) -> None:
         job.end for job in scheduler.jobs.values() if not job.reserved and any(v in job.selection.marks for v in up)
     ]
     assert placed(scheduler, last)[100].start == (max(ends) if ends else inf)
+
+
+def test_starts_are_estimated_by_the_units_of_pools_that_are_named() -> None:
+    graph = Graph()
+    graph.add("cpu", graph.add("node", graph.add("cluster", id=0), id=0, rank=0), id=0, size=4000)
+    scheduler = Scheduler(graph.finish(), "low", ("cpu",))
+
+    def milli(count: int) -> Any:
+        inside = [{"type": "cpu", "count": count, "exclusive": False}]
+        slot = {"type": "slot", "count": 1, "label": "t", "with": inside}
+        return parse_jobspec({"resources": [slot], "attributes": {"system": {"duration": HOUR}}})
+
+    queue = Queue(scheduler, "fcfs")
+    fill(queue, milli(3000), milli(2000), milli(4000))
+    found = dict(step for step in places(scheduler, [queue], NOW, ("cpu", "gpu")) if step is not None)
+    assert found == {2: Place(0, NOW + HOUR), 3: Place(1, NOW + 2 * HOUR)}

@@ -1,4 +1,4 @@
-"""Nodes of Kubernetes as vertices of a graph: a node has cores and pods. Pure."""
+"""Nodes of Kubernetes as vertices of a graph: in a node is a pool of each resource that it has for pods. Pure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from typing import Any
 
 from ..graph import Graph
 from ..graph.selection import Selection
-from ..minicluster.object_rules import quantity
+from . import requests
 
 Object = dict[str, Any]
 # The end of all plans, in seconds since the epoch.
 _END = 2**52
+# The types by whose sums starts are ruled out: nearly every pod asks for these.
+FILTERS = ("cpu", "memory", "pod")
+# The types by whose sums starts are estimated.
+SUMMED = ("cpu", "gpu")
 # The effects of taints that keep pods away.
 _REPELLING = ("NoSchedule", "NoExecute")
+# The units in which pools are counted.
+_UNITS = {"cpu": "m", "memory": "MiB", "ephemeral-storage": "MiB"}
 
 
 def empty() -> Graph:
@@ -32,15 +38,17 @@ def part_of(node: Object, rank: int) -> Graph:
         properties=properties_of(node),
     )  # fmt: skip
     for kind, amount in amounts_of(node).items():
-        for number in range(amount):
-            graph.add(kind, vertex, id=number)
+        graph.add(kind, vertex, id=0, size=amount, unit=_UNITS.get(kind, ""))
     return graph.finish()
 
 
 def amounts_of(node: Object) -> dict[str, int]:
-    """What the node has for pods."""
+    """What the node has for pods, in the units of `requests.amounts_of`, rounded down."""
     offered = (node.get("status") or {}).get("allocatable") or {}
-    return {"core": int(quantity(str(offered.get("cpu", 0)))), "pod": int(quantity(str(offered.get("pods", 0))))}
+    found = {
+        requests.type_of(name): requests.units_of(name, offered[name]) for name in offered if requests.is_counted(name)
+    }
+    return {"cpu": 0, "memory": 0, **found, "pod": requests.units_of("pods", offered.get("pods", 0))}
 
 
 def properties_of(node: Object) -> dict[str, str]:

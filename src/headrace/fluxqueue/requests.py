@@ -1,28 +1,139 @@
-"""What a pod asks of its node, and a job of the graph, in whole cores and pods. Pure."""
+"""What a pod asks of its node, and a job of the graph. Pure.
+
+A pod takes what kube-scheduler counts for it, so that what is planned is bound. Amounts are whole numbers by the type
+of the graph's vertices: cpu in thousandths of a core, memory and other bytes in MiB, both rounded up; `pod` is 1.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from math import ceil
 from typing import Any
 
-from ..graph.request import JobRequest, parse_jobspec
 from ..minicluster.object_rules import quantity
 
 Object = dict[str, Any]
 Amounts = Mapping[str, int]
 """Amounts by the type of the graph's vertices."""
+_Exact = dict[str, Fraction]
+
+_MIB = 2**20
+_GPU = "nvidia.com/gpu"
+# What the resources of a whole pod may say (Kubernetes 1.34, "Pod-level resources"), beside huge pages.
+_OF_PODS = ("cpu", "memory")
 
 
-def amounts_of(spec: Object) -> dict[str, int]:
-    """What a pod with this spec (core/v1 PodSpec) takes of its node."""
-    cpu = sum(quantity(str(_requests(one).get("cpu", 0))) for one in spec.get("containers") or ())
-    return {"pod": 1, **({"core": ceil(cpu)} if cpu else {})}
+def amounts_of(spec: Object, status: Object | None = None) -> dict[str, int]:
+    """What a pod with this spec (core/v1 PodSpec) takes of its node; `status` is that of a pod that there is, whose
+    kubelet may not have carried out a resize yet. Source: Kubernetes 1.34, "Resource sharing within containers" (init
+    and sidecar containers), "Pod Overhead", "Resize CPU and Memory Resources assigned to Containers".
+    """
+    found = _of_containers(spec, status or {})
+    resources = spec.get("resources") or {}
+    asked, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    for name in {**asked, **limits}:
+        if name in asked:
+            found[name] = _value(asked[name])
+        elif name not in found and (name in _OF_PODS or name.startswith("hugepages-")):
+            found[name] = _value(limits[name])
+    _add(found, _values(spec.get("overhead") or {}))
+    taken = {type_of(name): ceil(_in_units(name, amount)) for name, amount in found.items() if is_counted(name)}
+    return {**{kind: amount for kind, amount in taken.items() if amount > 0}, "pod": 1}
 
 
-def _requests(container: Object) -> Object:
+def _of_containers(spec: Object, status: Object) -> _Exact:
+    """Containers run together, and with the sidecars that were started before them; init containers one by one."""
+    keeps = any(
+        one.get("type") == "PodResizePending" and one.get("reason") == "Infeasible"
+        for one in status.get("conditions") or ()
+    )
+    found: _Exact = {}
+    statuses = _by_name(status.get("containerStatuses"))
+    for one in spec.get("containers") or ():
+        _add(found, _of_container(one, statuses.get(one.get("name")), keeps))
+    sidecars: _Exact = {}
+    highest: _Exact = {}
+    statuses = _by_name(status.get("initContainerStatuses"))
+    for one in spec.get("initContainers") or ():
+        if one.get("restartPolicy") == "Always":
+            asked = _of_container(one, statuses.get(one.get("name")), keeps)
+            _add(found, asked)
+            _add(sidecars, asked)
+            _raise(highest, sidecars)
+        else:
+            asked = dict(sidecars)
+            _add(asked, _of_container(one, None, False))
+            _raise(highest, asked)
+    _raise(found, highest)
+    return found
+
+
+def _by_name(statuses: list[Object] | None) -> dict[Any, Object]:
+    return {one.get("name"): one for one in statuses or ()}
+
+
+def _of_container(container: Object, status: Object | None, keeps: bool) -> _Exact:
+    """What a container asks for or has, whichever is more; `keeps`: its node cannot give it what it asks for.
+
+    What has a limit alone asks for that: the API server says so in pods, not in templates.
+    """
     resources = container.get("resources") or {}
-    return {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    found = _values({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+    if status is None:
+        return found
+    has = _values((status.get("resources") or {}).get("requests") or {})
+    _raise(has, _values(status.get("allocatedResources") or {}))
+    if keeps and has:
+        return has
+    _raise(found, has)
+    return found
+
+
+def _value(text: object) -> Fraction:
+    return quantity(str(text))
+
+
+def _values(texts: Mapping[str, object]) -> _Exact:
+    return {name: _value(text) for name, text in texts.items()}
+
+
+def _add(into: _Exact, more: _Exact) -> None:
+    for name, amount in more.items():
+        into[name] = into.get(name, Fraction(0)) + amount
+
+
+def _raise(into: _Exact, others: _Exact) -> None:
+    for name, amount in others.items():
+        into[name] = max(into.get(name, Fraction(0)), amount)
+
+
+def is_counted(name: str) -> bool:
+    """Whether nodes have a pool of a resource of Kubernetes: the standard ones of pods, and extended resources."""
+    return name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-") or "/" in name
+
+
+def type_of(name: str) -> str:
+    """The type of the graph's vertices for a resource of Kubernetes. Paths of vertices have slashes of their own, so
+    that in a name becomes a `~`, which no name of a resource has.
+    """
+    return "gpu" if name == _GPU else name.replace("/", "~")
+
+
+def resource_of(kind: str) -> str:
+    """The name of the resource whose vertices are of a type (`type_of`)."""
+    return _GPU if kind == "gpu" else kind.replace("~", "/")
+
+
+def units_of(name: str, amount: object) -> int:
+    """The units of a pool of this amount (a quantity) of a resource, rounded down."""
+    return int(_in_units(name, _value(amount)))
+
+
+def _in_units(name: str, amount: Fraction) -> Fraction:
+    if name == "cpu":
+        return amount * 1000
+    return amount / _MIB if name in ("memory", "ephemeral-storage") or name.startswith("hugepages-") else amount
 
 
 def total(several: Iterable[Amounts]) -> dict[str, int]:
@@ -53,7 +164,7 @@ def jobspec(
     name: str, namespace: str, pods: int, amounts: Amounts, duration: float = 0, constraint: Any = None
 ) -> Object:
     """The jobspec (RFC 14) of so many pods, each with `amounts` of one node; `duration` in seconds, 0 for none."""
-    inside = [{"type": kind, "count": amount} for kind, amount in sorted(amounts.items())]
+    inside = [{"type": kind, "count": amount, "exclusive": False} for kind, amount in sorted(amounts.items())]
     system: Object = {"duration": ceil(duration), **({"constraints": constraint} if constraint else {})}
     return {
         "version": 1,
@@ -61,8 +172,3 @@ def jobspec(
         "tasks": [{"command": [namespace, name], "slot": "pod", "count": {"per_slot": 1}}],
         "attributes": {"system": system},
     }
-
-
-def on_node(node: str, amounts: Amounts, duration: int) -> JobRequest:
-    """The request for `amounts` of this node, for so many seconds."""
-    return parse_jobspec(jobspec("hold", "", 1, amounts, duration, {"hostlist": [node]}))

@@ -254,7 +254,7 @@ class Layout:
         totals = graph.totals[graph.root]
         for kind, pools in found.items():
             sizes = {v: graph.size[v] for v in pools if v >= 0}
-            if kind not in several and sum(sizes.values()) == totals[kind]:
+            if kind not in several and sum(sizes.values()) == totals.get(kind, 0):
                 self.pools[kind] = pools
                 self.sizes.update(sizes)
         for v in self.sizes:

@@ -207,7 +207,7 @@ class AvailabilityProfile:
             self._masks[node] = (1 << len(self._have)) - (1 << first)
         totals = graph.totals[graph.root]
         for kind, holders in held_at.items():
-            if kind not in odd and seen[kind] == totals[kind]:
+            if kind not in odd and seen[kind] == totals.get(kind, 0):
                 self._held_by[kind] = frozenset(holders)
 
     def _mask(self, v: int) -> int:

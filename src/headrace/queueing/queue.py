@@ -17,7 +17,8 @@ from typing import NamedTuple
 from headrace.graph.matcher import Failure
 from headrace.graph.request import JobRequest
 from headrace.graph.scheduler import Scheduler
-from headrace.graph.usage import Allocation
+from headrace.graph.selection import Selection
+from headrace.graph.usage import Allocation, SpanConflictError
 from headrace.queueing.compression import Compression
 from headrace.queueing.failed_searches import FOR_EVER
 from headrace.queueing.pending import PendingJobs, Position
@@ -189,6 +190,16 @@ class Queue:
         self._first_end = min(self._first_end, allocation.end)
         self._search.add(jobid, allocation)
 
+    def enter(self, jobid: int, selection: Selection, start: int, end: int) -> None:
+        """Enter a running job that was not started by this queue with what it holds in fact, free or not. Reservations
+        that this breaks are made anew by the next `schedule`.
+        """
+        try:
+            self.scheduler.add(jobid, selection, start, end, False)
+        except SpanConflictError:
+            self.drop_plans_of(self.scheduler.hold(jobid, selection, start, end))
+        self.hold(jobid, self.scheduler.jobs[jobid])
+
     def hand_over(self, jobid: int, successor: int) -> None:
         """A waiting job without a promise holds from now on what an ended one held, until the same end."""
         self._remove(successor)
@@ -268,7 +279,7 @@ class Queue:
         for jobid in late:
             held = jobs[jobid]
             self.scheduler.cancel(jobid)
-            self._search.add(jobid, self.scheduler.add(jobid, held.selection, held.start, now + OVERRUN, False))
+            self.enter(jobid, held.selection, held.start, now + OVERRUN)
 
     def _drop_lost(self) -> None:
         """The graph has changed: cancel the reservations of vertices that are down."""

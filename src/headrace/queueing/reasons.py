@@ -15,12 +15,15 @@ from typing import Any
 from headrace.graph import Scheduler
 from headrace.graph.inside import parts
 from headrace.graph.request import JobRequest, total_needs
+from headrace.graph.selection import Selection
 from headrace.graph.usage import Allocation
 from headrace.queueing.forecast import STEP, Place, Supply, Waiting, forecast, text
 from headrace.queueing.pending import UNLIMITED, Position
 from headrace.queueing.queue import Queue
 from headrace.queueing.why import PROMISED, shortage, takes_whole_nodes
 
+# The types of single cores and GPUs.
+_SINGLE = ("core", "gpu")
 # The number of running jobs counted in one step.
 _PER_STEP = 200
 # The number of jobs at the front of a queue with backfill that are annotated unasked.
@@ -79,14 +82,16 @@ def _with_start(notes: dict[str, Any], plan: Allocation | None, now: int) -> dic
     return notes
 
 
-def places(scheduler: Scheduler, queues: Iterable[Queue], now: int) -> Iterator[tuple[int, Place] | None]:
+def places(
+    scheduler: Scheduler, queues: Iterable[Queue], now: int, kinds: tuple[str, str] = _SINGLE
+) -> Iterator[tuple[int, Place] | None]:
     """The places of the jobs in all queues of a scheduler, by priority and arrival (`forecast.forecast`). Jobs may come
-    and go while it is iterated.
+    and go while it is iterated. `kinds` are the types that count as cores and GPUs: single ones, or pools of units.
     """
-    return forecast(_waiting(scheduler, queues), lambda constraint: _supply(scheduler, constraint), now)
+    return forecast(_waiting(scheduler, queues, kinds), lambda constraint: _supply(scheduler, constraint, kinds), now)
 
 
-def _waiting(scheduler: Scheduler, queues: Iterable[Queue]) -> Iterator[Waiting]:
+def _waiting(scheduler: Scheduler, queues: Iterable[Queue], kinds: tuple[str, str]) -> Iterator[Waiting]:
     by_shape: dict[str, tuple[Hashable, int, int]] = {}
     lines = [_line(queue) for queue in queues if queue.pending]
     for (_, _, jobid), ahead, queue in merge(*lines, key=lambda item: item[0]):
@@ -95,7 +100,7 @@ def _waiting(scheduler: Scheduler, queues: Iterable[Queue]) -> Iterator[Waiting]
             continue
         found = by_shape.get(entry.shape)
         if found is None:
-            found = by_shape[entry.shape] = _needs(scheduler, entry.request)
+            found = by_shape[entry.shape] = _needs(scheduler, entry.request, kinds)
         plan = queue.planned.get(jobid)
         length = entry.length
         yield Waiting(jobid, ahead, *found, inf if length >= UNLIMITED else length, plan.start if plan else 0.0)
@@ -106,7 +111,7 @@ def _line(queue: Queue) -> Iterator[tuple[Position, int, Queue]]:
     return ((place, ahead, queue) for ahead, place in enumerate(queue.waiting.order))
 
 
-def _needs(scheduler: Scheduler, request: JobRequest) -> tuple[Hashable, int, int]:
+def _needs(scheduler: Scheduler, request: JobRequest, kinds: tuple[str, str]) -> tuple[Hashable, int, int]:
     """The constraint that says which nodes a job may use (JSON; None: all), and the number of cores and GPUs that it
     takes; whole nodes count with the average.
     """
@@ -116,12 +121,12 @@ def _needs(scheduler: Scheduler, request: JobRequest) -> tuple[Hashable, int, in
     nodes = needs.get("node", 0) if takes_whole_nodes(request, scheduler) else 0
     totals = graph.totals[graph.root]
     cores, gpus = (
-        max(needs.get(kind, 0), nodes * (totals.get(kind, 0) // max(len(graph.nodes()), 1))) for kind in ("core", "gpu")
+        max(needs.get(kind, 0), nodes * (totals.get(kind, 0) // max(len(graph.nodes()), 1))) for kind in kinds
     )
     return key, cores, gpus
 
 
-def _supply(scheduler: Scheduler, constraint: Hashable) -> Generator[None, None, Supply]:
+def _supply(scheduler: Scheduler, constraint: Hashable, kinds: tuple[str, str]) -> Generator[None, None, Supply]:
     """The free resources of the nodes that satisfy a constraint (JSON; None: all nodes), and the ends of the others."""
     graph = scheduler.graph
     allowed = scheduler.allowed(json.loads(constraint)) if isinstance(constraint, str) else None
@@ -134,15 +139,24 @@ def _supply(scheduler: Scheduler, constraint: Hashable) -> Generator[None, None,
         job = scheduler.jobs.get(jobid)
         if job is None or job.reserved:
             continue
-        cores = gpus = 0
-        for part in parts(job.selection):
-            if part.vertex in usable:
-                cores += part.cores.bit_count()
-                gpus += part.gpus.bit_count()
+        cores, gpus = _taken(job.selection, usable, kinds)
         if cores + gpus:
             held_cores += cores
             held_gpus += gpus
             ends.append((inf if job.end - job.start >= FAR else float(job.end), cores, gpus))
     of_nodes = [graph.totals[v] for v in usable]
-    have = {kind: sum(total.get(kind, 0) for total in of_nodes) for kind in ("core", "gpu")}
-    return Supply(have["core"] - held_cores, have["gpu"] - held_gpus, ends)
+    cores, gpus = (sum(total.get(kind, 0) for total in of_nodes) for kind in kinds)
+    return Supply(cores - held_cores, gpus - held_gpus, ends)
+
+
+def _taken(selection: Selection, usable: set[int], kinds: tuple[str, str]) -> tuple[int, int]:
+    """How much a selection has of two types on some nodes."""
+    if kinds == _SINGLE:
+        found = [part for part in parts(selection) if part.vertex in usable]
+        return sum(part.cores.bit_count() for part in found), sum(part.gpus.bit_count() for part in found)
+    types, parent = selection.graph.type, selection.graph.parent
+    sums = dict.fromkeys(kinds, 0)
+    for v, mark in selection.marks.items():
+        if types[v] in sums and parent[v] in usable:
+            sums[types[v]] += mark.needs
+    return sums[kinds[0]], sums[kinds[1]]

@@ -23,7 +23,7 @@ def test_jobs_start_in_their_order_and_give_back_what_they_had():
         cluster.settle()
     assert states(cluster, "abcd") == "Running Held Held Held"
     assert [cluster.status(name)["position"] for name in "bcd"] == [1, 2, 3]
-    assert "core x3 short (3 wanted, 0 free)" in cluster.status("b")["reason"]
+    assert "cpu x3000 short (3000 wanted, 0 free)" in cluster.status("b")["reason"]
     assert cluster.status("c")["reason"] == "waits for the jobs before it"
     # One pod of the job ends: its node is free, the other is not.
     cluster.end(cluster.pods_of("a")[0])

@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from math import ceil
 from typing import Any, NamedTuple
 
+from ...graph import Graph
 from ...graph.request import JobRequest, parse_jobspec
 from ...graph.scheduler import Scheduler, Starts
+from ...graph.selection import from_vertices
 from ...queueing.pending import UNLIMITED
 from ...queueing.queue import Decision, Queue, Started
 from ...queueing.reasons import FAR, places
@@ -37,13 +39,11 @@ class ClusterQueue:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.scheduler = Scheduler(nodes.empty(), settings.match_policy)
+        self.scheduler = Scheduler(nodes.empty(), settings.match_policy, nodes.FILTERS)
         depth = {} if settings.queue_depth is None else {"depth": settings.queue_depth}
         self.queue = Queue(self.scheduler, settings.policy, reservations=settings.reservation_depth, **depth)
         self.nodes: dict[str, Object] = {}
         self.holds: dict[int, Hold] = {}
-        # Holds for which their node has too little, whole or in part: they are entered anew when it changes.
-        self._short: dict[int, None] = {}
         self._vertex: dict[str, int] = {}
         self._holds_on: dict[str, dict[int, None]] = {}
         # Ids of jobs are positive.
@@ -57,56 +57,75 @@ class ClusterQueue:
         name = node["metadata"]["name"]
         before = self.nodes.get(name)
         self.nodes[name] = node
-        if before is None or _facts(before) != _facts(node):
-            if before is not None:
-                self._remove(name)
+        if before is None:
             self._ranks += 1
-            for v in self.scheduler.grow(nodes.part_of(node, self._ranks)):
-                if self.scheduler.graph.type[v] == "node":
-                    self._vertex[name] = v
-            self.queue.drop_plans()
-            for hold in list(self._holds_on.get(name, ())):
-                self._enter(hold, now)
-        elif nodes.is_usable(before) == nodes.is_usable(node):
-            return False
+            self._add(name, nodes.part_of(node, self._ranks), now)
+        else:
+            generation = self.scheduler.generation
+            self._resize(name, node, now)
+            properties = nodes.properties_of(node)
+            if properties != nodes.properties_of(before):
+                self.scheduler.set_properties(self._vertex[name], properties)
+            if (generation, nodes.is_usable(before)) == (self.scheduler.generation, nodes.is_usable(node)):
+                return False
         self.scheduler.set_status(self._vertex[name], nodes.is_usable(node))
         self.queue.touch()
         return True
 
     def drop_node(self, name: str) -> None:
         """A node is gone. Holds on it stay, and are entered if it comes back."""
-        if self.nodes.pop(name, None) is not None:
-            self._remove(name)
-            self.queue.touch()
+        if self.nodes.pop(name, None) is None:
+            return
+        for hold in self._holds_on.get(name, ()):
+            self._leave(hold)
+        vertex = self._vertex.pop(name)
+        self.queue.drop_plans_of(self.scheduler.users(1 << self.scheduler.graph.rank[vertex]))
+        self.scheduler.prune([vertex], take=True)
+        self.queue.touch()
 
     def is_usable(self, name: str) -> bool:
         return name in self.nodes and nodes.is_usable(self.nodes[name])
 
-    def _remove(self, name: str) -> None:
-        self.queue.drop_plans()
+    def _add(self, name: str, part: Graph, now: int) -> None:
+        """Add what is new of a node: all of it, or pools."""
         for hold in self._holds_on.get(name, ()):
             self._leave(hold)
-        self.scheduler.prune([self._vertex.pop(name)], take=True)
+        for v in self.scheduler.grow(part):
+            if self.scheduler.graph.type[v] == "node":
+                self._vertex[name] = v
+        for hold in self._holds_on.get(name, ()):
+            self._enter(hold, now)
+
+    def _resize(self, name: str, node: Object, now: int) -> None:
+        """Give a node's pools the sizes that they have now; one of a resource that the node has no more is empty."""
+        vertex, has, graph = self._vertex[name], nodes.amounts_of(node), self.scheduler.graph
+        pools = self._pools(name)
+        for kind, v in pools.items():
+            if graph.size[v] != has.get(kind, 0):
+                self.queue.drop_plans_of(self.scheduler.set_size(v, has.get(kind, 0)))
+        if not has.keys() <= pools.keys():
+            self._add(name, nodes.part_of(node, graph.rank[vertex]), now)
+
+    def _pools(self, name: str) -> dict[str, int]:
+        """The pools of a node by type."""
+        graph = self.scheduler.graph
+        return {graph.type[v]: v for v in graph.children[self._vertex[name]]}
 
     # --- holds
 
     def hold(self, node: str, amounts: requests.Amounts, now: int, end: float = 0) -> int:
-        """Hold amounts of a node, as far as it has them; returns the id of the hold."""
+        """Hold amounts of a node, whether they are free or not; returns the id of the hold."""
         self._last_hold -= 1
         self.holds[self._last_hold] = Hold(node, amounts, end)
         self._holds_on.setdefault(node, {})[self._last_hold] = None
         self._enter(self._last_hold, now)
         return self._last_hold
 
-    def release(self, hold: int, now: int) -> None:
+    def release(self, hold: int) -> None:
         """End a hold. Raises KeyError."""
-        node = self.holds[hold].node
         self._leave(hold)
-        del self.holds[hold], self._holds_on[node][hold]
-        self._short.pop(hold, None)
-        for other in [one for one in self._short if self.holds[one].node == node]:
-            self._leave(other)
-            self._enter(other, now)
+        del self._holds_on[self.holds[hold].node][hold]
+        del self.holds[hold]
 
     def _leave(self, hold: int) -> None:
         if hold in self.queue.running:
@@ -114,34 +133,13 @@ class ClusterQueue:
 
     def _enter(self, hold: int, now: int) -> None:
         node, amounts, end = self.holds[hold]
-        self._short.pop(hold, None)
-        if node not in self._vertex or self._book(hold, amounts, now, end):
+        if node not in self._vertex:
             return
-        # A pod is on its node whatever was planned there.
-        self.queue.drop_plans()
-        if self._book(hold, amounts, now, end):
-            return
-        self._short[hold] = None
-        vertex = self._vertex[node]
-        free = {kind: min(amount, self.scheduler.free(vertex, kind, now)) for kind, amount in amounts.items()}
-        self._book(hold, {kind: amount for kind, amount in free.items() if amount > 0}, now, end)
-
-    def _book(self, hold: int, amounts: requests.Amounts, now: int, end: float) -> bool:
-        if not amounts:
-            return True
-        vertex = self._vertex[self.holds[hold].node]
-        was_up = bool(self.scheduler.graph.up[vertex])
-        # What runs on a node that takes no more pods holds it all the same.
-        if not was_up:
-            self.scheduler.set_status(vertex, True)
-        request = requests.on_node(self.holds[hold].node, amounts, max(ceil(end) - now, 1) if end else UNLIMITED)
-        found = self.scheduler.search(request, now, [Starts(now, now + 1)])
-        if not was_up:
-            self.scheduler.set_status(vertex, False)
-        if found.selection is None:
-            return False
-        self.queue.hold(hold, self.scheduler.enter(hold, found.selection, now, found.end, False))
-        return True
+        pools = self._pools(node)
+        taken = [(pools[kind], amount, True) for kind, amount in amounts.items() if kind in pools]
+        if taken:
+            until = max(ceil(end), now + 1) if end else now + UNLIMITED
+            self.queue.enter(hold, from_vertices(self.scheduler.graph, taken), now, until)
 
     # --- jobs
 
@@ -164,7 +162,7 @@ class ClusterQueue:
 
     def expected_starts(self, now: int) -> dict[int, float]:
         """The starts of waiting jobs as sums of resources let expect them, where they let (`queueing.forecast`)."""
-        steps = places(self.scheduler, [self.queue], now)
+        steps = places(self.scheduler, [self.queue], now, nodes.SUMMED)
         return {step[0]: step[1].start for step in steps if step is not None and now < step[1].start < now + FAR}
 
     def withdraw(self, jobid: int) -> None:
@@ -185,7 +183,3 @@ class ClusterQueue:
                 yield decision, given
             if not self.queue.unfinished:
                 break
-
-
-def _facts(node: Object) -> tuple[Object, Object]:
-    return dict(nodes.amounts_of(node)), dict(nodes.properties_of(node))

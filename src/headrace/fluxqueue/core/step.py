@@ -187,7 +187,7 @@ class Core:
         """Hold what pods without a place have of a node."""
         queue = next((one for one in self.queues.values() if node in one.nodes), None)
         pods = [
-            requests.amounts_of(pod["spec"])
+            requests.amounts_of(pod["spec"], pod.get("status"))
             for uid, pod in self.world.pods_on.get(node, {}).items()
             if uid not in self._place_of and is_live(pod)
         ]
@@ -197,7 +197,7 @@ class Core:
             return
         if before:
             del self._foreign[node]
-            before[0].release(before[1], now)
+            before[0].release(before[1])
         if queue and amounts:
             self._foreign[node] = queue, queue.hold(node, amounts, now), amounts
 
@@ -438,7 +438,7 @@ class Core:
         job.leaving = []
         for hold in leaving:
             if queue and hold in queue.holds:
-                queue.release(hold, now)
+                queue.release(hold)
         self._changed[job.queue] = None
 
     def _forget_places(self, job: Job) -> None:
