@@ -48,10 +48,18 @@ def test_what_a_node_has_is_rounded_down():
     [
         ({}, True),
         ({"unschedulable": True}, False),
-        ({"taints": [{"key": "a", "effect": "NoSchedule"}]}, False),
-        ({"taints": [{"key": "a", "effect": "PreferNoSchedule"}]}, True),
+        ({"taints": [{"key": "a", "effect": "NoSchedule"}]}, True),
     ],
 )
-def test_pods_start_on_nodes_that_are_neither_cordoned_nor_tainted(spec, usable):
+def test_pods_start_on_nodes_that_are_ready_and_not_cordoned(spec, usable):
     assert nodes.is_usable(node(**spec)) is usable
     assert not nodes.is_usable({**node(**spec), "status": {}})
+
+
+def test_labels_taints_and_tests_that_it_passes_are_properties_of_a_node():
+    item = node("a", taints=[{"key": "gpu", "value": "x", "effect": "NoSchedule"}, {"key": "b", "effect": "NoExecute"}])
+    item["metadata"]["labels"] = {"zone": "z", "size": "5"}
+    found = nodes.properties_of(item, ["size>4", "size<5", "tolerates:-", "tolerates:b,gpu=x"])
+    assert set(found) == {
+        *{"zone", "zone=z", "size", "size=5", "gpu=x:NoSchedule", "b=:NoExecute", "size>4", "tolerates:b,gpu=x"}
+    }

@@ -6,11 +6,6 @@ import pytest
 
 from headrace.fluxqueue import nodes, requests
 from headrace.graph import Scheduler, parse_jobspec
-from headrace.graph.request import JobRequest
-
-
-def asked(*what) -> JobRequest:
-    return parse_jobspec(requests.jobspec("a", "ns", *what))
 
 
 def container(name: str = "a", restart: str = "", limits: Any = None, **asks: str) -> dict[str, Any]:
@@ -112,15 +107,14 @@ def test_the_spelling_of_a_resource_is_reversible(name):
     assert requests.resource_of(requests.type_of(name)) == name
 
 
-def test_a_node_selector_is_a_constraint_on_the_nodes_labels():
-    graph = nodes.empty()
-    scheduler = Scheduler(graph, "lonode")
-    for rank, zone in enumerate("ab"):
-        node = {"metadata": {"name": zone, "labels": {"zone": zone}}}
-        node["status"] = {"allocatable": {"cpu": "4", "pods": "10"}}
+def test_pods_that_keep_apart_ask_for_a_node_each_and_share_it_with_others():
+    scheduler = Scheduler(nodes.empty(), "lonode", nodes.FILTERS)
+    for rank, name in enumerate("ab"):
+        node = {"metadata": {"name": name}, "status": {"allocatable": {"cpu": "4", "pods": "10"}}}
         scheduler.grow(nodes.part_of(node, rank))
-    wanted = asked(1, {"pod": 1}, 0, requests.constraint_of({"nodeSelector": {"zone": "b"}}))
-    found = scheduler.allocate(1, wanted, 0).allocation
-    assert found is not None
-    assert nodes.names_in(found.selection) == ["b"]
-    assert requests.constraint_of({}) is None
+    for jobid in (1, 2):
+        request = parse_jobspec(requests.jobspec("a", "ns", 2, {"pod": 1, "cpu": 1000}, is_apart=True))
+        found = scheduler.allocate(jobid, request, 0).allocation
+        assert found is not None
+        assert nodes.names_in(found.selection) == ["a", "b"]
+    assert scheduler.allocate(3, parse_jobspec(requests.jobspec("a", "ns", 3, {"pod": 1}, is_apart=True)), 0)[0] is None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ..graph import Graph
 from ..graph.selection import Selection
-from . import requests
+from . import constraints, requests
 
 Object = dict[str, Any]
 # The end of all plans, in seconds since the epoch.
@@ -15,8 +16,6 @@ _END = 2**52
 FILTERS = ("cpu", "memory", "pod")
 # The types by whose sums starts are estimated.
 SUMMED = ("cpu", "gpu")
-# The effects of taints that keep pods away.
-_REPELLING = ("NoSchedule", "NoExecute")
 # The units in which pools are counted.
 _UNITS = {"cpu": "m", "memory": "MiB", "ephemeral-storage": "MiB"}
 
@@ -30,12 +29,12 @@ def empty() -> Graph:
     return graph.finish()
 
 
-def part_of(node: Object, rank: int) -> Graph:
+def part_of(node: Object, rank: int, tests: Iterable[str] = ()) -> Graph:
     """The graph of a cluster with this node alone, to add to another one (`Scheduler.grow`)."""
     graph = Graph()
     vertex = graph.add(
         *("node", graph.add("cluster", id=0)), id=rank, rank=rank, name=node["metadata"]["name"],
-        properties=properties_of(node),
+        properties=properties_of(node, tests),
     )  # fmt: skip
     for kind, amount in amounts_of(node).items():
         graph.add(kind, vertex, id=0, size=amount, unit=_UNITS.get(kind, ""))
@@ -51,17 +50,21 @@ def amounts_of(node: Object) -> dict[str, int]:
     return {"cpu": 0, "memory": 0, **found, "pod": requests.units_of("pods", offered.get("pods", 0))}
 
 
-def properties_of(node: Object) -> dict[str, str]:
-    """The properties that constraints name (`requests.constraint_of`): the node's labels."""
-    return {f"{key}={value}": "" for key, value in (node["metadata"].get("labels") or {}).items()}
+def properties_of(node: Object, tests: Iterable[str] = ()) -> dict[str, str]:
+    """The properties that constraints name: the node's labels and taints, and those of `tests` that it passes
+    (`constraints.passes`).
+    """
+    labels = node["metadata"].get("labels") or {}
+    found = [*labels, *(f"{key}={value}" for key, value in labels.items())]
+    found += [f"{one['key']}={one.get('value') or ''}:{one['effect']}" for one in constraints.taints_of(node)]
+    return dict.fromkeys([*found, *(test for test in tests if constraints.passes(node, test))], "")
 
 
 def is_usable(node: Object) -> bool:
-    """Whether pods may start on the node: it is ready, and neither cordoned nor tainted."""
+    """Whether pods that tolerate its taints may start on the node: it is ready, and not cordoned."""
     spec, status = node.get("spec") or {}, node.get("status") or {}
     ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ())
-    tainted = any(one.get("effect") in _REPELLING for one in spec.get("taints") or ())
-    return ready and not spec.get("unschedulable") and not tainted
+    return ready and not spec.get("unschedulable")
 
 
 def names_in(selection: Selection) -> list[str]:

@@ -154,21 +154,25 @@ def largest(several: Iterable[Amounts]) -> dict[str, int]:
     return found
 
 
-def constraint_of(spec: Object) -> Any:
-    """The constraint (RFC 31) on the nodes of a pod, None for all; nodes have their labels as properties."""
-    wanted = [f"{key}={value}" for key, value in sorted((spec.get("nodeSelector") or {}).items())]
-    return {"properties": wanted} if wanted else None
-
-
 def jobspec(
-    name: str, namespace: str, pods: int, amounts: Amounts, duration: float = 0, constraint: Any = None
+    name: str,
+    namespace: str,
+    pods: int,
+    amounts: Amounts,
+    duration: float = 0,
+    constraint: Any = None,
+    *,
+    is_apart: bool = False,
 ) -> Object:
-    """The jobspec (RFC 14) of so many pods, each with `amounts` of one node; `duration` in seconds, 0 for none."""
+    """The jobspec (RFC 14) of so many pods, each with `amounts` of one node; `duration` in seconds, 0 for none.
+    `is_apart`: no two of them on one node.
+    """
     inside = [{"type": kind, "count": amount, "exclusive": False} for kind, amount in sorted(amounts.items())]
+    slot = {"type": "slot", "count": 1 if is_apart else pods, "label": "pod", "with": inside}
     system: Object = {"duration": ceil(duration), **({"constraints": constraint} if constraint else {})}
     return {
         "version": 1,
-        "resources": [{"type": "slot", "count": pods, "label": "pod", "with": inside}],
+        "resources": [{"type": "node", "count": pods, "exclusive": False, "with": [slot]} if is_apart else slot],
         "tasks": [{"command": [namespace, name], "slot": "pod", "count": {"per_slot": 1}}],
         "attributes": {"system": system},
     }

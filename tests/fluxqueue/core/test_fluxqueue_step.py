@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from simulated_cluster import Cluster
 
 from headrace.fluxqueue.core import actions
 from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, HELD, NAMESPACES, NODES
 from headrace.kube.runtime.api import JOBS, PODS
+from headrace.spec.hostlist import Hostlist
 
 
 def states(cluster: Cluster, names: str) -> str:
@@ -523,3 +526,69 @@ def test_a_queue_may_change_its_policy_while_jobs_wait_and_run():
         cluster.end_all(name)
         cluster.settle(5)
     assert cluster.state("wide") == "Running"
+
+
+def with_spec(cluster: Cluster, name: str, **spec: Any) -> None:
+    """A pod of one core with something more in its spec."""
+    main = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}}
+    meta = {"name": name, "namespace": "ns", "labels": {"app": "a"}}
+    cluster.create(PODS, {"metadata": meta, "spec": {"containers": [main], **spec}, "status": {"phase": "Pending"}})
+
+
+def nodes_of(cluster: Cluster, name: str) -> list[str]:
+    return list(Hostlist.parse(cluster.status(name).get("nodes", "")))
+
+
+def test_a_tainted_node_is_for_pods_that_tolerate_it():
+    cluster = Cluster(nodes=1)
+    cluster.job("wide", pods=1, cores=4)
+    cluster.pod("waits")
+    cluster.settle(1)
+    cluster.node("n1", taints=[{"key": "gpu", "value": "x", "effect": "NoSchedule"}])
+    with_spec(cluster, "tolerates", tolerations=[{"key": "gpu", "operator": "Exists"}])
+    cluster.settle(5)
+    assert (cluster.state("waits"), nodes_of(cluster, "tolerates")) == ("Held", [])
+    cluster.end_all("wide")
+    cluster.settle(5)
+    assert nodes_of(cluster, "waits") == ["n0"]
+    # Either would do, and the policy prefers the first; the second is all that is left with four cores.
+    with_spec(cluster, "only", tolerations=[{"key": "gpu", "value": "x"}], nodeSelector={"never": "there"})
+    cluster.settle(5)
+    assert "no node has property never=there" in cluster.status("only")["reason"]
+    labelled = cluster.one(NODES, "n1", "")
+    labelled["metadata"]["labels"] = {"never": "there"}
+    cluster.put(NODES, labelled)
+    cluster.settle(5)
+    assert nodes_of(cluster, "only") == ["n1"]
+
+
+def test_a_node_takes_more_pods_when_it_has_more_for_them():
+    cluster = Cluster(nodes=1, cores=2)
+    for name in "abc":
+        cluster.pod(name)
+    cluster.settle(5)
+    assert cluster.state("c") == "Held"
+    cluster.node("n0", 3)
+    cluster.settle(5)
+    assert nodes_of(cluster, "c") == ["n0"]
+
+
+def test_an_event_says_what_is_left_to_kube_scheduler():
+    cluster = Cluster()
+    with_spec(cluster, "a", topologySpreadConstraints=[{"maxSkew": 1}])
+    cluster.settle(5)
+    told = [line for line in cluster.log if "LeftToScheduler" in line]
+    assert len(told) == 1
+    assert told[0].endswith("spec.topologySpreadConstraints")
+
+
+def test_pods_of_a_job_that_keep_apart_have_a_node_each():
+    cluster = Cluster(nodes=3)
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"job-name": "a"}}}
+    rules = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    cluster.job("a", pods=3)
+    job = cluster.one(JOBS, "a")
+    job["spec"]["template"]["spec"]["affinity"] = rules
+    cluster.put(JOBS, job)
+    cluster.settle(5)
+    assert sorted(nodes_of(cluster, "a")) == ["n0", "n1", "n2"]

@@ -17,7 +17,8 @@ from ...graph.selection import from_vertices
 from ...queueing.pending import UNLIMITED
 from ...queueing.queue import Decision, Queue, Started
 from ...queueing.reasons import FAR, places
-from .. import nodes, requests
+from ...spec.constraint import terms
+from .. import constraints, nodes, requests
 from ..crd import Settings
 
 Object = dict[str, Any]
@@ -48,6 +49,9 @@ class ClusterQueue:
         self._holds_on: dict[str, dict[int, None]] = {}
         # Ids of jobs are positive.
         self._last_hold = 0
+        # Whether there has been a node with a taint; properties of nodes that are tests.
+        self.has_taints = False
+        self._tests: dict[str, None] = {}
         self._ranks = 0
 
     # --- nodes
@@ -57,15 +61,14 @@ class ClusterQueue:
         name = node["metadata"]["name"]
         before = self.nodes.get(name)
         self.nodes[name] = node
+        self.has_taints = self.has_taints or bool(constraints.taints_of(node))
         if before is None:
             self._ranks += 1
-            self._add(name, nodes.part_of(node, self._ranks), now)
+            self._add(name, nodes.part_of(node, self._ranks, self._tests), now)
         else:
             generation = self.scheduler.generation
             self._resize(name, node, now)
-            properties = nodes.properties_of(node)
-            if properties != nodes.properties_of(before):
-                self.scheduler.set_properties(self._vertex[name], properties)
+            self._relabel(name)
             if (generation, nodes.is_usable(before)) == (self.scheduler.generation, nodes.is_usable(node)):
                 return False
         self.scheduler.set_status(self._vertex[name], nodes.is_usable(node))
@@ -83,8 +86,27 @@ class ClusterQueue:
         self.scheduler.prune([vertex], take=True)
         self.queue.touch()
 
-    def is_usable(self, name: str) -> bool:
-        return name in self.nodes and nodes.is_usable(self.nodes[name])
+    def is_usable(self, name: str, constraint: Any) -> bool:
+        """Whether a pod with a constraint may start on a node."""
+        if name not in self.nodes or not nodes.is_usable(self.nodes[name]):
+            return False
+        allowed = self._allowed(constraint)
+        return allowed is None or self._vertex[name] in allowed
+
+    def _allowed(self, constraint: Any) -> frozenset[int] | None:
+        """The vertices of the nodes that satisfy a constraint, None for all."""
+        tests = [value.lstrip("^") for kind, value in terms(constraint or {}) if kind == "properties"]
+        new = [test for test in tests if constraints.is_test(test) and test not in self._tests]
+        if new:
+            self._tests.update(dict.fromkeys(new))
+            for name in self.nodes:
+                self._relabel(name)
+        return self.scheduler.allowed(constraint)
+
+    def _relabel(self, name: str) -> None:
+        vertex, properties = self._vertex[name], nodes.properties_of(self.nodes[name], self._tests)
+        if properties != self.scheduler.graph.properties.get(vertex, {}):
+            self.scheduler.set_properties(vertex, properties)
 
     def _add(self, name: str, part: Graph, now: int) -> None:
         """Add what is new of a node: all of it, or pools."""
@@ -145,12 +167,14 @@ class ClusterQueue:
 
     def another_node(self, amounts: requests.Amounts, constraint: Any, now: int, end: float) -> str:
         """A node where a pod could start now and run until `end` (0: for ever); "" for none."""
+        self._allowed(constraint)
         seconds = max(ceil(end) - now, 1) if end else UNLIMITED
         request = parse_jobspec(requests.jobspec("pod", "", 1, amounts, seconds, constraint))
         found = self.scheduler.search(request, now, [Starts(now, now + 1)])
         return nodes.names_in(found.selection)[0] if found.selection else ""
 
     def submit(self, jobid: int, request: JobRequest, priority: int, arrival: float) -> None:
+        self._allowed(request.constraint)
         # A job whose end is not known is planned with one that is far off.
         full = request if request.duration else request.lasting(UNLIMITED)
         self.queue.submit(jobid, full, priority, arrival)

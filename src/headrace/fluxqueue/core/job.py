@@ -44,12 +44,16 @@ class Place(Struct, eq=False):
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """What a job asks of the graph: so many pods with `amounts` each, for `duration` seconds (0: not known)."""
+    """What a job asks of the graph: so many pods with `amounts` each, for `duration` seconds (0: not known).
+    `is_apart`: no two of them on one node. `left` are the fields that no plan knows of.
+    """
 
     pods: int
     amounts: dict[str, int]
     duration: float
     constraint: Any
+    is_apart: bool = False
+    left: tuple[str, ...] = ()
     jobspec: Object
 
 

@@ -25,7 +25,7 @@ from ...spec import duration as durations
 from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
 from ...spec.jobid import FluidGenerator
-from .. import requests
+from .. import constraints, requests
 from ..admission import gate_index, is_skipped
 from ..crd import Settings, settings_of
 from ..names import DURATION, FLUXJOBS, FLUXQUEUES, HELD, JOBID, PLACE
@@ -148,7 +148,7 @@ class Core:
                 self._open(name, settings)
         found = divided(self.world.queues, self.world.nodes)
         for name, queue in self.queues.items():
-            mine = found[name].nodes
+            mine, had_taints = found[name].nodes, queue.has_taints
             for node in [one for one in queue.nodes if one not in mine]:
                 queue.drop_node(node)
                 self._loads[node] = None
@@ -157,6 +157,8 @@ class Core:
                 if queue.put_node(self.world.nodes[node], now):
                     self._loads[node] = None
                     self._nodes_changed(name)
+            if queue.has_taints != had_taints:
+                self._ask_anew(name)
         self._queue_nodes = found
         for name, item in self.world.queues.items():
             patch = patch_of(item.get("status") or {}, found[name].status())
@@ -181,6 +183,14 @@ class Core:
         self._changed[name] = None
         for uid, job in self.jobs.items():
             if job.queue == name and (job.state.has_nodes or not job.is_submitted):
+                self._touched[uid] = None
+
+    def _ask_anew(self, name: str) -> None:
+        """Nodes of a queue have come to have taints: its jobs ask from now on for those whose taints they tolerate."""
+        for uid, job in self.jobs.items():
+            if job.queue == name:
+                if job.state.has_nodes:
+                    job.asked = None
                 self._touched[uid] = None
 
     def _count_foreign(self, node: str, now: int) -> None:
@@ -347,12 +357,22 @@ class Core:
         meta, wish = job.item["metadata"], job.wish
         seconds = _duration(meta, wish.limit, settings)
         amounts = requests.largest(requests.amounts_of(one) for one in wish.templates)
-        constraints = [one for spec in wish.templates if (one := requests.constraint_of(spec))]
-        distinct = [one for place, one in enumerate(constraints) if one not in constraints[:place]]
-        constraint = {"and": distinct} if len(distinct) > 1 else (distinct or [None])[0]
-        pods = max(wish.pods, 1)
-        jobspec = requests.jobspec(meta["name"], meta["namespace"], pods, amounts, seconds, constraint)
-        return Asked(pods=wish.pods, amounts=amounts, duration=seconds, constraint=constraint, jobspec=jobspec)
+        has_taints = job.queue in self.queues and self.queues[job.queue].has_taints
+        constraint = constraints.together(constraints.constraint_of(one, has_taints) for one in wish.templates)
+        pods, is_apart = max(wish.pods, 1), any(constraints.is_apart(one, wish.labels) for one in wish.templates)
+        spec = requests.jobspec(meta["name"], meta["namespace"], pods, amounts, seconds, constraint, is_apart=is_apart)
+        left = dict.fromkeys(
+            field for one in wish.templates for field in constraints.left_to_scheduler(one, wish.labels)
+        )
+        return Asked(
+            pods=wish.pods,
+            amounts=amounts,
+            duration=seconds,
+            constraint=constraint,
+            is_apart=is_apart,
+            left=tuple(left),
+            jobspec=spec,
+        )
 
     # --- places
 
@@ -404,9 +424,12 @@ class Core:
             return
         for place in job.places:
             pod = self.world.pods.get(place.pod)
-            if queue.is_usable(place.node) or (pod is not None and gate_index(pod) < 0):
+            constraint = job.asked.constraint if job.asked else None
+            if queue.is_usable(place.node, constraint) or (pod is not None and gate_index(pod) < 0):
                 continue
-            node = queue.another_node(job.amounts, job.asked.constraint if job.asked else None, now, job.end)
+            if job.asked and job.asked.is_apart:
+                constraint = constraints.together([constraint, {"not": [{"hostlist": job.nodes}]}])
+            node = queue.another_node(job.amounts, constraint, now, job.end)
             if node:
                 job.leaving.append(place.hold)
                 place.node, place.hold = node, queue.hold(node, job.amounts, now, job.end)
@@ -581,6 +604,11 @@ def _report(job: Job, told: Object, wanted: Object) -> Iterator[actions.Action]:
         State.RELEASED: Report("Normal", "Released", f"on {wanted.get('nodes')}"),
     }
     known = told.get("state") == state.value
+    if not told.get("state") and job.asked and job.asked.left:
+        text = f"not planned for, left to kube-scheduler on the node that a pod is given: {', '.join(job.asked.left)}"
+        yield actions.Tell(
+            job.workload.kind, job.workload.objects(job.item)[0], told, Report("Normal", "LeftToScheduler", text)
+        )
     if state in reports and not (known and (state is not State.HELD or _kind_of(told) == _kind_of(wanted))):
         yield actions.Tell(job.workload.kind, job.workload.objects(job.item)[0], told, reports[state])
 

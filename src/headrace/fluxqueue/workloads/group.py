@@ -34,12 +34,13 @@ def wish(item: Object) -> Wish:
     phases = [(pod.get("status") or {}).get("phase", "") for pod in pods]
     ends = [ENDS[phase] for phase in phases if phase in ENDS]
     templates = tuple(pod["spec"] for pod in pods)
+    labels = pods[0]["metadata"].get("labels") or {}
     if len(ends) == len(pods):
         return Wish(pods=0, templates=templates, end="Failed" if "Failed" in ends else "Finished")
     limits = [pod["spec"].get("activeDeadlineSeconds") for pod in pods]
     limit = max(limits) if all(limits) else None
     missing = f"the group has {len(pods)} of {size} pods" if len(pods) < size else ""
-    return Wish(pods=max(size, len(pods)) - len(ends), templates=templates, limit=limit, missing=missing)
+    return Wish(pods=max(size, len(pods)) - len(ends), templates=templates, labels=labels, limit=limit, missing=missing)
 
 
 def _size(pods: list[Object]) -> int:

@@ -17,7 +17,16 @@ def wish(job: Object) -> Wish:
     )
     template = spec["template"]["spec"]
     limit = spec.get("activeDeadlineSeconds", template.get("activeDeadlineSeconds"))
-    return Wish(pods=0 if end else _pods(spec, status), templates=(template,), end=end, limit=limit)
+    return Wish(
+        pods=0 if end else _pods(spec, status), templates=(template,), labels=_labels(job), end=end, limit=limit
+    )
+
+
+def _labels(job: Object) -> Object:
+    """The labels of its pods: those of the template, and its name, which Kubernetes adds."""
+    name = job["metadata"]["name"]
+    given = (job["spec"]["template"].get("metadata") or {}).get("labels") or {}
+    return {**given, "job-name": name, "batch.kubernetes.io/job-name": name}
 
 
 def _holds(condition: Object) -> bool:

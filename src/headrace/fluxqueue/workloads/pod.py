@@ -11,7 +11,8 @@ ENDS = {"Succeeded": "Finished", "Failed": "Failed"}
 def wish(pod: Object) -> Wish:
     spec = pod["spec"]
     end = ENDS.get((pod.get("status") or {}).get("phase", ""), "")
-    return Wish(pods=0 if end else 1, templates=(spec,), end=end, limit=spec.get("activeDeadlineSeconds"))
+    labels, limit = pod["metadata"].get("labels") or {}, spec.get("activeDeadlineSeconds")
+    return Wish(pods=0 if end else 1, templates=(spec,), labels=labels, end=end, limit=limit)
 
 
 WORKLOAD = Workload(PODS, 0, (), wish)

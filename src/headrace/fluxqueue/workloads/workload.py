@@ -13,13 +13,14 @@ Object = dict[str, Any]
 
 
 class Wish(Struct, frozen=True, kw_only=True):
-    """What an object wants now: so many `pods` at a time, each as one of the PodSpecs `templates` says. `end` is ""
-    until it has ended, then "Finished" or "Failed". `limit` is the time after which Kubernetes ends it (seconds), None
-    for none. `missing` says what has to come before it can start, "" for nothing.
+    """What an object wants now: so many `pods` at a time, each as one of the PodSpecs `templates` says and with these
+    `labels`. `end` is "" until it has ended, then "Finished" or "Failed". `limit` is the time after which Kubernetes
+    ends it (seconds), None for none. `missing` says what has to come before it can start, "" for nothing.
     """
 
     pods: int
     templates: tuple[Object, ...]
+    labels: Object = {}
     end: str = ""
     limit: float | None = None
     missing: str = ""
