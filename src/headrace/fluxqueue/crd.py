@@ -28,6 +28,8 @@ _DURATION: Schema = {
     "pattern": r"^(\d+(\.\d*)?|\.\d+)(ms|s|m|h|d)?$",
     "x-kubernetes-validations": [{"rule": "self.matches('[1-9]')", "message": "must be more than zero"}],
 }
+# The labels that are levels above nodes, if a FluxQueue says nothing of them.
+TOPOLOGY = ("topology.kubernetes.io/zone", "topology.kubernetes.io/rack")
 STATES = ("Held", "Released", "Running", "Finished", "Failed", "Refused")
 _SUBMIT_STATES = ("statusNew", "statusSubmit", "statusError", "statusCancel")
 
@@ -42,6 +44,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     reservation_depth: int | None = None
     match_policy: str = "lonode"
     node_selector: dict[str, str] = field(default_factory=dict)
+    topology: tuple[str, ...] = TOPOLOGY
     default_duration: float = 0
     max_duration: float = 0
 
@@ -55,6 +58,7 @@ def settings_of(queue: Object) -> Settings:
         reservation_depth=spec.get("reservationDepth"),
         match_policy=spec.get("matchPolicy", "lonode"),
         node_selector=spec.get("nodeSelector") or {},
+        topology=tuple(dict.fromkeys(spec.get("topology", TOPOLOGY))),
         default_duration=_seconds(spec.get("defaultDuration")),
         max_duration=_seconds(spec.get("maxDuration")),
     )
@@ -142,6 +146,13 @@ def _fluxqueue() -> Object:
             "type": "object",
             "additionalProperties": _TEXT,
             "description": "Labels of the queue's nodes; by default those that are not of the control plane",
+        },
+        "topology": {
+            "type": "array",
+            "items": {**_TEXT, "minLength": 1},
+            "maxItems": 8,
+            "default": list(TOPOLOGY),
+            "description": "Labels of nodes that are levels above them, the widest first",
         },
         "defaultDuration": {**_DURATION, "description": "Duration of a job that says none (RFC 23)"},
         "maxDuration": {**_DURATION, "description": "The longest duration (RFC 23)"},

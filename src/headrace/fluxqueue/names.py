@@ -28,6 +28,8 @@ PLACE = "fluxqueue/fluxion-nodes"
 HELD = "fluxqueue/held"
 # The annotation that says how long an object runs (RFC 23).
 DURATION = "fluxqueue/duration"
+# The annotation that names a label of the queue's topology: all pods of an object have nodes with one value of it.
+WITHIN = "fluxqueue/within"
 # The label of pods that start together, and the annotation with their number; and Fluence's, which are both labels.
 GROUP_NAMES = ("fluxqueue/group", "scheduling.x-k8s.io/pod-group")
 GROUP_SIZES = ("fluxqueue/group-size", "fluence.group-size")

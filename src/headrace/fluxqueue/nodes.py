@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..graph import Graph
@@ -14,6 +14,8 @@ Object = dict[str, Any]
 _END = 2**52
 # The types by whose sums starts are ruled out: nearly every pod asks for these.
 FILTERS = ("cpu", "memory", "pod")
+# Types that are no level's.
+_TAKEN = ("cluster", "node", "slot", "xor_slot", "cpu", "memory", "ephemeral-storage", "pod", "gpu")
 # The types by whose sums starts are estimated.
 SUMMED = ("cpu", "gpu")
 # The units in which pools are counted.
@@ -29,16 +31,31 @@ def empty() -> Graph:
     return graph.finish()
 
 
-def part_of(node: Object, rank: int, tests: Iterable[str] = ()) -> Graph:
+def part_of(node: Object, rank: int, tests: Iterable[str] = (), topology: Sequence[str] = ()) -> Graph:
     """The graph of a cluster with this node alone, to add to another one (`Scheduler.grow`)."""
     graph = Graph()
+    above = graph.add("cluster", id=0)
+    for kind, name in levels_of(node, topology):
+        above = graph.add(kind, above, id=rank, name=name)
     vertex = graph.add(
-        *("node", graph.add("cluster", id=0)), id=rank, rank=rank, name=node["metadata"]["name"],
-        properties=properties_of(node, tests),
-    )  # fmt: skip
+        "node", above, id=rank, rank=rank, name=node["metadata"]["name"], properties=properties_of(node, tests)
+    )
     for kind, amount in amounts_of(node).items():
         graph.add(kind, vertex, id=0, size=amount, unit=_UNITS.get(kind, ""))
     return graph.finish()
+
+
+def levels_of(node: Object, topology: Sequence[str]) -> list[tuple[str, str]]:
+    """The vertices above a node, the widest first, by type and name: a label that a node has not is no level of its."""
+    labels = node["metadata"].get("labels") or {}
+    return [(level_of(label, topology), labels[label]) for label in topology if labels.get(label)]
+
+
+def level_of(label: str, topology: Sequence[str]) -> str:
+    """The type of the vertices for a label of a topology: its name, or all of it where that is no name of its own."""
+    names = [one.rpartition("/")[2] for one in topology]
+    name = label.rpartition("/")[2]
+    return label.replace("/", "~") if names.count(name) > 1 or name in _TAKEN else name
 
 
 def amounts_of(node: Object) -> dict[str, int]:

@@ -163,16 +163,21 @@ def jobspec(
     constraint: Any = None,
     *,
     is_apart: bool = False,
+    within: str = "",
 ) -> Object:
     """The jobspec (RFC 14) of so many pods, each with `amounts` of one node; `duration` in seconds, 0 for none.
-    `is_apart`: no two of them on one node.
+    `is_apart`: no two of them on one node; `within`: the type of a level above nodes, all in one of which they are.
     """
     inside = [{"type": kind, "count": amount, "exclusive": False} for kind, amount in sorted(amounts.items())]
-    slot = {"type": "slot", "count": 1 if is_apart else pods, "label": "pod", "with": inside}
+    slot: Object = {"type": "slot", "count": 1 if is_apart else pods, "label": "pod", "with": inside}
+    if is_apart:
+        slot = {"type": "node", "count": pods, "exclusive": False, "with": [slot]}
+    if within:
+        slot = {"type": within, "count": 1, "exclusive": False, "with": [slot]}
     system: Object = {"duration": ceil(duration), **({"constraints": constraint} if constraint else {})}
     return {
         "version": 1,
-        "resources": [{"type": "node", "count": pods, "exclusive": False, "with": [slot]} if is_apart else slot],
+        "resources": [slot],
         "tasks": [{"command": [namespace, name], "slot": "pod", "count": {"per_slot": 1}}],
         "attributes": {"system": system},
     }

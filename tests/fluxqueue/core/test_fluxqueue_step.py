@@ -592,3 +592,20 @@ def test_pods_of_a_job_that_keep_apart_have_a_node_each():
     cluster.put(JOBS, job)
     cluster.settle(5)
     assert sorted(nodes_of(cluster, "a")) == ["n0", "n1", "n2"]
+
+
+def test_the_pods_of_a_job_are_in_one_zone_where_it_asks_for_that():
+    cluster = Cluster(nodes=4, cores=2)
+    for index, zone in enumerate("abba"):
+        item = cluster.one(NODES, f"n{index}", "")
+        item["metadata"]["labels"] = {"topology.kubernetes.io/zone": zone}
+        cluster.put(NODES, item)
+    cluster.pod("other", 2)
+    cluster.settle(5)
+    assert nodes_of(cluster, "other") == ["n0"]
+    cluster.job("a", pods=2, cores=2, annotations={"fluxqueue/within": "topology.kubernetes.io/zone"})
+    cluster.job("b", annotations={"fluxqueue/within": "room"})
+    cluster.settle(5)
+    assert nodes_of(cluster, "a") == ["n1", "n2"]
+    assert cluster.state("b") == "Refused"
+    assert "metadata.annotations[fluxqueue/within]" in cluster.status("b")["reason"]

@@ -62,9 +62,13 @@ class ClusterQueue:
         before = self.nodes.get(name)
         self.nodes[name] = node
         self.has_taints = self.has_taints or bool(constraints.taints_of(node))
+        topology = self.settings.topology
+        if before is not None and nodes.levels_of(before, topology) != nodes.levels_of(node, topology):
+            self._remove(name)
+            before = None
         if before is None:
             self._ranks += 1
-            self._add(name, nodes.part_of(node, self._ranks, self._tests), now)
+            self._add(name, nodes.part_of(node, self._ranks, self._tests, topology), now)
         else:
             generation = self.scheduler.generation
             self._resize(name, node, now)
@@ -77,14 +81,19 @@ class ClusterQueue:
 
     def drop_node(self, name: str) -> None:
         """A node is gone. Holds on it stay, and are entered if it comes back."""
-        if self.nodes.pop(name, None) is None:
-            return
+        if self.nodes.pop(name, None) is not None:
+            self._remove(name)
+            self.queue.touch()
+
+    def _remove(self, name: str) -> None:
         for hold in self._holds_on.get(name, ()):
             self._leave(hold)
-        vertex = self._vertex.pop(name)
-        self.queue.drop_plans_of(self.scheduler.users(1 << self.scheduler.graph.rank[vertex]))
+        graph, vertex = self.scheduler.graph, self._vertex.pop(name)
+        self.queue.drop_plans_of(self.scheduler.users(1 << graph.rank[vertex]))
+        # A level goes with its last node.
+        while graph.parent[vertex] != graph.root and len(graph.children[graph.parent[vertex]]) == 1:
+            vertex = graph.parent[vertex]
         self.scheduler.prune([vertex], take=True)
-        self.queue.touch()
 
     def is_usable(self, name: str, constraint: Any) -> bool:
         """Whether a pod with a constraint may start on a node."""
@@ -126,7 +135,7 @@ class ClusterQueue:
             if graph.size[v] != has.get(kind, 0):
                 self.queue.drop_plans_of(self.scheduler.set_size(v, has.get(kind, 0)))
         if not has.keys() <= pools.keys():
-            self._add(name, nodes.part_of(node, graph.rank[vertex]), now)
+            self._add(name, nodes.part_of(node, graph.rank[vertex], (), self.settings.topology), now)
 
     def _pools(self, name: str) -> dict[str, int]:
         """The pools of a node by type."""
@@ -172,6 +181,11 @@ class ClusterQueue:
         request = parse_jobspec(requests.jobspec("pod", "", 1, amounts, seconds, constraint))
         found = self.scheduler.search(request, now, [Starts(now, now + 1)])
         return nodes.names_in(found.selection)[0] if found.selection else ""
+
+    def beside(self, others: Iterable[str], label: str) -> Any:
+        """The constraint on nodes with the same value of a label as others have, None where none of these is there."""
+        found = [self.nodes[name]["metadata"].get("labels") or {} for name in others if name in self.nodes]
+        return {"properties": [f"{label}={found[0].get(label, '')}"]} if found else None
 
     def submit(self, jobid: int, request: JobRequest, priority: int, arrival: float) -> None:
         self._allowed(request.constraint)

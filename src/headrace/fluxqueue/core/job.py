@@ -45,7 +45,9 @@ class Place(Struct, eq=False):
 
 class Asked(Struct, frozen=True, kw_only=True):
     """What a job asks of the graph: so many pods with `amounts` each, for `duration` seconds (0: not known).
-    `is_apart`: no two of them on one node. `left` are the fields that no plan knows of.
+
+    `is_apart`: no two of them on one node. `within`: the label for which their nodes have one value, "" for none.
+    `left` are the fields that no plan knows of.
     """
 
     pods: int
@@ -53,6 +55,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     duration: float
     constraint: Any
     is_apart: bool = False
+    within: str = ""
     left: tuple[str, ...] = ()
     jobspec: Object
 

@@ -25,10 +25,10 @@ from ...spec import duration as durations
 from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
 from ...spec.jobid import FluidGenerator
-from .. import constraints, requests
+from .. import constraints, nodes, requests
 from ..admission import gate_index, is_skipped
 from ..crd import Settings, settings_of
-from ..names import DURATION, FLUXJOBS, FLUXQUEUES, HELD, JOBID, PLACE
+from ..names import DURATION, FLUXJOBS, FLUXQUEUES, HELD, JOBID, PLACE, WITHIN
 from ..workloads import Malformed, Wish
 from . import actions, fluxjobs, pin
 from .cluster_queue import ClusterQueue
@@ -360,7 +360,16 @@ class Core:
         has_taints = job.queue in self.queues and self.queues[job.queue].has_taints
         constraint = constraints.together(constraints.constraint_of(one, has_taints) for one in wish.templates)
         pods, is_apart = max(wish.pods, 1), any(constraints.is_apart(one, wish.labels) for one in wish.templates)
-        spec = requests.jobspec(meta["name"], meta["namespace"], pods, amounts, seconds, constraint, is_apart=is_apart)
+        within = (meta.get("annotations") or {}).get(WITHIN, "")
+        if within and within not in settings.topology:
+            known = ", ".join(settings.topology) or "none"
+            raise Refusal(
+                f"metadata.annotations[{WITHIN}]: must be a label of the queue's topology ({known}), not {within}"
+            )
+        level = nodes.level_of(within, settings.topology) if within else ""
+        spec = requests.jobspec(
+            *(meta["name"], meta["namespace"], pods, amounts, seconds, constraint), is_apart=is_apart, within=level
+        )
         left = dict.fromkeys(
             field for one in wish.templates for field in constraints.left_to_scheduler(one, wish.labels)
         )
@@ -370,6 +379,7 @@ class Core:
             duration=seconds,
             constraint=constraint,
             is_apart=is_apart,
+            within=within,
             left=tuple(left),
             jobspec=spec,
         )
@@ -429,6 +439,9 @@ class Core:
                 continue
             if job.asked and job.asked.is_apart:
                 constraint = constraints.together([constraint, {"not": [{"hostlist": job.nodes}]}])
+            if job.asked and job.asked.within:
+                others = [one.node for one in job.places if one is not place]
+                constraint = constraints.together([constraint, queue.beside(others, job.asked.within)])
             node = queue.another_node(job.amounts, constraint, now, job.end)
             if node:
                 job.leaving.append(place.hold)
@@ -473,14 +486,14 @@ class Core:
 
     def _schedule(self, name: str, now: float) -> None:
         queue = self.queues[name]
-        for decision, nodes in queue.schedule(int(now)):
+        for decision, given in queue.schedule(int(now)):
             job = self._jobs_by_id.get(decision.jobid)
             self._changed[name] = None
             if job is None:
                 continue
             if isinstance(decision, Started):
                 job.is_submitted = False
-                job.state, job.nodes, job.freed, job.reason = State.RELEASED, nodes, set(), ""
+                job.state, job.nodes, job.freed, job.reason = State.RELEASED, given, set(), ""
                 job.started_at, job.position, job.estimate = now, 0, 0
                 self._settle(job, int(now))
             elif isinstance(decision, Refused):
