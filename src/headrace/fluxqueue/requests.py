@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil
 from typing import Any
 
@@ -90,6 +91,8 @@ def _of_container(container: Object, status: Object | None, keeps: bool) -> _Exa
     return found
 
 
+# Pods have few different amounts, and are counted whenever something of their node changes.
+@lru_cache(4096)
 def _value(text: object) -> Fraction:
     return quantity(str(text))
 
@@ -143,6 +146,11 @@ def total(several: Iterable[Amounts]) -> dict[str, int]:
         for kind, amount in amounts.items():
             found[kind] = found.get(kind, 0) + amount
     return found
+
+
+def beyond(amounts: Amounts, given: Amounts) -> dict[str, int]:
+    """What of some amounts is more than was given."""
+    return {kind: amount - given.get(kind, 0) for kind, amount in amounts.items() if amount > given.get(kind, 0)}
 
 
 def largest(several: Iterable[Amounts]) -> dict[str, int]:

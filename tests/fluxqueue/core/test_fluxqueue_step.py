@@ -609,3 +609,19 @@ def test_the_pods_of_a_job_are_in_one_zone_where_it_asks_for_that():
     assert nodes_of(cluster, "a") == ["n1", "n2"]
     assert cluster.state("b") == "Refused"
     assert "metadata.annotations[fluxqueue/within]" in cluster.status("b")["reason"]
+
+
+def test_a_pod_that_is_resized_holds_what_it_has_beyond_its_place():
+    cluster = Cluster(nodes=1, cores=4)
+    cluster.pod("a", 2)
+    cluster.settle(5)
+    pod = cluster.one(PODS, "a")
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "3"
+    cluster.put(PODS, pod)
+    cluster.pod("b", 2)
+    cluster.settle(5)
+    assert states(cluster, "ab") == "Running Held"
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1"
+    cluster.put(PODS, pod)
+    cluster.settle(5)
+    assert states(cluster, "ab") == "Running Running"

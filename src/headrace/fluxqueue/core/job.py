@@ -40,6 +40,7 @@ class Place(Struct, eq=False):
     index: int
     node: str
     hold: int
+    amounts: requests.Amounts
     pod: str = ""
 
 

@@ -194,13 +194,9 @@ class Core:
                 self._touched[uid] = None
 
     def _count_foreign(self, node: str, now: int) -> None:
-        """Hold what pods without a place have of a node."""
+        """Hold what pods have of a node without a place, or beyond it, as one that was resized."""
         queue = next((one for one in self.queues.values() if node in one.nodes), None)
-        pods = [
-            requests.amounts_of(pod["spec"], pod.get("status"))
-            for uid, pod in self.world.pods_on.get(node, {}).items()
-            if uid not in self._place_of and is_live(pod)
-        ]
+        pods = [self._without_place(uid, pod) for uid, pod in self.world.pods_on.get(node, {}).items() if is_live(pod)]
         amounts = requests.total(pods)
         before = self._foreign.get(node)
         if before and (before[0], before[2]) == (queue, amounts):
@@ -210,6 +206,10 @@ class Core:
             before[0].release(before[1])
         if queue and amounts:
             self._foreign[node] = queue, queue.hold(node, amounts, now), amounts
+
+    def _without_place(self, uid: str, pod: Object) -> requests.Amounts:
+        amounts, place = requests.amounts_of(pod["spec"], pod.get("status")), self._place_of.get(uid)
+        return requests.beyond(amounts, place.amounts) if place else amounts
 
     # --- one workload
 
@@ -401,7 +401,7 @@ class Core:
         if not job.is_placed and job.state.has_nodes:
             job.is_placed = True
             job.places = [
-                Place(index, node, queue.hold(node, job.amounts, now, job.end))
+                Place(index, node, queue.hold(node, job.amounts, now, job.end), job.amounts)
                 for index, node in enumerate(job.nodes)
                 if index not in job.freed
             ]
@@ -446,6 +446,7 @@ class Core:
             if node:
                 job.leaving.append(place.hold)
                 place.node, place.hold = node, queue.hold(node, job.amounts, now, job.end)
+                place.amounts = job.amounts
                 job.nodes[place.index] = node
             else:
                 self._stranded[uid] = None
