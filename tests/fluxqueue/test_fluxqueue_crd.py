@@ -27,7 +27,8 @@ def test_the_group_version_and_short_name_are_those_of_fluxqueue():
 def test_a_fluxqueue_names_the_policies_that_there_are():
     spec = schema("FluxQueue")["spec"]["properties"]
     assert set(spec["policy"]["enum"]) == set(POLICIES)
-    assert set(spec["matchPolicy"]["enum"]) == set(MATCH_POLICIES)
+    assert set(spec["matchPolicy"]["enum"]) == {name for name, one in MATCH_POLICIES.items() if not one.whole}
+    assert "lonodex" not in spec["matchPolicy"]["enum"]
 
 
 @pytest.mark.parametrize(
@@ -52,3 +53,9 @@ def test_the_settings_of_a_queue():
         policy="fcfs", queue_depth=8, reservation_depth=2, node_selector={"a": "b"}, default_duration=60
     )
     assert settings_of(first_queue()) == settings_of({}) == Settings()
+
+
+def test_a_topology_is_zones_and_racks_if_a_queue_says_nothing_else():
+    assert settings_of({"spec": {}}).topology == ("topology.kubernetes.io/zone", "topology.kubernetes.io/rack")
+    assert settings_of({"spec": {"topology": ["a/room", "a/room"]}}).topology == ("a/room",)
+    assert settings_of({"spec": {"topology": []}}).topology == ()

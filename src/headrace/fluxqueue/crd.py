@@ -138,7 +138,8 @@ def _fluxqueue() -> Object:
         "reservationDepth": {**_WHOLE, "description": "How many waiting jobs have reservations"},
         "matchPolicy": {
             **_TEXT,
-            "enum": sorted(MATCH_POLICIES),
+            # Pods share nodes, so policies that give nothing but whole nodes are none of a queue's.
+            "enum": sorted(name for name, one in MATCH_POLICIES.items() if not one.whole),
             "default": "lonode",
             "description": "Which nodes of those that serve are taken",
         },
