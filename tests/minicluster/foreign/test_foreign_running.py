@@ -133,11 +133,13 @@ def test_a_deadline_is_the_jobs_duration() -> None:
 
 def test_what_cannot_apply_is_named() -> None:
     pod = "spec.template.spec"
-    document = job("{container: main, sharedMemory: 1Gi}", pod=POD, suspend=True, ttlSecondsAfterFinished=3)
+    options = "metadata.annotations.flux-framework.org/headrace-options"
+    given = "{container: main, sharedMemory: 1Gi, maxSize: 9, spread: required, exit: keep}"
+    document = job(given, pod=POD, suspend=True, ttlSecondsAfterFinished=3)
     cluster = read(document)
     assert sorted(not_applied(cluster)) == sorted(
         [
-            "metadata.annotations.flux-framework.org/headrace-options.sharedMemory",
+            *(f"{options}.{key}" for key in ("sharedMemory", "maxSize", "spread", "exit")),
             "spec.suspend",
             f"{pod}.nodeSelector",
             f"{pod}.tolerations",

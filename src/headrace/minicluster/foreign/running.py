@@ -19,7 +19,7 @@ from ..mode import Mode
 from ..plan import DEFAULT_OUTPUT, Plan, hosts_of
 from .cluster import INDEX_ANNOTATION, PROCS_VARIABLE, ForeignCluster, Source
 from .field import Field
-from .options import ANNOTATION, Run
+from .options import ANNOTATION, Exit, Run, Spread
 
 # What Kubernetes needs to know, and a Flux instance does by itself or by what it was told.
 _JOB = (
@@ -192,8 +192,14 @@ def not_applied(cluster: ForeignCluster) -> list[str]:
             if variable["name"].value not in {**values, **templates}
         ]
     annotation = job["metadata"]["annotations"][ANNOTATION]
-    options = {"sharedMemory": cluster.options.shared_memory, "maxSize": cluster.options.max_size}
-    return found + [annotation.below(key).path for key, value in options.items() if value]
+    options = cluster.options
+    given = {
+        "sharedMemory": bool(options.shared_memory),
+        "maxSize": options.max_size is not None,
+        "spread": options.spread is not Spread.PREFERRED,
+        "exit": options.exit is not Exit.HONEST,
+    }
+    return found + [annotation.below(key).path for key, is_given in given.items() if is_given]
 
 
 def working_dir(cluster: ForeignCluster) -> str:
