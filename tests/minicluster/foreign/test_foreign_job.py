@@ -143,6 +143,22 @@ CONTAINER = "spec.template.spec.containers[0]"
             "/mnt/flux is used by Headrace",
         ),
         (job(pod=pod(env=[{"name": "A=B"}])), f"{CONTAINER}.env[0].name", "'A=B' is no name for a variable"),
+        (job(pod=pod(env=[{"name": "", "value": "b"}])), f"{CONTAINER}.env[0].name", "must be the name of a variable"),
+        (
+            job("{container: main}", pod={"containers": [*pod()["containers"], *pod()["containers"]]}),
+            "spec.template.spec.containers[1].name",
+            "'main' is the name of another container",
+        ),
+        (
+            job(pod={**pod(), "initContainers": [{"name": "a"}, {"name": "a"}]}),
+            "spec.template.spec.initContainers[1].name",
+            "'a' is the name of another container",
+        ),
+        (
+            job(pod={**pod(), "initContainers": [{"name": ""}]}),
+            "spec.template.spec.initContainers[0].name",
+            "must be the name of a container",
+        ),
         (job(pod=pod(env=[{"value": "b"}])), f"{CONTAINER}.env[0].name", "is required and must be text"),
         (
             job(pod=pod(env=[{"name": "A", "valueFrom": {}}])),

@@ -56,3 +56,10 @@ def test_problems_of_its_job_have_their_path_in_the_jobset() -> None:
     assert problems(jobset())["spec.replicatedJobs"] == "must have one Job at least"
     long = {**TEMPLATE, "name": "p" * 60}
     assert problems(jobset(long))["metadata.name"].startswith("is too long: the last host, set-ppp")
+
+
+def test_a_name_that_no_host_can_have_is_told_of_once_where_it_stands() -> None:
+    rule = "cannot name hosts: use lower case letters, digits and '-', and begin and end with a letter or digit"
+    named = {**jobset(TEMPLATE), "metadata": {"name": "My_Set"}}
+    assert problems(named) == {"metadata.name": f"'My_Set' {rule}"}
+    assert problems(jobset({**TEMPLATE, "name": "My_Job"})) == {"spec.replicatedJobs[0].name": f"'My_Job' {rule}"}

@@ -103,4 +103,4 @@ def test_what_an_option_leaves_open_is_in_the_environment(
 def test_a_policy_in_the_environment_is_checked() -> None:
     pod = {"containers": [container(env=[{"name": "FLUX_QUEUE_POLICY", "value": "lifo"}])]}
     rule = "FLUX_QUEUE_POLICY must be one of fcfs, easy, hybrid, conservative, not 'lifo'"
-    assert problems(job(pod=pod)) == {"spec.template.spec.containers[0].env": rule}
+    assert problems(job(pod=pod)) == {"spec.template.spec.containers[0].env[0].value": rule}

@@ -133,6 +133,16 @@ def test_a_patch_gives_a_stock_runtime_its_options() -> None:
             "spec.trainer.numProcPerNode",
             "must be 1 or more, not 0",
         ),
+        (
+            [trainjob({**COMMAND, "env": [*env(B="1"), {"name": "C", "value": 1}]}), runtime(env=env(A="1", B="0"))],
+            "spec.trainer.env[1].value",
+            "must be text, not 1",
+        ),
+        (
+            [trainjob({**COMMAND, "env": env(FLUX_QUEUE_POLICY="lifo")}), runtime(env=env(A="1"))],
+            "spec.trainer.env[0].value",
+            "FLUX_QUEUE_POLICY must be one of",
+        ),
         ([trainjob({"command": "python"}), runtime()], "spec.trainer.command", "must be a list, not 'python'"),
         (
             [trainjob(COMMAND), runtime({"mpi": {}})],

@@ -71,7 +71,8 @@ def read(document: Any, owner: Owner | None = None, at: Field | None = None) -> 
     if owner is None:
         check_head(job, API_VERSION, KIND)
     metadata, spec = job["metadata"], job["spec"]
-    name = read_name(metadata)
+    # The parts of a name that an owner gives are checked where they stand.
+    name = metadata["name"].text() if owner else read_name(metadata)
     annotation = metadata["annotations"][ANNOTATION]
     options = read_options(annotation)
     size = _size(spec)
@@ -185,6 +186,7 @@ def _check_success_policy(policy: Field, size: int) -> None:
 def _container(pod: Field, options: Options, annotation: Field) -> Field:
     """The container that has the broker. Raises InvalidForeign if there is none."""
     containers = pod["containers"].items()
+    _check_names([*pod["initContainers"].items(), *containers])
     named = {one["name"].required_text(): one for one in containers}
     if not containers:
         pod["containers"].refuse("must have one container at least")
@@ -199,6 +201,18 @@ def _container(pod: Field, options: Options, annotation: Field) -> Field:
         rule = f"must say which of several containers has the command: {names}"
         annotation.below("container").refuse(rule)
     return named.get(_NODE, containers[0])
+
+
+def _check_names(containers: list[Field]) -> None:
+    """Containers of a pod, init containers among them, are told apart by their names."""
+    known = set()
+    for one in containers:
+        name = one["name"].value
+        if name == "":
+            one["name"].refuse("must be the name of a container, not empty")
+        elif isinstance(name, str) and name in known:
+            one["name"].refuse(f"{name!r} is the name of another container of the pod, too")
+        known.add(name if isinstance(name, str) else "")
 
 
 def _check_taken(pod: Field) -> None:
@@ -234,6 +248,8 @@ def _environment(container: Field) -> Iterator[Variable]:
         given = one["valueFrom"]["fieldRef"]["fieldPath"].text()
         if name.startswith(_OUR_VARIABLES) or (name == INDEX_VARIABLE and given not in _INDEX_FIELDS):
             one["name"].refuse(f"{name} is set by Kubernetes or Headrace in each pod: choose another variable")
+        if one["name"].value == "":
+            one["name"].refuse("must be the name of a variable, not empty")
         if "=" in name:
             one["name"].refuse(f"{name!r} is no name for a variable, which has no '='")
         value, source = one["value"].text(), one["valueFrom"]
@@ -291,6 +307,7 @@ def _queue_policy(container: Field, given: dict[str, str]) -> str:
     policy = given.get(_POLICY_VARIABLE) or "fcfs"
     if policy not in QUEUE_POLICIES:
         rule = f"{_POLICY_VARIABLE} must be one of {', '.join(QUEUE_POLICIES)}, not {policy!r}"
-        container["env"].refuse(rule)
+        named = [one for one in container["env"].items() if one["name"].value == _POLICY_VARIABLE]
+        named[-1]["value"].refuse(rule)
         return "fcfs"
     return policy

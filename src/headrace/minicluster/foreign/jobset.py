@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..problems import LABEL, LABEL_RULE
 from . import job
 from .cluster import LABEL_KEY, LABEL_VALUE, ForeignCluster
 from .field import Field
@@ -42,6 +43,8 @@ def read_jobs(spec: Field, owner: Owner, chosen: str = "") -> ForeignCluster:
         spec.end()
     index = _choose(spec, jobs, names, chosen)
     one = jobs[index]
+    if names[index] and not LABEL.match(names[index]):
+        one["name"].refuse(f"{names[index]!r} cannot name hosts: {LABEL_RULE}")
     replicas = one["replicas"].number(1, 1)
     others = [f"{one['replicas'].path} (the first of {replicas} Jobs)"] if replicas > 1 else []
     others += [f"{other.path} ({name})" for other, name in zip(jobs, names) if other is not one]

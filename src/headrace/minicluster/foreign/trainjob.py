@@ -67,7 +67,7 @@ def read(document: Any, runtime: Any) -> ForeignCluster:
     try:
         return read_jobs(jobset, owner, step["name"].text())
     except InvalidForeign as exc:
-        raise InvalidForeign([_in_trainer(problem, step, container) for problem in exc.problems]) from None
+        raise InvalidForeign([_in_trainer(problem, trainer, step, container) for problem in exc.problems]) from None
 
 
 def is_step(metadata: Field) -> bool:
@@ -136,13 +136,19 @@ def _own_jobs(spec: Field) -> Field:
     return Field({**spec.mapping(), "replicatedJobs": jobs}, spec.path, spec.problems)
 
 
-def _in_trainer(problem: Problem, step: Field, container: Field) -> Problem:
+def _in_trainer(problem: Problem, trainer: Field, step: Field, container: Field) -> Problem:
     """A problem of what the trainer says, at the trainer's field."""
     places = {
         f"{container.path}.command": "spec.trainer.command",
         f"{step.path}.template.spec.parallelism": "spec.trainer.numNodes",
     }
-    return problem._replace(path=places.get(problem.path, problem.path))
+    # The trainer's variables come after those that are kept of the runtime's.
+    given, merged = trainer["env"].items(), container["env"].items()
+    places |= {ours.path: one.path for ours, one in zip(merged[len(merged) - len(given) :], given)}
+    for place, path in places.items():
+        if problem.path == place or problem.path.startswith(f"{place}."):
+            return problem._replace(path=path + problem.path[len(place) :])
+    return problem
 
 
 def _check_policy(policy: Field) -> None:
