@@ -56,6 +56,11 @@ def test_each_configuration_has_its_back_end(tmp_path: Path) -> None:
         TrainerClient("kubernetes")  # type: ignore[arg-type]
 
 
+def test_an_instance_and_a_statedir_exclude_each_other(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="uri and statedir exclude each other"):
+        HeadraceBackendConfig(uri="local:///run/flux/local", statedir=tmp_path)
+
+
 def test_without_one_it_is_the_kubernetes_of_this_machine_or_headrace(tmp_path: Path) -> None:
     assert backend_of(tmp_path) == "HeadraceBackend"
     assert backend_of(tmp_path, "KubernetesBackendConfig()") == "ConfigException"
