@@ -164,8 +164,17 @@ def test_what_does_not_apply_is_named() -> None:
         ({"resources_per_node": {"gpu": -1}}, r"resources_per_node\['gpu'\]: must be a quantity"),
         ({"resources_per_node": {"gpu": True}}, r"resources_per_node\['gpu'\]: must be a quantity"),
         ({"resources_per_node": ["cpu"]}, "resources_per_node: must be a dict"),
-        ({"env": {"A": 1}}, r"env\[0\].value: must be text, not 1"),
-        ({"env": {"A=B": "1"}}, "is no name for a variable"),
+        ({"resources_per_node": {"cpu": 0}}, r"resources_per_node\['cpu'\]: must be more than 0"),
+        ({"resources_per_node": {"gpu": 1, "CPU": "0m"}}, r"resources_per_node\['CPU'\]: must be more than '0m'"),
+        ({"resources_per_node": {"memory": "0Gi"}}, r"resources_per_node\['memory'\]: must be more than '0Gi'"),
+        ({"env": {"A": 1}}, r"^env\['A'\]: name and value must be texts, the value is 1$"),
+        ({"env": {"A": None}}, r"^env\['A'\]: name and value must be texts"),
+        ({"env": {3: "1"}}, r"^env\[3\]: name and value must be texts"),
+        ({"env": {"": "1"}}, r"^env\[''\]: must be the name of a variable, not empty$"),
+        ({"env": {"A": "\0"}}, r"^env\['A'\]: must not contain the character NUL$"),
+        ({"env": {"B": "1", "A=B": "1"}}, r"^env\['A=B'\]: 'A=B' is no name for a variable"),
+        ({"env": {"JOB_COMPLETION_INDEX": "1"}}, r"^env\['JOB_COMPLETION_INDEX'\]: "),
+        ({"env": {"FLUX_QUEUE_POLICY": "lifo"}}, r"^env\['FLUX_QUEUE_POLICY'\]: FLUX_QUEUE_POLICY must be one of"),
         ({"env": ["A"]}, "env: must be a dict"),
         ({"packages_to_install": "numpy"}, "packages_to_install: must be a list of texts"),
         ({"packages_to_install": ["a", " "]}, "packages_to_install: must be a list of texts"),
@@ -183,8 +192,9 @@ def test_what_makes_no_sense_is_refused(trainer: dict[str, Any], rule: str) -> N
     [("Capital", "name: "), ("a_b", "name: "), ("../x", "name: "), ("", "name: is required"), ("x" * 60, "name: ")],
 )
 def test_a_name_that_no_host_can_have_is_refused(name: str, rule: str) -> None:
-    with pytest.raises(ValueError, match=rule):
+    with pytest.raises(ValueError, match=rule) as caught:
         build(name, Catalog(()).document(None), CustomTrainer(func=train), Place({}, "/", True), 5.0)
+    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_without_a_trainer_it_is_the_runtimes_command() -> None:
@@ -195,7 +205,8 @@ def test_without_a_trainer_it_is_the_runtimes_command() -> None:
     assert command(found) == words
     options = system(found)["shell"]["options"]
     assert (options["literal-args"], options["gpu-affinity"]) == (1, "per-task")
-    with pytest.raises(ValueError, match="trainer: is required"):
+    rule = r"^trainer: is required, such as CustomTrainer\(func=...\), as the runtime own has no command of its own$"
+    with pytest.raises(ValueError, match=rule):
         build("t1", own("own"), None, place, 5.0)
 
 

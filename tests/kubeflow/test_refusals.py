@@ -66,13 +66,17 @@ CUSTOM = CustomTrainer(train)
         (
             {"options": [Name("a"), Labels({"a": "b"})]},
             "Labels option is not compatible with HeadraceBackend",
-            "Name gives",
+            "; instead: Name(...), which gives",
         ),
-        ({"options": [Annotations({"a": "b"})]}, "Annotations option is not compatible", "Name gives"),
+        (
+            {"options": [Annotations({"a": "b"})]},
+            "Annotations option is not compatible",
+            "; instead: Name(...), which gives",
+        ),
         (
             {"options": [ActiveDeadlineSeconds(3)]},
             "ActiveDeadlineSeconds option is not compatible",
-            "wait_for_job_status(timeout",
+            "; instead: delete_job, when wait_for_job_status(timeout",
         ),
         ({"options": [TrainerCommand(["a"])]}, "TrainerCommand option is not compatible", "CustomTrainer(func=...)"),
         ({"options": [TrainerArgs(["a"])]}, "TrainerArgs option is not compatible", "func_args"),

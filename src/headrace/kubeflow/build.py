@@ -7,6 +7,7 @@ own (RFC 37), so that nodes need not share a file system, and a record from whic
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,15 +39,17 @@ _REQUIREMENTS = "requirements.txt"
 _DEFAULT_URLS = [] if os.environ.get("DEFAULT_PIP_INDEX_URLS") else types.CustomTrainer(func=print).pip_index_urls
 # Resources whose names are read in any case, and short names, as in the SDK.
 _LOWER = ("cpu", "memory", "gpu", "storage", "ephemeral-storage")
+# What no process can be without.
+_NEEDED = ("cpu", "memory")
 _ALIASES = {"gpu": constants.GPU_LABEL, "storage": "ephemeral-storage"}
 # What TrainJobs call what users of the SDK know by another name.
 _FIELDS = {
     "spec.trainer.numNodes": "num_nodes",
     "spec.trainer.numProcPerNode": "resources_per_node",
-    "spec.trainer.env": "env",
-    "spec.trainer.command": "trainer",
     "metadata.name": "name",
 }
+# A variable of a TrainJob's trainer.
+_VARIABLE = re.compile(r"spec\.trainer\.env\[([0-9]+)\]")
 
 
 class Record(Struct, frozen=True, kw_only=True):
@@ -165,7 +168,8 @@ def _read(name: str, runtime: Any, trainer: dict[str, Any]) -> ForeignCluster:
     try:
         cluster = trainjob.read(document, runtime)
     except InvalidForeign as exc:
-        raise InvalidForeign([_of_sdk(problem) for problem in exc.problems]) from None
+        variables = [one["name"] for one in trainer.get("env", ())]
+        raise InvalidForeign([_of_sdk(problem, reference["name"], variables) for problem in exc.problems]) from None
     if cluster.interactive:
         raise ValueError(
             f"Runtime {reference['name']} is interactive: an instance without a job, which runs no function"
@@ -173,8 +177,15 @@ def _read(name: str, runtime: Any, trainer: dict[str, Any]) -> ForeignCluster:
     return cluster
 
 
-def _of_sdk(problem: Problem) -> Problem:
-    """A problem of a TrainJob's field at what the user of the SDK has given."""
+def _of_sdk(problem: Problem, runtime: str, variables: list[str]) -> Problem:
+    """A problem of a TrainJob's field at what the user of the SDK has given; `variables` are the names in `env`."""
+    if problem.path == "spec.trainer.command":
+        # That of a function is ours.
+        rule = f"is required, such as CustomTrainer(func=...), as the runtime {runtime} has no command of its own"
+        return Problem("trainer", rule)
+    variable = _VARIABLE.match(problem.path)
+    if variable:
+        return Problem(f"env[{variables[int(variable[1])]!r}]", problem.rule)
     for path, name in _FIELDS.items():
         if problem.path == path or problem.path.startswith((f"{path}.", f"{path}[")):
             return Problem(name + problem.path[len(path) :], problem.rule)
@@ -214,6 +225,9 @@ def _variables(env: Mapping[str, str] | None) -> list[dict[str, Any]] | None:
         return None
     if not isinstance(env, Mapping):
         raise ValueError(f"env: must be a dict of variables, not {env!r}")
+    for name, value in env.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise ValueError(f"env[{name!r}]: name and value must be texts, the value is {value!r}")
     return [{"name": name, "value": value} for name, value in env.items()]
 
 
@@ -230,6 +244,8 @@ def _resources(given: Mapping[str, Any] | None) -> dict[str, str]:
             raise ValueError(f"resources_per_node[{key!r}]: must be a quantity such as 2, 500m or 10Gi, not {value!r}")
         name = str(key)
         name = name.lower() if name.lower() in _LOWER or name.lower().startswith("mig-") else name
+        if name in _NEEDED and not quantity(text):
+            raise ValueError(f"resources_per_node[{key!r}]: must be more than {value!r}, as each node needs some")
         found[_ALIASES.get(name, f"nvidia.com/{name}" if name.startswith("mig-") else name)] = text
     return found
 

@@ -7,15 +7,16 @@ from typing import Any
 from kubeflow.trainer.backends.base import RuntimeBackend
 from kubeflow.trainer.types import types
 
+_NAME = "Name(...), which gives the job a name to find it by"
 # What would do instead of the SDK's options for Kubernetes, by their names.
 _INSTEAD = {
-    "Labels": "Name gives the job a name to find it by",
-    "Annotations": "Name gives the job a name to find it by",
-    "ActiveDeadlineSeconds": "wait_for_job_status(timeout=...) and delete_job end it in time",
-    "TrainerCommand": "CustomTrainer(func=...), whose function runs the command, or `headrace train run` with a file",
+    "Labels": _NAME,
+    "Annotations": _NAME,
+    "ActiveDeadlineSeconds": "delete_job, when wait_for_job_status(timeout=...) raises TimeoutError",
+    "TrainerCommand": "CustomTrainer(func=...) with a function that runs it, or `headrace train run` with a file",
     "TrainerArgs": "CustomTrainer(func_args=...), or `headrace train run` with a file",
 }
-_PATCH = "a runtime of your own, by HeadraceBackendConfig(runtimes=...)"
+_PATCH = "a runtime of your own, which HeadraceBackendConfig(runtimes=...) adds"
 
 
 def check_request(initializer: types.Initializer | None, trainer: Any) -> types.CustomTrainer | None:
@@ -50,10 +51,10 @@ def name_of(options: list[Any] | None, trainer: Any, backend: RuntimeBackend) ->
         try:
             option(found, trainer, backend)
         except ValueError as exc:
-            raise ValueError(f"{exc}; here {instead} would do") from None
+            raise ValueError(f"{exc}; instead: {instead}") from None
         metadata = found.get("metadata", {})
         if set(found) - {"metadata"} or set(metadata) - {"name"}:
-            raise ValueError(f"{kind} needs Kubernetes; here {instead} would do")
+            raise ValueError(f"{kind} needs Kubernetes; instead: {instead}")
     name = found.get("metadata", {}).get("name")
     if name is not None and (not isinstance(name, str) or not name):
         raise ValueError(f"Name: must be text, not {name!r}")
