@@ -264,16 +264,40 @@ def test_in_an_instance_it_is_a_job_of_that(options: str, text: str, printed: li
     assert (summary["status"], summary["id"][0]) == (3, "ƒ")
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [("", ["flux-job: task(s) exited with exit code 3", "no", "no"]), ("{run: program}", ["no"])],
+    ids=["tasks", "program"],
+)
+def test_of_a_job_that_fails_users_see_what_it_says(
+    options: str, said: list[str], env: dict[str, str], tmp_path: Path
+) -> None:
+    done = train(env, write(tmp_path, job(["sh", "-c", "echo no >&2; exit 3"], options=options)))
+    assert (done.returncode, done.stdout, sorted(done.stderr.splitlines())) == (3, "", said)
+
+
+def test_brokers_that_are_lost_are_told_of(env: dict[str, str], tmp_path: Path) -> None:
+    done = train(
+        env,
+        write(tmp_path, job(["sh", "-c", "kill -9 $(flux getattr broker.pid); sleep 1000"], options="{run: program}")),
+    )
+    assert done.returncode == 137 and " killed by signal 9\n" in done.stderr
+    assert left(env) == []
+
+
+@pytest.mark.parametrize("options", ["", "{run: program}"], ids=["tasks", "program"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_job_and_leaves_nothing(number: signal.Signals, env: dict[str, str], tmp_path: Path) -> None:
-    path = write(tmp_path, job(["sh", "-c", "echo begun; sleep 1000"]))
+def test_a_signal_ends_the_job_and_leaves_nothing(
+    number: signal.Signals, options: str, env: dict[str, str], tmp_path: Path
+) -> None:
+    path = write(tmp_path, job(["sh", "-c", "echo begun; sleep 1000"], options=options))
     command = [HEADRACE, "train", "run", path]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
         process.send_signal(number)
-        process.communicate(timeout=LIMIT)
-    assert process.returncode == 128 + number
+        _, err = process.communicate(timeout=LIMIT)
+    assert (process.returncode, err) == (128 + number, "")
     assert left(env) == []
 
 

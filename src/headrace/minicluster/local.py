@@ -4,6 +4,8 @@ A shell runs the plan's text around `flux start`; a named pipe reports steps (br
 done). The brokers have a session of their own, so that only this process receives Ctrl-C, and then ends them in order;
 if this process is killed, its lifeline ends them. The commands of all pods run once, since one machine has one file
 system.
+
+What brokers say is shown until the job has ended, or is stopped: their own end then follows, with its exit status.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from .mode import Mode
 from .plan import Plan, hosts_of
 
 _MARKS = ("start", "ready", "done")
+_DEFAULT_LEVEL = "6"  # the operator's default of log-stderr-level
 _STOP_TIMEOUT = 10.0  # seconds that a stopped instance has before it is killed
 
 
@@ -227,13 +230,20 @@ def start_command(plan: Plan, work: str, flux: str) -> str:
     """The command line that starts the brokers around the inner text."""
     attrs = {name: value for name, value in plan.attrs.items() if not name.startswith("log-stderr")}
     # The operator's default log level shows the brokers' work, but a user at a terminal wants to see the job.
-    if plan.attrs["log-stderr-level"] != "6":
+    if plan.attrs["log-stderr-level"] != _DEFAULT_LEVEL:
         attrs["log-stderr-level"] = plan.attrs["log-stderr-level"]
     words = [flux, "start", f"--test-size={plan.size}", f"--test-hosts={hosts_of(plan.name, plan.size)}"]
     # As in Kubernetes, a follower that fails does not end the others.
     words += [f"--test-rundir={work}/run", "--test-exit-mode=leader", f"--config-path={work}/broker.json"]
     words += [f"-S{name}={value}" for name, value in attrs.items()]
-    return shlex.join([*words, _shell(), f"{work}/inner"])
+    # The inner text has the outer one's stderr again.
+    log = f" 3>&2 2>{shlex.quote(work)}/log" if _keeps_log(plan) else ""
+    return shlex.join([*words, _shell(), f"{work}/inner"]) + log
+
+
+def _keeps_log(plan: Plan) -> bool:
+    """Whether what brokers say goes to a file first; a log that the user asks for goes to stderr as it is."""
+    return plan.attrs["log-stderr-level"] == _DEFAULT_LEVEL
 
 
 def _mark(name: str) -> str:
@@ -250,7 +260,8 @@ def outer_text(plan: Plan, start: str) -> str:
 
 def inner_text(plan: Plan) -> str:
     """Shell text that runs inside the instance, on the lead."""
-    return shell_text.inner_text(plan.mode, plan.initial_program, ready=_mark("ready"), done=_mark("done"))
+    own_stderr = "exec 2>&3 3>&-\n" if _keeps_log(plan) else ""
+    return shell_text.inner_text(plan.mode, plan.initial_program, ready=own_stderr + _mark("ready"), done=_mark("done"))
 
 
 def _follow(
@@ -260,13 +271,19 @@ def _follow(
     marks: dict[str, float] = {}
     killed_at = 0.0
     asked = 0
-    with selectors.DefaultSelector() as selector:
+    log = os.path.join(work, "log")
+    with selectors.DefaultSelector() as selector, open(log, "ab+", buffering=0) as said:
+        said.seek(0)
         selector.register(pipe, selectors.EVENT_READ)
         while True:
             ended = process.poll() is not None
+            # In this order: what was said before the mark of the job's end is not of the brokers' end.
+            lines = said.read()
             for name in _read_marks(pipe):
                 marks.setdefault(name, time.monotonic())
                 _say_progress(plan, name, work, say)
+            if lines and "done" not in marks and not asked:
+                _show(lines)
             if ended:
                 return marks
             if len(stopped) > asked:
@@ -281,6 +298,12 @@ def _follow(
             if asked and time.monotonic() >= killed_at:
                 _end_session(process.pid)
             selector.select(timeout=0.05)
+
+
+def _show(lines: bytes) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.buffer.write(lines)
+        sys.stderr.flush()
 
 
 def _read_marks(pipe: int) -> list[str]:
