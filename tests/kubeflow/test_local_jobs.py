@@ -15,6 +15,7 @@ from instance import LIMIT, clean_env, processes_with
 from kubeflow.trainer import CustomTrainer
 
 from headrace.kubeflow import HeadraceBackendConfig, TrainerClient
+from headrace.process.linux import children_of
 from waiting import until
 
 # Starts a job that ends when a file appears, tells of it, and goes on as PROGRAM says.
@@ -140,6 +141,25 @@ def test_a_job_whose_runner_was_killed_has_failed(env: dict[str, str], tmp_path:
     assert list(client.get_job_logs("job", follow=True)) == ["begun"]
     until(lambda: left(env) == [])
     client.delete_job("job")
+
+
+def test_what_a_killed_runner_and_its_lifeline_leave_ends_with_the_job(env: dict[str, str], tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs"
+    train("", {**env, "STATEDIR": str(jobs)}).communicate(timeout=LIMIT)
+    client = TrainerClient(HeadraceBackendConfig(statedir=jobs))
+    runner = int((jobs / "job/lock").read_text())
+    text = Path(f"/proc/{runner}/cmdline").read_bytes()
+    lifelines = [pid for pid in children_of(runner) if Path(f"/proc/{pid}/cmdline").read_bytes() == text]
+    assert len(lifelines) == 1
+    # While the runner is stopped, it cannot end before the lifeline has.
+    for pid, number in ((runner, signal.SIGSTOP), (lifelines[0], signal.SIGKILL), (runner, signal.SIGKILL)):
+        os.kill(pid, number)
+    until(lambda: client.get_job("job").status == "Failed")
+    with pytest.raises(RuntimeError, match="its runner was killed; delete_job ends its brokers and processes"):
+        client.wait_for_job_status("job")
+    assert left(env)
+    client.delete_job("job")
+    assert left(env) == [] and os.listdir(jobs) == []
 
 
 def test_a_statedir_that_cannot_be_made_is_named(tmp_path: Path) -> None:

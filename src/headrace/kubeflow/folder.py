@@ -1,8 +1,8 @@
 """The folder of a job that local brokers run: what it is made of, what it has written, and whether it goes on.
 
-`plan` and `jobspec` are what is to be run. The runner writes the job's eventlogs as they grow, and `log` for what
-brokers and runner say. It holds `lock`, which has its process id, as long as it runs: so any process can tell whether
-the job goes on, and end it.
+`plan` and `jobspec` are what is to be run. The runner writes the job's eventlogs as they grow, `log` for what brokers
+and runner say, and `workspace` for where its brokers are. It holds `lock`, which has its process id, as long as it
+runs: so any process can tell whether the job goes on, and end it, also what is left of it if the runner was killed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from headrace.minicluster import remains
 from headrace.spec.eventlog import Event, decode_line
 
 from .jobs import EVENTLOG
 
-PLAN, JOBSPEC, LOG, LOCK, ENVIRONMENT = "plan", "jobspec", "log", "lock", "environment"
+PLAN, JOBSPEC, LOG, LOCK, ENVIRONMENT, WORKSPACE = "plan", "jobspec", "log", "lock", "environment", "workspace"
 # Seconds between two looks at a file that another process writes, and until a runner that is asked to end is killed.
 _PAUSE = 0.05
 _END_TIMEOUT = 30.0
@@ -82,6 +83,9 @@ class Folder:
         """Why a job whose log has no end has none, "" while it may still end."""
         if self.runs or any(event.name == "clean" for event in self.read(EVENTLOG)):
             return ""
+        work = self._workspace()
+        if work and remains.processes_of(work):
+            return "its runner was killed; delete_job ends its brokers and processes, which go on"
         with contextlib.suppress(FileNotFoundError), open(self / LOG, encoding="utf-8", errors="replace") as file:
             said = [line.strip() for line in file if line.strip()]
             if said:
@@ -127,12 +131,32 @@ class Folder:
             return True
         return bool(pid)
 
+    def keep_workspace(self, work: str) -> None:
+        with open(self / f"{WORKSPACE}.new", "w", encoding="utf-8") as file:
+            file.write(work)
+        os.rename(file.name, self / WORKSPACE)
+
+    def _workspace(self) -> str:
+        """The workspace of the brokers, "" before they are started."""
+        with contextlib.suppress(FileNotFoundError), open(self / WORKSPACE, encoding="utf-8") as file:
+            return file.read()
+        return ""
+
+    def end_remains(self) -> None:
+        """End the brokers of a runner that was killed. Raises RuntimeError if they go on."""
+        work = self._workspace()
+        left = remains.end_remains(work) if work else []
+        if left:
+            name, pids = os.path.basename(self.path), ", ".join(map(str, left))
+            raise RuntimeError(f"TrainJob {name} goes on: its processes {pids} do not end by SIGKILL; {work} is theirs")
+
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
 def end(folders: Iterable[Folder]) -> None:
-    """End the jobs of folders, and wait until nothing of them runs."""
+    """End the jobs of folders, and wait until nothing of them runs. Raises RuntimeError for one that goes on."""
+    folders = list(folders)
     left = [folder for folder in folders if folder.runs]
     deadline = time.monotonic() + _END_TIMEOUT
     unasked = list(left)
@@ -144,3 +168,5 @@ def end(folders: Iterable[Folder]) -> None:
             for folder in left:
                 folder.ask_to_end(signal.SIGKILL)
         left = [folder for folder in left if folder.runs]
+    for folder in folders:
+        folder.end_remains()

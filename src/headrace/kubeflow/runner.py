@@ -27,7 +27,7 @@ def main(path: str, lock: str) -> int:
     with open(folder / PLAN, "rb") as file:
         plan = json.decode(file.read(), type=Plan)
     try:
-        return local.run(plan, path, lambda _line: None).status
+        return local.run(plan, path, lambda _line: None, folder.keep_workspace).status
     except local.StartError as exc:
         print(exc, file=sys.stderr)
         return 1

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from headrace.broker.launch import capacity
 from headrace.query.submission import Caller
 
-from . import shell_text
+from . import remains, shell_text
 from .lifeline import lifeline
 from .mode import Mode
 from .plan import Plan, hosts_of
@@ -68,8 +68,9 @@ class StartError(Exception):
     """The MiniCluster cannot be started on this machine; the text has the reason."""
 
 
-def run(plan: Plan, folder: str, say: Say) -> Result:
-    """Run `plan` in the working directory `folder`; `say` gets a line for each step.
+def run(plan: Plan, folder: str, say: Say, keep: Callable[[str], None] | None = None) -> Result:
+    """Run `plan` in the working directory `folder`; `say` gets a line for each step, and `keep` the workspace of the
+    instance before it starts, from which `remains` ends it if this process and its lifeline are killed.
 
     The job's output goes to this process's stdout and stderr. Raises StartError.
     """
@@ -79,6 +80,8 @@ def run(plan: Plan, folder: str, say: Say) -> Result:
     if refused:
         raise StartError(f"spec.size: {refused}")
     with _stopping() as stopped, _workspace() as work:
+        if keep:
+            keep(work)
         try:
             _write_files(plan, work, flux)
         except OSError as exc:
@@ -137,7 +140,7 @@ def _directory(plan: Plan, folder: str) -> str:
 def _environment(plan: Plan, work: str, flux: str) -> dict[str, str]:
     env = _inherited(os.environ)
     env.update(plan.environment)
-    env["HEADRACE_MINI_DIR"] = work
+    env[remains.WORKSPACE] = work
     # Instances within this one use TMPDIR, too, as their default is /tmp.
     env.setdefault("TMPDIR", os.path.dirname(work))
     env["FLUX_OUTPUT_DIR"] = plan.output_dir
