@@ -84,6 +84,7 @@ ELSEWHERE = {
         "mini/main.py": "cli/mini/test_mini_kube.py",
         "mini/progress.py": "cli/mini/test_mini_kube.py",
         "mini/run.py": "system/test_mini_run.py",
+        "mini/scale.py": "cli/mini/test_mini_kube.py",
         "mini/status.py": "cli/mini/test_mini_kube.py",
         "module/main.py": "system/test_options_module_overlay.py",
         "overlay/main.py": "system/test_options_module_overlay.py",

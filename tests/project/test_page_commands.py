@@ -93,7 +93,7 @@ ELSEWHERE = {
         "takes a Kubernetes",
         "tests/kube/test_saved_queues.py",
     ),
-    ("docs/user/jobs-on-kubernetes.md", "headrace mini status --wait job/hello"): (
+    ("docs/user/jobs-on-kubernetes.md", "headrace mini status  "): (
         "takes a Kubernetes",
         "tests/kube/test_mini_jobs.py",
     ),

@@ -16,6 +16,7 @@ from ..minicluster.pod_plan import KILLED
 from . import names
 from .client import OVER, News, NotFoundError, ended, find, progress, status_of
 from .core import pods
+from .core.phases import INVALID
 from .foreign.client import find as find_job
 from .foreign.client import kind_and_name
 from .kinds import MINICLUSTERS
@@ -264,6 +265,9 @@ def _state(pod: Object, container: str) -> Object:
 
 async def running_pod(api: Api, chosen: Chosen, cluster: Object) -> Object:
     """The chosen pod, if its container runs. Raises NotFoundError, NotRunningError, ApiError, Unreachable."""
+    if chosen.kind != MINICLUSTERS.kind and status_of(cluster).get("phase") == INVALID:
+        again = "delete it, and create it with the label while the operator's webhook answers"
+        raise NotRunningError(f"{chosen.cluster} is no cluster ({progress(cluster)}), and has no broker: {again}")
     over = ended(cluster)
     try:
         pod = await _pod_of(api, chosen)

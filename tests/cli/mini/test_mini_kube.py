@@ -19,6 +19,7 @@ from headrace.cli.mini import main, program
 from headrace.kube.builders.images import Images
 from headrace.kube.foreign.names import STATUS_ANNOTATION
 from headrace.kube.foreign.policy import flux_job
+from headrace.minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
 from minicluster.foreign.samples import job
 
 CLUSTERS = "/apis/flux-framework.org/v1alpha2/namespaces/team/miniclusters"
@@ -337,6 +338,8 @@ def test_a_kind_that_the_server_does_not_know_is_told(
 
 def test_miniclusters_are_listed(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     server.items(CLUSTERS, cluster(phase="Running", ready="2/2"), cluster("other", phase="Failed", exitCode=2))
+    server.items(JOBS)
+    server.items("/apis/batch/v1/jobs")
     assert headrace(["mini", "status"]) == 0
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
         ["NAME", "PHASE", "READY", "SIZE", "EXIT", "REASON"],
@@ -827,6 +830,7 @@ def test_who_may_not_list_pods_can_delete(server: Server, capsys: pytest.Capture
 
 def test_the_namespace_and_the_context_can_be_chosen(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     server.items(CLUSTERS.replace("team", "other"), cluster())
+    server.items(JOBS.replace("team", "other"))
     assert headrace(["mini", "status", "--namespace", "other"]) == 0
     capsys.readouterr()
     assert headrace(["mini", "status", "--context", "away"]) == 1
@@ -895,6 +899,95 @@ def test_a_cluster_is_found_by_the_object_that_its_job_belongs_to(
     assert server.last("GET")[1]["labelSelector"] == (
         "jobset.sigs.k8s.io/jobset-name=train,flux-framework.org/headrace-cluster"
     )
+
+
+def test_labelled_jobs_are_listed_as_they_are_named(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    unseen = {**labelled("unseen"), "spec": {"parallelism": 1, "template": {"spec": {}}}}
+    unseen["metadata"]["labels"] = {LABEL_KEY: LABEL_VALUE}
+    server.items(CLUSTERS, cluster(phase="Running", ready="2/2"))
+    server.items(JOBS, labelled(told='{"exit": 3, "reason": "why", "times": {}}', **FAILED), unseen)
+    assert headrace(["mini", "status"]) == 0
+    assert [line.split(maxsplit=5) for line in capsys.readouterr().out.splitlines()[1:]] == [
+        ["sample", "Running", "2/2", "2"],
+        ["job/hello", "Failed", "0/2", "2", "3", "why"],
+        ["job/unseen", "Invalid", "0/1", "1", "the", "operator's webhook did not see this Job when it was created"],
+    ]
+    assert server.last("GET")[1]["labelSelector"] == "flux-framework.org/headrace=cluster"
+    assert headrace(["mini", "status", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(one["kind"], one["name"]) for one in told] == [
+        ("MiniCluster", "sample"),
+        ("Job", "hello"),
+        ("Job", "unseen"),
+    ]
+    # Who may not list Jobs has the MiniClusters.
+    server.answer("GET", JOBS, {"message": "no"}, 403)
+    assert headrace(["mini", "status"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == ["sample  Running  2/2    2"]
+
+
+@pytest.mark.parametrize("name", ["foo/x", "pod/x", "jobs/x", "job/", "/x", "job/a/b", "minicluster/x"])
+def test_a_kind_that_names_no_cluster_is_told_with_those_that_do(
+    server: Server, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    known = "a MiniCluster is named by NAME alone, others by job/NAME or jobset/NAME or trainjob/NAME"
+    for line in (["status", name], ["logs", name], ["connect", name], ["scale", name, "2"], ["delete", name]):
+        assert headrace(["mini", *line]) == 1
+        assert capsys.readouterr().err == f"headrace-mini: {name} names no cluster: {known}\n"
+    assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [
+        (["delete", "job/hello"], "deleted here; kubectl delete job hello -n team"),
+        (["delete", "trainjob/hello"], "deleted here; kubectl delete trainjob hello -n team"),
+        (
+            ["scale", "job/hello", "4"],
+            "scaled here; kubectl patch job hello -n team --type merge -p "
+            """'{"spec": {"parallelism": 4, "completions": 4}}'""",
+        ),
+        (
+            ["scale", "job/hello", "0"],
+            """scaled here; kubectl patch job hello -n team --type merge -p '{"spec": {"suspend": true}}'""",
+        ),
+        (["scale", "jobset/hello", "4"], "scaled here; delete it, and create it with the size 4 in its file"),
+    ],
+)
+def test_what_only_miniclusters_can_is_told_with_what_does_it_for_a_job(
+    server: Server, capsys: pytest.CaptureFixture[str], words: list[str], instead: str
+) -> None:
+    assert headrace(["mini", *words]) == 1
+    assert capsys.readouterr().err == f"headrace-mini: {words[1]}: only MiniClusters are {instead}\n"
+    assert server.asked == []
+
+
+def test_of_several_miniclusters_go_where_a_job_is_named_too(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answer("GET", f"{CLUSTERS}/sample", cluster())
+    server.answer("DELETE", f"{CLUSTERS}/sample", {})
+    server.items(PODS)
+    assert headrace(["mini", "delete", "--no-wait", "job/hello", "sample"]) == 1
+    assert capsys.readouterr().out == "MiniCluster/sample deleted\n"
+
+
+def test_a_job_that_is_no_cluster_has_no_broker_to_connect_to(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ordinary = {**labelled(), "spec": {"parallelism": 2, "template": {"spec": {"containers": [{"name": "main"}]}}}}
+    server.items(PODS, pod("p", **container(running={})))
+    for labels, why in (
+        ({}, "an ordinary Job, without the label flux-framework.org/headrace: cluster"),
+        ({LABEL_KEY: LABEL_VALUE}, "the operator's webhook did not see this Job when it was created"),
+    ):
+        server.answer("GET", f"{JOBS}/hello", {**ordinary, "metadata": {**ordinary["metadata"], "labels": labels}})
+        assert headrace(["mini", "connect", "job/hello", "flux", "jobs"]) == 1
+        assert capsys.readouterr().err == (
+            f"headrace-mini: Job hello is no cluster (Invalid: {why}), and has no broker: delete it, and create it "
+            "with the label while the operator's webhook answers\n"
+        )
+    assert [path for _, path, *_ in server.asked if path.endswith("exec")] == []
 
 
 def test_a_job_that_is_no_cluster_is_told_with_those_that_are(

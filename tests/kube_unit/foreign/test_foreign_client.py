@@ -34,8 +34,7 @@ def job(body: Object | None = None, told: Object | str = "", condition: str = ""
         ("hello", None),
         ("job/hello", ("job", "hello")),
         ("trainjob/a", ("trainjob", "a")),
-        ("pod/a", None),
-        ("jobset/", ("jobset", "")),
+        ("jobset/b", ("jobset", "b")),
     ],
 )
 def test_kinds_are_named_before_a_slash(text: str, found: tuple[str, str] | None) -> None:

@@ -27,10 +27,14 @@ def add_arguments(parser: Parser) -> None:
 def main(options: Namespace) -> int:
     async def act(api: Api, namespace: str) -> int:
         from headrace.kube import client
+        from headrace.kube.foreign import client as jobs
 
         deleted, missing = [], 0
         for name in options.names:
             try:
+                foreign = jobs.kind_and_name(name)
+                if foreign:
+                    raise client.NotFoundError(jobs.deletion(namespace, *foreign))
                 gone = await client.delete(api, namespace, name, tell, without_saving=options.without_saving)
                 deleted.append(gone)
             except client.NotFoundError as exc:

@@ -25,7 +25,7 @@ COMMANDS = {
     "convert": "Print a Job, JobSet or TrainJob as a MiniCluster",
     "manifests": "Print the Kubernetes objects of FILE, as the operator makes them",
     "apply": "Send FILE to Kubernetes, and tell how far its pods are",
-    "status": "Tell how MiniClusters on Kubernetes are",
+    "status": "Tell how MiniClusters and labelled Jobs on Kubernetes are",
     "logs": "Print what a MiniCluster's job has written on Kubernetes",
     "connect": "Open a shell in a MiniCluster on Kubernetes",
     "scale": "Change the number of a MiniCluster's pods on Kubernetes",

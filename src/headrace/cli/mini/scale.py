@@ -22,7 +22,11 @@ def add_arguments(parser: Parser) -> None:
 def main(options: Namespace) -> int:
     async def act(api: Api, namespace: str) -> int:
         from headrace.kube import client
+        from headrace.kube.foreign import client as jobs
 
+        foreign = jobs.kind_and_name(options.name)
+        if foreign:
+            raise client.NotFoundError(jobs.resizing(namespace, *foreign, options.size))
         await client.scale(api, namespace, options.name, options.size, tell)
         print(f"MiniCluster/{options.name} scaled to {options.size}")
         return 0

@@ -1,4 +1,4 @@
-"""`headrace mini status [NAME]`: MiniClusters on Kubernetes, or one of them with all that it tells of itself."""
+"""`headrace mini status [NAME]`: MiniClusters and labelled Jobs on Kubernetes, or all that one of them tells."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEADS = ("NAME", "PHASE", "READY", "SIZE", "EXIT", "REASON")
 
 def add_arguments(parser: Parser) -> None:
     add_cluster(parser)
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="The MiniClusters of all namespaces")
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="The clusters of all namespaces")
     parser.add_argument("--json", action="store_true", help="Print JSON")
     parser.add_argument(
         "-w", "--wait", action="store_true", help="Wait for the end of NAME, and exit with its job's status"
@@ -47,7 +47,8 @@ def main(options: Namespace) -> int:
                 one = await follow_until(api, one, client.OVER, tell)
             print(json.dumps(_summary(one), indent=2) if options.json else "\n".join(_details(one)))
             return client.exit_status(one) if options.wait else 0
-        found = (await api.list_objects(MINICLUSTERS, "" if options.all_namespaces else namespace)).items
+        where = "" if options.all_namespaces else namespace
+        found = (await api.list_objects(MINICLUSTERS, where)).items + await jobs.listed(api, where)
         if options.json:
             print(json.dumps([_summary(one) for one in found], indent=2))
         else:
@@ -59,8 +60,8 @@ def main(options: Namespace) -> int:
 
 def _summary(cluster: Dict[str, Any]) -> Dict[str, Any]:
     metadata = cluster["metadata"]
-    names = {"name": metadata["name"], "namespace": metadata["namespace"], "size": cluster["spec"].get("size", 1)}
-    return {**names, "status": cluster.get("status") or {}}
+    names = {"name": metadata["name"], "namespace": metadata["namespace"], "kind": cluster["kind"]}
+    return {**names, "size": cluster["spec"].get("size", 1), "status": cluster.get("status") or {}}
 
 
 def _table(clusters: List[Dict[str, Any]], with_namespaces: bool) -> List[str]:
@@ -68,7 +69,9 @@ def _table(clusters: List[Dict[str, Any]], with_namespaces: bool) -> List[str]:
     for one in clusters:
         status = one.get("status") or {}
         cells = [one["metadata"]["namespace"]] if with_namespaces else []
-        cells += [one["metadata"]["name"], status.get("phase", ""), status.get("ready", "")]
+        # As the commands take it for NAME.
+        prefix = "job/" if one["kind"] == "Job" else ""
+        cells += [f"{prefix}{one['metadata']['name']}", status.get("phase", ""), status.get("ready", "")]
         cells += [str(one["spec"].get("size", 1)), str(status.get("exitCode", "")), status.get("reason", "")]
         rows.append(tuple(cells))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

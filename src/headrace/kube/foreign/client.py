@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ...minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
 from ..client import NotFoundError
 from ..core.job_end import is_over, job_end
 from ..core.phases import FAILED, FINISHED, INVALID, RUNNING, STARTING, SUSPENDED
@@ -23,9 +24,33 @@ _JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 
 
 def kind_and_name(text: str) -> tuple[str, str] | None:
-    """The kind, one of KINDS, and the name in a text such as job/hello; None for the name of a MiniCluster."""
+    """The kind, one of KINDS, and the name in a text such as job/hello; None for the name of a MiniCluster. Raises
+    NotFoundError for any other text with a slash.
+    """
     kind, slash, name = text.partition("/")
-    return (kind, name) if slash and kind in KINDS else None
+    if not slash:
+        return None
+    if kind not in KINDS or not name or "/" in name:
+        others = " or ".join(f"{one}/NAME" for one in KINDS)
+        raise NotFoundError(f"{text} names no cluster: a MiniCluster is named by NAME alone, others by {others}")
+    return kind, name
+
+
+def deletion(namespace: str, kind: str, name: str) -> str:
+    """What `mini delete` says of a cluster that is no MiniCluster."""
+    return f"{kind}/{name}: only MiniClusters are deleted here; kubectl delete {kind} {name} -n {namespace}"
+
+
+def resizing(namespace: str, kind: str, name: str, size: int) -> str:
+    """What `mini scale` says of a cluster that is no MiniCluster."""
+    text = f"{kind}/{name}: only MiniClusters are scaled here"
+    if kind != "job":
+        return f"{text}; delete it, and create it with the size {size} in its file"
+    if size < 1:
+        patch = json.dumps({"spec": {"suspend": True}})
+    else:
+        patch = json.dumps({"spec": {"parallelism": size, "completions": size}})
+    return f"{text}; kubectl patch job {name} -n {namespace} --type merge -p '{patch}'"
 
 
 async def find(api: Api, namespace: str, kind: str, name: str) -> Object:
@@ -44,6 +69,19 @@ async def find(api: Api, namespace: str, kind: str, name: str) -> Object:
     there = (await api.list_objects(JOBS, namespace, names.ID_LABEL)).items
     listed = ", ".join(f"job/{one['metadata']['name']}" for one in there) or "none"
     raise NotFoundError(f"no cluster {kind}/{name} in namespace {namespace} (there: {listed})")
+
+
+async def listed(api: Api, namespace: str) -> list[Object]:
+    """The labelled Jobs of a namespace ("": of all), in the form of MiniClusters; [] for a user who may not list Jobs.
+    Raises ApiError.
+    """
+    try:
+        found = (await api.list_objects(JOBS, namespace, f"{LABEL_KEY}={LABEL_VALUE}")).items
+    except ApiError as exc:
+        if exc.status != 403:
+            raise
+        return []
+    return [as_minicluster(one) for one in found]
 
 
 def as_minicluster(job: Object) -> Object:
@@ -65,6 +103,8 @@ def _status(job: Object, size: int) -> Object:
         return {**found, "exitCode": told["exit"]} if "exit" in told else found
     if not id_of(job):
         reason = "the operator's webhook did not see this Job when it was created"
+        if (job["metadata"].get("labels") or {}).get(LABEL_KEY) != LABEL_VALUE:
+            reason = f"an ordinary Job, without the label {LABEL_KEY}: {LABEL_VALUE}"
         return {"phase": INVALID, "ready": f"0/{size}", "reason": reason, "times": times}
     if (job.get("spec") or {}).get("suspend"):
         return {"phase": SUSPENDED, "ready": f"0/{size}", "reason": "", "times": times}
