@@ -66,13 +66,15 @@ kube: $(VENV)/.installed packages images ## as root: a Kubernetes of two nodes w
 	@$(BIN)/python tools/kube/kube build kubernetes coredns
 	@$(BIN)/python tools/kube/kube up dev --nodes 2 --again $(addprefix --load ,$(wildcard build/images/*.tar))
 	@$(BIN)/python tools/kube/kube operator dev
-	@echo; echo 'The cluster "dev" has two nodes, and an operator that runs beside it, without its webhook (wrong'; \
-	echo 'MiniClusters are stored and shown as Invalid). Images: local/busybox:1; the view: local/headrace-view:1,'; \
-	echo 'also for "headrace mini manifests --view-image". To use it, type:'; \
+	@echo; echo 'The cluster "dev" has two nodes, and an operator with its webhooks that runs beside it. Images:'; \
+	echo 'local/busybox:1; the view: local/headrace-view:1, also for "headrace mini manifests --view-image". To use'; \
+	echo 'it, type:'; \
 	echo '  eval "$$(tools/kube/kube env dev)"        # KUBECONFIG, kubectl and headrace'; \
 	echo '  kubectl apply -f examples/hello.yaml'; \
 	echo '  kubectl get minicluster hello -w'; \
 	echo '  kubectl logs job/hello'; \
+	echo '  sed s,debian:12,local/busybox:1, examples/training/job.yaml | kubectl create -f -    # a labelled Job'; \
+	echo '  headrace mini status --wait job/tasks; headrace mini logs job/tasks'; \
 	echo '  tools/kube/kube logs dev operator       # restart dev operator: takes changed code'; \
 	echo '  tools/kube/kube down dev                # removes all of it'
 

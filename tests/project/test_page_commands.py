@@ -97,6 +97,10 @@ ELSEWHERE = {
         "takes a Kubernetes",
         "tests/kube/test_mini_jobs.py",
     ),
+    ("docs/user/jobs-on-kubernetes.md", "sed s,debian:12"): (
+        "takes a Kubernetes",
+        "tests/kube/test_cluster_operator.py",
+    ),
     ("docs/user/minicluster-status.md", "kubectl get mc"): ("takes a Kubernetes", "tests/kube/test_behaviours.py"),
     ("docs/user/nesting-and-mpi.md", "pip install mpich"): ("packages of a registry", "tests/system/test_lammps.py"),
     ("docs/user/queues-and-configuration.md", "flux overlay grow"): ("hosts that join", "tests/system/test_growth.py"),

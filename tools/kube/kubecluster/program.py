@@ -7,11 +7,16 @@ PROGRAM` is what it says.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
+import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from .box import wait_for
 from .cluster import Cluster
@@ -42,6 +47,25 @@ def headrace() -> str:
         if path and os.access(path, os.X_OK):
             return path
     raise KubeError("no headrace command: `make .venv/.installed` installs it")
+
+
+def manifests(part: str) -> list[dict[str, Any]]:
+    """The objects of an install, as `headrace PART manifests` prints them."""
+    printed = subprocess.run([headrace(), part, "manifests"], check=True, capture_output=True).stdout
+    return list(yaml.safe_load_all(printed))
+
+
+def install(cluster: Cluster, objects: list[dict[str, Any]], port: int) -> list[str]:
+    """Apply `objects`, whose webhooks are then asked for at `port` of the control plane's address; returns the options
+    that have the program of these webhooks serve them there.
+    """
+    address = cluster.addresses.control_plane
+    for one in objects:
+        for hook in one.get("webhooks", ()):
+            hook["clientConfig"] = {"url": f"https://{address}:{port}{hook['clientConfig']['service']['path']}"}
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=listed)
+    return [f"--webhook-bind={address}:{port}", f"--webhook-address={address}"]
 
 
 def start(cluster: Cluster, name: str, words: list[str], port: int) -> None:
