@@ -1,6 +1,6 @@
 """Data-parallel training by torch on two nodes with two processes each: on brokers of this machine, without Kubernetes.
 
-pip install 'headrace[kubeflow]' torch
+pip install '.[kubeflow]' torch
 python examples/training/ddp.py
 """
 

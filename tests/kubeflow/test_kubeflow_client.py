@@ -102,7 +102,7 @@ def test_without_the_sdk_the_extra_is_named() -> None:
     done = subprocess.run([sys.executable, "-c", text], stderr=subprocess.PIPE, text=True, check=False)
     assert (
         done.stderr.splitlines()[-1]
-        == "ImportError: the Kubeflow SDK is not installed: pip install 'headrace[kubeflow]'"
+        == "ImportError: the Kubeflow SDK is not installed: pip install '.[kubeflow]' in a copy of the repository"
     )
     with pytest.raises(ImportError, match="cannot import name 'Other'"):
         from headrace.kubeflow import Other  # type: ignore[attr-defined] # noqa: F401

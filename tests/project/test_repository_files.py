@@ -34,6 +34,23 @@ def test_the_workflow_runs_what_ci_runs_on_each_version_of_the_metadata() -> Non
     assert f'requires-python = ">={versions[0]}"' in PYPROJECT
 
 
+def test_extras_are_shown_as_they_are_installed_from_a_copy_of_the_repository() -> None:
+    """Headrace is on no registry. The first page for users has the extras that they need."""
+    of_users = {"api", "kube", "kubeflow"}
+    known = of_users | {"uvloop", "images", "docs", "test"}
+    folders = (ROOT / name for name in ("src", "docs", "examples", "bench", "deploy", "tools"))
+    files = [ROOT / "README.md", *(one for folder in folders for one in folder.rglob("*") if one.is_file())]
+    shown = set()
+    for path in files:
+        text = path.read_text(errors="replace")
+        assert not re.search(r"pip install\b[^`\n]*\bheadrace\b(?!-)", text), path
+        for names in re.findall(r"pip install [^`\n]*?'\.\[([a-z,]+)\]'", text):
+            shown |= set(names.split(","))
+    assert of_users <= shown <= known
+    table = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/user/first-steps.md").read_text(), re.MULTILINE)
+    assert set(table) == of_users
+
+
 def test_the_workflow_builds_kubernetes_once_and_each_version_of_python_takes_that() -> None:
     jobs = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())["jobs"]
     assert jobs["test"]["needs"] == "kubernetes"

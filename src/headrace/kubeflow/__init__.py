@@ -25,5 +25,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as exc:
         if (exc.name or "").partition(".")[0] != "kubeflow":
             raise
-        raise ImportError("the Kubeflow SDK is not installed: pip install 'headrace[kubeflow]'") from exc
+        raise ImportError(
+            "the Kubeflow SDK is not installed: pip install '.[kubeflow]' in a copy of the repository"
+        ) from exc
     return {"HeadraceBackendConfig": config.HeadraceBackendConfig, "TrainerClient": client.TrainerClient}[name]

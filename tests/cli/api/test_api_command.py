@@ -148,4 +148,4 @@ def test_wrong_arguments(line: str, capfd: pytest.CaptureFixture[str]) -> None:
 def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
     monkeypatch.setitem(sys.modules, "httptools", None)
     assert headrace(["api", "start"]) == 1
-    assert "httptools is missing): pip install 'headrace[api]'" in capfd.readouterr().err
+    assert "httptools is missing): pip install '.[api]' in a copy of the repository" in capfd.readouterr().err

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.cli import main
-from headrace.cli.common.errors import CommandError
+from headrace.cli.common.errors import CommandError, missing_extra
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,9 @@ def test_only_a_brokers_refusal_has_a_number_and_a_file_has_its_path(
     monkeypatch.setattr(f"headrace.cli.{name}.main.main", fail)
     assert main.run_command(name, [], False) == 1
     assert capsys.readouterr().err == said
+
+
+def test_an_extra_that_is_missing_is_named_with_the_way_to_install_it() -> None:
+    assert missing_extra("the operator", "kube", ImportError(name="aiohttp")).text == (
+        "the operator needs the extra kube (aiohttp is missing): pip install '.[kube]' in a copy of the repository"
+    )

@@ -6,7 +6,7 @@ import os
 import sys
 
 from headrace.cli.common.arguments import Parser
-from headrace.cli.common.errors import CommandError
+from headrace.cli.common.errors import missing_extra
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ def main(argv: List[str]) -> int:
 
         from headrace.api import serve, settings
     except ImportError as exc:
-        text = f"the service needs the extra api ({exc.name} is missing): pip install 'headrace[api]'"
-        raise CommandError(text) from None
+        raise missing_extra("the service", "api", exc) from None
     names = os.environ
     if options.socket:
         listener = serve.listen_at(options.socket)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.cli.common.errors import CommandError
+from headrace.cli.common.errors import CommandError, missing_extra
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def need_extra(program: str) -> None:
     """Raise CommandError where what `program` ("the operator") needs is not installed."""
     try:
         import aiohttp  # noqa: F401 - only whether it is installed
-    except ImportError:
-        raise CommandError(f"{program} needs the extra kube: pip install 'headrace[kube]'") from None
+    except ImportError as exc:
+        raise missing_extra(program, "kube", exc) from None
 
 
 def run_until_stopped(options: Namespace, serve: Callable[[Serving], Coroutine[Any, Any, int]]) -> int:

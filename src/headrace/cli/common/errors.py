@@ -24,6 +24,12 @@ class CommandError(Exception):
         self.bare = bare
 
 
+def missing_extra(what: str, extra: str, missing: ImportError) -> CommandError:
+    """The error where a package of an extra (pyproject.toml) is not installed, which `what` needs."""
+    how = f"pip install '.[{extra}]' in a copy of the repository"
+    return CommandError(f"{what} needs the extra {extra} ({missing.name} is missing): {how}")
+
+
 def refusal(exc: OSError) -> str:
     """The text of an error in the first family: a broker's with its number, one of this machine without."""
     if exc.filename is None and exc.errno not in _OF_THE_MACHINE:

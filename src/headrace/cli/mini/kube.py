@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.cli.common.errors import CommandError
+from headrace.cli.common.errors import CommandError, missing_extra
 from headrace.cli.mini.program import in_its_words
 
 TYPE_CHECKING = False
@@ -35,8 +35,8 @@ def connected(options: Namespace, act: Callable[[Api, str], Coroutine[Any, Any, 
     """Run `act(api, namespace)` with a connection to the chosen cluster; its exit status. Raises CommandError."""
     try:
         import aiohttp  # noqa: F401 - only whether it is installed
-    except ImportError:
-        raise CommandError("Kubernetes needs the extra kube: pip install 'headrace[kube]'") from None
+    except ImportError as exc:
+        raise missing_extra("Kubernetes", "kube", exc) from None
     import asyncio
 
     from headrace.kube.apply import FIELD_MANAGER, ConflictError
