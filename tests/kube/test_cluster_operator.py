@@ -54,9 +54,9 @@ def test_its_webhooks_refuse_a_wrong_minicluster_and_make_a_cluster_of_the_label
 ) -> None:
     operator.start(control_plane, "local/headrace-view:1")
     try:
-        wrong = {**_MINICLUSTER, "spec": {**_MINICLUSTER["spec"], "maxSize": 1}}
+        wrong = {**_MINICLUSTER, "spec": {**_MINICLUSTER["spec"], "flux": {"brokerConfig": "a ="}}}
         where = f"/apis/flux-framework.org/v1alpha2/namespaces/{namespace}/miniclusters"
-        with pytest.raises(KubeError, match=r"spec\.maxSize"):
+        with pytest.raises(KubeError, match=r"spec\.flux\.brokerConfig"):
             control_plane.api.request("POST", where, wrong)
         # As docs/user/jobs-on-kubernetes.md shows it.
         example = subprocess.check_output(
