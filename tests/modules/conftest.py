@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from headrace.broker.attrs import AttrTable
@@ -20,6 +21,9 @@ from headrace.spec.idset import Idset
 from headrace.spec.message import Message
 
 GUEST = 4242
+
+# As in a broker.
+m.use_json_codec(msgspec.json.encode, msgspec.json.decode)
 
 
 class Client:

@@ -70,7 +70,8 @@ def log_appends(root: Dir, ops: Sequence[Op]) -> list[LogAppend]:
         path = ".".join(names[1:])
         if op.flags & APPEND and path not in written and not _has_value(root, names):
             assert isinstance(op.node, (Val, ValRef))
-            found.append(LogAppend(number, path, value_bytes(op.node).decode("utf-8", "surrogateescape")))
+            # Bytes that are no UTF-8 become `\xNN`, which is no escape of JSON either, and so no event.
+            found.append(LogAppend(number, path, value_bytes(op.node).decode("utf-8", "backslashreplace")))
         else:
             written.add(path)
     return found
