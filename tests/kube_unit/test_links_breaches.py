@@ -87,8 +87,8 @@ def test_a_lead_that_breaks_the_rules_loses_its_channel_and_nobody_else_waits(tm
 
 
 def test_a_lead_that_goes_on_is_listened_to_ever_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links_module, "_CLOSED", 0.2)
-    monkeypatch.setattr(links_module, "_LONGEST_CLOSED", 1.0)
+    monkeypatch.setattr(links_module, "_CLOSED", 0.5)
+    monkeypatch.setattr(links_module, "_LONGEST_CLOSED", 3.0)
 
     pauses: list[float] = []
     close = Links._close
@@ -107,7 +107,7 @@ def test_a_lead_that_goes_on_is_listened_to_ever_later(tmp_path: Path, monkeypat
             await until_in_loop(lambda: len(pauses) >= 4)
         finally:
             links.close()
-        assert pauses[:4] == [0.2, 0.4, 0.8, 1.0]
+        assert pauses[:4] == [0.5, 1.0, 2.0, 3.0]
 
     with hostile(tmp_path, "states") as (address, keys):
         asyncio.run(run(address, keys))

@@ -58,7 +58,7 @@ def main(certificate: str, address: str, how: str) -> None:
     sock.curve_server = True
     sock.setsockopt(zmq.ROUTER_MANDATORY, 1)
     # libzmq does not wake a send that waits for a peer which then goes.
-    sock.sndtimeo = 2000
+    sock.sndtimeo = 100
     sock.bind(address)
     print(sock.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2], flush=True)
     while True:
