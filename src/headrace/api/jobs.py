@@ -73,7 +73,7 @@ async def submit(link: BrokerLink, jobspec: dict[str, Any]) -> int:
     except OSError as exc:
         raise Refused([str(exc.strerror)]) from None
     except (ValueError, RecursionError) as exc:
-        # What a request can hold, and a jobspec cannot: halves of characters, objects nested without end.
+        # A request can hold halves of surrogate pairs and endlessly nested objects, which a jobspec cannot.
         raise Refused([str(exc)]) from None
     return int(answer["id"])
 

@@ -35,7 +35,7 @@ class Settings:
     password: str = ""
     secret_key: str = ""
     token_minutes: int = 600
-    # None: what there is, the instance says.
+    # With None the instance is asked for its nodes and GPUs.
     nodes: int | None = None
     gpus: bool | None = None
     shell_options: Mapping[str, Any] = field(default_factory=dict)
@@ -49,7 +49,7 @@ def from_environment(environment: Mapping[str, str], uri: str, auth: str, hosts:
     if mode != "single-user":
         raise SettingsError(f"FLUX_SERVER_MODE is '{mode}': this version serves one user, single-user")
     if not auth:
-        # Without either there is a token, as what can be reached by every user of a machine is not left open unasked.
+        # The default is a token, as every user of this machine can reach a loopback address.
         auth = "none" if _switch(environment, "FLUX_REQUIRE_AUTH") is False else "token"
     return Settings(
         uri=uri,

@@ -13,7 +13,7 @@ from joserfc.jwk import OctKey
 from headrace.api.identity.passwords import matches
 from headrace.api.settings import Settings
 
-# Who starts the service is told of a short key, once.
+# `headrace api start` warns of a short key itself, once.
 warnings.filterwarnings("ignore", category=SecurityWarning)
 
 

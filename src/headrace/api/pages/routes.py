@@ -20,7 +20,7 @@ from headrace.query.listing import Query
 
 _HERE = Path(__file__).parent
 PER_PAGE = 50
-# What a filter of the list offers: the names of `flux jobs --filter`.
+# The choices of the filter by state: the names that `flux jobs --filter` takes.
 STATES = ("pending", "running", "inactive", "completed", "failed", "canceled", "timeout")
 _FILTERS = ("state", "user", "name", "queue")
 
@@ -60,7 +60,7 @@ async def log_in(request: Request, token: str = "") -> Response:
     """Take the one-time token of the address that was printed, for a cookie."""
     access = service.of(request).access
     if not access.logins.use_up(token):
-        # Who has a cookie already may open the address again.
+        # A browser that has the cookie already may open the one-time address again.
         access.check_cookie(request)
         return RedirectResponse("/jobs", 303)
     found = RedirectResponse("/jobs", 303)

@@ -61,7 +61,7 @@ class Journal:
         self.db_path = os.path.join(folder, "jobs.sqlite")
         # Whether no instance has been here before.
         self.is_new = not (self._numbers() or os.path.exists(self.db_path))
-        # The file of the statedir that was emptied or removed, with what is lost; "" for none.
+        # The name of a file of the statedir that was emptied or removed, and what was lost with it; "" for none.
         self.missing = ""
         try:
             self.number = self._first()
