@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from unittest import mock
 
-from msgspec.structs import replace
-from operator_world import SimulatedLinks, _looking_ahead, _run
-from simulated_api import NOW, Server
+from operator_world import Looks, SimulatedLinks
 
 from headrace.kube.builders.images import Images
-from headrace.kube.core.observed import Lead
 from headrace.kube.foreign.controller import ForeignClusters
 from headrace.kube.foreign.names import ID_LABEL, STATUS_ANNOTATION
 from headrace.kube.foreign.policy import flux_job
@@ -39,12 +35,9 @@ def admitted(options: str = "", cluster_id: str = ID, **fields: Any) -> Object:
     return flux_job(written(options, **fields), Images(), cluster_id)
 
 
-class JobsWorld:
-    """`now` is the time of the next look, in seconds since the epoch."""
-
+class JobsWorld(Looks):
     def __init__(self) -> None:
-        self.server = Server()
-        self.now = NOW
+        super().__init__()
         self.restart()
 
     def restart(self) -> None:
@@ -53,6 +46,7 @@ class JobsWorld:
         self.clusters = ForeignClusters(shared, "cluster.local")
         self.clusters.links = self.links = SimulatedLinks()  # type: ignore[assignment]
         self.clusters._executor._tell = self.links.tell
+        self.controller = self.clusters.controller
 
     def create(self, body: Object) -> Object:
         return self.server.add(JOBS, "ns", body)
@@ -81,28 +75,6 @@ class JobsWorld:
             cache.replace([{key: one[key] for key in one if key not in ("kind", "apiVersion")} for one in found])
         for pod in self.server.all("pods"):
             list(self.clusters._concerned_by_pod(pod))
-
-    def say(self, **news: Any) -> None:
-        """The lead has news of itself."""
-        self.links.said = replace(self.links.said or Lead(state="running"), **news)
-
-    def look(self) -> None:
-        """One look. Raises what the operator's worker would report."""
-        self.see()
-        controller = self.clusters.controller
-        with mock.patch.object(controller, "reconcile", _looking_ahead(controller.reconcile)):
-            _run(controller.reconcile_key(("ns", "hello"), self.now))
-
-    def settle(self, looks: int = 20) -> None:
-        """Look, and let the Job controller turn, until nothing changes; time passes between looks."""
-        for _ in range(looks):
-            before = self.server._version, len(self.server.objects)
-            self.now += 3.0
-            self.look()
-            self.server.control_jobs()
-            if before == (self.server._version, len(self.server.objects)):
-                return
-        raise AssertionError(f"still changing after {looks} looks: {self.server.requests[-10:]}")
 
     def events(self) -> list[tuple[str, str]]:
         """Reasons and messages of the Events, in their order."""

@@ -17,7 +17,7 @@ from headrace.kube.kinds import MINICLUSTERS
 from headrace.kube.operator import Operator, Options
 from headrace.kube.runtime.api import CONFIG_MAPS, JOBS, LEASES, PODS, SERVICES
 from headrace.kube.runtime.cache import Cache
-from headrace.kube.runtime.controller import Shared
+from headrace.kube.runtime.controller import Controller, Shared
 from headrace.kube.runtime.metrics import Metrics
 
 Object = dict[str, Any]
@@ -64,12 +64,46 @@ class SimulatedLinks:
         self.said = None
 
 
-class World:
-    """`now` is the time of the next look, in seconds since the epoch."""
+class Looks:
+    """Looks of one controller at the object `ns/hello` on a simulated API server; `now` is the time of the next one, in
+    seconds since the epoch. Who has looks knows the `controller`, and what its watches tell (`see`).
+    """
+
+    controller: Controller
+    links: SimulatedLinks
 
     def __init__(self, server: Server | None = None) -> None:
         self.server = server or Server()
         self.now = NOW
+
+    def see(self) -> None:
+        raise NotImplementedError
+
+    def say(self, **news: Any) -> None:
+        """The lead has news of itself."""
+        self.links.said = replace(self.links.said or Lead(state="running"), **news)
+
+    def look(self) -> None:
+        """One look. Raises what the operator's worker would report."""
+        self.see()
+        with mock.patch.object(self.controller, "reconcile", _looking_ahead(self.controller.reconcile)):
+            _run(self.controller.reconcile_key(("ns", "hello"), self.now))
+
+    def settle(self, looks: int = 20) -> None:
+        """Look, and let the Job controller turn, until nothing changes; time passes between looks."""
+        for _ in range(looks):
+            before = self.server._version, len(self.server.objects)
+            self.now += 3.0
+            self.look()
+            self.server.control_jobs()
+            if before == (self.server._version, len(self.server.objects)):
+                return
+        raise AssertionError(f"still changing after {looks} looks: {self.server.requests[-10:]}")
+
+
+class World(Looks):
+    def __init__(self, server: Server | None = None) -> None:
+        super().__init__(server)
         self.restart()
 
     def restart(self) -> None:
@@ -79,6 +113,7 @@ class World:
         self.operator = Operator(shared, Options())
         self.operator.links = self.links = SimulatedLinks()  # type: ignore[assignment]
         self.operator._executor._tell = self.links.tell
+        self.controller = self.operator.controller
 
     def apply(self, cluster: Object) -> Object:
         return self.server.add(MINICLUSTERS, "ns", cluster)
@@ -112,28 +147,6 @@ class World:
         """The watch that fills a cache tells of a change."""
         (watched,) = [one for one in self.watches._watched.values() if one.cache is cache]
         watched.changed(item)
-
-    def say(self, **news: Any) -> None:
-        """The lead has news of itself."""
-        self.links.said = replace(self.links.said or Lead(state="running"), **news)
-
-    def look(self) -> None:
-        """One look. Raises what the operator's worker would report."""
-        self.see()
-        controller = self.operator.controller
-        with mock.patch.object(controller, "reconcile", _looking_ahead(controller.reconcile)):
-            _run(controller.reconcile_key(("ns", "hello"), self.now))
-
-    def settle(self, looks: int = 20) -> None:
-        """Look, and let the Job controller turn, until nothing changes; time passes between looks."""
-        for _ in range(looks):
-            before = self.server._version, len(self.server.objects)
-            self.now += 3.0
-            self.look()
-            self.server.control_jobs()
-            if before == (self.server._version, len(self.server.objects)):
-                return
-        raise AssertionError(f"still changing after {looks} looks: {self.server.requests[-10:]}")
 
     def names(self, plural: str) -> list[str]:
         return [one["metadata"]["name"] for one in self.server.all(plural)]

@@ -170,7 +170,7 @@ def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None]) 
         await service.link.call("attr.get", {"name": "size"})
         await _Server(config, started, service.link.close).serve([listener.sock])
 
-    # What is wrong with a form is answered to who has sent it.
+    # A form with a fault is answered to its sender with the fault; the log does not repeat it.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
     logging.getLogger("uvicorn.error").addFilter(_is_no_cut)
     # uvicorn raises the signals that have ended it once more: they have done their work.
