@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 import headrace
 from headrace.api import problems
-from headrace.api.broker_link import BrokerLink
+from headrace.api.broker_link import Broker
 from headrace.api.guard import Guard
 from headrace.api.identity.access import Access
 from headrace.api.pages import routes as page_routes
@@ -30,7 +30,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     # FastAPI's own pages of documentation load scripts from elsewhere.
     app = FastAPI(title="Headrace", version=headrace.__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
-    app.state.service = Service(settings, BrokerLink(settings.uri), Access(settings))
+    app.state.service = Service(settings, Broker(settings.uri), Access(settings))
     for router in (v1_routes.public, v1_routes.router, page_routes.public, page_routes.router):
         app.include_router(router)
     app.mount("/static", page_routes.static)

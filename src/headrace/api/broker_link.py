@@ -4,12 +4,14 @@ Requests share one connection, which is made again when it was lost. What may go
 has a connection of its own, from which no more is read while its reader is behind: so a slow reader holds up nobody
 else, and the broker has its own bound for what such a connection has not taken.
 
-All requests are made by `Connection.ask`.
+All requests are made by `Connection.ask`, which stamps each with the credential of the user that it is made for: the
+broker then decides what this user may do, as it does for a user of its socket.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import socket
@@ -17,11 +19,14 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any
 
+from headrace.api.identity.credential import Identity
 from headrace.client.handle import response_error
 from headrace.client.transport import DEFAULT_URI, connect
 from headrace.spec.message import (
     FLAG_STREAMING,
     NODEID_ANY,
+    ROLE_NONE,
+    USERID_UNKNOWN,
     Deframer,
     Message,
     MessageError,
@@ -35,6 +40,8 @@ UNREAD_LIMIT = 1 << 20
 GREETING_TIMEOUT = 10.0
 ANSWER_TIMEOUT = 60.0
 _RECV_SIZE = 1 << 18
+# What the service may ask as the owner of the instance on nobody's behalf: all else is asked for a user.
+OWN_TOPICS = frozenset(("attr.get", "config.get", "job-manager.events-journal", "shutdown.start"))
 
 
 class BrokerUnreachable(ConnectionError):
@@ -103,13 +110,29 @@ class Connection:
         self._paused = False
         self.loop.add_reader(sock, self._read)
 
-    def ask(self, topic: str, obj: Any, flags: int = 0, nodeid: int = NODEID_ANY, payload: bytes | None = None) -> Call:
-        """Send a request: `obj` as JSON, or `payload` as it is."""
+    def ask(
+        self,
+        identity: Identity | None,
+        topic: str,
+        obj: Any,
+        flags: int = 0,
+        nodeid: int = NODEID_ANY,
+        payload: bytes | None = None,
+    ) -> Call:
+        """Send a request for a user, or with None one of OWN_TOPICS for the service: `obj` as JSON, or `payload` as it
+        is.
+        """
+        # Without a stamp of its own a message gets the credential of the connection, which is the owner's (RFC 12).
+        userid, rolemask = USERID_UNKNOWN, ROLE_NONE
+        if identity is not None:
+            userid, rolemask = identity.userid, identity.rolemask
+        elif topic not in OWN_TOPICS:
+            raise PermissionError(errno.EPERM, f"{topic} is asked for a user, never for the service itself")
         tag = self._next_tag
         self._next_tag += 1
         call = self._calls[tag] = Call(self, topic)
         if not self.lost:
-            self._unsent += frame(request(topic, obj, nodeid, tag, flags, payload=payload))
+            self._unsent += frame(request(topic, obj, nodeid, tag, flags, userid, rolemask, payload))
             self._write()
         return call
 
@@ -175,7 +198,7 @@ class Connection:
         call.deliver(msg)
 
 
-class BrokerLink:
+class Broker:
     """The broker at `uri` (default: FLUX_URI, or the system instance). Any loop may use it, one at a time."""
 
     def __init__(self, uri: str = "") -> None:
@@ -184,35 +207,28 @@ class BrokerLink:
         self._connecting: asyncio.Future[Connection] | None = None
         self._followed: set[Connection] = set()
 
-    async def call(self, topic: str, obj: Any = None, nodeid: int = NODEID_ANY, payload: bytes | None = None) -> Any:
-        """The object of the one response (None without payload). Raises BrokerUnreachable, and OSError with the
-        broker's errno and text.
-        """
-        connection = await self._connection()
-        return (await connection.ask(topic, obj, nodeid=nodeid, payload=payload).next()).obj
-
-    async def gather(self, topic: str, obj: Any) -> list[Any]:
-        """The objects of all responses of a streaming method that ends by itself; raises as `call` does."""
-        call = (await self._connection()).ask(topic, obj, FLAG_STREAMING)
-        return [answer async for answer in _objects(call, ANSWER_TIMEOUT)]
-
-    async def follow(self, topic: str, obj: Any) -> AsyncIterator[Any]:
-        """The objects of a streaming method as they come, over a connection of its own; raises as `call` does."""
-        connection = await _connect(self.uri, paced=True)
-        self._followed.add(connection)
-        try:
-            async for answer in _objects(connection.ask(topic, obj, FLAG_STREAMING), None):
-                yield answer
-        finally:
-            self._followed.discard(connection)
-            connection.close()
+    def link(self, identity: Identity | None) -> BrokerLink:
+        """What asks this broker for a user; with None for the service itself, OWN_TOPICS only."""
+        return BrokerLink(self, identity)
 
     def close(self) -> None:
         """Close all connections: what is followed ends with BrokerUnreachable. A later call connects again."""
         for connection in (*self._followed, *([self._shared] if self._shared else [])):
             connection.close()
 
-    async def _connection(self) -> Connection:
+    @contextlib.asynccontextmanager
+    async def paced_connection(self) -> AsyncIterator[Connection]:
+        """A connection of its own for what is followed. Raises BrokerUnreachable."""
+        connection = await _connect(self.uri, paced=True)
+        self._followed.add(connection)
+        try:
+            yield connection
+        finally:
+            self._followed.discard(connection)
+            connection.close()
+
+    async def connection(self) -> Connection:
+        """The connection that requests of this loop share. Raises BrokerUnreachable."""
         loop = asyncio.get_running_loop()
         shared = self._shared
         if shared is not None and not shared.lost and shared.loop is loop:
@@ -229,6 +245,36 @@ class BrokerLink:
             if pending.done() and self._connecting is pending:
                 self._connecting = None
         return self._shared
+
+
+class BrokerLink:
+    """The broker as one user reaches it: every request is this user's (`identity`; None: the service's own)."""
+
+    def __init__(self, broker: Broker, identity: Identity | None) -> None:
+        self.identity = identity
+        self._broker = broker
+
+    @property
+    def uri(self) -> str:
+        return self._broker.uri
+
+    async def call(self, topic: str, obj: Any = None, nodeid: int = NODEID_ANY, payload: bytes | None = None) -> Any:
+        """The object of the one response (None without payload). Raises BrokerUnreachable, and OSError with the
+        broker's errno and text.
+        """
+        connection = await self._broker.connection()
+        return (await connection.ask(self.identity, topic, obj, nodeid=nodeid, payload=payload).next()).obj
+
+    async def gather(self, topic: str, obj: Any) -> list[Any]:
+        """The objects of all responses of a streaming method that ends by itself; raises as `call` does."""
+        call = (await self._broker.connection()).ask(self.identity, topic, obj, FLAG_STREAMING)
+        return [answer async for answer in _objects(call, ANSWER_TIMEOUT)]
+
+    async def follow(self, topic: str, obj: Any) -> AsyncIterator[Any]:
+        """The objects of a streaming method as they come, over a connection of its own; raises as `call` does."""
+        async with self._broker.paced_connection() as connection:
+            async for answer in _objects(connection.ask(self.identity, topic, obj, FLAG_STREAMING), None):
+                yield answer
 
 
 async def _objects(call: Call, timeout: float | None) -> AsyncIterator[Any]:

@@ -20,7 +20,7 @@ _KINDS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (BrokerUnreachable, 503, {"Retry-After": "2"}),
 )
 # Refusals of the broker by these errors are the request's fault.
-_BY_ERRNO = {errno.EPERM: 403, errno.EINVAL: 400, errno.EPROTO: 400, errno.ENOENT: 404}
+_BY_ERRNO = {errno.EPERM: 403, errno.EINVAL: 400, errno.EPROTO: 400, errno.ENOENT: 404, errno.EAGAIN: 429}
 EXCEPTIONS = (Unauthenticated, NoSuchJob, JobHasEnded, BadOutput, OSError, HTTPException)
 
 

@@ -167,8 +167,8 @@ def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None]) 
         ready(Ready(listener.url, listener.path, login, access.tokens.issue()))
 
     async def serve() -> None:
-        await service.link.call("attr.get", {"name": "size"})
-        await _Server(config, started, service.link.close).serve([listener.sock])
+        await service.broker.link(None).call("attr.get", {"name": "size"})
+        await _Server(config, started, service.broker.close).serve([listener.sock])
 
     # A form with a fault is answered to its sender with the fault; the log does not repeat it.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)

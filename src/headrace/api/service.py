@@ -1,4 +1,6 @@
-"""What the routes share: settings, the broker, tokens, and workflow tools that were started."""
+"""What the routes share: settings, the broker, tokens, and workflow tools that were started; and how a route has them,
+which is by `of`, together with the user whose request it is.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,13 @@ import os
 import signal
 import subprocess
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from starlette.requests import Request
 
-from headrace.api.broker_link import BrokerLink
+from headrace.api.broker_link import Broker, BrokerLink
 from headrace.api.identity.access import Access
+from headrace.api.identity.credential import Identity
 from headrace.api.settings import Settings
 
 # Seconds that a workflow tool has to end in order when the service ends.
@@ -21,14 +25,14 @@ _LAUNCHER_GRACE = 10.0
 @dataclass
 class Service:
     settings: Settings
-    link: BrokerLink
+    broker: Broker
     access: Access
     launchers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def launch(self, command: list[str], environment: dict[str, str], directory: str) -> None:
         """Start a workflow tool, which submits jobs to the same broker. Raises OSError."""
         self.launchers = [one for one in self.launchers if one.poll() is None]
-        environment = {**environment, "FLUX_URI": self.link.uri}
+        environment = {**environment, "FLUX_URI": self.broker.uri}
         quiet = subprocess.DEVNULL
         self.launchers.append(
             subprocess.Popen(
@@ -47,12 +51,66 @@ class Service:
             except subprocess.TimeoutExpired:
                 _signal(tool, signal.SIGKILL)
                 tool.wait()
-        self.link.close()
+        self.broker.close()
 
 
-def of(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
+class Here(NamedTuple):
+    """The service for one request. `link` reaches the broker as the user whose request it is, and is the only way that
+    a route has to it.
+    """
+
+    service: Service
+    request: Request
+
+    @property
+    def identity(self) -> Identity:
+        """Who the request is from. Its router must have one of the dependencies below: a route without has no user."""
+        found: Identity = self.request.state.identity
+        return found
+
+    @property
+    def link(self) -> BrokerLink:
+        return self.service.broker.link(self.identity)
+
+    @property
+    def own_link(self) -> BrokerLink:
+        """For the few requests that the service makes as the owner itself (broker_link.OWN_TOPICS)."""
+        return self.service.broker.link(None)
+
+    @property
+    def uri(self) -> str:
+        return self.service.broker.uri
+
+    @property
+    def settings(self) -> Settings:
+        return self.service.settings
+
+    @property
+    def access(self) -> Access:
+        return self.service.access
+
+    def launch(self, command: list[str], environment: dict[str, str], directory: str) -> None:
+        """Service.launch."""
+        self.service.launch(command, environment, directory)
+
+
+def of(request: Request) -> Here:
+    return Here(request.app.state.service, request)
+
+
+async def by_header(request: Request) -> None:
+    """A router's dependency: the user is that of the header's token. Raises Unauthenticated."""
+    request.state.identity = await of(request).access.of_header(request)
+
+
+async def by_cookie(request: Request) -> None:
+    """The same of the page's cookie."""
+    request.state.identity = await of(request).access.of_cookie(request)
+
+
+async def by_either(request: Request) -> None:
+    """The same of the header, or without one of the cookie."""
+    request.state.identity = await of(request).access.of_either(request)
 
 
 def _signal(tool: subprocess.Popen[bytes], signum: int) -> None:

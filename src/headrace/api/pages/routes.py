@@ -35,17 +35,13 @@ _templates = Environment(
 _templates.filters.update(moment=view.moment, machine_moment=view.machine_moment)
 
 
-async def _check(request: Request) -> None:
-    service.of(request).access.check_cookie(request)
-
-
 public = APIRouter(include_in_schema=False)
-router = APIRouter(include_in_schema=False, dependencies=[Depends(_check)])
+router = APIRouter(include_in_schema=False, dependencies=[Depends(service.by_cookie)])
 
 
 def _page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
     here = service.of(request)
-    text = _templates.get_template(template).render(instance=here.link.uri, **values)
+    text = _templates.get_template(template).render(instance=here.uri, **values)
     return HTMLResponse(text, status)
 
 
@@ -61,7 +57,7 @@ async def log_in(request: Request, token: str = "") -> Response:
     access = service.of(request).access
     if not access.logins.use_up(token):
         # A browser that has the cookie already may open the one-time address again.
-        access.check_cookie(request)
+        await access.of_cookie(request)
         return RedirectResponse("/jobs", 303)
     found = RedirectResponse("/jobs", 303)
     found.set_cookie(

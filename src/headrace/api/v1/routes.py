@@ -39,12 +39,8 @@ _LOGIN = (
 )
 
 
-async def _check(request: Request) -> None:
-    service.of(request).access.check_header(request)
-
-
 public = APIRouter(prefix="/v1", tags=["v1"])
-router = APIRouter(prefix="/v1", tags=["v1"], dependencies=[Depends(_check)])
+router = APIRouter(prefix="/v1", tags=["v1"], dependencies=[Depends(service.by_header)])
 
 
 def _json(content: Any, status: int = 200) -> Response:
@@ -79,7 +75,7 @@ async def log_in(request: Request) -> Response:
     return _token(here)
 
 
-def _token(here: service.Service) -> Response:
+def _token(here: service.Here) -> Response:
     return _json({"access_token": here.access.tokens.issue(), "token_type": "Bearer"})
 
 
@@ -88,7 +84,9 @@ async def stop(request: Request) -> Response:
     here = service.of(request)
     if not here.access.needed:
         raise HTTPException(403, "the instance can be stopped only where the service knows who asks")
-    await here.link.call("shutdown.start", {"loglevel": 6}, nodeid=0)
+    if not here.identity.sees_all:
+        raise HTTPException(403, "the instance is stopped by its owner and by administrators only")
+    await here.own_link.call("shutdown.start", {"loglevel": 6}, nodeid=0)
     return _json({"Message": "The instance is requested to stop."})
 
 
@@ -152,7 +150,7 @@ async def submit(request: Request) -> Response:
     return _json({"Message": "The job is submitted.", "id": id})
 
 
-def _launch(here: service.Service, values: dict[str, Any]) -> str:
+def _launch(here: service.Here, values: dict[str, Any]) -> str:
     """Start a workflow tool; returns its name. Raises jobs.Refused."""
     command, environment = submission.launcher(values)
     try:
