@@ -1,0 +1,37 @@
+"""Whether a form was sent from a page of this service: each form that changes something holds a token that only a page
+of the same session can have.
+
+The token is derived from the session's cookie with a key of this process, so that there is no table of tokens, and a
+token is of no use in another session. `Guard` refuses foreign origins before; the token protects those whose browser
+tells no origin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+
+from starlette.requests import Request
+
+from headrace.api.identity.access import cookie_name
+
+# The name of the form's field.
+FIELD = "csrf"
+_KEY = secrets.token_bytes(32)
+
+
+class Forged(PermissionError):
+    """A form without the token of its session; the text is for users."""
+
+
+def token(request: Request) -> str:
+    """The token of this session's forms."""
+    session = request.cookies.get(cookie_name(request), "")
+    return hmac.new(_KEY, session.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+
+def check(request: Request, given: object) -> None:
+    """Raises Forged unless `given` is the token of this session."""
+    if not isinstance(given, str) or not hmac.compare_digest(token(request).encode(), given.encode("utf-8", "replace")):
+        raise Forged("the form was not sent from a page of this session: load the page again, and send it once more")
