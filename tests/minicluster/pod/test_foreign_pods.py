@@ -128,6 +128,29 @@ def test_brokers_without_a_job_stay_until_they_are_deleted(world: Pods) -> None:
     assert (lead.wait(), follower.wait()) == (143, 143)
 
 
+def test_a_lead_that_is_told_to_end_after_its_followers_has_been_ended_and_has_not_failed(world: Pods) -> None:
+    """Kubernetes tells the pods of a Job that is suspended one after the other to end."""
+    world.with_channel()
+    words = ("sh", "-c", "echo started; sleep 1000")
+    lead, follower = world.start_all(plan_of(*words), "cluster", *words)
+    until(lambda: lead.output()[0].count("started") == 2)
+    follower.signal(signal.SIGTERM)
+    until(lambda: "lost contact" in lead.output()[1])
+    lead.signal(signal.SIGTERM)
+    assert (lead.wait(), follower.wait()) == (143, 143)
+    assert lead.message()["reason"] == "the pod was told to end (SIGTERM)"
+
+
+def test_a_lead_whose_follower_is_lost_alone_has_failed(world: Pods) -> None:
+    world.with_channel()
+    words = ("sh", "-c", "echo started; sleep 1000")
+    lead, follower = world.start_all(plan_of(*words), "cluster", *words)
+    until(lambda: lead.output()[0].count("started") == 2)
+    follower.signal(signal.SIGTERM)
+    assert lead.wait() not in (0, 137, 143)
+    assert "node-failure" in lead.message()["reason"]
+
+
 def test_a_pod_beyond_the_hosts_of_its_plan_waits_for_one_that_has_it(world: Pods) -> None:
     small, large = (plan_of(options="{interactive: true}", size=size) for size in (1, 2))
     world.name_pods(large)

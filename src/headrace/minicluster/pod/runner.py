@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...shell import node_variables
+from ...spec.job_exception import NODE_FAILURE
 from ...spec.wait_status import exit_code
 from .. import pod_plan, shell_text
 from ..mode import Mode
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 # Exit status of a pod that received SIGTERM before its instance had ended: a shell's status for that signal.
 EXIT_TERMINATED = 128 + signal.SIGTERM
+_TOLD_TO_END = "the pod was told to end (SIGTERM)"
 # Seconds between the end of a follower's broker and the start of the next.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 # Seconds for an orderly end after SIGTERM, of the 30 that Kubernetes gives a pod by default.
@@ -50,6 +52,8 @@ _LASTS = {"quorum": 10.0, "run": 1.0, "cleanup": 1.0}
 _LOOK_FOR_PLACE = 1.0
 # Seconds for the channel's process to report the final counts of jobs.
 _LAST_WORDS = 1.0
+# Seconds after a follower is lost in which the lead may be told to end as well, by the same deletion of the pods.
+_TOLD_TOGETHER = 5.0
 
 
 def run_pod(argv: list[str] | None = None) -> int:
@@ -256,7 +260,7 @@ class Runner:
         if self._channel is not None:
             self._end_channel(self._channel)
         if self._cut_short:
-            self._reason = "the pod was told to end (SIGTERM)"
+            self._reason = _TOLD_TO_END
             return EXIT_TERMINATED
         if self._was_killed:
             self._reason = ending.reason_of(status, "the lead's broker")
@@ -268,6 +272,13 @@ class Runner:
             failed = self._channel.failed_job if self._channel is not None and status else {}
             self._cause, why = ending.failure(failed)
             self._reason = why or ending.reason_of(status)
+            if self._cause == NODE_FAILURE and self._plan.replaces_killed:
+                # Kubernetes tells pods that it deletes together, as those of a Job that is suspended, one after the
+                # other to end. The job of a lead that is told last has failed, and the Job must not fail with it.
+                self._wait(self._is_terminating, _TOLD_TOGETHER)
+                if self._terminating:
+                    self._cut_short, self._cause, self._reason = True, "", _TOLD_TO_END
+                    return EXIT_TERMINATED
         if self._plan.timed:
             self._tell_time("fluxsubmit", self._times.get("done", 0) - self._times.get("run", 0))
             self._tell_time("fluxstart", time.monotonic() - began)
