@@ -113,6 +113,8 @@ ELSEWHERE = {
     },
     # The index of the resource graph, and the queue's search: held to the plain search by random requests.
     "fluxqueue/": {
+        "core/asking.py": "fluxqueue/core/test_fluxqueue_step.py",
+        "core/places.py": "fluxqueue/core/test_fluxqueue_step.py",
         "core/queue_nodes.py": "fluxqueue/core/test_fluxqueue_step.py",
         "core/world.py": "fluxqueue/core/test_fluxqueue_crashes.py",
         "workloads/__init__.py": "fluxqueue/core/test_fluxqueue_step.py",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator
-from math import inf, isfinite
+from math import inf
 from typing import Any
 
 from msgspec import Struct
@@ -21,18 +21,19 @@ from ...kube.runtime.writes import patch_of
 from ...queueing.queue import Planned, Refused, Started
 from ...queueing.reasons import Explainer
 from ...queueing.why import refusal
-from ...spec import duration as durations
 from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
 from ...spec.jobid import FluidGenerator
-from .. import constraints, nodes, requests
+from .. import requests
 from ..admission import gate_index, is_skipped
 from ..crd import Settings, settings_of
-from ..names import DURATION, FLUXJOBS, FLUXQUEUES, HELD, JOBID, PLACE, WITHIN
+from ..names import FLUXJOBS, FLUXQUEUES, HELD, JOBID, PLACE
 from ..workloads import Malformed, Wish
 from . import actions, fluxjobs, pin
+from .asking import Refusal, asked_of
 from .cluster_queue import ClusterQueue
-from .job import Asked, Job, Place, State
+from .job import Job, State
+from .places import Places
 from .queue_nodes import QueueNodes, divided
 from .world import Change, World, is_live, node_of
 
@@ -47,10 +48,6 @@ BEHIND = "waits for the jobs before it"
 # The time of the first job id, in milliseconds: 2025-01-01. Ids last for 35 years from then on.
 _EPOCH = 1_735_689_600_000
 _UNLIMITED = "; its duration is not known, so it is never started ahead of a reservation"
-
-
-class Refusal(ValueError):
-    """A workload that no queue takes: the message names the field and the rule."""
 
 
 class Steps(Struct, frozen=True):
@@ -69,17 +66,15 @@ class Core:
         self.world = World()
         self.jobs: dict[str, Job] = {}
         self.queues: dict[str, ClusterQueue] = {}
+        self.places = Places(self.world, self.queues)
         self._jobs_by_id: dict[int, Job] = {}
         self._ids = FluidGenerator(epoch_ms=_EPOCH)
-        self._place_of: dict[str, Place] = {}
         self._queue_nodes: dict[str, QueueNodes] = {}
         # By node, the queue and the hold of what pods without a place have of it, and how much that is.
         self._foreign: dict[str, tuple[ClusterQueue, int, requests.Amounts]] = {}
         self._explainer = Explainer()
         # Jobs with a place on a node that takes no pods, and no other node to move it to.
         self._stranded: dict[str, None] = {}
-        # Queues in which something has changed for those who wait.
-        self._changed: dict[str, None] = {}
         self._look_at = 0.0
         self._credit, self._credited_at = STATUS_RATE, 0.0
 
@@ -88,7 +83,7 @@ class Core:
         are about changes, or is named by an empty change (`touch`).
         """
         touched = self.world.apply(changes)
-        self._touched, self._loads = touched.workloads, touched.loads
+        self._touched, self.places.loads = touched.workloads, touched.loads
         self._touched.update(self._stranded)
         for queue in self.queues.values():
             queue.queue.advance(int(now))
@@ -97,7 +92,7 @@ class Core:
             writes.update(self._review_nodes(touched.nodes, touched.queues, int(now)))
         for uid in sorted(touched.workloads, key=self._order):
             self._review(uid, now)
-        for node in self._loads:
+        for node in self.places.loads:
             self._count_foreign(node, int(now))
         # By now all that jobs and others have is entered.
         for uid in [*self._stranded, *self._touched]:
@@ -114,7 +109,7 @@ class Core:
             if found:
                 writes[uid] = found
         starts = [start for queue in self.queues.values() if (start := queue.queue.next_start()) is not None]
-        return Steps(writes, min([*starts, self._look_at if self._changed else inf]))
+        return Steps(writes, min([*starts, self._look_at if self.places.changed else inf]))
 
     def touch(self, uid: str) -> Iterator[Change]:
         """A change that changes nothing: what is to be written about a workload is asked for again."""
@@ -151,11 +146,11 @@ class Core:
             mine, had_taints = found[name].nodes, queue.has_taints
             for node in [one for one in queue.nodes if one not in mine]:
                 queue.drop_node(node)
-                self._loads[node] = None
+                self.places.loads[node] = None
                 self._nodes_changed(name)
             for node in sorted((one for one in mine if one in nodes or one not in queue.nodes), key=_natural):
                 if queue.put_node(self.world.nodes[node], now):
-                    self._loads[node] = None
+                    self.places.loads[node] = None
                     self._nodes_changed(name)
             if queue.has_taints != had_taints:
                 self._ask_anew(name)
@@ -175,12 +170,12 @@ class Core:
         for uid, job in self.jobs.items():
             if job.queue == name:
                 job.is_submitted = False
-                self._forget_places(job)
+                self.places.forget(job)
                 self._touched[uid] = None
 
     def _nodes_changed(self, name: str) -> None:
         """Jobs that no node could serve are tried again, and jobs may need other nodes."""
-        self._changed[name] = None
+        self.places.changed[name] = None
         for uid, job in self.jobs.items():
             if job.queue == name and (job.state.has_nodes or not job.is_submitted):
                 self._touched[uid] = None
@@ -208,7 +203,7 @@ class Core:
             self._foreign[node] = queue, queue.hold(node, amounts, now), amounts
 
     def _without_place(self, uid: str, pod: Object) -> requests.Amounts:
-        amounts, place = requests.amounts_of(pod["spec"], pod.get("status")), self._place_of.get(uid)
+        amounts, place = requests.amounts_of(pod["spec"], pod.get("status")), self.places.of_pod.get(uid)
         return requests.beyond(amounts, place.amounts) if place else amounts
 
     # --- one workload
@@ -239,7 +234,7 @@ class Core:
             self._withdraw(job)
             job.state, job.reason, job.ended_at = State(wish.end), "", now
         if job.leaving and (job.state.is_over or self._is_told(job)):
-            self._leave(job, int(now))
+            self.places.leave(job)
         if job.state in (State.HELD, State.REFUSED):
             self._wait(job, problem)
         if job.state.has_nodes or job.places:
@@ -292,22 +287,22 @@ class Core:
         """The workload is gone; what its pods still hold is counted as that of others."""
         self._withdraw(job)
         for place in list(job.places):
-            self._give_back(job, place, now)
-        self._leave(job, now)
+            self.places.give_back(job, place)
+        self.places.leave(job)
         del self.jobs[job.uid], self._jobs_by_id[job.jobid]
 
     def _withdraw(self, job: Job) -> None:
         queue = self.queues.get(job.queue)
         if queue and job.is_submitted:
             queue.withdraw(job.jobid)
-            self._changed[job.queue] = None
+            self.places.changed[job.queue] = None
         job.is_submitted = False
 
     def _requeue(self, job: Job, now: int) -> None:
         """The user has suspended a job that ran: it gives all back and waits anew, from its time in the queue on."""
         for place in list(job.places):
-            self._give_back(job, place, now)
-        self._leave(job, now)
+            self.places.give_back(job, place)
+        self.places.leave(job)
         job.state, job.nodes, job.is_placed, job.started_at, job.reason = State.HELD, [], False, 0, ""
         job.freed = set()
 
@@ -318,7 +313,7 @@ class Core:
         try:
             if problem:
                 raise Refusal(problem)
-            asked = self._asked(job, queue.settings if queue else Settings())
+            asked = asked_of(job, queue.settings if queue else Settings(), bool(queue and queue.has_taints))
         except (Refusal, RequestError) as exc:
             self._withdraw(job)
             job.asked, job.state, job.reason = None, State.REFUSED, str(exc)
@@ -342,7 +337,7 @@ class Core:
             request = parse_jobspec(asked.jobspec)
             queue.submit(job.jobid, request, job.priority, job.queued_at)
             job.is_submitted = True
-            self._changed[job.queue] = None
+            self.places.changed[job.queue] = None
 
     def _priority(self, job: Job) -> int:
         """The highest priority of its pods; admission has put the value into a pod that is there already."""
@@ -352,136 +347,24 @@ class Core:
         ]
         return max(values, default=0)
 
-    def _asked(self, job: Job, settings: Settings) -> Asked:
-        """What a job asks for. Raises Refusal, RequestError."""
-        meta, wish = job.item["metadata"], job.wish
-        seconds = _duration(meta, wish.limit, settings)
-        amounts = requests.largest(requests.amounts_of(one) for one in wish.templates)
-        has_taints = job.queue in self.queues and self.queues[job.queue].has_taints
-        constraint = constraints.together(constraints.constraint_of(one, has_taints) for one in wish.templates)
-        pods, is_apart = max(wish.pods, 1), any(constraints.is_apart(one, wish.labels) for one in wish.templates)
-        within = (meta.get("annotations") or {}).get(WITHIN, "")
-        if within and within not in settings.topology:
-            known = ", ".join(settings.topology) or "none"
-            raise Refusal(
-                f"metadata.annotations[{WITHIN}]: must be a label of the queue's topology ({known}), not {within}"
-            )
-        level = nodes.level_of(within, settings.topology) if within else ""
-        spec = requests.jobspec(
-            *(meta["name"], meta["namespace"], pods, amounts, seconds, constraint), is_apart=is_apart, within=level
-        )
-        left = dict.fromkeys(
-            field for one in wish.templates for field in constraints.left_to_scheduler(one, wish.labels)
-        )
-        return Asked(
-            pods=wish.pods,
-            amounts=amounts,
-            duration=seconds,
-            constraint=constraint,
-            is_apart=is_apart,
-            within=within,
-            left=tuple(left),
-            jobspec=spec,
-        )
-
-    # --- places
-
     def _settle(self, job: Job, now: int) -> None:
-        """Give a job's places to its pods, and give back those that no pod will have."""
         queue = self.queues.get(job.queue)
         if queue is None:
             return
         if job.asked is None:
             try:
-                job.asked = self._asked(job, queue.settings)
+                job.asked = asked_of(job, queue.settings, queue.has_taints)
             except (Refusal, RequestError):
                 # It was released by other settings; what it has is counted by its pods.
                 pass
-        pods = {pod["metadata"]["uid"]: pod for pod in self.world.live_pods(job.uid)}
-        if not job.is_placed and job.state.has_nodes:
-            job.is_placed = True
-            job.places = [
-                Place(index, node, queue.hold(node, job.amounts, now, job.end), job.amounts)
-                for index, node in enumerate(job.nodes)
-                if index not in job.freed
-            ]
-        for place in job.places:
-            if place.pod and place.pod not in pods:
-                self._vacate(place)
-        free = [place for place in job.places if not place.pod]
-        for uid, pod in sorted(pods.items(), key=_by_index):
-            if uid in self._place_of:
-                continue
-            node = node_of(pod)
-            found = next((one for one in free if not node or one.node == node), None)
-            if found is not None:
-                free.remove(found)
-                self._occupy(found, uid)
-        taken = sum(1 for place in job.places if place.pod)
-        for place in free[max(job.wish.pods - taken, 0) :]:
-            self._give_back(job, place, now, keep=job.state.has_nodes)
-        if job.state is State.RELEASED and _all_run(job, pods):
-            job.state = State.RUNNING
+        self.places.settle(job, queue, now)
 
     def _leave_lost_nodes(self, uid: str, now: int) -> None:
-        """Give the places of a job on nodes that take no pods any more to other nodes, now or as soon as there are
-        some. Pods that are bound or pinned stay.
-        """
         self._stranded.pop(uid, None)
         job = self.jobs.get(uid)
         queue = self.queues.get(job.queue) if job else None
-        if job is None or queue is None or not job.state.has_nodes:
-            return
-        for place in job.places:
-            pod = self.world.pods.get(place.pod)
-            constraint = job.asked.constraint if job.asked else None
-            if queue.is_usable(place.node, constraint) or (pod is not None and gate_index(pod) < 0):
-                continue
-            if job.asked and job.asked.is_apart:
-                constraint = constraints.together([constraint, {"not": [{"hostlist": job.nodes}]}])
-            if job.asked and job.asked.within:
-                others = [one.node for one in job.places if one is not place]
-                constraint = constraints.together([constraint, queue.beside(others, job.asked.within)])
-            node = queue.another_node(job.amounts, constraint, now, job.end)
-            if node:
-                job.leaving.append(place.hold)
-                place.node, place.hold = node, queue.hold(node, job.amounts, now, job.end)
-                place.amounts = job.amounts
-                job.nodes[place.index] = node
-            else:
-                self._stranded[uid] = None
-
-    def _occupy(self, place: Place, pod: str) -> None:
-        place.pod = pod
-        self._place_of[pod] = place
-        self._loads[place.node] = None
-
-    def _vacate(self, place: Place) -> None:
-        self._place_of.pop(place.pod, None)
-        place.pod = ""
-        self._loads[place.node] = None
-
-    def _give_back(self, job: Job, place: Place, now: int, keep: bool = False) -> None:
-        """A job has a place no more; `keep`: what that holds is kept until the status tells it."""
-        self._vacate(place)
-        job.places.remove(place)
-        job.freed.add(place.index)
-        job.leaving.append(place.hold)
-        if not keep:
-            self._leave(job, now)
-
-    def _leave(self, job: Job, now: int) -> None:
-        queue, leaving = self.queues.get(job.queue), job.leaving
-        job.leaving = []
-        for hold in leaving:
-            if queue and hold in queue.holds:
-                queue.release(hold)
-        self._changed[job.queue] = None
-
-    def _forget_places(self, job: Job) -> None:
-        for place in job.places:
-            self._vacate(place)
-        job.places, job.leaving, job.is_placed = [], [], False
+        if job and queue and job.state.has_nodes and not self.places.leave_lost_nodes(job, queue, now):
+            self._stranded[uid] = None
 
     # --- decisions
 
@@ -489,7 +372,7 @@ class Core:
         queue = self.queues[name]
         for decision, given in queue.schedule(int(now)):
             job = self._jobs_by_id.get(decision.jobid)
-            self._changed[name] = None
+            self.places.changed[name] = None
             if job is None:
                 continue
             if isinstance(decision, Started):
@@ -511,7 +394,7 @@ class Core:
         """Bring positions, reasons and estimates of those who wait up to date, and have some of them written."""
         self._credit = min(self._credit + (now - self._credited_at) * STATUS_RATE, STATUS_RATE)
         self._credited_at, self._look_at = now, now + LOOK_INTERVAL
-        changed, self._changed = self._changed, {}
+        changed, self.places.changed = self.places.changed, {}
         for name in changed:
             queue = self.queues.get(name)
             if queue is None:
@@ -532,7 +415,7 @@ class Core:
                     self._credit -= 1
                     job.is_due = True
                 else:
-                    self._changed[name] = None
+                    self.places.changed[name] = None
                     continue
                 self._touched[job.uid] = None
 
@@ -647,16 +530,6 @@ def _is_placed(pod: Object) -> bool:
     return PLACE in (meta.get("annotations") or {}) and JOBID in (meta.get("labels") or {}) and is_live(pod)
 
 
-def _by_index(entry: tuple[str, Object]) -> tuple[int, str]:
-    labels = entry[1]["metadata"].get("labels") or {}
-    return int(labels.get("batch.kubernetes.io/job-completion-index", 0)), entry[1]["metadata"]["name"]
-
-
-def _all_run(job: Job, pods: dict[str, Object]) -> bool:
-    running = sum(1 for pod in pods.values() if (pod.get("status") or {}).get("phase") == "Running")
-    return 0 < job.wish.pods <= running
-
-
 def _natural(name: str) -> list[tuple[int, str]]:
     """Orders names with numbers in them as people do: node-2 before node-10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
@@ -664,21 +537,3 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 def _moment(text: str | None) -> float:
     return seconds_of(text) if text else 0
-
-
-def _duration(meta: Object, limit: float | None, settings: Settings) -> float:
-    """How long an object runs, in seconds; 0 if that is not known. Raises Refusal."""
-    text = (meta.get("annotations") or {}).get(DURATION)
-    seconds = float(limit) if limit is not None else settings.default_duration
-    if text is not None:
-        where = f"metadata.annotations[{DURATION}]"
-        try:
-            seconds = durations.parse(text)
-        except durations.DurationError as exc:
-            raise Refusal(f"{where}: {exc}") from None
-        if not seconds or not isfinite(seconds):
-            raise Refusal(f"{where}: {text} is no time that a job could run: must be more than zero, such as 30m")
-    if settings.max_duration and seconds > settings.max_duration:
-        most = durations.encode(settings.max_duration)
-        raise Refusal(f"its duration, {durations.encode(seconds)}, is over the queue's maxDuration, {most}")
-    return seconds

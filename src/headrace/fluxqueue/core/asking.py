@@ -1,0 +1,68 @@
+"""What a job asks of its queue's graph: its pods, their durations, and which nodes they may have. Pure."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any
+
+from ...spec import duration as durations
+from .. import constraints, nodes, requests
+from ..crd import Settings
+from ..names import DURATION, WITHIN
+from .job import Asked, Job
+
+Object = dict[str, Any]
+
+
+class Refusal(ValueError):
+    """A workload that no queue takes: the message names the field and the rule."""
+
+
+def asked_of(job: Job, settings: Settings, has_taints: bool) -> Asked:
+    """What a job asks for of a queue with these settings; `has_taints`: there are nodes with taints. Raises Refusal,
+    RequestError.
+    """
+    meta, wish = job.item["metadata"], job.wish
+    seconds = _duration(meta, wish.limit, settings)
+    amounts = requests.largest(requests.amounts_of(one) for one in wish.templates)
+    constraint = constraints.together(constraints.constraint_of(one, has_taints) for one in wish.templates)
+    pods, is_apart = max(wish.pods, 1), any(constraints.is_apart(one, wish.labels) for one in wish.templates)
+    within = (meta.get("annotations") or {}).get(WITHIN, "")
+    if within and within not in settings.topology:
+        known = ", ".join(settings.topology) or "none"
+        raise Refusal(
+            f"metadata.annotations[{WITHIN}]: must be a label of the queue's topology ({known}), not {within}"
+        )
+    level = nodes.level_of(within, settings.topology) if within else ""
+    spec = requests.jobspec(
+        *(meta["name"], meta["namespace"], pods, amounts, seconds, constraint), is_apart=is_apart, within=level
+    )
+    left = dict.fromkeys(field for one in wish.templates for field in constraints.left_to_scheduler(one, wish.labels))
+    return Asked(
+        pods=wish.pods,
+        amounts=amounts,
+        duration=seconds,
+        constraint=constraint,
+        is_apart=is_apart,
+        within=within,
+        left=tuple(left),
+        jobspec=spec,
+    )
+
+
+def _duration(meta: Object, limit: float | None, settings: Settings) -> float:
+    """How long an object runs, in seconds; 0 if that is not known. Raises Refusal."""
+    text = (meta.get("annotations") or {}).get(DURATION)
+    seconds = float(limit) if limit is not None else settings.default_duration
+    if text is not None:
+        where = f"metadata.annotations[{DURATION}]"
+        try:
+            seconds = durations.parse(text)
+        except durations.DurationError as exc:
+            raise Refusal(f"{where}: {exc}") from None
+        if not seconds or not isfinite(seconds):
+            raise Refusal(f"{where}: {text} is no time that a job could run: must be more than zero, such as 30m")
+    if settings.max_duration and seconds > settings.max_duration:
+        most = durations.encode(settings.max_duration)
+        raise Refusal(f"its duration, {durations.encode(seconds)}, is over the queue's maxDuration, {most}")
+    return seconds
