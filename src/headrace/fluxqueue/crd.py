@@ -14,6 +14,7 @@ from ..graph.policies import POLICIES as MATCH_POLICIES
 from ..queueing.policies import POLICIES
 from ..spec import duration
 from .names import DEFAULT_QUEUE, FLUXJOBS, FLUXQUEUES, GROUP, VERSION
+from .quotas import Quota, quota_of
 
 Object = dict[str, Any]
 Schema = dict[str, Any]
@@ -27,6 +28,15 @@ _DURATION: Schema = {
     "type": "string",
     "pattern": r"^(\d+(\.\d*)?|\.\d+)(ms|s|m|h|d)?$",
     "x-kubernetes-validations": [{"rule": "self.matches('[1-9]')", "message": "must be more than zero"}],
+}
+# A quantity of Kubernetes that is not negative, as an integer or a text.
+_QUANTITY: Schema = {
+    "anyOf": [{"type": "integer"}, {"type": "string"}],
+    "x-kubernetes-int-or-string": True,
+    "pattern": r"^\+?(\d{1,15}(\.\d{0,9})?|\.\d{1,9})([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,2})?$",
+    "x-kubernetes-validations": [
+        {"rule": "type(self) == string || self >= 0", "message": "must not be negative"},
+    ],
 }
 # The labels that are levels above nodes, if a FluxQueue says nothing of them.
 TOPOLOGY = ("topology.kubernetes.io/zone", "topology.kubernetes.io/rack")
@@ -47,6 +57,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     topology: tuple[str, ...] = TOPOLOGY
     default_duration: float = 0
     max_duration: float = 0
+    quotas: dict[str, Quota] = field(default_factory=dict)
+
+    @property
+    def of_graph(self) -> tuple[object, ...]:
+        """What a queue's graph and order are made with; all else may change at any time."""
+        return self.policy, self.queue_depth, self.reservation_depth, self.match_policy, self.topology
 
 
 def settings_of(queue: Object) -> Settings:
@@ -61,6 +77,7 @@ def settings_of(queue: Object) -> Settings:
         topology=tuple(dict.fromkeys(spec.get("topology", TOPOLOGY))),
         default_duration=_seconds(spec.get("defaultDuration")),
         max_duration=_seconds(spec.get("maxDuration")),
+        quotas={one["namespace"]: quota_of(one) for one in spec.get("quotas") or ()},
     )
 
 
@@ -157,6 +174,7 @@ def _fluxqueue() -> Object:
         },
         "defaultDuration": {**_DURATION, "description": "Duration of a job that says none (RFC 23)"},
         "maxDuration": {**_DURATION, "description": "The longest duration (RFC 23)"},
+        "quotas": _quotas(),
     }
     status = {
         "state": {**_TEXT, "enum": ["Active", "Invalid"]},
@@ -170,6 +188,31 @@ def _fluxqueue() -> Object:
         {**_column("Reason", ".status.reason"), "priority": 1},
     ]
     return _definition(FLUXQUEUES, "Cluster", ["fq"], spec, status, columns)
+
+
+def _quotas() -> Schema:
+    limits = {
+        "cpu": {**_QUANTITY, "description": "Cores"},
+        "memory": {**_QUANTITY, "description": "Memory"},
+        "gpu": {**_WHOLE, "description": "GPUs (nvidia.com/gpu)"},
+        "pods": {**_WHOLE, "description": "Pods"},
+        "jobs": {**_WHOLE, "description": "Jobs: objects that wait as one"},
+    }
+    namespace = {**_TEXT, "minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}
+    item = {
+        "type": "object",
+        "required": ["namespace"],
+        "properties": {"namespace": namespace, **limits},
+        "minProperties": 2,
+    }
+    return {
+        "type": "array",
+        "items": item,
+        "maxItems": 1000,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["namespace"],
+        "description": "How much of the queue the jobs of a namespace may have at a time",
+    }
 
 
 def _column(name: str, path: str, kind: str = "string") -> Object:

@@ -487,7 +487,7 @@ def test_jobs_without_a_reservation_have_the_start_that_sums_of_resources_let_ex
         None,
     ]
     conditions = {one["type"]: one["status"] for one in cluster.status("b")["conditions"]}
-    assert conditions == {"Reserved": "False", "Released": "False"}
+    assert conditions == {"Quota": "True", "Reserved": "False", "Released": "False"}
 
 
 def test_what_is_held_waits_its_turn_though_its_namespace_has_lost_the_label():

@@ -20,6 +20,7 @@ from ...queueing.reasons import FAR, places
 from ...spec.constraint import terms
 from .. import constraints, nodes, requests
 from ..crd import Settings
+from ..quotas import Account
 
 Object = dict[str, Any]
 
@@ -53,6 +54,11 @@ class ClusterQueue:
         self.has_taints = False
         self._tests: dict[str, None] = {}
         self._ranks = 0
+        self.accounts = _accounts(settings)
+
+    def set_settings(self, settings: Settings) -> None:
+        """Take settings of the same graph and order (`Settings.of_graph`); all jobs are to be accounted anew."""
+        self.settings, self.accounts = settings, _accounts(settings)
 
     # --- nodes
 
@@ -221,3 +227,8 @@ class ClusterQueue:
                 yield decision, given
             if not self.queue.unfinished:
                 break
+
+
+def _accounts(settings: Settings) -> dict[str, Account]:
+    """The accounts of the namespaces with a quota."""
+    return {namespace: Account(namespace, quota) for namespace, quota in settings.quotas.items()}

@@ -70,9 +70,11 @@ def status_of(job: Job, before: Object, pods: Object, now: float) -> Object:
     has_nodes, waits = state.has_nodes, state is State.HELD
     position, estimate = place_of(job)
     is_reserved = waits and job.is_reserved
+    quota = "WithinQuota" if not job.excess else "OverQuota"
     conditions = {
-        "Reserved": (is_reserved, "Planned" if is_reserved else "NotPlanned"),
-        "Released": (has_nodes or state.is_over, state.value),
+        "Quota": (not job.excess, quota, job.excess),
+        "Reserved": (is_reserved, "Planned" if is_reserved else "NotPlanned", ""),
+        "Released": (has_nodes or state.is_over, state.value, ""),
     }
     times = {"queuedAt": job.queued_at, "startedAt": 0 if waits else job.started_at, "endedAt": job.ended_at}
     return {
@@ -95,11 +97,12 @@ def nodes_of(job: Job) -> Object:
     return {**({"nodes": Hostlist(job.nodes).encode()} if job.nodes else {}), **freed}
 
 
-def _condition(name: str, holds: bool, reason: str, before: Object, now: float) -> Object:
+def _condition(name: str, holds: bool, reason: str, message: str, before: Object, now: float) -> Object:
     status = "True" if holds else "False"
     was: Object = next((one for one in before.get("conditions") or () if one["type"] == name), {})
     since = was.get("lastTransitionTime") if was.get("status") == status else None
-    return {"type": name, "status": status, "reason": reason, "lastTransitionTime": since or text_of(now)}
+    told = {"message": message} if message else {}
+    return {"type": name, "status": status, "reason": reason, **told, "lastTransitionTime": since or text_of(now)}
 
 
 def place_of(job: Job) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from .. import requests
+from ..quotas import JOB
 from ..workloads import Wish, Workload, group
 
 Object = dict[str, Any]
@@ -66,7 +67,8 @@ class Job(Struct, eq=False, kw_only=True):
     `freed` the indexes of those that it has given back. `leaving` are holds of what it has given back, which end when
     its status tells that: until then, a core that begins anew would take it for the job's.
 
-    `asked` is None for a job that is refused. `is_submitted`: it is in front of its queue's graph. `is_placed`: its
+    `asked` is None for a job that is refused. `is_ready`: it may be in its queue's order, if its namespace's quota lets
+    it; `is_submitted`: it is there; `excess`: which limits of the quota it is over. `is_placed`: its
     places have been taken. `is_due`: a status that differs in its position or counts alone is to be written.
     """
 
@@ -84,7 +86,9 @@ class Job(Struct, eq=False, kw_only=True):
     places: list[Place] = []
     freed: set[int] = set()
     leaving: list[int] = []
+    is_ready: bool = False
     is_submitted: bool = False
+    excess: str = ""
     is_placed: bool = False
     is_due: bool = False
     is_claimed: bool = True
@@ -106,6 +110,14 @@ class Job(Struct, eq=False, kw_only=True):
     @property
     def amounts(self) -> requests.Amounts:
         return self.asked.amounts if self.asked else {"pod": 1}
+
+    @property
+    def needs(self) -> requests.Amounts:
+        """What it has of its queue's nodes, or (while it waits) asks for, and itself as one job."""
+        asked = self.asked
+        if self.state.has_nodes or asked is None:
+            return {**requests.total(place.amounts for place in self.places), JOB: 1}
+        return {**{kind: amount * asked.pods for kind, amount in asked.amounts.items()}, JOB: 1}
 
     @property
     def end(self) -> float:

@@ -28,6 +28,7 @@ from .. import requests
 from ..admission import gate_index, is_skipped
 from ..crd import Settings, settings_of
 from ..names import FLUXJOBS, FLUXQUEUES, HELD, JOBID, PLACE
+from ..quotas import Account
 from ..workloads import Malformed, Wish
 from . import actions, fluxjobs, pin
 from .asking import Refusal, asked_of
@@ -97,8 +98,11 @@ class Core:
         # By now all that jobs and others have is entered.
         for uid in [*self._stranded, *self._touched]:
             self._leave_lost_nodes(uid, int(now))
+        for uid in self._touched:
+            if uid in self.jobs:
+                self._account(self.jobs[uid])
         for name in self.queues:
-            self._schedule(name, now)
+            self._serve(name, now)
         if now >= self._look_at:
             self._look(now)
         for uid in self._touched:
@@ -137,7 +141,11 @@ class Core:
         for name in queues:
             item = self.world.queues.get(name)
             settings = settings_of(item) if item else None
-            if name in self.queues and self.queues[name].settings != settings:
+            queue = self.queues.get(name)
+            if queue and settings and queue.settings.of_graph == settings.of_graph:
+                queue.set_settings(settings)
+                self._touched.update({uid: None for uid, job in self.jobs.items() if job.queue == name})
+            elif queue:
                 self._close(name)
             if settings and name not in self.queues:
                 self._open(name, settings)
@@ -169,7 +177,7 @@ class Core:
         self._foreign = {node: held for node, held in self._foreign.items() if held[0] is not gone}
         for uid, job in self.jobs.items():
             if job.queue == name:
-                job.is_submitted = False
+                job.is_ready = job.is_submitted = False
                 self.places.forget(job)
                 self._touched[uid] = None
 
@@ -177,7 +185,7 @@ class Core:
         """Jobs that no node could serve are tried again, and jobs may need other nodes."""
         self.places.changed[name] = None
         for uid, job in self.jobs.items():
-            if job.queue == name and (job.state.has_nodes or not job.is_submitted):
+            if job.queue == name and (job.state.has_nodes or not job.is_ready):
                 self._touched[uid] = None
 
     def _ask_anew(self, name: str) -> None:
@@ -289,6 +297,8 @@ class Core:
         for place in list(job.places):
             self.places.give_back(job, place)
         self.places.leave(job)
+        if account := self._account_of(job):
+            account.forget(job.jobid)
         del self.jobs[job.uid], self._jobs_by_id[job.jobid]
 
     def _withdraw(self, job: Job) -> None:
@@ -296,7 +306,8 @@ class Core:
         if queue and job.is_submitted:
             queue.withdraw(job.jobid)
             self.places.changed[job.queue] = None
-        job.is_submitted = False
+        job.is_ready = job.is_submitted = False
+        job.excess = ""
 
     def _requeue(self, job: Job, now: int) -> None:
         """The user has suspended a job that ran: it gives all back and waits anew, from its time in the queue on."""
@@ -321,7 +332,7 @@ class Core:
         if job.state is State.REFUSED:
             job.state, job.reason = State.HELD, ""
         priority = self._priority(job)
-        if job.is_submitted and (asked, priority, job.wish.missing) == (before, job.priority, ""):
+        if job.is_ready and (asked, priority, job.wish.missing) == (before, job.priority, ""):
             return
         self._withdraw(job)
         job.asked, job.priority = asked, priority
@@ -334,10 +345,7 @@ class Core:
         elif not job.wish.pods:
             job.reason = "it asks for no pods"
         else:
-            request = parse_jobspec(asked.jobspec)
-            queue.submit(job.jobid, request, job.priority, job.queued_at)
-            job.is_submitted = True
-            self.places.changed[job.queue] = None
+            job.is_ready = True
 
     def _priority(self, job: Job) -> int:
         """The highest priority of its pods; admission has put the value into a pod that is there already."""
@@ -366,7 +374,63 @@ class Core:
         if job and queue and job.state.has_nodes and not self.places.leave_lost_nodes(job, queue, now):
             self._stranded[uid] = None
 
+    # --- quotas and the order
+
+    def _account_of(self, job: Job) -> Account | None:
+        """The account of a job's namespace, None where it has no quota."""
+        queue = self.queues.get(job.queue)
+        return queue.accounts.get(job.item["metadata"]["namespace"]) if queue else None
+
+    def _account(self, job: Job) -> None:
+        """Tell the account of a job's namespace what it has or asks for; without one, it is in the order at once."""
+        account = self._account_of(job)
+        if account is None:
+            if job.is_ready and not job.is_submitted:
+                self._submit(job)
+        elif job.state.has_nodes:
+            account.run(job.jobid, job.needs)
+        elif job.is_ready:
+            account.wait(job.jobid, (-job.priority, job.queued_at, job.jobid), job.needs)
+        else:
+            account.forget(job.jobid)
+
+    def _submit(self, job: Job) -> None:
+        queue, asked = self.queues[job.queue], job.asked
+        if asked:
+            queue.submit(job.jobid, parse_jobspec(asked.jobspec), job.priority, job.queued_at)
+            job.is_submitted, job.excess = True, ""
+            self.places.changed[job.queue] = None
+
+    def _keep_quota(self, account: Account) -> None:
+        """Have those jobs of a namespace in the order that its quota has room for."""
+        for jobid, is_within in account.review():
+            job = self._jobs_by_id[jobid]
+            if is_within and not job.is_submitted:
+                self._submit(job)
+            elif not is_within:
+                self._keep_out(job, account.excess(jobid))
+            self._touched[job.uid] = None
+
+    def _keep_out(self, job: Job, excess: str) -> None:
+        if job.is_submitted:
+            self.queues[job.queue].withdraw(job.jobid)
+            self.places.changed[job.queue] = None
+        job.is_submitted, job.is_reserved, job.position, job.estimate = False, False, 0, 0
+        job.reason = job.excess = excess
+
     # --- decisions
+
+    def _serve(self, name: str, now: float) -> None:
+        """What starts and what is refused makes room in quotas, or takes it."""
+        accounts = self.queues[name].accounts
+        while True:
+            for account in accounts.values():
+                if account.has_changed:
+                    self._keep_quota(account)
+                    self.places.changed[name] = None
+            self._schedule(name, now)
+            if not any(account.has_changed for account in accounts.values()):
+                return
 
     def _schedule(self, name: str, now: float) -> None:
         queue = self.queues[name]
@@ -376,18 +440,20 @@ class Core:
             if job is None:
                 continue
             if isinstance(decision, Started):
-                job.is_submitted = False
+                job.is_ready = job.is_submitted = False
                 job.state, job.nodes, job.freed, job.reason = State.RELEASED, given, set(), ""
                 job.started_at, job.position, job.estimate = now, 0, 0
                 self._settle(job, int(now))
             elif isinstance(decision, Refused):
-                job.is_submitted, job.position, job.estimate = False, 0, 0
+                job.is_ready = job.is_submitted = False
+                job.position, job.estimate = 0, 0
                 asked = job.asked
                 if asked:
                     why = refusal(queue.scheduler, asked.jobspec, parse_jobspec(asked.jobspec), decision.failure)
                     job.reason = f"no node could ever serve it as nodes are now: {why}"
             elif isinstance(decision, Planned):
                 continue
+            self._account(job)
             self._touched[job.uid] = None
 
     def _look(self, now: float) -> None:
@@ -418,6 +484,19 @@ class Core:
                     self.places.changed[name] = None
                     continue
                 self._touched[job.uid] = None
+            self._look_at_quotas(name, queue, now)
+
+    def _look_at_quotas(self, name: str, queue: ClusterQueue, now: float) -> None:
+        """Bring the amounts up to date by which jobs are over quotas, as slowly as positions."""
+        for account in queue.accounts.values():
+            for jobid in account.outside():
+                job = self._jobs_by_id[jobid]
+                if now - job.told_at < STATUS_INTERVAL or self._credit < 1:
+                    self.places.changed[name] = None
+                elif (excess := account.excess(jobid)) != job.excess:
+                    self._credit -= 1
+                    job.reason = job.excess = excess
+                    self._touched[job.uid] = None
 
     def _line_up(self, job: Job, now: int) -> None:
         """The place of a job that has just come."""
