@@ -13,6 +13,7 @@ from typing import Any
 from ..kube.runtime.admission.reviews import Review, Verdict
 from .names import GATE, HELD, KUEUE_QUEUE, SKIP
 from .workloads import BY_PLURAL, Workload, owner_of
+from .workloads.workload import put_at
 
 Object = dict[str, Any]
 
@@ -57,8 +58,5 @@ def _suspended(item: Object, kind: Workload) -> Object | None:
         return None
     changed = copy.deepcopy(item)
     changed["metadata"].setdefault("annotations", {})[HELD] = "true"
-    inside = changed
-    for key in kind.suspend[:-1]:
-        inside = inside.setdefault(key, {})
-    inside[kind.suspend[-1]] = True
+    put_at(changed, kind.suspend, True)
     return changed

@@ -57,6 +57,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     topology: tuple[str, ...] = TOPOLOGY
     default_duration: float = 0
     max_duration: float = 0
+    enforce_duration: bool = False
     quotas: dict[str, Quota] = field(default_factory=dict)
 
     @property
@@ -77,6 +78,7 @@ def settings_of(queue: Object) -> Settings:
         topology=tuple(dict.fromkeys(spec.get("topology", TOPOLOGY))),
         default_duration=_seconds(spec.get("defaultDuration")),
         max_duration=_seconds(spec.get("maxDuration")),
+        enforce_duration=spec.get("enforceDuration", False),
         quotas={one["namespace"]: quota_of(one) for one in spec.get("quotas") or ()},
     )
 
@@ -174,6 +176,11 @@ def _fluxqueue() -> Object:
         },
         "defaultDuration": {**_DURATION, "description": "Duration of a job that says none (RFC 23)"},
         "maxDuration": {**_DURATION, "description": "The longest duration (RFC 23)"},
+        "enforceDuration": {
+            "type": "boolean",
+            "default": False,
+            "description": "Whether Kubernetes ends what runs longer than its duration (activeDeadlineSeconds)",
+        },
         "quotas": _quotas(),
     }
     status = {

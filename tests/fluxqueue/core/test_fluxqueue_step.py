@@ -625,3 +625,30 @@ def test_a_pod_that_is_resized_holds_what_it_has_beyond_its_place():
     cluster.put(PODS, pod)
     cluster.settle(5)
     assert states(cluster, "ab") == "Running Running"
+
+
+@pytest.mark.parametrize(
+    ("duration", "own", "deadline"),
+    [("1.5m", None, 90), ("1m", 30, 30), ("500ms", 40, 1), (None, 50, 50), (None, None, None)],
+)
+def test_what_starts_is_told_to_end_by_its_duration_where_the_queue_enforces_that(duration, own, deadline):
+    annotations = {"fluxqueue/duration": duration} if duration else {}
+    for enforces in (False, True):
+        cluster = Cluster(enforceDuration=enforces)
+        cluster.job("a", annotations=annotations, **({"activeDeadlineSeconds": own} if own else {}))
+        body = {
+            "metadata": {"name": "p", "namespace": "ns", "annotations": annotations},
+            "status": {"phase": "Pending"},
+        }
+        spec = {"containers": [], **({"activeDeadlineSeconds": own} if own else {})}
+        cluster.create(PODS, {**body, "spec": spec})
+        cluster.settle()
+        assert (cluster.state("a"), cluster.state("p")) == ("Running", "Running")
+        for one in (cluster.one(JOBS, "a"), cluster.one(PODS, "p")):
+            assert one["spec"].get("activeDeadlineSeconds") == (deadline if enforces else own)
+        # The Job ends all of its pods itself.
+        (pod,) = cluster.pods_of("a")
+        assert "activeDeadlineSeconds" not in pod["spec"]
+        # It comes with the release, in one patch.
+        changes = [one for one in cluster.writes if isinstance(one, actions.Change)]
+        assert len(changes) == 1

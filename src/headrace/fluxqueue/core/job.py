@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from math import ceil
 from typing import Any
 
 from msgspec import Struct
@@ -118,6 +119,11 @@ class Job(Struct, eq=False, kw_only=True):
         if self.state.has_nodes or asked is None:
             return {**requests.total(place.amounts for place in self.places), JOB: 1}
         return {**{kind: amount * asked.pods for kind, amount in asked.amounts.items()}, JOB: 1}
+
+    @property
+    def seconds(self) -> int:
+        """Its duration as whole seconds, rounded up; 0 if that is not known."""
+        return ceil(self.asked.duration) if self.asked else 0
 
     @property
     def end(self) -> float:

@@ -11,15 +11,19 @@ from typing import Any
 
 from ..admission import gate_index
 from ..names import JOBID, PLACE
+from ..workloads.workload import is_longer
 
 Object = dict[str, Any]
 _AFFINITY = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
 
 
-def pin(pod: Object, node: str, jobid: int) -> tuple[Object, ...]:
-    """The operations that give a gated pod to a node, and mark it as a pod of a job."""
+def pin(pod: Object, node: str, jobid: int, seconds: int = 0) -> tuple[Object, ...]:
+    """The operations that give a gated pod to a node, and mark it as a pod of a job; the kubelet ends it after so many
+    seconds, unless it is to do that earlier (0: for no limit).
+    """
     return (
         *_ungate(pod),
+        *_limit(pod["spec"], seconds),
         *_narrow(pod["spec"], {"key": "metadata.name", "operator": "In", "values": [node]}),
         *_put(pod, "labels", JOBID, str(jobid)),
         *_put(pod, "annotations", PLACE, node),
@@ -39,6 +43,12 @@ def _ungate(pod: Object) -> list[Object]:
         {"op": "test", "path": f"/spec/schedulingGates/{place}", "value": gate},
         {"op": "remove", "path": f"/spec/schedulingGates/{place}"},
     ]
+
+
+def _limit(spec: Object, seconds: int) -> list[Object]:
+    if not seconds or not is_longer(spec.get("activeDeadlineSeconds"), seconds):
+        return []
+    return [{"op": "add", "path": "/spec/activeDeadlineSeconds", "value": seconds}]
 
 
 def _narrow(spec: Object, expression: Object) -> list[Object]:

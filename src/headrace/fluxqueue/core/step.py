@@ -548,14 +548,15 @@ class Core:
 
     def _effects(self, job: Job, pods: dict[str, Object]) -> Iterator[actions.Action]:
         """What makes a job run whose nodes are told."""
-        workload = job.workload
+        workload, queue = job.workload, self.queues.get(job.queue)
+        limit = job.seconds if queue and queue.settings.enforce_duration else 0
         if workload.is_suspended(job.item) or _is_held(job.item):
-            body = workload.suspended(job.item, False) if workload.suspend else {}
+            body = workload.released(job.item, limit)
             yield actions.Change(workload.kind, job.item, {"metadata": {"annotations": {HELD: None}}, **body})
         for place in job.places:
             pod = pods.get(place.pod)
             if pod is not None and gate_index(pod) >= 0:
-                yield actions.PatchPod(pod, pin.pin(pod, place.node, job.jobid))
+                yield actions.PatchPod(pod, pin.pin(pod, place.node, job.jobid, 0 if workload.deadline else limit))
 
     def _ungate_skipped(self, uid: str) -> Iterator[actions.Action]:
         """Pods of an object that is left alone do not wait, though every pod gets the gate."""

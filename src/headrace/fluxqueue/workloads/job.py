@@ -45,4 +45,4 @@ def left_alone(job: Object) -> bool:
     return bool(job["spec"].get("managedBy", _OWN_CONTROLLER) != _OWN_CONTROLLER)
 
 
-WORKLOAD = Workload(JOBS, 1, ("spec", "suspend"), wish, left_alone)
+WORKLOAD = Workload(JOBS, 1, ("spec", "suspend"), wish, left_alone, deadline=("spec", "activeDeadlineSeconds"))

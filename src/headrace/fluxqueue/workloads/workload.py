@@ -36,7 +36,8 @@ def itself(item: Object) -> tuple[Object, ...]:
 
 class Workload(NamedTuple):
     """A kind: `number` is its `type` in a FluxJob, `suspend` the path of the field that keeps it from making pods, ()
-    for a kind without one. `wish` raises Malformed. `left_alone` says whether an object is another program's to manage.
+    for a kind without one, `deadline` that of the seconds after which Kubernetes ends it, () for a kind whose pods are
+    ended one by one. `wish` raises Malformed. `left_alone` says whether an object is another program's to manage.
     `objects` are those of the API that an item stands for, all of `kind`.
     """
 
@@ -46,16 +47,38 @@ class Workload(NamedTuple):
     wish: Callable[[Object], Wish]
     left_alone: Callable[[Object], bool] = lambda item: False
     objects: Callable[[Object], tuple[Object, ...]] = itself
+    deadline: tuple[str, ...] = ()
 
     def is_suspended(self, item: Object) -> bool:
-        value: Any = item
-        for key in self.suspend:
-            value = (value or {}).get(key)
-        return value is True
+        return value_at(item, self.suspend) is True if self.suspend else False
 
-    def suspended(self, item: Object, value: bool) -> Object:
-        """A document with the field `suspend` alone, in an object or (merge patch) for it."""
-        found: Any = value
-        for key in reversed(self.suspend):
-            found = {key: found}
-        return dict(found)
+    def released(self, item: Object, seconds: int) -> Object:
+        """The merge patch that lets an object make its pods, and has Kubernetes end it after so many seconds, unless it
+        is to do that earlier; 0: for no limit.
+        """
+        body: Object = {}
+        if self.suspend:
+            put_at(body, self.suspend, False)
+        if self.deadline and seconds and is_longer(value_at(item, self.deadline), seconds):
+            put_at(body, self.deadline, seconds)
+        return body
+
+
+def value_at(item: Object, path: tuple[str, ...]) -> Any:
+    """The value of a field, None where it is not there."""
+    value: Any = item
+    for key in path:
+        value = (value or {}).get(key)
+    return value
+
+
+def put_at(item: Object, path: tuple[str, ...], value: Any) -> None:
+    """Set a field."""
+    for key in path[:-1]:
+        item = item.setdefault(key, {})
+    item[path[-1]] = value
+
+
+def is_longer(deadline: int | None, seconds: int) -> bool:
+    """Whether a deadline (None: none) lets something run for more than so many seconds."""
+    return deadline is None or deadline > seconds
