@@ -142,11 +142,12 @@ class Core:
             item = self.world.queues.get(name)
             settings = settings_of(item) if item else None
             queue = self.queues.get(name)
-            if queue and settings and queue.settings.of_graph == settings.of_graph:
-                queue.set_settings(settings)
-                self._touched.update({uid: None for uid, job in self.jobs.items() if job.queue == name})
-            elif queue:
-                self._close(name)
+            if queue and queue.settings != settings:
+                if settings and queue.settings.of_graph == settings.of_graph:
+                    queue.set_settings(settings)
+                    self._touched.update({uid: None for uid, job in self.jobs.items() if job.queue == name})
+                else:
+                    self._close(name)
             if settings and name not in self.queues:
                 self._open(name, settings)
         found = divided(self.world.queues, self.world.nodes)
