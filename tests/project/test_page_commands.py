@@ -82,6 +82,10 @@ ELSEWHERE = {
         "takes a Kubernetes",
         "tests/kube/test_fluxqueue_in_pods.py",
     ),
+    ("docs/user/cluster-queue.md", "headrace fluxqueue match"): (
+        "serves until it is stopped",
+        "tests/fluxqueue/services/test_fluxqueue_services.py",
+    ),
     ("docs/user/cluster-queue.md", "apiVersion"): ("an object of the cluster queue", "tests/kube/test_fluxqueue.py"),
     ("docs/user/kubernetes.md", "headrace operator manifests"): (
         "names of a registry",

@@ -1,0 +1,163 @@
+"""The gRPC server: messages in, calls of a backend, messages out.
+
+An error of a backend is the status UNKNOWN with its reason, and a frame that is no message INTERNAL, as from the
+services' originals. Either costs the call alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import grpc
+from google.protobuf.message import DecodeError
+from grpc import aio
+
+from .backend import Backend, Pods, Unanswerable
+from .messages import SERVICES, message
+
+# The largest message in bytes, in either direction.
+LARGEST = 64 * 2**20
+_ZONE = "zone"
+
+Handler = Callable[[Any], Awaitable[Any]]
+
+
+class Tls(NamedTuple):
+    """The server's certificate and key (PEM), and the certificates of those who may sign its clients' (b"": clients
+    need none).
+    """
+
+    certificate: bytes
+    key: bytes
+    client_ca: bytes = b""
+
+
+class Services:
+    """The handlers of all methods, by service and method."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.handlers: dict[str, dict[str, Handler]] = {
+            "fluxion.FluxionService": {"Match": self._match, "Cancel": self._cancel, "Init": self._init},
+            "fluxcli.FluxcliService": {"Match": self._match_pods, "Cancel": self._cancel_pods},
+            "service.ExternalPluginService": {
+                "GetResources": self._get_resources,
+                "ListGroups": self._list_groups,
+                "GetGroup": self._get_group,
+            },
+        }
+
+    async def _init(self, asked: Any) -> Any:
+        answer = message("fluxion", "InitResponse")
+        is_taken = await self._backend.init(asked.policy, asked.jgf)
+        return answer(status=answer.INIT_SUCCESS if is_taken else answer.INIT_DENIED)
+
+    async def _match(self, asked: Any) -> Any:
+        answer = message("fluxion", "MatchResponse")
+        found = await self._backend.match(asked.jobspec, asked.reservation)
+        return answer(
+            allocation=json.dumps(found.allocation),
+            jobid=found.jobid,
+            reserved=found.is_reserved,
+            at=found.at,
+            overhead=found.overhead,
+            status=answer.MATCH_SUCCESS,
+        )
+
+    async def _cancel(self, asked: Any) -> Any:
+        answer = message("fluxion", "CancelResponse")
+        await self._backend.cancel(asked.jobID)
+        return answer(jobID=asked.jobID, status=answer.CANCEL_SUCCESS)
+
+    async def _match_pods(self, asked: Any) -> Any:
+        pods = _pods(asked)
+        found = await self._backend.match_pods(pods)
+        node = message("fluxcli", "NodeAlloc")
+        nodes = [node(nodeID=name, tasks=cores // pods.cores) for name, cores in found.cores]
+        return message("fluxcli", "MatchResponse")(podID=asked.ps.id, nodelist=nodes, jobID=found.jobid)
+
+    async def _cancel_pods(self, asked: Any) -> Any:
+        await self._backend.cancel(asked.jobID)
+        return message("fluxcli", "CancelResponse")(jobID=asked.jobID)
+
+    async def _get_resources(self, asked: Any) -> Any:
+        return message("service", "ResourceResponse")(graph=self._backend.resources())
+
+    async def _list_groups(self, asked: Any) -> Any:
+        groups = self._backend.groups()
+        return message("service", "GroupResponse")(name=",".join(groups), size=len(groups))
+
+    async def _get_group(self, asked: Any) -> Any:
+        groups = self._backend.groups()
+        if asked.group not in groups:
+            raise Unanswerable(f"there is no group {asked.group!r}")
+        return message("service", "GroupResponse")(name=asked.group, size=groups[asked.group])
+
+
+def _pods(asked: Any) -> Pods:
+    """What a request of Fluence asks for. A pod without cpu has one core. Raises Unanswerable."""
+    spec = asked.ps
+    for name, value in (("cpu", spec.cpu), ("memory", spec.memory), ("gpu", spec.gpu), ("storage", spec.storage)):
+        if value < 0:
+            raise Unanswerable(f"ps.{name}: must be at least 0, not {value}")
+    if asked.count < 1:
+        raise Unanswerable(f"count: must be at least 1, not {asked.count}")
+    return Pods(
+        group=spec.id or spec.container,
+        number=asked.count,
+        cores=spec.cpu or 1,
+        memory=spec.memory,
+        gpus=spec.gpu,
+        storage=spec.storage,
+        in_zone=_ZONE in spec.labels,
+    )
+
+
+async def start(backend: Backend, address: str, tls: Tls | None = None) -> tuple[aio.Server, int]:
+    """Serve all services on HOST:PORT; returns the server and its port, which is another one if the address has port 0.
+
+    Raises OSError where it cannot listen there, ValueError for a certificate that is none.
+    """
+    sizes = [("grpc.max_receive_message_length", LARGEST), ("grpc.max_send_message_length", LARGEST)]
+    # Two servers on one port would each get some of the calls.
+    server = aio.server(options=[*sizes, ("grpc.so_reuseport", 0)])
+    for name, handlers in Services(backend).handlers.items():
+        package = name.partition(".")[0]
+        methods = {
+            method: grpc.unary_unary_rpc_method_handler(
+                _answering(handler, message(package, SERVICES[name][method][0])),
+                response_serializer=message(package, SERVICES[name][method][1]).SerializeToString,
+            )
+            for method, handler in handlers.items()
+        }
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, methods),))
+    try:
+        if tls is None:
+            port = server.add_insecure_port(address)
+        else:
+            credentials = grpc.ssl_server_credentials(
+                [(tls.key, tls.certificate)],
+                root_certificates=tls.client_ca or None,
+                require_client_auth=bool(tls.client_ca),
+            )
+            port = server.add_secure_port(address, credentials)
+    except RuntimeError as exc:
+        raise OSError(f"cannot listen at {address}: {exc}") from None
+    await server.start()
+    return server, port
+
+
+def _answering(handler: Handler, request: Any) -> Any:
+    """The method that takes the bytes of a request of a class."""
+
+    async def answer(frame: bytes, context: Any) -> Any:
+        try:
+            return await handler(request.FromString(frame))
+        except DecodeError as exc:
+            await context.abort(grpc.StatusCode.INTERNAL, f"this is no {request.DESCRIPTOR.full_name}: {exc}")
+        except Unanswerable as exc:
+            await context.abort(grpc.StatusCode.UNKNOWN, str(exc))
+
+    return answer
