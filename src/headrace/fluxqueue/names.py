@@ -26,6 +26,8 @@ PLACE = "fluxqueue/fluxion-nodes"
 # The annotation of an object that the webhook has suspended. An object that is suspended without it was suspended by
 # its user.
 HELD = "fluxqueue/held"
+# The annotation by which a user keeps an object that waits out of the order of its queue ("true"), until it is gone.
+HOLD = "fluxqueue/hold"
 # The annotation that says how long an object runs (RFC 23).
 DURATION = "fluxqueue/duration"
 # The annotation that names a label of the queue's topology: all pods of an object have nodes with one value of it.

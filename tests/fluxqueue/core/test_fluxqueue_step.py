@@ -8,7 +8,7 @@ import pytest
 from simulated_cluster import Cluster
 
 from headrace.fluxqueue.core import actions
-from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, HELD, NAMESPACES, NODES
+from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, HELD, HOLD, NAMESPACES, NODES
 from headrace.kube.runtime.api import JOBS, PODS
 from headrace.spec.hostlist import Hostlist
 
@@ -194,6 +194,42 @@ def test_a_job_that_its_user_suspends_waits_anew_in_its_old_place():
     assert states(cluster, "ab") == "Running Held"
     assert cluster.log.count("a-job Held") == 1
     assert cluster.one(JOBS, "a")["spec"]["suspend"] is False
+
+
+@pytest.mark.parametrize("kind", [JOBS, PODS])
+def test_a_job_on_hold_waits_outside_the_order_and_is_back_in_its_place_after(kind):
+    cluster = Cluster(nodes=1, cores=2)
+    cluster.pod("a", 2)
+    cluster.settle(2)
+    (cluster.job if kind is JOBS else cluster.pod)("b", cores=2)
+    cluster.settle(2)
+    cluster.pod("c", 2)
+    cluster.settle(2)
+
+    def annotate(name, value):
+        item = cluster.one(kind, name)
+        item["metadata"].setdefault("annotations", {})[HOLD] = value
+        cluster.put(kind, item)
+        cluster.settle(5)
+
+    annotate("b", "true")
+    assert cluster.status("b")["reason"] == "its user keeps it waiting: annotation fluxqueue/hold"
+    assert "position" not in cluster.status("b") and "estimatedStart" not in cluster.status("b")
+    # The next moves up, and is not held up.
+    cluster.end_all("a")
+    cluster.settle(35)
+    assert states(cluster, "bc") == "Held Running"
+    cluster.pod("d", 2)
+    cluster.settle(2)
+    annotate("b", "false")
+    cluster.settle(35)
+    assert [cluster.status(name)["position"] for name in "bd"] == [1, 2]
+    cluster.end_all("c")
+    cluster.settle(5)
+    assert states(cluster, "bd") == "Running Held"
+    # What runs is not touched by a hold.
+    annotate("b", "true")
+    assert states(cluster, "bd") == "Running Held"
 
 
 def test_who_creates_a_job_suspended_unsuspends_it():

@@ -27,7 +27,7 @@ from ...spec.jobid import FluidGenerator
 from .. import requests
 from ..admission import gate_index, is_skipped
 from ..crd import Settings, settings_of
-from ..names import FLUXJOBS, FLUXQUEUES, HELD, JOBID, PLACE
+from ..names import FLUXJOBS, FLUXQUEUES, HELD, HOLD, JOBID, PLACE
 from ..quotas import Account
 from ..workloads import Malformed, Wish
 from . import actions, fluxjobs, pin
@@ -332,12 +332,15 @@ class Core:
             return
         if job.state is State.REFUSED:
             job.state, job.reason = State.HELD, ""
-        priority = self._priority(job)
-        if job.is_ready and (asked, priority, job.wish.missing) == (before, job.priority, ""):
+        priority, is_on_hold = self._priority(job), _annotations(job.item).get(HOLD) == "true"
+        if job.is_ready and not is_on_hold and (asked, priority, job.wish.missing) == (before, job.priority, ""):
             return
         self._withdraw(job)
         job.asked, job.priority = asked, priority
-        if queue is None:
+        if is_on_hold:
+            job.position, job.estimate, job.is_reserved = 0, 0, False
+            job.reason = f"its user keeps it waiting: annotation {HOLD}"
+        elif queue is None:
             job.reason = f"there is no FluxQueue {job.queue}"
         elif (found := self._queue_nodes[job.queue]).problem:
             job.reason = f"the FluxQueue {job.queue} is invalid: {found.problem}"
@@ -602,8 +605,12 @@ def _matters(told: Object, wanted: Object) -> bool:
     return any(told.get(key) != wanted.get(key) for key in keys)
 
 
+def _annotations(item: Object) -> Object:
+    return item["metadata"].get("annotations") or {}
+
+
 def _is_held(item: Object) -> bool:
-    return (item["metadata"].get("annotations") or {}).get(HELD) == "true"
+    return bool(_annotations(item).get(HELD) == "true")
 
 
 def _is_placed(pod: Object) -> bool:
