@@ -179,6 +179,12 @@ def test_what_flux_knows_is_of_the_right_kind() -> None:
         ("exec.barrier-timeout = 1.5", "error reading config value exec.barrier-timeout: Expected string, got real"),
         ("exec.barrier-timeout = '55p'", "invalid duration '55p' specified for exec.barrier-timeout"),
         ("exec.method = 'wrong'", "unknown exec.method 'wrong': there are bulk-exec and bgexec"),
+        ("headrace.guests.submit = 'as-user'", "headrace.guests.submit: must be refuse or as-owner, not 'as-user'"),
+        (
+            "headrace.guests.submit = true",
+            "Config file error [headrace]: headrace.guests.submit: Expected string, got True",
+        ),
+        ("headrace.guests = 'as-owner'", "headrace.guests: must be a table, not 'as-owner'"),
         ("exec.shell-exit-timeout = 'notfsd'", "invalid shell-exit-timeout: notfsd"),
         ("exec.max-kill-timeout = 'x'", "invalid duration 'x' specified for exec.max-kill-timeout"),
         (

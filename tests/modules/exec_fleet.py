@@ -144,6 +144,7 @@ class Fleet:
         nodelist: str = "node0",
         id: int = JOB,
         requeues_left: int | None = None,
+        userid: int = 0,
         **system: Any,
     ) -> None:
         """`job-exec.start` as the job manager sends it."""
@@ -151,7 +152,7 @@ class Fleet:
         execution = {"R_lite": [{"rank": ranks, "children": {"core": "0"}}], "nodelist": [nodelist], "expiration": 0.0}
         body = {
             "id": id,
-            "userid": 0,
+            "userid": userid,
             "jobspec": jobspec,
             "R": {"version": 1, "execution": execution},
             "reattach": False,

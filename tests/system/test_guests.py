@@ -305,3 +305,37 @@ def test_a_guest_submits_no_job_that_would_run_as_the_owner():
         out = brokers.flux("jobs", "-ano", "{userid} {status}").stdout
         assert codes[1] != 0, out
         assert out == ""
+
+
+def test_where_the_configuration_says_so_a_guests_jobs_run_as_the_owner_and_are_the_guests() -> None:
+    def submit(handle: Handle) -> int:
+        for uid in (0, GUEST):
+            head = base64.b64encode(f"version\0i1\0userid\0i{uid}\0mechanism\0snone\0".encode()).decode()
+            body = {"J": f"{head}.{spec}.none", "urgency": 16, "flags": 0}
+            if uid != GUEST:
+                assert refused(handle, "job-ingest.submit", body) == errno.EPERM
+        return int(handle.rpc("job-ingest.submit", body).get(60)["id"])
+
+    def look(handle: Handle) -> list[Any]:
+        output = handle.rpc("job-info.lookup", {"id": mine, "keys": ["guest.output"], "flags": 0}).get(60)
+        cancel = {"severity": 0, "type": "cancel", "note": ""}
+        return [
+            output["guest.output"],
+            refused(handle, "job-info.lookup", {"id": owners, "keys": ["guest.output"], "flags": 0}),
+            refused(handle, "job-manager.raise", {"id": owners, **cancel}),
+            refused(handle, "job-manager.raise", {"id": mine, **cancel}),
+        ]
+
+    with instance('allow-guest-user = true\n[headrace.guests]\nsubmit = "as-owner"') as brokers:
+        owners = int(brokers.flux("job", "id", brokers.flux("submit", "sleep", "1000").stdout).stdout)
+        script = "id -u; exec sleep 1000"
+        spec = base64.b64encode(brokers.flux("submit", "--dry-run", "sh", "-c", script).stdout.encode()).decode()
+        mine = as_guest(brokers.uri, submit)
+        assert brokers.flux("job", "wait-event", "-p", "output", str(mine), "data").returncode == 0
+        output, *codes = as_guest(brokers.uri, look)
+        assert f'"data":"{os.getuid()}\\n"' in output
+        assert codes == [errno.EPERM, errno.EPERM, 0]
+        assert brokers.flux("job", "wait-event", str(mine), "clean").returncode == 0
+        listed = brokers.flux("jobs", "-Aano", "{id.dec} {userid} {status}").stdout.splitlines()
+        assert sorted(listed) == sorted([f"{owners} {os.getuid()} RUN", f"{mine} {GUEST} CANCELED"])
+        brokers.flux("cancel", str(owners))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from . import files as config_files
-from . import schema
+from . import guests, schema
 from .files import ConfigError
 from .foreign import FOREIGN
 from .schema import Expected, ValueType
@@ -70,6 +70,7 @@ def _check_all(config: dict[str, Any]) -> None:
             _check(table, schema.QUEUE, ("queues", name))
     _check_roles(config.get("access", {}))
     _check_exec(config.get("exec", {}))
+    _check_guests(config.get("headrace", {}).get("guests", {}))
     _check_tbon(config.get("tbon", {}))
     for key, value in config.get("ingest", {}).get("frobnicator", {}).items():
         _check(value, schema.FROBNICATOR.get(key, schema.ANY), ("ingest", "frobnicator", key))
@@ -117,6 +118,13 @@ def _check_exec(table: dict[str, Any]) -> None:
     value = table.get(key)
     if isinstance(value, str) and value != "none" and not _is_duration(value):
         raise _Refused(("exec", key), f"invalid {key}: {value}", value)
+
+
+def _check_guests(table: dict[str, Any]) -> None:
+    value = table.get("submit", guests.REFUSE)
+    if value not in guests.CHOICES:
+        text = f"{guests.KEY}: must be {_listed(guests.CHOICES, 'or')}, not {value!r}"
+        raise _Refused(("headrace", "guests", "submit"), text, value)
 
 
 def _check_tbon(table: dict[str, Any]) -> None:

@@ -50,6 +50,25 @@ def test_a_job_of_one_node_lives_as_recorded() -> None:
     with_fleet(1, scenario)
 
 
+def test_a_job_of_another_user_ends_at_once_unless_the_configuration_has_it_run() -> None:
+    async def refused(fleet: Fleet) -> None:
+        fleet.start(userid=1234)
+        await fleet.settle()
+        note = 'this instance runs jobs of its owner only, this one is of user 1234: headrace.guests.submit is "refuse"'
+        raised = {"severity": 0, "type": "exec", "note": note}
+        assert fleet.told == [("exception", raised), ("finish", {"status": 256}), DONE[1]]
+        assert fleet.agents[0].told == []
+
+    async def taken(fleet: Fleet) -> None:
+        fleet.start(userid=1234)
+        await fleet.settle()
+        assert [op["op"] for op in fleet.agents[0].told] == ["start"] and fleet.told == []
+
+    with_fleet(1, refused)
+    with_fleet(1, refused, config={"headrace": {"guests": {"submit": "refuse"}}})
+    with_fleet(1, taken, config={"headrace": {"guests": {"submit": "as-owner"}}})
+
+
 def test_a_short_job_costs_the_store_one_message_and_is_stored_before_it_ends() -> None:
     async def scenario(fleet: Fleet) -> None:
         order: list[str] = []

@@ -180,7 +180,10 @@ def test_a_guest_submits_nothing_and_hears_first_what_else_it_may_not(in_broker:
         world = World(broker)
         world.client = broker.client(guest=True)
         reply = await world.submit()
-        assert (reply.errnum, "mechanism none" in reply.text) == (errno.EPERM, True)
+        assert (reply.errnum, reply.text) == (
+            errno.EPERM,
+            'only the instance owner can submit jobs signed with mechanism none: headrace.guests.submit is "refuse"',
+        )
         assert (await world.submit(urgency=17)).errnum == errno.EINVAL
         assert (await world.submit(flags=4)).errnum == errno.EINVAL
         assert (await world.submit(flags=8)).errnum == errno.EPERM
@@ -364,13 +367,30 @@ def test_a_job_without_system_attributes_is_there_after_a_restart(
     in_broker(after, statedir=str(tmp_path))
 
 
-def test_the_owner_submits_no_job_in_another_name(in_broker: Run) -> None:
+def test_the_owner_may_submit_in_another_name_by_the_stamp_of_its_messages(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         world = World(broker)
         world.client.userid += 1
-        text = f"jobs of user {broker.owner + 1} cannot run: this instance runs jobs of its owner, {broker.owner}, only"
         for body in ({"jobspec": jobspec()}, {"J": signed(jobspec(), world.client.userid)}):
-            reply = await world.client.call("job-ingest.submit", {**body, "urgency": 16, "flags": 0})
-            assert (reply.errnum, reply.text) == (errno.EPERM, text)
+            reply = await world.client.rpc("job-ingest.submit", {**body, "urgency": 16, "flags": 0})
+            found = await world.client.rpc("job-manager.list", {"max_entries": 0})
+            assert {job["id"]: job["userid"] for job in found["jobs"]}[reply["id"]] == broker.owner + 1
+        other = {"J": signed(jobspec(), broker.owner), "urgency": 16, "flags": 0}
+        reply = await world.client.call("job-ingest.submit", other)
+        assert (reply.errnum, reply.text) == (errno.EPERM, f"signer={broker.owner} != requestor={broker.owner + 1}")
 
     in_broker(scenario)
+
+
+def test_a_guest_submits_where_the_configuration_says_so_in_its_own_name_only(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        world.client = guest = broker.client(guest=True)
+        assert (await world.submit()).errnum == 0
+        reply = await guest.call("job-ingest.submit", {"J": signed(jobspec(), broker.owner), "urgency": 16, "flags": 0})
+        assert (reply.errnum, reply.text) == (errno.EPERM, f"signer={broker.owner} != requestor={guest.userid}")
+        assert (await world.submit(urgency=17)).errnum == errno.EINVAL
+        assert (await world.submit(flags=4)).errnum == errno.EINVAL
+        assert (await world.submit(flags=8)).errnum == errno.EPERM
+
+    in_broker(scenario, config={"headrace": {"guests": {"submit": "as-owner"}}})

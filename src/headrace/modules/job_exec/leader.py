@@ -14,6 +14,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
+from headrace.config import guests
 from headrace.modules.job_exec.job import Job
 from headrace.modules.job_exec.node import EXIT_1_STATUS, TreeExec
 from headrace.modules.job_exec.settings import Settings
@@ -100,6 +101,11 @@ class Leader:
             return
         now = self.ctx.now()
         self._append(job_id, _EVENTS, [[now, "init", None], [now, "starting", None]], soon=False)
+        if job.userid != self.ctx.owner and guests.submit(self.ctx.config) == guests.REFUSE:
+            # The owner may submit in another user's name, and the key may have had another value.
+            why = f'{guests.KEY} is "{guests.REFUSE}"'
+            self._fail(job, f"this instance runs jobs of its owner only, this one is of user {job.userid}: {why}")
+            return
         if not ranks:
             self._fail(job, "R names no rank to start the job on")
             return
