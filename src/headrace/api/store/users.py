@@ -1,0 +1,141 @@
+"""Users in the database: names, userids, and passwords as argon2id hashes."""
+
+from __future__ import annotations
+
+import pwd
+import re
+import time
+from typing import NamedTuple
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
+
+from headrace.api.store.database import StoreError
+from headrace.api.store.tables import TOKENS, USERS
+
+# The userids of those who have no entry in passwd; they are given for good.
+UID_RANGE = (200_000, 299_999)
+SHORTEST_PASSWORD, LONGEST_PASSWORD = 8, 1024
+# argon2-cffi's parameters: those of RFC 9106 for little memory (64 MiB).
+_hasher = PasswordHasher()
+# Verified where no user has the name, so that the time it takes does not tell who is there.
+_NOBODYS = _hasher.hash("no user has this password")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]{0,63}", re.ASCII)
+
+
+class User(NamedTuple):
+    """A user; `added` is in seconds since the epoch."""
+
+    userid: int
+    name: str
+    admin: bool
+    added: float
+
+
+def add(engine: Engine, name: str, password: str, admin: bool, uid_range: tuple[int, int] = UID_RANGE) -> User:
+    """A new user: with the userid that passwd has for the name, else with one that nobody ever had. One who was removed
+    has the former userid again. Raises StoreError.
+    """
+    if not _NAME.fullmatch(name):
+        raise StoreError(f"'{name}' cannot be a name: up to 64 letters, digits and _ . @ -, of which a letter is first")
+    hashed = _hashed(password)
+    now = time.time()
+    values = {"password": hashed, "admin": admin, "added": now, "removed": None}
+    with engine.begin() as connection:
+        found = connection.execute(select(USERS.c.userid, USERS.c.removed).where(USERS.c.name == name)).first()
+        if found is not None:
+            if found.removed is None:
+                raise StoreError(f"there is a user '{name}' already")
+            connection.execute(update(USERS).where(USERS.c.userid == found.userid).values(values))
+            return User(found.userid, name, admin, now)
+        userid = _new_userid(connection, name, uid_range)
+        connection.execute(insert(USERS).values(userid=userid, name=name, **values))
+    return User(userid, name, admin, now)
+
+
+def _new_userid(connection: Connection, name: str, uid_range: tuple[int, int]) -> int:
+    taken = set(connection.execute(select(USERS.c.userid)).scalars())
+    try:
+        userid = pwd.getpwnam(name).pw_uid
+    except KeyError:
+        pass
+    else:
+        if userid in taken:
+            raise StoreError(f"the userid of '{name}' in passwd, {userid}, is another user's")
+        return userid
+    low, high = uid_range
+    begin = max((one for one in taken if low <= one <= high), default=low - 1) + 1
+    for userid in range(begin, high + 1):
+        try:
+            pwd.getpwuid(userid)
+        except KeyError:
+            return userid
+    raise StoreError(f"no userid is left of {low}-{high}")
+
+
+def everybody(engine: Engine) -> list[User]:
+    """The users that were not removed, by name."""
+    with engine.connect() as connection:
+        rows = connection.execute(select(USERS).where(USERS.c.removed.is_(None)).order_by(USERS.c.name))
+        return [_user(row) for row in rows]
+
+
+def one(engine: Engine, name: str) -> User:
+    """Raises StoreError where there is none."""
+    with engine.connect() as connection:
+        row = connection.execute(select(USERS).where(USERS.c.name == name, USERS.c.removed.is_(None))).first()
+    if row is None:
+        raise StoreError(f"there is no user '{name}'")
+    return _user(row)
+
+
+def remove(engine: Engine, name: str) -> User:
+    """Remove a user and the user's tokens; the userid stays taken. Raises StoreError."""
+    found = one(engine, name)
+    with engine.begin() as connection:
+        connection.execute(delete(TOKENS).where(TOKENS.c.userid == found.userid))
+        change = update(USERS).where(USERS.c.userid == found.userid)
+        connection.execute(change.values(removed=time.time(), password="", admin=False))
+    return found
+
+
+def set_password(engine: Engine, name: str, password: str) -> User:
+    """A new password; tokens that were issued before are not valid any more. Raises StoreError."""
+    found, hashed = one(engine, name), _hashed(password)
+    with engine.begin() as connection:
+        connection.execute(update(USERS).where(USERS.c.userid == found.userid).values(password=hashed))
+        connection.execute(delete(TOKENS).where(TOKENS.c.userid == found.userid))
+    return found
+
+
+def set_admin(engine: Engine, name: str, admin: bool) -> User:
+    """Raises StoreError."""
+    found = one(engine, name)
+    with engine.begin() as connection:
+        connection.execute(update(USERS).where(USERS.c.userid == found.userid).values(admin=admin))
+    return found._replace(admin=admin)
+
+
+def verified(engine: Engine, name: str, password: str) -> User | None:
+    """The user of this name and password. It takes 50 ms and 64 MiB, whether there is one or not."""
+    with engine.connect() as connection:
+        row = connection.execute(select(USERS).where(USERS.c.name == name, USERS.c.removed.is_(None))).first()
+    try:
+        right = _hasher.verify(row.password if row else _NOBODYS, password[:LONGEST_PASSWORD])
+    except (VerificationError, InvalidHashError, UnicodeError):
+        return None
+    return _user(row) if row is not None and right else None
+
+
+def _user(row: Row[tuple[object, ...]]) -> User:
+    return User(row.userid, row.name, row.admin, row.added)
+
+
+def _hashed(password: str) -> str:
+    if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
+        raise StoreError(f"a password has {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters")
+    try:
+        return _hasher.hash(password)
+    except UnicodeError:
+        raise StoreError("a password is text without halves of characters") from None
