@@ -36,6 +36,10 @@ SIZES = {
     "tools": Size(2, 6),
     # versions of Kubeflow Trainer, with the JobSet of each: CI has the newest
     "trainers": Size(1, 4),
+    # Jobs without the label that makes them clusters, none of which is reviewed
+    "unlabelled": Size(100, 1_000),
+    # pods that wait in the cluster queue, each beside a foreign pod that fits a node with it no more
+    "collisions": Size(10, 100),
     # jobs through one broker
     "jobs": Size(10_000, 100_000),
     # seconds that each attack of a guest goes on

@@ -16,6 +16,7 @@ from running_fluxqueue import QUEUES, Held, RunningFluxqueue, pod_spec, running
 
 from headrace.fluxqueue.crd import first_queue
 from headrace.spec.hostlist import Hostlist
+from sizes import size
 
 
 @pytest.fixture(scope="module")
@@ -146,12 +147,13 @@ def test_a_node_that_is_drained_takes_no_pods_until_it_is_back(cluster: Cluster,
     held.wait("two-job", "Finished")
 
 
-def test_a_hundred_collisions_with_pods_of_others_cost_no_pod(cluster: Cluster, held: Held) -> None:
+@pytest.mark.soak
+def test_collisions_with_pods_of_others_cost_no_pod(cluster: Cluster, held: Held) -> None:
     """Two schedulers on one node would race, and the kubelet would fail the loser's pod for good (OutOfcpu)."""
     cpu = f"{int(whole(cluster)) * 600}m"
     with another_namespace(cluster) as other:
         where = f"/api/v1/namespaces/{other}/pods"
-        for turn in range(100):
+        for turn in range(size("collisions")):
             held.pod(f"held-{turn}", "true", cpu)
             body = {"metadata": {"name": f"foreign-{turn}"}, "spec": pod_spec("true", cpu)}
             cluster.api.request("POST", where, body)

@@ -27,6 +27,7 @@ from headrace.minicluster.foreign.job import read
 from headrace.minicluster.foreign.options import ANNOTATION
 from kube_unit.foreign.arbitrary_jobs import jobs as arbitrary_jobs
 from minicluster.foreign.samples import container, job
+from sizes import size
 
 INSTALL = Install(namespace="headrace-jobs")
 _HOOK = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{JOBS_CONFIGURATION}"
@@ -286,16 +287,17 @@ def test_a_file_with_another_command_is_refused_by_this_name(jobs: Jobs, words: 
     assert str(refused.value).strip().endswith(f'The Job "hello" is invalid: {MAIN}.command: {rule}')
 
 
-def test_of_a_thousand_jobs_without_the_label_none_is_reviewed(jobs: Jobs, control_plane: Cluster) -> None:
+@pytest.mark.soak
+def test_of_jobs_without_the_label_none_is_reviewed(jobs: Jobs, control_plane: Cluster) -> None:
     before = reviews(control_plane)
 
     def make(index: int) -> None:
         jobs.create(job(name=f"other-{index}", suspend=True))
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(make, range(1000)))
+        list(pool.map(make, range(size("unlabelled"))))
     jobs.kubectl("label", "jobs", "--all", "other=label")
-    assert len(jobs.names()) == 1000
+    assert len(jobs.names()) == size("unlabelled")
     assert reviews(control_plane) == before
     jobs.create(labelled(job(suspend=True)))
     assert reviews(control_plane) == before + 1

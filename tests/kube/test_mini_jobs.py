@@ -58,4 +58,5 @@ def test_a_command_runs_in_a_cluster_that_stays(jobs: Jobs, mini: Mini) -> None:
     until(lambda: "BrokersUp" in dict(jobs.events("stays")))
     done = mini("connect", "job/stays", "flux", "run", "-N2", "-l", "sh", "-c", "echo $JOB_COMPLETION_INDEX")
     assert sorted(done.stdout.split("\n")) == ["", "0: 0", "1: 1"], done.stderr
-    assert "Running" in mini("status", "job/stays").stdout
+    # The Job counts its pods a little later.
+    until(lambda: "Running" in mini("status", "job/stays").stdout)
