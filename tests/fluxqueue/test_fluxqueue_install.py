@@ -31,7 +31,14 @@ def test_the_roles_have_no_right_to_delete_or_to_read_all_secrets():
     assert verbs == {"get", "list", "watch", "patch", "create"}
     assert not any("secrets" in rule["resources"] for rule in rules)
     patched = {name for rule in rules if "patch" in rule["verbs"] for name in rule["resources"]}
-    assert patched == {"pods", "jobs", "fluxjobs/status", "fluxqueues/status", "mutatingwebhookconfigurations"}
+    assert patched == {
+        "pods",
+        "jobs",
+        "fluxjobs",
+        "fluxjobs/status",
+        "fluxqueues/status",
+        "mutatingwebhookconfigurations",
+    }
 
 
 def test_users_read_fluxjobs_and_never_write_them():

@@ -146,6 +146,7 @@ def _fluxjob() -> Object:
         _column("Age", ".metadata.creationTimestamp", "date"),
         {**_column("Nodes", ".status.nodes"), "priority": 1},
         {**_column("Reason", ".status.reason"), "priority": 1},
+        {**_column("Priority", ".spec.priority", "integer"), "priority": 1},
     ]
     return _definition(FLUXJOBS, "Namespaced", ["fj"], spec, status, columns)
 

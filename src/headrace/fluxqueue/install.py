@@ -97,6 +97,7 @@ def access(install: Install) -> list[Object]:
         _rule([PODS], [*_READ, "patch"]),
         *(_rule([one.kind], [*_READ, "patch"]) for one in others()),
         _rule([FLUXJOBS, FLUXQUEUES], [*_READ, "create"]),
+        _rule([FLUXJOBS], ["patch"]),
         _rule([FLUXJOBS, FLUXQUEUES], ["patch"], part="/status"),
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
         _rule([MUTATING], [*_READ, "patch"], [CONFIGURATION]),

@@ -8,7 +8,7 @@ import pytest
 from simulated_cluster import Cluster
 
 from headrace.fluxqueue.core import actions
-from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, HELD, HOLD, NAMESPACES, NODES
+from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, HELD, HOLD, NAMESPACES, NODES, PRIORITY_CLASSES
 from headrace.kube.runtime.api import JOBS, PODS
 from headrace.spec.hostlist import Hostlist
 
@@ -688,3 +688,112 @@ def test_what_starts_is_told_to_end_by_its_duration_where_the_queue_enforces_tha
         # It comes with the release, in one patch.
         changes = [one for one in cluster.writes if isinstance(one, actions.Change)]
         assert len(changes) == 1
+
+
+def test_a_node_that_comes_to_another_queue_takes_along_what_its_pods_have():
+    cluster = Cluster(nodes=2, cores=2)
+    for index in range(2):
+        node = cluster.one(NODES, f"n{index}", "")
+        node["metadata"]["labels"] = {"pool": "ab"[index]}
+        cluster.put(NODES, node)
+    cluster.put(NAMESPACES, {"metadata": {"name": "more", "labels": {"fluxqueue/queue": "second"}}})
+    queue = cluster.one(FLUXQUEUES, "default", "")
+    queue["spec"]["nodeSelector"] = {"pool": "a"}
+    cluster.put(FLUXQUEUES, queue)
+    cluster.put(FLUXQUEUES, {"metadata": {"name": "second"}, "spec": {"nodeSelector": {"pool": "b"}}})
+    cluster.settle()
+    cluster.pod("a", 1)
+    cluster.settle()
+    node = cluster.one(NODES, "n0", "")
+    node["metadata"]["labels"] = {"pool": "b"}
+    cluster.put(NODES, node)
+    cluster.settle(5)
+    cluster.job("wide", pods=2, cores=2)
+    cluster.pod("full", 2, namespace="more")
+    cluster.settle(5)
+    assert cluster.one(PODS, "full", "more")["spec"]["nodeName"] == "n1"
+    cluster.pod("over", 2, namespace="more")
+    cluster.settle(5)
+    assert cluster.one(PODS, "over", "more")["spec"]["schedulingGates"]
+    node["metadata"]["labels"] = {"pool": "a"}
+    cluster.put(NODES, node)
+    cluster.settle(5)
+    cluster.pod("b", 1)
+    cluster.settle(5)
+    assert states(cluster, "ab") == "Running Running"
+
+
+@pytest.mark.parametrize("selector", [None, {"key": "x", "operator": "DoesNotExist"}])
+def test_a_core_that_begins_anew_finds_places_for_the_rest_of_a_partly_pinned_group(selector):
+    """The nodes of pods that are pinned already are no rules for those of the others."""
+    for crash_at in range(12):
+        cluster = Cluster(nodes=3, cores=2)
+        for name in "ab":
+            labels, sizes = {"fluxqueue/group": "g"}, {"fluxqueue/group-size": "2"}
+            meta = {"name": name, "namespace": "ns", "labels": labels, "annotations": sizes}
+            main = {"name": "main", "resources": {"requests": {"cpu": "2"}}}
+            term = {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [selector]}]
+                }
+            }
+            spec = {"containers": [main], **({"affinity": {"nodeAffinity": term}} if selector else {})}
+            cluster.create(PODS, {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}})
+        cluster.crash_at, cluster.crash_after = crash_at, True
+        # The node of a pod that is not pinned yet is cordoned while no core is there.
+        begin = cluster.restart
+
+        def restart(cluster=cluster, begin=begin):
+            pinned = {
+                pod["metadata"].get("annotations", {}).get("fluxqueue/fluxion-nodes") for pod in cluster.all(PODS)
+            }
+            if "n0" in pinned and "n1" not in pinned:
+                cluster.node("n1", 2, unschedulable=True)
+            begin()
+
+        cluster.restart = restart
+        cluster.settle(5)
+        assert all(cluster.pods_of(name)[0]["status"]["phase"] == "Running" for name in "ab"), crash_at
+        cluster.restart = begin
+
+
+def test_the_value_that_a_priority_class_has_now_sorts_and_is_shown():
+    cluster = Cluster(nodes=1, cores=1)
+    cluster.put(PRIORITY_CLASSES, {"metadata": {"name": "low"}, "value": 10})
+    cluster.put(PRIORITY_CLASSES, {"metadata": {"name": "usual"}, "value": 5, "globalDefault": True})
+    cluster.pod("a")
+    cluster.settle()
+    for name, of_class in (("b", ""), ("c", "low"), ("d", "gone")):
+        cluster.job(name)
+        job = cluster.one(JOBS, name)
+        job["spec"]["template"]["spec"]["priorityClassName"] = of_class
+        cluster.put(JOBS, job)
+        with_spec(cluster, f"p{name}", priorityClassName=of_class, priority=7)
+        cluster.settle(1)
+    cluster.settle(40)
+
+    def line() -> list[tuple[str, int]]:
+        waiting = [one for one in cluster.all(FLUXJOBS) if one["status"].get("position")]
+        waiting.sort(key=lambda one: one["status"]["position"])
+        return [(one["spec"]["name"], one["spec"]["priority"]) for one in waiting]
+
+    assert line() == [("c", 10), ("pc", 10), ("pb", 7), ("pd", 7), ("b", 5), ("d", 5)]
+    cluster.put(PRIORITY_CLASSES, {"metadata": {"name": "low"}, "value": 1})
+    cluster.settle(40)
+    assert line() == [("pb", 7), ("pd", 7), ("b", 5), ("d", 5), ("c", 1), ("pc", 1)]
+    cluster.end_all("a")
+    cluster.settle(5)
+    assert cluster.state("pb") == "Running"
+
+
+def test_a_held_object_that_changes_keeps_its_place_and_shows_what_it_asks_for():
+    cluster = Cluster(nodes=1, cores=1)
+    for name in "abc":
+        cluster.job(name)
+        cluster.settle(1)
+    job = cluster.one(JOBS, "b")
+    job["spec"].update(parallelism=1, completions=1, activeDeadlineSeconds=60)
+    cluster.put(JOBS, job)
+    cluster.settle(40)
+    assert [cluster.status(name)["position"] for name in "bc"] == [1, 2]
+    assert cluster.one(FLUXJOBS, "b-job")["spec"]["duration"] == 60

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from ...kube.runtime.timestamps import text_of
+from ...kube.runtime.timestamps import seconds_of, text_of
 from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
 from ..names import FLUXJOBS, JOBID
@@ -32,7 +32,7 @@ def name_of(kind: str, name: str) -> str:
 
 def made_of(job: Job, reserves: bool) -> Object:
     """A FluxJob for a job; `reserves`: the policy of its queue makes reservations."""
-    meta, asked = job.item["metadata"], job.asked
+    meta = job.item["metadata"]
     return {
         "apiVersion": FLUXJOBS.api_version,
         "kind": FLUXJOBS.kind,
@@ -43,16 +43,33 @@ def made_of(job: Job, reserves: bool) -> Object:
             "ownerReferences": _owners(job),
         },
         "spec": {
-            "jobspec": json.dumps(asked.jobspec, separators=(",", ":")) if asked else "",
+            **_asked(job),
             "type": job.workload.number,
             "name": meta["name"],
-            "duration": int(asked.duration) if asked else 0,
             "reservation": reserves,
-            "nodes": job.wish.pods,
             "queue": job.queue,
-            "priority": job.priority,
         },
     }
+
+
+def _asked(job: Job) -> Object:
+    """The part of the spec that may change while a job waits."""
+    asked = job.asked
+    return {
+        "jobspec": json.dumps(asked.jobspec, separators=(",", ":")) if asked else "",
+        "duration": int(asked.duration) if asked else 0,
+        "nodes": job.wish.pods,
+        "priority": job.priority,
+    }
+
+
+def changed_spec(job: Job, told: Object) -> Object:
+    """What is to be changed in the spec of the FluxJob of a waiting job, {} for nothing.
+
+    A jobspec alone, which says in other words where a job may run when nodes get taints, is not worth a write.
+    """
+    wanted = _asked(job) if job.state is State.HELD and job.asked else {}
+    return wanted if any(told.get(key) != wanted[key] for key in wanted if key != "jobspec") else {}
 
 
 def _owners(job: Job) -> list[Object]:
@@ -108,6 +125,12 @@ def _condition(name: str, holds: bool, reason: str, message: str, before: Object
 def place_of(job: Job) -> tuple[int, int]:
     """The position and the estimate (seconds) that the status of a waiting job shows; 0 where they are not known."""
     return shown_position(job.position), int(job.estimate)
+
+
+def place_in(status: Object) -> tuple[int, int]:
+    """The position and the estimate that a status shows."""
+    estimate = status.get("estimatedStart")
+    return int(status.get("position", 0)), int(seconds_of(estimate)) if estimate else 0
 
 
 def shown_position(position: int) -> int:

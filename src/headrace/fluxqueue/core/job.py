@@ -35,14 +35,15 @@ class State(Enum):
 
 
 class Place(Struct, eq=False):
-    """Room for a pod on a node, which stands at `index` in the job's nodes; `pod` is the uid of the pod that has it, ""
-    while there is none.
+    """Room for a pod on a node of a queue, which stands at `index` in the job's nodes; `pod` is the uid of the pod that
+    has it, "" while there is none.
     """
 
     index: int
     node: str
     hold: int
     amounts: requests.Amounts
+    queue: str
     pod: str = ""
 
 

@@ -35,7 +35,7 @@ class Places:
         if not job.is_placed and job.state.has_nodes:
             job.is_placed = True
             job.places = [
-                Place(index, node, queue.hold(node, job.amounts, now, job.end), job.amounts)
+                Place(index, node, queue.hold(node, job.amounts, now, job.end), job.amounts, job.queue)
                 for index, node in enumerate(job.nodes)
                 if index not in job.freed
             ]

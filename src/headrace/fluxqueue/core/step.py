@@ -198,10 +198,10 @@ class Core:
                 self._touched[uid] = None
 
     def _count_foreign(self, node: str, now: int) -> None:
-        """Hold what pods have of a node without a place, or beyond it, as one that was resized."""
-        queue = next((one for one in self.queues.values() if node in one.nodes), None)
-        pods = [self._without_place(uid, pod) for uid, pod in self.world.pods_on.get(node, {}).items() if is_live(pod)]
-        amounts = requests.total(pods)
+        """Hold what pods have of a node without a place there, or beyond it, as one that was resized."""
+        name = next((name for name, one in self.queues.items() if node in one.nodes), "")
+        queue, pods = self.queues.get(name), self.world.pods_on.get(node, {}).items()
+        amounts = requests.total(self._without_place(uid, pod, name) for uid, pod in pods if is_live(pod))
         before = self._foreign.get(node)
         if before and (before[0], before[2]) == (queue, amounts):
             return
@@ -211,9 +211,10 @@ class Core:
         if queue and amounts:
             self._foreign[node] = queue, queue.hold(node, amounts, now), amounts
 
-    def _without_place(self, uid: str, pod: Object) -> requests.Amounts:
+    def _without_place(self, uid: str, pod: Object, queue: str) -> requests.Amounts:
+        """What a pod has of its node beyond its place in a queue; its node may have come to another queue since."""
         amounts, place = requests.amounts_of(pod["spec"], pod.get("status")), self.places.of_pod.get(uid)
-        return requests.beyond(amounts, place.amounts) if place else amounts
+        return requests.beyond(amounts, place.amounts) if place and place.queue == queue else amounts
 
     # --- one workload
 
@@ -284,7 +285,7 @@ class Core:
             started_at=_moment(told.get("startedAt")),
             ended_at=_moment(told.get("endedAt")),
             told_at=now,
-            told_place=(int(told.get("position", 0)), int(_moment(told.get("estimatedStart")))),
+            told_place=fluxjobs.place_in(told),
         )
         if not told and placed:
             job.state, job.nodes = State.RELEASED, [node_of(pod) for pod in placed]
@@ -352,12 +353,8 @@ class Core:
             job.is_ready = True
 
     def _priority(self, job: Job) -> int:
-        """The highest priority of its pods; admission has put the value into a pod that is there already."""
-        values = [
-            int(one["priority"]) if "priority" in one else self.world.priority_of(one.get("priorityClassName", ""))
-            for one in job.wish.templates
-        ]
-        return max(values, default=0)
+        """The highest priority of its pods."""
+        return max((self.world.priority_of(one) for one in job.wish.templates), default=0)
 
     def _settle(self, job: Job, now: int) -> None:
         queue = self.queues.get(job.queue)
@@ -534,6 +531,11 @@ class Core:
                 yield actions.Change(job.workload.kind, job.item, body)
                 return
             job.is_claimed = True
+        spec = fluxjobs.changed_spec(job, flux.get("spec") or {})
+        if spec:
+            # The status is written to the version that comes of this.
+            yield actions.Change(FLUXJOBS, flux, {"spec": spec})
+            return
         pods = {pod["metadata"]["uid"]: pod for pod in self.world.live_pods(job.uid)}
         wanted = fluxjobs.status_of(job, told, self._counts(job, pods), now)
         is_due = job.is_due or (job.state.has_nodes and now - job.told_at >= STATUS_INTERVAL)
@@ -541,6 +543,11 @@ class Core:
             yield from _report(job, told, wanted)
             yield actions.Publish(FLUXJOBS, flux, patch_of(told, wanted))
             job.told_at, job.told_place, job.is_due = now, fluxjobs.place_of(job), False
+        else:
+            # A write that was refused told nothing.
+            job.told_place = fluxjobs.place_in(told)
+            if job.told_place != fluxjobs.place_of(job):
+                self.places.changed[job.queue] = None
         if job.state.has_nodes and self._is_told(job):
             yield from self._effects(job, pods)
 

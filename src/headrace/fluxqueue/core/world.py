@@ -44,16 +44,22 @@ class World:
         self.queues: dict[str, Object] = {}
         self._queue_of: dict[str, str] = {}
         self._in_namespace: dict[str, dict[str, None]] = {}
-        self._priorities: dict[str, int] = {}
-        self._default_priority = 0
+        # By the name of the PriorityClass, its value, and whether it is that of pods that name none.
+        self._priorities: dict[str, tuple[int, bool]] = {}
 
     def queue_of(self, namespace: str) -> str:
         """The queue of a namespace; "" for one that is not labelled."""
         return self._queue_of.get(namespace, "")
 
-    def priority_of(self, name: str) -> int:
-        """The value of a PriorityClass; that of the default one for "" and for one that is gone."""
-        return self._priorities.get(name, self._default_priority)
+    def priority_of(self, spec: Object) -> int:
+        """The priority of a PodSpec: the value that its PriorityClass has now, else the one that admission has put in,
+        else that of the default class.
+        """
+        found = self._priorities.get(spec.get("priorityClassName") or "")
+        if found is not None:
+            return found[0]
+        default = max((value for value, is_default in self._priorities.values() if is_default), default=0)
+        return int(spec.get("priority", default))
 
     def apply(self, changes: Iterable[Change]) -> Touched:
         """Take changes in; returns what they are about."""
@@ -96,9 +102,10 @@ class World:
                 _put(self._queue_of, name, queue, not queue)
                 touched.workloads.update(self._in_namespace.get(name, {}))
         elif kind == PRIORITY_CLASSES:
-            _put(self._priorities, name, int(item["value"]), gone)
-            if item.get("globalDefault"):
-                self._default_priority = 0 if gone else int(item["value"])
+            before = self._priorities.get(name)
+            _put(self._priorities, name, (int(item["value"]), bool(item.get("globalDefault"))), gone)
+            if before != self._priorities.get(name):
+                touched.workloads.update(dict.fromkeys(self.workloads))
 
     def _apply_workload(self, kind: Workload, item: Object, uid: str, gone: bool, touched: Touched) -> None:
         here = self._in_namespace.setdefault(item["metadata"]["namespace"], {})

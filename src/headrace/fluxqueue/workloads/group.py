@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from ...kube.runtime.api import PODS
 from ..names import GROUP_NAMES, GROUP_SIZES
-from .pod import ENDS
+from .pod import ENDS, template_of
 from .workload import Malformed, Object, Wish, Workload
 
 KIND = "Group"
@@ -33,7 +33,7 @@ def wish(item: Object) -> Wish:
     size = _size(pods)
     phases = [(pod.get("status") or {}).get("phase", "") for pod in pods]
     ends = [ENDS[phase] for phase in phases if phase in ENDS]
-    templates = tuple(pod["spec"] for pod in pods)
+    templates = tuple(template_of(pod) for pod in pods)
     labels = pods[0]["metadata"].get("labels") or {}
     if len(ends) == len(pods):
         return Wish(pods=0, templates=templates, end="Failed" if "Failed" in ends else "Finished")

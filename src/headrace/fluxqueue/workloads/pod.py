@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from ...kube.runtime.api import PODS
+from ..names import PLACE
 from .workload import Object, Wish, Workload
 
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 ENDS = {"Succeeded": "Finished", "Failed": "Failed"}
 
 
@@ -12,7 +14,34 @@ def wish(pod: Object) -> Wish:
     spec = pod["spec"]
     end = ENDS.get((pod.get("status") or {}).get("phase", ""), "")
     labels, limit = pod["metadata"].get("labels") or {}, spec.get("activeDeadlineSeconds")
-    return Wish(pods=0 if end else 1, templates=(spec,), labels=labels, end=end, limit=limit)
+    return Wish(pods=0 if end else 1, templates=(template_of(pod),), labels=labels, end=end, limit=limit)
+
+
+def template_of(pod: Object) -> Object:
+    """The spec of a pod without the node that the queue has given it, which it adds to each term of the affinity."""
+    spec, place = pod["spec"], (pod["metadata"].get("annotations") or {}).get(PLACE)
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    if not place or not affinity.get(_REQUIRED):
+        return dict(spec)
+    added = {"key": "metadata.name", "operator": "In", "values": [place]}
+    terms = [_without(term, added) for term in affinity[_REQUIRED].get("nodeSelectorTerms") or ()]
+    left = {"nodeSelectorTerms": [term for term in terms if term]}
+    kept = {key: value for key, value in affinity.items() if key != _REQUIRED}
+    if left["nodeSelectorTerms"]:
+        kept[_REQUIRED] = left
+    return {**spec, "affinity": {**spec["affinity"], "nodeAffinity": kept}}
+
+
+def _without(term: Object, field: Object) -> Object:
+    fields = list(term.get("matchFields") or ())
+    if field in fields:
+        fields.reverse()
+        fields.remove(field)
+        fields.reverse()
+    return {
+        **{key: value for key, value in term.items() if key != "matchFields"},
+        **({"matchFields": fields} if fields else {}),
+    }
 
 
 WORKLOAD = Workload(PODS, 0, (), wish)
