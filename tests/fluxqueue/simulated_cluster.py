@@ -14,6 +14,7 @@ from typing import Any
 from headrace.fluxqueue import requests
 from headrace.fluxqueue.admission import judge
 from headrace.fluxqueue.core import actions
+from headrace.fluxqueue.core.chronicle import Record
 from headrace.fluxqueue.core.step import Core
 from headrace.fluxqueue.core.world import Change
 from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, QUEUE
@@ -44,6 +45,7 @@ class Cluster:
         self.kinds: dict[str, Kind] = {}
         self.writes: list[actions.Action] = []
         self.log: list[str] = []
+        self.records: list[Record] = []
         self.crash_at: int | None = None
         self.crash_after = False
         self.restarts = 0
@@ -164,6 +166,7 @@ class Cluster:
             changes, self._changes = self._changes, []
             try:
                 steps = self.queue.step(changes, self.now)
+                self.records += steps.records
                 self._wake_at = steps.wake_at if steps.wake_at > self.now else self.now + 0.5
                 self._carry_out(steps.writes)
             except CrashError:

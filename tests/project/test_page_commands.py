@@ -86,6 +86,10 @@ ELSEWHERE = {
         "serves until it is stopped",
         "tests/fluxqueue/services/test_fluxqueue_services.py",
     ),
+    ("docs/user/cluster-queue.md", "headrace fluxqueue run"): (
+        "takes a Kubernetes",
+        "tests/cli/test_fluxqueue_command.py",
+    ),
     ("docs/user/cluster-queue.md", "apiVersion"): ("an object of the cluster queue", "tests/kube/test_fluxqueue.py"),
     ("docs/user/kubernetes.md", "headrace operator manifests"): (
         "names of a registry",

@@ -1,17 +1,24 @@
-"""`headrace fluxqueue run|manifests|match`: the queue for all pods of a cluster, its install, and gRPC matching."""
+"""`headrace fluxqueue run|manifests|match|history`: the queue for all pods of a cluster, its install, gRPC matching,
+and its past.
+"""
 
 from __future__ import annotations
+
+import os
 
 from headrace.cli.common import controller_options
 from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError, missing_extra, refusal
+from headrace.spec import duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import List
+    from typing import List, Optional
 
     from headrace.fluxqueue.services.server import Tls
+    from headrace.fluxqueue.store.database import Address
+    from headrace.fluxqueue.store.history import Line
 
 PREFIX = "headrace-fluxqueue: "
 
@@ -19,12 +26,13 @@ PREFIX = "headrace-fluxqueue: "
 def _parser() -> Parser:
     parser = Parser(
         "headrace fluxqueue",
-        usage="headrace fluxqueue {run,manifests,match} [OPTIONS]",
-        description="Run the queue in which the pods of labelled namespaces wait, or print what installs it",
+        usage="headrace fluxqueue {run,manifests,match,history} [OPTIONS]",
+        description="Run the queue in which the pods of labelled namespaces wait, print what installs it, or what was",
     )
     commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
     run = commands.add_parser("run", prog="headrace fluxqueue run", help="Run the queue until it is told to stop")
     controller_options.add_to(run)
+    _add_store(run)
     prints = commands.add_parser(
         "manifests", prog="headrace fluxqueue manifests", help="Print the objects that install the queue"
     )
@@ -46,6 +54,13 @@ def _parser() -> Parser:
     match.add_argument("--graph", default="", metavar="FILE", help="Begin with the graph in FILE (JGF)")
     _add_tls(match, "")
     match.add_argument("--json", action="store_true", help="Say as JSON where it listens")
+    history = commands.add_parser(
+        "history", prog="headrace fluxqueue history", help="Jobs, waits and pod-hours of the past, from the store"
+    )
+    _add_store(history)
+    history.add_argument("--since", default="7d", metavar="FSD", help="How long ago the span begins (default: 7d)")
+    history.add_argument("--by", choices=("namespace", "width", "queue"), default="", help="A line for each of these")
+    history.add_argument("--json", action="store_true", help="JSON instead of a table, with times in seconds")
     return parser
 
 
@@ -110,11 +125,82 @@ def _match(options: Namespace) -> int:
     return 0
 
 
+def _add_store(parser: Parser) -> None:
+    """Add the options of the database with what was."""
+    parser.add_argument("--store", default="", metavar="URL", help="sqlite:PATH or postgresql://USER@HOST/NAME")
+    parser.add_argument(
+        "--store-password-file", default="", metavar="FILE", help="Where the password of PostgreSQL's user is"
+    )
+    parser.add_argument(
+        "--statedir", default="", metavar="DIR", help="Without --store, the store is the file store.sqlite in it"
+    )
+
+
+def _store_of(options: Namespace) -> Optional[Address]:
+    """The database that options ask for, None for none. Raises CommandError."""
+    from headrace.fluxqueue.store.database import Address
+
+    if not options.store and not options.statedir:
+        if options.store_password_file:
+            raise CommandError("--store-password-file is the password of a --store: give that, too")
+        return None
+    try:
+        store = Address(options.store or f"sqlite:{options.statedir}/store.sqlite", options.store_password_file)
+    except ValueError as exc:
+        raise CommandError(f"--store: {exc}") from None
+    if not store.path:
+        try:
+            import psycopg  # noqa: F401 - only whether it is installed
+        except ImportError as exc:
+            raise missing_extra("a store in PostgreSQL", "fluxqueue", exc) from None
+    return store
+
+
+def _history(options: Namespace) -> int:
+    """Print what the store says of the past."""
+    import json
+    import time
+
+    from headrace.fluxqueue.store import history
+    from headrace.fluxqueue.store.database import StoreError, reading
+
+    store = _store_of(options)
+    if store is None:
+        raise CommandError("history is in a store: name it with --store or --statedir, as the queue was told")
+    now = time.time()
+    try:
+        since = max(now - duration.parse(options.since), 0.0)
+        with reading(store) as database:
+            lines = history.history(database, since, now, options.by)
+    except (duration.DurationError, StoreError) as exc:
+        raise CommandError(str(exc)) from None
+    if options.json:
+        print(json.dumps(history.as_json(lines, since, now, options.by), indent=1))
+    else:
+        _print_table(lines, options.by)
+    return 0
+
+
+def _print_table(lines: List[Line], by: str) -> None:
+    """A line a group; the first column is as wide as its longest name."""
+    heading = by.upper() if by else ""
+    width = max([len(heading), *(len(line.name) for line in lines)])
+    columns = ("JOBS", "STARTED", "MEAN", "P50", "P95", "MAX", "POD-HOURS")
+    print(f"{heading:{width}}" + "".join(f"{column:>10}" for column in columns))
+    for line in lines:
+        waits = (line.waits.mean, line.waits.p50, line.waits.p95, line.waits.max)
+        texts = [duration.encode(wait) if line.started else "-" for wait in waits]
+        cells = (str(line.jobs), str(line.started), *texts, f"{line.pod_hours:.2f}")
+        print(f"{line.name:{width}}" + "".join(f"{cell:>10}" for cell in cells))
+
+
 def main(argv: List[str]) -> int:
     options = _parser().parse_args(argv)
     if options.action == "match":
         return _match(options)
     controller_options.need_extra("the cluster queue")
+    if options.action == "history":
+        return _history(options)
     if options.action == "manifests":
         from headrace.fluxqueue.install import Install, install_file
 
@@ -125,4 +211,7 @@ def main(argv: List[str]) -> int:
 
     from headrace.fluxqueue import serve
 
-    return controller_options.run_until_stopped(options, serve.serve)
+    store = _store_of(options)
+    if options.statedir:
+        os.makedirs(options.statedir, mode=0o700, exist_ok=True)
+    return controller_options.run_until_stopped(options, lambda serving: serve.serve(serving, store))

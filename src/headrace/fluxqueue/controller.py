@@ -24,6 +24,7 @@ from .core.step import Core
 from .core.world import Change as Seen
 from .crd import first_queue
 from .names import FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, PRIORITY_CLASSES
+from .store.writer import Writer
 
 Object = dict[str, Any]
 
@@ -96,6 +97,8 @@ class FluxqueueController:
 
     def __init__(self, shared: Shared) -> None:
         self.core = Core()
+        # The writer of the store, if there is one.
+        self.store: Writer | None = None
         self.queue: WorkQueue[str] = WorkQueue(time.monotonic)
         self._shared = shared
         self._api = shared.api
@@ -176,6 +179,9 @@ class FluxqueueController:
             steps = self.core.step(changes, time.time())
             self._shared.metrics.count(self._shared.reconciles, self.name)
             self._shared.metrics.observe(self._shared.seconds, time.perf_counter() - began, self.name)
+            if self.store:
+                self.store.put(steps.records)
+                self.store.begin()
             for about, writes in steps.writes.items():
                 self._todo[about] = writes
                 self.queue.add(about)

@@ -11,20 +11,24 @@ from ..kube.runtime.controller import Shared
 from .admission import judge
 from .controller import FluxqueueController
 from .names import CONFIGURATION, FLUXQUEUE, HOLD_PATH, WEBHOOK
+from .store.database import Address
+from .store.writer import Writer
 
 
-def build(shared: Shared) -> Mapping[str, Handler]:
-    FluxqueueController(shared)
+def build(shared: Shared, store: Address | None = None) -> Mapping[str, Handler]:
+    controller = FluxqueueController(shared)
+    if store:
+        controller.store = Writer(shared, store, controller.core.chronicle.all_now)
     return {HOLD_PATH: Handler(judge)}
 
 
-async def serve(serving: program.Serving) -> int:
+async def serve(serving: program.Serving, store: Address | None = None) -> int:
     """Run the queue until SIGTERM or SIGINT (status 0), or until its Lease is lost (status 1: to be restarted)."""
     fluxqueue = program.Program(
         component=FLUXQUEUE,
         lease=FLUXQUEUE,
         webhook=WEBHOOK,
         configurations=((MUTATING, CONFIGURATION),),
-        build=build,
+        build=lambda shared: build(shared, store),
     )
     return await program.serve(serving, fluxqueue)

@@ -19,6 +19,8 @@ _LONGEST_NAME = 253
 _SUBMIT = {State.HELD: "statusNew", State.REFUSED: "statusError"}
 # Positions up to this one are exact.
 _EXACT = 50
+# The reason of the condition Released of a job that waits anew.
+REQUEUED = "Requeued"
 
 
 def name_of(kind: str, name: str) -> str:
@@ -91,7 +93,7 @@ def status_of(job: Job, before: Object, pods: Object, now: float) -> Object:
     conditions = {
         "Quota": (not job.excess, quota, job.excess),
         "Reserved": (is_reserved, "Planned" if is_reserved else "NotPlanned", ""),
-        "Released": (has_nodes or state.is_over, state.value, ""),
+        "Released": (has_nodes or state.is_over, _why_released(state, before), ""),
     }
     times = {"queuedAt": job.queued_at, "startedAt": 0 if waits else job.started_at, "endedAt": job.ended_at}
     return {
@@ -114,9 +116,20 @@ def nodes_of(job: Job) -> Object:
     return {**({"nodes": Hostlist(job.nodes).encode()} if job.nodes else {}), **freed}
 
 
+def _why_released(state: State, before: Object) -> str:
+    """The reason of the condition Released. It tells a job that waits anew from one that has never had nodes."""
+    was = _condition_of("Released", before)
+    has_been = was.get("status") == "True" or was.get("reason") == REQUEUED
+    return REQUEUED if state is State.HELD and has_been else state.value
+
+
+def _condition_of(name: str, status: Object) -> Object:
+    return next((one for one in status.get("conditions") or () if one["type"] == name), {})
+
+
 def _condition(name: str, holds: bool, reason: str, message: str, before: Object, now: float) -> Object:
     status = "True" if holds else "False"
-    was: Object = next((one for one in before.get("conditions") or () if one["type"] == name), {})
+    was = _condition_of(name, before)
     since = was.get("lastTransitionTime") if was.get("status") == status else None
     told = {"message": message} if message else {}
     return {"type": name, "status": status, "reason": reason, **told, "lastTransitionTime": since or text_of(now)}

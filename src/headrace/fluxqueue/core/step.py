@@ -32,11 +32,12 @@ from ..quotas import Account
 from ..workloads import Malformed, Wish
 from . import actions, fluxjobs, pin
 from .asking import Refusal, asked_of
+from .chronicle import Chronicle, Record
 from .cluster_queue import ClusterQueue
 from .job import Job, State
 from .places import Places
 from .queue_nodes import QueueNodes, divided
-from .world import Change, World, is_live, node_of
+from .world import Change, World, is_live, node_of, workload_of
 
 Object = dict[str, Any]
 
@@ -53,11 +54,12 @@ _UNLIMITED = "; its duration is not known, so it is never started ahead of a res
 
 class Steps(Struct, frozen=True):
     """The writes by the uid of their workload (or the name of their FluxQueue), each in order, and the time of the next
-    step if nothing changes (seconds since the epoch).
+    step if nothing changes (seconds since the epoch). `records` are what has happened, for the store.
     """
 
     writes: dict[str, tuple[actions.Action, ...]]
     wake_at: float
+    records: tuple[Record, ...] = ()
 
 
 class Core:
@@ -65,6 +67,7 @@ class Core:
 
     def __init__(self) -> None:
         self.world = World()
+        self.chronicle = Chronicle()
         self.jobs: dict[str, Job] = {}
         self.queues: dict[str, ClusterQueue] = {}
         self.places = Places(self.world, self.queues)
@@ -83,7 +86,11 @@ class Core:
         """What to do after some changes. Writes that are asked for and not seen done are asked for again when what they
         are about changes, or is named by an empty change (`touch`).
         """
+        changes = list(changes)
         touched = self.world.apply(changes)
+        for change in changes:
+            if change.kind == FLUXJOBS and not change.gone:
+                self.chronicle.see(workload_of(change.item), change.item, now)
         self._touched, self.places.loads = touched.workloads, touched.loads
         self._touched.update(self._stranded)
         for queue in self.queues.values():
@@ -113,7 +120,8 @@ class Core:
             if found:
                 writes[uid] = found
         starts = [start for queue in self.queues.values() if (start := queue.queue.next_start()) is not None]
-        return Steps(writes, min([*starts, self._look_at if self.places.changed else inf]))
+        wake_at = min([*starts, self._look_at if self.places.changed else inf])
+        return Steps(writes, wake_at, self.chronicle.take())
 
     def touch(self, uid: str) -> Iterator[Change]:
         """A change that changes nothing: what is to be written about a workload is asked for again."""
@@ -222,6 +230,7 @@ class Core:
         """Bring what is known of a workload up to what is observed of it."""
         found, job = self.world.workloads.get(uid), self.jobs.get(uid)
         if found is None:
+            self.chronicle.forget(uid, now)
             if job:
                 self._drop(job, int(now))
             return

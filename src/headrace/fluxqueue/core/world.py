@@ -84,7 +84,7 @@ class World:
         elif kind.kind in KINDS:
             self._apply_workload(KINDS[kind.kind], item, uid, gone, touched)
         elif kind == FLUXJOBS:
-            owner = _workload_of(item)
+            owner = workload_of(item)
             if not gone:
                 self.fluxjobs[owner] = item
             elif owner in self.fluxjobs and self.fluxjobs[owner]["metadata"]["uid"] == uid:
@@ -140,7 +140,7 @@ class World:
         return (pod for pod in self.pods_of.get(uid, {}).values() if is_live(pod))
 
 
-def _workload_of(fluxjob: Object) -> str:
+def workload_of(fluxjob: Object) -> str:
     """The uid of the workload of a FluxJob."""
     meta, spec = fluxjob["metadata"], fluxjob.get("spec") or {}
     if spec.get("type") == group.WORKLOAD.number:
