@@ -42,6 +42,11 @@ SIZES = {
     "collisions": Size(10, 100),
     # jobs through one broker
     "jobs": Size(10_000, 100_000),
+    # kill -9 of the leading cluster queue, and the jobs amid which that happens
+    "leader_kills": Size(2, 30),
+    "queued_jobs": Size(40, 200),
+    # seconds for which the cluster queue's database is away at least
+    "outage_seconds": Size(1, 60),
     # seconds that each attack of a guest goes on
     "guest_seconds": Size(1, 10),
     # spoiled MiniCluster documents, through admission and reconcile

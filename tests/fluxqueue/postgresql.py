@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import waiting
-from headrace.fluxqueue.store.database import Address
+from headrace.fluxqueue.store.database import Address, Database, connect
 
 USER, NAME, PASSWORD = "headrace", "postgres", "spelled-out"
 _SERVER_USER = "postgres"
@@ -95,3 +95,10 @@ def running() -> Iterator[Postgresql]:
             server.stop()
     finally:
         shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def opened(server: Postgresql) -> Iterator[Database]:
+    """A connection to its database."""
+    with contextlib.closing(connect(server.address)) as database:
+        yield database

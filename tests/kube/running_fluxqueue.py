@@ -36,17 +36,18 @@ QUEUES = "/apis/jobs.converged-computing.org/v1alpha1/fluxqueues"
 
 
 class RunningFluxqueue:
-    """`headrace fluxqueue run` for a cluster; `log` is its standard error."""
+    """`headrace fluxqueue run` for a cluster, with more `options`; `log` is its standard error."""
 
-    def __init__(self, cluster: Cluster, folder: Path) -> None:
+    def __init__(self, cluster: Cluster, folder: Path, *options: str) -> None:
+        self._options = options
         self.log = folder / "fluxqueue.log"
         self.webhook = f"{cluster.addresses.machine}:{free_port()}"
         self._health, self.metrics = (f"127.0.0.1:{free_port()}" for _ in range(2))
         self._kubeconfig = account_kubeconfig(cluster, Install().namespace, folder, FLUXQUEUE)
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        """Start it, and wait until it leads."""
+    def start(self, leads: bool = True) -> None:
+        """Start it, and wait until it leads, or (`leads` is False) until it could."""
         led = self.log.read_text().count('"working"') if self.log.exists() else 0
         command = [
             *("setpriv", "--pdeathsig", "KILL"),
@@ -54,10 +55,22 @@ class RunningFluxqueue:
             *("fluxqueue", "run", "--kubeconfig", str(self._kubeconfig), "--lease-namespace", Install().namespace),
             *("--health-bind", self._health, "--metrics-bind", self.metrics, "--log-level", "debug"),
             *("--webhook-bind", self.webhook, "--webhook-address", self.webhook.partition(":")[0]),
+            *self._options,
         ]
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(command, stderr=log)
-        until(lambda: self._answers() and self.log.read_text().count('"working"') > led)
+        until(lambda: self._answers() and (not leads or self.log.read_text().count('"working"') > led))
+
+    @property
+    def pid(self) -> int:
+        """0 while it does not run."""
+        return self._process.pid if self._process else 0
+
+    def figure(self, name: str) -> float:
+        """The sum of a metric over its labels."""
+        with urllib.request.urlopen(f"http://{self.metrics}/metrics", timeout=60) as answer:
+            lines = [line.rpartition(" ") for line in answer.read().decode().splitlines()]
+        return sum(float(value) for text, _, value in lines if text.partition("{")[0] == f"headrace_fluxqueue_{name}")
 
     def _answers(self) -> bool:
         assert self._process is not None
@@ -76,11 +89,11 @@ class RunningFluxqueue:
 
 
 @contextlib.contextmanager
-def running(cluster: Cluster, folder: Path) -> Iterator[RunningFluxqueue]:
+def running(cluster: Cluster, folder: Path, *options: str) -> Iterator[RunningFluxqueue]:
     """The queue with the rights of its install, until the block ends."""
     define_kind(cluster, *definitions())
     apply(cluster, *(one for one in objects(Install()) if one["kind"] not in _ELSEWHERE))
-    queue = RunningFluxqueue(cluster, folder)
+    queue = RunningFluxqueue(cluster, folder, *options)
     apply(cluster, configuration({"url": f"https://{queue.webhook}{HOLD_PATH}"}, Install()))
     try:
         queue.start()
