@@ -31,9 +31,10 @@ def root(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(root: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    environ = dict(one.split("=", 1) for one in operator_image.ENVIRONMENT)
     return subprocess.run(
         ["chroot", "--userspec=65532:65532", "--groups=", str(root), *argv],
-        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin:/opt/headrace/bin", "HOME": "/tmp"},
+        env={**environ, "PATH": f"/usr/sbin:/usr/bin:/sbin:/bin:{environ['PATH']}"},
         capture_output=True,
         text=True,
         timeout=60,
@@ -60,6 +61,22 @@ print(len(names) > 20)
 """
     done = run(root, "/opt/headrace/libexec/python3", "-I", "-S", "-c", code)
     assert done.stdout == "True\n", done.stderr
+
+
+def test_the_store_of_the_cluster_queue_has_its_drivers_and_its_schema(root: Path) -> None:
+    code = """
+import psycopg
+from headrace.fluxqueue.store import database
+store = database.connect(database.Address("sqlite:/tmp/store.sqlite"))
+database.migrate(store)
+print(psycopg.pq.__impl__, database.version_of(store) == len(database.migrations()) > 0)
+try:
+    database.connect(database.Address("postgresql://me@127.0.0.1:1/none"))
+except database.StoreError as exc:
+    print("refused" in str(exc))
+"""
+    done = run(root, "/opt/headrace/libexec/python3", "-I", "-S", "-c", code)
+    assert done.stdout == "binary True\nTrue\n", done.stderr
 
 
 @pytest.mark.parametrize("program", ["operator", "fluxqueue"])

@@ -10,7 +10,9 @@ from .layer import Entry
 from .oci import Image
 
 PREFIX = "opt/headrace"
-# The packages of the extra `kube`, and their dependencies.
+# psycopg imports zoneinfo, which would ask the interpreter's build configuration for PYTHONTZPATH; that is not there.
+ENVIRONMENT = (f"PATH=/{PREFIX}/bin", "HOME=/tmp", "PYTHONTZPATH=/usr/share/zoneinfo")
+# The packages of the extras `kube` and `fluxqueue`, and their dependencies.
 _PACKAGES = {
     **view.VIEW.packages,
     "aiohappyeyeballs": (),
@@ -23,6 +25,8 @@ _PACKAGES = {
     "idna": (),
     "multidict": (),
     "propcache": (),
+    "psycopg": (),
+    "psycopg_binary": (),
     "typing_extensions": (),
     "yarl": (),
     **({"async_timeout": ()} if sys.version_info < (3, 11) else {}),
@@ -43,7 +47,7 @@ def operator_image(python: str = "") -> Image:
     layer = {f"{PREFIX}/{path}": entry for path, entry in tree.items()}
     layer["tmp"] = Entry(0o1777)
     config = {
-        "Env": [f"PATH=/{PREFIX}/bin", "HOME=/tmp"],
+        "Env": list(ENVIRONMENT),
         "Entrypoint": ["headrace"],
         "Cmd": ["operator", "run"],
         "User": f"{UNPRIVILEGED}:{UNPRIVILEGED}",

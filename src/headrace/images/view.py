@@ -156,7 +156,7 @@ def build(interpreter: Interpreter, prefix: str = PREFIX, contents: Contents = V
         f"{lib}/modules": file(compile_store(str(interpreter.program), root, sources)),
         **_landmarks(interpreter, prefix, lib),
         **machine_code,
-        **{f"{lib}/site-packages/{path}": entry for path, entry in _bindings().items()},
+        **{f"{lib}/site-packages/{path}": entry for path, entry in {**_bindings(), **_schema(contents)}.items()},
         f"{lib}/site-packages/flux": link("headrace/compat/python/flux"),
     }
     for name, target in contents.commands.items():
@@ -310,6 +310,17 @@ def _bindings() -> dict[str, Entry]:
     for path in sorted((_PACKAGE / "spec").glob("*.txt")):
         out[path.relative_to(_PACKAGE.parent).as_posix()] = file(path.read_bytes())
     return out
+
+
+def _schema(contents: Contents) -> dict[str, Entry]:
+    """The files with SQL, where the room that reads them is there."""
+    found = (path for path in sorted(_PACKAGE.rglob("*.sql")))
+    names = {path: path.relative_to(_PACKAGE.parent) for path in found}
+    return {
+        name.as_posix(): file(path.read_bytes())
+        for path, name in names.items()
+        if not _is_below(".".join(name.parent.parts), contents.not_ours)
+    }
 
 
 def _imported(path: Path) -> set[str]:
