@@ -73,6 +73,15 @@ def test_what_installs_the_queue_is_printed(capsys: pytest.CaptureFixture[str]) 
     assert printed(capsys, line) == objects(chosen)
 
 
+def test_the_store_of_an_install(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "headrace fluxqueue manifests --store postgresql://me@db/jobs --store-secret db"
+    assert printed(capsys, line) == objects(Install(store="postgresql://me@db/jobs", store_secret="db"))
+    line = "headrace fluxqueue manifests --store-claim disk"
+    assert printed(capsys, line) == objects(Install(store_claim="disk"))
+    assert headrace(shlex.split(f"{line} --replicas 2")[1:]) == 1
+    assert "is the store of one process, not of 2" in capsys.readouterr().err
+
+
 def test_without_a_cluster_it_says_what_it_looked_for(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert headrace(["fluxqueue", "run", "--kubeconfig", f"{tmp_path}/none"]) == 1
     assert f"no kubeconfig: {tmp_path}/none is not there" in capsys.readouterr().err

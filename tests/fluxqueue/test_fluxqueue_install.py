@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from headrace.fluxqueue.install import Install, objects
 from headrace.fluxqueue.workloads import KINDS
 
@@ -54,3 +56,50 @@ def test_an_installation_has_its_namespace_image_and_replicas():
     assert spec["replicas"] == 2
     assert spec["template"]["spec"]["containers"][0]["image"] == "a:1"
     assert one("Namespace", install, "ops")
+
+
+def test_the_password_of_a_database_is_a_file_from_a_secret():
+    spec = one("Deployment", Install(store="postgresql://me@db/jobs", store_secret="db"))["spec"]
+    pod = spec["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["command"][-2:] == [
+        "--store=postgresql://me@db/jobs",
+        "--store-password-file=/etc/fluxqueue-store/password",
+    ]
+    (mount,) = (one for one in container["volumeMounts"] if one["name"] == "store-password")
+    assert (mount["mountPath"], mount["readOnly"]) == ("/etc/fluxqueue-store", True)
+    (volume,) = (one for one in pod["volumes"] if one["name"] == "store-password")
+    assert volume["secret"]["secretName"] == "db"
+    # The file is its group's to read, which is the process's.
+    assert (volume["secret"]["defaultMode"], pod["securityContext"]["fsGroup"]) == (0o440, 65532)
+    assert "strategy" not in spec
+
+
+def test_a_database_without_a_password_has_no_volume():
+    pod = one("Deployment", Install(store="postgresql://db/jobs"))["spec"]["template"]["spec"]
+    assert pod["containers"][0]["command"][-1] == "--store=postgresql://db/jobs"
+    assert [volume["name"] for volume in pod["volumes"]] == ["tmp"]
+
+
+def test_a_store_in_a_file_is_in_the_volume_of_a_claim_which_one_process_has_at_a_time():
+    spec = one("Deployment", Install(store_claim="disk"))["spec"]
+    pod = spec["template"]["spec"]
+    assert spec["strategy"] == {"type": "Recreate"}
+    assert pod["containers"][0]["command"][-1] == "--statedir=/var/lib/fluxqueue"
+    assert {"name": "store", "mountPath": "/var/lib/fluxqueue"} in pod["containers"][0]["volumeMounts"]
+    assert {"name": "store", "persistentVolumeClaim": {"claimName": "disk"}} in pod["volumes"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "why"),
+    [
+        ({"store": "sqlite:/tmp/store"}, "name its claim"),
+        ({"store": "mysql://db"}, "must be sqlite:PATH or postgresql"),
+        ({"store": "postgresql://db/jobs", "store_claim": "disk"}, "there is one store"),
+        ({"store_secret": "db"}, "name that, too"),
+        ({"store_claim": "disk", "replicas": 2}, "of one process, not of 2"),
+    ],
+)
+def test_a_store_that_an_install_could_not_have_is_refused(choice, why):
+    with pytest.raises(ValueError, match=why):
+        Install(**choice)

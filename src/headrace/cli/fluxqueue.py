@@ -45,6 +45,13 @@ def _parser() -> Parser:
         default="Fail",
         help="While the queue is away, refuse what is created in labelled namespaces (the default), or let it run",
     )
+    prints.add_argument("--store", default="", metavar="URL", help="Keep what was in postgresql://USER@HOST/NAME")
+    prints.add_argument(
+        "--store-secret", default="", metavar="NAME", help="The Secret that has its password under the key password"
+    )
+    prints.add_argument(
+        "--store-claim", default="", metavar="NAME", help="Keep what was in a file, in the volume of this claim"
+    )
     match = commands.add_parser(
         "match", prog="headrace fluxqueue match", help="Serve gRPC matching on the graph that a client sends"
     )
@@ -206,7 +213,12 @@ def main(argv: List[str]) -> int:
 
         given = {"namespace": options.namespace, "image": options.image, "replicas": options.replicas}
         chosen = {name: value for name, value in given.items() if value}
-        print(install_file(Install(**chosen, failure_policy=options.failure_policy)), end="")
+        kept = {name: getattr(options, name) for name in ("store", "store_secret", "store_claim")}
+        try:
+            install = Install(**chosen, **kept, failure_policy=options.failure_policy)
+        except ValueError as exc:
+            raise CommandError(str(exc)) from None
+        print(install_file(install), end="")
         return 0
 
     from headrace.fluxqueue import serve

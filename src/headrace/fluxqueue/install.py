@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..kube.builders.images import UNPRIVILEGED
 from ..kube.install import DEFAULT_IMAGE, RESOURCES
 from ..kube.runtime.admission.rotation import MUTATING
 from ..kube.runtime.api import LEASES, PODS, SECRETS
@@ -33,12 +34,16 @@ from .names import (
     WEBHOOK,
     WEBHOOK_PORT,
 )
+from .store.database import Address
 from .workloads import KINDS, others
 
 Object = dict[str, Any]
 
 _LABELS = {"app.kubernetes.io/name": FLUXQUEUE}
 _RBAC = "rbac.authorization.k8s.io"
+# Where the pod has the folder of a store in a file, and the password of one in a database.
+_STATE = "/var/lib/fluxqueue"
+_PASSWORD = "/etc/fluxqueue-store"
 _READ = ["get", "list", "watch"]
 
 
@@ -46,12 +51,30 @@ class Install(Struct, frozen=True, kw_only=True):
     """The choices of an installation. `replicas` is the number of processes; one of them acts, all of them serve the
     webhook. `failure_policy` is what the API server does about objects in labelled namespaces while none answers:
     "Fail" refuses them, "Ignore" lets them run at once.
+
+    The store is the database of PostgreSQL with the address `store`, whose password is under the key `password` of the
+    Secret `store_secret` ("" for none); or a file of SQLite in the volume of the claim `store_claim`, for one process.
     """
 
     namespace: str = DEFAULT_NAMESPACE
     image: str = DEFAULT_IMAGE
     replicas: int = 1
     failure_policy: str = "Fail"
+    store: str = ""
+    store_secret: str = ""
+    store_claim: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        if self.store:
+            if self.store_claim:
+                raise ValueError("there is one store: a database, or a file in a volume of a claim")
+            if Address(self.store).path:
+                raise ValueError(f"{self.store}: a file needs a volume that outlasts the pod: name its claim instead")
+        elif self.store_secret:
+            raise ValueError("the Secret has the password of a database: name that, too")
+        if self.store_claim and self.replicas > 1:
+            raise ValueError(f"a file is the store of one process, not of {self.replicas}: use PostgreSQL")
 
 
 def install_file(install: Install) -> str:
@@ -133,8 +156,9 @@ def workload(install: Install) -> list[Object]:
     """The Deployment."""
     ports = {"metrics": METRICS_PORT, "health": HEALTH_PORT, "webhook": WEBHOOK_PORT}
     words = ["headrace", "fluxqueue", "run", *(f"--{name}-bind=:{port}" for name, port in ports.items())]
+    store, mounts, volumes = _store(install)
     container = {
-        **{"name": "fluxqueue", "image": install.image, "command": words, "resources": RESOURCES},
+        **{"name": "fluxqueue", "image": install.image, "command": [*words, *store], "resources": RESOURCES},
         "ports": [{"name": name, "containerPort": port} for name, port in ports.items()],
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}},
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 2},
@@ -143,24 +167,43 @@ def workload(install: Install) -> list[Object]:
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
         },
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, *mounts],
     }
     pod = {
         "serviceAccountName": FLUXQUEUE,
         "automountServiceAccountToken": True,
-        "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+        "securityContext": {
+            **{"runAsNonRoot": True, "runAsUser": UNPRIVILEGED, "seccompProfile": {"type": "RuntimeDefault"}},
+            # Volumes are the process's to read, and a claim's to write.
+            **({"fsGroup": UNPRIVILEGED} if volumes else {}),
+        },
         "containers": [container],
-        "volumes": [{"name": "tmp", "emptyDir": {}}],
+        "volumes": [{"name": "tmp", "emptyDir": {}}, *volumes],
         # The Lease is released when the process ends.
         "terminationGracePeriodSeconds": 10,
     }
     spec = {
         "replicas": install.replicas,
+        # Of two processes, the second could not have the claim's volume.
+        **({"strategy": {"type": "Recreate"}} if install.store_claim else {}),
         "selector": {"matchLabels": dict(_LABELS)},
         "template": {"metadata": {"labels": dict(_LABELS)}, "spec": pod},
     }
     metadata = _metadata(FLUXQUEUE, install.namespace)
     return [{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}]
+
+
+def _store(install: Install) -> tuple[list[str], list[Object], list[Object]]:
+    """The options of the program that name its store, with the mounts and volumes that these take."""
+    if install.store_claim:
+        claim = {"name": "store", "persistentVolumeClaim": {"claimName": install.store_claim}}
+        return [f"--statedir={_STATE}"], [{"name": "store", "mountPath": _STATE}], [claim]
+    if not install.store_secret:
+        return [f"--store={install.store}"] if install.store else [], [], []
+    files = {"secretName": install.store_secret, "items": [{"key": "password", "path": "password"}]}
+    secret = {"name": "store-password", "secret": {**files, "defaultMode": 0o440}}
+    mount = {"name": "store-password", "mountPath": _PASSWORD, "readOnly": True}
+    return [f"--store={install.store}", f"--store-password-file={_PASSWORD}/password"], [mount], [secret]
 
 
 def webhook(install: Install) -> list[Object]:
