@@ -45,6 +45,8 @@ SIZES = {
     # kill -9 of the leading cluster queue, and the jobs amid which that happens
     "leader_kills": Size(2, 30),
     "queued_jobs": Size(40, 200),
+    # random histories of jobs amid which the cluster queue is killed before it has written them
+    "store_histories": Size(8, 500),
     # seconds for which the cluster queue's database is away at least
     "outage_seconds": Size(1, 60),
     # seconds that each attack of a guest goes on
