@@ -32,9 +32,10 @@ def binaries() -> Path | None:
 
 
 class Postgresql:
-    """A server; `address` is that of a database in it, which survives `stop` and `start`."""
+    """A server that listens at `host`; `address` is that of a database in it, which survives `stop` and `start`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: str) -> None:
+        self._host = host
         programs = binaries()
         assert programs is not None
         self._programs = programs
@@ -50,10 +51,12 @@ class Postgresql:
         password.write_text(f"{PASSWORD}\n")
         password.chmod(0o644)
         with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
+            free.bind((host, 0))
             self._port = free.getsockname()[1]
-        self.address = Address(f"postgresql://{USER}@127.0.0.1:{self._port}/{NAME}", str(password))
+        self.address = Address(f"postgresql://{USER}@{host}:{self._port}/{NAME}", str(password))
         self._run("initdb", "-D", str(self._data), "-U", USER, "--auth=scram-sha-256", f"--pwfile={password}", "-N")
+        with (self._data / "pg_hba.conf").open("a") as rules:
+            rules.write("host all all 0.0.0.0/0 scram-sha-256\n")
 
     def _run(self, program: str, *words: str) -> None:
         command = [*self._as_user, str(self._programs / program), *words]
@@ -62,7 +65,7 @@ class Postgresql:
 
     def start(self) -> None:
         log = self._folder / "log"
-        words = ["-D", str(self._data), "-h", "127.0.0.1", "-p", str(self._port), "-k", str(self._folder)]
+        words = ["-D", str(self._data), "-h", self._host, "-p", str(self._port), "-k", str(self._folder)]
         # A change of users ends the tie to this process, so that is made after it. The tie is to the calling thread.
         command = [*self._as_user, "setpriv", "--pdeathsig", "INT", str(self._programs / "postgres"), *words]
         with log.open("ab") as out:
@@ -71,7 +74,7 @@ class Postgresql:
 
     def _answers(self, log: Path) -> bool:
         assert self._process is not None and self._process.poll() is None, log.read_text()
-        ready = [str(self._programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self._port)]
+        ready = [str(self._programs / "pg_isready"), "-q", "-h", self._host, "-p", str(self._port)]
         return subprocess.run(ready, check=False).returncode == 0
 
     def stop(self) -> None:
@@ -83,11 +86,11 @@ class Postgresql:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Postgresql]:
+def running(host: str = "127.0.0.1") -> Iterator[Postgresql]:
     """A server with an empty database."""
     folder = Path(tempfile.mkdtemp(prefix="headrace-postgresql-"))
     try:
-        server = Postgresql(folder)
+        server = Postgresql(folder, host)
         server.start()
         try:
             yield server

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import diagnosis
+import postgresql
 import pytest
 from installed import IMAGE
 from kubecluster.cluster import Cluster
@@ -18,28 +19,42 @@ from headrace.fluxqueue.names import CONFIGURATION, FLUXQUEUE
 from headrace.images import oci
 from headrace.images.operator_image import operator_image
 
-INSTALL = Install(image=IMAGE, replicas=2)
+NAMESPACE = Install().namespace
 
 
 @pytest.fixture
-def installed(cluster: Cluster, tmp_path: Path) -> Iterator[None]:
+def server(cluster: Cluster) -> Iterator[postgresql.Postgresql]:
+    """PostgreSQL where pods reach it."""
+    if postgresql.binaries() is None:
+        pytest.skip("needs PostgreSQL: `make packages` installs it")
+    with postgresql.running(cluster.addresses.machine) as started:
+        yield started
+
+
+@pytest.fixture
+def installed(cluster: Cluster, tmp_path: Path, server: postgresql.Postgresql) -> Iterator[None]:
+    """Two replicas, whose store has its password from a Secret."""
+    install = Install(image=IMAGE, replicas=2, store=server.address.url, store_secret="database")
     archive = tmp_path / "operator.tar"
     archive.write_bytes(oci.archive(f"docker.io/{IMAGE}", operator_image()))
     cluster.load(archive)
-    where = f"--namespace={INSTALL.namespace}"
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=install_file(INSTALL))
+    where = f"--namespace={NAMESPACE}"
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=install_file(install))
+    password = f"--from-file=password={server.address.password_file}"
+    cluster.kubectl("create", "secret", "generic", "database", password, where)
     try:
         cluster.kubectl("rollout", "status", f"deployment/{FLUXQUEUE}", where, TIMEOUT)
         yield
     except KubeError as exc:
-        raise AssertionError(f"{exc}\n{diagnosis.of_namespace(cluster, INSTALL.namespace)}") from None
+        raise AssertionError(f"{exc}\n{diagnosis.of_namespace(cluster, NAMESPACE)}") from None
     finally:
+        cluster.kubectl("delete", "secret", "database", where)
         cluster.kubectl("delete", "mutatingwebhookconfiguration", CONFIGURATION, "--ignore-not-found")
         cluster.kubectl("delete", "deployment", FLUXQUEUE, where, "--ignore-not-found", "--wait=false")
 
 
 def test_the_installed_queue_holds_and_releases_with_the_rights_of_its_roles(
-    installed: None, cluster: Cluster, namespace: str
+    installed: None, cluster: Cluster, namespace: str, server: postgresql.Postgresql
 ) -> None:
     until(lambda: cluster.api.get(f"{QUEUES}/default").get("status", {}).get("nodes") == 2)
     held = Held(cluster, namespace)
@@ -47,9 +62,17 @@ def test_the_installed_queue_holds_and_releases_with_the_rights_of_its_roles(
     held.wait("hello-job", "Finished")
     assert held.events("hello") == ["Released"]
     # The one that leads goes; the other goes on.
-    lease = cluster.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{INSTALL.namespace}/leases/{FLUXQUEUE}")
+    lease = cluster.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{FLUXQUEUE}")
     leader = lease["spec"]["holderIdentity"].partition("_")[0]
-    cluster.kubectl(f"--namespace={INSTALL.namespace}", "delete", "pod", leader, "--wait=false")
+    cluster.kubectl(f"--namespace={NAMESPACE}", "delete", "pod", leader, "--wait=false")
     until(held.is_reviewed)
     held.pod("later", "echo later")
     held.wait("later-pod", "Finished")
+    # Both have written into one database.
+    with postgresql.opened(server) as database:
+
+        def ended() -> list[str]:
+            sql = "SELECT name FROM jobs WHERE namespace = :namespace AND state = 'Finished' ORDER BY name"
+            return [str(row[0]) for row in database.rows(sql, {"namespace": namespace})]
+
+        until(lambda: ended() == ["hello", "later"])

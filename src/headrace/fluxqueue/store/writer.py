@@ -105,7 +105,7 @@ class Writer:
         try:
             await asyncio.wait_for(self._drain(database), _LAST_WORDS)
         except (StoreError, asyncio.TimeoutError) as exc:
-            log.warning("the store: %s", exc or "no answer", extra={"left": len(self.queue)})
+            log.warning("the store: %s", str(exc) or "no answer", extra={"left": len(self.queue)})
 
     async def _write(self) -> None:
         """Write all that waits. Raises StoreError."""
