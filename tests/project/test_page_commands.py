@@ -82,6 +82,10 @@ ELSEWHERE = {
         "takes a Kubernetes",
         "tests/kube/test_fluxqueue_in_pods.py",
     ),
+    ("docs/user/cluster-queue.md", "kubectl fluxqueue list"): (
+        "takes a Kubernetes",
+        "tests/cli/test_fluxqueue_jobs.py",
+    ),
     ("docs/user/cluster-queue.md", "headrace fluxqueue match"): (
         "serves until it is stopped",
         "tests/fluxqueue/services/test_fluxqueue_services.py",

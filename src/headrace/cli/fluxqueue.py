@@ -5,7 +5,9 @@ and its past.
 from __future__ import annotations
 
 import os
+import sys
 
+from headrace.cli import fluxqueue_jobs
 from headrace.cli.common import controller_options
 from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError, missing_extra, refusal
@@ -21,20 +23,22 @@ if TYPE_CHECKING:
     from headrace.fluxqueue.store.history import Line
 
 PREFIX = "headrace-fluxqueue: "
+# What the program is called in usage: as a plugin `kubectl fluxqueue`.
+_program = "headrace fluxqueue"
 
 
 def _parser() -> Parser:
     parser = Parser(
-        "headrace fluxqueue",
-        usage="headrace fluxqueue {run,manifests,match,history} [OPTIONS]",
+        _program,
+        usage=f"{_program} {{run,manifests,match,history,{','.join(fluxqueue_jobs.ACTIONS)}}} [OPTIONS]",
         description="Run the queue in which the pods of labelled namespaces wait, print what installs it, or what was",
     )
     commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
-    run = commands.add_parser("run", prog="headrace fluxqueue run", help="Run the queue until it is told to stop")
+    run = commands.add_parser("run", prog=f"{_program} run", help="Run the queue until it is told to stop")
     controller_options.add_to(run)
     _add_store(run)
     prints = commands.add_parser(
-        "manifests", prog="headrace fluxqueue manifests", help="Print the objects that install the queue"
+        "manifests", prog=f"{_program} manifests", help="Print the objects that install the queue"
     )
     prints.add_argument("-n", "--namespace", default="", metavar="NAME", help="The queue's own namespace")
     prints.add_argument("--image", default="", help="Image of the queue, which is that of the operator")
@@ -53,7 +57,7 @@ def _parser() -> Parser:
         "--store-claim", default="", metavar="NAME", help="Keep what was in a file, in the volume of this claim"
     )
     match = commands.add_parser(
-        "match", prog="headrace fluxqueue match", help="Serve gRPC matching on the graph that a client sends"
+        "match", prog=f"{_program} match", help="Serve gRPC matching on the graph that a client sends"
     )
     match.add_argument("--host", default="127.0.0.1", help="Address to listen at (default: 127.0.0.1)")
     match.add_argument("--port", type=int, default=4242, help="Port to listen at (default: 4242; 0: a free one)")
@@ -62,12 +66,13 @@ def _parser() -> Parser:
     _add_tls(match, "")
     match.add_argument("--json", action="store_true", help="Say as JSON where it listens")
     history = commands.add_parser(
-        "history", prog="headrace fluxqueue history", help="Jobs, waits and pod-hours of the past, from the store"
+        "history", prog=f"{_program} history", help="Jobs, waits and pod-hours of the past, from the store"
     )
     _add_store(history)
     history.add_argument("--since", default="7d", metavar="FSD", help="How long ago the span begins (default: 7d)")
     history.add_argument("--by", choices=("namespace", "width", "queue"), default="", help="A line for each of these")
     history.add_argument("--json", action="store_true", help="JSON instead of a table, with times in seconds")
+    fluxqueue_jobs.add_to(commands, _program)
     return parser
 
 
@@ -201,8 +206,19 @@ def _print_table(lines: List[Line], by: str) -> None:
         print(f"{line.name:{width}}" + "".join(f"{cell:>10}" for cell in cells))
 
 
+def kubectl() -> int:
+    """The plugin `kubectl fluxqueue`, which kubectl runs as `kubectl-fluxqueue`."""
+    from headrace.cli.main import headrace
+
+    global PREFIX, _program
+    PREFIX, _program = "kubectl-fluxqueue: ", "kubectl fluxqueue"
+    return headrace(["fluxqueue", *sys.argv[1:]])
+
+
 def main(argv: List[str]) -> int:
     options = _parser().parse_args(argv)
+    if options.action in fluxqueue_jobs.ACTIONS:
+        return fluxqueue_jobs.main(options)
     if options.action == "match":
         return _match(options)
     controller_options.need_extra("the cluster queue")

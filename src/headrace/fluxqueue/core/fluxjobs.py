@@ -18,7 +18,7 @@ Object = dict[str, Any]
 _LONGEST_NAME = 253
 _SUBMIT = {State.HELD: "statusNew", State.REFUSED: "statusError"}
 # Positions up to this one are exact.
-_EXACT = 50
+EXACT = 50
 # The reason of the condition Released of a job that waits anew.
 REQUEUED = "Requeued"
 
@@ -148,7 +148,7 @@ def place_in(status: Object) -> tuple[int, int]:
 
 def shown_position(position: int) -> int:
     """A position as the status has it: beyond 50 with two leading digits, so that few changes are written."""
-    if position <= _EXACT:
+    if position <= EXACT:
         return position
     step = 10 ** (len(str(position)) - 2)
     return int(position // step * step)

@@ -1,0 +1,227 @@
+"""What users see and do of the queues through the API server, with their own rights: jobs, reasons, nodes, holds.
+
+A user who may not read the FluxJobs of all namespaces reads those of one. The position of a job then tells how many
+jobs are before it, and so how many of these he may not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ..graph import Graph
+from ..kube.runtime.api import EVENTS, PODS, Api, ApiError, Kind
+from ..kube.runtime.timestamps import seconds_of
+from ..spec.hostlist import Hostlist
+from . import nodes, requests
+from .core.cluster_queue import ClusterQueue
+from .core.fluxjobs import EXACT
+from .core.queue_nodes import divided
+from .core.world import is_live, node_of
+from .crd import settings_of
+from .names import FLUXJOBS, FLUXQUEUE, FLUXQUEUES, HOLD, NODES
+from .workloads import KINDS
+
+Object = dict[str, Any]
+_FORBIDDEN = 403
+_OVER = ("Finished", "Failed")
+
+
+class NoSuchJob(Exception):
+    """A name that is no job's, or several jobs'; the message says which there are."""
+
+
+class Line(NamedTuple):
+    """A job of a list: `position` in its queue, 0 for none; not `is_exact`, it has two leading digits only."""
+
+    job: Object
+    position: int
+    is_exact: bool
+
+
+class Listed(NamedTuple):
+    """The jobs that were asked for, those that wait by their places, and by queue how many jobs before the last of them
+    may not be read.
+    """
+
+    lines: list[Line]
+    unread: Mapping[str, int]
+
+
+def status_of(job: Object) -> Object:
+    return dict(job.get("status") or {})
+
+
+def queue_of(job: Object) -> str:
+    return str((job.get("spec") or {}).get("queue", ""))
+
+
+async def listed(api: Api, namespace: str, everywhere: bool, with_ended: bool) -> Listed:
+    """The jobs of a namespace, or of all that may be read. Raises ApiError, Unreachable."""
+    jobs, reads_all = await _fluxjobs(api, namespace)
+    return lines_of(jobs, "" if everywhere else namespace, reads_all, with_ended)
+
+
+async def _fluxjobs(api: Api, namespace: str) -> tuple[list[Object], bool]:
+    """All FluxJobs, or those of a namespace for a user who may read these alone; and whether it is all."""
+    try:
+        return (await api.list_objects(FLUXJOBS)).items, True
+    except ApiError as exc:
+        if exc.status != _FORBIDDEN:
+            raise
+    return (await api.list_objects(FLUXJOBS, namespace)).items, False
+
+
+def lines_of(jobs: Iterable[Object], namespace: str, reads_all: bool, with_ended: bool) -> Listed:
+    """The list of those of `jobs` that are in a namespace ("": all); `reads_all`: `jobs` are all that there are."""
+    by_queue: dict[str, list[Object]] = {}
+    rest: list[Line] = []
+    for job in jobs:
+        if status_of(job).get("state", "Held") == "Held" and status_of(job).get("position"):
+            by_queue.setdefault(queue_of(job), []).append(job)
+        elif with_ended or status_of(job).get("state") not in _OVER:
+            rest.append(Line(job, 0, True))
+    waiting: list[Line] = []
+    unread: dict[str, int] = {}
+    for queue in sorted(by_queue):
+        # The order of `queueing.pending`.
+        in_order = sorted(by_queue[queue], key=_place)
+        if reads_all:
+            waiting += [Line(job, position, True) for position, job in enumerate(in_order, 1)]
+        else:
+            told = [int(status_of(job)["position"]) for job in in_order]
+            waiting += [Line(job, one, one <= EXACT) for job, one in zip(in_order, told, strict=True)]
+            unread[queue] = max(max(told) - len(told), 0)
+    rest.sort(key=lambda line: (line.job["metadata"].get("creationTimestamp", ""), line.job["metadata"]["name"]))
+    shown = [one for one in [*rest, *waiting] if namespace in ("", one.job["metadata"]["namespace"])]
+    return Listed(shown, unread)
+
+
+def _place(job: Object) -> tuple[int, float, int]:
+    status = status_of(job)
+    queued_at = seconds_of(status["queuedAt"]) if "queuedAt" in status else 0.0
+    return -int(job["spec"].get("priority", 0)), queued_at, int(status.get("jobid", 0))
+
+
+async def found(api: Api, namespace: str, name: str) -> Line:
+    """The job of an object by the object's name, also as `job/NAME`, or by the name of the FluxJob.
+
+    Raises NoSuchJob, ApiError, Unreachable.
+    """
+    jobs, reads_all = await _fluxjobs(api, namespace)
+    lines = lines_of(jobs, namespace, reads_all, True).lines
+    kind, slash, short = name.rpartition("/")
+    mine = [one for one in lines if one.job["spec"].get("name") == short and _is_of(one.job, kind)]
+    mine = mine or [one for one in lines if not slash and one.job["metadata"]["name"] == name]
+    if len(mine) == 1:
+        return mine[0]
+    if mine:
+        names = ", ".join(f"{_kind_of(one.job)}/{short}" for one in mine)
+        raise NoSuchJob(f"{name} is the name of {len(mine)} jobs in namespace {namespace}: say {names}")
+    some = sorted({str(one.job["spec"].get("name")) for one in lines})
+    there = f"; there {'is' if len(some) == 1 else 'are'} {', '.join(some[:8])}{' ...' if some[8:] else ''}"
+    raise NoSuchJob(f"no object {name} waits or runs in namespace {namespace}{there if some else ''}")
+
+
+def _kind_of(job: Object) -> str:
+    """The kind of the object of a FluxJob, as the last part of its name has it."""
+    return str(job["metadata"]["name"].rpartition("-")[2])
+
+
+def _is_of(job: Object, kind: str) -> bool:
+    return not kind or kind.lower() in (_kind_of(job), f"{_kind_of(job)}s")
+
+
+async def events_of(api: Api, job: Object) -> list[Object]:
+    """The queue's Events about the objects of a job, the oldest first; [] for a user who may not read Events."""
+    meta = job["metadata"]
+    uids = {one["uid"] for one in meta.get("ownerReferences") or ()}
+    try:
+        items = (await api.list_objects(EVENTS, meta["namespace"])).items
+    except ApiError as exc:
+        if exc.status != _FORBIDDEN:
+            raise
+        return []
+    mine = [
+        one
+        for one in items
+        if one.get("involvedObject", {}).get("uid") in uids and one.get("source", {}).get("component") == FLUXQUEUE
+    ]
+    return sorted(mine, key=lambda one: int(one["metadata"]["resourceVersion"]))
+
+
+async def put_on_hold(api: Api, job: Object, is_on_hold: bool) -> None:
+    """Annotate the objects of a job, or take the annotation away. Raises NoSuchJob, ApiError, Unreachable."""
+    meta, state = job["metadata"], status_of(job).get("state", "Held")
+    if state not in ("Held", "Refused"):
+        raise NoSuchJob(f"{job['spec'].get('name')} is {state}: only what waits can be held and released")
+    for owner in meta.get("ownerReferences") or ():
+        body = {"metadata": {"uid": owner["uid"], "annotations": {HOLD: "true" if is_on_hold else None}}}
+        await api.merge(_kind(owner), meta["namespace"], owner["name"], body)
+
+
+def _kind(owner: Object) -> Kind:
+    known = KINDS.get(owner["kind"])
+    if known is None:
+        raise NoSuchJob(f"this program does not know the kind {owner['kind']}: is it older than the queue?")
+    return known.kind
+
+
+class NodeLine(NamedTuple):
+    """A node: what it has and what is free of it (None: not known), by type; the jobs with places on it, by name."""
+
+    name: str
+    queue: str
+    is_usable: bool
+    has: Mapping[str, int]
+    free: Mapping[str, int] | None
+    jobs: tuple[str, ...]
+
+
+class Seen(NamedTuple):
+    """The queues with their nodes, as they are now."""
+
+    queues: Mapping[str, ClusterQueue]
+    lines: list[NodeLine]
+    reads_pods: bool
+
+    def graph(self, queue: str) -> Graph:
+        return self.queues[queue].scheduler.graph
+
+
+async def nodes_seen(api: Api, namespace: str) -> Seen:
+    """The nodes of all queues. Without the right to read all pods, what is free is not known.
+
+    Raises ApiError, Unreachable.
+    """
+    items = {one["metadata"]["name"]: one for one in (await api.list_objects(NODES)).items}
+    queues = {one["metadata"]["name"]: one for one in (await api.list_objects(FLUXQUEUES)).items}
+    jobs, _ = await _fluxjobs(api, namespace)
+    try:
+        pods = (await api.list_objects(PODS)).items
+        reads_pods = True
+    except ApiError as exc:
+        if exc.status != _FORBIDDEN:
+            raise
+        pods, reads_pods = [], False
+    taken: dict[str, list[requests.Amounts]] = {}
+    for pod in pods:
+        if is_live(pod) and node_of(pod):
+            taken.setdefault(node_of(pod), []).append(requests.amounts_of(pod["spec"], pod.get("status")))
+    running: dict[str, dict[str, None]] = {}
+    for job in jobs:
+        status = status_of(job)
+        if status.get("state") in ("Released", "Running"):
+            for node in Hostlist.parse(status.get("nodes", "")):
+                running.setdefault(node, {})[f"{job['metadata']['namespace']}/{job['spec'].get('name')}"] = None
+    lines, made = [], {}
+    for name, mine in divided(queues, items).items():
+        queue = made[name] = ClusterQueue(settings_of(queues[name]))
+        for node in sorted(mine.nodes):
+            queue.put_node(items[node], 0)
+            has = nodes.amounts_of(items[node])
+            used = requests.total(taken.get(node, ()))
+            free = {kind: max(amount - used.get(kind, 0), 0) for kind, amount in has.items()} if reads_pods else None
+            there = tuple(running.get(node, ()))
+            lines.append(NodeLine(node, name, nodes.is_usable(items[node]), has, free, there))
+    return Seen(made, lines, reads_pods)

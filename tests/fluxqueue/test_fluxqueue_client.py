@@ -1,0 +1,102 @@
+"""What a user sees of the queues: positions, how many jobs may not be read, names; and what a hold writes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from headrace.fluxqueue import client
+from headrace.kube.runtime.api import ApiError, Kind, Listing
+
+Object = dict[str, Any]
+
+
+def job(name: str, position: int = 0, state: str = "Held", namespace: str = "team", **more: Any) -> Object:
+    number = int(name[1:]) if name[1:].isdigit() else 0
+    status = {"state": state, "jobid": str(number), "queuedAt": "2026-01-01T00:00:00Z"}
+    kind = more.pop("kind", "job")
+    owner = {"kind": kind.capitalize(), "name": name, "uid": f"uid-{name}", "apiVersion": "v1"}
+    return {
+        "metadata": {"name": f"{name}-{kind}", "namespace": namespace, "ownerReferences": [owner]},
+        "spec": {"name": name, "queue": "default", "nodes": 1, **more},
+        "status": {**status, **({"position": position} if position else {})},
+    }
+
+
+def shown(found: client.Listed) -> list[tuple[str, int, bool]]:
+    return [(line.job["spec"]["name"], line.position, line.is_exact) for line in found.lines]
+
+
+def test_who_reads_all_has_exact_positions_though_the_status_has_two_digits() -> None:
+    jobs = [
+        job(f"j{n}", n if n <= 50 else n // 10 * 10, namespace="team" if n % 50 == 7 else "x") for n in range(1, 90)
+    ]
+    found = client.lines_of(reversed(jobs), "team", True, False)
+    assert shown(found) == [("j7", 7, True), ("j57", 57, True)]
+    assert found.unread == {}
+    # A higher priority goes before all who came earlier.
+    first = client.lines_of([*jobs, job("j99", 1, priority=5)], "team", True, False)
+    assert shown(first) == [("j99", 1, True), ("j7", 8, True), ("j57", 58, True)]
+
+
+def test_who_reads_one_namespace_is_told_how_many_are_before_the_last() -> None:
+    found = client.lines_of(
+        [job("j7", 7), job("j53", 520), job("j9"), job("j1", state="Running")], "team", False, False
+    )
+    assert shown(found) == [("j1", 0, True), ("j9", 0, True), ("j7", 7, True), ("j53", 520, False)]
+    assert found.unread == {"default": 518}
+
+
+def test_what_has_ended_is_listed_if_it_is_asked_for() -> None:
+    jobs = [job("j1", state="Finished"), job("j2", state="Failed"), job("j3", state="Refused")]
+    assert [name for name, _, _ in shown(client.lines_of(jobs, "", True, False))] == ["j3"]
+    assert [name for name, _, _ in shown(client.lines_of(jobs, "", True, True))] == ["j1", "j2", "j3"]
+
+
+class Answers:
+    """An API server with FluxJobs, which refuses to list those of all namespaces."""
+
+    def __init__(self, *jobs: Object) -> None:
+        self.jobs = list(jobs)
+        self.merged: list[tuple[str, str, Object]] = []
+
+    async def list_objects(self, kind: Kind, namespace: str = "") -> Listing:
+        if not namespace:
+            raise ApiError(403, "Forbidden", f"cannot list resource {kind.plural}")
+        return Listing(self.jobs, "1")
+
+    async def merge(self, kind: Kind, namespace: str, name: str, body: Object) -> None:
+        self.merged.append((kind.plural, name, body["metadata"]))
+
+
+def found(api: Any, name: str) -> client.Line:
+    return asyncio.run(client.found(api, "team", name))
+
+
+def test_a_job_is_found_by_the_name_of_its_object() -> None:
+    api = Answers(job("both", 1), job("both", 2, kind="pod"), job("one", 3))
+    assert found(api, "one").position == 3
+    assert found(api, "job/one").job["metadata"]["name"] == "one-job"
+    assert found(api, "pods/both").position == 2
+    assert found(api, "both-pod").position == 2
+    for name, why in (
+        ("both", "both is the name of 2 jobs in namespace team: say job/both, pod/both"),
+        ("nope", "no object nope waits or runs in namespace team; there are both, one"),
+        ("pod/one", "no object pod/one waits"),
+    ):
+        with pytest.raises(client.NoSuchJob, match=why):
+            found(api, name)
+
+
+def test_a_hold_annotates_the_object_and_what_runs_is_not_held() -> None:
+    api: Any = Answers(job("one", 1), job("two", state="Running"))
+    asyncio.run(client.put_on_hold(api, found(api, "one").job, True))
+    asyncio.run(client.put_on_hold(api, found(api, "one").job, False))
+    (plural, name, held), (_, _, released) = api.merged
+    assert (plural, name) == ("jobs", "one")
+    assert held == {"uid": "uid-one", "annotations": {"fluxqueue/hold": "true"}}
+    assert released["annotations"] == {"fluxqueue/hold": None}
+    with pytest.raises(client.NoSuchJob, match="two is Running: only what waits can be held and released"):
+        asyncio.run(client.put_on_hold(api, found(api, "two").job, True))
