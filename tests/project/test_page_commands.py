@@ -84,7 +84,7 @@ ELSEWHERE = {
     ),
     ("docs/user/cluster-queue.md", "kubectl fluxqueue list"): (
         "takes a Kubernetes",
-        "tests/cli/test_fluxqueue_jobs.py",
+        "tests/kube/test_fluxqueue_plugin.py",
     ),
     ("docs/user/cluster-queue.md", "headrace fluxqueue match"): (
         "serves until it is stopped",

@@ -1,0 +1,125 @@
+"""`kubectl fluxqueue` on a real Kubernetes, for a user who may edit one namespace, and for an administrator."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from installed import account_kubeconfig
+from kubecluster import build
+from kubecluster.cluster import Cluster
+from patience import PATIENCE, until
+from running_fluxqueue import Held, RunningFluxqueue, running
+
+BIN = Path(sys.executable).parent
+
+
+@pytest.fixture(scope="module")
+def fluxqueue(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFluxqueue]:
+    with running(cluster, tmp_path_factory.mktemp("fluxqueue")) as started:
+        yield started
+
+
+class Plugin:
+    """kubectl with our plugin in its PATH, for one user in one namespace."""
+
+    def __init__(self, kubeconfig: Path, namespace: str) -> None:
+        self.namespace = namespace
+        self.env = {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": f"{BIN}:{os.environ['PATH']}"}
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        line = [build.program("kubernetes", "kubectl"), "fluxqueue", *words, "-n", self.namespace]
+        return subprocess.run(line, env=self.env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+    def __call__(self, *words: str) -> str:
+        done = self.run(*words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def places(self) -> dict[str, int | None]:
+        """The position of each job of the list."""
+        return {one["name"]: one["position"] for one in json.loads(self("list", "--json"))["jobs"]}
+
+
+def user(cluster: Cluster, namespace: str, role: str, folder: Path) -> Plugin:
+    """A service account with a ClusterRole of Kubernetes in one namespace alone."""
+    account = f"only-{role}"
+    cluster.kubectl("-n", namespace, "create", "serviceaccount", account)
+    binding = ("create", "rolebinding", account, f"--clusterrole={role}", f"--serviceaccount={namespace}:{account}")
+    cluster.kubectl("-n", namespace, *binding)
+    (folder / role).mkdir()
+    plugin = Plugin(account_kubeconfig(cluster, namespace, folder / role, account), namespace)
+    # What a role has by aggregation is there moments after the install.
+    until(lambda: plugin.run("list").returncode == 0)
+    return plugin
+
+
+def test_a_user_of_one_namespace_lists_holds_and_releases_what_is_hers(
+    cluster: Cluster, fluxqueue: RunningFluxqueue, namespace: str, tmp_path: Path
+) -> None:
+    cpu = str(cluster.api.get("/api/v1/nodes/node-0")["status"]["allocatable"]["cpu"])
+    held = Held(cluster, namespace)
+    other = f"{namespace}-other"
+    cluster.kubectl("create", "namespace", other)
+    until(lambda: cluster.api.get(f"/api/v1/namespaces/{other}/serviceaccounts")["items"])
+    held.job("runs", "sleep 3600", cpu, pods=2)
+    held.wait("runs-job", "Running")
+    hers, views = user(cluster, namespace, "edit", tmp_path), user(cluster, namespace, "view", tmp_path)
+    admin = Plugin(cluster.kubeconfig, namespace)
+    others = Held(cluster, other)
+    others.job("hidden", "echo", cpu)
+    others.wait("hidden-job", "Held")
+    # Objects of one second are in the order of their ids.
+    held.job("mine", "echo", cpu)
+    until(lambda: held.status("mine-job").get("position") == 2)
+    held.pod("later", "echo", cpu)
+    until(lambda: held.status("later-pod").get("position") == 3)
+
+    done = hers.run("list")
+    rows = [line.split()[:5] for line in done.stdout.splitlines()]
+    assert rows[:2] == [["NAME", "KIND", "STATE", "QUEUE", "POSITION"], ["runs", "job", "Running", "default", "2"]]
+    assert rows[2:] == [["mine", "job", "Held", "default", "2"], ["later", "pod", "Held", "default", "3"]]
+    assert done.stderr == "1 job that you may not read is before the last of these in queue default\n"
+    assert "hidden" not in done.stdout + hers("list", "--all-namespaces", "--all")
+    assert json.loads(hers("list", "--json"))["unread"] == {"default": 1}
+    assert "hidden" in admin("list", "-A") and "hidden" not in admin("list", "-a")
+    assert admin.places() == hers.places()
+
+    told = hers("why", "mine")
+    assert "default, position 2" in told and "Queued: in queue default" in told
+    assert json.loads(hers("why", "pod/later", "--json"))["position"] == 3
+    refused = hers.run("why", "hidden")
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("kubectl-fluxqueue: no object hidden waits or runs in namespace")
+
+    assert hers("hold", "mine") == "mine is on hold: it waits outside the order\n"
+    until(lambda: hers.places() == {"runs": None, "mine": None, "later": 2})
+    assert "its user keeps it waiting" in hers("why", "mine")
+    assert json.loads(hers("release", "job/mine", "--json"))["hold"] is False
+    until(lambda: hers.places() == {"runs": None, "mine": 2, "later": 3})
+    assert "runs is Running: only what waits" in hers.run("hold", "runs").stderr
+    # Who may read alone is told by the API server what he lacks.
+    denied = views.run("hold", "mine")
+    assert denied.returncode == 1 and "cannot patch resource" in denied.stderr
+    for command in ("nodes", "graph"):
+        assert "cannot list resource" in hers.run(command).stderr
+
+    rows = [line.split() for line in admin("nodes").splitlines()]
+    assert [row[:2] for row in rows] == [["NODE", "QUEUE"], ["node-0", "default"], ["node-1", "default"]]
+    assert rows[1][-1] == f"{namespace}/runs"
+    free = json.loads(admin("nodes", "--json"))[0]
+    assert free["free"]["cpu"] < free["has"]["cpu"] and free["jobs"] == [f"{namespace}/runs"]
+    assert "  node node-0\n    cpu cpu0 " in admin("graph", "--queue", "default")
+    vertices = json.loads(admin("graph", "--jgf"))["graph"]["nodes"]
+    assert sorted(one["metadata"]["name"] for one in vertices if one["metadata"]["type"] == "node") == [
+        "node-0",
+        "node-1",
+    ]
+    assert admin("graph", "--json") == admin("graph", "--jgf")
+    assert "there is no FluxQueue nope; there are default" in admin.run("graph", "--queue", "nope").stderr
+    cluster.kubectl("delete", "namespace", other, "--wait=false")
