@@ -22,6 +22,8 @@ from measure import Row, cpu_seconds, flux_command, pss, report
 JOBS = 10_000
 # (path, times, what must be reached).
 REQUESTS = (("/v1/jobs?details=true&limit=1000", 20, "1/5"), ("/v1/jobs", 20, ""), ("/v1/auth", 400, ""))
+# The same of ours alone.
+OWN_REQUESTS = (("/v2/jobs?limit=50", 200, "3"),)
 COMPAT = Path(__file__).parents[1] / "src/headrace/compat/python"
 
 
@@ -83,6 +85,12 @@ def drive(jobs: int) -> None:
         for one in services:
             note = f"{used[one] / used[services[1]]:.2f} of the peer" if one is services[0] else ""
             rows.append(Row(f"{path}, {one.name}", used[one] / times * 1000, "ms CPU", bar if note else "", note))
+    for path, times, bar in OWN_REQUESTS:
+        before = cpu_seconds(services[0].process.pid) + cpu_seconds(broker)
+        for _ in range(times):
+            get(services[0].url + path)
+        used_ms = (cpu_seconds(services[0].process.pid) + cpu_seconds(broker) - before) / times * 1000
+        rows.append(Row(path, used_ms, "ms CPU", bar))
     begin = cpu_seconds(services[0].process.pid)
     time.sleep(30)
     rows.append(Row("idle, ours", (cpu_seconds(services[0].process.pid) - begin) / 30 * 100, "% of a core", "0.1"))

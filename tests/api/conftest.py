@@ -73,6 +73,13 @@ def shared() -> Iterator[Instance]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def modules_own() -> Iterator[Instance]:
+    """An instance that the tests of one file share."""
+    with running() as found:
+        yield found
+
+
 @pytest.fixture
 def instance() -> Iterator[Instance]:
     """An instance of a test's own, without jobs."""

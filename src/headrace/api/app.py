@@ -11,13 +11,18 @@ from starlette.responses import Response
 import headrace
 from headrace.api import problems
 from headrace.api.broker_link import Broker
+from headrace.api.fields import BadFields
 from headrace.api.guard import Guard
 from headrace.api.identity.access import Access
 from headrace.api.pages import routes as page_routes
 from headrace.api.service import Service
 from headrace.api.settings import Settings
-from headrace.api.v1 import errors, fields
+from headrace.api.v1 import errors as v1_errors
+from headrace.api.v1 import fields as v1_fields
 from headrace.api.v1 import routes as v1_routes
+from headrace.api.v2 import errors as v2_errors
+from headrace.api.v2 import fields as v2_fields
+from headrace.api.v2 import routes as v2_routes
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -31,12 +36,10 @@ def create_app(settings: Settings) -> FastAPI:
     # FastAPI's own pages of documentation load scripts from elsewhere.
     app = FastAPI(title="Headrace", version=headrace.__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service = Service(settings, Broker(settings.uri), Access(settings))
-    for router in (v1_routes.public, v1_routes.router, page_routes.public, page_routes.router):
+    for router in (v1_routes.public, v1_routes.router, v2_routes.router, page_routes.public, page_routes.router):
         app.include_router(router)
     app.mount("/static", page_routes.static)
-    app.add_exception_handler(fields.BadFields, errors.bad_fields)
-    app.add_exception_handler(fields.BadBody, errors.bad_body)
-    for kind in problems.EXCEPTIONS:
+    for kind in (*problems.EXCEPTIONS, BadFields, v1_fields.BadBody, v2_fields.BadBody):
         app.add_exception_handler(kind, _answer)
     app.add_middleware(Guard, hosts=settings.hosts)
     return app
@@ -44,5 +47,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 async def _answer(request: Request, exc: Exception) -> Response:
     if request.url.path.startswith("/v1/"):
-        return errors.answer(exc)
+        return v1_errors.answer(exc)
+    if request.url.path.startswith("/v2/"):
+        return v2_errors.answer(exc)
     return page_routes.answer(request, exc)

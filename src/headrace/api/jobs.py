@@ -15,10 +15,18 @@ from headrace.spec import eventlog, jobid, stdio
 from headrace.spec.job_exception import CANCEL, FATAL
 
 ALL_ATTRIBUTES = ["all"]
+# The flag of job-info.lookup for jobspec and R with all updates (RFC 41).
+_LOOKUP_CURRENT = 2
+# Jobs of one response.
+_MOST_AT_ONCE = 1001
 
 
 class NoSuchJob(LookupError):
     """No job has the id, or the text is no id; the text is for users."""
+
+
+class NothingYet(LookupError):
+    """The job is there, but not what was asked for; the text is for users."""
 
 
 class Refused(ValueError):
@@ -47,16 +55,21 @@ def read_id(text: str) -> int:
 
 async def listing(link: BrokerLink, query: Query, attrs: list[str]) -> list[dict[str, Any]]:
     """The jobs that match, as job-list describes them and in its order (RFC 43): pending by priority, running, then
-    those that have ended, newest first.
+    those that have ended, newest first. With `annotations` among the attributes, pending jobs have their reasons.
     """
-    answers = await link.gather("job-list.list", query.request(attrs))
+    request = query.request(attrs)
+    if 0 < query.count <= _MOST_AT_ONCE and "annotations" not in attrs:
+        # One response costs both sides less than a stream, whose first responses have one job each. It has no reasons.
+        found: list[dict[str, Any]] = (await link.call("job-list.list", request))["jobs"]
+        return found
+    answers = await link.gather("job-list.list", request)
     return [job for answer in answers for job in answer["jobs"]]
 
 
-async def one(link: BrokerLink, id: int) -> dict[str, Any]:
+async def one(link: BrokerLink, id: int, attrs: list[str] = ALL_ATTRIBUTES) -> dict[str, Any]:
     """A job as job-list describes it (RFC 43). Raises NoSuchJob."""
     try:
-        job: dict[str, Any] = (await link.call("job-list.list-id", {"id": id, "attrs": ALL_ATTRIBUTES}))["job"]
+        job: dict[str, Any] = (await link.call("job-list.list-id", {"id": id, "attrs": attrs}))["job"]
     except OSError as exc:
         if exc.errno != errno.ENOENT:
             raise
@@ -87,6 +100,20 @@ async def cancel(link: BrokerLink, id: int) -> None:
             raise
         await one(link, id)
         raise JobHasEnded(f"{jobid.encode(id)} has ended") from None
+
+
+async def kept(link: BrokerLink, id: int, key: str) -> str:
+    """What the job's store has under `eventlog`, `jobspec` or `R`, the last two with all updates, as text. Raises
+    NoSuchJob, and NothingYet for what the job has not yet, or will never have.
+    """
+    try:
+        found = await link.call("job-info.lookup", {"id": id, "keys": [key], "flags": _LOOKUP_CURRENT})
+    except OSError as exc:
+        if exc.errno != errno.ENOENT:
+            raise
+        await one(link, id)
+        raise NothingYet(f"{jobid.encode(id)} has no {key}") from None
+    return str(found[key])
 
 
 async def output(link: BrokerLink, id: int) -> list[stdio.Data]:

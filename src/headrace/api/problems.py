@@ -10,20 +10,21 @@ from starlette.exceptions import HTTPException
 from headrace.api.broker_link import BrokerUnreachable
 from headrace.api.identity.access import Unauthenticated
 from headrace.api.identity.csrf import Forged
-from headrace.api.jobs import BadOutput, JobHasEnded, NoSuchJob
+from headrace.api.jobs import BadOutput, JobHasEnded, NoSuchJob, NothingYet
 
 # The status of each kind, and headers that go with it.
 _KINDS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (Unauthenticated, 401, {"WWW-Authenticate": "Bearer"}),
     (Forged, 403, {}),
     (NoSuchJob, 404, {}),
+    (NothingYet, 404, {}),
     (JobHasEnded, 400, {}),
     (BadOutput, 502, {}),
     (BrokerUnreachable, 503, {"Retry-After": "2"}),
 )
 # Refusals of the broker by these errors are the request's fault.
 _BY_ERRNO = {errno.EPERM: 403, errno.EINVAL: 400, errno.EPROTO: 400, errno.ENOENT: 404, errno.EAGAIN: 429}
-EXCEPTIONS = (Unauthenticated, Forged, NoSuchJob, JobHasEnded, BadOutput, OSError, HTTPException)
+EXCEPTIONS = (*(kind for kind, _, _ in _KINDS), OSError, HTTPException)
 
 
 class Problem(NamedTuple):

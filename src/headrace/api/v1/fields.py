@@ -14,6 +14,8 @@ from urllib.parse import parse_qsl
 from python_multipart.exceptions import FormParserError
 from starlette.requests import Request
 
+from headrace.api.fields import BadFields, checked_text
+
 _SWITCHES = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.0*)?", re.ASCII)
 _LARGEST = (1 << 63) - 1
@@ -21,14 +23,6 @@ _LARGEST = (1 << 63) - 1
 
 class BadBody(ValueError):
     """A body that cannot be read; the text is for users."""
-
-
-class BadFields(ValueError):
-    """Fields of the wrong kind: `problems` has (name, text for users)."""
-
-    def __init__(self, problems: list[tuple[str, str]]) -> None:
-        super().__init__("; ".join(f"{name}: {text}" for name, text in problems))
-        self.problems = problems
 
 
 class Field(NamedTuple):
@@ -45,10 +39,7 @@ def text(value: Any) -> str:
     """Text as programs and files can have it, or a number as text."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise ValueError("must be text")
-    found = str(value)
-    if "\0" in found or any("\ud800" <= char <= "\udfff" for char in found):
-        raise ValueError("must be text without NUL characters and halves of characters")
-    return found
+    return checked_text(str(value))
 
 
 def integer(value: Any) -> int:

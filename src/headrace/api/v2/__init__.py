@@ -1,0 +1,1 @@
+"""`/v2`: Headrace's own interface for scripts, in JSON."""

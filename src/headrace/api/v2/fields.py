@@ -1,0 +1,146 @@
+"""The fields of a request of `/v2`. A table of fields is what a route reads, and what OpenAPI says of it.
+
+Each field has one place: the query, or a body that is a JSON object. A field that a route does not have is refused, as
+it is most often the name of another that is misspelt.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.requests import Request
+
+from headrace.api.fields import BadFields, checked_text
+from headrace.query import when
+
+_SWITCHES = {"true": True, "1": True, "false": False, "0": False}
+_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
+# The latest time that calendars of programs have, in seconds since the epoch (the year 9999).
+_LATEST = 253402300799.0
+
+
+class BadBody(ValueError):
+    """A body that cannot be read; the text is for users."""
+
+
+class Field(NamedTuple):
+    """A field: what reads its value (raises ValueError), and its schema in OpenAPI."""
+
+    name: str
+    read: Callable[[Any], Any]
+    schema: Mapping[str, Any]
+    description: str
+
+
+def text(value: Any) -> str:
+    return checked_text(value)
+
+
+def number(least: int, most: int) -> Callable[[Any], int]:
+    """What reads a whole number of a query."""
+
+    def read(value: str) -> int:
+        if not _NUMBER.fullmatch(value) or not least <= int(value) <= most:
+            raise ValueError(f"must be a whole number from {least} to {most}, not '{value}'")
+        return int(value)
+
+    return read
+
+
+def switch(value: str) -> bool:
+    """A truth of a query."""
+    if value.lower() not in _SWITCHES:
+        raise ValueError(f"must be true or false, not '{value}'")
+    return _SWITCHES[value.lower()]
+
+
+def words(value: str) -> list[str]:
+    """Words that commas part, none of them empty."""
+    found = [word.strip() for word in checked_text(value).split(",")]
+    if not all(found):
+        raise ValueError("must be words with commas between them")
+    return found
+
+
+def moment(value: str) -> float:
+    """A point in time as seconds since the epoch: these, a time of RFC 3339, or as `flux jobs --since` takes it."""
+    seconds = _rfc3339(value)
+    try:
+        seconds = when.parse(value, time.time(), future=False) if seconds is None else seconds
+    except (OverflowError, OSError, ValueError):
+        seconds = math.nan
+    if not 0 <= seconds <= _LATEST:
+        raise ValueError(f"must be a point in time such as 2026-11-26T08:00:00Z, 1795680000 or -2h, not '{value}'")
+    return seconds
+
+
+def _rfc3339(value: str) -> float | None:
+    """None for a time that does not say its zone."""
+    try:
+        found = datetime.fromisoformat(value.upper().replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return None if found.tzinfo is None else (found - datetime(1970, 1, 1, tzinfo=timezone.utc)).total_seconds()
+
+
+def pick(given: Mapping[str, Any], fields: Iterable[Field]) -> dict[str, Any]:
+    """The values of those fields that were given. Raises BadFields."""
+    known = {field.name: field for field in fields}
+    values, problems = {}, []
+    for name, value in given.items():
+        field = known.get(name)
+        if field is None:
+            problems.append((name, f"is not known here: there are {', '.join(known) or 'no fields'}"))
+            continue
+        try:
+            values[name] = field.read(value)
+        except ValueError as exc:
+            problems.append((name, str(exc)))
+    if problems:
+        raise BadFields(problems)
+    return values
+
+
+def of_query(request: Request, fields: Iterable[Field]) -> dict[str, Any]:
+    """The fields of the query. Raises BadFields."""
+    given: dict[str, str] = {}
+    for name, value in parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True):
+        if name in given:
+            raise BadFields([(name, "is given more than once")])
+        given[name] = value
+    return pick(given, fields)
+
+
+async def of_body(request: Request) -> dict[str, Any]:
+    """The JSON object that the body is; empty without a body. Raises BadBody."""
+    body = await request.body()
+    if not body.strip():
+        return {}
+    try:
+        # The standard library's reader says where it is wrong.
+        found = json.loads(body)
+    except (ValueError, RecursionError) as exc:
+        raise BadBody(f"the body is not JSON: {exc}") from None
+    if not isinstance(found, dict):
+        raise BadBody("the body must be a JSON object")
+    return found
+
+
+def parameters(fields: Iterable[Field]) -> list[dict[str, Any]]:
+    """What OpenAPI says of a route that reads these fields from the query."""
+    return [
+        {"name": field.name, "in": "query", "required": False, "description": field.description, "schema": field.schema}
+        for field in fields
+    ]
+
+
+def json_bytes(value: Any) -> bytes:
+    return msgspec.json.encode(value)
