@@ -23,6 +23,7 @@ from headrace.api.v1 import routes as v1_routes
 from headrace.api.v2 import errors as v2_errors
 from headrace.api.v2 import fields as v2_fields
 from headrace.api.v2 import routes as v2_routes
+from headrace.api.v2.idempotency import Keys, OtherBody
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -36,10 +37,11 @@ def create_app(settings: Settings) -> FastAPI:
     # FastAPI's own pages of documentation load scripts from elsewhere.
     app = FastAPI(title="Headrace", version=headrace.__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service = Service(settings, Broker(settings.uri), Access(settings))
+    app.state.keys = Keys()
     for router in (v1_routes.public, v1_routes.router, v2_routes.router, page_routes.public, page_routes.router):
         app.include_router(router)
     app.mount("/static", page_routes.static)
-    for kind in (*problems.EXCEPTIONS, BadFields, v1_fields.BadBody, v2_fields.BadBody):
+    for kind in (*problems.EXCEPTIONS, BadFields, OtherBody, v1_fields.BadBody, v2_fields.BadBody):
         app.add_exception_handler(kind, _answer)
     app.add_middleware(Guard, hosts=settings.hosts)
     return app

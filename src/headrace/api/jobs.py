@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace.api.broker_link import BrokerLink, BrokerUnreachable
 from headrace.query.listing import Query
-from headrace.query.submission import jobspec_request
+from headrace.query.submission import URGENCIES, jobspec_request
 from headrace.spec import eventlog, jobid, stdio
 from headrace.spec.job_exception import CANCEL, FATAL
 
@@ -30,11 +30,14 @@ class NothingYet(LookupError):
 
 
 class Refused(ValueError):
-    """A submission that is wrong; `problems` has a sentence for users for each thing that is."""
+    """A submission that is wrong; `problems` has a sentence for users for each thing that is, `errno` is the broker's
+    where it was the broker that has refused it.
+    """
 
-    def __init__(self, problems: list[str]) -> None:
+    def __init__(self, problems: list[str], errno: int | None = None) -> None:
         super().__init__("; ".join(problems))
         self.problems = problems
+        self.errno = errno
 
 
 class BadOutput(ValueError):
@@ -77,14 +80,14 @@ async def one(link: BrokerLink, id: int, attrs: list[str] = ALL_ATTRIBUTES) -> d
     return job
 
 
-async def submit(link: BrokerLink, jobspec: dict[str, Any]) -> int:
+async def submit(link: BrokerLink, jobspec: dict[str, Any], urgency: int = URGENCIES["default"]) -> int:
     """The id of a new job. Raises Refused."""
     try:
-        answer = await link.call("job-ingest.submit", payload=jobspec_request(jobspec))
+        answer = await link.call("job-ingest.submit", payload=jobspec_request(jobspec, urgency))
     except BrokerUnreachable:
         raise
     except OSError as exc:
-        raise Refused([str(exc.strerror)]) from None
+        raise Refused([str(exc.strerror)], exc.errno) from None
     except (ValueError, RecursionError) as exc:
         # A request can hold halves of surrogate pairs and endlessly nested objects, which a jobspec cannot.
         raise Refused([str(exc)]) from None

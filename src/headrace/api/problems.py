@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from headrace.api.broker_link import BrokerUnreachable
 from headrace.api.identity.access import Unauthenticated
 from headrace.api.identity.csrf import Forged
-from headrace.api.jobs import BadOutput, JobHasEnded, NoSuchJob, NothingYet
+from headrace.api.jobs import BadOutput, JobHasEnded, NoSuchJob, NothingYet, Refused
 
 # The status of each kind, and headers that go with it.
 _KINDS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
@@ -19,6 +19,7 @@ _KINDS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (NoSuchJob, 404, {}),
     (NothingYet, 404, {}),
     (JobHasEnded, 400, {}),
+    (Refused, 400, {}),
     (BadOutput, 502, {}),
     (BrokerUnreachable, 503, {"Retry-After": "2"}),
 )

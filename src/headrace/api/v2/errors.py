@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from errno import EAGAIN
 from http import HTTPStatus
 from typing import Any
 
@@ -15,7 +16,9 @@ from starlette.responses import Response
 from headrace.api import problems
 from headrace.api.broker_link import BrokerUnreachable
 from headrace.api.fields import BadFields
+from headrace.api.jobs import JobHasEnded, Refused
 from headrace.api.v2.fields import BadBody
+from headrace.api.v2.idempotency import OtherBody
 
 MEDIA_TYPE = "application/problem+json"
 _PHRASES = {413: "Content Too Large", 422: "Unprocessable Content"}
@@ -28,6 +31,11 @@ def answer(exc: Exception) -> Response:
         return problem(422, errors[0]["detail"], field=errors[0]["field"], **more)
     if isinstance(exc, BadBody):
         return problem(400, str(exc))
+    if isinstance(exc, (OtherBody, JobHasEnded)):
+        return problem(409, str(exc))
+    if isinstance(exc, Refused):
+        # The broker's errno for a jobspec that is wrong is EPERM.
+        return problem(429 if exc.errno == EAGAIN else 400, str(exc), errno=exc.errno)
     found = problems.of(exc)
     # That the broker is away is no refusal of its own.
     refused = isinstance(exc, OSError) and not isinstance(exc, BrokerUnreachable)

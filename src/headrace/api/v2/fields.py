@@ -91,6 +91,10 @@ def _rfc3339(value: str) -> float | None:
     return None if found.tzinfo is None else (found - datetime(1970, 1, 1, tzinfo=timezone.utc)).total_seconds()
 
 
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
 def pick(given: Mapping[str, Any], fields: Iterable[Field]) -> dict[str, Any]:
     """The values of those fields that were given. Raises BadFields."""
     known = {field.name: field for field in fields}
@@ -126,7 +130,7 @@ async def of_body(request: Request) -> dict[str, Any]:
         return {}
     try:
         # The standard library's reader says where it is wrong.
-        found = json.loads(body)
+        found = json.loads(body, parse_constant=_no_number)
     except (ValueError, RecursionError) as exc:
         raise BadBody(f"the body is not JSON: {exc}") from None
     if not isinstance(found, dict):
@@ -140,6 +144,20 @@ def parameters(fields: Iterable[Field]) -> list[dict[str, Any]]:
         {"name": field.name, "in": "query", "required": False, "description": field.description, "schema": field.schema}
         for field in fields
     ]
+
+
+def body_of(fields: Iterable[Field], *others: Iterable[Field]) -> dict[str, Any]:
+    """The same of a body that has these fields, or else `others`."""
+    forms = [
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {field.name: {**field.schema, "description": field.description} for field in form},
+        }
+        for form in (fields, *others)
+    ]
+    schema = {"anyOf": forms} if others else forms[0]
+    return {"content": {"application/json": {"schema": schema}}, "required": False}
 
 
 def json_bytes(value: Any) -> bytes:

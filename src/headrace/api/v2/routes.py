@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
+import signal
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from headrace.api import jobs, service
-from headrace.api.v2 import fields, listing
+from headrace.api.fields import BadFields
+from headrace.api.v2 import changes, fields, idempotency, listing, submission
 from headrace.api.v2.record import FIELDS, attributes, record
+from headrace.spec.jobid import encode
 
 router = APIRouter(prefix="/v2", tags=["v2"], dependencies=[Depends(service.by_header)])
+_DRY_RUN = (
+    fields.Field("dry_run", fields.switch, {"type": "boolean"}, "Submit nothing: check, and answer with the jobspec"),
+)
+_KEY = {
+    "name": idempotency.HEADER,
+    "in": "header",
+    "required": False,
+    "description": "With a key, the same request is answered with the same job for 24 h",
+    "schema": {"type": "string", "maxLength": 255},
+}
+
+
+def _body(form: Iterable[fields.Field]) -> dict[str, Any]:
+    return {"requestBody": fields.body_of(form)}
+
+
+_SUBMIT = {
+    "parameters": [*fields.parameters(_DRY_RUN), _KEY],
+    "requestBody": fields.body_of(submission.FIELDS, submission.WHOLE_FIELDS),
+}
+_RESUBMIT = {"parameters": [_KEY], **_body(submission.RESUBMIT_FIELDS)}
+_UPDATE = {
+    "requestBody": {
+        "content": {"application/json": {"schema": {"type": "object", "minProperties": 1}}},
+        "description": "New values by key, as `flux update` has them: duration, name, queue, attributes.system.X",
+    }
+}
 
 
 def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -27,6 +58,73 @@ def _ready(body: bytes, status: int = 200, headers: dict[str, str] | None = None
 async def list_jobs(request: Request) -> Response:
     chosen = fields.of_query(request, listing.FIELDS)
     return _json(await listing.page(service.of(request).link, chosen, time.time()))
+
+
+@router.post("/jobs", summary="Submit a job", openapi_extra=_SUBMIT)
+async def submit(request: Request) -> Response:
+    here = service.of(request)
+    chosen = fields.of_query(request, _DRY_RUN)
+    found = submission.read(await fields.of_body(request), here.settings)
+    if chosen.get("dry_run"):
+        await changes.check(here.link, found.jobspec)
+        return _json({"jobspec": found.jobspec, "urgency": found.urgency})
+    return await _submit(request, found)
+
+
+async def _submit(request: Request, found: submission.Submission) -> Response:
+    link = service.of(request).link
+
+    async def send() -> int:
+        return await jobs.submit(link, found.jobspec, found.urgency)
+
+    key = request.headers.get(idempotency.HEADER)
+    if key is None:
+        id = await send()
+    else:
+        keys: idempotency.Keys = request.app.state.keys
+        what = b"%s\0%s" % (request.url.path.encode(), await request.body())
+        id = await keys.submit(link, key, what, found.jobspec, send)
+    text = encode(id, "f58plain")
+    return _json({"id": text}, 201, {"Location": f"/v2/jobs/{text}"})
+
+
+@router.post("/jobs/{jobid}/resubmit", summary="Submit a job once more", openapi_extra=_RESUBMIT)
+async def resubmit(request: Request, jobid: str) -> Response:
+    jobspec = await changes.submitted(service.of(request).link, jobs.read_id(jobid))
+    return await _submit(request, submission.again(jobspec, await fields.of_body(request)))
+
+
+@router.post("/jobs/{jobid}/cancel", summary="Cancel a job", openapi_extra=_body(changes.CANCEL))
+async def cancel(request: Request, jobid: str) -> Response:
+    values = fields.pick(await fields.of_body(request), changes.CANCEL)
+    return await _change(request, jobid, "raise", {"type": "cancel", "severity": 0, **values})
+
+
+@router.post("/jobs/{jobid}/kill", summary="Send a signal to a job's tasks", openapi_extra=_body(changes.KILL))
+async def kill(request: Request, jobid: str) -> Response:
+    values = fields.pick(await fields.of_body(request), changes.KILL)
+    return await _change(request, jobid, "kill", {"signum": values.get("signal", signal.SIGTERM)})
+
+
+@router.post("/jobs/{jobid}/urgency", summary="Move a job up or down its queue", openapi_extra=_body(changes.URGENCY))
+async def set_urgency(request: Request, jobid: str) -> Response:
+    values = fields.pick(await fields.of_body(request), changes.URGENCY)
+    if "urgency" not in values:
+        raise BadFields([("urgency", "is required")])
+    return await _change(request, jobid, "urgency", values)
+
+
+@router.post("/jobs/{jobid}/update", summary="Change what a job asks for", openapi_extra=_UPDATE)
+async def update(request: Request, jobid: str) -> Response:
+    id = jobs.read_id(jobid)
+    updates = await changes.updates(service.of(request).link, id, await fields.of_body(request))
+    return await _change(request, jobid, "update", {"updates": updates})
+
+
+async def _change(request: Request, jobid: str, method: str, what: dict[str, Any]) -> Response:
+    id = jobs.read_id(jobid)
+    answer = await changes.change(service.of(request).link, id, method, what)
+    return _json({"id": encode(id, "f58plain"), **(answer or {})})
 
 
 @router.get("/jobs/{jobid}", summary="A job, and why it waits")

@@ -1,0 +1,226 @@
+"""The jobspec that a request of `/v2` describes, by fields or as it is, and everything that is wrong with it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from headrace.api.fields import BadFields, checked_text
+from headrace.api.settings import Settings
+from headrace.api.v1.submission import environment
+from headrace.api.v2.fields import Field, pick
+from headrace.query.submission import URGENCIES
+from headrace.spec import dependency, duration, jobspec_build
+
+_VARIABLE = re.compile(r"[^=\0]+")
+# Where the shell puts a file of the jobspec (RFC 37).
+_SCRIPT = "{{tmpdir}}/script"
+_LARGEST = (1 << 31) - 1
+_LIMIT_TEXT = "must be seconds, or a duration such as 90s, 30m or 1.5h, not"
+
+
+class Submission(NamedTuple):
+    """A job as it is to be submitted."""
+
+    jobspec: dict[str, Any]
+    urgency: int
+
+
+def whole(least: int, most: int = _LARGEST) -> Callable[[Any], int]:
+    """What reads a whole number of a JSON object."""
+
+    def read(value: Any) -> int:
+        if type(value) is not int or not least <= value <= most:
+            raise ValueError(f"must be a whole number from {least} to {most}")
+        return value
+
+    return read
+
+
+def truth(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ValueError("must be true or false")
+    return value
+
+
+def named(value: Any) -> str:
+    """A text that is not empty."""
+    if not checked_text(value):
+        raise ValueError("must not be empty")
+    return str(value)
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict) or not all(value):
+        raise ValueError("must be an object of names and values")
+    return value
+
+
+def limit(value: Any) -> float:
+    """A time limit in seconds, 0 for none."""
+    try:
+        seconds = duration.parse(value) if isinstance(value, str) else float(value)
+    except (ValueError, TypeError, OverflowError):
+        raise ValueError(f"{_LIMIT_TEXT} {value!r:.60}") from None
+    if isinstance(value, bool) or not seconds >= 0:
+        raise ValueError(f"{_LIMIT_TEXT} {value!r:.60}")
+    # RFC 14 has no infinite duration; 0 means no limit.
+    return 0.0 if seconds == float("inf") else seconds
+
+
+def urgency(value: Any) -> int:
+    """An urgency (RFC 30) by number or name."""
+    found = URGENCIES.get(value.lower()) if isinstance(value, str) else value
+    if type(found) is not int or not 0 <= found <= 31:
+        raise ValueError("must be a number from 0 to 31, hold, default or expedite")
+    return found
+
+
+def _command(value: Any) -> list[str]:
+    words = [checked_text(word) for word in value] if isinstance(value, list) else shlex.split(checked_text(value))
+    if not words or not words[0]:
+        raise ValueError("must not be empty")
+    return words
+
+
+def _script(value: Any) -> str:
+    if not checked_text(value).startswith("#!"):
+        raise ValueError("must begin with the line of its program, such as #!/bin/sh")
+    return str(value)
+
+
+def _directory(value: Any) -> str:
+    if not checked_text(value).startswith("/"):
+        raise ValueError("must begin with /")
+    return str(value)
+
+
+def _variables(value: Any) -> dict[str, str]:
+    for name, one in mapping(value).items():
+        if not _VARIABLE.fullmatch(name):
+            raise ValueError(f"has {name!r:.60}, which is no name of a variable")
+        try:
+            checked_text(name)
+            checked_text(one)
+        except ValueError as exc:
+            raise ValueError(f"has {name!r:.60}, whose name and value {exc}") from None
+    return dict(value)
+
+
+def _dependencies(value: Any) -> list[dict[str, Any]]:
+    if not isinstance(value, list):
+        raise ValueError("must be a list")
+    found = []
+    for one in value:
+        parsed = dependency.parse(checked_text(one)) if isinstance(one, str) else one
+        dependency.validate(parsed)
+        found.append(parsed)
+    return found
+
+
+_TEXT = {"type": "string"}
+_OBJECT = {"type": "object"}
+_TIME = {"type": ["number", "string"]}
+_COUNT = {"type": "integer", "minimum": 1, "maximum": _LARGEST}
+_ENV = {"type": "object", "additionalProperties": _TEXT}
+_URGENCY = {"type": ["integer", "string"], "default": 16}
+
+_NAME = Field("name", named, _TEXT, "The job's name (default: that of the command)")
+_DURATION = Field("duration", limit, _TIME, "Time limit: seconds, or such as 30m; 0: none (default)")
+_QUEUE = Field("queue", named, _TEXT, "The queue (default: the instance's)")
+_BANK = Field("bank", named, _TEXT, "The bank")
+_PROJECT = Field("project", named, _TEXT, "The project")
+_CWD = Field("cwd", _directory, _TEXT, "Working directory (default: the service's)")
+_ATTRIBUTES = Field("attributes", mapping, _OBJECT, "Attributes by key, as --setattr has them")
+URGENCY = Field("urgency", urgency, _URGENCY, "How soon: 0 to 31, hold, default (16) or expedite")
+FIELDS = (
+    Field(
+        "command",
+        _command,
+        {"oneOf": [{"type": "array", "items": _TEXT, "minItems": 1}, _TEXT]},
+        "The command and its arguments: a list, or a text that is split as a shell does",
+    ),
+    Field("script", _script, _TEXT, "A script in the place of a command: its text, from #! on"),
+    _NAME,
+    Field("nodes", whole(1), _COUNT, "Nodes that the tasks are spread over"),
+    Field("tasks", whole(1), _COUNT, "Tasks (default: 1, or one on each node)"),
+    Field("cores_per_task", whole(1), _COUNT, "Cores of each task (default: 1)"),
+    Field("gpus_per_task", whole(0), {**_COUNT, "minimum": 0}, "GPUs of each task"),
+    Field("exclusive", truth, {"type": "boolean"}, "Whole nodes"),
+    *(_DURATION, _QUEUE, _BANK, _PROJECT, URGENCY, _CWD),
+    Field("env", _variables, _ENV, "Variables of the environment, besides HOME, USER, LOGNAME and PATH"),
+    Field("options", mapping, _OBJECT, "Shell options by name, as -o has them"),
+    _ATTRIBUTES,
+    Field(
+        "dependencies",
+        _dependencies,
+        {"type": "array", "items": {"type": ["string", "object"]}},
+        "What the job waits for: SCHEME:VALUE, or objects of RFC 26",
+    ),
+)
+WHOLE_FIELDS = (Field("jobspec", mapping, _OBJECT, "The whole jobspec (RFC 14), as it is"), URGENCY)
+# What a job that is submitted once more may have otherwise.
+RESUBMIT_FIELDS = (_NAME, _DURATION, _QUEUE, _BANK, _PROJECT, URGENCY, _CWD, _ATTRIBUTES)
+
+
+def read(given: Mapping[str, Any], settings: Settings) -> Submission:
+    """The job that a request's object describes. Raises BadFields."""
+    if "jobspec" in given:
+        values = pick(given, WHOLE_FIELDS)
+        return Submission(values["jobspec"], values.get("urgency", URGENCIES["default"]))
+    values = pick(given, FIELDS)
+    if ("command" in values) == ("script" in values):
+        raise BadFields([("command", "or script must be given, one of the two")])
+    nodes, tasks = values.get("nodes"), values.get("tasks")
+    if nodes and tasks and nodes > tasks:
+        raise BadFields([("tasks", f"must be at least {nodes}, one for each node")])
+    # As with `flux submit`: nodes without a number of tasks are the job's alone.
+    exclusive = values.get("exclusive", False) or bool(nodes and not tasks)
+    if exclusive and not nodes:
+        raise BadFields([("exclusive", "needs nodes: how many there are to be")])
+    jobspec = jobspec_build.from_command(
+        values.get("command", [_SCRIPT]),
+        num_tasks=tasks or nodes or 1,
+        cores_per_task=values.get("cores_per_task", 1),
+        gpus_per_task=values.get("gpus_per_task") or None,
+        num_nodes=nodes,
+        exclusive=exclusive,
+        environment=environment(values.get("env", {})),
+    )
+    if "script" in values:
+        jobspec_build.add_file(jobspec, "script", values["script"], perms=0o700)
+        values.setdefault("name", "script")
+    values.setdefault("cwd", settings.directory)
+    _set(jobspec, "options", {**settings.shell_options, **values.get("options", {})}, jobspec_build.set_shell_option)
+    _change(jobspec, values)
+    return Submission(jobspec, values.get("urgency", URGENCIES["default"]))
+
+
+def again(jobspec: dict[str, Any], given: Mapping[str, Any]) -> Submission:
+    """A job once more, with what a request's object has otherwise. Raises BadFields."""
+    values = pick(given, RESUBMIT_FIELDS)
+    _change(jobspec, values)
+    return Submission(jobspec, values.get("urgency", URGENCIES["default"]))
+
+
+def _change(jobspec: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """Set what is an attribute of the jobspec."""
+    system = jobspec["attributes"]["system"]
+    system.update({name: values[name] for name in ("duration", "queue", "bank", "project", "cwd") if name in values})
+    if "name" in values:
+        system["job"] = {**system.get("job", {}), "name": values["name"]}
+    if values.get("dependencies"):
+        system["dependencies"] = values["dependencies"]
+    _set(jobspec, "attributes", values.get("attributes", {}), jobspec_build.set_attribute)
+
+
+def _set(
+    jobspec: dict[str, Any], field: str, values: Mapping[str, Any], put: Callable[[dict[str, Any], str, Any], None]
+) -> None:
+    try:
+        for name, value in values.items():
+            put(jobspec, name, value)
+    except ValueError as exc:
+        raise BadFields([(field, f"cannot be set: {exc}")]) from None
