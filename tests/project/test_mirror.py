@@ -27,6 +27,9 @@ WHOLE = ("__init__", "main", "service")
 ELSEWHERE = {
     "api/": {
         "app.py": "api/v1/test_v1_routes.py",
+        "followers.py": "api/v2/test_v2_stream_routes.py",
+        "journal.py": "api/v2/test_v2_stream_routes.py",
+        "streams.py": "api/v2/test_v2_stream_routes.py",
         "v2/changes.py": "api/v2/test_v2_submission.py",
         "v2/errors.py": "api/v2/test_v2_routes.py",
         "v2/fields.py": "api/v2/test_v2_listing.py",

@@ -17,6 +17,7 @@ from headrace.api.identity.access import Access
 from headrace.api.pages import routes as page_routes
 from headrace.api.service import Service
 from headrace.api.settings import Settings
+from headrace.api.streams import TooManyStreams
 from headrace.api.v1 import errors as v1_errors
 from headrace.api.v1 import fields as v1_fields
 from headrace.api.v1 import routes as v1_routes
@@ -38,10 +39,10 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(title="Headrace", version=headrace.__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service = Service(settings, Broker(settings.uri), Access(settings))
     app.state.keys = Keys()
-    for router in (v1_routes.public, v1_routes.router, v2_routes.router, page_routes.public, page_routes.router):
+    for router in (v1_routes.public, v1_routes.router, *v2_routes.ROUTERS, page_routes.public, page_routes.router):
         app.include_router(router)
     app.mount("/static", page_routes.static)
-    for kind in (*problems.EXCEPTIONS, BadFields, OtherBody, v1_fields.BadBody, v2_fields.BadBody):
+    for kind in (*problems.EXCEPTIONS, BadFields, TooManyStreams, OtherBody, v1_fields.BadBody, v2_fields.BadBody):
         app.add_exception_handler(kind, _answer)
     app.add_middleware(Guard, hosts=settings.hosts)
     return app

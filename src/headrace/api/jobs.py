@@ -139,9 +139,16 @@ async def output(link: BrokerLink, id: int) -> list[stdio.Data]:
 async def follow_output(link: BrokerLink, id: int) -> AsyncIterator[stdio.Data]:
     """What a job has written and writes, until its output ends. Raises NoSuchJob, BadOutput."""
     await one(link, id)
+    watch = link.follow("job-info.eventlog-watch", {"id": id, "path": "guest.output", "flags": 0})
+    async for part in parts((answer["event"] async for answer in watch), id):
+        yield part
+
+
+async def parts(lines: AsyncIterator[str], id: int) -> AsyncIterator[stdio.Data]:
+    """The output in the lines of its log, as they come. Raises BadOutput, and what `lines` raises."""
     try:
-        async for answer in link.follow("job-info.eventlog-watch", {"id": id, "path": "guest.output", "flags": 0}):
-            event = eventlog.decode_line(answer["event"])
+        async for line in lines:
+            event = eventlog.decode_line(line)
             if event.name == "data":
                 yield stdio.decode_data(event.context)
     except OSError as exc:

@@ -14,9 +14,12 @@ from typing import NamedTuple
 from starlette.requests import Request
 
 from headrace.api.broker_link import Broker, BrokerLink
+from headrace.api.followers import Followers
 from headrace.api.identity.access import Access
 from headrace.api.identity.credential import Identity
+from headrace.api.journal import Journal
 from headrace.api.settings import Settings
+from headrace.api.streams import Slots
 
 # Seconds that a workflow tool has to end in order when the service ends.
 _LAUNCHER_GRACE = 10.0
@@ -28,6 +31,15 @@ class Service:
     broker: Broker
     access: Access
     launchers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    slots: Slots = field(default_factory=Slots)
+    followers: Followers = field(default_factory=Followers)
+    journal: Journal | None = None
+
+    def news(self, own_link: BrokerLink) -> Journal:
+        """The journal that all share who follow the news."""
+        if self.journal is None or self.journal.lost or not self.journal.of_this_loop():
+            self.journal = Journal(own_link)
+        return self.journal
 
     def launch(self, command: list[str], environment: dict[str, str], directory: str) -> None:
         """Start a workflow tool, which submits jobs to the same broker. Raises OSError."""

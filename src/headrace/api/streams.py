@@ -1,0 +1,68 @@
+"""Responses that go on for long: how many there may be, and what becomes of them when they cannot go on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import NoReturn
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from headrace.api.guard import Cut
+from headrace.api.jobs import BadOutput
+
+MOST_OF_USER = 64
+MOST = 1000
+
+
+class TooManyStreams(RuntimeError):
+    """A user, or all users together, follow as much as they may; the text is for users."""
+
+
+class Slots:
+    """The streams that are open, by user."""
+
+    def __init__(self) -> None:
+        self._open: Counter[int] = Counter()
+
+    def take(self, userid: int) -> None:
+        """Raises TooManyStreams."""
+        if self._open[userid] >= MOST_OF_USER:
+            raise TooManyStreams(f"you follow {MOST_OF_USER} streams, which is as many as a user may: end one")
+        if self._open.total() >= MOST:
+            raise TooManyStreams(f"{MOST} streams are open, which is as many as there may be: try again later")
+        self._open[userid] += 1
+
+    def give_back(self, userid: int) -> None:
+        self._open[userid] -= 1
+        if not self._open[userid]:
+            del self._open[userid]
+
+
+class Stream(StreamingResponse):
+    """A response whose pieces come as they are there. It has a slot of its user from its making to its end."""
+
+    def __init__(self, slots: Slots, userid: int, pieces: AsyncIterator[bytes], media_type: str) -> None:
+        slots.take(userid)
+        self._slots = slots
+        self._userid = userid
+        super().__init__(_or_cut(pieces), media_type=media_type)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._slots.give_back(self._userid)
+
+
+async def _or_cut(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    try:
+        async for piece in pieces:
+            yield piece
+    except (OSError, BadOutput) as exc:
+        _cut(exc)
+
+
+def _cut(exc: Exception) -> NoReturn:
+    raise Cut(str(exc)) from None
