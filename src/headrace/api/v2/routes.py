@@ -12,12 +12,12 @@ from starlette.responses import Response
 
 from headrace.api import jobs, service
 from headrace.api.fields import BadFields
-from headrace.api.v2 import changes, fields, idempotency, listing, stream_routes, submission
+from headrace.api.v2 import changes, fields, idempotency, instance_routes, listing, stream_routes, submission
 from headrace.api.v2.record import FIELDS, attributes, record
 from headrace.spec.jobid import encode
 
 router = APIRouter(prefix="/v2", tags=["v2"], dependencies=[Depends(service.by_header)])
-ROUTERS = (router, stream_routes.router)
+ROUTERS = (router, stream_routes.router, instance_routes.router, instance_routes.public)
 _DRY_RUN = (
     fields.Field("dry_run", fields.switch, {"type": "boolean"}, "Submit nothing: check, and answer with the jobspec"),
 )
