@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from instance import FLUX, clean_env, processes_with
 
 from headrace.api.app import create_app
 from headrace.api.settings import Settings
+from headrace.api.store import database, users
 
 with warnings.catch_warnings():
     # Starlette's test client goes over to another package of the same interface.
@@ -43,12 +45,13 @@ class Instance:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Instance]:
-    """A new instance, whose end leaves nothing behind."""
+def running(config: str = "") -> Iterator[Instance]:
+    """A new instance with the text of a configuration, whose end leaves nothing behind."""
     folder = tempfile.mkdtemp(prefix="hr-", dir="/tmp")
     mark = f"HR_TEST={folder}"
+    Path(folder, "config.toml").write_text(config)
     begun = subprocess.Popen(
-        [FLUX, "start", "--test-size=1", "sh", "-c", "echo $FLUX_URI; exec cat"],
+        [FLUX, "start", "--test-size=1", f"--config-path={folder}/config.toml", "sh", "-c", "echo $FLUX_URI; exec cat"],
         env={**ENVIRONMENT, "TMPDIR": folder, "HR_TEST": folder},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -85,6 +88,53 @@ def instance() -> Iterator[Instance]:
     """An instance of a test's own, without jobs."""
     with running() as found:
         yield found
+
+
+PASSWORD = "a password of users"
+
+
+class Group:
+    """A service with the users ann and bob, and boss, who is an administrator; and clients of it."""
+
+    def __init__(self, instance: Instance, folder: Path) -> None:
+        self.instance = instance
+        self.database = str(folder / "api.sqlite")
+        self.audit = folder / "audit"
+        engine = database.open_file(self.database)
+        for name in ("ann.x", "bob.x", "boss.x"):
+            users.add(engine, name, PASSWORD, name == "boss.x")
+        engine.dispose()
+        settings = Settings(uri=instance.uri, auth="users", database=self.database, audit=str(self.audit))
+        self.app = create_app(settings)
+
+    def client(self, name: str = "", cookie: bool = False) -> Any:
+        """A client with the user's token in its header, or logged in on the page; without a name, nobody's."""
+        made = TestClient(self.app, follow_redirects=False, base_url="http://localhost")
+        if name and cookie:
+            assert log_in(made, name).status_code == 303
+        elif name:
+            answer = made.post("/v1/login/access-token", data={"username": name, "password": PASSWORD})
+            made.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
+        return made
+
+
+def forms_token(client: Any, path: str = "/login") -> str:
+    """The token of the session's forms, from a page that has one."""
+    found = re.search('name="csrf" value="([0-9a-f]+)"', client.get(path).text)
+    assert found is not None
+    return found[1]
+
+
+def log_in(client: Any, name: str, password: str = PASSWORD, **fields: str) -> Any:
+    """The answer to the form."""
+    return client.post("/login", data={"csrf": forms_token(client), "name": name, "password": password, **fields})
+
+
+@pytest.fixture(scope="session")
+def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
+    """A service with several users that tests share, in an instance of its own."""
+    with running('[headrace.guests]\nsubmit = "as-owner"\n') as found:
+        yield Group(found, tmp_path_factory.mktemp("group"))
 
 
 @pytest.fixture(scope="session")

@@ -48,9 +48,15 @@ def test_all_variables_are_read() -> None:
         ("FLUX_ACCESS_TOKEN_EXPIRES_MINUTES", "-1"),
         ("FLUX_OPTION_FLAGS", "verbose"),
         ("FLUX_OPTION_FLAGS", "'"),
-        ("FLUX_SERVER_MODE", "multi-user"),
+        ("FLUX_SERVER_MODE", "many-user"),
     ],
 )
 def test_what_a_variable_cannot_be_is_refused_by_its_name(name: str, value: str) -> None:
     with pytest.raises(SettingsError, match=name):
         of(**{name: value})
+
+
+def test_the_mode_for_several_users_is_that_of_the_store() -> None:
+    assert of(FLUX_SERVER_MODE="multi-user").auth == of("users", FLUX_SERVER_MODE="multi-user").auth == "users"
+    with pytest.raises(SettingsError, match="FLUX_SERVER_MODE is 'multi-user', which --auth token is not"):
+        of("token", FLUX_SERVER_MODE="multi-user")

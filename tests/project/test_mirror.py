@@ -35,6 +35,8 @@ ELSEWHERE = {
         "v2/errors.py": "api/v2/test_v2_routes.py",
         "v2/fields.py": "api/v2/test_v2_listing.py",
         "v2/record.py": "api/v2/test_v2_routes.py",
+        "audit.py": "api/pages/test_pages_login.py",
+        "identity/accounts.py": "api/pages/test_pages_login.py",
         "identity/access.py": "api/v1/test_v1_routes.py",
         "jobs.py": "api/v1/test_v1_routes.py",
         "serve.py": "cli/api/test_api_command.py",
@@ -61,6 +63,7 @@ ELSEWHERE = {
     "cli/": {
         "common/controller_options.py": "cli/test_operator_command.py",
         "common/enclosing.py": "system/test_options_tools.py",
+        "api/doctor.py": "cli/api/test_api_accounts.py",
         "config/main.py": "system/test_configuration.py",
         "env.py": "system/test_run_levels.py",
         "instance/attr.py": "system/test_commands.py",

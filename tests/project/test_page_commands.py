@@ -122,6 +122,10 @@ ELSEWHERE = {
         "serves until it is ended",
         "tests/cli/api/test_api_command.py",
     ),
+    ("docs/user/services.md", "flux start -c group.toml"): (
+        "serves until it is ended",
+        "tests/cli/api/test_api_accounts.py",
+    ),
     ("docs/user/services.md", "rm -f service.json; headrace api start"): (
         "serves until it is ended",
         "tests/cli/api/test_api_command.py",

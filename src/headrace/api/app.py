@@ -10,10 +10,12 @@ from starlette.responses import Response
 
 import headrace
 from headrace.api import problems
+from headrace.api.audit import Audit
 from headrace.api.broker_link import Broker
 from headrace.api.fields import BadFields
 from headrace.api.guard import Guard
 from headrace.api.identity.access import Access
+from headrace.api.pages import login
 from headrace.api.pages import routes as page_routes
 from headrace.api.service import Service
 from headrace.api.settings import Settings
@@ -39,12 +41,21 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(title="Headrace", version=headrace.__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service = Service(settings, Broker(settings.uri), Access(settings))
     app.state.keys = Keys()
-    for router in (v1_routes.public, v1_routes.router, *v2_routes.ROUTERS, page_routes.public, page_routes.router):
+    for router in (
+        v1_routes.public,
+        v1_routes.router,
+        *v2_routes.ROUTERS,
+        login.public,
+        login.router,
+        page_routes.router,
+    ):
         app.include_router(router)
     app.mount("/static", page_routes.static)
     for kind in (*problems.EXCEPTIONS, BadFields, TooManyStreams, OtherBody, v1_fields.BadBody, v2_fields.BadBody):
         app.add_exception_handler(kind, _answer)
     app.add_middleware(Guard, hosts=settings.hosts)
+    if settings.audit:
+        app.add_middleware(Audit, path=settings.audit)
     return app
 
 

@@ -258,6 +258,11 @@ class BrokerLink:
     def uri(self) -> str:
         return self._broker.uri
 
+    @property
+    def userid(self) -> int | None:
+        """Whose requests these are; None for the service's own."""
+        return self.identity.userid if self.identity else None
+
     async def call(self, topic: str, obj: Any = None, nodeid: int = NODEID_ANY, payload: bytes | None = None) -> Any:
         """The object of the one response (None without payload). Raises BrokerUnreachable, and OSError with the
         broker's errno and text.

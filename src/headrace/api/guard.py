@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # Bytes of a request's body.
 BODY_LIMIT = 1 << 20
-_SAFE = ("GET", "HEAD", "OPTIONS")
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "Referrer-Policy": "same-origin",
@@ -72,7 +72,7 @@ class Guard:
         host = headers.get("host", "")
         if self._hosts and _name(host) not in self._hosts:
             return 421, f"this service is not called '{_name(host)}'"
-        if method in _SAFE:
+        if method in SAFE_METHODS:
             return 0, ""
         origin = headers.get("origin")
         if origin is not None:

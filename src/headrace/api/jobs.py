@@ -83,7 +83,7 @@ async def one(link: BrokerLink, id: int, attrs: list[str] = ALL_ATTRIBUTES) -> d
 async def submit(link: BrokerLink, jobspec: dict[str, Any], urgency: int = URGENCIES["default"]) -> int:
     """The id of a new job. Raises Refused."""
     try:
-        answer = await link.call("job-ingest.submit", payload=jobspec_request(jobspec, urgency))
+        answer = await link.call("job-ingest.submit", payload=jobspec_request(jobspec, urgency, userid=link.userid))
     except BrokerUnreachable:
         raise
     except OSError as exc:

@@ -9,13 +9,16 @@ from starlette.exceptions import HTTPException
 
 from headrace.api.broker_link import BrokerUnreachable
 from headrace.api.identity.access import Unauthenticated
+from headrace.api.identity.attempts import TooManyFailures
 from headrace.api.identity.csrf import Forged
 from headrace.api.jobs import BadOutput, JobHasEnded, NoSuchJob, NothingYet, Refused
+from headrace.api.store.errors import StoreError
 
 # The status of each kind, and headers that go with it.
 _KINDS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (Unauthenticated, 401, {"WWW-Authenticate": "Bearer"}),
     (Forged, 403, {}),
+    (StoreError, 400, {}),
     (NoSuchJob, 404, {}),
     (NothingYet, 404, {}),
     (JobHasEnded, 400, {}),
@@ -25,7 +28,7 @@ _KINDS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
 )
 # Refusals of the broker by these errors are the request's fault.
 _BY_ERRNO = {errno.EPERM: 403, errno.EINVAL: 400, errno.EPROTO: 400, errno.ENOENT: 404, errno.EAGAIN: 429}
-EXCEPTIONS = (*(kind for kind, _, _ in _KINDS), OSError, HTTPException)
+EXCEPTIONS = (*(kind for kind, _, _ in _KINDS), TooManyFailures, OSError, HTTPException)
 
 
 class Problem(NamedTuple):
@@ -38,6 +41,8 @@ def of(exc: Exception) -> Problem:
     """The problem of one of EXCEPTIONS."""
     if isinstance(exc, HTTPException):
         return Problem(exc.status_code, str(exc.detail), dict(exc.headers or {}))
+    if isinstance(exc, TooManyFailures):
+        return Problem(429, str(exc), {"Retry-After": str(exc.wait)})
     text = (exc.strerror if isinstance(exc, OSError) else "") or str(exc)
     for kind, status, headers in _KINDS:
         if isinstance(exc, kind):

@@ -18,7 +18,10 @@ import msgspec
 import uvicorn
 
 from headrace.api.app import create_app
+from headrace.api.broker_link import BrokerLink
+from headrace.api.identity import credential
 from headrace.api.settings import Settings, SettingsError
+from headrace.config import guests
 from headrace.spec.message import use_json_codec
 
 # Seconds that requests have to be answered when the service ends.
@@ -108,6 +111,15 @@ def _is_no_cut(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith("ASGI callable returned without completing response")
 
 
+async def _check_guests(link: BrokerLink) -> None:
+    """Raises SettingsError where the instance refuses jobs of other users than its owner."""
+    if guests.submit(await link.call("config.get")) == guests.REFUSE:
+        raise SettingsError(
+            f'several users cannot be served, as this instance refuses their jobs ({guests.KEY} is "refuse"): set '
+            f'submit = "{guests.AS_OWNER}" in the table [headrace.guests] of its configuration'
+        )
+
+
 class _Server(uvicorn.Server):
     """Tells when requests are taken. When it is to end it ends streams, for which it would wait otherwise.
 
@@ -160,14 +172,17 @@ def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None]) 
 
     def started() -> None:
         access = service.access
-        if not access.needed:
+        if not access.needed or access.accounts.several:
             ready(Ready(listener.url, listener.path, "", ""))
             return
         login = f"{listener.url}/login?token={access.logins.issue()}"
-        ready(Ready(listener.url, listener.path, login, access.tokens.issue()))
+        ready(Ready(listener.url, listener.path, login, access.accounts.issue(credential.owner())))
 
     async def serve() -> None:
-        await service.broker.link(None).call("attr.get", {"name": "size"})
+        link = service.broker.link(None)
+        await link.call("attr.get", {"name": "size"})
+        if service.access.accounts.several:
+            await _check_guests(link)
         await _Server(config, started, service.broker.close).serve([listener.sock])
 
     # A form with a fault is answered to its sender with the fault; the log does not repeat it.

@@ -15,6 +15,8 @@ from starlette.requests import Request
 
 from headrace.api.broker_link import Broker, BrokerLink
 from headrace.api.followers import Followers
+from headrace.api.guard import SAFE_METHODS
+from headrace.api.identity import csrf
 from headrace.api.identity.access import Access
 from headrace.api.identity.credential import Identity
 from headrace.api.journal import Journal
@@ -116,13 +118,18 @@ async def by_header(request: Request) -> None:
 
 
 async def by_cookie(request: Request) -> None:
-    """The same of the page's cookie."""
+    """The same of the page's cookie. Changes need the token of the session's forms. Raises csrf.Forged, too."""
     request.state.identity = await of(request).access.of_cookie(request)
+    if request.method not in SAFE_METHODS:
+        await csrf.check_request(request)
 
 
 async def by_either(request: Request) -> None:
-    """The same of the header, or without one of the cookie."""
-    request.state.identity = await of(request).access.of_either(request)
+    """The same of the header, or of the page's cookie where there is no header."""
+    if "authorization" in request.headers or not of(request).access.needed:
+        await by_header(request)
+    else:
+        await by_cookie(request)
 
 
 def _signal(tool: subprocess.Popen[bytes], signum: int) -> None:

@@ -23,12 +23,16 @@ SHORT_KEY = 14
 
 @dataclass(frozen=True)
 class Settings:
-    """`auth` is `token` (one user, the owner of the service) or `none`; `hosts` are the names by which the service may
-    be called, empty for any. Defaults are those of flux-restful-api.
+    """`auth` is `token` (one user, the owner of the service), `none`, or `users` (those in `database`). `hosts` are the
+    names by which the service may be called, empty for any. Defaults are those of flux-restful-api.
     """
 
     uri: str = ""
     auth: str = "token"
+    # The file of the store of users.
+    database: str = ""
+    # The file of the audit, "" for none.
+    audit: str = ""
     hosts: frozenset[str] = frozenset()
     # Of the header that clients of flux-restful-api sign to get a token.
     user: str = "fluxuser"
@@ -46,8 +50,12 @@ class Settings:
 def from_environment(environment: Mapping[str, str], uri: str, auth: str, hosts: frozenset[str]) -> Settings:
     """Settings by the environment, where options do not say. Raises SettingsError."""
     mode = environment.get("FLUX_SERVER_MODE") or "single-user"
-    if mode != "single-user":
-        raise SettingsError(f"FLUX_SERVER_MODE is '{mode}': this version serves one user, single-user")
+    if mode not in ("single-user", "multi-user"):
+        raise SettingsError(f"FLUX_SERVER_MODE is '{mode}', it must be single-user or multi-user")
+    if mode == "multi-user":
+        if auth not in ("", "users"):
+            raise SettingsError(f"FLUX_SERVER_MODE is 'multi-user', which --auth {auth} is not")
+        auth = "users"
     if not auth:
         # The default is a token, as every user of this machine can reach a loopback address.
         auth = "none" if _switch(environment, "FLUX_REQUIRE_AUTH") is False else "token"

@@ -9,11 +9,15 @@ from __future__ import annotations
 import os
 from binascii import b2a_base64
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
 
-def sign(jobspec: str) -> str:
-    """The J of a jobspec's text, in the name of the user who runs this process (FLUX_HANDLE_USERID overrides)."""
-    userid = os.environ.get("FLUX_HANDLE_USERID") or str(os.getuid())
-    header = f"version\0i1\0userid\0i{userid}\0mechanism\0snone\0".encode()
+
+def sign(jobspec: str, userid: Optional[int] = None) -> str:
+    """The J of a jobspec's text, in the name of a user (default: who runs this process, or FLUX_HANDLE_USERID)."""
+    signer = os.environ.get("FLUX_HANDLE_USERID") or str(os.getuid()) if userid is None else str(userid)
+    header = f"version\0i1\0userid\0i{signer}\0mechanism\0snone\0".encode()
     return f"{_base64(header)}.{_base64(jobspec.encode('utf-8', 'surrogateescape'))}.none"
 
 

@@ -371,10 +371,12 @@ def encode_request(jobspec: Jobspec, args: Options) -> bytes:
     return jobspec_request(jobspec, urgency(args), submit_flags(args))
 
 
-def jobspec_request(jobspec: Jobspec, urgency: int = URGENCIES["default"], flags: int = 0) -> bytes:
-    """The same without a command's options."""
+def jobspec_request(
+    jobspec: Jobspec, urgency: int = URGENCIES["default"], flags: int = 0, userid: Optional[int] = None
+) -> bytes:
+    """The same without a command's options; `userid` is whose job it is (signing.sign)."""
     from headrace.query.signing import sign
 
     # J is base64 and dots, in which JSON has nothing to escape: it is not looked through once more.
-    j = sign(jobspec_text(jobspec)).encode("ascii")
+    j = sign(jobspec_text(jobspec), userid).encode("ascii")
     return b'{"J":"%s","urgency":%d,"flags":%d}\0' % (j, urgency, flags)

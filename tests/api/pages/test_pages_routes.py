@@ -106,7 +106,7 @@ PATHS = ["/jobs", "/jobs?state=nosuch", "/nosuch", "/login?token=x"]
 @pytest.mark.parametrize("path", PATHS)
 def test_nothing_is_inline_and_nothing_comes_from_elsewhere(shared: Any, served: Any, path: str) -> None:
     client = served(shared, auth="token")
-    headers = {"Cookie": f"headrace-http={client.app.state.service.access.tokens.issue()}"}
+    headers = {"Cookie": f"headrace-http={client.app.state.service.access.accounts.issue(None)}"}
     text = client.get(path, headers=headers, follow_redirects=True).text
     found = Page(text)
     for tag, attrs in found.elements:
@@ -141,7 +141,7 @@ def test_the_address_that_was_printed_opens_the_page_once(shared: Any, served: A
     assert client.get(f"/login?token={token}").status_code == 303
     client.cookies.clear()
     page(client, f"/login?token={token}", 401)
-    assert not access.tokens.valid(token)
+    assert not access.accounts.of_token(token)
 
 
 def test_a_cookie_is_no_token_for_scripts(shared: Any, served: Any) -> None:

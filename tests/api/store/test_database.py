@@ -13,7 +13,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, text
 
 from headrace.api.store import database
-from headrace.api.store.database import HEAD, StoreError
+from headrace.api.store.database import HEAD
+from headrace.api.store.errors import StoreError
 from headrace.api.store.tables import METADATA
 
 

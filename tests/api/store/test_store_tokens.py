@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from headrace.api.store import tokens, users
-from headrace.api.store.database import StoreError
+from headrace.api.store.errors import StoreError
 
 
 def test_a_token_is_its_users_for_its_time_and_kept_as_a_hash(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

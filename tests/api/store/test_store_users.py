@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from headrace.api.store import tokens, users
-from headrace.api.store.database import StoreError
+from headrace.api.store.errors import StoreError
 
 OWN_NAME = pwd.getpwuid(os.getuid()).pw_name
 

@@ -81,7 +81,7 @@ def test_a_path_and_a_method_that_are_not_there(client: Any) -> None:
 def test_a_token_is_needed(shared: Any, served: Any) -> None:
     client = served(shared, auth="token")
     assert "token" in refused(client.get("/v2/jobs"), 401)["detail"]
-    token = client.app.state.service.access.tokens.issue()
+    token = client.app.state.service.access.accounts.issue(None)
     assert client.get("/v2/jobs", headers={"Authorization": f"Bearer {token}"}).status_code == 200
 
 

@@ -139,7 +139,7 @@ def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch, capfd: p
     assert capfd.readouterr().err == f"headrace-api: 127.0.0.1:{port}: Address already in use\n"
 
 
-@pytest.mark.parametrize("line", ["--port x", "--port 65536", "--auth users", "--host x --socket y"])
+@pytest.mark.parametrize("line", ["--port x", "--port 65536", "--auth nosuch", "--host x --socket y"])
 def test_wrong_arguments(line: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert headrace(["api", "start", *line.split()]) == 2
     assert "headrace api start: error: " in capfd.readouterr().err

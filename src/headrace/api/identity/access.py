@@ -1,10 +1,13 @@
-"""Who a request is from, by a token of ours in a header or in the cookie of the page."""
+"""Who a request is from, by a token of ours in a header or in the cookie of the page; and who gets a token."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from starlette.requests import Request
 
-from headrace.api.identity import credential
+from headrace.api.identity import accounts, credential
+from headrace.api.identity.attempts import Attempts
 from headrace.api.identity.credential import Identity
 from headrace.api.identity.tokens import Tokens
 from headrace.api.settings import Settings
@@ -18,37 +21,58 @@ def cookie_name(request: Request) -> str:
     return f"headrace-{request.url.port or request.url.scheme}"
 
 
+def address(request: Request) -> str:
+    """Where a request comes from; a unix socket has no addresses."""
+    return request.client.host if request.client else "unix"
+
+
 class Unauthenticated(PermissionError):
     """The request has no valid token; the text is for users."""
 
 
 class Access:
-    """The tokens of this service; `logins` are those of addresses that open the page, once each."""
+    """The accounts of this service; `logins` are the tokens of addresses that open the page, once each."""
 
     def __init__(self, settings: Settings) -> None:
-        self.owner = credential.owner()
         self.needed = settings.auth != "none"
         self.seconds = settings.token_minutes * 60
-        self.tokens = Tokens(self.seconds)
+        self.accounts = accounts.of(settings)
         self.logins = Tokens(_LOGIN_SECONDS)
+        self._attempts = Attempts()
 
     async def of_header(self, request: Request) -> Identity:
         """Whose token the header `Authorization` has. Raises Unauthenticated."""
         if not self.needed:
-            return self.owner
+            return credential.owner()
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise Unauthenticated("a token is needed: Authorization: Bearer TOKEN")
-        if not self.tokens.valid(token.strip()):
+        found = self.accounts.of_token(token.strip())
+        if found is None:
             raise Unauthenticated("the token is not valid, or not any more")
-        return self.owner
+        return found
 
     async def of_cookie(self, request: Request) -> Identity:
         """Whose token the cookie of the page has. Raises Unauthenticated."""
-        if self.needed and not self.tokens.valid(request.cookies.get(cookie_name(request), "")):
-            raise Unauthenticated("open the address that the service printed when it started")
-        return self.owner
+        if not self.needed:
+            return credential.owner()
+        token = request.cookies.get(cookie_name(request), "")
+        found = self.accounts.of_token(token) if token else None
+        if found is None:
+            raise Unauthenticated(self.accounts.help)
+        return found
 
-    async def of_either(self, request: Request) -> Identity:
-        """The same of the header, or without one of the cookie. Raises Unauthenticated."""
-        return await (self.of_header if "authorization" in request.headers else self.of_cookie)(request)
+    async def of_password(self, request: Request, name: Any, password: Any) -> Identity | None:
+        """The user of this name and password. Raises TooManyFailures."""
+        if not (isinstance(name, str) and isinstance(password, str) and name and password):
+            return None
+        where = address(request)
+        # For the audit.
+        request.state.login = name
+        self._attempts.check(name, where)
+        # It counts as a failure until it is known to be none: attempts at the same time are attempts, too.
+        self._attempts.failed(name, where)
+        found = await self.accounts.of_password(name, password)
+        if found is not None:
+            self._attempts.succeeded(name, where)
+        return found

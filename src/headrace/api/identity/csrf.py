@@ -18,6 +18,8 @@ from headrace.api.identity.access import cookie_name
 
 # The name of the form's field.
 FIELD = "csrf"
+# The header of requests that scripts of a page make.
+HEADER = "x-csrf-token"
 _KEY = secrets.token_bytes(32)
 
 
@@ -35,3 +37,14 @@ def check(request: Request, given: object) -> None:
     """Raises Forged unless `given` is the token of this session."""
     if not isinstance(given, str) or not hmac.compare_digest(token(request).encode(), given.encode("utf-8", "replace")):
         raise Forged("the form was not sent from a page of this session: load the page again, and send it once more")
+
+
+async def check_request(request: Request) -> None:
+    """Raises Forged unless the request has the token of its session, in the header HEADER or in a form's FIELD.
+
+    The form is kept, so that the route may read it, too.
+    """
+    given: object = request.headers.get(HEADER)
+    if given is None:
+        given = (await request.form(max_files=0)).get(FIELD)
+    check(request, given)

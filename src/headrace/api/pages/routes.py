@@ -13,7 +13,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from headrace.api import jobs, problems, service
-from headrace.api.identity.access import cookie_name
+from headrace.api.identity import csrf
+from headrace.api.identity.access import Unauthenticated
 from headrace.api.pages import view
 from headrace.query.errors import QueryError
 from headrace.query.listing import Query
@@ -35,40 +36,26 @@ _templates = Environment(
 _templates.filters.update(moment=view.moment, machine_moment=view.machine_moment)
 
 
-public = APIRouter(include_in_schema=False)
 router = APIRouter(include_in_schema=False, dependencies=[Depends(service.by_cookie)])
 
 
-def _page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
+def page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
     here = service.of(request)
-    text = _templates.get_template(template).render(instance=here.uri, **values)
+    # None where several users are served and this one has not logged in.
+    user = getattr(request.state, "identity", None) if here.access.accounts.several else None
+    text = _templates.get_template(template).render(instance=here.uri, user=user, forms=csrf.token(request), **values)
     return HTMLResponse(text, status)
 
 
 def answer(request: Request, exc: Exception) -> Response:
-    """The page for a problem."""
+    """The page for a problem; that to log in for one who may."""
+    if isinstance(exc, Unauthenticated) and service.of(request).access.accounts.several and request.method == "GET":
+        return RedirectResponse(
+            "/login?" + urlencode({"next": request.url.path + ("?" + request.url.query if request.url.query else "")}),
+            303,
+        )
     problem = problems.of(exc)
-    return _page(request, "problem.html", problem.status, problem=problem)
-
-
-@public.get("/login")
-async def log_in(request: Request, token: str = "") -> Response:
-    """Take the one-time token of the address that was printed, for a cookie."""
-    access = service.of(request).access
-    if not access.logins.use_up(token):
-        # A browser that has the cookie already may open the one-time address again.
-        await access.of_cookie(request)
-        return RedirectResponse("/jobs", 303)
-    found = RedirectResponse("/jobs", 303)
-    found.set_cookie(
-        cookie_name(request),
-        access.tokens.issue(),
-        max_age=access.seconds,
-        httponly=True,
-        secure=request.url.scheme == "https",
-        samesite="lax",
-    )
-    return found
+    return page(request, "problem.html", problem.status, problem=problem)
 
 
 @router.get("/")
@@ -79,8 +66,9 @@ async def home() -> Response:
 @router.get("/jobs")
 async def list_jobs(request: Request) -> Response:
     chosen = {name: request.query_params.get(name, "").strip() for name in _FILTERS}
-    page = request.query_params.get("page", "1")
-    number = max(1, int(page)) if page.isascii() and page.isdigit() and len(page) < 6 else 1
+    chosen_page = request.query_params.get("page", "1")
+    known = chosen_page.isascii() and chosen_page.isdigit() and len(chosen_page) < 6
+    number = max(1, int(chosen_page)) if known else 1
     problem = ""
     found: list[dict[str, Any]] = []
     query = Query(count=number * PER_PAGE + 1)
@@ -92,7 +80,7 @@ async def list_jobs(request: Request) -> Response:
     now = time.time()
     shown = found[(number - 1) * PER_PAGE : number * PER_PAGE]
     given = {name: value for name, value in chosen.items() if value}
-    return _page(
+    return page(
         request,
         "jobs.html",
         400 if problem else 200,

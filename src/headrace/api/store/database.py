@@ -8,14 +8,12 @@ import stat
 from sqlalchemy import Engine, create_engine, event, inspect, text
 from sqlalchemy.exc import DatabaseError
 
+from headrace.api.store.errors import StoreError
+
 # The migration that the tables of this version need.
 HEAD = "users_and_tokens"
 # Seconds that a command waits for another one's change.
 _BUSY_TIMEOUT = 10.0
-
-
-class StoreError(ValueError):
-    """The database cannot be used, or what is asked of it is wrong; the text is for users."""
 
 
 def open_file(path: str) -> Engine:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, delete, func, insert, select
 
-from headrace.api.store.database import StoreError
+from headrace.api.store.errors import StoreError
 from headrace.api.store.tables import TOKENS, USERS
 from headrace.api.store.users import User
 

@@ -11,7 +11,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
 
-from headrace.api.store.database import StoreError
+from headrace.api.store.errors import StoreError
 from headrace.api.store.tables import TOKENS, USERS
 
 # The userids of those who have no entry in passwd; they are given for good.

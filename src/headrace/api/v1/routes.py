@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from headrace.api import jobs, service
 from headrace.api.guard import Cut
-from headrace.api.identity import passwords, signed_header
+from headrace.api.identity import signed_header
 from headrace.api.v1 import fields, submission
 from headrace.api.v1.fields import Field, count, integer, switch, text
 from headrace.api.v1.record import mentions, record
@@ -52,31 +52,32 @@ async def describe_auth(request: Request) -> Response:
     settings = service.of(request).settings
     if settings.auth == "none":
         return _json({"backend": "none", "password_login": False, "shared_secret_handshake": False})
-    password = bool(settings.password)
+    several = service.of(request).access.accounts.several
+    password = several or bool(settings.password)
     signed = password and bool(settings.secret_key)
-    backend = "shared-secret" if signed else "token"
+    backend = "database" if several else "shared-secret" if signed else "token"
     return _json({"backend": backend, "password_login": password, "shared_secret_handshake": signed})
 
 
 @public.post("/token", summary="A token for a header that is signed with FLUX_SECRET_KEY")
 async def get_token(request: Request) -> Response:
     here = service.of(request)
-    if not signed_header.proves_owner(request.headers.get("authorization", ""), here.settings):
-        return _json({"Message": "Denied"}, 400)
-    return _token(here)
+    name, password = signed_header.name_and_password(request.headers.get("authorization", ""), here.settings)
+    return await _token(request, name, password)
 
 
 @public.post("/login/access-token", summary="A token for user and password", openapi_extra=fields.openapi(_LOGIN))
 async def log_in(request: Request) -> Response:
-    here = service.of(request)
     values = fields.pick(await fields.of_body(request), _LOGIN)
-    if not passwords.matches(values.get("username"), values.get("password"), here.settings):
+    return await _token(request, values.get("username"), values.get("password"))
+
+
+async def _token(request: Request, name: Any, password: Any) -> Response:
+    access = service.of(request).access
+    found = await access.of_password(request, name, password)
+    if found is None:
         return _json({"Message": "Denied"}, 400)
-    return _token(here)
-
-
-def _token(here: service.Here) -> Response:
-    return _json({"access_token": here.access.tokens.issue(), "token_type": "Bearer"})
+    return _json({"access_token": access.accounts.issue(found), "token_type": "Bearer"})
 
 
 @router.post("/service/stop", summary="Stop the instance")
@@ -147,6 +148,7 @@ async def submit(request: Request) -> Response:
         id = await jobs.submit(here.link, submission.jobspec(values, here.settings))
     except jobs.Refused as exc:
         return _json({"Message": f"The job is not submitted: {exc}.", "Errors": exc.problems}, 400)
+    request.state.job = id
     return _json({"Message": "The job is submitted.", "id": id})
 
 

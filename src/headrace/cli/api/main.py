@@ -1,27 +1,32 @@
-"""`headrace api start`: the service for scripts and browsers, in an instance."""
+"""`headrace api`: the service for scripts and browsers, in an instance, and its users."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 
+from headrace.cli.api import accounts
 from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import missing_extra
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List
+    from typing import Any, List
 
     from headrace.api.serve import Ready
 
 PREFIX = "headrace-api: "
 _DEFAULT_PORT = 5000
+_AUDIT = (
+    "Where a line is added for each change and refusal (default with several users: api-audit.jsonl beside the store)"
+)
 
 
 def _parser() -> Parser:
     parser = Parser(
         "headrace api",
-        usage="headrace api start [OPTIONS]",
+        usage="headrace api start|users|tokens|doctor [OPTIONS]",
         description="Serve the instance to scripts (/v1, as flux-restful-api does) and to browsers",
     )
     commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
@@ -33,12 +38,18 @@ def _parser() -> Parser:
     start.add_argument("--port", type=_port, metavar="PORT", help="0: any that is free (default: PORT, or 5000)")
     start.add_argument(
         "--auth",
-        choices=("token", "none"),
+        choices=("token", "none", "users"),
         default="",
         help="token: an address with a token opens the page, and scripts send one (default); none: all who reach the "
-        "service act as you",
+        "service act as you; users: several, who log in by name and password (headrace api users)",
     )
+    accounts.add_database(start)
+    start.add_argument("--audit", default="", metavar="FILE", help=_AUDIT)
     start.add_argument("--json", action="store_true", help="Print addresses and a token as a JSON object when ready")
+    accounts.add_parsers(commands)
+    text = "Check what a service with several users needs"
+    doctor = commands.add_parser("doctor", prog="headrace api doctor", help=text, description=text)
+    accounts.add_database(doctor)
     return parser
 
 
@@ -52,6 +63,17 @@ def _port(text: str) -> int:
 
 def main(argv: List[str]) -> int:
     options = _parser().parse_args(argv)
+    if options.action == "start":
+        return _start(options)
+    accounts.check_extra()
+    if options.action == "doctor":
+        from headrace.cli.api import doctor
+
+        return doctor.run(options)
+    return accounts.run(options)
+
+
+def _start(options: Any) -> int:
     try:
         import httptools  # noqa: F401 - uvicorn looks for it only when it begins
 
@@ -66,10 +88,19 @@ def main(argv: List[str]) -> int:
         host = options.host or names.get("HOST") or "127.0.0.1"
         listener = serve.listen(host, _DEFAULT_PORT if port is None else port)
     chosen = settings.from_environment(names, os.environ.get("FLUX_URI", ""), options.auth, listener.names)
+    if chosen.auth == "users":
+        accounts.check_extra()
+        store = accounts.database(options)
+        audit = options.audit or os.path.join(os.path.dirname(store), "api-audit.jsonl")
+        chosen = dataclasses.replace(chosen, database=store, audit=audit)
+    elif options.audit:
+        chosen = dataclasses.replace(chosen, audit=options.audit)
     if chosen.auth == "none" and not options.socket:
         sys.stderr.write(f"{PREFIX}without a token, every user of this machine can run commands as you\n")
     if 0 < len(chosen.secret_key.encode()) < settings.SHORT_KEY:
         sys.stderr.write(f"{PREFIX}FLUX_SECRET_KEY is short, so that it can be guessed: take 32 random characters\n")
+    if chosen.auth == "users":
+        sys.stderr.write(f"{PREFIX}jobs of all users run as you: users are not protected from each other's processes\n")
     serve.run(chosen, listener, _print_json if options.json else _print)
     return 0
 

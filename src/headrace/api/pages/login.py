@@ -1,0 +1,82 @@
+"""Logging in and out: by the one-time address that was printed, or by name and password."""
+
+from __future__ import annotations
+
+import re
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import RedirectResponse, Response
+
+from headrace.api import service
+from headrace.api.identity import csrf
+from headrace.api.identity.access import Unauthenticated, cookie_name
+from headrace.api.identity.attempts import TooManyFailures
+from headrace.api.identity.credential import Identity, owner
+from headrace.api.pages.routes import page
+
+_FIRST = "/jobs"
+# A path of this service: `//host` is another one, and for browsers so are paths with `\\` or with control characters.
+_OWN_PATH = re.compile(r"/(?!/)[!-\[\]-~]*")
+
+public = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, dependencies=[Depends(service.by_cookie)])
+
+
+@public.get("/login")
+async def show(request: Request, token: str = "", next: str = _FIRST) -> Response:
+    """Take the one-time token of the address that was printed, for a cookie; or show the form."""
+    access = service.of(request).access
+    if access.accounts.several:
+        return _form(request, next)
+    if access.logins.use_up(token):
+        return _logged_in(request, owner(), _FIRST)
+    # A browser that has the cookie already may open the one-time address again.
+    await access.of_cookie(request)
+    return RedirectResponse(_FIRST, 303)
+
+
+@public.post("/login")
+async def log_in(request: Request) -> Response:
+    access = service.of(request).access
+    if not access.accounts.several:
+        raise Unauthenticated(access.accounts.help)
+    await csrf.check_request(request)
+    async with request.form(max_files=0) as form:
+        name, password, next = form.get("name"), form.get("password"), str(form.get("next", _FIRST))
+    try:
+        found = await access.of_password(request, name, password)
+    except TooManyFailures as exc:
+        return _form(request, next, str(exc), 429, {"Retry-After": str(exc.wait)})
+    if found is None:
+        return _form(request, next, "That is not the password of a user with this name.", 401)
+    return _logged_in(request, found, next)
+
+
+@router.post("/logout")
+async def log_out(request: Request) -> Response:
+    service.of(request).access.accounts.end(request.cookies.get(cookie_name(request), ""))
+    found = RedirectResponse("/login", 303)
+    found.delete_cookie(cookie_name(request))
+    return found
+
+
+def _form(
+    request: Request, next: str, problem: str = "", status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+    found = page(request, "login.html", status, next=next, problem=problem)
+    found.headers.update(headers or {})
+    return found
+
+
+def _logged_in(request: Request, identity: Identity, next: str) -> Response:
+    access = service.of(request).access
+    found = RedirectResponse(next if _OWN_PATH.fullmatch(next) else _FIRST, 303)
+    found.set_cookie(
+        cookie_name(request),
+        access.accounts.issue(identity, session=True),
+        max_age=access.seconds,
+        httponly=True,
+        secure=request.url.scheme == "https",
+        samesite="lax",
+    )
+    return found

@@ -1,0 +1,225 @@
+"""`headrace api users` and `tokens`: the store of `--auth users`, also while a service runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+
+from headrace.cli.common.errors import missing_extra
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable, List, Tuple
+
+    from sqlalchemy import Engine
+
+
+_FILE = "api.sqlite"
+
+
+def add_parsers(commands: Any) -> None:
+    """The parsers of `users` and `tokens`; each sets `run`, which takes options and the store."""
+    users = _group(commands, "users", "The users of --auth users")
+    add = _command(users, "users add", _add, "Add a user; the password is read from the terminal or from stdin")
+    add.add_argument("name", metavar="NAME")
+    add.add_argument("--admin", action="store_true", help="Sees the jobs of all, stops the instance")
+    add.add_argument(
+        "--uid-range",
+        type=_range,
+        default=None,
+        metavar="LOW-HIGH",
+        help="Of these is the userid of a user without an entry in passwd (default: 200000-299999)",
+    )
+    listing = _command(users, "users list", _list_users, "List users")
+    listing.add_argument("--json", action="store_true", help="Print JSON")
+    remove = _command(
+        users, "users remove", _remove, "Remove a user with the tokens; the userid is given to nobody else"
+    )
+    remove.add_argument("name", metavar="NAME")
+    password = _command(
+        users, "users password", _set_password, "A new password; tokens of before are not valid any more"
+    )
+    password.add_argument("name", metavar="NAME")
+    admin = _command(users, "users admin", _set_admin, "Make a user an administrator")
+    admin.add_argument("name", metavar="NAME")
+    admin.add_argument("--off", action="store_true", help="Make the user none any more")
+
+    tokens = _group(commands, "tokens", "The tokens of --auth users")
+    listing = _command(tokens, "tokens list", _list_tokens, "List valid tokens")
+    listing.add_argument("name", metavar="NAME", nargs="?", default="", help="Those of this user only")
+    listing.add_argument("--json", action="store_true", help="Print JSON")
+    issue = _command(tokens, "tokens issue", _issue, "Print a new token, which is not shown again")
+    issue.add_argument("name", metavar="NAME")
+    issue.add_argument("--minutes", type=_minutes, default=600, metavar="N", help="It is valid so long (default: 600)")
+    issue.add_argument("--note", default="", metavar="TEXT", help="What it is for")
+    revoke = _command(tokens, "tokens revoke", _revoke, "Revoke a token by its id")
+    revoke.add_argument("id", metavar="ID")
+
+
+def _group(commands: Any, name: str, text: str) -> Any:
+    parser = commands.add_parser(name, prog=f"headrace api {name}", help=text, description=text)
+    return parser.add_subparsers(dest="deed", metavar="COMMAND", required=True)
+
+
+def _command(group: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = group.add_parser(
+        name.partition(" ")[2], prog=f"headrace api {name}", help=text, description=text
+    )
+    add_database(parser)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def add_database(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--database", default="", metavar="FILE", help=f"The store (default: {_FILE} in the statedir)")
+
+
+def database(options: Any) -> str:
+    """The file of the store: the option's, or that in the statedir of this instance. Raises ValueError, OSError."""
+    if options.database:
+        return os.path.abspath(str(options.database))
+    from headrace.client.handle import Handle
+
+    with Handle() as handle:
+        try:
+            statedir = handle.attr_get("statedir")
+        except OSError:
+            statedir = ""
+    if not statedir:
+        raise ValueError("this instance has no statedir, in which the users could be: give --database FILE")
+    return os.path.join(statedir, _FILE)
+
+
+def check_extra() -> None:
+    """Raises CommandError where a package that the store needs is not installed."""
+    try:
+        import alembic  # noqa: F401
+        import argon2  # noqa: F401
+        import sqlalchemy  # noqa: F401
+    except ImportError as exc:
+        raise missing_extra("the store of users", "api", exc) from None
+
+
+def run(options: Any) -> int:
+    """Carry out one of these commands. Raises StoreError, a ValueError."""
+    from headrace.api.store import database as store
+
+    engine = store.open_file(database(options))
+    try:
+        options.run(options, engine)
+    finally:
+        engine.dispose()
+    return 0
+
+
+def _range(text: str) -> Tuple[int, int]:
+    low, dash, high = text.partition("-")
+    if not (
+        dash and all(one.isascii() and one.isdigit() for one in (low, high)) and 0 < int(low) <= int(high) < 1 << 31
+    ):
+        raise argparse.ArgumentTypeError(f"'{text}' is no range of userids, such as 200000-299999")
+    return int(low), int(high)
+
+
+def _minutes(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:10]) < 1 << 31):
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of minutes from 1 on")
+    return int(text)
+
+
+def _password() -> str:
+    """A password: typed twice at a terminal, else the first line of stdin."""
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\n")
+    from getpass import getpass
+
+    found = getpass("Password: ")
+    if getpass("Once more: ") != found:
+        raise ValueError("these are two different passwords")
+    return found
+
+
+def _add(options: Any, engine: Engine) -> None:
+    from headrace.api.store import users
+
+    made = users.add(engine, options.name, _password(), options.admin, options.uid_range or users.UID_RANGE)
+    print(f"{made.name} has the userid {made.userid}")
+
+
+def _remove(options: Any, engine: Engine) -> None:
+    from headrace.api.store import users
+
+    users.remove(engine, options.name)
+
+
+def _set_password(options: Any, engine: Engine) -> None:
+    from headrace.api.store import users
+
+    users.one(engine, options.name)
+    users.set_password(engine, options.name, _password())
+
+
+def _set_admin(options: Any, engine: Engine) -> None:
+    from headrace.api.store import users
+
+    users.set_admin(engine, options.name, not options.off)
+
+
+def _list_users(options: Any, engine: Engine) -> None:
+    from headrace.api.store import users
+
+    found = users.everybody(engine)
+    if options.json:
+        _print_json(found)
+        return
+    _print_rows(
+        "NAME USERID ROLE ADDED",
+        ((one.name, str(one.userid), "admin" if one.admin else "user", _date(one.added)) for one in found),
+    )
+
+
+def _list_tokens(options: Any, engine: Engine) -> None:
+    from headrace.api.store import tokens
+
+    found = tokens.listed(engine, options.name)
+    if options.json:
+        _print_json(found)
+        return
+    _print_rows(
+        "ID USER KIND ISSUED ENDS NOTE",
+        (
+            (one.id, one.user, "session" if one.session else "token", _date(one.issued), _date(one.ends), one.note)
+            for one in found
+        ),
+    )
+
+
+def _issue(options: Any, engine: Engine) -> None:
+    from headrace.api.store import tokens, users
+
+    print(tokens.issue(engine, users.one(engine, options.name), options.minutes * 60.0, options.note)[0])
+
+
+def _revoke(options: Any, engine: Engine) -> None:
+    from headrace.api.store import tokens
+
+    tokens.revoke(engine, options.id)
+
+
+def _print_json(rows: List[Any]) -> None:
+    import json
+
+    print(json.dumps([row._asdict() for row in rows]))
+
+
+def _print_rows(header: str, rows: Iterable[Tuple[str, ...]]) -> None:
+    table = [tuple(header.split()), *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    for row in table:
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip())
+
+
+def _date(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M", time.localtime(seconds))

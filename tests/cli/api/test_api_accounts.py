@@ -1,0 +1,180 @@
+"""`headrace api users`, `tokens` and `doctor`, and a service with several users, as users start it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from instance import start
+
+from headrace.api.store import database, tokens, users
+from headrace.cli.main import headrace
+
+Run = Callable[..., "tuple[int, str, str]"]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """`run(line, stdin)` is the status of a command, and what it prints."""
+
+    monkeypatch.chdir(tmp_path)
+
+    def once(line: str, stdin: str = "") -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+        status = headrace(line.split()[1:])
+        return (status, *capfd.readouterr())
+
+    return once
+
+
+def test_users_are_added_listed_changed_and_removed(run: Run, tmp_path: Path) -> None:
+    assert run("headrace api users add ann.x --database=users", "long enough\n") == (
+        0,
+        "ann.x has the userid 200000\n",
+        "",
+    )
+    assert run("headrace api users add bob.x --admin --uid-range 250000-250009 --database=users", "long enough") == (
+        *(0, "bob.x has the userid 250000\n", ""),
+    )
+    status, out, _ = run("headrace api users list --database=users")
+    assert status == 0 and [line.split()[:3] for line in out.splitlines()] == [
+        ["NAME", "USERID", "ROLE"],
+        ["ann.x", "200000", "user"],
+        ["bob.x", "250000", "admin"],
+    ]
+    assert [
+        (one["name"], one["admin"]) for one in json.loads(run("headrace api users list --json --database=users")[1])
+    ] == [
+        ("ann.x", False),
+        ("bob.x", True),
+    ]
+    assert (
+        run("headrace api users admin ann.x --database=users")[0]
+        == run("headrace api users admin bob.x --off --database=users")[0]
+        == 0
+    )
+    engine = database.open_file(str(tmp_path / "users"))
+    assert [one.admin for one in users.everybody(engine)] == [True, False]
+    assert run("headrace api users password ann.x --database=users", "another one\n") == (0, "", "")
+    assert users.verified(engine, "ann.x", "another one")
+    assert run("headrace api users remove ann.x --database=users") == (0, "", "") and [
+        one.name for one in users.everybody(engine)
+    ] == ["bob.x"]
+    engine.dispose()
+
+
+def test_tokens_are_issued_listed_and_revoked(run: Run, tmp_path: Path) -> None:
+    run("headrace api users add ann.x --database=users", "long enough")
+    token = run("headrace api tokens issue ann.x --minutes 5 --note nightly --database=users")[1].strip()
+    engine = database.open_file(str(tmp_path / "users"))
+    found = tokens.user_of(engine, token)
+    assert found is not None and found.name == "ann.x"
+    (one,) = json.loads(run("headrace api tokens list --json --database=users")[1])
+    assert (one["user"], one["note"], one["ends"] - one["issued"]) == ("ann.x", "nightly", 300.0)
+    for line, count in (
+        ("headrace api tokens list --database=users", 2),
+        ("headrace api tokens list ann.x --database=users", 2),
+        ("headrace api tokens list bob.x --database=users", 1),
+    ):
+        out = run(line)[1]
+        assert len(out.splitlines()) == count and token not in out
+    assert (
+        run(f"headrace api tokens revoke {one['id']} --database=users") == (0, "", "")
+        and tokens.user_of(engine, token) is None
+    )
+    engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("line", "stdin", "told"),
+    [
+        ("headrace api users add 1x --database=users", "long enough", "'1x' cannot be a name"),
+        ("headrace api users add ann --database=users", "short", "a password has 8 to 1024 characters"),
+        ("headrace api users password nosuch --database=users", "", "there is no user 'nosuch'"),
+        ("headrace api users remove nosuch --database=users", "", "there is no user 'nosuch'"),
+        ("headrace api users admin nosuch --database=users", "", "there is no user 'nosuch'"),
+        ("headrace api tokens issue nosuch --database=users", "", "there is no user 'nosuch'"),
+        ("headrace api tokens revoke nosuch --database=users", "", "there is no valid token with the id 'nosuch'"),
+    ],
+)
+def test_what_is_wrong_is_told_in_a_line(run: Run, line: str, stdin: str, told: str) -> None:
+    status, out, err = run(line, stdin)
+    assert (status, out) == (1, "") and err.startswith(f"headrace-api: {told}") and err.count("\n") == 1
+
+
+WRONG = [
+    "headrace api users --database=users",
+    "headrace api users add x --uid-range 9-1 --database=users",
+    "headrace api tokens issue x --minutes 0 --database=users",
+    "headrace api tokens list x y --database=users",
+]
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_wrong_arguments_of_accounts(run: Run, line: str) -> None:
+    assert run(line)[0] == 2
+
+
+AS_OWNER = '[headrace.guests]\nsubmit = "as-owner"\n'
+SERVE = """
+echo long enough | headrace api users add ann.x
+headrace api doctor
+headrace api start --auth users --port 0 --json --audit=audit >ready 2>err & service=$!
+until test -s ready; do kill -0 $service 2>/dev/null || { wait $service; echo $?; cat err; exit; }; sleep .05; done
+url=$(jq -r .url ready); jq -c keys ready; cat err
+password="password=long enough"
+token=$(curl -s -d username=ann.x --data-urlencode "$password" $url/v1/login/access-token | jq -r .access_token)
+id=$(curl -sH "Authorization: Bearer $token" -d command="id -u" $url/v1/jobs/submit | jq .id)
+flux job wait-event $id clean >/dev/null; flux jobs -Aano "{userid} {status}"; flux job attach $id
+wc -l <LINES; kill $service; wait $service; echo $?
+"""
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_service_with_several_users_keeps_them_in_the_statedir(tmp_path: Path, named: bool) -> None:
+    (tmp_path / "c.toml").write_text(AS_OWNER)
+    state = tmp_path / "state"
+    state.mkdir()
+    script = SERVE.replace("LINES", "audit" if named else f"{state}/api-audit.jsonl")
+    script = script if named else script.replace(" --audit=audit", "")
+    done = start("-c", "c.toml", f"-Sstatedir={state}", "sh", "-c", script, cwd=str(tmp_path))
+    lines = done.out.splitlines()
+    assert lines[0] == "ann.x has the userid 200000"
+    assert [line[:5] for line in lines[1:5]] == ["ok   "] * 4
+    assert lines[5:] == [
+        '["url"]',
+        "headrace-api: jobs of all users run as you: users are not protected from each other's processes",
+        *("200000 COMPLETED", str(Path("/proc/self").stat().st_uid), "2", "0"),
+    ]
+    assert (state / "api.sqlite").stat().st_mode & 0o777 == 0o600
+
+
+def test_where_jobs_of_others_are_refused_it_does_not_start_and_says_why(tmp_path: Path) -> None:
+    script = (
+        "headrace api start --auth users --port 0 --database users; echo $?; headrace api start --auth users --port 0; "
+        "echo $?; headrace api doctor --database nosuch; echo $?"
+    )
+    done = start("sh", "-c", script, cwd=str(tmp_path))
+    assert 'this instance refuses their jobs (headrace.guests.submit is "refuse"): set submit = "as-owner"' in done.err
+    assert "this instance has no statedir" in done.err and "give --database FILE" in done.err
+    assert "Traceback" not in done.err
+    lines = done.out.splitlines()
+    assert lines[:2] == ["1", "1"] and [line[:5] for line in lines[2:]] == ["ok   ", "ok   ", "WRONG", "WRONG", "1"]
+
+
+def test_the_extra_is_named_where_the_store_has_none(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "alembic", None)
+    status, _, err = run("headrace api users list --database=users")
+    assert status == 1 and "the store of users needs the extra api (alembic is missing)" in err
+
+
+def test_passwords_typed_at_a_terminal_must_agree(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: Any) -> None:
+    typed = iter(["long enough", "long enouhg"])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("getpass.getpass", lambda _prompt: next(typed))
+    assert headrace(["api", "users", "add", "ann.x", "--database", str(tmp_path / "users")]) == 1
+    assert "two different passwords" in capfd.readouterr().err
