@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 
 import headrace
-from headrace.api import problems
+from headrace.api import jobs, problems, service
 from headrace.api.audit import Audit
 from headrace.api.broker_link import Broker
 from headrace.api.fields import BadFields
@@ -60,8 +60,20 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 async def _answer(request: Request, exc: Exception) -> Response:
+    exc = await _seen(request, exc)
     if request.url.path.startswith("/v1/"):
         return v1_errors.answer(exc)
     if request.url.path.startswith("/v2/"):
         return v2_errors.answer(exc)
     return page_routes.answer(request, exc)
+
+
+async def _seen(request: Request, exc: Exception) -> Exception:
+    """What the sender may know of a refusal: where it is about another user's job, that there is no such job."""
+    id = request.path_params.get("jobid", request.path_params.get("id"))
+    if isinstance(exc, PermissionError) and id is not None and hasattr(request.state, "identity"):
+        try:
+            await jobs.one(service.of(request).link, jobs.read_id(id))
+        except (OSError, jobs.NoSuchJob) as hidden:
+            return hidden
+    return exc

@@ -42,6 +42,7 @@ ANSWER_TIMEOUT = 60.0
 _RECV_SIZE = 1 << 18
 # What the service may ask as the owner of the instance on nobody's behalf: all else is asked for a user.
 OWN_TOPICS = frozenset(("attr.get", "config.get", "job-manager.events-journal", "shutdown.start"))
+_JOBS, _ONE_JOB = "job-list.list", "job-list.list-id"
 
 
 class BrokerUnreachable(ConnectionError):
@@ -267,18 +268,42 @@ class BrokerLink:
         """The object of the one response (None without payload). Raises BrokerUnreachable, and OSError with the
         broker's errno and text.
         """
+        asked = self._of_own_jobs(topic, obj)
         connection = await self._broker.connection()
-        return (await connection.ask(self.identity, topic, obj, nodeid=nodeid, payload=payload).next()).obj
+        answer = (await connection.ask(self.identity, topic, asked, nodeid=nodeid, payload=payload).next()).obj
+        if topic == _ONE_JOB and self._sees_own_only and answer["job"]["userid"] != self.userid:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return answer
 
     async def gather(self, topic: str, obj: Any) -> list[Any]:
         """The objects of all responses of a streaming method that ends by itself; raises as `call` does."""
-        call = (await self._broker.connection()).ask(self.identity, topic, obj, FLAG_STREAMING)
+        asked = self._of_own_jobs(topic, obj)
+        call = (await self._broker.connection()).ask(self.identity, topic, asked, FLAG_STREAMING)
         return [answer async for answer in _objects(call, ANSWER_TIMEOUT)]
+
+    @property
+    def _sees_own_only(self) -> bool:
+        return self.identity is not None and not self.identity.sees_all
+
+    def _of_own_jobs(self, topic: str, obj: Any) -> Any:
+        """A request to job-list so that its answer has jobs of this user only, unless it is an administrator.
+
+        The broker itself does so with `access.private-mode`; a service with several users does so always.
+        """
+        if not self._sees_own_only:
+            return obj
+        if topic == _JOBS:
+            mine = {"userid": [self.userid]}
+            return {**obj, "constraint": {"and": [obj["constraint"], mine]} if obj.get("constraint") else mine}
+        if topic == _ONE_JOB and "all" not in obj["attrs"]:
+            return {**obj, "attrs": [*obj["attrs"], "userid"]}
+        return obj
 
     async def follow(self, topic: str, obj: Any) -> AsyncIterator[Any]:
         """The objects of a streaming method as they come, over a connection of its own; raises as `call` does."""
         async with self._broker.paced_connection() as connection:
-            async for answer in _objects(connection.ask(self.identity, topic, obj, FLAG_STREAMING), None):
+            asked = self._of_own_jobs(topic, obj)
+            async for answer in _objects(connection.ask(self.identity, topic, asked, FLAG_STREAMING), None):
                 yield answer
 
 

@@ -1,0 +1,173 @@
+"""Every route, asked by a user for another user's job: the answer is the one for a job that never was.
+
+The routes are those of the application, so that a new one is asked, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from starlette.routing import BaseRoute
+from tests.api.conftest import forms_token
+
+from headrace.api import broker_link
+from headrace.api.identity import credential
+from headrace.spec import jobid
+from waiting import until
+
+# What routes with a job need beside it to do something. A new route that needs something fails until it is here.
+FIELDS: dict[str, dict[str, Any]] = {
+    "/v2/jobs/{jobid}/kill": {"signal": "SIGTERM"},
+    "/v2/jobs/{jobid}/urgency": {"urgency": 1},
+    "/v2/jobs/{jobid}/update": {"duration": 1000.0},
+    "/jobs/{id}/signal": {"signal": "SIGTERM"},
+}
+# Answered without a user: they are about nobody's jobs.
+PUBLIC = {"/v1/auth", "/v1/token", "/v1/login/access-token", "/login", "/openapi.json"}
+
+
+class Route(NamedTuple):
+    method: str
+    path: str
+
+    @property
+    def about_a_job(self) -> bool:
+        return re.search(r"\{(jobid|id)\}", self.path) is not None
+
+    def at(self, id: int) -> str:
+        return re.sub(r"\{(jobid|id)\}", str(id), self.path)
+
+
+def flat(routes: list[Any], prefix: str = "") -> Iterator[tuple[str, BaseRoute]]:
+    """(path, route) of an application's routes, with those of the routers in it."""
+    for route in routes:
+        inner = getattr(route, "original_router", None) or getattr(route, "router", None)
+        if hasattr(route, "endpoint"):
+            yield prefix + route.path, route
+        elif inner is not None:
+            yield from flat(inner.routes, prefix)
+
+
+def routes(app: Any) -> list[Route]:
+    found = [
+        Route(method, path)
+        for path, route in flat(app.routes)
+        for method in sorted(getattr(route, "methods", None) or ())
+        if method != "HEAD"
+    ]
+    assert {Route("POST", "/v1/jobs/{jobid}/cancel"), Route("GET", "/jobs")} <= set(found)
+    # Streams of a job that was cancelled end.
+    return sorted(found, key=lambda route: not route.path.endswith("/cancel"))
+
+
+def ask(client: Any, route: Route, id: int, page: bool) -> Any:
+    """The answer, as scripts or as the page asks."""
+    fields = FIELDS.get(route.path, {})
+    if page:
+        fields = {**fields, "csrf": client.forms} if route.method != "GET" else {}
+        return client.request(route.method, route.at(id), data=fields or None)
+    return client.request(route.method, route.at(id), json=fields if route.method != "GET" else None)
+
+
+def without_ids(answer: Any, id: int) -> tuple[int, str]:
+    text = answer.text
+    for form in (jobid.encode(id), str(id), *(jobid.encode(id, kind) for kind in ("dothex", "hex", "kvs", "words"))):
+        text = text.replace(form, "ID")
+    # Pages of two moments differ by these.
+    return answer.status_code, re.sub(r'value="[0-9a-f]{64}"', "", text)
+
+
+@pytest.fixture
+def anns(group: Any) -> Iterator[int]:
+    """The id of a job of ann's that runs and has written something."""
+    client = group.client("ann.x")
+    id = client.post("/v1/jobs/submit", json={"command": "sh -c 'echo secret of ann; exec sleep 1000'"}).json()["id"]
+    until(lambda: "secret of ann" in client.get(f"/v1/jobs/{id}/output").text)
+    yield id
+    client.post(f"/v1/jobs/{id}/cancel")
+    until(lambda: client.get(f"/v1/jobs/{id}").json()["state"] == "INACTIVE")
+
+
+def sweep(group: Any, id: int, name: str) -> list[Route]:
+    """Ask all routes about a job; returns those that tell it from one that never was."""
+    told = []
+    by_header, by_page = group.client(name), group.client(name, cookie=True)
+    by_page.forms = forms_token(by_page, "/jobs")
+    never = id + (1 << 30)
+    for route in routes(group.app):
+        if route.about_a_job:
+            page = not route.path.startswith(("/v1/", "/v2/"))
+            client = by_page if page else by_header
+            if without_ids(ask(client, route, id, page), id) != without_ids(ask(client, route, never, page), never):
+                told.append(route)
+    return told
+
+
+def test_no_route_tells_another_users_job_from_one_that_never_was(group: Any, anns: int) -> None:
+    assert sweep(group, anns, "bob.x") == []
+    assert group.client("ann.x").get(f"/v1/jobs/{anns}").json()["state"] == "RUN"
+    # The user whose job it is has another answer from each.
+    asked = [route for route in routes(group.app) if route.about_a_job]
+    assert len(asked) >= 4 and set(sweep(group, anns, "ann.x")) == set(asked)
+
+
+def test_without_the_stamp_another_users_job_is_within_reach(
+    group: Any, anns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask_as = broker_link.Connection.ask
+
+    def unstamped(self: Any, identity: Any, *args: Any, **kwargs: Any) -> Any:
+        return ask_as(self, credential.owner(), *args, **kwargs)
+
+    monkeypatch.setattr(broker_link.Connection, "ask", unstamped)
+    told = sweep(group, anns, "bob.x")
+    assert {Route("POST", "/v1/jobs/{jobid}/cancel"), Route("GET", "/v1/jobs/{jobid}/output")} <= set(told)
+
+
+def test_lists_have_the_users_own_jobs_and_an_administrators_those_of_all(group: Any, anns: int) -> None:
+    bob = group.client("bob.x")
+    own = bob.post("/v1/jobs/submit", json={"command": "echo of bob"}).json()["id"]
+
+    def listed(name: str) -> set[int]:
+        client = group.client(name)
+        ids = {job["id"] for job in client.get("/v1/jobs").json()["jobs"]}
+        assert ids == {job["id"] for job in client.get("/v1/jobs/search").json()["data"]}
+        return ids
+
+    until(lambda: own in listed("bob.x"))
+    assert anns in listed("ann.x") and {anns, own} <= listed("boss.x")
+    assert anns not in listed("bob.x") and own not in listed("ann.x")
+    page = group.client("bob.x", cookie=True).get("/jobs").text
+    assert jobid.encode(own) in page and jobid.encode(anns) not in page
+    for path in {route.path for route in routes(group.app) if route.method == "GET" and not route.about_a_job}:
+        if "{" not in path and path not in PUBLIC and "events" not in path:
+            client = bob if path.startswith(("/v1/", "/v2/")) else group.client("bob.x", cookie=True)
+            text = client.get(path).text
+            assert "secret of ann" not in text and str(anns) not in text and jobid.encode(anns) not in text, path
+
+
+def test_an_administrator_sees_all_and_the_broker_still_decides(group: Any, anns: int) -> None:
+    boss = group.client("boss.x")
+    assert boss.get(f"/v1/jobs/{anns}").json()["userid"] == 200_000
+    assert boss.post(f"/v1/jobs/{anns}/cancel").status_code == 403
+    assert boss.get(f"/v1/jobs/{anns}/output").status_code == 403
+
+
+def test_each_route_but_those_to_log_in_needs_a_user(group: Any) -> None:
+    client = group.client()
+    for route in routes(group.app):
+        answer = client.request(route.method, route.at(1))
+        if route.path in PUBLIC:
+            assert answer.status_code in (200, 400, 403, 422), route
+        elif route.method == "GET" and not route.path.startswith(("/v1/", "/v2/")):
+            assert (answer.status_code, answer.headers["location"].partition("?")[0]) == (303, "/login"), route
+        else:
+            assert answer.status_code == 401, route
+
+
+def test_the_instance_is_stopped_by_administrators_only(group: Any) -> None:
+    answer = group.client("ann.x").post("/v1/service/stop")
+    assert answer.status_code == 403 and "administrators only" in answer.json()["Message"]
