@@ -85,11 +85,12 @@ def modules_own() -> Iterator[Instance]:
 
 @pytest.fixture
 def instance() -> Iterator[Instance]:
-    """An instance of a test's own, without jobs."""
-    with running() as found:
+    """An instance of a test's own, without jobs, which takes those of several users."""
+    with running(AS_OWNER) as found:
         yield found
 
 
+AS_OWNER = '[headrace.guests]\nsubmit = "as-owner"\n'
 PASSWORD = "a password of users"
 
 
@@ -133,7 +134,7 @@ def log_in(client: Any, name: str, password: str = PASSWORD, **fields: str) -> A
 @pytest.fixture(scope="session")
 def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
     """A service with several users that tests share, in an instance of its own."""
-    with running('[headrace.guests]\nsubmit = "as-owner"\n') as found:
+    with running(AS_OWNER) as found:
         yield Group(found, tmp_path_factory.mktemp("group"))
 
 

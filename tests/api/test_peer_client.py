@@ -1,5 +1,5 @@
-"""The client of flux-restful-api, as it comes from PyPI, against the service: what its own tests see, with and without
-authentication.
+"""The client of flux-restful-api, as it comes from PyPI, against the service: what its own tests see, without
+authentication, with the one user's password, and as one of several users.
 """
 
 from __future__ import annotations
@@ -15,17 +15,23 @@ from typing import Any
 import pytest
 from instance import clean_env
 
+from headrace.api.store import database, users
 from waiting import until
 
 HEADRACE = str(Path(sys.executable).parent / "headrace")
-SECRETS = {"FLUX_USER": "fluxuser", "FLUX_TOKEN": "12345", "FLUX_SECRET_KEY": "a key of thirty-two characters .."}
+SECRETS = {"FLUX_USER": "fluxuser", "FLUX_TOKEN": "1234567890", "FLUX_SECRET_KEY": "a key of thirty-two characters .."}
 
 
-@pytest.fixture(params=["none", "token"])
-def url(instance: Any, request: pytest.FixtureRequest) -> Iterator[str]:
+@pytest.fixture(params=["none", "token", "users"])
+def url(instance: Any, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The address of a service, in an instance of its own."""
-    env = clean_env(FLUX_URI=instance.uri, **(SECRETS if request.param == "token" else {}))
+    env = clean_env(FLUX_URI=instance.uri, **({} if request.param == "none" else SECRETS))
     argv = [HEADRACE, "api", "start", "--port", "0", "--json", "--auth", request.param]
+    if request.param == "users":
+        argv += ["--database", str(tmp_path / "users")]
+        engine = database.open_file(argv[-1])
+        users.add(engine, SECRETS["FLUX_USER"], SECRETS["FLUX_TOKEN"], admin=False)
+        engine.dispose()
     with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True, cwd="/tmp") as service:
         assert service.stdout is not None
         yield json.loads(service.stdout.readline())["url"]

@@ -54,7 +54,7 @@ def test_passwords_are_kept_as_hashes_of_argon2id(engine: Engine) -> None:
     assert users.verified(engine, "ann", "pass word a") is None and users.verified(engine, "eve", "pass word ä") is None
     users.remove(engine, "ann")
     assert users.verified(engine, "ann", "pass word ä") is None and users.verified(engine, "ann", "") is None
-    for wrong in ("short", "x" * 1025, "half \ud800 a character"):
+    for wrong in ("", "x" * 1025, "half \ud800 a character"):
         with pytest.raises(StoreError, match="a password "):
             users.add(engine, "bob", wrong, False)
 

@@ -131,13 +131,18 @@ def _minutes(text: str) -> int:
 
 def _password() -> str:
     """A password: typed twice at a terminal, else the first line of stdin."""
-    if not sys.stdin.isatty():
-        return sys.stdin.readline().rstrip("\n")
-    from getpass import getpass
+    from headrace.api.store.users import SHORT_PASSWORD
 
-    found = getpass("Password: ")
-    if getpass("Once more: ") != found:
-        raise ValueError("these are two different passwords")
+    if sys.stdin.isatty():
+        from getpass import getpass
+
+        found = getpass("Password: ")
+        if getpass("Once more: ") != found:
+            raise ValueError("these are two different passwords")
+    else:
+        found = sys.stdin.readline().rstrip("\n")
+    if 0 < len(found) < SHORT_PASSWORD:
+        sys.stderr.write(f"headrace-api: a password of less than {SHORT_PASSWORD} characters is easily guessed\n")
     return found
 
 
