@@ -4,7 +4,9 @@ and OSError with the broker's errno and text.
 
 from __future__ import annotations
 
+import base64
 import errno
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,6 +15,7 @@ from headrace.query.listing import Query
 from headrace.query.submission import URGENCIES, jobspec_request
 from headrace.spec import eventlog, jobid, stdio
 from headrace.spec.job_exception import CANCEL, FATAL
+from headrace.spec.job_state import INACTIVE, PENDING
 
 ALL_ATTRIBUTES = ["all"]
 # The flag of job-info.lookup for jobspec and R with all updates (RFC 41).
@@ -80,6 +83,28 @@ async def one(link: BrokerLink, id: int, attrs: list[str] = ALL_ATTRIBUTES) -> d
     return job
 
 
+async def check(link: BrokerLink, jobspec: dict[str, Any]) -> None:
+    """Ask the scheduler whether it could ever run such a job. Raises Refused."""
+    try:
+        await link.call("feasibility.check", {"jobspec": jobspec})
+    except BrokerUnreachable:
+        raise
+    except OSError as exc:
+        raise Refused([str(exc.strerror)]) from None
+
+
+async def explanation(link: BrokerLink, job: dict[str, Any]) -> dict[str, Any]:
+    """The annotations of a pending job with the reason why it waits, which job-list asks for in listings only."""
+    query = Query(count=0)
+    query.states = PENDING
+    for relation in (">=", "<="):
+        query.add("t_submit", [f"{relation}{job['t_submit']!r}"])
+    for found in await listing(link, query, ["annotations"]):
+        if found["id"] == job["id"]:
+            return dict(found.get("annotations") or {})
+    return {}
+
+
 async def submit(link: BrokerLink, jobspec: dict[str, Any], urgency: int = URGENCIES["default"]) -> int:
     """The id of a new job. Raises Refused."""
     try:
@@ -94,10 +119,40 @@ async def submit(link: BrokerLink, jobspec: dict[str, Any], urgency: int = URGEN
     return int(answer["id"])
 
 
+async def lookup(link: BrokerLink, id: int, keys: list[str]) -> dict[str, Any]:
+    """The eventlog (text), jobspec and R (objects, as they are now, after updates) of a job (RFC 41); "J" gives the
+    jobspec as it was submitted, which alone has environment and files. Raises NoSuchJob.
+    """
+    try:
+        found: dict[str, Any] = await link.call("job-info.lookup", {"id": id, "keys": keys, "flags": _LOOKUP_CURRENT})
+    except OSError as exc:
+        if exc.errno != errno.ENOENT:
+            raise
+        raise NoSuchJob(f"no job has the id {jobid.encode(id)}") from None
+    return {key: _read(key, text) for key, text in found.items()}
+
+
+def _read(key: str, text: Any) -> Any:
+    if key == "J":
+        # HEADER.PAYLOAD.SIGNATURE, the payload in base64 (RFC 39).
+        return json.loads(base64.b64decode(text.split(".")[1]))
+    return json.loads(text) if key in ("jobspec", "R") else text
+
+
 async def cancel(link: BrokerLink, id: int) -> None:
     """Raise the exception `cancel` (RFC 21). Raises NoSuchJob, JobHasEnded."""
+    await _change(link, id, "job-manager.raise", {"type": CANCEL, "severity": FATAL})
+
+
+async def kill(link: BrokerLink, id: int, signum: int) -> None:
+    """Send a signal to the tasks of a running job. Raises NoSuchJob, JobHasEnded."""
+    await _change(link, id, "job-manager.kill", {"signum": signum})
+
+
+async def _change(link: BrokerLink, id: int, topic: str, request: dict[str, Any]) -> None:
+    """Ask the job manager to change a job that has not ended. Raises NoSuchJob, JobHasEnded."""
     try:
-        await link.call("job-manager.raise", {"id": id, "type": CANCEL, "severity": FATAL})
+        await link.call(topic, {"id": id, **request})
     except OSError as exc:
         if exc.errno != errno.ENOENT:
             raise
@@ -134,6 +189,18 @@ async def output(link: BrokerLink, id: int) -> list[stdio.Data]:
         return [stdio.decode_data(event.context) for event in events if event.name == "data"]
     except ValueError as exc:
         raise BadOutput(f"the output of {jobid.encode(id)}: {exc}") from None
+
+
+async def written(link: BrokerLink, job: dict[str, Any]) -> AsyncIterator[stdio.Data]:
+    """What a job, as `one` describes it, has written until now. The output of a job that has ended comes piece by
+    piece, however long it is. Raises NoSuchJob, BadOutput.
+    """
+    if job["state"] == INACTIVE:
+        async for part in follow_output(link, job["id"]):
+            yield part
+    else:
+        for part in await output(link, job["id"]):
+            yield part
 
 
 async def follow_output(link: BrokerLink, id: int) -> AsyncIterator[stdio.Data]:

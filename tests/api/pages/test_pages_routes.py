@@ -3,45 +3,12 @@
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
+from html_pages import Page, page
 from waiting import until
-
-
-class Page(HTMLParser):
-    """A page's elements as (tag, attributes), and the texts in the cells of its table."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.rows: list[list[str]] = []
-        self._cell = False
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag == "tr":
-            self.rows.append([])
-        elif tag in ("td", "th"):
-            self._cell = True
-            self.rows[-1].append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._cell = self._cell and tag not in ("td", "th")
-
-    def handle_data(self, data: str) -> None:
-        if self._cell:
-            self.rows[-1][-1] += data
-
-
-def page(client: Any, path: str = "/jobs", status: int = 200) -> Page:
-    answer = client.get(path)
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    return Page(answer.text)
 
 
 def test_each_job_has_a_line_with_its_status_as_word_and_shape(instance: Any, served: Any) -> None:

@@ -12,7 +12,7 @@ from headrace.api.identity import csrf
 from headrace.api.identity.access import Unauthenticated, cookie_name
 from headrace.api.identity.attempts import TooManyFailures
 from headrace.api.identity.credential import Identity, owner
-from headrace.api.pages.routes import page
+from headrace.api.pages.html import page
 
 _FIRST = "/jobs"
 # A path of this service: `//host` is another one, and for browsers so are paths with `\\` or with control characters.

@@ -24,6 +24,8 @@ class Row(NamedTuple):
     """A line of the list of jobs: texts, but for `submitted` in seconds since the epoch."""
 
     id: str
+    # The id in ASCII, for addresses.
+    plain_id: str
     name: str
     user: str
     queue: str
@@ -44,6 +46,7 @@ def row(raw: dict[str, Any], now: float) -> Row:
     kind = "pending" if state & PENDING else status.lower() if state == INACTIVE else "running"
     return Row(
         id=job.get("id.f58"),
+        plain_id=job.get("id.f58plain"),
         name=job.get("name"),
         user=job.get("username"),
         queue=job.get("queue"),

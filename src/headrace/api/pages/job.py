@@ -1,0 +1,99 @@
+"""The page of a job: its life, why it waits, what it wrote, what it asked for and has, and what can be done with it."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import time
+from collections.abc import AsyncIterator
+
+from fastapi import APIRouter, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+
+from headrace.api import jobs, service
+from headrace.api.guard import Cut
+from headrace.api.pages import html, job_view
+from headrace.spec import jobid
+from headrace.spec.job_state import PENDING
+
+# What a form may send to the tasks of a job.
+SIGNALS = ("SIGTERM", "SIGINT", "SIGKILL", "SIGUSR1", "SIGUSR2", "SIGSTOP", "SIGCONT")
+# Bytes of output that the page shows: its end.
+SHOWN = 128 << 10
+
+router = APIRouter()
+
+
+@router.get("/jobs/{id}")
+async def show(request: Request, id: str, said: str = "") -> Response:
+    link, number = service.of(request).link, jobs.read_id(id)
+    raw = await jobs.one(link, number)
+    if raw["state"] & PENDING:
+        raw["annotations"] = await jobs.explanation(link, raw)
+    stored = await jobs.lookup(link, number, ["eventlog", "jobspec", "J", *(["R"] if raw.get("t_run") else [])])
+    tail, problem = job_view.Tail(SHOWN), ""
+    try:
+        async for part in jobs.written(link, raw):
+            tail.add(part)
+    except jobs.BadOutput as exc:
+        problem = str(exc)
+    except OSError as exc:
+        # That of a running job comes in one piece, which has a limit.
+        if exc.errno != errno.EFBIG:
+            raise
+        problem = str(exc.strerror)
+    return html.page(
+        request,
+        "job.html",
+        job=job_view.job(raw, stored, time.time()),
+        output=tail.output(),
+        output_problem=problem,
+        signals=SIGNALS,
+        said=job_view.SAID.get(said, ""),
+    )
+
+
+@router.get("/jobs/{id}/output.txt")
+async def download(request: Request, id: str) -> Response:
+    """All that a job that has ended has written; of another, what it has written until now."""
+    link, number = service.of(request).link, jobs.read_id(id)
+    job = await jobs.one(link, number)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        try:
+            async for part in jobs.written(link, job):
+                yield part.data or b""
+        except (OSError, jobs.BadOutput) as exc:
+            raise Cut(str(exc)) from None
+
+    name = f"{jobid.encode(number, 'f58plain')}.txt"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(pieces(), media_type="text/plain; charset=utf-8", headers=headers)
+
+
+@router.post("/jobs/{id}/cancel")
+async def cancel(request: Request, id: str) -> Response:
+    await html.changes(request)
+    try:
+        await jobs.cancel(service.of(request).link, jobs.read_id(id))
+    except jobs.JobHasEnded:
+        return _back(id, "ended")
+    return _back(id, "cancelled")
+
+
+@router.post("/jobs/{id}/kill")
+async def kill(request: Request, id: str) -> Response:
+    chosen = (await html.changes(request)).get("signal", "")
+    if chosen not in SIGNALS:
+        raise HTTPException(400, f"'{chosen}' is none of the signals {', '.join(SIGNALS)}")
+    try:
+        await jobs.kill(service.of(request).link, jobs.read_id(id), signal.Signals[chosen])
+    except jobs.JobHasEnded:
+        return _back(id, "ended")
+    return _back(id, "signalled")
+
+
+def _back(id: str, said: str) -> Response:
+    """The job's page, with a sentence on what was done."""
+    return RedirectResponse(f"/jobs/{jobid.encode(jobs.read_id(id), 'f58plain')}?said={said}", 303)

@@ -1,0 +1,66 @@
+"""The list of jobs: filters are in the address, 50 jobs on a page."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from headrace.api import jobs, service
+from headrace.api.pages import view
+from headrace.api.pages.html import page
+from headrace.query.errors import QueryError
+from headrace.query.listing import Query
+
+PER_PAGE = 50
+# The choices of the filter by state: the names that `flux jobs --filter` takes.
+STATES = ("pending", "running", "inactive", "completed", "failed", "canceled", "timeout")
+_FILTERS = ("state", "user", "name", "queue")
+
+router = APIRouter()
+
+
+@router.get("/jobs")
+async def list_jobs(request: Request) -> Response:
+    chosen = {name: request.query_params.get(name, "").strip() for name in _FILTERS}
+    number = _number(request.query_params.get("page", "1"))
+    problem = ""
+    found: list[dict[str, Any]] = []
+    query = Query(count=number * PER_PAGE + 1)
+    try:
+        _restrict(query, chosen)
+        found = await jobs.listing(service.of(request).link, query, view.ATTRIBUTES)
+    except QueryError as exc:
+        problem = str(exc)
+    now = time.time()
+    shown = found[(number - 1) * PER_PAGE : number * PER_PAGE]
+    given = {name: value for name, value in chosen.items() if value}
+    return page(
+        request,
+        "jobs.html",
+        400 if problem else 200,
+        problem=problem,
+        chosen=chosen,
+        states=STATES,
+        rows=[view.row(raw, now) for raw in shown],
+        newer=urlencode({**given, "page": number - 1}) if number > 1 else "",
+        older=urlencode({**given, "page": number + 1}) if len(found) > number * PER_PAGE else "",
+    )
+
+
+def _restrict(query: Query, chosen: dict[str, str]) -> None:
+    if chosen["state"]:
+        query.filter(chosen["state"])
+    if chosen["user"]:
+        query.user(chosen["user"])
+    for name in ("name", "queue"):
+        if chosen[name]:
+            query.add(name, [chosen[name]])
+
+
+def _number(text: str) -> int:
+    """The number of a page, from 1 on."""
+    return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 6 else 1

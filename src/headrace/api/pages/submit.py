@@ -1,0 +1,78 @@
+"""The page that submits a job: a form that works without a script, and checks without submitting."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse, Response
+
+from headrace.api import jobs, service
+from headrace.api.pages import html, submission
+from headrace.query.resource_sets import Given, SchedulerResources
+from headrace.spec import jobid
+
+router = APIRouter()
+
+
+@router.get("/submit")
+async def form(request: Request) -> Response:
+    """The empty form, or with `from` that of a job."""
+    again = request.query_params.get("from", "")
+    values, lost = dict(submission.EMPTY), list[str]()
+    if again:
+        stored = await jobs.lookup(service.of(request).link, jobs.read_id(again), ["J"])
+        values, lost = submission.of_job(stored["J"])
+    return await _form(request, values, lost=lost)
+
+
+@router.post("/submit")
+async def submit(request: Request) -> Response:
+    given = {**submission.EMPTY, "tasks": "", **await html.changes(request)}
+    here = service.of(request)
+    found = submission.read(given, here.settings.directory)
+    if found.jobspec is None:
+        return await _form(request, given, found.problems)
+    try:
+        if given.get("action") == "check":
+            await jobs.check(here.link, found.jobspec)
+            return await _form(request, given, jobspec=found.jobspec)
+        id = await jobs.submit(here.link, found.jobspec)
+    except jobs.Refused as exc:
+        resources = await _resources(request)
+        return await _form(request, given, submission.too_large(given, resources.state("all")) or {"": str(exc)})
+    return RedirectResponse(f"/jobs/{jobid.encode(id, 'f58plain')}?said=submitted", 303)
+
+
+async def _resources(request: Request) -> SchedulerResources:
+    here = service.of(request)
+    found = SchedulerResources(Given(await here.link.call("resource.sched-status", {}, nodeid=0)))
+    found.configure(await here.own_link.call("config.get"))
+    return found
+
+
+async def _form(
+    request: Request,
+    values: dict[str, str],
+    problems: dict[str, str] | None = None,
+    lost: list[str] | None = None,
+    jobspec: Any = None,
+) -> Response:
+    resources = await _resources(request)
+    free = [
+        (queue, *(resources.count("free", kind, queue) for kind in ("nnodes", "ncores", "ngpus")))
+        for queue in resources.queues or [""]
+    ]
+    return html.page(
+        request,
+        "submit.html",
+        422 if problems else 200,
+        values=values,
+        problems=problems or {},
+        lost=lost or [],
+        free=free,
+        queues=resources.queues,
+        directory=service.of(request).settings.directory,
+        jobspec="" if jobspec is None else json.dumps(jobspec, indent=2, ensure_ascii=False),
+    )

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.api.pages import submission
+
+GIVEN = {**submission.EMPTY, "command": "sh -c 'a b'", "directory": "/d"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"nodes": "2", "tasks": "4", "cores": "3", "gpus": "1"},
+        {"nodes": "2", "tasks": "2", "exclusive": "on"},
+        {"kind": "script", "command": "", "script": "#!/bin/sh\ntrue\n", "name": "n"},
+        {"duration": "1.5h", "queue": "batch", "environment": "A=1\nB=x=y\n"},
+    ],
+)
+def test_a_form_that_becomes_a_job_comes_back(changes: dict[str, str]) -> None:
+    given = {**GIVEN, **changes}
+    found = submission.read(given, "/")
+    assert found.problems == {} and found.jobspec is not None
+    back, lost = submission.of_job(found.jobspec)
+    expected = {**given, "name": back["name"], **({"duration": "1.5h"} if "duration" in changes else {})}
+    assert back == expected and lost == []
+
+
+def test_what_the_form_has_no_field_for_is_named() -> None:
+    system: dict[str, Any] = {"constraints": {}, "environment": {"A": "1\n2"}}
+    jobspec = {"resources": [{"type": "rack", "count": 1}], "tasks": [], "attributes": {"system": system}}
+    assert submission.of_job(jobspec)[1] == ["constraints", "variables of several lines", "its resources"]

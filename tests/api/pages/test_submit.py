@@ -1,0 +1,75 @@
+"""The page that submits a job, on a real broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from html_pages import Page, form_token, page, text_of
+from waiting import until
+
+
+def send(client: Any, **fields: str) -> Any:
+    return client.post("/submit", data={"csrf": form_token(client, "/submit"), **fields})
+
+
+def shown(client: Any, path: str) -> str:
+    return text_of(client.get(path).text)
+
+
+def test_a_command_is_submitted_and_its_page_is_shown(client: Any) -> None:
+    assert "Free now: " in shown(client, "/submit")
+    command = "sh -c 'echo \"$COLOR $(pwd)\"'"
+    given = {"command": command, "name": "my job", "tasks": "1", "environment": "COLOR=a b\r\n\r\nX=", "duration": "2h"}
+    answer = send(client, **given, directory="/tmp")
+    assert answer.status_code == 303, answer.text
+    to = answer.headers["location"]
+    assert "The job is submitted." in shown(client, to) and "my job" in shown(client, to)
+    until(lambda: "✔ Completed" in shown(client, to))
+    found = shown(client, to)
+    assert "a b /tmp" in found and "Time limit 2h" in found
+
+
+def test_a_script_is_submitted_and_submitted_again(client: Any) -> None:
+    answer = send(client, kind="script", script="#!/bin/sh\r\necho one\r\necho two\r\n", tasks="2", command="")
+    to = answer.headers["location"].partition("?")[0]
+    until(lambda: "✔ Completed" in shown(client, to))
+    assert sorted(client.get(f"{to}/output.txt").text.split()) == ["one", "one", "two", "two"]
+    again = page(client, f"/submit?from={to.rpartition('/')[2]}")
+    fields = {attrs.get("name"): attrs.get("value") for tag, attrs in again.elements if tag == "input"}
+    assert fields["tasks"] == "2" and fields["cores"] == "1" and fields["name"] == "script"
+    assert "#!/bin/sh echo one echo two" in shown(client, f"/submit?from={to.rpartition('/')[2]}")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("command", "", "A command is required."),
+        ("command", "'", "The command cannot be read"),
+        ("tasks", "0", "from 1 to"),
+        ("tasks", "9" * 30, "from 1 to"),
+        ("nodes", "x", "from 1 to"),
+        ("cores", "-1", "from 1 to"),
+        ("gpus", "1.5", "from 0 to"),
+        ("duration", "soon", "A time limit is minutes"),
+        ("directory", "tmp", "must begin with /"),
+        ("environment", "A=1\nB", "Line 2 must be NAME=VALUE"),
+        ("nodes", "1000", "there are at most 1 nodes"),
+        ("cores", "60000", "cores on a node"),
+        ("gpus", "60000", "GPUs on a node"),
+    ],
+)
+def test_what_is_wrong_is_told_at_its_field(client: Any, field: str, value: str, sentence: str) -> None:
+    given = {"command": "true", "tasks": "2000" if value == "1000" else "1", "action": "check", field: value}
+    answer = send(client, **given)
+    assert answer.status_code == 422 and sentence in text_of(answer.text), answer.text
+    wrong = [attrs["name"] for _, attrs in Page(answer.text).elements if attrs.get("aria-invalid")]
+    assert wrong == [field]
+
+
+def test_a_check_submits_nothing(instance: Any, served: Any) -> None:
+    client = served(instance)
+    assert "Nothing was submitted yet" in text_of(send(client, command="true <b>", action="check").text)
+    assert client.get("/v1/jobs").json()["jobs"] == []
+    assert client.post("/submit", data={"command": "true"}).status_code == 403
