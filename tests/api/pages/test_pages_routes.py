@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from html_pages import Page, page
+import headrace
+from html_pages import Page, form_token, page, text_of
 from waiting import until
 
 
@@ -21,7 +24,7 @@ def test_each_job_has_a_line_with_its_status_as_word_and_shape(instance: Any, se
     heading, *rows = page(client).rows
     assert heading[:4] == ["Job", "Status", "Name", "User"]
     by_name = {row[2]: row for row in rows}
-    assert by_name["bad"][-1] == "Exit 1" and by_name["held"][-1] == "held" and by_name["<b>&"][5:7] == ["1", "1"]
+    assert by_name["bad"][-2] == "Exit 1" and by_name["held"][-2] == "held" and by_name["<b>&"][5:7] == ["1", "1"]
     assert [row[2] for row in rows[:2]] == ["held", "sleep"]
 
 
@@ -67,7 +70,7 @@ def test_a_page_has_fifty_jobs_and_leads_to_the_next(instance: Any, served: Any)
         assert len(page(client, f"/jobs?page={wrong}").rows) == 51
 
 
-PATHS = ["/jobs", "/jobs?state=nosuch", "/nosuch", "/login?token=x"]
+PATHS = ["/jobs", "/jobs?state=nosuch", "/nosuch", "/login?token=x", "/submit", "/queue", "/machine"]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -77,7 +80,7 @@ def test_nothing_is_inline_and_nothing_comes_from_elsewhere(shared: Any, served:
     text = client.get(path, headers=headers, follow_redirects=True).text
     found = Page(text)
     for tag, attrs in found.elements:
-        assert tag not in ("script", "style") and "style" not in attrs
+        assert tag != "style" and "style" not in attrs and (tag != "script" or attrs.get("src"))
         assert not any(name.startswith("on") for name in attrs)
         for name in ("href", "src", "action"):
             assert (attrs.get(name) or "/").startswith(("/", "#")), (tag, attrs)
@@ -85,11 +88,25 @@ def test_nothing_is_inline_and_nothing_comes_from_elsewhere(shared: Any, served:
     assert labelled == [{"lang": "en"}] and re.search("<title>.+ · Headrace</title>", text)
 
 
-def test_what_pages_load_is_there(client: Any) -> None:
-    found = page(client)
+@pytest.mark.parametrize("path", ["/jobs", "/submit", "/queue", "/machine"])
+def test_the_first_view_is_small(client: Any, path: str) -> None:
+    found = page(client, path)
     loads = [attrs["href"] for tag, attrs in found.elements if tag == "link"]
-    sizes = [len(client.get(path).content) for path in loads]
-    assert len(loads) == 2 and all(client.get(path).status_code == 200 for path in loads) and sum(sizes) < 20_000
+    loads += [attrs["src"] for tag, attrs in found.elements if tag == "script"]
+    answers = [client.get(load) for load in (path, *loads)]
+    assert all(answer.status_code == 200 for answer in answers)
+    assert len(answers) <= 10 and sum(len(answer.content) for answer in answers) <= 150_000
+
+
+def test_scripts_are_those_that_were_checked(client: Any) -> None:
+    folder = Path(headrace.__file__).parent / "api/pages/static"
+    sums = (folder / "vendor/SHA256SUMS").read_text().splitlines()[1:]
+    files = {path.name for path in (folder / "vendor").iterdir()} - {"SHA256SUMS"}
+    assert {line.split()[1] for line in sums} == files
+    for line in sums:
+        sum, name = line.split()
+        assert hashlib.sha256((folder / "vendor" / name).read_bytes()).hexdigest() == sum
+    assert (folder / "pages.js").stat().st_size <= 15_000
     assert "prefers-color-scheme: dark" in client.get("/static/style.css").text
 
 
@@ -126,3 +143,14 @@ def test_an_instance_that_is_not_there_has_a_page(served: Any) -> None:
 
 def test_the_first_page_is_the_list_of_jobs(client: Any) -> None:
     assert client.get("/").headers["location"] == "/jobs"
+
+
+def test_chosen_jobs_are_cancelled_and_the_filters_stay(instance: Any, served: Any) -> None:
+    client = served(instance)
+    ids = [instance.flux("submit", "--urgency=hold", f"--job-name={name}", "true").strip() for name in "abc"]
+    given = {"csrf": form_token(client, "/jobs"), "job": [*ids[:2], "f1", "nosuch"]}
+    assert client.post("/jobs/cancel", data={"job": ids}).status_code == 403
+    answer = client.post("/jobs/cancel?state=pending&page=1", data=given)
+    assert answer.headers["location"] == "/jobs?state=pending&page=1&cancelled=2"
+    assert "2 jobs are requested to end." in text_of(client.get(answer.headers["location"]).text)
+    until(lambda: [row[2] for row in page(client, "/jobs?state=pending").rows[1:]] == ["c"])

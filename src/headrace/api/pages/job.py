@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from headrace.api import jobs, service
 from headrace.api.guard import Cut
-from headrace.api.pages import html, job_view
+from headrace.api.pages import following, html, job_view
 from headrace.spec import jobid
 from headrace.spec.job_state import PENDING
 
@@ -70,6 +70,15 @@ async def download(request: Request, id: str) -> Response:
     name = f"{jobid.encode(number, 'f58plain')}.txt"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(pieces(), media_type="text/plain; charset=utf-8", headers=headers)
+
+
+@router.get("/jobs/{id}/output/events")
+async def follow(request: Request, id: str) -> Response:
+    link, number = service.of(request).link, jobs.read_id(id)
+    await jobs.one(link, number)
+    text = request.headers.get("last-event-id") or request.query_params.get("read", "0")
+    read = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+    return StreamingResponse(following.events(link, number, read), media_type="text/event-stream")
 
 
 @router.post("/jobs/{id}/cancel")

@@ -7,11 +7,11 @@ from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from headrace.api import jobs, service
 from headrace.api.pages import view
-from headrace.api.pages.html import page
+from headrace.api.pages.html import changes, page
 from headrace.query.errors import QueryError
 from headrace.query.listing import Query
 
@@ -44,11 +44,37 @@ async def list_jobs(request: Request) -> Response:
         400 if problem else 200,
         problem=problem,
         chosen=chosen,
+        said=_said(request.query_params.get("cancelled", "")),
+        here=urlencode({**given, "page": number}),
         states=STATES,
         rows=[view.row(raw, now) for raw in shown],
         newer=urlencode({**given, "page": number - 1}) if number > 1 else "",
         older=urlencode({**given, "page": number + 1}) if len(found) > number * PER_PAGE else "",
     )
+
+
+@router.post("/jobs/cancel")
+async def cancel(request: Request) -> Response:
+    """Cancel the jobs that were chosen; back to the list, whose filters are in the address."""
+    form = await request.form()
+    await changes(request)
+    done = 0
+    for text in form.getlist("job")[:PER_PAGE]:
+        try:
+            await jobs.cancel(service.of(request).link, jobs.read_id(str(text)))
+        except (jobs.JobHasEnded, jobs.NoSuchJob):
+            continue
+        done += 1
+    kept = {name: request.query_params.get(name, "") for name in (*_FILTERS, "page")}
+    query = urlencode({**{name: value for name, value in kept.items() if value}, "cancelled": done})
+    return RedirectResponse(f"/jobs?{query}", 303)
+
+
+def _said(cancelled: str) -> str:
+    """The sentence on how many jobs were cancelled, "" for none that were asked for."""
+    if not (cancelled.isascii() and cancelled.isdigit()):
+        return ""
+    return "One job is requested to end." if cancelled == "1" else f"{cancelled[:4]} jobs are requested to end."
 
 
 def _restrict(query: Query, chosen: dict[str, str]) -> None:

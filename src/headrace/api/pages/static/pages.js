@@ -1,0 +1,46 @@
+// What the pages do beyond links and forms: live parts that can be paused, and output that is followed. All of it is an
+// addition: without scripts the pages have the same contents, as of when they were loaded.
+"use strict";
+
+let live = true;
+
+// Live parts (hx-trigger "every") rest while the page is hidden or paused.
+document.addEventListener("htmx:before:request", (event) => {
+  if (document.hidden || !live) event.preventDefault();
+});
+
+const button = document.getElementById("live");
+if (button) {
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    live = !live;
+    button.setAttribute("aria-pressed", String(live));
+  });
+}
+
+const all = document.getElementById("all");
+if (all) {
+  all.hidden = false;
+  all.addEventListener("change", () => {
+    for (const box of document.querySelectorAll('input[name="job"]')) box.checked = all.checked;
+  });
+}
+
+const written = document.getElementById("written");
+if (written && written.dataset.follow) {
+  const source = new EventSource(written.dataset.follow);
+  source.addEventListener("message", (event) => {
+    const piece = JSON.parse(event.data);
+    const atEnd = written.scrollTop + written.clientHeight >= written.scrollHeight - 8;
+    const span = document.createElement("span");
+    span.className = piece.stream;
+    span.textContent = piece.text;
+    written.append(span);
+    written.hidden = false;
+    const nothing = document.getElementById("nothing");
+    if (nothing) nothing.remove();
+    if (atEnd) written.scrollTop = written.scrollHeight;
+  });
+  source.addEventListener("end", () => source.close());
+}
+if (written) written.scrollTop = written.scrollHeight;
