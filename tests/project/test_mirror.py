@@ -39,9 +39,12 @@ ELSEWHERE = {
         "identity/accounts.py": "api/pages/test_pages_login.py",
         "identity/access.py": "api/v1/test_v1_routes.py",
         "jobs.py": "api/v1/test_v1_routes.py",
+        "pages/html.py": "api/pages/test_pages_job.py",
+        "pages/job_list.py": "api/pages/test_pages_routes.py",
         "serve.py": "cli/api/test_api_command.py",
         "service.py": "api/v1/test_v1_routes.py",
     },
+    "plots/": {name: "plots/test_charts.py" for name in ("bars.py", "box.py", "chart.py", "lines.py", "scale.py")},
     "broker/": {
         "archive.py": "system/test_archives.py",
         "broker.py": "system/test_instances.py",

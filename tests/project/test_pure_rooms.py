@@ -1,4 +1,4 @@
-"""`spec`, `graph` and `queueing` open no files, sockets or clocks, but for the files that architecture.md names."""
+"""Pure rooms open no files, sockets or clocks, but for the files that architecture.md names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "headrace"
-ROOMS = ("spec", "graph", "queueing")
+ROOMS = ("spec", "plots", "graph", "queueing")
 
 # What each file reads, by the names that it uses for it.
 READERS = {
