@@ -109,6 +109,7 @@ ELSEWHERE = {
         "resource/r.py": "system/test_options_queue_resource.py",
         "resource/sets.py": "system/test_options_queue_resource.py",
         "resource/status.py": "system/test_options_queue_resource.py",
+        "simulate/html.py": "cli/simulate/test_cli_simulate.py",
         "simulate/record.py": "cli/simulate/test_cli_simulate.py",
         "submit/submitter.py": "system/test_options_submission.py",
         "top/layout.py": "cli/top/test_top_view.py",

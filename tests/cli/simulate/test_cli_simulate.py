@@ -223,3 +223,15 @@ def test_a_record_is_made_of_the_jobs_own_events():
         "jobspec": {**jobspec, "attributes": {"system": {"duration": 60, "queue": "q"}}},
     }
     assert line_of(5, jobspec, events[:2] + events[5:]) is None
+
+
+def test_a_page_shows_the_figures_the_machine_and_the_waits(flux, tmp_path):
+    file = tmp_path / "page.html"
+    outcome = flux("simulate", "-", "--policy=fcfs,easy", f"--html={file}", stdin=TRACE.encode())
+    assert outcome.rc == 0 and "core utilisation" in outcome.stdout
+    page = file.read_text()
+    assert page.count("<svg ") == 4 and "Use of the machine, fcfs" in page and "Waits by size, easy" in page
+    assert "machine: 2 nodes, 2 cores, 0 GPUs. trace: 3 jobs." in page and "<td>90.00 %</td>" in page
+    assert "src=" not in page and "href=" not in page and "the longest 3 min" in page
+    refused = flux("simulate", "-", "--html=-", stdin=TRACE.encode())
+    assert refused.rc == 2 and "give it a file" in refused.stderr

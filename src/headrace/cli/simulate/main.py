@@ -65,6 +65,11 @@ def _parser() -> Parser:
     add = parser.add_argument_group("what is written").add_argument
     add("--json", action="store_true", help="Figures as JSON instead of a table")
     add("--starts", metavar="FILE", help="Write policy, id, start, end and nodes of each job, as CSV")
+    add(
+        "--html",
+        metavar="FILE",
+        help="Write a page with the figures, use over time and waits by size",
+    )
     add("--record", metavar="FILE", help="Write a trace and do no more: the instance's past jobs, or those made up")
     return parser
 
@@ -83,6 +88,8 @@ def main(argv: List[str]) -> int:
         if args.trace is not None:
             parser.error("--record writes a trace: leave out the one to read")
         return _record(args)
+    if args.html == "-":
+        parser.error("--html writes a page beside what is printed: give it a file")
     if args.json and args.starts == "-":
         parser.error("--starts - and --json both write to standard output: give --starts a file")
     policies = [by_name(name.strip()).name for name in args.policy.split(",")]
@@ -104,6 +111,9 @@ def main(argv: List[str]) -> int:
     with contextlib.ExitStack() as stack:
         starts = stack.enter_context(_create(args.starts)) if args.starts else None
         results = _run(args, policies, graph, trace, starts)
+    if args.html:
+        with _create(args.html) as file:
+            file.write(_page(trace, graph, results))
     if args.json:
         json.dump(_as_json(trace, graph, results), sys.stdout, indent=1)
         sys.stdout.write("\n")
@@ -306,15 +316,36 @@ def _as_json(trace: Trace, graph: Graph, results: List[Tuple[str, Simulation, Me
     }
 
 
-def _print_table(trace: Trace, graph: Graph, results: List[Tuple[str, Simulation, Metrics, float]]) -> None:
+def _page(trace: Trace, graph: Graph, results: List[Tuple[str, Simulation, Metrics, float]]) -> str:
+    from headrace.cli.simulate.html import page
+
     have = graph.totals[graph.root]
-    print(f"machine: {have.get('node', 0)} nodes, {have.get('core', 0)} cores, {have.get('gpu', 0)} GPUs")
+    outcomes = [(name, outcome) for name, outcome, _, _ in results]
+    heading = ". ".join(_heading(trace, graph)) + "."
+    names, *rows = _rows(results)
+    return page(heading, names[1], rows, outcomes, have.get("core", have.get("node", 0)), have.get("node", 0))
+
+
+def _heading(trace: Trace, graph: Graph) -> List[str]:
+    have = graph.totals[graph.root]
     skipped = "".join(f"; {count} lines left out: {reason}" for reason, count in trace.skipped.items())
-    print(f"trace: {len(trace.jobs)} jobs{skipped}")
-    print()
-    rows = [("", [name for name, _, _, _ in results])]
+    return [
+        f"machine: {have.get('node', 0)} nodes, {have.get('core', 0)} cores, {have.get('gpu', 0)} GPUs",
+        f"trace: {len(trace.jobs)} jobs{skipped}",
+    ]
+
+
+def _rows(results: List[Tuple[str, Simulation, Metrics, float]]) -> List[Tuple[str, List[str]]]:
+    """The figures of all policies by label, after the names of the policies."""
     columns = [_column(outcome, metrics, took) for _, outcome, metrics, took in results]
-    rows += [(label, [column[i][1] for column in columns]) for i, (label, _) in enumerate(columns[0])]
+    rows = [(label, [column[i][1] for column in columns]) for i, (label, _) in enumerate(columns[0])]
+    return [("", [name for name, _, _, _ in results]), *rows]
+
+
+def _print_table(trace: Trace, graph: Graph, results: List[Tuple[str, Simulation, Metrics, float]]) -> None:
+    print("\n".join(_heading(trace, graph)))
+    print()
+    rows = _rows(results)
     widths = [max(len(row[1][i]) for row in rows) for i in range(len(results))]
     left = max(len(label) for label, _ in rows)
     for label, cells in rows:
