@@ -18,6 +18,7 @@ from headrace.fluxqueue.core.chronicle import Record
 from headrace.fluxqueue.core.step import Core
 from headrace.fluxqueue.core.world import Change
 from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, QUEUE
+from headrace.fluxqueue.workloads import KINDS
 from headrace.kube.runtime.admission.reviews import Review
 from headrace.kube.runtime.api import JOBS, PODS, Kind
 from headrace.kube.runtime.timestamps import text_of
@@ -25,6 +26,7 @@ from headrace.spec.hostlist import Hostlist
 
 Object = dict[str, Any]
 
+_POD_INDEX = "apps.kubernetes.io/pod-index"
 _INDEX = "batch.kubernetes.io/job-completion-index"
 
 
@@ -108,6 +110,20 @@ class Cluster:
         full = {"parallelism": pods, "completions": pods, "template": {"spec": _pod_spec(cores)}, **spec}
         return self.create(JOBS, {"metadata": meta, "spec": full, "status": {}})
 
+    def replicas(self, kind: str, name: str, replicas: int, cores: int = 1, **annotations: str) -> Object:
+        """A Deployment, ReplicaSet or StatefulSet."""
+        spec = {"replicas": replicas, "template": {"metadata": {"labels": {"job": name}}, "spec": _pod_spec(cores)}}
+        meta = {"name": name, "namespace": "ns", "annotations": annotations}
+        return self.create(KINDS[kind].kind, {"metadata": meta, "spec": spec})
+
+    def change(self, kind: str, name: str, cores: int = 0, **spec: Any) -> None:
+        """Change fields of an object's spec, or (`cores`) its template."""
+        item = self.one(KINDS[kind].kind, name)
+        item["spec"].update(spec)
+        if cores:
+            item["spec"]["template"]["spec"] = _pod_spec(cores)
+        self.put(KINDS[kind].kind, item)
+
     def end(self, pod: Object, phase: str = "Succeeded") -> None:
         pod["status"] = {"phase": phase}
         self.put(PODS, pod)
@@ -130,7 +146,7 @@ class Cluster:
 
     def status(self, name: str) -> Object:
         """The status of the FluxJob of a job or a pod."""
-        for kind in ("job", "pod"):
+        for kind in ("job", "pod", "deployment", "replicaset", "statefulset"):
             found = self.items.get((FLUXJOBS.plural, "ns", f"{name}-{kind}"))
             if found:
                 return dict(found.get("status") or {})
@@ -223,11 +239,16 @@ class Cluster:
     def _control(self) -> None:
         for job in self.all(JOBS):
             self._control_job(job)
+        for deployment in self.all(KINDS["Deployment"].kind):
+            self._control_deployment(deployment)
+        for kind in ("ReplicaSet", "StatefulSet"):
+            for item in self.all(KINDS[kind].kind):
+                self._control_replicas(kind, item)
         for pod in self.all(PODS):
             if not pod["spec"].get("nodeName") and not pod["spec"].get("schedulingGates"):
                 self._bind(pod)
-        uids = {one["metadata"]["uid"] for one in (*self.all(JOBS), *self.all(PODS))}
-        for kind in (FLUXJOBS, PODS):
+        uids = {one["metadata"]["uid"] for workload in KINDS.values() for one in self.all(workload.kind)}
+        for kind in (FLUXJOBS, KINDS["ReplicaSet"].kind, PODS):
             for one in self.all(kind):
                 owners = [owner["uid"] for owner in one["metadata"].get("ownerReferences", ())]
                 if owners and uids.isdisjoint(owners):
@@ -269,6 +290,73 @@ class Cluster:
             job["status"] = status
             self.put(JOBS, job)
 
+    def _control_deployment(self, deployment: Object) -> None:
+        """A rollout by one pod at a time: the old ReplicaSet gives up one, the new one has one more."""
+        meta, spec = deployment["metadata"], deployment["spec"]
+        kind = KINDS["ReplicaSet"].kind
+        sets = [one for one in self.all(kind) if _owner(one) == meta["uid"]]
+        current = [one for one in sets if one["spec"]["template"] == spec["template"]]
+        if not current:
+            self.put(
+                kind,
+                {
+                    "metadata": {
+                        "name": f"{meta['name']}-{self._version}",
+                        "namespace": "ns",
+                        "ownerReferences": [_reference("apps/v1", "Deployment", meta)],
+                    },
+                    "spec": {"replicas": 0, "template": copy.deepcopy(spec["template"])},
+                },
+            )
+            return
+        old = [one for one in sets if one["spec"]["replicas"] and one is not current[0]]
+        new, rest = current[0], sum(one["spec"]["replicas"] for one in old)
+        ready = sum(1 for pod in self.all(PODS) if _owner(pod) == new["metadata"]["uid"] and _runs(pod))
+        wanted = new["spec"]["replicas"]
+        if wanted > spec["replicas"] or not old:
+            wanted = spec["replicas"]
+        elif wanted + rest < spec["replicas"]:
+            wanted += 1
+        elif ready == wanted:
+            old[0]["spec"]["replicas"] -= 1
+            self.put(kind, old[0])
+        if wanted != new["spec"]["replicas"]:
+            new["spec"]["replicas"] = wanted
+            self.put(kind, new)
+
+    def _control_replicas(self, kind: str, item: Object) -> None:
+        meta, spec = item["metadata"], item["spec"]
+        pods = [one for one in self.all(PODS) if _owner(one) == meta["uid"]]
+        for pod in [one for one in pods if one["status"]["phase"] not in ("Pending", "Running")]:
+            self.drop(PODS, pod)
+            pods.remove(pod)
+        # Pods that do not run go first, and of a StatefulSet the last ones.
+        pods.sort(key=lambda pod: (kind == "ReplicaSet" and not _runs(pod), _ordinal(pod) or 0))
+        for pod in (
+            pods[spec["replicas"] :] if kind == "StatefulSet" else pods[::-1][: max(len(pods) - spec["replicas"], 0)]
+        ):
+            self.drop(PODS, pod)
+        taken = {_ordinal(pod) for pod in pods}
+        free = [index for index in range(spec["replicas"]) if index not in taken]
+        for count in range(spec["replicas"] - len(pods)):
+            labels = dict(spec["template"]["metadata"]["labels"])
+            name = f"{meta['name']}-{self._version}"
+            if kind == "StatefulSet":
+                name, labels[_POD_INDEX] = f"{meta['name']}-{free[count]}", str(free[count])
+            self.create(
+                PODS,
+                {
+                    "metadata": {
+                        "name": name,
+                        "namespace": "ns",
+                        "labels": labels,
+                        "ownerReferences": [_reference("apps/v1", kind, meta)],
+                    },
+                    "spec": copy.deepcopy(spec["template"]["spec"]),
+                    "status": {"phase": "Pending"},
+                },
+            )
+
     def _bind(self, pod: Object) -> None:
         for node in self.all(NODES):
             name = node["metadata"]["name"]
@@ -297,6 +385,23 @@ class Cluster:
             told = self.status(meta["labels"].get("job", meta["name"]))
             if pod["status"]["phase"] == "Running" and told.get("state") in ("Released", "Running"):
                 assert node in Hostlist.parse(told["nodes"]), (pod, told)
+
+
+def _reference(version: str, kind: str, meta: Object) -> Object:
+    return {"apiVersion": version, "kind": kind, "name": meta["name"], "uid": meta["uid"], "controller": True}
+
+
+def _owner(item: Object) -> str:
+    return next((str(one["uid"]) for one in item["metadata"].get("ownerReferences", ())), "")
+
+
+def _runs(pod: Object) -> bool:
+    return bool(pod["status"]["phase"] == "Running")
+
+
+def _ordinal(pod: Object) -> int | None:
+    index = pod["metadata"]["labels"].get(_POD_INDEX)
+    return None if index is None else int(index)
 
 
 def _pod_spec(cores: int) -> Object:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from simulated_cluster import Cluster, Stale, _merged, _patch
 
-from headrace.fluxqueue.controller import FluxqueueController, trimmed_job, trimmed_pod
+from headrace.fluxqueue.controller import FluxqueueController, trimmed_pod, trimmed_workload
 from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES
 from headrace.kube.runtime.api import EVENTS, ApiError, Kind, Listing, Unreachable
 from headrace.kube.runtime.controller import Shared
@@ -146,4 +146,4 @@ def test_of_pods_and_jobs_is_kept_what_is_read():
     gates = {"nodeName": "n", "schedulingGates": [{"name": "fluxqueue"}]}
     assert trimmed_pod(pod) == {"metadata": {"name": "a"}, "spec": {**gates, **kept}, "status": {"phase": "Running"}}
     job = {"metadata": {"name": "a"}, "spec": {"parallelism": 2, "template": {"metadata": {}, "spec": {**spec}}}}
-    assert trimmed_job(job)["spec"] == {"parallelism": 2, "template": {"spec": {**gates, **kept}}}
+    assert trimmed_workload(job)["spec"] == {"parallelism": 2, "template": {"metadata": {}, "spec": {**gates, **kept}}}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.fluxqueue.install import Install, objects
-from headrace.fluxqueue.workloads import KINDS
+from headrace.fluxqueue.workloads import reviewed
 
 
 def one(kind: str, install: Install | None = None, name: str = "headrace-fluxqueue") -> dict:
@@ -20,7 +20,7 @@ def test_the_webhook_stands_before_creations_in_labelled_namespaces_alone():
         {"key": "fluxqueue/queue", "operator": "Exists"},
         {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "fluxqueue-system"]},
     ]
-    assert [rule["resources"] for rule in hook["rules"]] == [[kind.kind.plural] for kind in KINDS.values()]
+    assert [rule["resources"] for rule in hook["rules"]] == [[kind.kind.plural] for kind in reviewed()]
     assert {operation for rule in hook["rules"] for operation in rule["operations"]} == {"CREATE"}
     assert hook["sideEffects"] == "None"
     (open_hook,) = one("MutatingWebhookConfiguration", Install(failure_policy="Ignore"))["webhooks"]

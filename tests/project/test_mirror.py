@@ -128,6 +128,9 @@ ELSEWHERE = {
     },
     # The index of the resource graph, and the queue's search: held to the plain search by random requests.
     "fluxqueue/": {
+        "workloads/deployment.py": "fluxqueue/core/test_fluxqueue_replicas.py",
+        "workloads/replicaset.py": "fluxqueue/core/test_fluxqueue_replicas.py",
+        "workloads/statefulset.py": "fluxqueue/core/test_fluxqueue_replicas.py",
         "core/asking.py": "fluxqueue/core/test_fluxqueue_step.py",
         "core/places.py": "fluxqueue/core/test_fluxqueue_step.py",
         "core/queue_nodes.py": "fluxqueue/core/test_fluxqueue_step.py",

@@ -11,6 +11,7 @@ import copy
 from typing import Any
 
 from ..kube.runtime.admission.reviews import Review, Verdict
+from ..kube.runtime.api import PODS
 from .names import GATE, HELD, KUEUE_QUEUE, SKIP
 from .workloads import BY_PLURAL, Workload, owner_of
 from .workloads.workload import put_at
@@ -28,7 +29,7 @@ def judge(review: Review) -> Verdict:
         return Verdict()
     if is_skipped(review.new) or kind.left_alone(review.new):
         return Verdict()
-    return Verdict(changed=_suspended(review.new, kind) if kind.suspend else _gated(review.new))
+    return Verdict(changed=_gated(review.new) if kind.kind == PODS else _suspended(review.new, kind))
 
 
 def is_skipped(item: Object) -> bool:
@@ -54,7 +55,7 @@ def _gated(pod: Object) -> Object | None:
 
 
 def _suspended(item: Object, kind: Workload) -> Object | None:
-    if kind.is_suspended(item) or owner_of(item):
+    if not kind.suspend or kind.is_suspended(item) or owner_of(item):
         return None
     changed = copy.deepcopy(item)
     changed["metadata"].setdefault("annotations", {})[HELD] = "true"

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..kube.runtime.api import JOBS, PODS, ApiError, Kind, Unreachable
+from ..kube.runtime.api import PODS, ApiError, Kind, Unreachable
 from ..kube.runtime.cache import Cache
 from ..kube.runtime.controller import SHORTEST_REQUEUE, Shared
 from ..kube.runtime.credentials import CredentialsError
@@ -25,6 +25,7 @@ from .core.world import Change as Seen
 from .crd import first_queue
 from .names import FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, PRIORITY_CLASSES
 from .store.writer import Writer
+from .workloads import others
 
 Object = dict[str, Any]
 
@@ -68,11 +69,23 @@ def trimmed_pod(pod: Object) -> Object:
     }
 
 
-def trimmed_job(job: Object) -> Object:
-    """A Job without what the queue does not read of its template."""
-    kept = without_managed_fields(job)
-    template = {"spec": _trimmed_spec(job["spec"]["template"]["spec"])}
-    return {**kept, "spec": {**job["spec"], "template": template}}
+def trimmed_workload(item: Object) -> Object:
+    """An object that makes pods without what the queue does not read of their templates."""
+    return {**without_managed_fields(item), "spec": _trimmed_templates(item["spec"])}
+
+
+def _trimmed_templates(part: Any) -> Any:
+    """A part of a spec in which each template of a pod is cut down, however deep it is."""
+    if isinstance(part, list):
+        return [_trimmed_templates(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    found = {key: _trimmed_templates(value) for key, value in part.items()}
+    pod = (part.get("template") or {}).get("spec") if isinstance(part.get("template"), dict) else None
+    if isinstance(pod, dict) and "containers" in pod:
+        meta = part["template"].get("metadata") or {}
+        found["template"] = {"metadata": _only(meta, ("labels", "annotations")), "spec": _trimmed_spec(pod)}
+    return found
 
 
 def trimmed_node(node: Object) -> Object:
@@ -110,7 +123,7 @@ class FluxqueueController:
         for selection in (
             *(
                 Selection(PODS, trim=trimmed_pod),
-                Selection(JOBS, trim=trimmed_job),
+                *(Selection(one.kind, trim=trimmed_workload) for one in others()),
                 Selection(NODES, trim=trimmed_node),
             ),
             *(Selection(kind) for kind in (FLUXJOBS, FLUXQUEUES, NAMESPACES, PRIORITY_CLASSES)),

@@ -100,7 +100,11 @@ def definitions() -> list[Object]:
 def _fluxjob() -> Object:
     spec = {
         "jobspec": {**_TEXT, "description": "What the job asks of the graph (RFC 14, JSON)"},
-        "type": {**_WHOLE, "maximum": 9, "description": "0 Pod, 1 Job"},
+        "type": {
+            **_WHOLE,
+            "maximum": 9,
+            "description": "Kind of the object: 0 Pod, 1 Job, 2 Deployment, 3 ReplicaSet, 4 StatefulSet, 9 group",
+        },
         "name": {**_TEXT, "description": "Name of the object that waits"},
         "object": {**_TEXT, "format": "byte", "description": "Empty"},
         "duration": {**_LONG, "minimum": 0, "description": "How long it runs at most, in seconds; 0 is unknown"},
@@ -120,6 +124,11 @@ def _fluxjob() -> Object:
         "jobid": {**_TEXT, "description": "RFC 19, decimal"},
         "nodes": {**_TEXT, "description": "Node of each pod (RFC 29)"},
         "freed": {**_TEXT, "description": "Indexes of nodes that it has given back already (RFC 22)"},
+        "waits": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"pods": _WHOLE, "since": _TIME}},
+            "description": "Pods that wait for nodes beside those that have some, and since when",
+        },
         "pods": {"type": "object", "properties": counts, "description": "How many there are"},
         **{name: _TIME for name in ("queuedAt", "startedAt", "endedAt")},
         "conditions": {

@@ -35,7 +35,7 @@ from .names import (
     WEBHOOK_PORT,
 )
 from .store.database import Address
-from .workloads import KINDS, others
+from .workloads import others, reviewed
 
 Object = dict[str, Any]
 
@@ -118,7 +118,7 @@ def access(install: Install) -> list[Object]:
         _rule([NODES, NAMESPACES], _READ),
         _rule([PRIORITY_CLASSES], _READ),
         _rule([PODS], [*_READ, "patch"]),
-        *(_rule([one.kind], [*_READ, "patch"]) for one in others()),
+        *(_rule([one.kind], [*_READ, "patch"] if one.suspend else _READ) for one in others()),
         _rule([FLUXJOBS, FLUXQUEUES], [*_READ, "create"]),
         _rule([FLUXJOBS], ["patch"]),
         _rule([FLUXJOBS, FLUXQUEUES], ["patch"], part="/status"),
@@ -220,7 +220,7 @@ def configuration(client: Object, install: Install) -> Object:
     Only creations in labelled namespaces are reviewed, and never those of the system's namespaces and of the queue's
     own: a cluster whose queue is away can start what brings it back.
     """
-    kinds = [one.kind for one in KINDS.values()]
+    kinds = [one.kind for one in reviewed()]
     rules = [
         {
             **{"apiGroups": [kind.group], "apiVersions": [kind.version], "operations": ["CREATE"]},

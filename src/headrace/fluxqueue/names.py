@@ -30,6 +30,8 @@ HELD = "fluxqueue/held"
 HOLD = "fluxqueue/hold"
 # The annotation that says how long an object runs (RFC 23).
 DURATION = "fluxqueue/duration"
+# The annotation of a Deployment or ReplicaSet whose pods start together.
+GANG = "fluxqueue/gang"
 # The annotation that names a label of the queue's topology: all pods of an object have nodes with one value of it.
 WITHIN = "fluxqueue/within"
 # The label of pods that start together, and the annotation with their number; and Fluence's, which are both labels.

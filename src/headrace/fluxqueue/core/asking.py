@@ -18,15 +18,18 @@ class Refusal(ValueError):
     """A workload that no queue takes: the message names the field and the rule."""
 
 
-def asked_of(job: Job, settings: Settings, has_taints: bool) -> Asked:
-    """What a job asks for of a queue with these settings; `has_taints`: there are nodes with taints. Raises Refusal,
-    RequestError.
+def asked_of(job: Job, settings: Settings, has_taints: bool, part: int | None = None) -> Asked:
+    """What a job asks for of a queue with these settings; `has_taints`: there are nodes with taints. `part`: for so
+    many of its pods alone. Raises Refusal, RequestError.
     """
     meta, wish = job.item["metadata"], job.wish
     seconds = _duration(meta, wish.limit, settings)
     amounts = requests.largest(requests.amounts_of(one) for one in wish.templates)
     constraint = constraints.together(constraints.constraint_of(one, has_taints) for one in wish.templates)
-    pods, is_apart = max(wish.pods, 1), any(constraints.is_apart(one, wish.labels) for one in wish.templates)
+    pods, is_apart = (
+        max(wish.pods if part is None else part, 1),
+        any(constraints.is_apart(one, wish.labels) for one in wish.templates),
+    )
     within = (meta.get("annotations") or {}).get(WITHIN, "")
     if within and within not in settings.topology:
         known = ", ".join(settings.topology) or "none"

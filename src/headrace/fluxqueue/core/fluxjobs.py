@@ -11,7 +11,7 @@ from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
 from ..names import FLUXJOBS, JOBID
 from ..workloads import group
-from .job import Job, State
+from .job import Job, State, Wait
 
 Object = dict[str, Any]
 
@@ -111,9 +111,16 @@ def status_of(job: Job, before: Object, pods: Object, now: float) -> Object:
 
 
 def nodes_of(job: Job) -> Object:
-    """The part of the status that says which nodes a job has, and which of them no more."""
+    """The part of the status that says which nodes a job has, which of them no more, and which pods wait for more."""
     freed = {"freed": Idset(job.freed).encode()} if job.freed and job.state.has_nodes else {}
-    return {**({"nodes": Hostlist(job.nodes).encode()} if job.nodes else {}), **freed}
+    waits = [{"pods": one.pods, "since": text_of(one.since)} for one in job.waits] if job.state.has_nodes else []
+    given = {"nodes": Hostlist(job.nodes).encode()} if job.nodes else {}
+    return {**given, **freed, **({"waits": waits} if waits else {})}
+
+
+def waits_in(told: Object) -> list[Wait]:
+    """The pods that wait beside those that have nodes, as a status says."""
+    return [Wait(one["pods"], seconds_of(one["since"])) for one in told.get("waits") or ()]
 
 
 def _why_released(state: State, before: Object) -> str:

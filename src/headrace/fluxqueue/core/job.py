@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
+from itertools import islice
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -47,6 +48,51 @@ class Place(Struct, eq=False):
     pod: str = ""
 
 
+class Wait(NamedTuple):
+    """Pods of a job that wait for places, since their time in the queue (seconds since the epoch)."""
+
+    pods: int
+    since: float
+
+
+# How many pods of one job are in front of the graph, if each starts by itself.
+WINDOW = 64
+
+
+def waits_of(before: list[Wait], pods: int, together: bool, since: float) -> list[Wait]:
+    """The waits of a job that lacks so many pods. What has come since `before` waits from `since` on, unless it starts
+    together with what waits already; of what is wanted no more, the last goes.
+    """
+    if together:
+        return [Wait(pods, before[0].since if before else since)] if pods else []
+    waits = list(before)
+    more = pods - sum(one.pods for one in waits)
+    if more > 0 and waits and waits[-1].since == since:
+        waits[-1] = Wait(waits[-1].pods + more, since)
+    elif more > 0:
+        waits.append(Wait(more, since))
+    while more < 0:
+        last = waits.pop()
+        more += last.pods
+        if more > 0:
+            waits.append(Wait(more, last.since))
+    return waits
+
+
+def started(waits: list[Wait], part: Wait) -> list[Wait]:
+    """Waits without a part of one of them, which has places now."""
+    at = next(index for index, one in enumerate(waits) if one.since == part.since)
+    left = waits[at].pods - part.pods
+    return [*waits[:at], *([Wait(left, part.since)] if left else []), *waits[at + 1 :]]
+
+
+def parts_of(waits: list[Wait], together: bool, window: int = WINDOW) -> list[Wait]:
+    """What a job asks of the graph for its waits, each by a request of its own, in order."""
+    if together:
+        return waits
+    return list(islice((Wait(1, wait.since) for wait in waits for _ in range(wait.pods)), window))
+
+
 class Asked(Struct, frozen=True, kw_only=True):
     """What a job asks of the graph: so many pods with `amounts` each, for `duration` seconds (0: not known).
 
@@ -69,8 +115,9 @@ class Job(Struct, eq=False, kw_only=True):
     `freed` the indexes of those that it has given back. `leaving` are holds of what it has given back, which end when
     its status tells that: until then, a core that begins anew would take it for the job's.
 
-    `asked` is None for a job that is refused. `is_ready`: it may be in its queue's order, if its namespace's quota lets
-    it; `is_submitted`: it is there; `excess`: which limits of the quota it is over. `is_placed`: its
+    `asked` is None for a job that is refused. `waits` are the pods without places, and `line` what of these is in front
+    of the graph, by id. `is_ready`: these may be in its queue's order, if its namespace's quota lets them; `excess`:
+    which limits of the quota it is over. `is_placed`: its
     places have been taken. `is_due`: a status that differs in its position or counts alone is to be written.
     """
 
@@ -89,8 +136,11 @@ class Job(Struct, eq=False, kw_only=True):
     freed: set[int] = set()
     leaving: list[int] = []
     is_ready: bool = False
-    is_submitted: bool = False
     excess: str = ""
+    waits: list[Wait] = []
+    line: dict[int, Wait] = {}
+    # What the parts in front of the graph ask for, but for their number of pods.
+    shape: Any = None
     is_placed: bool = False
     is_due: bool = False
     is_claimed: bool = True
@@ -105,6 +155,11 @@ class Job(Struct, eq=False, kw_only=True):
     told_place: tuple[int, int] = (0, 0)
 
     @property
+    def is_submitted(self) -> bool:
+        """Whether something of it is in front of its queue's graph."""
+        return bool(self.line)
+
+    @property
     def kind_name(self) -> str:
         """The kind of the workload, as in the name of its FluxJob."""
         return group.KIND if self.workload is group.WORKLOAD else self.workload.kind.kind
@@ -114,12 +169,16 @@ class Job(Struct, eq=False, kw_only=True):
         return self.asked.amounts if self.asked else {"pod": 1}
 
     @property
+    def holds(self) -> requests.Amounts:
+        """What it has of its queue's nodes, and itself as one job."""
+        return {**requests.total(place.amounts for place in self.places), JOB: 1}
+
+    @property
     def needs(self) -> requests.Amounts:
-        """What it has of its queue's nodes, or (while it waits) asks for, and itself as one job."""
-        asked = self.asked
-        if self.state.has_nodes or asked is None:
-            return {**requests.total(place.amounts for place in self.places), JOB: 1}
-        return {**{kind: amount * asked.pods for kind, amount in asked.amounts.items()}, JOB: 1}
+        """What it asks for next: for all pods that wait, or the first of them if each starts by itself."""
+        pods = sum(one.pods for one in self.waits) if self.wish.together else 1
+        needs = {kind: amount * pods for kind, amount in self.amounts.items()}
+        return needs if self.state.has_nodes else {**needs, JOB: 1}
 
     @property
     def seconds(self) -> int:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import constraints
+from .. import constraints, requests
 from ..admission import gate_index
+from ..workloads import ordinal_of
 from .cluster_queue import ClusterQueue
 from .job import Job, Place, State
 from .world import World, node_of
@@ -47,15 +48,35 @@ class Places:
             if uid in self.of_pod:
                 continue
             node = node_of(pod)
-            found = next((one for one in free if not node or one.node == node), None)
+            fits = [one for one in free if one.node == node] if node else free
+            found = _best(fits, pod, job.amounts)
             if found is not None:
                 free.remove(found)
                 self._occupy(found, uid)
-        taken = sum(1 for place in job.places if place.pod)
-        for place in free[max(job.wish.pods - taken, 0) :]:
+        taken = sum(1 for place in job.places if place.pod) + self.outside(job)
+        left = max(job.wish.pods - taken, 0)
+        # Where the request has changed, a place may be too small for what is asked for now.
+        kept = [place for place in free if not requests.beyond(job.amounts, place.amounts)][:left]
+        for place in [place for place in free if place not in kept]:
             self.give_back(job, place, keep=job.state.has_nodes)
         if job.state is State.RELEASED and _all_run(job, pods):
             job.state = State.RUNNING
+
+    def outside(self, job: Job) -> int:
+        """The pods of a job that run without a place, as they were there before its namespace had a queue."""
+        if not job.workload.lasts:
+            return 0
+        pods = self._world.live_pods(job.uid)
+        return sum(1 for pod in pods if pod["metadata"]["uid"] not in self.of_pod and gate_index(pod) < 0)
+
+    def add(self, job: Job, queue: ClusterQueue, nodes: list[str], now: int) -> None:
+        """Give a job a place on each of these nodes, at the first indexes that its nodes do not need any more."""
+        for node in nodes:
+            index = min(job.freed, default=len(job.nodes))
+            job.nodes[index : index + 1] = [node]
+            job.freed.discard(index)
+            job.places.append(Place(index, node, queue.hold(node, job.amounts, now, job.end), job.amounts, job.queue))
+        job.places.sort(key=lambda place: place.index)
 
     def leave_lost_nodes(self, job: Job, queue: ClusterQueue, now: int) -> bool:
         """Give the places of a job on nodes that take no pods any more to other nodes, now or as soon as there are
@@ -97,6 +118,9 @@ class Places:
         self._vacate(place)
         job.places.remove(place)
         job.freed.add(place.index)
+        while job.workload.lasts and len(job.nodes) - 1 in job.freed:
+            job.nodes.pop()
+            job.freed.discard(len(job.nodes))
         job.leaving.append(place.hold)
         if not keep:
             self.leave(job)
@@ -118,8 +142,17 @@ class Places:
 
 
 def _by_index(entry: tuple[str, Object]) -> tuple[int, str]:
-    labels = entry[1]["metadata"].get("labels") or {}
-    return int(labels.get("batch.kubernetes.io/job-completion-index", 0)), entry[1]["metadata"]["name"]
+    return ordinal_of(entry[1]) or 0, entry[1]["metadata"]["name"]
+
+
+def _best(free: list[Place], pod: Object, largest: requests.Amounts) -> Place | None:
+    """The place with the ordinal of a pod, else the first that has room for it."""
+    index, amounts = ordinal_of(pod), requests.amounts_of(pod["spec"])
+    own = next((one for one in free if one.index == index), None)
+    for place in [own, *free] if own else free:
+        if not requests.beyond(amounts, place.amounts) or place.amounts == largest:
+            return place
+    return None
 
 
 def _all_run(job: Job, pods: dict[str, Object]) -> bool:

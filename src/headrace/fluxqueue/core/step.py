@@ -8,13 +8,14 @@ the cluster goes on where the one before has ended, at whichever write that was.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from math import inf
 from typing import Any
 
 from msgspec import Struct
 
-from ...graph.request import RequestError, parse_jobspec
+from ...graph.request import JobRequest, RequestError, parse_jobspec
 from ...kube.runtime.events import Report
 from ...kube.runtime.timestamps import seconds_of
 from ...kube.runtime.writes import patch_of
@@ -24,7 +25,7 @@ from ...queueing.why import refusal
 from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
 from ...spec.jobid import FluidGenerator
-from .. import requests
+from .. import constraints, requests
 from ..admission import gate_index, is_skipped
 from ..crd import Settings, settings_of
 from ..names import FLUXJOBS, FLUXQUEUES, HELD, HOLD, JOBID, PLACE
@@ -34,7 +35,7 @@ from . import actions, fluxjobs, pin
 from .asking import Refusal, asked_of
 from .chronicle import Chronicle, Record
 from .cluster_queue import ClusterQueue
-from .job import Job, State
+from .job import WINDOW, Job, State, parts_of, started, waits_of
 from .places import Places
 from .queue_nodes import QueueNodes, divided
 from .world import Change, World, is_live, node_of, workload_of
@@ -46,6 +47,8 @@ Object = dict[str, Any]
 LOOK_INTERVAL = 2.0
 STATUS_INTERVAL = 30.0
 STATUS_RATE = 50.0
+# How many times one step has a queue start what the starts before have put in front of it.
+_ROUNDS = 8
 BEHIND = "waits for the jobs before it"
 # The time of the first job id, in milliseconds: 2025-01-01. Ids last for 35 years from then on.
 _EPOCH = 1_735_689_600_000
@@ -79,7 +82,7 @@ class Core:
         self._explainer = Explainer()
         # Jobs with a place on a node that takes no pods, and no other node to move it to.
         self._stranded: dict[str, None] = {}
-        self._look_at = 0.0
+        self._look_at, self._now = 0.0, 0.0
         self._credit, self._credited_at = STATUS_RATE, 0.0
 
     def step(self, changes: Iterable[Change], now: float) -> Steps:
@@ -91,6 +94,7 @@ class Core:
         for change in changes:
             if change.kind == FLUXJOBS and not change.gone:
                 self.chronicle.see(workload_of(change.item), change.item, now)
+        self._now = now
         self._touched, self.places.loads = touched.workloads, touched.loads
         self._touched.update(self._stranded)
         for queue in self.queues.values():
@@ -108,8 +112,7 @@ class Core:
         for uid in self._touched:
             if uid in self.jobs:
                 self._account(self.jobs[uid])
-        for name in self.queues:
-            self._serve(name, now)
+        goes_on = [self._serve(name, now) for name in self.queues]
         if now >= self._look_at:
             self._look(now)
         for uid in self._touched:
@@ -120,7 +123,7 @@ class Core:
             if found:
                 writes[uid] = found
         starts = [start for queue in self.queues.values() if (start := queue.queue.next_start()) is not None]
-        wake_at = min([*starts, self._look_at if self.places.changed else inf])
+        wake_at = min([*starts, self._look_at if self.places.changed else inf, now if any(goes_on) else inf])
         return Steps(writes, wake_at, self.chronicle.take())
 
     def touch(self, uid: str) -> Iterator[Change]:
@@ -186,7 +189,9 @@ class Core:
         self._foreign = {node: held for node, held in self._foreign.items() if held[0] is not gone}
         for uid, job in self.jobs.items():
             if job.queue == name:
-                job.is_ready = job.is_submitted = False
+                job.is_ready = False
+                for part in list(job.line):
+                    self._leave_line(job, part)
                 self.places.forget(job)
                 self._touched[uid] = None
 
@@ -237,7 +242,7 @@ class Core:
         kind, item = found
         problem, wish = "", job.wish if job else Wish(pods=1, templates=())
         try:
-            wish = kind.wish(item)
+            wish = kind.wish(item, self.world.made_by(uid))
         except Malformed as exc:
             problem = str(exc)
         if job is None:
@@ -248,23 +253,23 @@ class Core:
         if job.is_claimed and kind.is_suspended(item) and not _is_held(item):
             job.is_claimed = False
             if job.state.has_nodes:
-                self._requeue(job, int(now))
+                self._requeue(job)
         if wish.end and not job.state.is_over:
             self._withdraw(job)
             job.state, job.reason, job.ended_at = State(wish.end), "", now
         if job.leaving and (job.state.is_over or self._is_told(job)):
             self.places.leave(job)
-        if job.state in (State.HELD, State.REFUSED):
-            self._wait(job, problem)
         if job.state.has_nodes or job.places:
             self._settle(job, int(now))
+        if not job.state.is_over:
+            self._wait(job, problem, now)
 
     def _waits(self, uid: str, item: Object, wish: Wish) -> bool:
         """Whether a workload is to have a FluxJob: it has one, or it is held in a namespace with a queue."""
         if uid in self.world.fluxjobs or wish.end:
             return uid in self.world.fluxjobs
         labelled = self.world.queue_of(item["metadata"]["namespace"])
-        pods = self.world.pods_of.get(uid, {}).values()
+        pods = self.world.pods_of(uid)
         return bool(labelled) and (_is_held(item) or any(gate_index(pod) >= 0 or _is_placed(pod) for pod in pods))
 
     def _enter(self, uid: str, wish: Wish, now: float) -> Job:
@@ -293,6 +298,7 @@ class Core:
             reason=told.get("reason", ""),
             started_at=_moment(told.get("startedAt")),
             ended_at=_moment(told.get("endedAt")),
+            waits=fluxjobs.waits_in(told),
             told_at=now,
             told_place=fluxjobs.place_in(told),
         )
@@ -310,56 +316,120 @@ class Core:
         self.places.leave(job)
         if account := self._account_of(job):
             account.forget(job.jobid)
+            account.forget(-job.jobid)
         del self.jobs[job.uid], self._jobs_by_id[job.jobid]
 
     def _withdraw(self, job: Job) -> None:
-        queue = self.queues.get(job.queue)
-        if queue and job.is_submitted:
-            queue.withdraw(job.jobid)
-            self.places.changed[job.queue] = None
-        job.is_ready = job.is_submitted = False
-        job.excess = ""
+        """Nothing of a job is in front of the graph any more."""
+        for part in list(job.line):
+            self._withdraw_part(job, part)
+        job.is_ready, job.excess = False, ""
 
-    def _requeue(self, job: Job, now: int) -> None:
-        """The user has suspended a job that ran: it gives all back and waits anew, from its time in the queue on."""
+    def _withdraw_part(self, job: Job, part: int) -> None:
+        queue = self.queues.get(job.queue)
+        if queue:
+            queue.withdraw(part)
+            self.places.changed[job.queue] = None
+        self._leave_line(job, part)
+
+    def _leave_line(self, job: Job, part: int) -> None:
+        del job.line[part]
+        if part != job.jobid:
+            del self._jobs_by_id[part]
+
+    def _requeue(self, job: Job) -> None:
+        """A job that ran gives all back, and waits anew from its time in the queue on."""
+        self._withdraw(job)
         for place in list(job.places):
             self.places.give_back(job, place)
         self.places.leave(job)
         job.state, job.nodes, job.is_placed, job.started_at, job.reason = State.HELD, [], False, 0, ""
-        job.freed = set()
+        job.freed, job.waits = set(), []
 
-    def _wait(self, job: Job, problem: str) -> None:
-        """Have a job wait in its queue, with what it asks for now; `problem` is what is wrong with its objects."""
-        before = job.asked
+    def _wait(self, job: Job, problem: str, now: float) -> None:
+        """Have the pods of a job that have no places wait in its queue, with what it asks for now; `problem` is what is
+        wrong with its objects.
+        """
         queue = self.queues.get(job.queue)
         try:
             if problem:
                 raise Refusal(problem)
-            asked = asked_of(job, queue.settings if queue else Settings(), bool(queue and queue.has_taints))
+            job.asked = asked_of(job, queue.settings if queue else Settings(), bool(queue and queue.has_taints))
         except (Refusal, RequestError) as exc:
             self._withdraw(job)
-            job.asked, job.state, job.reason = None, State.REFUSED, str(exc)
+            job.reason = str(exc)
+            if not job.state.has_nodes:
+                job.asked, job.state = None, State.REFUSED
             return
         if job.state is State.REFUSED:
             job.state, job.reason = State.HELD, ""
-        priority, is_on_hold = self._priority(job), _annotations(job.item).get(HOLD) == "true"
-        if job.is_ready and not is_on_hold and (asked, priority, job.wish.missing) == (before, job.priority, ""):
-            return
-        self._withdraw(job)
-        job.asked, job.priority = asked, priority
-        if is_on_hold:
+        job.priority = self._priority(job)
+        if job.state.has_nodes and self._is_idle(job):
+            # It was scaled down to nothing, and comes anew.
+            job.queued_at = now
+            self._requeue(job)
+        why = ""
+        if _annotations(job.item).get(HOLD) == "true":
             job.position, job.estimate, job.is_reserved = 0, 0, False
-            job.reason = f"its user keeps it waiting: annotation {HOLD}"
+            why = f"its user keeps it waiting: annotation {HOLD}"
         elif queue is None:
-            job.reason = f"there is no FluxQueue {job.queue}"
+            why = f"there is no FluxQueue {job.queue}"
         elif (found := self._queue_nodes[job.queue]).problem:
-            job.reason = f"the FluxQueue {job.queue} is invalid: {found.problem}"
+            why = f"the FluxQueue {job.queue} is invalid: {found.problem}"
         elif job.wish.missing:
-            job.reason = job.wish.missing
-        elif not job.wish.pods:
-            job.reason = "it asks for no pods"
-        else:
-            job.is_ready = True
+            why = job.wish.missing
+        elif not job.wish.pods and not job.state.has_nodes:
+            why = "it asks for no pods"
+        if why or queue is None:
+            self._withdraw(job)
+            job.reason = _growing(job, why)
+            return
+        lacks = max(job.wish.pods - len(job.places) - self.places.outside(job), 0)
+        since = float(int(now)) if job.state.has_nodes else job.queued_at
+        job.waits = waits_of(job.waits, lacks, job.wish.together, since)
+        if job.state.has_nodes and not job.waits:
+            job.reason = ""
+        job.is_ready = bool(job.waits)
+        if self._account_of(job) is None:
+            self._queue_up(job, queue)
+
+    def _is_idle(self, job: Job) -> bool:
+        """Whether an object without an end of its own has nothing and wants something again."""
+        has_pods = any(gate_index(pod) < 0 for pod in self.world.live_pods(job.uid))
+        return job.workload.lasts and not job.places and bool(job.wish.pods) and not has_pods
+
+    def _queue_up(self, job: Job, queue: ClusterQueue) -> None:
+        """Put what a job waits for in front of its queue's graph."""
+        asked = job.asked
+        if asked is None:
+            return
+        constraint = asked.constraint
+        if asked.is_apart and job.places:
+            taken = sorted({place.node for place in job.places})
+            constraint = constraints.together([constraint, {"not": [{"hostlist": taken}]}])
+        if asked.within and job.places:
+            beside = queue.beside([place.node for place in job.places], asked.within)
+            constraint = constraints.together([constraint, beside])
+        shape = asked.amounts, constraint, asked.duration, asked.is_apart, asked.within, job.priority
+        if shape != job.shape:
+            for part in list(job.line):
+                self._withdraw_part(job, part)
+            job.shape = shape
+        # Pods that depend on each other's nodes, or on what is left of a quota, are asked for one after the other.
+        window = 1 if asked.is_apart or asked.within or self._account_of(job) else WINDOW
+        wanted = Counter(parts_of(job.waits, job.wish.together, window))
+        for part in [*reversed(job.line)]:
+            if sum(1 for one in job.line.values() if one == job.line[part]) > wanted[job.line[part]]:
+                self._withdraw_part(job, part)
+        for wait, count in wanted.items():
+            for _ in range(count - sum(1 for one in job.line.values() if one == wait)):
+                part = self._ids.next(int(self._now * 1000)) if job.jobid in job.line else job.jobid
+                request = parse_jobspec(asked_of(job, queue.settings, queue.has_taints, wait.pods).jobspec)
+                request = JobRequest(request.resources, request.duration, constraint)
+                queue.submit(part, request, job.priority, wait.since)
+                job.line[part] = wait
+                self._jobs_by_id[part] = job
+                self.places.changed[job.queue] = None
 
     def _priority(self, job: Job) -> int:
         """The highest priority of its pods."""
@@ -392,79 +462,89 @@ class Core:
         return queue.accounts.get(job.item["metadata"]["namespace"]) if queue else None
 
     def _account(self, job: Job) -> None:
-        """Tell the account of a job's namespace what it has or asks for; without one, it is in the order at once."""
-        account = self._account_of(job)
+        """Tell the account of a job's namespace what it has and asks for; without one, it is in the order at once."""
+        account, queue = self._account_of(job), self.queues.get(job.queue)
         if account is None:
-            if job.is_ready and not job.is_submitted:
-                self._submit(job)
-        elif job.state.has_nodes:
-            account.run(job.jobid, job.needs)
-        elif job.is_ready:
-            account.wait(job.jobid, (-job.priority, job.queued_at, job.jobid), job.needs)
+            # A few parts less in front of the graph than there may be are not filled up one by one.
+            if queue and job.is_ready and len(job.line) <= WINDOW // 2:
+                self._queue_up(job, queue)
+            return
+        if job.state.has_nodes:
+            account.run(job.jobid, job.holds)
+        # What waits beside what runs is entered by the negative id.
+        waiting, other = (-job.jobid, 0) if job.state.has_nodes else (job.jobid, -job.jobid)
+        if job.is_ready and job.waits:
+            account.wait(waiting, (-job.priority, job.waits[0].since, waiting), job.needs)
         else:
-            account.forget(job.jobid)
-
-    def _submit(self, job: Job) -> None:
-        queue, asked = self.queues[job.queue], job.asked
-        if asked:
-            queue.submit(job.jobid, parse_jobspec(asked.jobspec), job.priority, job.queued_at)
-            job.is_submitted, job.excess = True, ""
-            self.places.changed[job.queue] = None
+            account.forget(waiting)
+        account.forget(other)
 
     def _keep_quota(self, account: Account) -> None:
         """Have those jobs of a namespace in the order that its quota has room for."""
         for jobid, is_within in account.review():
-            job = self._jobs_by_id[jobid]
+            job = self._jobs_by_id[abs(jobid)]
             if is_within and not job.is_submitted:
-                self._submit(job)
+                job.excess = ""
+                self._queue_up(job, self.queues[job.queue])
             elif not is_within:
                 self._keep_out(job, account.excess(jobid))
             self._touched[job.uid] = None
 
     def _keep_out(self, job: Job, excess: str) -> None:
-        if job.is_submitted:
-            self.queues[job.queue].withdraw(job.jobid)
-            self.places.changed[job.queue] = None
-        job.is_submitted, job.is_reserved, job.position, job.estimate = False, False, 0, 0
-        job.reason = job.excess = excess
+        for part in list(job.line):
+            self._withdraw_part(job, part)
+        job.is_reserved, job.position, job.estimate = False, 0, 0
+        job.reason, job.excess = _growing(job, excess), excess
 
     # --- decisions
 
-    def _serve(self, name: str, now: float) -> None:
-        """What starts and what is refused makes room in quotas, or takes it."""
+    def _serve(self, name: str, now: float) -> bool:
+        """Have a queue start what can start, which makes room in quotas or takes it; returns whether there is more."""
         accounts = self.queues[name].accounts
-        while True:
+        for _ in range(_ROUNDS):
             for account in accounts.values():
                 if account.has_changed:
                     self._keep_quota(account)
                     self.places.changed[name] = None
-            self._schedule(name, now)
-            if not any(account.has_changed for account in accounts.values()):
-                return
+            goes_on = self._schedule(name, now)
+            if not goes_on and not any(account.has_changed for account in accounts.values()):
+                return False
+        return True
 
-    def _schedule(self, name: str, now: float) -> None:
-        queue = self.queues[name]
+    def _schedule(self, name: str, now: float) -> bool:
+        """Have a queue decide; returns whether one that has started waits for more."""
+        queue, goes_on = self.queues[name], False
         for decision, given in queue.schedule(int(now)):
             job = self._jobs_by_id.get(decision.jobid)
             self.places.changed[name] = None
-            if job is None:
+            if job is None or isinstance(decision, Planned):
                 continue
             if isinstance(decision, Started):
-                job.is_ready = job.is_submitted = False
-                job.state, job.nodes, job.freed, job.reason = State.RELEASED, given, set(), ""
-                job.started_at, job.position, job.estimate = now, 0, 0
-                self._settle(job, int(now))
+                self._start(job, queue, decision.jobid, given, now)
+                goes_on = goes_on or job.is_ready
             elif isinstance(decision, Refused):
-                job.is_ready = job.is_submitted = False
-                job.position, job.estimate = 0, 0
+                self._leave_line(job, decision.jobid)
+                job.is_ready, job.position, job.estimate = False, 0, 0
                 asked = job.asked
                 if asked:
                     why = refusal(queue.scheduler, asked.jobspec, parse_jobspec(asked.jobspec), decision.failure)
-                    job.reason = f"no node could ever serve it as nodes are now: {why}"
-            elif isinstance(decision, Planned):
-                continue
+                    job.reason = _growing(job, f"no node could ever serve it as nodes are now: {why}")
             self._account(job)
             self._touched[job.uid] = None
+        return goes_on
+
+    def _start(self, job: Job, queue: ClusterQueue, part: int, given: list[str], now: float) -> None:
+        """A job gets the nodes that it has asked for by a part of what it waits for."""
+        wait = job.line[part]
+        self._leave_line(job, part)
+        job.waits = started(job.waits, wait)
+        job.is_ready = bool(job.waits)
+        if not job.state.has_nodes:
+            job.state, job.nodes, job.freed, job.started_at = State.RELEASED, [], set(), now
+            job.is_placed = True
+        job.position, job.estimate, job.reason = 0, 0, ""
+        self.places.add(job, queue, given, int(now))
+        self._settle(job, int(now))
 
     def _look(self, now: float) -> None:
         """Bring positions, reasons and estimates of those who wait up to date, and have some of them written."""
@@ -477,8 +557,13 @@ class Core:
                 continue
             line = queue.queue.first(len(queue.queue.pending))
             expected = queue.expected_starts(int(now))
-            for position, jobid in enumerate(line, 1):
+            places: dict[str, None] = {}
+            for jobid in line:
                 job = self._jobs_by_id[jobid]
+                if job.uid in places:
+                    continue
+                places[job.uid] = None
+                position = len(places)
                 reserved = queue.reserved_start(jobid, now)
                 job.position, job.is_reserved = position, reserved > 0
                 job.estimate = reserved or expected.get(jobid, 0)
@@ -500,30 +585,32 @@ class Core:
         """Bring the amounts up to date by which jobs are over quotas, as slowly as positions."""
         for account in queue.accounts.values():
             for jobid in account.outside():
-                job = self._jobs_by_id[jobid]
+                job = self._jobs_by_id[abs(jobid)]
                 if now - job.told_at < STATUS_INTERVAL or self._credit < 1:
                     self.places.changed[name] = None
                 elif (excess := account.excess(jobid)) != job.excess:
                     self._credit -= 1
-                    job.reason = job.excess = excess
+                    job.reason, job.excess = _growing(job, excess), excess
                     self._touched[job.uid] = None
 
     def _line_up(self, job: Job, now: int) -> None:
         """The place of a job that has just come."""
         queue = self.queues[job.queue]
-        job.position = queue.queue.waiting.count_before(queue.queue.pending[job.jobid].position) + 1
-        job.reason, job.estimate = self._why(queue, job, job.position, now), queue.reserved_start(job.jobid, now)
+        first = next(iter(job.line))
+        job.position = queue.queue.waiting.count_before(queue.queue.pending[first].position) + 1
+        job.reason, job.estimate = self._why(queue, job, job.position, now), queue.reserved_start(first, now)
         job.is_reserved = job.estimate > 0
 
     def _why(self, queue: ClusterQueue, job: Job, position: int, now: int) -> str:
         """Why a job waits. Only the first one's reason has amounts, so that the others' rarely change."""
         if position == 1:
             state = queue.queue, queue.scheduler.generation, now
-            why = str(self._explainer.explain(queue.queue, job.jobid, now, state)["reason_pending"])
+            why = str(self._explainer.explain(queue.queue, next(iter(job.line)), now, state)["reason_pending"])
         else:
             why = BEHIND
         backfills = queue.queue.policy.backfill and job.asked and not job.asked.duration
-        return why + _UNLIMITED if backfills else why
+        why = why + _UNLIMITED if backfills else why
+        return _growing(job, why)
 
     # --- what to write
 
@@ -564,7 +651,9 @@ class Core:
         """Whether the status says which nodes a job has."""
         told: Object = (self.world.fluxjobs.get(job.uid) or {}).get("status") or {}
         has_nodes = State(told.get("state", "Held")).has_nodes
-        return has_nodes and {key: told[key] for key in ("nodes", "freed") if key in told} == fluxjobs.nodes_of(job)
+        return has_nodes and {
+            key: told[key] for key in ("nodes", "freed", "waits") if key in told
+        } == fluxjobs.nodes_of(job)
 
     def _effects(self, job: Job, pods: dict[str, Object]) -> Iterator[actions.Action]:
         """What makes a job run whose nodes are told."""
@@ -582,7 +671,7 @@ class Core:
         """Pods of an object that is left alone do not wait, though every pod gets the gate."""
         found = self.world.workloads.get(uid)
         if found and (is_skipped(found[1]) or found[0].left_alone(found[1])):
-            for pod in self.world.pods_of.get(uid, {}).values():
+            for pod in self.world.pods_of(uid):
                 if gate_index(pod) >= 0:
                     yield actions.PatchPod(pod, pin.ungate(pod))
 
@@ -610,6 +699,12 @@ def _report(job: Job, told: Object, wanted: Object) -> Iterator[actions.Action]:
         yield actions.Tell(job.workload.kind, job.workload.objects(job.item)[0], told, reports[state])
 
 
+def _growing(job: Job, why: str) -> str:
+    """Why a job waits, or those of its pods that do while others have nodes."""
+    pods = sum(one.pods for one in job.waits)
+    return f"{pods} pods wait: {why}" if job.state.has_nodes and why else why
+
+
 def _kind_of(status: Object) -> str:
     """A reason without its amounts."""
     return str(status.get("reason", "")).partition(":")[0]
@@ -617,7 +712,7 @@ def _kind_of(status: Object) -> str:
 
 def _matters(told: Object, wanted: Object) -> bool:
     """Whether a status is to be written at once: not if only a position, an estimate or a count has changed."""
-    keys = ("state", "reason", "nodes", "freed", "jobid", "startedAt", "endedAt")
+    keys = ("state", "reason", "nodes", "freed", "waits", "jobid", "startedAt", "endedAt")
     return any(told.get(key) != wanted.get(key) for key in keys)
 
 

@@ -9,7 +9,8 @@ from ...kube.runtime.api import PODS, Kind
 from ...kube.runtime.cache import owner_of
 from ..admission import gate_index
 from ..names import FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, PLACE, PRIORITY_CLASSES, QUEUE
-from ..workloads import KINDS, Workload, group, uid_of_group, uid_of_workload
+from ..workloads import KINDS, Workload, group, maker_of, uid_of_group
+from ..workloads import owner_of as known_owner
 
 Object = dict[str, Any]
 
@@ -32,12 +33,19 @@ class Touched(NamedTuple):
 
 
 class World:
-    """`workloads`, `pods` and `pods_of` are by uid, `fluxjobs` by the uid of their workload, all else by name."""
+    """`workloads`, `pods` are by uid, `fluxjobs` by the uid of their workload, all else by name.
+
+    A workload is an object of a known kind that none of a known kind owns: what it owns, and all their pods, are its.
+    """
 
     def __init__(self) -> None:
         self.workloads: dict[str, tuple[Workload, Object]] = {}
         self.pods: dict[str, Object] = {}
-        self.pods_of: dict[str, dict[str, Object]] = {}
+        # Objects that others own, and what owns what, both by uid; pods by what has made them.
+        self._owned: dict[str, tuple[Workload, Object]] = {}
+        self._owner: dict[str, str] = {}
+        self._owns: dict[str, dict[str, None]] = {}
+        self._made: dict[str, dict[str, Object]] = {}
         self.pods_on: dict[str, dict[str, Object]] = {}
         self.fluxjobs: dict[str, Object] = {}
         self.nodes: dict[str, Object] = {}
@@ -72,17 +80,17 @@ class World:
         kind, item, gone = change
         name, uid = item["metadata"]["name"], item["metadata"].get("uid", "")
         if kind == PODS:
-            owner = uid_of_workload(item)
+            owner = maker_of(item)
             self._apply_pod(item, uid, owner, gone, touched)
             name = group.name_of(item)
             if owner == uid:
                 self._apply_workload(KINDS["Pod"], item, uid, gone, touched)
             elif name and owner == uid_of_group(item["metadata"]["namespace"], name):
-                pods = self.pods_of.get(owner, {}).values()
+                pods = self._made.get(owner, {}).values()
                 together = group.item_of(name, owner, pods) if pods else item
                 self._apply_workload(group.WORKLOAD, together, owner, not pods, touched)
         elif kind.kind in KINDS:
-            self._apply_workload(KINDS[kind.kind], item, uid, gone, touched)
+            self._apply_owner(KINDS[kind.kind], item, uid, gone, touched)
         elif kind == FLUXJOBS:
             owner = workload_of(item)
             if not gone:
@@ -107,6 +115,23 @@ class World:
             if before != self._priorities.get(name):
                 touched.workloads.update(dict.fromkeys(self.workloads))
 
+    def _apply_owner(self, kind: Workload, item: Object, uid: str, gone: bool, touched: Touched) -> None:
+        """An object that may have an owner. Its pods go with it to another one, as they are found by what made them."""
+        reference = None if gone else known_owner(item)
+        owner = str(reference["uid"]) if reference else ""
+        before = self._owner.get(uid, "")
+        if before != owner:
+            if before:
+                self._owns[before].pop(uid, None)
+                touched.workloads[self.root_of(before)] = None
+            _put(self._owner, uid, owner, not owner)
+            if owner:
+                self._owns.setdefault(owner, {})[uid] = None
+        _put(self._owned, uid, (kind, item), not owner)
+        self._apply_workload(kind, item, uid, gone or bool(owner), touched)
+        if owner:
+            touched.workloads[self.root_of(owner)] = None
+
     def _apply_workload(self, kind: Workload, item: Object, uid: str, gone: bool, touched: Touched) -> None:
         here = self._in_namespace.setdefault(item["metadata"]["namespace"], {})
         if gone:
@@ -124,20 +149,39 @@ class World:
             self.pods_on.get(node, {}).pop(uid, None)
             touched.loads[node] = None
         if gone:
-            self.pods_of.get(owner, {}).pop(uid, None)
-            if not self.pods_of.get(owner):
-                self.pods_of.pop(owner, None)
+            self._made.get(owner, {}).pop(uid, None)
+            if not self._made.get(owner):
+                self._made.pop(owner, None)
         else:
             self.pods[uid] = pod
-            self.pods_of.setdefault(owner, {})[uid] = pod
+            self._made.setdefault(owner, {})[uid] = pod
             if node := node_of(pod):
                 self.pods_on.setdefault(node, {})[uid] = pod
                 touched.loads[node] = None
-        touched.workloads[owner] = None
+        touched.workloads[self.root_of(owner)] = None
+
+    def root_of(self, uid: str) -> str:
+        """The uid of the workload to which an object belongs."""
+        while owner := self._owner.get(uid):
+            uid = owner
+        return uid
+
+    def made_by(self, uid: str) -> list[Object]:
+        """The objects of known kinds that a workload has made, itself or by others, by name."""
+        found: list[Object] = []
+        for one in self._owns.get(uid, ()):
+            found += [self._owned[one][1], *self.made_by(one)]
+        return sorted(found, key=lambda item: str(item["metadata"]["name"]))
+
+    def pods_of(self, uid: str) -> Iterator[Object]:
+        """The pods of a workload."""
+        yield from self._made.get(uid, {}).values()
+        for one in self._owns.get(uid, ()):
+            yield from self.pods_of(one)
 
     def live_pods(self, uid: str) -> Iterator[Object]:
         """The pods of a workload that hold something of their nodes, or will."""
-        return (pod for pod in self.pods_of.get(uid, {}).values() if is_live(pod))
+        return (pod for pod in self.pods_of(uid) if is_live(pod))
 
 
 def workload_of(fluxjob: Object) -> str:

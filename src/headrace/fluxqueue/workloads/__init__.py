@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...kube.runtime.api import PODS
-from . import group, job, pod
+from . import deployment, group, job, pod, replicaset, statefulset
 from .workload import Malformed, Wish, Workload
 
 Object = dict[str, Any]
 
-KINDS: dict[str, Workload] = {module.WORKLOAD.kind.kind: module.WORKLOAD for module in (pod, job)}
+KINDS: dict[str, Workload] = {
+    module.WORKLOAD.kind.kind: module.WORKLOAD for module in (pod, job, deployment, replicaset, statefulset)
+}
 BY_PLURAL = {one.kind.plural: one for one in KINDS.values()}
 
 
@@ -19,20 +21,29 @@ def owner_of(item: Object) -> Object | None:
     """The reference to the controller of an object, if that is of a known kind."""
     for one in item["metadata"].get("ownerReferences") or ():
         known = KINDS.get(one.get("kind", ""))
-        if one.get("controller") and known and one.get("apiVersion") == known.kind.api_version:
+        group = one.get("apiVersion", "").rpartition("/")[0]
+        if one.get("controller") and known and group == known.kind.group:
             return dict(one)
     return None
 
 
-def uid_of_workload(pod: Object) -> str:
-    """The uid of the workload that a pod belongs to: its controller if that is of a known kind, else its group, else
-    the pod.
-    """
+def maker_of(pod: Object) -> str:
+    """The uid of what has made a pod, as far as known kinds go: its controller, else its group, else the pod."""
     owner = owner_of(pod)
     if owner:
         return str(owner["uid"])
     name = group.name_of(pod)
     return uid_of_group(pod["metadata"]["namespace"], name) if name else str(pod["metadata"]["uid"])
+
+
+# The labels with the ordinal of a pod (Job, StatefulSet).
+_ORDINALS = ("batch.kubernetes.io/job-completion-index", "apps.kubernetes.io/pod-index")
+
+
+def ordinal_of(pod: Object) -> int | None:
+    """The place of a pod among those of its controller, if it has one for good."""
+    labels = pod["metadata"].get("labels") or {}
+    return next((int(labels[key]) for key in _ORDINALS if str(labels.get(key)).isdigit()), None)
 
 
 def uid_of_group(namespace: str, name: str) -> str:
@@ -41,8 +52,13 @@ def uid_of_group(namespace: str, name: str) -> str:
 
 
 def others() -> Iterator[Workload]:
-    """The kinds whose objects make pods."""
+    """The kinds whose objects make pods, themselves or by others."""
     return (one for one in KINDS.values() if one.kind != PODS)
+
+
+def reviewed() -> Iterator[Workload]:
+    """The kinds of which something is changed when an object is created."""
+    return (one for one in KINDS.values() if one.kind == PODS or one.suspend)
 
 
 __all__ = [
@@ -52,8 +68,10 @@ __all__ = [
     "Wish",
     "Workload",
     "group",
+    "maker_of",
+    "ordinal_of",
     "others",
     "owner_of",
+    "reviewed",
     "uid_of_group",
-    "uid_of_workload",
 ]

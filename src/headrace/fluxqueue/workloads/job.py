@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...kube.runtime.api import JOBS
 from .workload import Object, Wish, Workload
 
@@ -10,7 +12,7 @@ _ENDS = {"Complete": "Finished", "Failed": "Failed"}
 _OWN_CONTROLLER = "kubernetes.io/job-controller"
 
 
-def wish(job: Object) -> Wish:
+def wish(job: Object, made: Sequence[Object] = ()) -> Wish:
     spec, status = job["spec"], job.get("status") or {}
     end = next(
         (_ENDS[one["type"]] for one in status.get("conditions") or () if one["type"] in _ENDS and _holds(one)), ""

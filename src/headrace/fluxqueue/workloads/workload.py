@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -14,8 +14,9 @@ Object = dict[str, Any]
 
 class Wish(Struct, frozen=True, kw_only=True):
     """What an object wants now: so many `pods` at a time, each as one of the PodSpecs `templates` says and with these
-    `labels`. `end` is "" until it has ended, then "Finished" or "Failed". `limit` is the time after which Kubernetes
-    ends it (seconds), None for none. `missing` says what has to come before it can start, "" for nothing.
+    `labels`; all at once, or (not `together`) each as soon as there is room. `end` is "" until it has ended, then
+    "Finished" or "Failed". `limit` is the time after which Kubernetes ends it (seconds), None for none. `missing` says
+    what has to come before it can start, "" for nothing.
     """
 
     pods: int
@@ -24,6 +25,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     end: str = ""
     limit: float | None = None
     missing: str = ""
+    together: bool = True
 
 
 class Malformed(ValueError):
@@ -37,17 +39,19 @@ def itself(item: Object) -> tuple[Object, ...]:
 class Workload(NamedTuple):
     """A kind: `number` is its `type` in a FluxJob, `suspend` the path of the field that keeps it from making pods, ()
     for a kind without one, `deadline` that of the seconds after which Kubernetes ends it, () for a kind whose pods are
-    ended one by one. `wish` raises Malformed. `left_alone` says whether an object is another program's to manage.
-    `objects` are those of the API that an item stands for, all of `kind`.
+    ended one by one. `wish` takes an object and the objects of known kinds that it has made, and raises Malformed.
+    `left_alone` says whether an object is another program's to manage. `objects` are those of the API that an item
+    stands for, all of `kind`. `lasts`: it goes on until it is deleted.
     """
 
     kind: Kind
     number: int
     suspend: tuple[str, ...]
-    wish: Callable[[Object], Wish]
+    wish: Callable[[Object, Sequence[Object]], Wish]
     left_alone: Callable[[Object], bool] = lambda item: False
     objects: Callable[[Object], tuple[Object, ...]] = itself
     deadline: tuple[str, ...] = ()
+    lasts: bool = False
 
     def is_suspended(self, item: Object) -> bool:
         return value_at(item, self.suspend) is True if self.suspend else False

@@ -1,0 +1,23 @@
+"""Deployments: the pods that their ReplicaSets want, of which there are two or more in a rollout. Source: apps/v1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...kube.runtime.api import Kind
+from . import replicaset
+from .workload import Object, Wish, Workload
+
+
+def wish(deployment: Object, made: Sequence[Object] = ()) -> Wish:
+    """A ReplicaSet that is rolled out wants pods beyond `replicas`, as many as `maxSurge` lets it."""
+    wanted = [one for one in made if replicaset.replicas_of(one)]
+    return Wish(
+        pods=sum(replicaset.replicas_of(one) for one in wanted),
+        templates=tuple(one["spec"]["template"]["spec"] for one in wanted) or (deployment["spec"]["template"]["spec"],),
+        labels=replicaset.labels_of(deployment),
+        together=replicaset.is_gang(deployment),
+    )
+
+
+WORKLOAD = Workload(Kind("apps", "v1", "deployments", "Deployment"), 2, (), wish, lasts=True)

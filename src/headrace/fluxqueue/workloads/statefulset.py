@@ -1,0 +1,17 @@
+"""StatefulSets: pods with ordinals, whose room they have all at once. Source: apps/v1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...kube.runtime.api import Kind
+from . import replicaset
+from .workload import Object, Wish, Workload
+
+
+def wish(item: Object, made: Sequence[Object] = ()) -> Wish:
+    template = item["spec"]["template"]["spec"]
+    return Wish(pods=replicaset.replicas_of(item), templates=(template,), labels=replicaset.labels_of(item))
+
+
+WORKLOAD = Workload(Kind("apps", "v1", "statefulsets", "StatefulSet"), 4, (), wish, lasts=True)

@@ -1,0 +1,157 @@
+"""Deployments, ReplicaSets and StatefulSets in the cluster queue: growth, shrinking, replacement and rollouts."""
+
+from __future__ import annotations
+
+import pytest
+from simulated_cluster import Cluster
+
+from headrace.fluxqueue.core import actions
+from headrace.fluxqueue.names import FLUXJOBS, NODES
+from headrace.kube.runtime.api import PODS
+from headrace.spec.hostlist import Hostlist
+from headrace.spec.idset import Idset
+
+
+def running(cluster: Cluster, name: str) -> int:
+    return sum(1 for pod in cluster.pods_of(name) if pod["status"]["phase"] == "Running")
+
+
+def promised(cluster: Cluster, name: str) -> int:
+    """The places that a job has, by its status."""
+    told = cluster.status(name)
+    return len(list(Hostlist.parse(told.get("nodes", "")))) - len(Idset.parse(told.get("freed", "")))
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet"])
+def test_each_pod_starts_as_soon_as_there_is_room_and_belongs_to_one_fluxjob(kind):
+    cluster = Cluster(nodes=2, cores=2)
+    cluster.pod("first", 2)
+    cluster.settle()
+    cluster.replicas(kind, "web", 4)
+    cluster.settle(5)
+    cluster.pod("last", 1)
+    cluster.settle(5)
+    assert [one["metadata"]["name"] for one in cluster.all(FLUXJOBS)] == sorted(
+        ["first-pod", f"web-{kind.lower()}", "last-pod"]
+    )
+    assert (running(cluster, "web"), cluster.state("web")) == (2, "Released")
+    assert cluster.status("web")["reason"].startswith("2 pods wait: ")
+    cluster.end_all("first")
+    cluster.settle(5)
+    # What waited before the last pod has the room.
+    assert (running(cluster, "web"), cluster.state("web"), cluster.state("last")) == (4, "Running", "Held")
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "Deployment", "ReplicaSet"])
+def test_a_gang_starts_all_at_once(kind):
+    cluster = Cluster(nodes=2, cores=2)
+    cluster.pod("first", 2)
+    cluster.settle()
+    cluster.replicas(kind, "web", 4, **({} if kind == "StatefulSet" else {"fluxqueue/gang": "true"}))
+    cluster.settle(5)
+    assert (running(cluster, "web"), cluster.state("web")) == (0, "Held")
+    cluster.end_all("first")
+    cluster.settle(5)
+    assert (running(cluster, "web"), cluster.state("web")) == (4, "Running")
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
+def test_growth_waits_at_the_end_of_the_queue_and_shrinking_frees_what_went(kind):
+    cluster = Cluster(nodes=2, cores=4)
+    cluster.replicas(kind, "web", 4)
+    cluster.settle(5)
+    for name in ("full", "second"):
+        cluster.pod(name, 4)
+        cluster.settle(5)
+    cluster.change(kind, "web", replicas=6)
+    cluster.settle(5)
+    assert (running(cluster, "web"), cluster.state("second")) == (4, "Held")
+    cluster.end_all("full")
+    cluster.settle(5)
+    # The pod that waited before the growth goes first.
+    assert (running(cluster, "web"), cluster.state("second")) == (4, "Running")
+    cluster.end_all("second")
+    cluster.settle(40)
+    assert (running(cluster, "web"), promised(cluster, "web")) == (6, 6)
+    cluster.change(kind, "web", replicas=1)
+    cluster.settle(5)
+    assert (running(cluster, "web"), promised(cluster, "web")) == (1, 1)
+    cluster.pod("third", 4)
+    cluster.settle(5)
+    assert cluster.state("third") == "Running"
+
+
+def test_what_was_scaled_to_nothing_comes_anew():
+    cluster = Cluster(nodes=1, cores=2)
+    cluster.replicas("Deployment", "web", 2)
+    cluster.settle(5)
+    cluster.change("Deployment", "web", replicas=0)
+    cluster.settle(5)
+    cluster.pod("next", 2)
+    cluster.settle(5)
+    cluster.change("Deployment", "web", replicas=2)
+    cluster.settle(5)
+    assert (cluster.state("next"), cluster.state("web")) == ("Running", "Held")
+    cluster.end_all("next")
+    cluster.settle(5)
+    assert (running(cluster, "web"), cluster.state("web")) == (2, "Running")
+
+
+def test_a_replacement_has_the_place_of_the_lost_pod_or_another_where_its_node_is_gone():
+    cluster = Cluster(nodes=3, cores=2)
+    cluster.replicas("StatefulSet", "db", 4)
+    cluster.settle(5)
+    cluster.pod("waits", 2, annotations={})
+    cluster.pod("behind", 2)
+    cluster.settle(5)
+    places = [cluster.one(PODS, f"db-{index}")["spec"]["nodeName"] for index in range(4)]
+    cluster.end(cluster.one(PODS, "db-2"), "Failed")
+    cluster.settle(5)
+    assert [cluster.one(PODS, f"db-{index}")["spec"]["nodeName"] for index in range(4)] == places
+    lost = places[2]
+    cluster.end_all("waits")
+    cluster.settle()
+    cluster.end_all("behind")
+    cluster.settle(5)
+    cluster.drop(NODES, cluster.one(NODES, lost, ""))
+    for pod in cluster.pods_of("db"):
+        if pod["spec"]["nodeName"] == lost:
+            cluster.drop(PODS, pod)
+    cluster.settle(5)
+    assert running(cluster, "db") == 4
+    assert lost not in [cluster.one(PODS, f"db-{index}")["spec"]["nodeName"] for index in range(4)]
+
+
+@pytest.mark.parametrize("cores", [2, 1, 3])
+def test_a_rollout_goes_through_with_others_in_the_queue(cores):
+    """The new pods may ask for as much as the old ones, for less, or for more."""
+    cluster = Cluster(nodes=2, cores=6)
+    cluster.replicas("Deployment", "web", 3, cores=2)
+    cluster.settle(5)
+    cluster.change("Deployment", "web", cores=cores, replicas=3)
+    if cores == 2:
+        item = cluster.one(cluster.kinds["deployments"], "web")
+        item["spec"]["template"]["metadata"]["labels"] = {"job": "web", "version": "2"}
+        cluster.put(cluster.kinds["deployments"], item)
+    cluster.settle(60)
+    pods = cluster.pods_of("web")
+    asked = {pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] for pod in pods}
+    assert (running(cluster, "web"), len(pods), asked) == (3, 3, {str(cores)})
+    assert cluster.state("web") == "Running"
+    assert len([one for one in cluster.all(FLUXJOBS)]) == 1
+
+
+def test_a_large_deployment_costs_few_writes_of_its_status():
+    cluster = Cluster(nodes=50, cores=20)
+    cluster.replicas("Deployment", "web", 5)
+    cluster.settle(5)
+    before = len(cluster.writes)
+    cluster.change("Deployment", "web", replicas=1000)
+    cluster.settle(30)
+    assert running(cluster, "web") == 1000
+    statuses = [one for one in cluster.writes[before:] if isinstance(one, actions.Publish)]
+    pins = [one for one in cluster.writes[before:] if isinstance(one, actions.PatchPod)]
+    assert (len(pins), len(statuses) < 12) == (995, True)
+    cluster.change("Deployment", "web", replicas=5)
+    cluster.settle(30)
+    assert (running(cluster, "web"), promised(cluster, "web")) == (5, 5)
