@@ -198,7 +198,8 @@ class Cluster:
                 for action in several:
                     self._write(action)
             except Stale:
-                self._changes += self.queue.touch(uid)
+                self.queue.touch(uid)
+                self._wake_at = self.now
 
     def _write(self, action: actions.Action) -> None:
         if self.crash_at is not None:

@@ -12,7 +12,7 @@ from simulated_cluster import Cluster, Stale, _merged, _patch
 
 from headrace.fluxqueue.controller import FluxqueueController, trimmed_pod, trimmed_workload
 from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES
-from headrace.kube.runtime.api import EVENTS, ApiError, Kind, Listing, Unreachable
+from headrace.kube.runtime.api import EVENTS, PODS, ApiError, Kind, Listing, Unreachable
 from headrace.kube.runtime.controller import Shared
 from headrace.kube.runtime.metrics import Metrics
 
@@ -147,3 +147,30 @@ def test_of_pods_and_jobs_is_kept_what_is_read():
     assert trimmed_pod(pod) == {"metadata": {"name": "a"}, "spec": {**gates, **kept}, "status": {"phase": "Running"}}
     job = {"metadata": {"name": "a"}, "spec": {"parallelism": 2, "template": {"metadata": {}, "spec": {**spec}}}}
     assert trimmed_workload(job)["spec"] == {"parallelism": 2, "template": {"metadata": {}, "spec": {**gates, **kept}}}
+
+
+def test_the_end_of_a_pod_that_comes_while_a_write_is_asked_for_again_is_not_missed():
+    cluster = Cluster(nodes=1)
+    cluster.pod("a")
+    api = Api(cluster)
+
+    async def scenario() -> None:
+        shared = Shared(api, Metrics(), "headrace-fluxqueue")  # type: ignore[arg-type]
+        controller = FluxqueueController(shared)
+        tasks = [asyncio.create_task(shared.watches.run()), asyncio.create_task(shared.work())]
+        while cluster.status("a").get("state") != "Released" or not is_pinned(cluster):
+            await asyncio.sleep(0.01)
+        pod = copy.deepcopy(cluster.pods_of("a")[0])
+        pod["spec"]["nodeName"], pod["status"] = "n0", {"phase": "Succeeded"}
+        api.tell(PODS, "MODIFIED", cluster.put(PODS, pod))
+        # The watch is read, and then a failed write comes to its turn, before the next step.
+        while not controller._changes:
+            await asyncio.sleep(0)
+        controller.queue.add(pod["metadata"]["uid"])
+        while cluster.status("a")["state"] != "Finished":
+            await asyncio.sleep(0.01)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(scenario(), 120))

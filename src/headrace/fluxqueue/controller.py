@@ -209,8 +209,8 @@ class FluxqueueController:
                 writes = self._todo.pop(about, None)
                 if writes is None:
                     # It has failed before: it is asked for anew.
-                    for change in self.core.touch(about):
-                        self._note(change)
+                    self.core.touch(about)
+                    self._wake.set()
                 for action in writes or ():
                     await self._carry_out(action)
                 if writes:

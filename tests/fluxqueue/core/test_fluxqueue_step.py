@@ -8,6 +8,8 @@ import pytest
 from simulated_cluster import Cluster
 
 from headrace.fluxqueue.core import actions
+from headrace.fluxqueue.core.step import Core
+from headrace.fluxqueue.core.world import Change
 from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, HELD, HOLD, NAMESPACES, NODES, PRIORITY_CLASSES
 from headrace.kube.runtime.api import JOBS, PODS
 from headrace.spec.hostlist import Hostlist
@@ -797,3 +799,27 @@ def test_a_held_object_that_changes_keeps_its_place_and_shows_what_it_asks_for()
     cluster.settle(40)
     assert [cluster.status(name)["position"] for name in "bc"] == [1, 2]
     assert cluster.one(FLUXJOBS, "b-job")["spec"]["duration"] == 60
+
+
+def test_a_write_that_is_asked_for_again_hides_no_change_that_waits_for_the_next_step():
+    """The end of a pod is on its way when a write fails: what was seen before must not come after it."""
+    cluster = Cluster(nodes=1)
+    cluster.pod("a")
+    cluster.settle(5)
+    cluster.end(cluster.pods_of("a")[0])
+    cluster.queue.touch(cluster.one(PODS, "a")["metadata"]["uid"])
+    cluster.settle(5)
+    assert cluster.state("a") == "Finished"
+
+
+def test_a_status_of_a_queue_is_asked_for_again():
+    cluster = Cluster(nodes=1)
+    cluster.settle(5)
+    queue = cluster.one(FLUXQUEUES, "default", "")
+    core = Core()
+    changes = [Change(cluster.kinds[plural], one) for (plural, *_), one in cluster.items.items()]
+    queue["status"] = {}
+    first = core.step(changes, cluster.now).writes["default"]
+    assert "default" not in core.step([], cluster.now).writes
+    core.touch("default")
+    assert core.step([], cluster.now).writes["default"] == first

@@ -38,7 +38,7 @@ from .cluster_queue import ClusterQueue
 from .job import WINDOW, Job, State, parts_of, started, waits_of
 from .places import Places
 from .queue_nodes import QueueNodes, divided
-from .world import Change, World, is_live, node_of, workload_of
+from .world import Change, Touched, World, is_live, node_of, workload_of
 
 Object = dict[str, Any]
 
@@ -71,6 +71,7 @@ class Core:
     def __init__(self) -> None:
         self.world = World()
         self.chronicle = Chronicle()
+        self._asked_again: dict[str, None] = {}
         self.jobs: dict[str, Job] = {}
         self.queues: dict[str, ClusterQueue] = {}
         self.places = Places(self.world, self.queues)
@@ -87,13 +88,9 @@ class Core:
 
     def step(self, changes: Iterable[Change], now: float) -> Steps:
         """What to do after some changes. Writes that are asked for and not seen done are asked for again when what they
-        are about changes, or is named by an empty change (`touch`).
+        are about changes, or is named by `touch`.
         """
-        changes = list(changes)
-        touched = self.world.apply(changes)
-        for change in changes:
-            if change.kind == FLUXJOBS and not change.gone:
-                self.chronicle.see(workload_of(change.item), change.item, now)
+        touched = self._observe(list(changes), now)
         self._now = now
         self._touched, self.places.loads = touched.workloads, touched.loads
         self._touched.update(self._stranded)
@@ -126,14 +123,23 @@ class Core:
         wake_at = min([*starts, self._look_at if self.places.changed else inf, now if any(goes_on) else inf])
         return Steps(writes, wake_at, self.chronicle.take())
 
-    def touch(self, uid: str) -> Iterator[Change]:
-        """A change that changes nothing: what is to be written about a workload is asked for again."""
-        found = self.world.workloads.get(uid)
-        if found:
-            workload, item = found
-            yield Change(workload.kind, workload.objects(item)[0])
-        elif uid in self.world.queues:
-            yield Change(FLUXQUEUES, self.world.queues[uid])
+    def _observe(self, changes: list[Change], now: float) -> Touched:
+        """Take changes in; returns what they and calls of `touch` are about."""
+        touched = self.world.apply(changes)
+        for change in changes:
+            if change.kind == FLUXJOBS and not change.gone:
+                self.chronicle.see(workload_of(change.item), change.item, now)
+        for about in self._asked_again:
+            (touched.queues if about in self.world.queues else touched.workloads)[about] = None
+        self._asked_again = {}
+        return touched
+
+    def touch(self, about: str) -> None:
+        """Have the next step ask again for what is to be written about a workload (its uid) or a FluxQueue (its name).
+
+        No change stands for that: one with the object as the last step has seen it would hide a newer one that waits.
+        """
+        self._asked_again[about] = None
 
     def _order(self, uid: str) -> tuple[str, int, str]:
         """Workloads that are first seen together are queued in the order of their creation."""
