@@ -823,3 +823,14 @@ def test_a_status_of_a_queue_is_asked_for_again():
     assert "default" not in core.step([], cluster.now).writes
     core.touch("default")
     assert core.step([], cluster.now).writes["default"] == first
+
+
+def test_a_job_without_a_duration_is_started_ahead_of_no_reservation_by_a_core_that_begins_anew_either():
+    cluster = Cluster(nodes=1, cores=4, policy="easy")
+    for name, cores in (("runs", 3), ("first", 4), ("small", 1)):
+        cluster.job(name, 1, cores)
+        cluster.settle(5)
+    assert [cluster.state(name) for name in ("runs", "first", "small")] == ["Running", "Held", "Held"]
+    cluster.restart()
+    cluster.settle(60)
+    assert [cluster.state(name) for name in ("runs", "first", "small")] == ["Running", "Held", "Held"]

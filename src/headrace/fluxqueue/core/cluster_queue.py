@@ -175,7 +175,9 @@ class ClusterQueue:
         pools = self._pools(node)
         taken = [(pools[kind], amount, True) for kind, amount in amounts.items() if kind in pools]
         if taken:
-            until = max(ceil(end), now + 1) if end else now + UNLIMITED
+            # A hold without an end ends before a job without a duration that would start now. So one that is entered
+            # anew, as at a restart, lets no such job go ahead of a reservation.
+            until = max(ceil(end), now + 1) if end else now + UNLIMITED - 1
             self.queue.enter(hold, from_vertices(self.scheduler.graph, taken), now, until)
 
     # --- jobs
