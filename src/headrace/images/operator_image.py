@@ -22,6 +22,9 @@ _PACKAGES = {
     "_cffi_backend": (),
     "cryptography": (),
     "frozenlist": (),
+    # Without its code generators.
+    "google": ("google.protobuf.compiler", "google.protobuf.testdata"),
+    "grpc": ("grpc.beta", "grpc.framework"),
     "idna": (),
     "multidict": (),
     "propcache": (),

@@ -148,6 +148,7 @@ def build(interpreter: Interpreter, prefix: str = PREFIX, contents: Contents = V
     early = early_names()
     sources = {name: replace(source, compressed=name not in early) for name, source in sources.items()}
     sources.update({name: Source(f"lib-dynload/{name}.so", None) for name in natives})
+    sources.update(_namespaces(sources))
     with tempfile.TemporaryDirectory() as downloaded:
         machine_code = _natives(
             interpreter, natives, prefix, lib, pmix_libraries.fetch(Path(downloaded)) if contents.runs_jobs else {}
@@ -190,6 +191,14 @@ def _third_party(contents: Contents) -> dict[str, Source]:
     return found
 
 
+def _namespaces(names: Iterable[str]) -> dict[str, Source]:
+    """Packages without a file of their own (PEP 420), which have an empty one in a store of modules."""
+    known = set(names)
+    above = {name.rpartition(".")[0] for name in known if "." in name}
+    above |= {name.rpartition(".")[0] for name in above if "." in name}
+    return {name: Source(f"site-packages/{name.replace('.', '/')}/__init__.py", "", True) for name in above - known}
+
+
 def _own(contents: Contents) -> dict[str, Source]:
     """All modules of Headrace, except the bindings, which are files, and the parts left out."""
     found: dict[str, Source] = {}
@@ -217,6 +226,8 @@ def _is_below(name: str, packages: Iterable[str]) -> bool:
 def _place_of(name: str) -> Path:
     """The folder of a package, or the file of a module."""
     spec = importlib.util.find_spec(name)
+    if spec is not None and spec.origin is None and spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations)))
     if spec is None or spec.origin is None:
         raise BuildError(f"package {name} is not installed here")
     return Path(spec.origin).parent if spec.submodule_search_locations else Path(spec.origin)
