@@ -16,21 +16,27 @@ from stored import life, opened
 from headrace.cli.main import headrace
 from headrace.fluxqueue import serve as serving_module
 from headrace.fluxqueue.install import Install, objects
+from headrace.fluxqueue.services.live_graph import Grpc
+from headrace.fluxqueue.services.server import Tls
 from headrace.fluxqueue.store.database import Address
 from headrace.fluxqueue.store.writing import write
 from headrace.kube.runtime.program import Serving
 
 # What the program was told of its store, at each start.
 stores: list[Address | None] = []
+# What the last run was told of gRPC.
+matching: list[Grpc | None] = []
 
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Serving]:
     found: list[Serving] = []
+    matching.clear()
 
-    async def record(serving: Serving, store: Address | None) -> int:
+    async def record(serving: Serving, store: Address | None, grpc: Grpc | None) -> int:
         found.append(serving)
         stores.append(store)
+        matching.append(grpc)
         return 0
 
     monkeypatch.setattr(serving_module, "serve", record)
@@ -59,6 +65,27 @@ def test_the_webhook(served: list[Serving]) -> None:
     assert (serving.webhook_bind, serving.webhook_certificate) == (":9443", "/certificate")
     serving = run(served, "headrace fluxqueue run --webhook-bind 192.0.2.1:1 --webhook-address 192.0.2.1")
     assert serving.webhook_address == "192.0.2.1"
+
+
+def test_grpc_on_the_live_graph(
+    served: list[Serving],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(served, "headrace fluxqueue run")
+    run(served, "headrace fluxqueue run --grpc :4242")
+    for name in ("crt", "key", "ca"):
+        (tmp_path / name).write_text(name)
+    line = (
+        "headrace fluxqueue run --grpc :1 --grpc-queue large --grpc-tls-cert crt --grpc-tls-key key --grpc-client-ca ca"
+    )
+    run(served, line)
+    plain, full = Grpc(address=":4242"), Grpc(address=":1", queue="large", tls=Tls(b"crt", b"key", b"ca"))
+    assert matching == [None, plain, full]
+    assert headrace(["fluxqueue", "run", "--grpc", ":1", "--grpc-tls-cert", "x"]) == 1
+    assert "--grpc-tls-cert and --grpc-tls-key go together" in capsys.readouterr().err
 
 
 def printed(capsys: pytest.CaptureFixture[str], line: str) -> list[Any]:
@@ -119,21 +146,26 @@ def test_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         for name, width, waited in (("a", 1, 10), ("b", 1, 30), ("c", 4, 200)):
             start = now - 7200
             write(database, life(name, start, now - 3600, width=width, namespace=name, queued_at=start - waited))
-    line = ["fluxqueue", "history", "--statedir", str(tmp_path)]
-    assert headrace([*line, "--by", "width"]) == 0
-    rows = [row.split() for row in capsys.readouterr().out.splitlines()]
+
+    def told(line: str) -> str:
+        assert headrace(shlex.split(line)[1:]) == 0
+        return capsys.readouterr().out
+
+    rows = [row.split() for row in told(f"headrace fluxqueue history --statedir {tmp_path} --by width").splitlines()]
     assert rows[0] == ["WIDTH", "JOBS", "STARTED", "MEAN", "P50", "P95", "MAX", "POD-HOURS"]
     assert rows[1] == ["1", "2", "2", "20s", "10s", "30s", "30s", "4.00"]
     assert rows[2] == ["2-4", "1", "1", "3.333m", "3.333m", "3.333m", "3.333m", "2.00"]
-    assert headrace([*line, "--since", "30m"]) == 0
-    assert capsys.readouterr().out.splitlines()[1].split() == ["all", "0", "0", "-", "-", "-", "-", "0.00"]
-    assert headrace([*line, "--store", address.url, "--since", "infinity", "--by", "namespace", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    lines = told(f"headrace fluxqueue history --statedir {tmp_path} --since 30m").splitlines()
+    assert lines[1].split() == ["all", "0", "0", "-", "-", "-", "-", "0.00"]
+    line = f"headrace fluxqueue history --store {address.url} --since infinity --by namespace --json"
+    found = json.loads(told(line))
     assert (found["since"], found["by"]) == (0, "namespace")
     assert [row["namespace"] for row in found["rows"]] == ["a", "b", "c"]
     assert found["rows"][0]["states"] == {"Finished": 1}
     for options, why in {"": "name it with --store", f"--statedir {tmp_path}/none": "is not there"}.items():
         assert headrace(["fluxqueue", "history", *options.split()]) == 1
         assert why in capsys.readouterr().err
-    assert headrace([*line, "--since", "soon"]) == 1
+    assert headrace(shlex.split("headrace fluxqueue history --store-password-file /secret/password")[1:]) == 1
+    assert "give that, too" in capsys.readouterr().err
+    assert headrace(["fluxqueue", "history", "--statedir", str(tmp_path), "--since", "soon"]) == 1
     assert "invalid duration 'soon'" in capsys.readouterr().err

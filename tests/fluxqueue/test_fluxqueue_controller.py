@@ -12,9 +12,12 @@ from simulated_cluster import Cluster, Stale, _merged, _patch
 
 from headrace.fluxqueue.controller import FluxqueueController, trimmed_pod, trimmed_workload
 from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES
+from headrace.fluxqueue.services.backend import Pods, Unanswerable
+from headrace.fluxqueue.services.live_graph import LiveGraph
 from headrace.kube.runtime.api import EVENTS, PODS, ApiError, Kind, Listing, Unreachable
 from headrace.kube.runtime.controller import Shared
 from headrace.kube.runtime.metrics import Metrics
+from waiting import until_in_loop
 
 Object = dict[str, Any]
 
@@ -61,6 +64,12 @@ class Api:
             raise ApiError(422, "Invalid", "a test failed") from None
         return self._put(kind, item)
 
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str = "") -> None:
+        self._begin("delete", kind)
+        item = self.cluster.one(kind, name, namespace)
+        self.cluster.drop(kind, item)
+        self.tell(kind, "DELETED", item)
+
     def tell(self, kind: Kind, event: str, item: Object) -> None:
         self._watchers[kind.plural].put_nowait((event, copy.deepcopy(item)))
 
@@ -94,6 +103,40 @@ def work(cluster: Cluster, *failures: Exception, until: Any) -> Api:
 
     asyncio.run(asyncio.wait_for(scenario(), 120))
     return api
+
+
+def test_a_match_for_another_scheduler_is_written_down_before_it_is_answered():
+    cluster = Cluster(nodes=2)
+    api = Api(cluster)
+    pods = Pods("g", 2, 4)
+
+    async def scenario() -> None:
+        shared = Shared(api, Metrics(), "headrace-fluxqueue")  # type: ignore[arg-type]
+        controller = FluxqueueController(shared)
+        graph = LiveGraph(controller, "own", "default")
+        tasks = [asyncio.create_task(shared.watches.run()), asyncio.create_task(shared.work())]
+        await until_in_loop(lambda: "default" in controller.core.queues)
+        await until_in_loop(lambda: controller.core.queues["default"].nodes)
+        found = await graph.match_pods(pods)
+        assert [one for one in api.writes if "fluxjobs" in one] == ["create fluxjobs", "merge fluxjobs"]
+        told = cluster.one(FLUXJOBS, f"match-{found.jobid}-external", "own")["status"]
+        assert (told["state"], told["nodes"], told["jobid"]) == ("Running", "n[0-1]", str(found.jobid))
+        with pytest.raises(Unanswerable, match="no room now"):
+            await graph.match_pods(pods)
+        # Before and after the core has observed it.
+        await graph.cancel(found.jobid)
+        again = await graph.match_pods(pods)
+        await until_in_loop(lambda: list(controller.core.world.externals) == [again.jobid])
+        await graph.cancel(again.jobid)
+        api.failures.append(Unreachable("nobody answers"))
+        with pytest.raises(Unanswerable, match="could not be written down: nobody answers"):
+            await graph.match_pods(pods)
+        assert (await graph.match_pods(pods)).cores == (("n0", 4), ("n1", 4))
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(scenario(), 120))
 
 
 def is_pinned(cluster: Cluster) -> bool:

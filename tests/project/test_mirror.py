@@ -133,6 +133,7 @@ ELSEWHERE = {
         "workloads/statefulset.py": "fluxqueue/core/test_fluxqueue_replicas.py",
         "core/asking.py": "fluxqueue/core/test_fluxqueue_step.py",
         "core/places.py": "fluxqueue/core/test_fluxqueue_step.py",
+        "core/external.py": "fluxqueue/services/test_fluxqueue_services_live_graph.py",
         "core/queue_nodes.py": "fluxqueue/core/test_fluxqueue_step.py",
         "core/world.py": "fluxqueue/core/test_fluxqueue_crashes.py",
         "services/given_graph.py": "fluxqueue/services/test_fluxqueue_services.py",

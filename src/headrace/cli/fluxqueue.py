@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from typing import List, Optional
 
+    from headrace.fluxqueue.services.live_graph import Grpc
     from headrace.fluxqueue.services.server import Tls
     from headrace.fluxqueue.store.database import Address
     from headrace.fluxqueue.store.history import Line
@@ -37,6 +38,9 @@ def _parser() -> Parser:
     run = commands.add_parser("run", prog=f"{_program} run", help="Run the queue until it is told to stop")
     controller_options.add_to(run)
     _add_store(run)
+    run.add_argument("--grpc", default="", metavar="ADDRESS", help="Where the gRPC services match on the live graph")
+    run.add_argument("--grpc-queue", default="default", metavar="NAME", help="The FluxQueue whose nodes these match")
+    _add_tls(run, "grpc-")
     prints = commands.add_parser(
         "manifests", prog=f"{_program} manifests", help="Print the objects that install the queue"
     )
@@ -107,12 +111,27 @@ def _bytes_of(name: str) -> bytes:
         raise CommandError(refusal(exc)) from None
 
 
-def _match(options: Namespace) -> int:
+def _need_grpc() -> None:
+    """Raise CommandError where what the gRPC services need is not installed."""
     try:
         import google.protobuf  # noqa: F401 - only whether they are installed
         import grpc  # noqa: F401
     except ImportError as exc:
-        raise missing_extra("headrace fluxqueue match", "fluxqueue", exc) from None
+        raise missing_extra("gRPC", "fluxqueue", exc) from None
+
+
+def _grpc_of(options: Namespace) -> Optional[Grpc]:
+    """Where a queue serves gRPC, None for nowhere. Raises CommandError."""
+    if not options.grpc:
+        return None
+    _need_grpc()
+    from headrace.fluxqueue.services.live_graph import Grpc
+
+    return Grpc(address=options.grpc, queue=options.grpc_queue, tls=_tls(options, "grpc-"))
+
+
+def _match(options: Namespace) -> int:
+    _need_grpc()
     import asyncio
     import json
 
@@ -239,7 +258,10 @@ def main(argv: List[str]) -> int:
 
     from headrace.fluxqueue import serve
 
-    store = _store_of(options)
+    store, grpc = _store_of(options), _grpc_of(options)
     if options.statedir:
         os.makedirs(options.statedir, mode=0o700, exist_ok=True)
-    return controller_options.run_until_stopped(options, lambda serving: serve.serve(serving, store))
+    try:
+        return controller_options.run_until_stopped(options, lambda serving: serve.serve(serving, store, grpc))
+    except OSError as exc:
+        raise CommandError(str(exc)) from None

@@ -20,6 +20,7 @@ from ..kube.runtime.events import record
 from ..kube.runtime.watches import Selection, without_managed_fields
 from ..kube.runtime.work_queue import WorkQueue
 from .core.actions import Action, Change, Create, PatchPod, Publish, Tell
+from .core.external import status_of
 from .core.step import Core
 from .core.world import Change as Seen
 from .crd import first_queue
@@ -175,6 +176,25 @@ class FluxqueueController:
         if kind.plural in self._caches:
             self._caches[kind.plural][1].put(item)
             self._changing(kind)(item)
+
+    async def make_external(self, fluxjob: Object, now: float) -> Object:
+        """Write down a job of another scheduler (`core.external`). Raises ApiError, Unreachable, CredentialsError."""
+        meta = fluxjob["metadata"]
+        made = await self._api.create(FLUXJOBS, meta["namespace"], fluxjob)
+        self._seen(FLUXJOBS, made)
+        status = {"metadata": {"uid": made["metadata"]["uid"]}, "status": status_of(made, now)}
+        try:
+            self._seen(FLUXJOBS, await self._api.merge(FLUXJOBS, meta["namespace"], meta["name"], status, "status"))
+        except (ApiError, Unreachable, CredentialsError) as exc:
+            # What the job has is in its spec; the status is for people to read.
+            log.warning("no status of %s: %s", meta["name"], exc)
+        return made
+
+    async def unmake_external(self, fluxjob: Object) -> None:
+        """Such a job has ended. Raises ApiError, Unreachable, CredentialsError."""
+        meta = fluxjob["metadata"]
+        await self._api.delete(FLUXJOBS, meta["namespace"], meta["name"], meta["uid"])
+        self._note(Seen(FLUXJOBS, fluxjob, gone=True))
 
     # --- steps
 

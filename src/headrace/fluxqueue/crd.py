@@ -102,8 +102,9 @@ def _fluxjob() -> Object:
         "jobspec": {**_TEXT, "description": "What the job asks of the graph (RFC 14, JSON)"},
         "type": {
             **_WHOLE,
-            "maximum": 9,
-            "description": "Kind of the object: 0 Pod, 1 Job, 2 Deployment, 3 ReplicaSet, 4 StatefulSet, 9 group",
+            "maximum": 10,
+            "description": "Kind of the object: 0 Pod, 1 Job, 2 Deployment, 3 ReplicaSet, 4 StatefulSet, 9 group, "
+            "10 a match for another scheduler",
         },
         "name": {**_TEXT, "description": "Name of the object that waits"},
         "object": {**_TEXT, "format": "byte", "description": "Empty"},

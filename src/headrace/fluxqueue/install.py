@@ -126,6 +126,8 @@ def access(install: Install) -> list[Object]:
         _rule([MUTATING], [*_READ, "patch"], [CONFIGURATION]),
     ]
     own = [
+        # Those of matches for other schedulers.
+        _rule([FLUXJOBS], ["delete"]),
         _rule([LEASES], ["create"]),
         _rule([LEASES], ["get", "update"], [FLUXQUEUE]),
         _rule([SECRETS], ["create"]),

@@ -15,6 +15,9 @@ NODES = Kind("", "v1", "nodes", "Node")
 NAMESPACES = Kind("", "v1", "namespaces", "Namespace")
 PRIORITY_CLASSES = Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass")
 
+# The type of a FluxJob that belongs to no object: it was matched for another scheduler.
+EXTERNAL = 10
+
 # The scheduling gate of a pod that waits.
 GATE = "fluxqueue"
 # The label of a namespace, which names its queue.

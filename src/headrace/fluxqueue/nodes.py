@@ -84,6 +84,18 @@ def is_usable(node: Object) -> bool:
     return ready and not spec.get("unschedulable")
 
 
+def amounts_in(selection: Selection) -> dict[str, dict[str, int]]:
+    """What a selection has of the pools of nodes, by the nodes' names."""
+    graph = selection.graph
+    found: dict[str, dict[str, int]] = {}
+    for item in selection.items:
+        v, above = item.vertex, graph.parent[item.vertex]
+        if above >= 0 and graph.type[above] == "node":
+            amounts = found.setdefault(graph.name(above), {})
+            amounts[graph.type[v]] = amounts.get(graph.type[v], 0) + item.needs
+    return found
+
+
 def names_in(selection: Selection) -> list[str]:
     """The nodes of the pods of a job, in order; a node stands in it once for each of its pods."""
     graph = selection.graph

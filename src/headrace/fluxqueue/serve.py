@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ..kube.runtime import program
 from ..kube.runtime.admission.reviews import Handler
@@ -14,21 +15,32 @@ from .names import CONFIGURATION, FLUXQUEUE, HOLD_PATH, WEBHOOK
 from .store.database import Address
 from .store.writer import Writer
 
+if TYPE_CHECKING:
+    from .services.live_graph import Grpc
 
-def build(shared: Shared, store: Address | None = None) -> Mapping[str, Handler]:
+
+def build(
+    shared: Shared, store: Address | None = None, grpc: Grpc | None = None, namespace: str = ""
+) -> Mapping[str, Handler]:
     controller = FluxqueueController(shared)
     if store:
         controller.store = Writer(shared, store, controller.core.chronicle.all_now)
+    if grpc:
+        # Its messages take packages of the extra `fluxqueue`.
+        from .services.live_graph import LiveGraph, LiveServices
+
+        graph = LiveGraph(controller, namespace or shared.api.cluster.namespace, grpc.queue)
+        shared.controllers.append(LiveServices(graph, grpc))
     return {HOLD_PATH: Handler(judge)}
 
 
-async def serve(serving: program.Serving, store: Address | None = None) -> int:
+async def serve(serving: program.Serving, store: Address | None = None, grpc: Grpc | None = None) -> int:
     """Run the queue until SIGTERM or SIGINT (status 0), or until its Lease is lost (status 1: to be restarted)."""
     fluxqueue = program.Program(
         component=FLUXQUEUE,
         lease=FLUXQUEUE,
         webhook=WEBHOOK,
         configurations=((MUTATING, CONFIGURATION),),
-        build=lambda shared: build(shared, store),
+        build=lambda shared: build(shared, store, grpc, serving.lease_namespace),
     )
     return await program.serve(serving, fluxqueue)

@@ -27,10 +27,10 @@ class _Loader(_Base):  # type: ignore[misc]
 
 def read(text: str, graph: Graph) -> JobRequest:
     """The request of a jobspec, in the units of a graph. Raises one of ERRORS."""
-    return parse_jobspec(_decoded(text), graph.units)
+    return parse_jobspec(decoded(text), graph.units)
 
 
-def _decoded(text: str) -> Any:
+def decoded(text: str) -> Any:
     """The decoded text. Raises yaml.YAMLError or RecursionError, and RequestError where aliases expand to too much."""
     if text.lstrip().startswith("{"):
         try:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ...graph import Graph
 from ...graph.request import JobRequest, parse_jobspec
 from ...graph.scheduler import Scheduler, Starts
-from ...graph.selection import from_vertices
+from ...graph.selection import Selection, from_vertices
 from ...queueing.pending import UNLIMITED
 from ...queueing.queue import Decision, Queue, Started
 from ...queueing.reasons import FAR, places
@@ -189,6 +189,13 @@ class ClusterQueue:
         request = parse_jobspec(requests.jobspec("pod", "", 1, amounts, seconds, constraint))
         found = self.scheduler.search(request, now, [Starts(now, now + 1)])
         return nodes.names_in(found.selection)[0] if found.selection else ""
+
+    def fits_now(self, request: JobRequest, now: int) -> Selection | None:
+        """What a request gets if it starts now, beside what is planned; None for no room."""
+        self.queue.advance(now)
+        self._allowed(request.constraint)
+        full = request if request.duration else request.lasting(UNLIMITED)
+        return self.scheduler.search(full, now, [Starts(now, now + 1)]).selection
 
     def beside(self, others: Iterable[str], label: str) -> Any:
         """The constraint on nodes with the same value of a label as others have, None where none of these is there."""

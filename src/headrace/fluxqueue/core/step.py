@@ -16,16 +16,17 @@ from typing import Any
 from msgspec import Struct
 
 from ...graph.request import JobRequest, RequestError, parse_jobspec
+from ...graph.selection import Selection
 from ...kube.runtime.events import Report
 from ...kube.runtime.timestamps import seconds_of
 from ...kube.runtime.writes import patch_of
 from ...queueing.queue import Planned, Refused, Started
 from ...queueing.reasons import Explainer
-from ...queueing.why import refusal
+from ...queueing.why import refusal, shortage
 from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
 from ...spec.jobid import FluidGenerator
-from .. import constraints, requests
+from .. import constraints, nodes, requests
 from ..admission import gate_index, is_skipped
 from ..crd import Settings, settings_of
 from ..names import FLUXJOBS, FLUXQUEUES, HELD, HOLD, JOBID, PLACE
@@ -35,6 +36,7 @@ from . import actions, fluxjobs, pin
 from .asking import Refusal, asked_of
 from .chronicle import Chronicle, Record
 from .cluster_queue import ClusterQueue
+from .external import Externals
 from .job import WINDOW, Job, State, parts_of, started, waits_of
 from .places import Places
 from .queue_nodes import QueueNodes, divided
@@ -81,6 +83,7 @@ class Core:
         # By node, the queue and the hold of what pods without a place have of it, and how much that is.
         self._foreign: dict[str, tuple[ClusterQueue, int, requests.Amounts]] = {}
         self._explainer = Explainer()
+        self.externals = Externals(self.queues)
         # Jobs with a place on a node that takes no pods, and no other node to move it to.
         self._stranded: dict[str, None] = {}
         self._look_at, self._now = 0.0, 0.0
@@ -101,6 +104,7 @@ class Core:
             writes.update(self._review_nodes(touched.nodes, touched.queues, int(now)))
         for uid in sorted(touched.workloads, key=self._order):
             self._review(uid, now)
+        self.externals.settle(self.world.externals, int(now))
         for node in self.places.loads:
             self._count_foreign(node, int(now))
         # By now all that jobs and others have is entered.
@@ -140,6 +144,24 @@ class Core:
         No change stands for that: one with the object as the last step has seen it would hide a newer one that waits.
         """
         self._asked_again[about] = None
+
+    def give(self, name: str, request: JobRequest, now: float) -> tuple[int, Selection]:
+        """Give resources of a queue to a new job of another scheduler (`external`), now; its id, and what it has.
+
+        Raises Refusal where there is no such queue or no room.
+        """
+        queue = self.queues.get(name)
+        if queue is None:
+            raise Refusal(f"there is no FluxQueue {name}")
+        selection = queue.fits_now(request, int(now))
+        if selection is None:
+            raise Refusal(shortage(queue.scheduler, request, int(now)))
+        self._ids.high_water = max(self._ids.high_water, *self.world.externals, 0)
+        jobid = self._ids.next(int(now * 1000))
+        end = now + request.duration if request.duration else 0
+        self.externals.give(jobid, queue, nodes.amounts_in(selection), int(now), end)
+        self.places.changed[name] = None
+        return jobid, selection
 
     def _order(self, uid: str) -> tuple[str, int, str]:
         """Workloads that are first seen together are queued in the order of their creation."""

@@ -11,6 +11,7 @@ from ..admission import gate_index
 from ..names import FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, PLACE, PRIORITY_CLASSES, QUEUE
 from ..workloads import KINDS, Workload, group, maker_of, uid_of_group
 from ..workloads import owner_of as known_owner
+from . import external
 
 Object = dict[str, Any]
 
@@ -33,7 +34,8 @@ class Touched(NamedTuple):
 
 
 class World:
-    """`workloads`, `pods` are by uid, `fluxjobs` by the uid of their workload, all else by name.
+    """`workloads`, `pods` are by uid, `fluxjobs` by the uid of their workload,
+    `externals` by job id, all else by name.
 
     A workload is an object of a known kind that none of a known kind owns: what it owns, and all their pods, are its.
     """
@@ -48,6 +50,7 @@ class World:
         self._made: dict[str, dict[str, Object]] = {}
         self.pods_on: dict[str, dict[str, Object]] = {}
         self.fluxjobs: dict[str, Object] = {}
+        self.externals: dict[int, Object] = {}
         self.nodes: dict[str, Object] = {}
         self.queues: dict[str, Object] = {}
         self._queue_of: dict[str, str] = {}
@@ -91,6 +94,8 @@ class World:
                 self._apply_workload(group.WORKLOAD, together, owner, not pods, touched)
         elif kind.kind in KINDS:
             self._apply_owner(KINDS[kind.kind], item, uid, gone, touched)
+        elif kind == FLUXJOBS and external.is_external(item):
+            self._apply_external(external.jobid_of(item), item, gone)
         elif kind == FLUXJOBS:
             owner = workload_of(item)
             if not gone:
@@ -131,6 +136,13 @@ class World:
         self._apply_workload(kind, item, uid, gone or bool(owner), touched)
         if owner:
             touched.workloads[self.root_of(owner)] = None
+
+    def _apply_external(self, jobid: int, item: Object, gone: bool) -> None:
+        known = self.externals.get(jobid)
+        if not gone:
+            self.externals[jobid] = item
+        elif known and known["metadata"]["uid"] == item["metadata"]["uid"]:
+            del self.externals[jobid]
 
     def _apply_workload(self, kind: Workload, item: Object, uid: str, gone: bool, touched: Touched) -> None:
         here = self._in_namespace.setdefault(item["metadata"]["namespace"], {})

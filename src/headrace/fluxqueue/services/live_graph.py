@@ -1,0 +1,194 @@
+"""The graph of the live cluster for the services (`backend.Backend`): what is matched here, no queue gives to its jobs.
+
+A match is a FluxJob without an object (`core.external`) from the answer on until Cancel. It starts now or not at all,
+beside what the queue has planned: a reservation for a time to come is none that the cluster's queues would keep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from ...graph import jobspec_text
+from ...graph.formats import export
+from ...graph.formats.writers import graph_object
+from ...graph.request import JobRequest, parse_jobspec
+from ...graph.usage import Allocation
+from ...kube.runtime.api import ApiError, Unreachable
+from ...kube.runtime.credentials import CredentialsError
+from ...spec.constraint import ConstraintError, validate
+from .. import nodes, requests
+from ..controller import FluxqueueController
+from ..core import external
+from ..core.asking import Refusal
+from ..names import DEFAULT_QUEUE, GROUP_NAMES
+from ..workloads import group
+from .backend import Matched, Pods, Unanswerable
+from .server import Tls, start
+
+Object = dict[str, Any]
+log = logging.getLogger("headrace.fluxqueue.services")
+
+_MIB = 2**20
+_GRACE = 1.0
+# Thousandths of a core, in which the cluster's graph counts.
+_CORE = 1000
+_SUBNET, _ZONE = "subnet", "zone"
+
+
+class Grpc(Struct, frozen=True, kw_only=True):
+    """The choices of `headrace fluxqueue run --grpc`: HOST:PORT, the FluxQueue whose nodes are matched."""
+
+    address: str
+    queue: str = DEFAULT_QUEUE
+    tls: Tls | None = None
+
+
+class LiveGraph:
+    """`namespace` is that of the FluxJobs of matches."""
+
+    def __init__(self, controller: FluxqueueController, namespace: str, queue: str) -> None:
+        self._controller = controller
+        self._core = controller.core
+        self._namespace = namespace
+        self._queue = queue
+        # FluxJobs that the core may not have observed yet, by job id.
+        self._made: dict[int, Object] = {}
+
+    async def init(self, policy: str, jgf: str) -> bool:
+        return False
+
+    async def match(self, jobspec: str, reserves: bool) -> Matched:
+        try:
+            decoded = jobspec_text.decoded(jobspec)
+            in_pools = {**decoded, "resources": _in_pools(decoded.get("resources"))} if _is_map(decoded) else decoded
+            request = parse_jobspec(in_pools)
+            if request.constraint:
+                validate(request.constraint)
+        except (*jobspec_text.ERRORS, ConstraintError) as exc:
+            raise Unanswerable(f"jobspec: {exc}") from None
+        return await self._match(in_pools, request, "", 0)
+
+    async def match_pods(self, pods: Pods) -> Matched:
+        amounts = {
+            "cpu": pods.cores * _CORE,
+            "memory": -(-pods.memory // _MIB),
+            "ephemeral-storage": -(-pods.storage // _MIB),
+            "gpu": pods.gpus,
+            "pod": 1,
+        }
+        jobspec = requests.jobspec(pods.group, "", pods.number, {kind: of for kind, of in amounts.items() if of})
+        if pods.in_zone:
+            node = {"type": "node", "count": 1, "exclusive": False, "with": jobspec["resources"]}
+            jobspec = {**jobspec, "resources": [{"type": _ZONE, "count": 1, "exclusive": False, "with": [node]}]}
+        return await self._match(jobspec, parse_jobspec(jobspec), pods.group, pods.number)
+
+    async def _match(self, jobspec: Object, request: JobRequest, name: str, number: int) -> Matched:
+        began, now = time.perf_counter(), time.time()
+        try:
+            jobid, selection = self._core.give(self._queue, request, now)
+        except Refusal as exc:
+            raise Unanswerable(f"no room now: {exc}") from None
+        graph, amounts = selection.graph, nodes.amounts_in(selection)
+        body = external.made_of(jobid, self._namespace, self._queue, amounts, jobspec, request.duration)
+        if name:
+            body["metadata"]["annotations"] = {GROUP_NAMES[0]: name, external.NUMBER: str(number)}
+        shown = graph_object(graph, Allocation(jobid, int(now), int(now) + request.duration, False, selection))
+        for node, item in zip(shown["graph"]["nodes"], selection.items, strict=True):
+            named = graph.name(item.vertex)
+            is_node = graph.type[item.vertex] == "node"
+            node["metadata"].update(basename=named if is_node else graph.basename[item.vertex], name=named)
+        try:
+            self._made[jobid] = await self._controller.make_external(body, now)
+        except (ApiError, Unreachable, CredentialsError) as exc:
+            self._core.externals.drop(jobid)
+            raise Unanswerable(f"the match could not be written down: {exc}") from None
+        cores = tuple((node, of.get("cpu", 0) // _CORE) for node, of in amounts.items())
+        return Matched(jobid, shown, cores, False, int(now), time.perf_counter() - began)
+
+    async def cancel(self, jobid: int) -> None:
+        item = self._core.world.externals.get(jobid) or self._made.get(jobid)
+        self._made.pop(jobid, None)
+        if item is None:
+            raise Unanswerable(f"there is no job {jobid}")
+        try:
+            await self._controller.unmake_external(item)
+        except (ApiError, Unreachable, CredentialsError) as exc:
+            if isinstance(exc, ApiError) and exc.status == 404:
+                self._core.externals.drop(jobid)
+                raise Unanswerable(f"there is no job {jobid}") from None
+            raise Unanswerable(f"the job could not be taken back: {exc}") from None
+        self._core.externals.drop(jobid)
+
+    def resources(self) -> str:
+        queue = self._core.queues.get(self._queue)
+        if queue is None:
+            raise Unanswerable(f"there is no FluxQueue {self._queue}")
+        return export.jgf(queue.scheduler.graph)
+
+    def groups(self) -> Mapping[str, int]:
+        found = {
+            str(job.item["metadata"]["name"]): job.wish.pods
+            for job in self._core.jobs.values()
+            if job.workload is group.WORKLOAD and not job.state.is_over
+        }
+        for item in {**self._made, **self._core.world.externals}.values():
+            marks = item["metadata"].get("annotations") or {}
+            if GROUP_NAMES[0] in marks:
+                found[marks[GROUP_NAMES[0]]] = int(marks.get(external.NUMBER, 0))
+        return found
+
+
+def _is_map(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _in_pools(resources: Any) -> Any:
+    """The resources of a jobspec in the terms of the cluster's graph: cores as cpu in thousandths, a subnet as a zone;
+    of a pool as much as is asked for, not all of it; for each slot one of the node's pods. What is wrong stays as it
+    is.
+    """
+    if not isinstance(resources, list):
+        return resources
+    return [_in_pool(one) if _is_map(one) else one for one in resources]
+
+
+def _in_pool(one: Object) -> Object:
+    kind, count = one.get("type"), one.get("count")
+    inside = {"with": _in_pools(one["with"])} if "with" in one else {}
+    if kind == "core" and isinstance(count, int) and not isinstance(count, bool):
+        return {**one, **inside, "type": "cpu", "count": count * _CORE, "exclusive": False}
+    if kind == _SUBNET:
+        return {**one, **inside, "type": _ZONE}
+    if kind == "slot" and isinstance(inside.get("with"), list):
+        types = {part.get("type") for part in inside["with"] if _is_map(part)}
+        if types and not types & {"pod", "node"}:
+            inside["with"] = [*inside["with"], {"type": "pod", "count": 1, "exclusive": False}]
+    if kind in ("cluster", "node", "slot", _ZONE, "rack") or "with" in one:
+        return {**one, **inside}
+    return {"exclusive": False, **one}
+
+
+class LiveServices:
+    """The services while this process leads (`kube.runtime.controller.Part`)."""
+
+    name = "grpc"
+    queue = ()
+
+    def __init__(self, graph: LiveGraph, grpc: Grpc) -> None:
+        self._graph = graph
+        self._grpc = grpc
+
+    async def work(self) -> None:
+        """Serve until cancelled. Raises OSError where it cannot listen."""
+        server, port = await start(self._graph, self._grpc.address, self._grpc.tls)
+        log.info("gRPC listens", extra={"port": port, "tls": self._grpc.tls is not None})
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await server.stop(_GRACE)
