@@ -135,6 +135,7 @@ def test_what_a_match_asks_for_is_part_of_a_pool_and_a_pod(live: Live) -> None:
             "resources: [{type: core, count: x}]",
         ),
         *(json.dumps(slots(1, 1, constraints={"zork": []})), "resources: [{type: zork, count: 1}]"),
+        "resources: [{type: slot, count: 1, label: a, with: [{type: {}, count: 1}]}]",
     ],
 )
 def test_wrong_jobspecs_are_refused(live: Live, text: str) -> None:

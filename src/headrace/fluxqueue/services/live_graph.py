@@ -166,7 +166,7 @@ def _in_pool(one: Object) -> Object:
     if kind == _SUBNET:
         return {**one, **inside, "type": _ZONE}
     if kind == "slot" and isinstance(inside.get("with"), list):
-        types = {part.get("type") for part in inside["with"] if _is_map(part)}
+        types = {str(part.get("type")) for part in inside["with"] if _is_map(part)}
         if types and not types & {"pod", "node"}:
             inside["with"] = [*inside["with"], {"type": "pod", "count": 1, "exclusive": False}]
     if kind in ("cluster", "node", "slot", _ZONE, "rack") or "with" in one:
