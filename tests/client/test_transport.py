@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headrace.client.transport import connect, split_uri, ssh_command, through_proxy
+from headrace.client.transport import connect, own_userid, split_uri, ssh_command, through_proxy
 
 HERE = os.path.dirname(os.path.abspath(sys.executable))
 
@@ -135,3 +135,10 @@ def test_a_connection_that_was_made_in_time_has_no_timeout_any_more(tmp_path):
         assert sock.gettimeout() is None
         sock.close()
         thread.join()
+
+
+def test_ones_own_userid_is_the_claimed_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FLUX_HANDLE_USERID", raising=False)
+    assert own_userid() == os.getuid()
+    monkeypatch.setenv("FLUX_HANDLE_USERID", "1234")
+    assert own_userid() == 1234

@@ -339,3 +339,30 @@ def test_where_the_configuration_says_so_a_guests_jobs_run_as_the_owner_and_are_
         listed = brokers.flux("jobs", "-Aano", "{id.dec} {userid} {status}").stdout.splitlines()
         assert sorted(listed) == sorted([f"{owners} {os.getuid()} RUN", f"{mine} {GUEST} CANCELED"])
         brokers.flux("cancel", str(owners))
+
+
+def test_commands_in_a_guests_job_are_about_the_guests_jobs_and_its_instance_is_its_own() -> None:
+    def submit(handle: Handle) -> int:
+        head = base64.b64encode(f"version\0i1\0userid\0i{GUEST}\0mechanism\0snone\0".encode()).decode()
+        body = {"J": f"{head}.{spec}.none", "urgency": 16, "flags": 0}
+        return int(handle.rpc("job-ingest.submit", body).get(60)["id"])
+
+    def encoded(*argv: str) -> str:
+        return base64.b64encode(brokers.flux(*argv).stdout.encode()).decode()
+
+    with instance('allow-guest-user = true\n[headrace.guests]\nsubmit = "as-owner"') as brokers:
+        owners = brokers.flux("submit", "sleep", "1000").stdout.strip()
+        # The job is one of those that it cancels.
+        inner = "flux submit --urgency=hold true; flux cancel --all; exec sleep 1000"
+        spec = encoded("submit", "--dry-run", "sh", "-c", inner)
+        one = as_guest(brokers.uri, submit)
+        assert brokers.flux("job", "wait-event", str(one), "clean").returncode == 0
+        found = brokers.flux("jobs", "-Aano", "{userid} {status_abbrev}").stdout.splitlines()
+        assert sorted(found) == sorted([f"{os.getuid()} R", f"{GUEST} CA", f"{GUEST} CA"])
+
+        inner = "flux run echo of the inner; flux getattr size"
+        spec = encoded("submit", "--dry-run", "flux", "broker", "sh", "-c", inner)
+        nested = as_guest(brokers.uri, submit)
+        assert brokers.flux("job", "wait-event", str(nested), "clean").returncode == 0
+        assert brokers.flux("job", "attach", str(nested)).stdout == "of the inner\n1\n"
+        brokers.flux("cancel", owners)

@@ -109,6 +109,9 @@ class Program:
         env.pop("FLUX_ENCLOSING_ID", None)
         if broker.attrs.get("jobid"):
             env["FLUX_ENCLOSING_ID"] = broker.attrs.get("jobid")
+            # With these a guest's job speaks to the enclosing instance, whereas this one is the owner's.
+            for name in ("FLUX_HANDLE_USERID", "FLUX_HANDLE_ROLEMASK"):
+                env.pop(name, None)
         self._begin = time.monotonic()
         # At a terminal, the program is in the broker's foreground process group; elsewhere, it has its own, to be
         # signalled.

@@ -164,6 +164,14 @@ def _connect_ssh(host: str, path: str) -> socket.socket:
         os.close(said)
 
 
+def own_userid() -> int:
+    """The userid that a command means by one's own: that of FLUX_HANDLE_USERID, which jobs of guests have, or of this
+    process. Raises OSError(EINVAL).
+    """
+    claimed = claimed_credentials()[0]
+    return os.getuid() if claimed is None else claimed
+
+
 def claimed_credentials() -> Tuple[Optional[int], Optional[int]]:
     """The userid and role mask in FLUX_HANDLE_USERID and FLUX_HANDLE_ROLEMASK, by which an owner may claim less."""
     user = os.environ.get("FLUX_HANDLE_USERID")

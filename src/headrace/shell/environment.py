@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..spec.message import ROLE_USER
 from ..spec.pmix import is_of_one_job
 
 # Variables that belong to the instance the job was submitted from, not to the one it runs in.
@@ -59,6 +60,13 @@ def job_environment(
     # Open MPI must keep its shared memory files where the job's other files are removed.
     env["OMPI_MCA_btl_vader_backing_directory"] = tmpdir
     return env
+
+
+def guest_credential(userid: int) -> dict[str, str]:
+    """Variables by which tasks of a guest's job, which run as the instance's owner, have the guest's credential for the
+    broker: `flux cancel --all` in them is about the guest's own jobs. They are no protection.
+    """
+    return {"FLUX_HANDLE_USERID": str(userid), "FLUX_HANDLE_ROLEMASK": hex(ROLE_USER)}
 
 
 def task_environment(env: Mapping[str, str], rank: int, local: int, gpus: str | None) -> dict[str, str]:

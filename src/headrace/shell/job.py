@@ -26,7 +26,7 @@ from ..spec.wait_status import exit_code, how_ended
 from . import affinity, layout, node_variables, oom, time_limit_signal, torch
 from . import options as known
 from .early_exits import EarlyExits
-from .environment import job_environment, task_environment
+from .environment import guest_credential, job_environment, task_environment
 from .exit_timeout import ExitTimeout
 from .flow_control import Credits, SendWindow, size_of
 from .group import SharedGroup
@@ -391,6 +391,8 @@ class ShellJob:
             f"job-{self.id}",
             self.host,
         )
+        if self.op["userid"] != os.getuid():
+            env.update(guest_credential(self.op["userid"]))
         node_variables.exchange(env, os.environ)
         env.update((name, expand(value, self.names.lookup)) for name, value in templates.items())
         temporary(env)

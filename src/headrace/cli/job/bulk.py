@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 
@@ -10,6 +9,7 @@ from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
 from headrace.cli.job.control import signal_option
 from headrace.client.handle import Handle
+from headrace.client.transport import own_userid
 from headrace.query.listing import STATE_NAMES
 from headrace.spec.job_exception import CANCEL, FATAL, SEVERITIES
 from headrace.spec.message import USERID_UNKNOWN
@@ -56,7 +56,7 @@ def _user(options: Options) -> int:
     """The user id that `--user` names, by default one's own. Raises CommandError."""
     text = options.get("user")
     if not text:
-        return os.getuid()
+        return own_userid()
     if text == "all":
         return USERID_UNKNOWN
     if text.isdigit():

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 
 from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.quick_arguments import job_id
 from headrace.client.handle import Handle
+from headrace.client.transport import own_userid
 from headrace.query.listing import STATE_NAMES, Query, list_jobs
 from headrace.spec import jobid
 from headrace.spec.job_exception import CANCEL, FATAL
@@ -73,7 +73,7 @@ def _counted(count: int, what: str) -> str:
 
 def _query(args: Namespace) -> Query:
     query = Query(count=0)
-    query.user(args.user or str(os.getuid()))
+    query.user(args.user or str(own_userid()))
     for name in [name for text in args.states or ["active"] for name in text.split(",")]:
         if name.lower() not in _STATES:
             raise CommandError(f"Invalid state {name} specified")

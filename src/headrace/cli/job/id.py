@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
 from headrace.cli.job.main import parse_id
+from headrace.client.transport import own_userid
 from headrace.spec import jobid
 
 TYPE_CHECKING = False
@@ -85,6 +85,6 @@ def _history(handle: Handle, text: str) -> List[int]:
     from headrace.spec import slices
 
     query = Query(count=0)
-    query.user(str(os.getuid()))
+    query.user(str(own_userid()))
     jobs = sorted([(job["t_submit"], int(job["id"])) for job in list_jobs(handle, query, ["t_submit"])], reverse=True)
     return [job for _, job in jobs][slices.parse(text)]

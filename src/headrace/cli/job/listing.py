@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command, Options
 from headrace.cli.job.main import parse_id
 from headrace.client.handle import Handle
+from headrace.client.transport import own_userid
 from headrace.query.listing import STATE_NAMES, Query
 
 TYPE_CHECKING = False
@@ -76,7 +76,7 @@ def list(argv: List[str]) -> int:
     options.need(0, 0)
     query = _query(options)
     if not options.has("all-users"):
-        query.user(options.get("user", str(os.getuid())))
+        query.user(options.get("user", str(own_userid())))
     if options.has("states"):
         for name in options.get("states").lower().split(","):
             if name not in STATE_NAMES:

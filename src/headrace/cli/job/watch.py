@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 
@@ -12,6 +11,7 @@ from headrace.cli.common.follower import Follower, Wanted
 from headrace.cli.common.progress import Progress
 from headrace.cli.common.quick_arguments import job_id
 from headrace.client.handle import Handle
+from headrace.client.transport import own_userid
 from headrace.query import when
 from headrace.query.job_info import JobInfo
 from headrace.query.listing import Query, list_ids, list_jobs
@@ -109,7 +109,7 @@ def _named(handle: Handle, ids: List[int]) -> List[JobInfo]:
 
 def _selected(handle: Handle, args: Namespace, filters: List[str], since: float) -> List[JobInfo]:
     query = Query(count=args.count, since=since)
-    query.user(str(os.getuid()))
+    query.user(str(own_userid()))
     for text in filters:
         query.filter(text)
     return [JobInfo(raw) for raw in list_jobs(handle, query, _ATTRS)]

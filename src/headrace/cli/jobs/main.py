@@ -11,6 +11,7 @@ from headrace.cli.common.named_formats import Formats, refused
 from headrace.cli.common.quick_arguments import QuickParser, job_id, positive_int, queue_names
 from headrace.cli.jobs.columns import ask_instances, columns, visible
 from headrace.client.handle import Handle
+from headrace.client.transport import own_userid
 from headrace.query import job_info
 from headrace.query.color import stdout_colored
 from headrace.query.format import FormatError, split_sort
@@ -200,7 +201,7 @@ def _fetch(handle: Handle, args: Namespace, attrs: List[str]) -> List[JobInfo]:
 
 def _query(args: Namespace) -> Query:
     query = Query()
-    query.user("all" if args.A else args.user or str(os.getuid()))
+    query.user("all" if args.A else args.user or str(own_userid()))
     if args.since:
         from headrace.query.when import parse_past
 

@@ -13,6 +13,7 @@ from headrace.cli.common.table import show
 from headrace.cli.jobs import main as jobs
 from headrace.cli.jobs.columns import ask_instances, columns, visible
 from headrace.client.handle import Handle
+from headrace.client.transport import own_userid
 from headrace.query import job_info
 from headrace.query.format import split_sort
 from headrace.query.job_info import JobInfo
@@ -84,7 +85,7 @@ def add_selection(parser: Parser, verb: str) -> None:
     add = parser.add_argument
     add("-a", action="store_true", help=f"{verb} jobs in all states")
     add("-A", action="store_true", help=f"{verb} jobs of all users")
-    add("-u", "--user", metavar="USER", default=str(os.getuid()), help=f"{verb} jobs of USER (name, number or all)")
+    add("-u", "--user", metavar="USER", default=str(own_userid()), help=f"{verb} jobs of USER (name, number or all)")
     add("-f", "--filter", metavar="STATE|RESULT", action="append", help=f"{verb} jobs with these states or results")
     add("-q", "--queue", metavar="QUEUE,...", action="append", type=queue_names, help=f"{verb} jobs of these queues")
     add("-c", "--count", metavar="N", type=int, default=99999, help=f"{verb} the first N jobs that match")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from shutil import get_terminal_size
 
@@ -11,6 +10,7 @@ from headrace.cli.common.errors import CommandError
 from headrace.cli.common.quick_arguments import job_id
 from headrace.cli.jobs.columns import ask_instances, columns, visible
 from headrace.client.handle import Handle
+from headrace.client.transport import own_userid
 from headrace.query import job_info
 from headrace.query.job_info import JobInfo
 from headrace.query.listing import Query, list_ids, list_jobs
@@ -163,7 +163,7 @@ class _Tree:
 
     def _query(self, states: str) -> Query:
         query = Query(count=self._count)
-        query.user(str(os.getuid()))
+        query.user(str(own_userid()))
         query.filter(states)
         return query
 
