@@ -55,6 +55,8 @@ SIZES = {
     "documents": Size(3_000, 100_000),
     # spoiled Jobs, JobSets and TrainJobs, through readers and admission
     "foreign_documents": Size(3_000, 100_000),
+    # requests made up from the OpenAPI document of /v2
+    "api_requests": Size(300, 100_000),
 }
 SOAK = bool(os.environ.get("HEADRACE_SOAK"))
 

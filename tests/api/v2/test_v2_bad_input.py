@@ -1,0 +1,95 @@
+"""Requests that schemathesis makes up from the OpenAPI document, right and wrong ones, to the real service on a real
+broker: each is answered, what is refused with a problem, and only what was answered with 201 is submitted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis.errors import Unsatisfiable
+from instance import clean_env
+from schemathesis import GenerationMode
+
+from headrace.api.v2 import openapi
+from sizes import size
+
+HEADRACE = str(Path(sys.executable).parent / "headrace")
+SCHEMA = schemathesis.openapi.from_dict(openapi.document())
+OPERATIONS = [found.ok() for found in SCHEMA.get_all_operations()]
+# Requests of an operation in each mode.
+EXAMPLES = max(5, size("api_requests") // len(OPERATIONS) // 2)
+PROBLEM = {"type", "title", "status", "detail", "field", "errno"}
+# Some of the ids are those of jobs.
+_KNOWN = 2
+
+
+class Service:
+    """The service, and how often it has answered how."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.session = requests.Session()
+        self.answers: Counter[int] = Counter()
+        self.jobs: list[str] = []
+
+    def send(self, case: Any) -> None:
+        if "jobid" in case.path_parameters and self.jobs and sum(self.answers.values()) % _KNOWN:
+            case.path_parameters["jobid"] = self.jobs[sum(self.answers.values()) % len(self.jobs)]
+        call = case.as_transport_kwargs(base_url=self.url)
+        try:
+            answer = self.session.request(**call, stream=True, timeout=60, allow_redirects=False)
+        except (requests.exceptions.InvalidHeader, requests.exceptions.InvalidURL, UnicodeError):
+            # The client does not send it.
+            return
+        with answer:
+            self.answers[answer.status_code] += 1
+            assert answer.status_code < 500, (call, answer.text)
+            kind = answer.headers.get("content-type", "")
+            if answer.status_code >= 400 and kind != "text/plain; charset=utf-8":
+                assert kind == "application/problem+json" and answer.json().keys() >= PROBLEM, (call, answer.text)
+            elif kind == "application/json":
+                found = answer.json()
+                if answer.status_code == 201:
+                    self.jobs.append(found["id"])
+
+
+@pytest.fixture(scope="module")
+def service(modules_own: Any) -> Any:
+    # What is made up is not run.
+    modules_own.flux("queue", "stop", "--quiet")
+    argv = [HEADRACE, "api", "start", "--port", "0", "--json", "--auth", "none"]
+    env = clean_env(FLUX_URI=modules_own.uri)
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/") as process:
+        assert process.stdout is not None and process.stderr is not None
+        found = Service(json.loads(process.stdout.readline())["url"])
+        yield found
+        listed = modules_own.flux("jobs", "-a", "-n", "-c", "0", "-o", "{id.f58plain}").split()
+        process.terminate()
+        assert "Traceback" not in process.stderr.read()
+        assert process.wait() == 0
+    modules_own.flux("cancel", "--all")
+    assert sorted(listed) == sorted(set(found.jobs)) and found.answers[200] and found.answers[422]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.label)
+def test_whatever_is_asked_is_answered(service: Service, operation: Any, mode: Any) -> None:
+    @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(operation.as_strategy(generation_mode=mode))
+    def ask(case: Any) -> None:
+        service.send(case)
+
+    # An operation without parameters has no wrong request.
+    with contextlib.suppress(Unsatisfiable):
+        ask()
