@@ -44,6 +44,9 @@ _RECV_SIZE = 1 << 18
 OWN_TOPICS = frozenset(("attr.get", "config.get", "job-manager.events-journal", "shutdown.start"))
 _JOBS, _ONE_JOB = "job-list.list", "job-list.list-id"
 
+# The errnos of a broker that has a service not yet, or not any more: it starts or ends.
+AWAY = frozenset((errno.ENOSYS, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ESHUTDOWN))
+
 
 class BrokerUnreachable(ConnectionError):
     """The broker is not there, or has not answered; the text is for users."""

@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from headrace.api.broker_link import BrokerLink, BrokerUnreachable
+from headrace.api.broker_link import AWAY, BrokerLink, BrokerUnreachable
 from headrace.query.listing import Query
 from headrace.query.submission import URGENCIES, jobspec_request
 from headrace.spec import eventlog, jobid, stdio
@@ -112,6 +112,8 @@ async def submit(link: BrokerLink, jobspec: dict[str, Any], urgency: int = URGEN
     except BrokerUnreachable:
         raise
     except OSError as exc:
+        if exc.errno in AWAY:
+            raise
         raise Refused([str(exc.strerror)], exc.errno) from None
     except (ValueError, RecursionError) as exc:
         # A request can hold halves of surrogate pairs and endlessly nested objects, which a jobspec cannot.

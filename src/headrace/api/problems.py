@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from starlette.exceptions import HTTPException
 
-from headrace.api.broker_link import BrokerUnreachable
+from headrace.api.broker_link import AWAY, BrokerUnreachable
 from headrace.api.identity.access import Unauthenticated
 from headrace.api.identity.attempts import TooManyFailures
 from headrace.api.identity.csrf import Forged
@@ -26,8 +26,11 @@ _KINDS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (BadOutput, 502, {}),
     (BrokerUnreachable, 503, {"Retry-After": "2"}),
 )
-# Refusals of the broker by these errors are the request's fault.
-_BY_ERRNO = {errno.EPERM: 403, errno.EINVAL: 400, errno.EPROTO: 400, errno.ENOENT: 404, errno.EAGAIN: 429}
+# Refusals of the broker by these errors are the request's fault, or will be over soon.
+_BY_ERRNO = {
+    **{errno.EPERM: 403, errno.EINVAL: 400, errno.EPROTO: 400, errno.ENOENT: 404, errno.EAGAIN: 429},
+    **dict.fromkeys(AWAY, 503),
+}
 EXCEPTIONS = (*(kind for kind, _, _ in _KINDS), TooManyFailures, OSError, HTTPException)
 
 

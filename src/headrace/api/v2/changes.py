@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.api import jobs
-from headrace.api.broker_link import BrokerLink, BrokerUnreachable
+from headrace.api.broker_link import AWAY, BrokerLink, BrokerUnreachable
 from headrace.api.fields import BadFields, checked_text
 from headrace.api.v2 import submission
 from headrace.api.v2.fields import Field
@@ -97,6 +97,8 @@ async def check(link: BrokerLink, jobspec: Mapping[str, Any]) -> None:
     except BrokerUnreachable:
         raise
     except OSError as exc:
+        if exc.errno in AWAY:
+            raise
         raise jobs.Refused([str(exc.strerror)], exc.errno) from None
     except (ValueError, RecursionError) as exc:
         raise jobs.Refused([str(exc)]) from None

@@ -34,6 +34,7 @@ class OtherBody(ValueError):
 
 @dataclass
 class _Entry:
+    # Of the request; "" while there is no job of it.
     digest: str
     since: float
     lock: asyncio.Lock
@@ -58,10 +59,15 @@ class Keys:
         if not (0 < len(key) <= _LONGEST and key.isprintable()):
             raise BadFields([(HEADER, f"must be 1 to {_LONGEST} printable characters")])
         userid = link.identity.userid if link.identity is not None else -1
-        entry = self._entry(userid, key, hashlib.sha256(body).hexdigest())
+        digest = hashlib.sha256(body).hexdigest()
+        entry = self._entry(userid, key)
         mark = hashlib.sha256(f"{userid}:{key}".encode()).hexdigest()
         # A request that comes while the first is under way waits for its job.
         async with entry.lock:
+            # What was refused can be sent once more, with another body, too.
+            entry.digest = entry.digest or digest
+            if entry.digest != digest:
+                raise OtherBody(f"{HEADER} '{key}' was used for another request: each job needs a key of its own")
             if entry.id is None and entry.unknown:
                 entry.id = await _find(link, mark, entry.since - _CLOCKS)
             if entry.id is not None:
@@ -75,21 +81,18 @@ class Keys:
                 entry.unknown = True
                 raise
             except BaseException:
-                # A refused job can be sent once more, with another body, too.
-                self._entries[userid].pop(key, None)
+                entry.digest = ""
                 raise
             return entry.id
 
-    def _entry(self, userid: int, key: str, digest: str) -> _Entry:
+    def _entry(self, userid: int, key: str) -> _Entry:
         now = self._clock()
         own = self._entries.setdefault(userid, {})
         while own and (next(iter(own.values())).since < now - _SECONDS or len(own) > _MOST_OF_USER):
             del own[next(iter(own))]
         entry = own.get(key)
         if entry is None:
-            entry = own[key] = _Entry(digest, now, asyncio.Lock())
-        if entry.digest != digest:
-            raise OtherBody(f"{HEADER} '{key}' was used for another request: each job needs a key of its own")
+            entry = own[key] = _Entry("", now, asyncio.Lock())
         return entry
 
 
