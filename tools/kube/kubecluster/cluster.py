@@ -67,8 +67,16 @@ class Cluster:
         self.api = Api(self.server, self.token)
 
     @classmethod
-    def up(cls, name: str, nodes: int = 1, archives: Sequence[Path] = (), lifeline: int | None = None) -> Cluster:
-        """Start a cluster with so many nodes (0 to 2) and these images, and wait until it is ready.
+    def up(
+        cls,
+        name: str,
+        nodes: int = 1,
+        archives: Sequence[Path] = (),
+        lifeline: int | None = None,
+        api_server: Sequence[str] = (),
+    ) -> Cluster:
+        """Start a cluster with so many nodes (0 to 2), these images and further options of the API server, and wait
+        until it is ready.
 
         What is left of an earlier one whose start or machine broke off is removed first. Raises KubeError where one
         of this name runs, or the start fails; then nothing is left but the logs that the message quotes.
@@ -86,7 +94,7 @@ class Cluster:
         try:
             box = Box.make(state, lifeline)
             network.connect(box, addresses)
-            _start(box, addresses, nodes, archives)
+            _start(box, addresses, nodes, archives, api_server)
         except BaseException:
             down(name)
             raise
@@ -133,7 +141,7 @@ class Cluster:
         return self.box.run(argv, ["net"], input=input)
 
 
-def _start(box: Box, addresses: Addresses, nodes: int, archives: Sequence[Path]) -> None:
+def _start(box: Box, addresses: Addresses, nodes: int, archives: Sequence[Path], api_server: Sequence[str]) -> None:
     """Start all parts. Images are loaded while the control plane comes up."""
     control_plane.prepare(box.state)
     for index in range(nodes):
@@ -146,7 +154,7 @@ def _start(box: Box, addresses: Addresses, nodes: int, archives: Sequence[Path])
 
     with ThreadPoolExecutor(2) as pool:
         filled = [pool.submit(fill, index) for index in range(nodes)]
-        api = control_plane.start(box, addresses)
+        api = control_plane.start(box, addresses, api_server)
         if nodes:
             node.start_services(box, addresses)
         for index in range(nodes):

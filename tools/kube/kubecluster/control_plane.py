@@ -12,6 +12,7 @@ import secrets
 import ssl
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -169,12 +170,12 @@ def _scheduler(state: Path) -> list[str]:
     ]
 
 
-def start(box: Box, addresses: Addresses) -> Api:
-    """Start the control plane and give a client of it once its API is ready."""
+def start(box: Box, addresses: Addresses, api_server: Sequence[str] = ()) -> Api:
+    """Start the control plane, with these further options of the API server; a client of it, once its API is ready."""
     state = box.state
     box.run([build.program("kubernetes", "kubernetes"), "service-account-key", str(state / "service-accounts.key")])
     box.start("etcd", _etcd(state))
-    box.start("kube-apiserver", _apiserver(state, addresses))
+    box.start("kube-apiserver", [*_apiserver(state, addresses), *api_server])
     api = Api(addresses.server, (state / "token").read_text())
 
     def ready() -> bool:
