@@ -12,7 +12,7 @@ import json
 from typing import Any
 
 from headrace.fluxqueue import requests
-from headrace.fluxqueue.admission import judge
+from headrace.fluxqueue.admission import is_bound_here, judge
 from headrace.fluxqueue.core import actions
 from headrace.fluxqueue.core.chronicle import Record
 from headrace.fluxqueue.core.step import Core
@@ -98,7 +98,8 @@ class Cluster:
         namespace = item["metadata"]["namespace"]
         if QUEUE in (self.one(NAMESPACES, namespace, "")["metadata"].get("labels") or {}):
             review = Review("", "CREATE", kind.plural, "", namespace, item["metadata"]["name"], item, None)
-            item = judge(review).changed or item
+            binds = any(one["spec"].get("placement") == "bind" for one in self.all(FLUXQUEUES))
+            item = judge(review, lambda namespace: binds).changed or item
         return self.put(kind, copy.deepcopy(item))
 
     def pod(self, name: str, cores: int = 1, namespace: str = "ns", **more: Any) -> Object:
@@ -222,6 +223,8 @@ class Cluster:
             item = copy.deepcopy(self._current(PODS, action.pod))
             _patch(item, action.operations)
             self.put(PODS, item)
+        elif isinstance(action, actions.Bind):
+            self._bind_to(copy.deepcopy(self._current(PODS, action.pod)), action.node)
         elif isinstance(action, actions.Tell):
             self.log.append(f"{action.item['metadata']['name']}: {action.report.reason}: {action.report.message}")
         if self.crash_at is not None and self.crash_at < 0:
@@ -246,7 +249,7 @@ class Cluster:
             for item in self.all(KINDS[kind].kind):
                 self._control_replicas(kind, item)
         for pod in self.all(PODS):
-            if not pod["spec"].get("nodeName") and not pod["spec"].get("schedulingGates"):
+            if not pod["spec"].get("nodeName") and not pod["spec"].get("schedulingGates") and not is_bound_here(pod):
                 self._bind(pod)
         uids = {one["metadata"]["uid"] for workload in KINDS.values() for one in self.all(workload.kind)}
         for kind in (FLUXJOBS, KINDS["ReplicaSet"].kind, PODS):
@@ -367,6 +370,15 @@ class Cluster:
                 pod["spec"]["nodeName"], pod["status"] = name, {"phase": "Running"}
                 self.put(PODS, pod)
                 return
+
+    def _bind_to(self, pod: Object, node: str) -> None:
+        """A Binding: refused for a pod that has a gate or a node; a pod for which there is no room would fail."""
+        assert not pod["spec"].get("schedulingGates"), pod
+        if pod["spec"].get("nodeName"):
+            raise Stale
+        assert self.free(node) >= requests.amounts_of(pod["spec"]).get("cpu", 0), f"OutOfcpu: {pod}"
+        pod["spec"]["nodeName"], pod["status"] = node, {"phase": "Running"}
+        self.put(PODS, pod)
 
     def free(self, node: str) -> int:
         """The cores of a node that no pod has."""

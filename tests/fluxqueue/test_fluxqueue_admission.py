@@ -17,10 +17,10 @@ def review(resource: str, item: dict, operation: str = "CREATE", subresource: st
     return Review("uid", operation, resource, subresource, "ns", "a", item, None)
 
 
-def patched(resource: str, item: dict, **how) -> list[dict]:
+def patched(resource: str, item: dict, binds: bool = False, **how) -> list[dict]:
     """The JSON patch of the answer; the object itself is not changed."""
     before = copy.deepcopy(item)
-    verdict = judge(review(resource, item, **how))
+    verdict = judge(review(resource, item, **how), lambda namespace: binds)
     assert item == before
     assert verdict.refusal is None
     return list(json_patch(item, verdict.changed)) if verdict.changed is not None else []
@@ -100,6 +100,23 @@ def test_nothing_but_creations_of_known_kinds_is_changed(resource, how):
 
 
 def test_the_answer_to_a_dry_run_is_the_same():
-    first, second = (response(review("pods", POD), judge(review("pods", POD))) for _ in range(2))
+    first, second = (
+        response(review("pods", POD), judge(review("pods", POD), lambda namespace: False)) for _ in range(2)
+    )
     assert first == second
     assert first["response"]["allowed"] is True
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [("default-scheduler", "FluxionScheduler"), ("mine", "FluxionScheduler"), ("headrace", ""), ("fluence", "")],
+)
+def test_pods_of_a_queue_that_binds_are_left_alone_by_other_schedulers(given, made):
+    gate = {"op": "add", "path": "/spec/schedulingGates", "value": [{"name": "fluxqueue"}]}
+    renamed = {"op": "replace", "path": "/spec/schedulerName", "value": made}
+    found = patched("pods", with_spec(POD, schedulerName=given), binds=True)
+    assert sorted(found, key=str) == sorted([gate, *([renamed] if made else [])], key=str)
+    # The second time, another webhook has changed the pod.
+    again = with_spec(POD, schedulerName=given, schedulingGates=[{"name": "fluxqueue"}])
+    assert patched("pods", again, binds=True) == ([renamed] if made else [])
+    assert patched("jobs", JOB, binds=True) == patched("jobs", JOB)

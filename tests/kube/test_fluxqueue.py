@@ -183,9 +183,111 @@ def another_namespace(cluster: Cluster) -> Iterator[str]:
         cluster.api.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
+@contextlib.contextmanager
+def binding(cluster: Cluster, held: Held) -> Iterator[None]:
+    """The queue binds pods itself."""
+    place = f"{QUEUES}/default"
+
+    def patch(placement: str) -> None:
+        body = {"spec": {"placement": placement}}
+        cluster.api.request("PATCH", place, body, kind="application/merge-patch+json")
+
+    def gives_names() -> bool:
+        body = {"metadata": {"name": "probe"}, "spec": pod_spec("true", "0")}
+        made = cluster.api.request("POST", f"/api/v1/namespaces/{held.namespace}/pods?dryRun=All", body)
+        return bool(made["spec"]["schedulerName"] == "FluxionScheduler")
+
+    patch("bind")
+    try:
+        # The webhook learns of it a moment later.
+        until(gives_names)
+        yield
+    finally:
+        patch("pin")
+        until(lambda: not gives_names())
+
+
+def running_under(held: Held, app: str) -> list[str]:
+    """The names of the schedulers of the pods with a label that run."""
+    found = held.cluster.api.get(f"/api/v1/namespaces/{held.namespace}/pods?labelSelector=app={app}")["items"]
+    return [pod["spec"]["schedulerName"] for pod in found if pod["status"]["phase"] == "Running"]
+
+
+def test_a_queue_that_binds_runs_what_fluence_and_fluxqueue_show_of_themselves(cluster: Cluster, held: Held) -> None:
+    namespace = held.namespace
+    with binding(cluster, held):
+        # Fluence: a Job that names it as its scheduler, and one that names none.
+        template = {"spec": {**pod_spec("echo potato", "0"), "schedulerName": "fluence"}}
+        held.job("fluence", template=template)
+        held.job("plain", "echo not potato")
+        for name, scheduler, log in (("fluence", "fluence", "potato"), ("plain", "FluxionScheduler", "not potato")):
+            held.wait(f"{name}-job", "Finished")
+            assert cluster.kubectl("-n", namespace, "logs", f"job/{name}") == f"{log}\n"
+            (pod,) = held.pods_of(name)
+            assert pod["spec"]["schedulerName"] == scheduler
+            events = [
+                one for one in held.get("events")["items"] if one["involvedObject"]["name"] == pod["metadata"]["name"]
+            ]
+            assert [one["reportingComponent"] for one in events if one["reason"] == "Scheduled"] == [scheduler]
+            held.delete("jobs", name)
+        # fluxqueue: an object of each of five kinds.
+        made = {}
+        for kind in ("Deployment", "ReplicaSet", "StatefulSet"):
+            app = {"app": kind.lower()}
+            template = {"metadata": {"labels": app}, "spec": {**pod_spec("sleep 3600", "0"), "restartPolicy": "Always"}}
+            path = f"/apis/apps/v1/namespaces/{namespace}/{kind.lower()}s"
+            spec = {"replicas": 1, "selector": {"matchLabels": app}, "template": template}
+            cluster.api.request("POST", path, {"metadata": {"name": kind.lower()}, "spec": spec})
+            made[kind.lower()] = f"{path}/{kind.lower()}"
+        held.pod("pod", labels={"app": "pod"})
+        made["pod"] = f"/api/v1/namespaces/{namespace}/pods/pod"
+        template = {"metadata": {"labels": {"app": "job"}}, "spec": pod_spec("sleep 3600", "0")}
+        held.job("job", template=template)
+        made["job"] = f"/apis/batch/v1/namespaces/{namespace}/jobs/job"
+        for app in made:
+            until(lambda app=app: running_under(held, app) == ["FluxionScheduler"])
+        for path in made.values():
+            cluster.api.request("DELETE", path, {"propagationPolicy": "Background"})
+        until(lambda: not held.get("pods")["items"] and not held.get("fluxjobs")["items"])
+        # Volumes are to be there before, and devices by claim are not planned.
+        body = {"metadata": {"name": "device"}, "spec": pod_spec("true", "0")}
+        body["spec"]["resourceClaims"] = [{"name": "device", "resourceClaimName": "none"}]
+        cluster.api.request("POST", f"/api/v1/namespaces/{namespace}/pods", body)
+        assert held.wait("device-pod", "Refused")["reason"].startswith("resourceClaims")
+        body = {"metadata": {"name": "volume"}, "spec": pod_spec("true", "0")}
+        body["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+        cluster.api.request("POST", f"/api/v1/namespaces/{namespace}/pods", body)
+        assert "the PersistentVolumeClaim data is not bound" in held.wait("volume-pod", "Refused")["reason"]
+        with volume(cluster, namespace, "data"):
+            held.wait("volume-pod", "Finished")
+            held.delete("pods", "volume")
+    # By now the queue pins.
+    body = {"metadata": {"name": "named"}, "spec": {**pod_spec("true", "0"), "schedulerName": "fluence"}}
+    cluster.api.request("POST", f"/api/v1/namespaces/{namespace}/pods", body)
+    assert "fluence is for queues with placement bind" in held.wait("named-pod", "Refused")["reason"]
+
+
+@contextlib.contextmanager
+def volume(cluster: Cluster, namespace: str, name: str) -> Iterator[None]:
+    """A claim with its volume."""
+    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    path, full = "/api/v1/persistentvolumes", f"{namespace}-{name}"
+    spec = {**common, "capacity": {"storage": "1Mi"}, "hostPath": {"path": "/tmp"}}
+    cluster.api.request("POST", path, {"metadata": {"name": full}, "spec": spec})
+    claim = {**common, "volumeName": full, "resources": {"requests": {"storage": "1Mi"}}}
+    where = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
+    cluster.api.request("POST", where, {"metadata": {"name": name}, "spec": claim})
+    try:
+        yield
+    finally:
+        cluster.api.request("DELETE", f"{where}/{name}")
+        cluster.api.request("DELETE", f"{path}/{full}")
+
+
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
+        ({"placement": "push"}, "spec.placement: Unsupported value"),
         ({"policy": "lifo"}, "spec.policy: Unsupported value"),
         ({"queueDepth": 0}, "spec.queueDepth"),
         ({"reservationDepth": -1}, "spec.reservationDepth"),

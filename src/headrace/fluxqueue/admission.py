@@ -1,5 +1,5 @@
 """What the webhook changes of objects when they are created in a labelled namespace (`/hold-v1`). Pure: a function of
-the review alone, so a dry run is answered as a creation is.
+the review and of which queues bind, so a dry run is answered as a creation is.
 
 Every pod gets the gate, so no kind of object escapes. Objects that can are suspended as well, so that as long as they
 wait they have no pods. Their templates are never changed.
@@ -8,11 +8,12 @@ wait they have no pods. Their templates are never changed.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 from ..kube.runtime.admission.reviews import Review, Verdict
 from ..kube.runtime.api import PODS
-from .names import GATE, HELD, KUEUE_QUEUE, SKIP
+from .names import GATE, HELD, KUEUE_QUEUE, SCHEDULERS, SKIP
 from .workloads import BY_PLURAL, Workload, owner_of
 from .workloads.workload import put_at
 
@@ -22,14 +23,16 @@ Object = dict[str, Any]
 _MIRROR = "kubernetes.io/config.mirror"
 
 
-def judge(review: Review) -> Verdict:
-    """The verdict on a creation. Nothing is refused."""
+def judge(review: Review, binds: Callable[[str], bool]) -> Verdict:
+    """The verdict on a creation; `binds` says whether a namespace's queue binds pods itself. Nothing is refused."""
     kind = BY_PLURAL.get(review.resource)
     if review.operation != "CREATE" or review.subresource or kind is None or not review.new:
         return Verdict()
     if is_skipped(review.new) or kind.left_alone(review.new):
         return Verdict()
-    return Verdict(changed=_gated(review.new) if kind.kind == PODS else _suspended(review.new, kind))
+    if kind.kind == PODS:
+        return Verdict(changed=_gated(review.new, binds(review.namespace)))
+    return Verdict(changed=_suspended(review.new, kind))
 
 
 def is_skipped(item: Object) -> bool:
@@ -38,20 +41,29 @@ def is_skipped(item: Object) -> bool:
     return labels.get(SKIP) == "true" or KUEUE_QUEUE in labels
 
 
+def is_bound_here(pod: Object) -> bool:
+    """Whether it is this program that binds a pod, by the name of its scheduler: no other scheduler looks at it."""
+    return pod["spec"].get("schedulerName") in SCHEDULERS
+
+
 def gate_index(pod: Object) -> int:
     """The place of our gate among those of a pod; -1 without it."""
     gates = pod["spec"].get("schedulingGates") or ()
     return next((place for place, one in enumerate(gates) if one.get("name") == GATE), -1)
 
 
-def _gated(pod: Object) -> Object | None:
+def _gated(pod: Object, binds: bool) -> Object | None:
     owners = pod["metadata"].get("ownerReferences") or ()
     of_daemon_set = any(one.get("controller") and one.get("kind") == "DaemonSet" for one in owners)
     is_static = _MIRROR in (pod["metadata"].get("annotations") or {})
-    if pod["spec"].get("nodeName") or of_daemon_set or is_static or gate_index(pod) >= 0:
+    if pod["spec"].get("nodeName") or of_daemon_set or is_static:
         return None
-    gates = [*(pod["spec"].get("schedulingGates") or ()), {"name": GATE}]
-    return {**pod, "spec": {**pod["spec"], "schedulingGates": gates}}
+    spec = pod["spec"]
+    if gate_index(pod) < 0:
+        spec = {**spec, "schedulingGates": [*(spec.get("schedulingGates") or ()), {"name": GATE}]}
+    if binds and not is_bound_here(pod):
+        spec = {**spec, "schedulerName": SCHEDULERS[0]}
+    return {**pod, "spec": spec} if spec is not pod["spec"] else None
 
 
 def _suspended(item: Object, kind: Workload) -> Object | None:

@@ -19,12 +19,12 @@ from ..kube.runtime.credentials import CredentialsError
 from ..kube.runtime.events import record
 from ..kube.runtime.watches import Selection, without_managed_fields
 from ..kube.runtime.work_queue import WorkQueue
-from .core.actions import Action, Change, Create, PatchPod, Publish, Tell
+from .core.actions import Action, Bind, Change, Create, PatchPod, Publish, Tell
 from .core.external import status_of
 from .core.step import Core
 from .core.world import Change as Seen
-from .crd import first_queue
-from .names import FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, PRIORITY_CLASSES
+from .crd import first_queue, settings_of
+from .names import BINDINGS, CLAIMS, FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, PRIORITY_CLASSES, QUEUE
 from .store.writer import Writer
 from .workloads import others
 
@@ -49,12 +49,15 @@ _POD_SPEC = (
         "overhead",
         "priority",
         "priorityClassName",
+        "resourceClaims",
         "resources",
         "schedulerName",
     ),
     *("schedulingGates", "tolerations", "topologySpreadConstraints", "activeDeadlineSeconds"),
 )
 _CONTAINER = ("name", "resources", "restartPolicy")
+# What is read of a volume: whether there is a claim for it.
+_VOLUME = ("name", "persistentVolumeClaim", "ephemeral")
 _CONTAINERS = ("containers", "initContainers")
 
 
@@ -95,9 +98,16 @@ def trimmed_node(node: Object) -> Object:
     return {**kept, "status": _only(node.get("status") or {}, ("allocatable", "conditions"))}
 
 
+def trimmed_claim(claim: Object) -> Object:
+    """A PersistentVolumeClaim with what tells whether it is bound."""
+    kept = _only(claim["metadata"], ("name", "namespace", "uid", "resourceVersion"))
+    return {"metadata": kept, "status": _only(claim.get("status") or {}, ("phase",))}
+
+
 def _trimmed_spec(spec: Object) -> Object:
     inside = {key: [_only(one, _CONTAINER) for one in spec.get(key) or ()] for key in _CONTAINERS if spec.get(key)}
-    return {**_only(spec, _POD_SPEC), **inside}
+    claimed = [_only(one, _VOLUME) for one in spec.get("volumes") or () if len(_only(one, _VOLUME)) > 1]
+    return {**_only(spec, _POD_SPEC), **inside, **({"volumes": claimed} if claimed else {})}
 
 
 def _only(item: Object, keys: tuple[str, ...]) -> Object:
@@ -126,6 +136,7 @@ class FluxqueueController:
                 Selection(PODS, trim=trimmed_pod),
                 *(Selection(one.kind, trim=trimmed_workload) for one in others()),
                 Selection(NODES, trim=trimmed_node),
+                Selection(CLAIMS, trim=trimmed_claim),
             ),
             *(Selection(kind) for kind in (FLUXJOBS, FLUXQUEUES, NAMESPACES, PRIORITY_CLASSES)),
         ):
@@ -134,6 +145,13 @@ class FluxqueueController:
         shared.controllers.append(self)
         for counter in (shared.reconciles, shared.errors):
             shared.metrics.count(counter, self.name, add=0)
+
+    def binds(self, namespace: str) -> bool:
+        """Whether the queue of a namespace binds its pods itself, as far as the caches know."""
+        space = self._caches[NAMESPACES.plural][1].get("", namespace)
+        name = (space["metadata"].get("labels") or {}).get(QUEUE, "") if space else ""
+        queue = self._caches[FLUXQUEUES.plural][1].get("", name)
+        return queue is not None and settings_of(queue).placement == "bind"
 
     async def work(self) -> None:
         """Keep the queues, from all that is there on, until cancelled. The caches must be filled."""
@@ -266,6 +284,16 @@ class FluxqueueController:
         elif isinstance(action, PatchPod):
             meta = action.pod["metadata"]
             self._seen(PODS, await api.patch(PODS, meta["namespace"], meta["name"], action.operations))
+        elif isinstance(action, Bind):
+            meta = action.pod["metadata"]
+            binding: Object = {
+                **{"apiVersion": BINDINGS.api_version, "kind": BINDINGS.kind},
+                # A pod of the same name that came since is not bound.
+                "metadata": {"name": meta["name"], "uid": meta["uid"]},
+                "target": {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": action.node},
+            }
+            await api.create(BINDINGS, meta["namespace"], binding)
         elif isinstance(action, Tell):
             about = {"metadata": action.item["metadata"], "status": action.before}
-            await record(api, action.kind, about, action.report, time.time(), self._shared.component)
+            component = action.component or self._shared.component
+            await record(api, action.kind, about, action.report, time.time(), component)

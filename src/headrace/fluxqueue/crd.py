@@ -52,6 +52,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     queue_depth: int | None = None
     reservation_depth: int | None = None
     match_policy: str = "lonode"
+    placement: str = "pin"
     node_selector: dict[str, str] = field(default_factory=dict)
     topology: tuple[str, ...] = TOPOLOGY
     default_duration: float = 0
@@ -73,6 +74,7 @@ def settings_of(queue: Object) -> Settings:
         queue_depth=spec.get("queueDepth"),
         reservation_depth=spec.get("reservationDepth"),
         match_policy=spec.get("matchPolicy", "lonode"),
+        placement=spec.get("placement", "pin"),
         node_selector=spec.get("nodeSelector") or {},
         topology=tuple(dict.fromkeys(spec.get("topology", TOPOLOGY))),
         default_duration=_seconds(spec.get("defaultDuration")),
@@ -171,6 +173,12 @@ def _fluxqueue() -> Object:
             "enum": sorted(name for name, one in MATCH_POLICIES.items() if not one.whole),
             "default": "lonode",
             "description": "Which nodes of those that serve are taken",
+        },
+        "placement": {
+            **_TEXT,
+            "enum": ["pin", "bind"],
+            "default": "pin",
+            "description": "Who binds pods to their nodes: kube-scheduler (pin), or the queue, which owns them (bind)",
         },
         "nodeSelector": {
             "type": "object",

@@ -18,6 +18,8 @@ from ..kube.runtime.api import LEASES, PODS, SECRETS
 from ..kube.yaml_text import yaml_text
 from .crd import definitions
 from .names import (
+    BINDINGS,
+    CLAIMS,
     CONFIGURATION,
     DEFAULT_NAMESPACE,
     FLUXJOBS,
@@ -117,6 +119,8 @@ def access(install: Install) -> list[Object]:
     cluster = [
         _rule([NODES, NAMESPACES], _READ),
         _rule([PRIORITY_CLASSES], _READ),
+        _rule([CLAIMS], _READ),
+        _rule([BINDINGS], ["create"]),
         _rule([PODS], [*_READ, "patch"]),
         *(_rule([one.kind], [*_READ, "patch"] if one.suspend else _READ) for one in others()),
         _rule([FLUXJOBS, FLUXQUEUES], [*_READ, "create"]),

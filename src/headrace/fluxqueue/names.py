@@ -15,9 +15,15 @@ NODES = Kind("", "v1", "nodes", "Node")
 NAMESPACES = Kind("", "v1", "namespaces", "Namespace")
 PRIORITY_CLASSES = Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass")
 
+CLAIMS = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+# What gives a pod to a node.
+BINDINGS = Kind("", "v1", "bindings", "Binding")
+
 # The type of a FluxJob that belongs to no object: it was matched for another scheduler.
 EXTERNAL = 10
 
+# The scheduler names of pods that this program binds itself: the first is given to pods of queues that bind.
+SCHEDULERS = ("FluxionScheduler", "headrace", "fluence")
 # The scheduling gate of a pod that waits.
 GATE = "fluxqueue"
 # The label of a namespace, which names its queue.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..kube.runtime import program
@@ -31,7 +32,7 @@ def build(
 
         graph = LiveGraph(controller, namespace or shared.api.cluster.namespace, grpc.queue)
         shared.controllers.append(LiveServices(graph, grpc))
-    return {HOLD_PATH: Handler(judge)}
+    return {HOLD_PATH: Handler(partial(judge, binds=controller.binds))}
 
 
 async def serve(serving: program.Serving, store: Address | None = None, grpc: Grpc | None = None) -> int:

@@ -56,14 +56,15 @@ def outcome(cluster: Cluster) -> Any:
     return statuses, placed, starts
 
 
-def test_a_crash_at_any_write_changes_nothing_of_what_comes_of_it():
-    plain = Cluster()
+@pytest.mark.parametrize("placement", ["pin", "bind"])
+def test_a_crash_at_any_write_changes_nothing_of_what_comes_of_it(placement):
+    plain = Cluster(placement=placement)
     a_life(plain)
     expected = outcome(plain)
     assert expected[2] == ["a-job Released", "b-job Released", "b-job Released", "c-pod Released", "e-pod Released"]
     for crash_at in range(len(plain.writes)):
         for after in (False, True):
-            cluster = Cluster()
+            cluster = Cluster(placement=placement)
             cluster.crash_at, cluster.crash_after = crash_at, after
             a_life(cluster)
             assert cluster.restarts == 2, (crash_at, after)
@@ -74,7 +75,8 @@ def test_a_crash_at_any_write_changes_nothing_of_what_comes_of_it():
 def test_random_histories_with_crashes_promise_no_node_twice(seed):
     rng = random.Random(seed)
     policy = rng.choice(("fcfs", "easy", "hybrid", "conservative"))
-    cluster = Cluster(nodes=3, cores=4, policy=policy)
+    placement = rng.choice(("pin", "bind"))
+    cluster = Cluster(nodes=3, cores=4, policy=policy, placement=placement)
     names: list[str] = []
     for turn in range(60):
         if rng.random() < 0.3:

@@ -45,13 +45,23 @@ class PatchPod(Struct, frozen=True):
     operations: tuple[Object, ...]
 
 
+class Bind(Struct, frozen=True):
+    """Bind a pod to a node."""
+
+    pod: Object
+    node: str
+
+
 class Tell(Struct, frozen=True):
-    """An Event about an object of a kind. `before` is what its name follows from: the same is told once."""
+    """An Event about an object of a kind. `before` is what its name follows from: the same is told once. `component` is
+    who reports it, "" for this program.
+    """
 
     kind: Kind
     item: Object
     before: Object
     report: Report
+    component: str = ""
 
 
-Action = Union[Create, Publish, Change, PatchPod, Tell]
+Action = Union[Create, Publish, Change, PatchPod, Bind, Tell]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
 from ...spec import duration as durations
 from .. import constraints, nodes, requests
 from ..crd import Settings
-from ..names import DURATION, WITHIN
+from ..names import DURATION, SCHEDULERS, WITHIN
 from .job import Asked, Job
 
 Object = dict[str, Any]
@@ -51,6 +52,33 @@ def asked_of(job: Job, settings: Settings, has_taints: bool, part: int | None = 
         left=tuple(left),
         jobspec=spec,
     )
+
+
+def check_placement(job: Job, settings: Settings, has_claim: Callable[[str, str], bool]) -> None:
+    """Whether the pods of a job may be bound as the queue does it; `has_claim` says whether the claim for a volume of
+    this namespace and name is bound. Raises Refusal.
+    """
+    for one in job.wish.templates:
+        if settings.placement == "pin" and one.get("schedulerName") in SCHEDULERS:
+            raise Refusal(
+                f"schedulerName of its pods: {one['schedulerName']} is for queues with placement bind, not for pin"
+            )
+        if settings.placement == "bind":
+            _check_bindable(one, job.item["metadata"]["namespace"], has_claim)
+
+
+def _check_bindable(template: Object, namespace: str, has_claim: Callable[[str, str], bool]) -> None:
+    """Volumes and devices that kube-scheduler would find are none of a queue's that binds. Raises Refusal."""
+    if template.get("resourceClaims"):
+        raise Refusal("resourceClaims of its pods: a queue with placement bind finds no devices for claims")
+    for volume in template.get("volumes") or ():
+        claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        if "ephemeral" in volume or (claim and not has_claim(namespace, claim)):
+            which = f"PersistentVolumeClaim {claim}" if claim else "claim that it makes"
+            raise Refusal(
+                f"volumes of its pods: {volume['name']}: the {which} is not bound, and a queue with placement bind "
+                "finds no volumes"
+            )
 
 
 def _duration(meta: Object, limit: float | None, settings: Settings) -> float:

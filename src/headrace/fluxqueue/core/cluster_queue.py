@@ -164,6 +164,12 @@ class ClusterQueue:
         del self._holds_on[self.holds[hold].node][hold]
         del self.holds[hold]
 
+    def has_room(self, node: str) -> bool:
+        """Whether no more is held of a node than it has: pods of others may have taken what a place was given."""
+        held = requests.total(self.holds[hold].amounts for hold in self._holds_on.get(node, ()))
+        has = nodes.amounts_of(self.nodes[node])
+        return all(held.get(kind, 0) <= amount for kind, amount in has.items())
+
     def _leave(self, hold: int) -> None:
         if hold in self.queue.running:
             self.queue.finish(hold)

@@ -1,4 +1,5 @@
-"""How a pod is bound to one node by kube-scheduler: one JSON patch removes the gate, and narrows its node affinity.
+"""How a pod is given to one node: one JSON patch removes the gate, and has its node affinity narrowed where it is
+kube-scheduler that binds it.
 
 Pure. kube-scheduler then looks at that node alone, and binds after its own checks. The terms of a required affinity are
 alternatives, so each of them is narrowed; another term beside them would widen it, which Kubernetes refuses for a gated
@@ -25,9 +26,13 @@ def pin(pod: Object, node: str, jobid: int, seconds: int = 0) -> tuple[Object, .
         *_ungate(pod),
         *_limit(pod["spec"], seconds),
         *_narrow(pod["spec"], {"key": "metadata.name", "operator": "In", "values": [node]}),
-        *_put(pod, "labels", JOBID, str(jobid)),
-        *_put(pod, "annotations", PLACE, node),
+        *_marks(pod, node, jobid),
     )
+
+
+def mark(pod: Object, node: str, jobid: int, seconds: int = 0) -> tuple[Object, ...]:
+    """The operations that let a gated pod be bound to a node by this program; the rest is as in `pin`."""
+    return (*_ungate(pod), *_limit(pod["spec"], seconds), *_marks(pod, node, jobid))
 
 
 def ungate(pod: Object) -> tuple[Object, ...]:
@@ -68,6 +73,10 @@ def _narrow(spec: Object, expression: Object) -> list[Object]:
             fields = [*(term.get("matchFields") or ()), expression]
             found.append({"op": "add", "path": f"{path}/nodeSelectorTerms/{place}/matchFields", "value": fields})
     return found
+
+
+def _marks(pod: Object, node: str, jobid: int) -> list[Object]:
+    return [*_put(pod, "labels", JOBID, str(jobid)), *_put(pod, "annotations", PLACE, node)]
 
 
 def _put(pod: Object, kind: str, key: str, value: str) -> list[Object]:

@@ -44,7 +44,8 @@ class Places:
             if place.pod and place.pod not in pods:
                 self._vacate(place)
         free = [place for place in job.places if not place.pod]
-        for uid, pod in sorted(pods.items(), key=_by_index):
+        # Pods that are on a node already have their places there before any other pod.
+        for uid, pod in sorted(pods.items(), key=lambda entry: (not node_of(entry[1]), *_by_index(entry))):
             if uid in self.of_pod:
                 continue
             node = node_of(pod)

@@ -1,8 +1,9 @@
 """The cluster queue as a state machine: `Core.step` takes what has changed and the time, and returns what to write.
 
 A job's nodes are written into the status of its FluxJob before anything else happens, and all effects follow from that
-status as it is observed: the object is unsuspended, its pods are pinned. So a core that begins anew from the objects of
-the cluster goes on where the one before has ended, at whichever write that was.
+status as it is observed: the object is unsuspended, its pods are pinned, or ungated and, when that is observed, bound.
+So a core that begins anew from the objects of the cluster goes on where the one before has ended, at whichever write
+that was.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from msgspec import Struct
 
 from ...graph.request import JobRequest, RequestError, parse_jobspec
 from ...graph.selection import Selection
+from ...kube.runtime.api import PODS
 from ...kube.runtime.events import Report
 from ...kube.runtime.timestamps import seconds_of
 from ...kube.runtime.writes import patch_of
@@ -27,13 +29,13 @@ from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
 from ...spec.jobid import FluidGenerator
 from .. import constraints, nodes, requests
-from ..admission import gate_index, is_skipped
+from ..admission import gate_index, is_bound_here, is_skipped
 from ..crd import Settings, settings_of
 from ..names import FLUXJOBS, FLUXQUEUES, HELD, HOLD, JOBID, PLACE
 from ..quotas import Account
 from ..workloads import Malformed, Wish
 from . import actions, fluxjobs, pin
-from .asking import Refusal, asked_of
+from .asking import Refusal, asked_of, check_placement
 from .chronicle import Chronicle, Record
 from .cluster_queue import ClusterQueue
 from .external import Externals
@@ -86,6 +88,8 @@ class Core:
         self.externals = Externals(self.queues)
         # Jobs with a place on a node that takes no pods, and no other node to move it to.
         self._stranded: dict[str, None] = {}
+        # Jobs with a pod that is to be bound, and a node that takes none now or has no room for it.
+        self._unbindable: dict[str, None] = {}
         self._look_at, self._now = 0.0, 0.0
         self._credit, self._credited_at = STATUS_RATE, 0.0
 
@@ -96,7 +100,8 @@ class Core:
         touched = self._observe(list(changes), now)
         self._now = now
         self._touched, self.places.loads = touched.workloads, touched.loads
-        self._touched.update(self._stranded)
+        self._touched.update({**self._stranded, **self._unbindable})
+        self._unbindable.clear()
         for queue in self.queues.values():
             queue.queue.advance(int(now))
         writes: dict[str, tuple[actions.Action, ...]] = {}
@@ -383,6 +388,8 @@ class Core:
             if problem:
                 raise Refusal(problem)
             job.asked = asked_of(job, queue.settings if queue else Settings(), bool(queue and queue.has_taints))
+            if queue:
+                check_placement(job, queue.settings, self.world.has_claim)
         except (Refusal, RequestError) as exc:
             self._withdraw(job)
             job.reason = str(exc)
@@ -693,7 +700,15 @@ class Core:
         for place in job.places:
             pod = pods.get(place.pod)
             if pod is not None and gate_index(pod) >= 0:
-                yield actions.PatchPod(pod, pin.pin(pod, place.node, job.jobid, 0 if workload.deadline else limit))
+                give = pin.mark if is_bound_here(pod) else pin.pin
+                yield actions.PatchPod(pod, give(pod, place.node, job.jobid, 0 if workload.deadline else limit))
+            elif pod is not None and queue and _is_to_bind(pod):
+                if not queue.is_usable(place.node, None) or not queue.has_room(place.node):
+                    self._unbindable[job.uid] = None
+                    continue
+                report = Report("Normal", "Scheduled", f"bound to {place.node}")
+                yield actions.Bind(pod, place.node)
+                yield actions.Tell(PODS, pod, {}, report, pod["spec"]["schedulerName"])
 
     def _ungate_skipped(self, uid: str) -> Iterator[actions.Action]:
         """Pods of an object that is left alone do not wait, though every pod gets the gate."""
@@ -746,6 +761,13 @@ def _matters(told: Object, wanted: Object) -> bool:
 
 def _annotations(item: Object) -> Object:
     return item["metadata"].get("annotations") or {}
+
+
+def _is_to_bind(pod: Object) -> bool:
+    """Whether a pod that has a place is to be bound to its node by this program, now that no gate is left."""
+    spec, meta = pod["spec"], pod["metadata"]
+    is_free = not spec.get("nodeName") and not spec.get("schedulingGates") and not meta.get("deletionTimestamp")
+    return is_bound_here(pod) and is_free
 
 
 def _is_held(item: Object) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ...kube.runtime.api import PODS, Kind
 from ...kube.runtime.cache import owner_of
 from ..admission import gate_index
-from ..names import FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, PLACE, PRIORITY_CLASSES, QUEUE
+from ..names import CLAIMS, FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, PLACE, PRIORITY_CLASSES, QUEUE
 from ..workloads import KINDS, Workload, group, maker_of, uid_of_group
 from ..workloads import owner_of as known_owner
 from . import external
@@ -54,6 +54,7 @@ class World:
         self.nodes: dict[str, Object] = {}
         self.queues: dict[str, Object] = {}
         self._queue_of: dict[str, str] = {}
+        self._bound_claims: set[tuple[str, str]] = set()
         self._in_namespace: dict[str, dict[str, None]] = {}
         # By the name of the PriorityClass, its value, and whether it is that of pods that name none.
         self._priorities: dict[str, tuple[int, bool]] = {}
@@ -61,6 +62,10 @@ class World:
     def queue_of(self, namespace: str) -> str:
         """The queue of a namespace; "" for one that is not labelled."""
         return self._queue_of.get(namespace, "")
+
+    def has_claim(self, namespace: str, name: str) -> bool:
+        """Whether there is a PersistentVolumeClaim, and it is bound to a volume."""
+        return (namespace, name) in self._bound_claims
 
     def priority_of(self, spec: Object) -> int:
         """The priority of a PodSpec: the value that its PriorityClass has now, else the one that admission has put in,
@@ -94,15 +99,8 @@ class World:
                 self._apply_workload(group.WORKLOAD, together, owner, not pods, touched)
         elif kind.kind in KINDS:
             self._apply_owner(KINDS[kind.kind], item, uid, gone, touched)
-        elif kind == FLUXJOBS and external.is_external(item):
-            self._apply_external(external.jobid_of(item), item, gone)
         elif kind == FLUXJOBS:
-            owner = workload_of(item)
-            if not gone:
-                self.fluxjobs[owner] = item
-            elif owner in self.fluxjobs and self.fluxjobs[owner]["metadata"]["uid"] == uid:
-                del self.fluxjobs[owner]
-            touched.workloads[owner] = None
+            self._apply_fluxjob(item, uid, gone, touched)
         elif kind == NODES:
             _put(self.nodes, name, item, gone)
             touched.nodes[name] = None
@@ -114,6 +112,8 @@ class World:
             if queue != self._queue_of.get(name, ""):
                 _put(self._queue_of, name, queue, not queue)
                 touched.workloads.update(self._in_namespace.get(name, {}))
+        elif kind == CLAIMS:
+            self._apply_claim(item, gone, touched)
         elif kind == PRIORITY_CLASSES:
             before = self._priorities.get(name)
             _put(self._priorities, name, (int(item["value"]), bool(item.get("globalDefault"))), gone)
@@ -137,12 +137,30 @@ class World:
         if owner:
             touched.workloads[self.root_of(owner)] = None
 
+    def _apply_fluxjob(self, item: Object, uid: str, gone: bool, touched: Touched) -> None:
+        if external.is_external(item):
+            self._apply_external(external.jobid_of(item), item, gone)
+            return
+        owner = workload_of(item)
+        if not gone:
+            self.fluxjobs[owner] = item
+        elif owner in self.fluxjobs and self.fluxjobs[owner]["metadata"]["uid"] == uid:
+            del self.fluxjobs[owner]
+        touched.workloads[owner] = None
+
     def _apply_external(self, jobid: int, item: Object, gone: bool) -> None:
         known = self.externals.get(jobid)
         if not gone:
             self.externals[jobid] = item
         elif known and known["metadata"]["uid"] == item["metadata"]["uid"]:
             del self.externals[jobid]
+
+    def _apply_claim(self, claim: Object, gone: bool, touched: Touched) -> None:
+        key = claim["metadata"]["namespace"], claim["metadata"]["name"]
+        is_bound = not gone and (claim.get("status") or {}).get("phase") == "Bound"
+        if is_bound != (key in self._bound_claims):
+            self._bound_claims ^= {key}
+            touched.workloads.update(self._in_namespace.get(key[0], {}))
 
     def _apply_workload(self, kind: Workload, item: Object, uid: str, gone: bool, touched: Touched) -> None:
         here = self._in_namespace.setdefault(item["metadata"]["namespace"], {})

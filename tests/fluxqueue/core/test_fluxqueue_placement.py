@@ -1,0 +1,96 @@
+"""Queues with placement bind, whose pods the program binds itself, and what they refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from simulated_cluster import Cluster
+
+from headrace.fluxqueue.core import actions
+from headrace.fluxqueue.names import CLAIMS, FLUXQUEUES
+from headrace.kube.runtime.api import PODS
+
+
+def with_spec(cluster: Cluster, name: str, **spec: Any) -> None:
+    body = {"containers": [{"name": "main", "image": "none"}], **spec}
+    cluster.create(PODS, {"metadata": {"name": name, "namespace": "ns"}, "spec": body, "status": {"phase": "Pending"}})
+
+
+def test_the_status_comes_first_then_the_gate_goes_then_the_pod_is_bound():
+    cluster = Cluster(nodes=1, placement="bind")
+    with_spec(cluster, "a", schedulerName="fluence")
+    cluster.settle()
+    kinds = [type(one).__name__ for one in cluster.writes]
+    told_nodes = [isinstance(one, actions.Publish) and "nodes" in one.status for one in cluster.writes]
+    assert told_nodes.index(True) < kinds.index("PatchPod") < kinds.index("Bind")
+    told = cluster.writes[kinds.index("Bind") + 1]
+    assert (told.component, told.report.reason) == ("fluence", "Scheduled")
+    pod = cluster.one(PODS, "a")
+    assert pod["spec"]["nodeName"] == "n0"
+    # kube-scheduler would not look at the pod, so there is no rule for it.
+    assert "affinity" not in pod["spec"]
+    assert kinds.count("Bind") == 1
+
+
+def test_a_pod_is_not_bound_where_a_pod_of_others_has_taken_the_room():
+    cluster = Cluster(nodes=1, cores=4, placement="bind")
+    cluster.pod("a", 4)
+    cluster.pod("foreign", 1, namespace="other")
+    cluster.settle(60)
+    assert cluster.state("a") == "Released"
+    assert "nodeName" not in cluster.one(PODS, "a")["spec"]
+    cluster.end(cluster.one(PODS, "foreign", "other"))
+    cluster.settle(5)
+    assert cluster.state("a") == "Running"
+
+
+@pytest.mark.parametrize("name", ["FluxionScheduler", "headrace", "fluence"])
+def test_a_queue_that_pins_refuses_the_names_of_schedulers_that_bind(name):
+    cluster = Cluster()
+    with_spec(cluster, "a", schedulerName=name)
+    cluster.settle()
+    status = cluster.status("a")
+    assert status["state"] == "Refused"
+    assert status["reason"] == f"schedulerName of its pods: {name} is for queues with placement bind, not for pin"
+    # The queue comes to bind.
+    queue = cluster.one(FLUXQUEUES, "default", "")
+    cluster.put(FLUXQUEUES, {**queue, "spec": {**queue["spec"], "placement": "bind"}})
+    cluster.settle(5)
+    assert cluster.state("a") == "Running"
+
+
+def test_what_waits_when_its_queue_comes_to_bind_is_pinned():
+    cluster = Cluster(nodes=1, cores=1)
+    for name in "ab":
+        cluster.pod(name)
+        cluster.settle()
+    queue = cluster.one(FLUXQUEUES, "default", "")
+    cluster.put(FLUXQUEUES, {**queue, "spec": {**queue["spec"], "placement": "bind"}})
+    cluster.end_all("a")
+    cluster.settle(5)
+    assert cluster.state("b") == "Running"
+    assert "affinity" in cluster.one(PODS, "b")["spec"]
+
+
+def test_devices_by_claim_are_refused_where_the_queue_binds():
+    cluster = Cluster(placement="bind")
+    with_spec(cluster, "a", resourceClaims=[{"name": "device"}])
+    cluster.settle()
+    assert cluster.state("a") == "Refused"
+    assert cluster.status("a")["reason"].startswith("resourceClaims of its pods: ")
+
+
+def test_volumes_are_to_be_bound_before_a_pod_is():
+    cluster = Cluster(placement="bind")
+    with_spec(cluster, "a", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "one"}}, {"name": "t"}])
+    with_spec(cluster, "b", volumes=[{"name": "data", "ephemeral": {}}])
+    claim = {"metadata": {"name": "one", "namespace": "ns"}, "status": {"phase": "Pending"}}
+    cluster.put(CLAIMS, claim)
+    cluster.settle()
+    reason = "volumes of its pods: data: the PersistentVolumeClaim one is not bound"
+    assert (cluster.state("a"), cluster.state("b")) == ("Refused", "Refused")
+    assert cluster.status("a")["reason"].startswith(reason)
+    cluster.put(CLAIMS, {**claim, "status": {"phase": "Bound"}})
+    cluster.settle(5)
+    assert (cluster.state("a"), cluster.state("b")) == ("Running", "Refused")
