@@ -51,6 +51,8 @@ class Cluster:
         self.crash_at: int | None = None
         self.crash_after = False
         self.restarts = 0
+        # Names of nodes to which kube-scheduler binds nothing, for a reason of its own.
+        self.unbindable: set[str] = set()
         self._version = 0
         self._changes: list[Change] = []
         self._wake_at = float("inf")
@@ -225,6 +227,8 @@ class Cluster:
             self.put(PODS, item)
         elif isinstance(action, actions.Bind):
             self._bind_to(copy.deepcopy(self._current(PODS, action.pod)), action.node)
+        elif isinstance(action, actions.Delete):
+            self.drop(PODS, self._current(PODS, action.pod))
         elif isinstance(action, actions.Tell):
             self.log.append(f"{action.item['metadata']['name']}: {action.report.reason}: {action.report.message}")
         if self.crash_at is not None and self.crash_at < 0:
@@ -364,7 +368,7 @@ class Cluster:
     def _bind(self, pod: Object) -> None:
         for node in self.all(NODES):
             name = node["metadata"]["name"]
-            if node["spec"].get("unschedulable") or not _may(pod, name):
+            if name in self.unbindable or node["spec"].get("unschedulable") or not _may(pod, name):
                 continue
             if self.free(name) >= requests.amounts_of(pod["spec"]).get("cpu", 0):
                 pod["spec"]["nodeName"], pod["status"] = name, {"phase": "Running"}

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from headrace.fluxqueue.crd import Settings, definitions, first_queue, settings_of
+from headrace.fluxqueue.crd import Settings, WrongQueueError, definitions, first_queue, settings_of
 from headrace.graph.policies import POLICIES as MATCH_POLICIES
 from headrace.queueing.policies import POLICIES
 
@@ -59,3 +59,25 @@ def test_a_topology_is_zones_and_racks_if_a_queue_says_nothing_else():
     assert settings_of({"spec": {}}).topology == ("topology.kubernetes.io/zone", "topology.kubernetes.io/rack")
     assert settings_of({"spec": {"topology": ["a/room", "a/room"]}}).topology == ("a/room",)
     assert settings_of({"spec": {"topology": []}}).topology == ()
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"policy": "lifo"}, "spec.policy: must be one of"),
+        ({"matchPolicy": "lonodex"}, "spec.matchPolicy: must be one of"),
+        ({"queueDepth": 0}, "spec.queueDepth: must be a whole number, at least 1"),
+        ({"reservationDepth": -1}, "spec.reservationDepth: must be a whole number, at least 0"),
+        ({"defaultDuration": "soon"}, "spec.defaultDuration: must be a duration"),
+        ({"readyTimeout": "0s"}, "spec.readyTimeout: must be a duration of more than zero"),
+        ({"defaultDuration": "2h", "maxDuration": "1h"}, "spec.defaultDuration: 2h is over spec.maxDuration, 1h"),
+        ({"quotas": [{"namespace": "a", "cpu": "-1"}]}, "spec.quotas[0].cpu: must be a quantity that is not negative"),
+        ({"quotas": [{"namespace": "a", "memory": "1GB"}]}, "spec.quotas[0].memory: must be a quantity"),
+        ({"quotas": [{"namespace": "a", "jobs": -1}]}, "spec.quotas[0].jobs: must be a whole number, at least 0"),
+        ({"quotas": [{"namespace": "a"}, {"namespace": "a"}]}, "spec.quotas[1].namespace: must name a namespace"),
+    ],
+)
+def test_what_does_not_make_sense_names_its_field(spec, why):
+    with pytest.raises(WrongQueueError) as caught:
+        settings_of({"spec": spec})
+    assert str(caught.value).startswith(why)

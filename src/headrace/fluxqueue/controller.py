@@ -19,7 +19,7 @@ from ..kube.runtime.credentials import CredentialsError
 from ..kube.runtime.events import record
 from ..kube.runtime.watches import Selection, without_managed_fields
 from ..kube.runtime.work_queue import WorkQueue
-from .core.actions import Action, Bind, Change, Create, PatchPod, Publish, Tell
+from .core.actions import Action, Bind, Change, Create, Delete, PatchPod, Publish, Tell
 from .core.external import status_of
 from .core.step import Core
 from .core.world import Change as Seen
@@ -65,11 +65,19 @@ def trimmed_pod(pod: Object) -> Object:
     """A pod without what the queue does not read, as there may be very many."""
     kept = without_managed_fields(pod)
     status = pod.get("status") or {}
+    # Why a pod is not bound.
+    unmet = [
+        one for one in status.get("conditions") or () if one["type"] == "PodScheduled" and one["status"] == "False"
+    ]
     told = [_only(one, (*_CONTAINER, "allocatedResources")) for one in status.get("containerStatuses") or ()]
     return {
         **kept,
         "spec": _trimmed_spec(pod["spec"]),
-        "status": {**_only(status, ("phase",)), **({"containerStatuses": told} if told else {})},
+        "status": {
+            **_only(status, ("phase",)),
+            **({"containerStatuses": told} if told else {}),
+            **({"conditions": unmet} if unmet else {}),
+        },
     }
 
 
@@ -293,6 +301,9 @@ class FluxqueueController:
                 "target": {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": action.node},
             }
             await api.create(BINDINGS, meta["namespace"], binding)
+        elif isinstance(action, Delete):
+            meta = action.pod["metadata"]
+            await api.delete(PODS, meta["namespace"], meta["name"], meta["uid"])
         elif isinstance(action, Tell):
             about = {"metadata": action.item["metadata"], "status": action.before}
             component = action.component or self._shared.component

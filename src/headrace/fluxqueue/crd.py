@@ -6,6 +6,8 @@ its schema. Source: apiextensions.k8s.io/v1, Kubernetes 1.34.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct, field
@@ -37,6 +39,9 @@ _QUANTITY: Schema = {
     # Of those that are numbers. A rule in CEL would cost more than a list of quotas may.
     "minimum": 0,
 }
+_POLICIES = sorted(POLICIES)
+# Pods share nodes, so policies that give nothing but whole nodes are none of a queue's.
+_MATCH_POLICIES = sorted(name for name, one in MATCH_POLICIES.items() if not one.whole)
 # The labels that are levels above nodes, if a FluxQueue says nothing of them.
 TOPOLOGY = ("topology.kubernetes.io/zone", "topology.kubernetes.io/rack")
 STATES = ("Held", "Released", "Running", "Finished", "Failed", "Refused")
@@ -58,6 +63,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     default_duration: float = 0
     max_duration: float = 0
     enforce_duration: bool = False
+    ready_timeout: float = 600
     quotas: dict[str, Quota] = field(default_factory=dict)
 
     @property
@@ -66,9 +72,52 @@ class Settings(Struct, frozen=True, kw_only=True):
         return self.policy, self.queue_depth, self.reservation_depth, self.match_policy, self.topology
 
 
+class WrongQueueError(ValueError):
+    """A FluxQueue that does not make sense: the message names the field and the rule."""
+
+
 def settings_of(queue: Object) -> Settings:
-    """The settings of a FluxQueue that its schema has admitted."""
+    """The settings of a FluxQueue. Raises WrongQueueError: a schema does not compare durations, and may be older than
+    this program, or have admitted a queue before it had its rules.
+    """
     spec = queue.get("spec") or {}
+    for name, known in (("policy", _POLICIES), ("matchPolicy", _MATCH_POLICIES)):
+        if name in spec and spec[name] not in known:
+            raise WrongQueueError(f"spec.{name}: must be one of {', '.join(known)}, not {spec[name]}")
+    for name, least in (("queueDepth", 1), ("reservationDepth", 0)):
+        if name in spec and not (isinstance(spec[name], int) and spec[name] >= least):
+            raise WrongQueueError(f"spec.{name}: must be a whole number, at least {least}, not {spec[name]}")
+    for name in ("defaultDuration", "maxDuration", "readyTimeout"):
+        text = spec.get(name)
+        if text is not None and not (re.search(_DURATION["pattern"], str(text)) and re.search("[1-9]", str(text))):
+            raise WrongQueueError(f"spec.{name}: must be a duration of more than zero, such as 30m, not {text}")
+    _check_quotas(spec.get("quotas") or ())
+    settings = _read(spec)
+    if 0 < settings.max_duration < settings.default_duration:
+        raise WrongQueueError(
+            f"spec.defaultDuration: {spec['defaultDuration']} is over spec.maxDuration, {spec['maxDuration']}"
+        )
+    return settings
+
+
+def _check_quotas(quotas: Iterable[Object]) -> None:
+    seen: set[str] = set()
+    for place, item in enumerate(quotas):
+        where, namespace = f"spec.quotas[{place}]", item.get("namespace")
+        if not namespace or namespace in seen:
+            raise WrongQueueError(
+                f"{where}.namespace: must name a namespace, each at most once, not {namespace or 'none'}"
+            )
+        seen.add(namespace)
+        for name in ("cpu", "memory"):
+            if name in item and not re.search(_QUANTITY["pattern"], str(item[name])):
+                raise WrongQueueError(f"{where}.{name}: must be a quantity that is not negative, not {item[name]}")
+        for name in ("gpu", "pods", "jobs"):
+            if name in item and not (isinstance(item[name], int) and item[name] >= 0):
+                raise WrongQueueError(f"{where}.{name}: must be a whole number, at least 0, not {item[name]}")
+
+
+def _read(spec: Object) -> Settings:
     return Settings(
         policy=spec.get("policy", "easy"),
         queue_depth=spec.get("queueDepth"),
@@ -79,6 +128,7 @@ def settings_of(queue: Object) -> Settings:
         topology=tuple(dict.fromkeys(spec.get("topology", TOPOLOGY))),
         default_duration=_seconds(spec.get("defaultDuration")),
         max_duration=_seconds(spec.get("maxDuration")),
+        ready_timeout=_seconds(spec.get("readyTimeout", "10m")),
         enforce_duration=spec.get("enforceDuration", False),
         quotas={one["namespace"]: quota_of(one) for one in spec.get("quotas") or ()},
     )
@@ -164,13 +214,12 @@ def _fluxjob() -> Object:
 
 def _fluxqueue() -> Object:
     spec = {
-        "policy": {**_TEXT, "enum": sorted(POLICIES), "default": "easy", "description": "Which job is next"},
+        "policy": {**_TEXT, "enum": _POLICIES, "default": "easy", "description": "Which job is next"},
         "queueDepth": {**_WHOLE, "minimum": 1, "description": "How many jobs are tried for backfill at a time"},
         "reservationDepth": {**_WHOLE, "description": "How many waiting jobs have reservations"},
         "matchPolicy": {
             **_TEXT,
-            # Pods share nodes, so policies that give nothing but whole nodes are none of a queue's.
-            "enum": sorted(name for name, one in MATCH_POLICIES.items() if not one.whole),
+            "enum": _MATCH_POLICIES,
             "default": "lonode",
             "description": "Which nodes of those that serve are taken",
         },
@@ -189,11 +238,17 @@ def _fluxqueue() -> Object:
             "type": "array",
             "items": {**_TEXT, "minLength": 1},
             "maxItems": 8,
+            "x-kubernetes-list-type": "set",
             "default": list(TOPOLOGY),
             "description": "Labels of nodes that are levels above them, the widest first",
         },
         "defaultDuration": {**_DURATION, "description": "Duration of a job that says none (RFC 23)"},
         "maxDuration": {**_DURATION, "description": "The longest duration (RFC 23)"},
+        "readyTimeout": {
+            **_DURATION,
+            "default": "10m",
+            "description": "How long kube-scheduler may take to bind a pod that was given its node (RFC 23)",
+        },
         "enforceDuration": {
             "type": "boolean",
             "default": False,

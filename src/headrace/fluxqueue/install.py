@@ -121,7 +121,7 @@ def access(install: Install) -> list[Object]:
         _rule([PRIORITY_CLASSES], _READ),
         _rule([CLAIMS], _READ),
         _rule([BINDINGS], ["create"]),
-        _rule([PODS], [*_READ, "patch"]),
+        _rule([PODS], [*_READ, "patch", "delete"]),
         *(_rule([one.kind], [*_READ, "patch"] if one.suspend else _READ) for one in others()),
         _rule([FLUXJOBS, FLUXQUEUES], [*_READ, "create"]),
         _rule([FLUXJOBS], ["patch"]),

@@ -834,3 +834,104 @@ def test_a_job_without_a_duration_is_started_ahead_of_no_reservation_by_a_core_t
     cluster.restart()
     cluster.settle(60)
     assert [cluster.state(name) for name in ("runs", "first", "small")] == ["Running", "Held", "Held"]
+
+
+def test_a_job_none_of_whose_pods_is_bound_in_time_waits_anew():
+    cluster = Cluster(nodes=2, cores=2, readyTimeout="5m")
+    cluster.unbindable = {"n0"}
+    cluster.job("a", pods=1, cores=2)
+    cluster.settle(299)
+    assert cluster.state("a") == "Released"
+    cluster.pod("b", 2)
+    cluster.settle()
+    assert nodes_of(cluster, "b") == ["n1"]
+    cluster.settle(2)
+    told = [line for line in cluster.log if "NotBound" in line]
+    assert told == ["a: NotBound: not bound by kube-scheduler in 5m: it does not say why"]
+    # It has the same node again, and waits there for five minutes more.
+    assert (cluster.state("a"), nodes_of(cluster, "a")) == ("Released", ["n0"])
+    assert "reason" not in cluster.status("a")
+    assert cluster.one(JOBS, "a")["status"]["active"] == 1
+    cluster.unbindable = set()
+    cluster.restart()
+    cluster.settle()
+    assert cluster.state("a") == "Running"
+    cluster.settle(3600)
+    assert cluster.state("a") == "Running"
+
+
+@pytest.mark.parametrize("crash_at", [None, *range(8)])
+def test_a_pod_that_is_not_bound_in_time_is_made_anew_by_its_controller(crash_at):
+    cluster = Cluster(nodes=2, cores=2)
+    cluster.job("a", pods=2, cores=2)
+    cluster.unbindable = {"n1"}
+    cluster.settle(601 if crash_at is None else 1)
+    cluster.crash_at = crash_at
+    cluster.settle(601)
+    pods = cluster.pods_of("a")
+    assert sorted(pod["status"]["phase"] for pod in pods) == ["Pending", "Running"]
+    # A crash may have it told again; on a real cluster that is the same Event.
+    assert sum("NotBound" in line for line in cluster.log) in (1, 2)
+    deleted = [one for one in cluster.writes if isinstance(one, actions.Delete)]
+    assert deleted
+    assert all(one.pod["metadata"]["uid"] not in [pod["metadata"]["uid"] for pod in pods] for one in deleted)
+    assert cluster.state("a") == "Released"
+    assert cluster.status("a")["reason"].startswith("not bound by kube-scheduler in 10m")
+    cluster.unbindable = set()
+    cluster.restart()
+    cluster.settle(5)
+    assert cluster.state("a") == "Running"
+    assert "reason" not in cluster.status("a")
+
+
+def test_a_bare_pod_that_is_not_bound_in_time_says_why():
+    cluster = Cluster(nodes=1, readyTimeout="1m")
+    cluster.unbindable = {"n0"}
+    pod = cluster.pod("a")
+    cluster.settle(30)
+    unmet = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available: no volume"}
+    pod = cluster.one(PODS, "a")
+    pod["status"]["conditions"] = [unmet]
+    cluster.put(PODS, pod)
+    cluster.settle(31)
+    why = "not bound by kube-scheduler in 1m: 0/1 nodes are available: no volume"
+    assert (cluster.state("a"), cluster.status("a")["reason"]) == ("Released", why)
+    before = len(cluster.writes)
+    cluster.settle(600)
+    cluster.restart()
+    cluster.settle(600)
+    assert cluster.writes[before:] == []
+    cluster.unbindable = set()
+    cluster.restart()
+    cluster.settle(1)
+    assert cluster.state("a") == "Running"
+    assert "reason" not in cluster.status("a")
+
+
+def test_a_queue_that_does_not_make_sense_is_invalid_and_hurts_no_other():
+    cluster = Cluster(nodes=2)
+    for index in range(2):
+        node = cluster.one(NODES, f"n{index}", "")
+        node["metadata"]["labels"] = {"pool": "ab"[index]}
+        cluster.put(NODES, node)
+    queue = cluster.one(FLUXQUEUES, "default", "")
+    queue["spec"]["nodeSelector"] = {"pool": "a"}
+    cluster.put(FLUXQUEUES, queue)
+    cluster.put(NAMESPACES, {"metadata": {"name": "more", "labels": {"fluxqueue/queue": "wrong"}}})
+    cluster.now += 1
+    wrong = {
+        "metadata": {"name": "wrong"},
+        "spec": {"nodeSelector": {"pool": "b"}, "defaultDuration": "2h", "maxDuration": "1h"},
+    }
+    cluster.put(FLUXQUEUES, wrong)
+    cluster.pod("a")
+    cluster.pod("b", namespace="more")
+    cluster.settle(5)
+    why = "spec.defaultDuration: 2h is over spec.maxDuration, 1h"
+    assert cluster.one(FLUXQUEUES, "wrong", "")["status"] == {"state": "Invalid", "reason": why, "nodes": 0}
+    assert cluster.state("a") == "Running"
+    assert cluster.one(PODS, "b", "more")["spec"]["schedulingGates"]
+    wrong["spec"]["maxDuration"] = "3h"
+    cluster.put(FLUXQUEUES, wrong)
+    cluster.settle(5)
+    assert cluster.one(PODS, "b", "more")["status"]["phase"] == "Running"

@@ -52,6 +52,12 @@ class Bind(Struct, frozen=True):
     node: str
 
 
+class Delete(Struct, frozen=True):
+    """Delete the pod with this uid."""
+
+    pod: Object
+
+
 class Tell(Struct, frozen=True):
     """An Event about an object of a kind. `before` is what its name follows from: the same is told once. `component` is
     who reports it, "" for this program.
@@ -64,4 +70,4 @@ class Tell(Struct, frozen=True):
     component: str = ""
 
 
-Action = Union[Create, Publish, Change, PatchPod, Bind, Tell]
+Action = Union[Create, Publish, Change, PatchPod, Bind, Delete, Tell]

@@ -100,7 +100,7 @@ def status_of(job: Job, before: Object, pods: Object, now: float) -> Object:
         "submitStatus": _SUBMIT.get(state, "statusSubmit"),
         "state": state.value,
         "jobid": str(job.jobid),
-        **({"reason": job.reason} if job.reason else {}),
+        **({"reason": job.reason or job.unbound} if job.reason or job.unbound else {}),
         **({"position": position} if waits and position else {}),
         **({"estimatedStart": text_of(estimate)} if waits and estimate else {}),
         **({} if waits else nodes_of(job)),

@@ -1,7 +1,7 @@
 """Which node belongs to which queue. Pure.
 
 Two queues share no node, as each would plan with all of it: of two that select a node, the later is invalid, and has
-none.
+none; so has a queue that does not make sense.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..crd import settings_of
+from ..crd import WrongQueueError, settings_of
 
 Object = dict[str, Any]
 _CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
@@ -35,7 +35,11 @@ def divided(queues: Mapping[str, Object], nodes: Mapping[str, Object]) -> dict[s
     owner: dict[str, str] = {}
     found: dict[str, QueueNodes] = {}
     for name in sorted(queues, key=lambda name: (queues[name]["metadata"].get("creationTimestamp", ""), name)):
-        selector = settings_of(queues[name]).node_selector
+        try:
+            selector = settings_of(queues[name]).node_selector
+        except WrongQueueError as exc:
+            found[name] = QueueNodes(problem=str(exc))
+            continue
         mine = [node for node, item in nodes.items() if _selects(selector, item["metadata"].get("labels") or {})]
         shared = min((node for node in mine if node in owner), default="")
         if shared:

@@ -25,12 +25,13 @@ from ...kube.runtime.writes import patch_of
 from ...queueing.queue import Planned, Refused, Started
 from ...queueing.reasons import Explainer
 from ...queueing.why import refusal, shortage
+from ...spec import duration as durations
 from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
 from ...spec.jobid import FluidGenerator
 from .. import constraints, nodes, requests
 from ..admission import gate_index, is_bound_here, is_skipped
-from ..crd import Settings, settings_of
+from ..crd import Settings, WrongQueueError, settings_of
 from ..names import FLUXJOBS, FLUXQUEUES, HELD, HOLD, JOBID, PLACE
 from ..quotas import Account
 from ..workloads import Malformed, Wish
@@ -53,6 +54,7 @@ STATUS_INTERVAL = 30.0
 STATUS_RATE = 50.0
 # How many times one step has a queue start what the starts before have put in front of it.
 _ROUNDS = 8
+_NOT_BOUND = "not bound by kube-scheduler"
 BEHIND = "waits for the jobs before it"
 # The time of the first job id, in milliseconds: 2025-01-01. Ids last for 35 years from then on.
 _EPOCH = 1_735_689_600_000
@@ -90,6 +92,8 @@ class Core:
         self._stranded: dict[str, None] = {}
         # Jobs with a pod that is to be bound, and a node that takes none now or has no room for it.
         self._unbindable: dict[str, None] = {}
+        # When the next pod of a job is to be bound, by the uid of the job.
+        self._unbound: dict[str, float] = {}
         self._look_at, self._now = 0.0, 0.0
         self._credit, self._credited_at = STATUS_RATE, 0.0
 
@@ -102,6 +106,7 @@ class Core:
         self._touched, self.places.loads = touched.workloads, touched.loads
         self._touched.update({**self._stranded, **self._unbindable})
         self._unbindable.clear()
+        self._touched.update({uid: None for uid, at in self._unbound.items() if at <= now})
         for queue in self.queues.values():
             queue.queue.advance(int(now))
         writes: dict[str, tuple[actions.Action, ...]] = {}
@@ -129,7 +134,14 @@ class Core:
             if found:
                 writes[uid] = found
         starts = [start for queue in self.queues.values() if (start := queue.queue.next_start()) is not None]
-        wake_at = min([*starts, self._look_at if self.places.changed else inf, now if any(goes_on) else inf])
+        wake_at = min(
+            [
+                *starts,
+                *self._unbound.values(),
+                self._look_at if self.places.changed else inf,
+                now if any(goes_on) else inf,
+            ]
+        )
         return Steps(writes, wake_at, self.chronicle.take())
 
     def _observe(self, changes: list[Change], now: float) -> Touched:
@@ -184,7 +196,7 @@ class Core:
         """Give each node to its queue, and rebuild the queues whose settings have changed."""
         for name in queues:
             item = self.world.queues.get(name)
-            settings = settings_of(item) if item else None
+            settings = _settings_of(item) if item else None
             queue = self.queues.get(name)
             if queue and queue.settings != settings:
                 if settings and queue.settings.of_graph == settings.of_graph:
@@ -296,6 +308,7 @@ class Core:
             self._settle(job, int(now))
         if not job.state.is_over:
             self._wait(job, problem, now)
+        self._await_binding(job, now)
 
     def _waits(self, uid: str, item: Object, wish: Wish) -> bool:
         """Whether a workload is to have a FluxJob: it has one, or it is held in a namespace with a queue."""
@@ -311,6 +324,7 @@ class Core:
         meta = item["metadata"]
         flux = self.world.fluxjobs.get(uid) or {}
         told = flux.get("status") or {}
+        reason = told.get("reason", "")
         placed = [pod for pod in self.world.live_pods(uid) if _is_placed(pod)]
         jobid = int((flux.get("metadata", {}).get("labels") or {}).get(JOBID, 0))
         if not jobid and placed:
@@ -328,7 +342,8 @@ class Core:
             nodes=list(Hostlist.parse(told.get("nodes", ""))),
             places=[],
             freed=set(Idset.parse(told.get("freed", ""))),
-            reason=told.get("reason", ""),
+            reason="" if reason.startswith(_NOT_BOUND) else reason,
+            unbound=reason if reason.startswith(_NOT_BOUND) else "",
             started_at=_moment(told.get("startedAt")),
             ended_at=_moment(told.get("endedAt")),
             waits=fluxjobs.waits_in(told),
@@ -350,6 +365,7 @@ class Core:
         if account := self._account_of(job):
             account.forget(job.jobid)
             account.forget(-job.jobid)
+        self._unbound.pop(job.uid, None)
         del self.jobs[job.uid], self._jobs_by_id[job.jobid]
 
     def _withdraw(self, job: Job) -> None:
@@ -488,6 +504,27 @@ class Core:
         queue = self.queues.get(job.queue) if job else None
         if job and queue and job.state.has_nodes and not self.places.leave_lost_nodes(job, queue, now):
             self._stranded[uid] = None
+
+    def _await_binding(self, job: Job, now: float) -> None:
+        """Note which pods kube-scheduler has not bound in time, and when the next is to be bound."""
+        self._unbound.pop(job.uid, None)
+        queue, pods = self.queues.get(job.queue), list(self.world.live_pods(job.uid)) if job.state.has_nodes else []
+        waits = {pod["metadata"]["uid"]: pod for pod in pods if _waits_for_binding(pod)}
+        job.pinned_at = {uid: job.pinned_at.get(uid, _pinned_at(job, pod)) for uid, pod in waits.items()}
+        job.late = []
+        if not job.state.has_nodes:
+            job.unbound = ""
+        if queue is None or not job.state.has_nodes:
+            return
+        ends = {uid: at + queue.settings.ready_timeout for uid, at in job.pinned_at.items()}
+        job.late = [uid for uid, end in ends.items() if end <= now]
+        if job.late and not job.unbound:
+            limit = durations.encode(queue.settings.ready_timeout)
+            job.unbound = f"{_NOT_BOUND} in {limit}: {_why_not_bound(waits[job.late[0]])}"
+        elif sum(1 for pod in pods if pod["spec"].get("nodeName")) >= job.wish.pods:
+            job.unbound = ""
+        if len(job.late) < len(ends):
+            self._unbound[job.uid] = min(end for uid, end in ends.items() if uid not in job.late)
 
     # --- quotas and the order
 
@@ -680,7 +717,7 @@ class Core:
             if job.told_place != fluxjobs.place_of(job):
                 self.places.changed[job.queue] = None
         if job.state.has_nodes and self._is_told(job):
-            yield from self._effects(job, pods)
+            yield from self._effects(job, pods, now)
 
     def _is_told(self, job: Job) -> bool:
         """Whether the status says which nodes a job has."""
@@ -690,7 +727,7 @@ class Core:
             key: told[key] for key in ("nodes", "freed", "waits") if key in told
         } == fluxjobs.nodes_of(job)
 
-    def _effects(self, job: Job, pods: dict[str, Object]) -> Iterator[actions.Action]:
+    def _effects(self, job: Job, pods: dict[str, Object], now: float) -> Iterator[actions.Action]:
         """What makes a job run whose nodes are told."""
         workload, queue = job.workload, self.queues.get(job.queue)
         limit = job.seconds if queue and queue.settings.enforce_duration else 0
@@ -702,6 +739,10 @@ class Core:
             if pod is not None and gate_index(pod) >= 0:
                 give = pin.mark if is_bound_here(pod) else pin.pin
                 yield actions.PatchPod(pod, give(pod, place.node, job.jobid, 0 if workload.deadline else limit))
+                job.pinned_at[place.pod] = now
+                if queue and queue.settings.ready_timeout:
+                    end = now + queue.settings.ready_timeout
+                    self._unbound[job.uid] = min(end, self._unbound.get(job.uid, inf))
             elif pod is not None and queue and _is_to_bind(pod):
                 if not queue.is_usable(place.node, None) or not queue.has_room(place.node):
                     self._unbindable[job.uid] = None
@@ -709,6 +750,20 @@ class Core:
                 report = Report("Normal", "Scheduled", f"bound to {place.node}")
                 yield actions.Bind(pod, place.node)
                 yield actions.Tell(PODS, pod, {}, report, pod["spec"]["schedulerName"])
+        yield from self._evictions(job, pods)
+
+    def _evictions(self, job: Job, pods: dict[str, Object]) -> Iterator[actions.Action]:
+        """Take pods away that kube-scheduler did not bind in time, where their owner makes new ones. A workload none of
+        whose pods is bound is suspended, as if by its user, and so waits anew; where some are, the others are left.
+        """
+        late = [pods[uid] for uid in job.late if uid in pods]
+        if late and job.workload.suspend and not any(pod["spec"].get("nodeName") for pod in pods.values()):
+            if not job.workload.is_suspended(job.item):
+                yield actions.Change(job.workload.kind, job.item, job.workload.suspended())
+            return
+        for pod in late:
+            if any(owner.get("controller") for owner in pod["metadata"].get("ownerReferences") or ()):
+                yield actions.Delete(pod)
 
     def _ungate_skipped(self, uid: str) -> Iterator[actions.Action]:
         """Pods of an object that is left alone do not wait, though every pod gets the gate."""
@@ -733,6 +788,10 @@ def _report(job: Job, told: Object, wanted: Object) -> Iterator[actions.Action]:
         State.RELEASED: Report("Normal", "Released", f"on {wanted.get('nodes')}"),
     }
     known = told.get("state") == state.value
+    if job.unbound and job.unbound != told.get("reason"):
+        yield actions.Tell(
+            job.workload.kind, job.workload.objects(job.item)[0], told, Report("Warning", "NotBound", job.unbound)
+        )
     if not told.get("state") and job.asked and job.asked.left:
         text = f"not planned for, left to kube-scheduler on the node that a pod is given: {', '.join(job.asked.left)}"
         yield actions.Tell(
@@ -768,6 +827,31 @@ def _is_to_bind(pod: Object) -> bool:
     spec, meta = pod["spec"], pod["metadata"]
     is_free = not spec.get("nodeName") and not spec.get("schedulingGates") and not meta.get("deletionTimestamp")
     return is_bound_here(pod) and is_free
+
+
+def _waits_for_binding(pod: Object) -> bool:
+    """Whether a pod was given to a node, and kube-scheduler has not bound it yet."""
+    is_bound = bool(pod["spec"].get("nodeName"))
+    return _is_placed(pod) and gate_index(pod) < 0 and not is_bound and "deletionTimestamp" not in pod["metadata"]
+
+
+def _pinned_at(job: Job, pod: Object) -> float:
+    """When a pod was pinned that was so already when this core began."""
+    return max(job.started_at, _moment(pod["metadata"].get("creationTimestamp")))
+
+
+def _why_not_bound(pod: Object) -> str:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    told = (one.get("message") for one in conditions if one["type"] == "PodScheduled")
+    return next((str(one) for one in told if one), "it does not say why")
+
+
+def _settings_of(item: Object) -> Settings:
+    """The settings of a FluxQueue; the defaults for one that does not make sense, which has no nodes (`divided`)."""
+    try:
+        return settings_of(item)
+    except WrongQueueError:
+        return Settings()
 
 
 def _is_held(item: Object) -> bool:

@@ -56,6 +56,12 @@ class Workload(NamedTuple):
     def is_suspended(self, item: Object) -> bool:
         return value_at(item, self.suspend) is True if self.suspend else False
 
+    def suspended(self) -> Object:
+        """The merge patch that keeps an object from having pods."""
+        body: Object = {}
+        put_at(body, self.suspend, True)
+        return body
+
     def released(self, item: Object, seconds: int) -> Object:
         """The merge patch that lets an object make its pods, and has Kubernetes end it after so many seconds, unless it
         is to do that earlier; 0: for no limit.
