@@ -373,7 +373,7 @@ def test_under_easy_a_wide_job_has_a_reserved_start_which_small_ones_do_not_dela
     cluster.settle(5)
     assert cluster.state("short") == "Running"
     assert [cluster.state(name) for name in ("wide", "long", "unknown")] == ["Held", "Held", "Held"]
-    assert cluster.status("wide")["estimatedStart"] == "2027-01-15T08:01:40Z"
+    assert cluster.status("wide")["estimatedStart"] == "2027-01-15T08:01:43Z"
     assert "its duration is not known" in cluster.status("unknown")["reason"]
     for name in ("short", "a"):
         cluster.end_all(name)
@@ -519,8 +519,8 @@ def test_jobs_without_a_reservation_have_the_start_that_sums_of_resources_let_ex
         cluster.settle()
     cluster.settle(40)
     assert [cluster.status(name).get("estimatedStart") for name in "bcd"] == [
-        "2027-01-15T08:10:00Z",
-        "2027-01-15T08:20:00Z",
+        "2027-01-15T08:10:03Z",
+        "2027-01-15T08:20:06Z",
         # Nobody knows how long c runs.
         None,
     ]

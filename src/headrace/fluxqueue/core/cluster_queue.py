@@ -21,6 +21,7 @@ from ...spec.constraint import terms
 from .. import constraints, nodes, requests
 from ..crd import Settings
 from ..quotas import Account
+from .job import LATENCY
 
 Object = dict[str, Any]
 
@@ -211,7 +212,7 @@ class ClusterQueue:
     def submit(self, jobid: int, request: JobRequest, priority: int, arrival: float) -> None:
         self._allowed(request.constraint)
         # A job whose end is not known is planned with one that is far off.
-        full = request if request.duration else request.lasting(UNLIMITED)
+        full = request.lasting(request.duration + LATENCY if request.duration else UNLIMITED)
         self.queue.submit(jobid, full, priority, arrival)
 
     def reserved_start(self, jobid: int, now: float) -> float:

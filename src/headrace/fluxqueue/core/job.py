@@ -16,6 +16,11 @@ from ..workloads import Wish, Workload, group
 Object = dict[str, Any]
 
 
+# Seconds that a job has its nodes for beyond its duration: its pods are bound and started, and seen to have ended. A
+# plan without them would be broken by each end, and what is planned anew may come much later than before.
+LATENCY = 3
+
+
 class State(Enum):
     """`status.state` of a FluxJob."""
 
@@ -192,5 +197,5 @@ class Job(Struct, eq=False, kw_only=True):
 
     @property
     def end(self) -> float:
-        """When it should have ended, by its duration; 0 if that is not known."""
-        return self.started_at + self.asked.duration if self.asked and self.asked.duration else 0
+        """When its pods should be gone, by its duration; 0 if that is not known."""
+        return self.started_at + self.asked.duration + LATENCY if self.asked and self.asked.duration else 0
