@@ -293,6 +293,14 @@ def volume(cluster: Cluster, namespace: str, name: str) -> Iterator[None]:
         ({"reservationDepth": -1}, "spec.reservationDepth"),
         ({"defaultDuration": "soon"}, "spec.defaultDuration"),
         ({"maxDuration": "0s"}, "must be more than zero"),
+        ({"readyTimeout": "-1m"}, "spec.readyTimeout"),
+        ({"topology": ["rack", "rack"]}, "spec.topology.1.: Duplicate value"),
+        ({"quotas": [{"cpu": 1}]}, "spec.quotas.0..namespace: Required value"),
+        ({"quotas": [{"namespace": "a"}]}, "spec.quotas.0."),
+        ({"quotas": [{"namespace": "a", "cpu": -1}]}, "must not be negative"),
+        ({"quotas": [{"namespace": "a", "memory": "1GB"}]}, "spec.quotas.0..memory"),
+        ({"quotas": [{"namespace": "a", "jobs": -1}]}, "spec.quotas.0..jobs"),
+        ({"quotas": [{"namespace": "a", "jobs": 1}, {"namespace": "a", "pods": 1}]}, "spec.quotas.1.: Duplicate value"),
     ],
 )
 def test_a_wrong_fluxqueue_is_refused_by_its_field(

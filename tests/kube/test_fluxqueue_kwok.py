@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 from kubecluster import build, kwok
 from kubecluster.cluster import Cluster, unmet
+from kubecluster.faults import stopped
 from patience import until
-from running_fluxqueue import QUEUES, Held, running
+from running_fluxqueue import QUEUES, Held, pod_spec, running
 
 from headrace.kube.runtime.timestamps import seconds_of
 
@@ -88,3 +89,42 @@ def test_a_wide_job_starts_at_its_first_estimate_in_a_stream_of_small_ones(queue
         until(lambda name=name: placed(queued, name) == 1)
         end(queued, name)
         queued.wait(f"{name}-job", "Finished")
+
+
+def test_limits_of_a_queue_and_an_outage_of_the_api_server(queued: Held) -> None:
+    """Quotas, durations that are enforced, pods that are not bound: what Kubernetes must accept of each."""
+    cluster = queued.cluster
+
+    def change(**spec: object) -> None:
+        cluster.api.request("PATCH", f"{QUEUES}/default", {"spec": spec}, kind="application/merge-patch+json")
+
+    duration = {"fluxqueue/duration": "4h"}
+    change(quotas=[{"namespace": "team", "jobs": 1, "cpu": "6500m"}], enforceDuration=True)
+    queued.job("one", cpu="4", annotations=duration)
+    queued.wait("one-job", "Running")
+    assert queued.get("jobs", "one")["spec"]["activeDeadlineSeconds"] == 4 * 3600
+    queued.pod("two", cpu="3", annotations=duration)
+    until(lambda: "over the quota of namespace team: " in queued.status("two-pod").get("reason", ""))
+    told = queued.status("two-pod")["reason"]
+    assert "cpu 7 of 6500m (500m over, 4 taken)" in told
+    assert "jobs 2 of 1 (1 over, 1 taken)" in told
+    with stopped(cluster, "kube-apiserver"):
+        pass
+    change(quotas=[])
+    queued.wait("two-pod", "Running")
+    assert queued.get("pods", "two")["spec"]["activeDeadlineSeconds"] == 4 * 3600
+    end(queued, "one")
+    queued.wait("one-job", "Finished")
+    # A claim that is not there keeps kube-scheduler from binding.
+    change(readyTimeout="1s")
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "missing"}}]
+    bare = {**pod_spec("true", "1"), "volumes": volumes}
+    cluster.api.request("POST", "/api/v1/namespaces/team/pods", {"metadata": {"name": "bare"}, "spec": bare})
+    queued.job("unbound", cpu="1", template={"spec": bare})
+    until(lambda: "not bound by kube-scheduler in 1s: " in queued.status("bare-pod").get("reason", ""))
+    assert "missing" in queued.status("bare-pod")["reason"]
+    until(lambda: queued.events("unbound").count("NotBound") > 1)
+    change(readyTimeout="10m")
+    queued.wait("unbound-job", "Released")
+    queued.delete("jobs", "unbound")
+    until(lambda: not queued.status("unbound-job"))

@@ -132,6 +132,7 @@ ELSEWHERE = {
         "workloads/replicaset.py": "fluxqueue/core/test_fluxqueue_replicas.py",
         "workloads/statefulset.py": "fluxqueue/core/test_fluxqueue_replicas.py",
         "core/asking.py": "fluxqueue/core/test_fluxqueue_step.py",
+        "core/job.py": "fluxqueue/core/test_fluxqueue_step.py",
         "core/places.py": "fluxqueue/core/test_fluxqueue_step.py",
         "core/external.py": "fluxqueue/services/test_fluxqueue_services_live_graph.py",
         "core/queue_nodes.py": "fluxqueue/core/test_fluxqueue_step.py",
@@ -143,6 +144,8 @@ ELSEWHERE = {
         "workloads/__init__.py": "fluxqueue/core/test_fluxqueue_step.py",
         "workloads/group.py": "fluxqueue/core/test_fluxqueue_step.py",
         "workloads/job.py": "fluxqueue/core/test_fluxqueue_step.py",
+        "workloads/pod.py": "fluxqueue/core/test_fluxqueue_step.py",
+        "workloads/workload.py": "fluxqueue/core/test_fluxqueue_step.py",
     },
     "graph/": {
         "candidates.py": "graph/test_index.py",

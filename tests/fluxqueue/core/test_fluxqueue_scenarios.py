@@ -17,7 +17,9 @@ TOLERANCE = 3
 
 
 class Stream:
-    """Jobs of a cluster, whose pods end when their durations are over."""
+    """Jobs of a cluster, whose pods end when their durations are over; `first_estimates` are of starts that the policy
+    has reserved.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -41,7 +43,8 @@ class Stream:
         self.cluster.settle()
         for flux in self.cluster.all(FLUXJOBS):
             name, status = flux["spec"]["name"], flux.get("status") or {}
-            if status.get("estimatedStart"):
+            reserved = [one["status"] for one in status.get("conditions", ()) if one["type"] == "Reserved"]
+            if status.get("estimatedStart") and reserved == ["True"]:
                 self.first_estimates.setdefault(name, seconds_of(status["estimatedStart"]))
             if status.get("state") == "Finished":
                 self.cluster.drop(JOBS, self.cluster.one(JOBS, name))
