@@ -121,7 +121,7 @@ def test_limits_of_a_queue_and_an_outage_of_the_api_server(queued: Held) -> None
     bare = {**pod_spec("true", "1"), "volumes": volumes}
     cluster.api.request("POST", "/api/v1/namespaces/team/pods", {"metadata": {"name": "bare"}, "spec": bare})
     queued.job("unbound", cpu="1", template={"spec": bare})
-    until(lambda: "not bound by kube-scheduler in 1s: " in queued.status("bare-pod").get("reason", ""))
+    until(lambda: "not bound by kube-scheduler in 1.000s: " in queued.status("bare-pod").get("reason", ""))
     assert "missing" in queued.status("bare-pod")["reason"]
     until(lambda: queued.events("unbound").count("NotBound") > 1)
     change(readyTimeout="10m")
