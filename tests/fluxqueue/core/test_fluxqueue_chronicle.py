@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from simulated_cluster import Cluster
 
+from headrace.fluxqueue.core import external
 from headrace.fluxqueue.core.chronicle import Record
 from headrace.fluxqueue.core.job import State
 from headrace.fluxqueue.core.step import Core
@@ -127,3 +128,23 @@ def test_a_fluxjob_whose_object_went_while_no_core_ran_is_told_of() -> None:
     records: list[Record] = cluster.queue.step(cluster._changes, cluster.now).records
     assert [(one.facts.name, one.is_gone) for one in records] == [("a", True)]
     assert flux["status"]["state"] == "Running"
+
+
+def test_a_job_of_another_scheduler_has_ended_when_its_fluxjob_is_gone() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.settle(5)
+    made = []
+    for jobid in (1, 2):
+        body = external.made_of(jobid, "ns", "default", {"n0": {"cpu": 1000}}, {}, 60)
+        flux = cluster.put(FLUXJOBS, body)
+        flux["status"] = external.status_of(flux, cluster.now)
+        made.append(cluster.put(FLUXJOBS, flux))
+        cluster.settle(5)
+    cluster.drop(FLUXJOBS, made[0])
+    cluster.settle(5)
+    assert told(cluster, "match-1") == ["Running", "Finished"]
+    assert told(cluster, "match-2") == ["Running"]
+    running, over = [one.facts for one in cluster.records if one.facts.name == "match-1"]
+    assert (running.kind, running.nodes, running.width, running.held) == ("External", "n0", 1, 1)
+    assert (over.held, over.ended_at, over.version) == (0, over.started_at + 10, running.version)
+    assert [one.facts.name for one in cluster.queue.chronicle.all_now(0)] == ["match-2"]

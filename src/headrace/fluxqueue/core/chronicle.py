@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...kube.runtime.timestamps import seconds_of
 from ...spec.hostlist import Hostlist
@@ -24,7 +25,8 @@ Object = dict[str, Any]
 class Facts(Struct, frozen=True, kw_only=True):
     """A job as its FluxJob tells it.
 
-    `uid` is that of its object; a group of pods, which is none, has its name and job id there. `version` is the
+    `uid` is that of its object; a group of pods, which is none, has its name and job id there, and a job of another
+    scheduler its FluxJob's uid. `version` is the
     FluxJob's, and rises with each of its changes. `width` is the number of its pods, `held` that of the places on nodes
     that it has now. Times are seconds since the epoch, 0 for none: `started_at` of its current start, `requeued_at`
     of its last return to the queue, if it has one. `note` says why it is refused.
@@ -78,6 +80,14 @@ class Chronicle:
         if self._has_begun and (before is None or _told(before) != _told(facts)):
             self._records.append(Record(facts, now))
 
+    def see_external(self, fluxjob: Object, is_gone: bool, now: float) -> None:
+        """Take in the FluxJob of a job of another scheduler, which has no object and has ended when that is gone."""
+        uid = fluxjob["metadata"]["uid"]
+        if not is_gone:
+            self.see(uid, fluxjob, now)
+        elif facts := self._facts.pop(uid, None):
+            self._records.append(Record(replace(facts, state=State.FINISHED, held=0, ended_at=now), now))
+
     def forget(self, uid: str, now: float) -> None:
         """The object of a job is gone."""
         facts = self._facts.pop(uid, None)
@@ -106,7 +116,8 @@ def facts_of(uid: str, fluxjob: Object) -> Facts | None:
         return None
     state, is_group = State(told.get("state", "Held")), spec.get("type") == group.WORKLOAD.number
     jobid = int((meta.get("labels") or {}).get(JOBID, 0))
-    owners = meta.get("ownerReferences") or ({"kind": ""},)
+    # Only the FluxJob of another scheduler's job has no owner.
+    owners = meta.get("ownerReferences") or ({"kind": "External"},)
     nodes = len(Hostlist.parse(told.get("nodes", "")))
     freed = len(Idset.parse(told.get("freed", "")))
     released: Object = next((one for one in told.get("conditions") or () if one["type"] == "Released"), {})

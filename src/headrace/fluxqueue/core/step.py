@@ -39,7 +39,7 @@ from . import actions, fluxjobs, pin
 from .asking import Refusal, asked_of, check_placement
 from .chronicle import Chronicle, Record
 from .cluster_queue import ClusterQueue
-from .external import Externals
+from .external import Externals, is_external
 from .job import WINDOW, Job, State, parts_of, started, waits_of
 from .places import Places
 from .queue_nodes import QueueNodes, divided
@@ -148,7 +148,9 @@ class Core:
         """Take changes in; returns what they and calls of `touch` are about."""
         touched = self.world.apply(changes)
         for change in changes:
-            if change.kind == FLUXJOBS and not change.gone:
+            if change.kind == FLUXJOBS and is_external(change.item):
+                self.chronicle.see_external(change.item, change.gone, now)
+            elif change.kind == FLUXJOBS and not change.gone:
                 self.chronicle.see(workload_of(change.item), change.item, now)
         for about in self._asked_again:
             (touched.queues if about in self.world.queues else touched.workloads)[about] = None
