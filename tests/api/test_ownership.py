@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import pytest
 from starlette.routing import BaseRoute
-from tests.api.conftest import forms_token
+from tests.api.conftest import PASSWORD, forms_token
 
 from headrace.api import broker_link
 from headrace.api.identity import credential
+from headrace.api.store import database, users
 from headrace.spec import jobid
 from waiting import until
 
@@ -171,3 +172,14 @@ def test_each_route_but_those_to_log_in_needs_a_user(group: Any) -> None:
 def test_the_instance_is_stopped_by_administrators_only(group: Any) -> None:
     answer = group.client("ann.x").post("/v1/service/stop")
     assert answer.status_code == 403 and "administrators only" in answer.json()["Message"]
+
+
+def test_jobs_have_the_names_of_the_stores_users_also_of_one_who_was_added_meanwhile(group: Any) -> None:
+    engine = database.open_file(group.database)
+    users.add(engine, "new.x", PASSWORD, False)
+    engine.dispose()
+    client = group.client("new.x")
+    id = client.post("/v1/jobs/submit", json={"command": "true"}).json()["id"]
+    boss = group.client("boss.x")
+    until(lambda: [job["user"] for job in boss.get("/v2/jobs?user=new.x").json()["jobs"]] == ["new.x"])
+    assert boss.get(f"/v2/jobs/{id}").json()["user"] == "new.x"

@@ -300,6 +300,20 @@ def _status_emoji(job: JobInfo) -> str:
 
 
 _names: Dict[Any, str] = {}
+# Userids by the names of users that passwd does not have.
+_given: Dict[str, int] = {}
+
+
+def name_user(userid: int, name: str) -> None:
+    """Make the name of a user known that passwd does not have, as those of a service's own."""
+    _names[userid], _given[name] = name, userid
+
+
+def userid_of(name: str) -> int:
+    """The user id of a name. Raises KeyError, and ValueError for a text that no name can be."""
+    import pwd
+
+    return _given[name] if name in _given else pwd.getpwnam(name).pw_uid
 
 
 def username(userid: Any) -> str:

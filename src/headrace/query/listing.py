@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 from headrace.query.errors import QueryError
-from headrace.query.job_info import JobInfo
+from headrace.query.job_info import JobInfo, userid_of
 from headrace.spec.job_state import ACTIVE, INACTIVE, RESULT_BITS, STATE_BITS, STATE_MASKS
 
 TYPE_CHECKING = False
@@ -38,10 +38,8 @@ class Query:
         try:
             userid = int(text)
         except ValueError:
-            import pwd
-
             try:
-                userid = pwd.getpwnam(text).pw_uid
+                userid = userid_of(text)
             except (KeyError, ValueError):
                 # ValueError: a text that no name of a user can be.
                 raise QueryError(f"Invalid user {text} specified: there is no such user") from None

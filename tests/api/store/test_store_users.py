@@ -22,6 +22,7 @@ def test_users_of_passwd_have_their_userid_and_others_one_of_the_range_for_good(
     )
     users.remove(engine, "bob.example")
     assert users.add(engine, "eve.example", "long enough", False).userid == 200_002
+    assert users.names(engine)[200_001] == "bob.example"
     again = users.add(engine, "bob.example", "long enough", False)
     assert again.userid == 200_001 and not again.admin
     assert users.add(engine, "far.example", "long enough", False, (7_000_000, 7_000_000)).userid == 7_000_000

@@ -12,6 +12,7 @@ from headrace.api.identity import credential, passwords
 from headrace.api.identity.credential import Identity
 from headrace.api.identity.tokens import Tokens
 from headrace.api.settings import Settings
+from headrace.query.job_info import name_user
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -74,12 +75,18 @@ class StoredUsers:
         self._seconds = seconds
         self._tokens = tokens
         self._users = users
+        for userid, name in users.names(engine).items():
+            name_user(userid, name)
         # One password at a time is verified, which takes 64 MiB.
         self._verifying = asyncio.Semaphore(1)
 
     def of_token(self, token: str) -> Identity | None:
         found = self._tokens.user_of(self._engine, token)
-        return None if found is None else credential.user(found.name, found.userid, found.admin)
+        if found is None:
+            return None
+        # One who was added meanwhile; jobs of the store's users come by this way only.
+        name_user(found.userid, found.name)
+        return credential.user(found.name, found.userid, found.admin)
 
     def issue(self, identity: Identity, session: bool = False) -> str:
         user = self._users.one(self._engine, identity.name)

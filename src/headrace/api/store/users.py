@@ -83,6 +83,12 @@ def everybody(engine: Engine) -> list[User]:
         return [_user(row) for row in rows]
 
 
+def names(engine: Engine) -> dict[int, str]:
+    """The names of all users by userid, also of those that were removed, whose jobs may still be there."""
+    with engine.connect() as connection:
+        return {row.userid: row.name for row in connection.execute(select(USERS.c.userid, USERS.c.name))}
+
+
 def one(engine: Engine, name: str) -> User:
     """Raises StoreError where there is none."""
     with engine.connect() as connection:
