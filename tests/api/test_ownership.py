@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from starlette.routing import BaseRoute
-from tests.api.conftest import PASSWORD, forms_token
+from tests.api.conftest import ENVIRONMENT, PASSWORD, forms_token
 
 from headrace.api import broker_link
 from headrace.api.identity import credential
@@ -183,3 +184,18 @@ def test_jobs_have_the_names_of_the_stores_users_also_of_one_who_was_added_meanw
     boss = group.client("boss.x")
     until(lambda: [job["user"] for job in boss.get("/v2/jobs?user=new.x").json()["jobs"]] == ["new.x"])
     assert boss.get(f"/v2/jobs/{id}").json()["user"] == "new.x"
+
+
+def test_what_a_workflow_tool_submits_is_its_users(group: Any, tmp_path: Path) -> None:
+    tool = tmp_path / "snakemake"
+    tool.write_text("#!/bin/sh\nexec flux submit --quiet --job-name=of-a-tool true\n")
+    tool.chmod(0o755)
+    client = group.client("ann.x")
+    fields = {"command": str(tool), "is_launcher": True, "envars": {"PATH": ENVIRONMENT["PATH"]}}
+    assert client.post("/v1/jobs/submit", json=fields).json()["id"] == "MANY"
+
+    def named() -> list[Any]:
+        return [job for job in client.get("/v1/jobs").json()["jobs"] if job["name"] == "of-a-tool"]
+
+    until(lambda: bool(named()))
+    assert named()[0]["userid"] == 200_000

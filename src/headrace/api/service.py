@@ -104,8 +104,8 @@ class Here(NamedTuple):
         return self.service.access
 
     def launch(self, command: list[str], environment: dict[str, str], directory: str) -> None:
-        """Service.launch."""
-        self.service.launch(command, environment, directory)
+        """Service.launch, so that the tool's jobs are this user's."""
+        self.service.launch(command, {**environment, **self.identity.environment()}, directory)
 
 
 def of(request: Request) -> Here:

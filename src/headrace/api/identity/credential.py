@@ -21,6 +21,12 @@ class Identity(NamedTuple):
         """Whether jobs of other users are shown to this user."""
         return bool(self.rolemask & (ROLE_OWNER | ROLE_ADMIN))
 
+    def environment(self) -> dict[str, str]:
+        """Variables by which programs of the owner's process speak to the broker with this credential."""
+        if self.rolemask & ROLE_OWNER:
+            return {}
+        return {"FLUX_HANDLE_USERID": str(self.userid), "FLUX_HANDLE_ROLEMASK": hex(self.rolemask)}
+
 
 def owner() -> Identity:
     """The user whose process this is, who owns the instance."""
