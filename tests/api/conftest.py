@@ -95,14 +95,14 @@ PASSWORD = "a password of users"
 
 
 class Group:
-    """A service with the users ann and bob, and boss, who is an administrator; and clients of it."""
+    """A service with the users ann, bob and eve (whose passwords fail), and boss, an administrator; and its clients."""
 
     def __init__(self, instance: Instance, folder: Path) -> None:
         self.instance = instance
         self.database = str(folder / "api.sqlite")
         self.audit = folder / "audit"
         engine = database.open_file(self.database)
-        for name in ("ann.x", "bob.x", "boss.x"):
+        for name in ("ann.x", "bob.x", "boss.x", "eve.x"):
             users.add(engine, name, PASSWORD, name == "boss.x")
         engine.dispose()
         settings = Settings(uri=instance.uri, auth="users", database=self.database, audit=str(self.audit))

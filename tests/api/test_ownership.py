@@ -25,7 +25,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "/v2/jobs/{jobid}/kill": {"signal": "SIGTERM"},
     "/v2/jobs/{jobid}/urgency": {"urgency": 1},
     "/v2/jobs/{jobid}/update": {"duration": 1000.0},
-    "/jobs/{id}/signal": {"signal": "SIGTERM"},
+    "/jobs/{id}/kill": {"signal": "SIGTERM"},
 }
 # Answered without a user: they are about nobody's jobs.
 PUBLIC = {"/v1/auth", "/v1/token", "/v1/login/access-token", "/login", "/openapi.json", "/v2/openapi.json"}
