@@ -28,7 +28,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "/jobs/{id}/kill": {"signal": "SIGTERM"},
 }
 # Answered without a user: they are about nobody's jobs.
-PUBLIC = {"/v1/auth", "/v1/token", "/v1/login/access-token", "/login", "/openapi.json", "/v2/openapi.json"}
+PUBLIC = {"/v1/auth", "/v1/token", "/v1/login/access-token", "/login", "/openapi.json", "/v2/openapi.json", "/v2/docs"}
 
 
 class Route(NamedTuple):

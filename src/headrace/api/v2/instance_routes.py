@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from importlib.resources import files
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 from headrace.api import instance, jobs, service
 from headrace.api.fields import BadFields
 from headrace.api.statistics import ATTRIBUTES, statistics
-from headrace.api.v2 import fields
+from headrace.api.v2 import documentation, fields
+from headrace.api.v2.openapi import KEPT
 from headrace.query.listing import Query
 from headrace.spec import duration
 
@@ -91,7 +91,9 @@ async def get_me(request: Request) -> Response:
 
 @public.get("/openapi.json", include_in_schema=False)
 async def get_openapi() -> Response:
-    return Response(OPENAPI.read_bytes(), media_type="application/json")
+    return Response(KEPT.read_bytes(), media_type="application/json")
 
 
-OPENAPI = files("headrace.api.v2") / "openapi.json"
+@public.get("/docs", include_in_schema=False)
+async def get_documentation() -> Response:
+    return HTMLResponse(documentation.page())

@@ -1,0 +1,73 @@
+"""The page that describes `/v2`, made from its OpenAPI document. FastAPI's own pages load scripts from elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from html import escape
+from typing import Any
+
+from headrace.api.v2.openapi import KEPT
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>The interface /v2 · Headrace</title>
+<link rel="icon" href="/static/icon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="/static/style.css">
+</head>
+<body>
+<header><a class="brand" href="/jobs">Headrace</a></header>
+<main id="content">
+<h1>The interface /v2</h1>
+<p>Requests have a token: <code>Authorization: Bearer TOKEN</code>. What is wrong is answered as a problem of RFC 9457.
+The same for programs: <a href="/v2/openapi.json">OpenAPI 3.1</a>.</p>
+{}
+</main>
+</body>
+</html>
+"""
+
+
+@cache
+def page() -> str:
+    """The page as HTML."""
+    document = json.loads(KEPT.read_text())
+    parts = [
+        _operation(method.upper(), path, operation)
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+    ]
+    return _PAGE.format("\n".join(parts))
+
+
+def _operation(method: str, path: str, operation: Mapping[str, Any]) -> str:
+    rows = [
+        (one["name"], one["in"], one["schema"], one.get("description", "A job's id in any form"))
+        for one in operation.get("parameters", ())
+    ]
+    for kind, body in operation.get("requestBody", {}).get("content", {}).items():
+        for form in body["schema"].get("anyOf", (body["schema"],)):
+            rows += [
+                (name, kind, schema, schema.get("description", ""))
+                for name, schema in form.get("properties", {}).items()
+            ]
+    head = f"<h2><code>{escape(f'{method} {path}')}</code></h2>\n<p>{escape(operation['summary'])}</p>"
+    if not rows:
+        return head
+    names = "<tr><th>Field</th><th>In</th><th>Type</th><th>Means</th></tr>"
+    lines = "\n".join(
+        f'<tr><th scope="row">{escape(name)}</th><td>{escape(where)}</td><td>{escape(_type(schema))}</td>'
+        f'<td class="about">{escape(text)}</td></tr>'
+        for name, where, schema, text in rows
+    )
+    return f'{head}\n<div class="scroll"><table><thead>{names}</thead><tbody>\n{lines}\n</tbody></table></div>'
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    kinds = schema.get("type", [one.get("type", "") for one in schema.get("oneOf", ())])
+    return kinds if isinstance(kinds, str) else " or ".join(kinds)
