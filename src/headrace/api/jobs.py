@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from headrace.api.broker_link import AWAY, BrokerLink, BrokerUnreachable
+from headrace.api.broker_link import AWAY, BrokerLink
 from headrace.query.listing import Query
 from headrace.query.submission import URGENCIES, jobspec_request
 from headrace.spec import eventlog, jobid, stdio
@@ -87,10 +87,13 @@ async def check(link: BrokerLink, jobspec: dict[str, Any]) -> None:
     """Ask the scheduler whether it could ever run such a job. Raises Refused."""
     try:
         await link.call("feasibility.check", {"jobspec": jobspec})
-    except BrokerUnreachable:
-        raise
     except OSError as exc:
-        raise Refused([str(exc.strerror)]) from None
+        if exc.errno in AWAY:
+            raise
+        raise Refused([str(exc.strerror)], exc.errno) from None
+    except (ValueError, RecursionError) as exc:
+        # As for `submit`.
+        raise Refused([str(exc)]) from None
 
 
 async def explanation(link: BrokerLink, job: dict[str, Any]) -> dict[str, Any]:
@@ -109,8 +112,6 @@ async def submit(link: BrokerLink, jobspec: dict[str, Any], urgency: int = URGEN
     """The id of a new job. Raises Refused."""
     try:
         answer = await link.call("job-ingest.submit", payload=jobspec_request(jobspec, urgency, userid=link.userid))
-    except BrokerUnreachable:
-        raise
     except OSError as exc:
         if exc.errno in AWAY:
             raise
@@ -143,23 +144,24 @@ def _read(key: str, text: Any) -> Any:
 
 async def cancel(link: BrokerLink, id: int) -> None:
     """Raise the exception `cancel` (RFC 21). Raises NoSuchJob, JobHasEnded."""
-    await _change(link, id, "job-manager.raise", {"type": CANCEL, "severity": FATAL})
+    await change(link, id, "raise", {"type": CANCEL, "severity": FATAL})
 
 
 async def kill(link: BrokerLink, id: int, signum: int) -> None:
     """Send a signal to the tasks of a running job. Raises NoSuchJob, JobHasEnded."""
-    await _change(link, id, "job-manager.kill", {"signum": signum})
+    await change(link, id, "kill", {"signum": signum})
 
 
-async def _change(link: BrokerLink, id: int, topic: str, request: dict[str, Any]) -> None:
-    """Ask the job manager to change a job that has not ended. Raises NoSuchJob, JobHasEnded."""
+async def change(link: BrokerLink, id: int, method: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Ask the job manager to change a job that has not ended; returns its response. Raises NoSuchJob, JobHasEnded."""
     try:
-        await link.call(topic, {"id": id, **request})
+        answer: dict[str, Any] | None = await link.call(f"job-manager.{method}", {"id": id, **request})
     except OSError as exc:
         if exc.errno != errno.ENOENT:
             raise
         await one(link, id)
         raise JobHasEnded(f"{jobid.encode(id)} has ended") from None
+    return answer or {}
 
 
 async def kept(link: BrokerLink, id: int, key: str) -> str:

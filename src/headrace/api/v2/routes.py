@@ -67,7 +67,7 @@ async def submit(request: Request) -> Response:
     chosen = fields.of_query(request, _DRY_RUN)
     found = submission.read(await fields.of_body(request), here.settings)
     if chosen.get("dry_run"):
-        await changes.check(here.link, found.jobspec)
+        await jobs.check(here.link, found.jobspec)
         return _json({"jobspec": found.jobspec, "urgency": found.urgency})
     return await _submit(request, found)
 
@@ -124,8 +124,8 @@ async def update(request: Request, jobid: str) -> Response:
 
 async def _change(request: Request, jobid: str, method: str, what: dict[str, Any]) -> Response:
     id = jobs.read_id(jobid)
-    answer = await changes.change(service.of(request).link, id, method, what)
-    return _json({"id": encode(id, "f58plain"), **(answer or {})})
+    answer = await jobs.change(service.of(request).link, id, method, what)
+    return _json({"id": encode(id, "f58plain"), **answer})
 
 
 @router.get("/jobs/{jobid}", summary="A job, and why it waits")
