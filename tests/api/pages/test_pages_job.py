@@ -69,3 +69,20 @@ def test_a_job_that_is_not_there_has_a_page(client: Any) -> None:
     for id in ("f1", "nosuch", "1"):
         for path in ("", "/output.txt"):
             page(client, f"/jobs/{id}{path}", 404)
+
+
+def test_jobs_of_others_are_neither_copied_nor_cancelled(group: Any) -> None:
+    ann, bob = group.client("ann.x", cookie=True), group.client("bob.x", cookie=True)
+    given = {"command": "sleep 1000", "tasks": "1", "csrf": form_token(ann, "/submit")}
+    answer = ann.post("/submit", data=given)
+    assert answer.status_code == 303, text_of(answer.text)
+    path = answer.headers["location"].partition("?")[0]
+    id = path.rpartition("/")[2]
+    assert ann.get(f"/submit?from={id}").status_code == 200 and ann.get(path).status_code == 200
+    foreign, never = (bob.get(f"/submit?from={one}") for one in (id, "f1"))
+    assert foreign.status_code == never.status_code == 404
+    answer = bob.post("/jobs/cancel", data={"csrf": form_token(bob, "/submit"), "job": [id, "f1"]})
+    assert answer.headers["location"].endswith("cancelled=0")
+    for shared in ("/jobs", "/queue", "/machine"):
+        assert id[1:] not in bob.get(shared).text, shared
+    assert ann.post(f"{path}/cancel", data=given).status_code == 303

@@ -62,7 +62,8 @@ async def cancel(request: Request) -> Response:
     for text in form.getlist("job")[:PER_PAGE]:
         try:
             await jobs.cancel(service.of(request).link, jobs.read_id(str(text)))
-        except (jobs.JobHasEnded, jobs.NoSuchJob):
+        except (jobs.JobHasEnded, jobs.NoSuchJob, PermissionError):
+            # PermissionError: another user's job counts as one that never was.
             continue
         done += 1
     kept = {name: request.query_params.get(name, "") for name in (*_FILTERS, "page")}

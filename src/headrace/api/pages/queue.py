@@ -23,8 +23,11 @@ router = APIRouter()
 
 
 class Place(NamedTuple):
-    """A waiting job: `start` is when it is expected to start, in seconds since the epoch, 0 if that is not known."""
+    """A waiting job: `number` is its place in its queue, in which others may wait that this user does not see; `start`
+    is when it is expected to start, in seconds since the epoch. Both are 0 if they are not known.
+    """
 
+    number: int
     row: view.Row
     priority: str
     reason: str
@@ -74,4 +77,6 @@ def place(raw: dict[str, Any], now: float) -> Place:
     priority = raw.get("priority")
     shown = "first" if priority == PRIORITY_MAX else "" if priority is None else str(priority)
     reason = str(job.get("sched.reason_pending") or job.get("contextual_info"))
-    return Place(view.row(raw, now), shown, reason, float(start) if isinstance(start, (int, float)) else 0.0)
+    ahead = job.get("sched.jobs_ahead")
+    number = ahead + 1 if isinstance(ahead, int) else 0
+    return Place(number, view.row(raw, now), shown, reason, float(start) if isinstance(start, (int, float)) else 0.0)

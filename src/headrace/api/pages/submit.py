@@ -22,7 +22,10 @@ async def form(request: Request) -> Response:
     again = request.query_params.get("from", "")
     values, lost = dict(submission.EMPTY), list[str]()
     if again:
-        stored = await jobs.lookup(service.of(request).link, jobs.read_id(again), ["J"])
+        link, id = service.of(request).link, jobs.read_id(again)
+        # Another user's job is answered as one that never was.
+        await jobs.one(link, id)
+        stored = await jobs.lookup(link, id, ["J"])
         values, lost = submission.of_job(stored["J"])
     return await _form(request, values, lost=lost)
 
