@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .PHONY: help setup run run-timed packages kube fluxqueue kube-run kube-tools images test check unit system kube-test coverage docs \
-  soak install-files clean
+  screenshots soak install-files clean
 
 .DEFAULT_GOAL := help
 
@@ -131,6 +131,10 @@ coverage: $(VENV)/.installed ## lines that tests reach, into build/coverage; TES
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage html -q
 	$(BIN)/coverage report --skip-covered --sort=cover | tail -n 20
+
+# Pictures of the service's pages, by Debian's chromium, with jobs that are made for them.
+screenshots: $(VENV)/.installed ## pictures of the service's pages, into docs/user/pictures
+	PATH="$(abspath $(BIN)):$$PATH" flux start --test-size=4 python tools/screenshots.py $(CURDIR)/docs/user/pictures
 
 # The pages of docs/ with the references of commands and bindings; a link that leads nowhere fails.
 docs: $(VENV)/.installed ## the documentation as a site, into build/site
