@@ -36,7 +36,7 @@ def test_the_roles_have_no_right_to_delete_but_pods_or_to_read_all_secrets():
     patched = {name for rule in rules if "patch" in rule["verbs"] for name in rule["resources"]}
     assert patched == {
         "pods",
-        "jobs",
+        *("jobs", "jobsets", "mpijobs", "trainjobs", "miniclusters"),
         "fluxjobs",
         "fluxjobs/status",
         "fluxqueues/status",

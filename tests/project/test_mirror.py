@@ -128,9 +128,11 @@ ELSEWHERE = {
     },
     # The index of the resource graph, and the queue's search: held to the plain search by random requests.
     "fluxqueue/": {
-        "workloads/deployment.py": "fluxqueue/core/test_fluxqueue_replicas.py",
-        "workloads/replicaset.py": "fluxqueue/core/test_fluxqueue_replicas.py",
-        "workloads/statefulset.py": "fluxqueue/core/test_fluxqueue_replicas.py",
+        "core/job.py": "fluxqueue/core/test_fluxqueue_replicas.py",
+        "workloads/workload.py": "fluxqueue/test_fluxqueue_workloads.py",
+        "workloads/pod.py": "fluxqueue/core/test_fluxqueue_step.py",
+        "workloads/jobset.py": "fluxqueue/test_fluxqueue_workloads.py",
+        "workloads/minicluster.py": "fluxqueue/test_fluxqueue_workloads.py",
         "core/asking.py": "fluxqueue/core/test_fluxqueue_step.py",
         "core/job.py": "fluxqueue/core/test_fluxqueue_step.py",
         "core/places.py": "fluxqueue/core/test_fluxqueue_step.py",

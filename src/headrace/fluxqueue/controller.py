@@ -26,7 +26,7 @@ from .core.world import Change as Seen
 from .crd import first_queue, settings_of
 from .names import BINDINGS, CLAIMS, FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, PRIORITY_CLASSES, QUEUE
 from .store.writer import Writer
-from .workloads import others
+from .workloads import is_foreign, others
 
 Object = dict[str, Any]
 
@@ -139,6 +139,7 @@ class FluxqueueController:
         self._todo: dict[str, tuple[Action, ...]] = {}
         self._works = False
         self._wake = asyncio.Event()
+        foreign = [one.kind for one in others() if is_foreign(one)]
         for selection in (
             *(
                 Selection(PODS, trim=trimmed_pod),
@@ -148,7 +149,8 @@ class FluxqueueController:
             ),
             *(Selection(kind) for kind in (FLUXJOBS, FLUXQUEUES, NAMESPACES, PRIORITY_CLASSES)),
         ):
-            cache = shared.watches.cache(selection, self._changing(selection.kind))
+            without = "the cluster does not have this kind" if selection.kind in foreign else ""
+            cache = shared.watches.cache(selection, self._changing(selection.kind), without=without)
             self._caches[selection.kind.plural] = selection.kind, cache
         shared.controllers.append(self)
         for counter in (shared.reconciles, shared.errors):

@@ -155,8 +155,8 @@ def _fluxjob() -> Object:
         "type": {
             **_WHOLE,
             "maximum": 10,
-            "description": "Kind of the object: 0 Pod, 1 Job, 2 Deployment, 3 ReplicaSet, 4 StatefulSet, 9 group, "
-            "10 a match for another scheduler",
+            "description": "Kind of the object: 0 Pod, 1 Job, 2 Deployment, 3 ReplicaSet, 4 StatefulSet, "
+            "5 JobSet, 6 MPIJob, 7 TrainJob, 8 MiniCluster, 9 group, 10 a match for another scheduler",
         },
         "name": {**_TEXT, "description": "Name of the object that waits"},
         "object": {**_TEXT, "format": "byte", "description": "Empty"},

@@ -122,6 +122,7 @@ def test_a_refusal_of_what_can_be_done_without_is_told_once_and_tried_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reflector_module, "REFUSED_PAUSE", 0.001)
+    monkeypatch.setattr(reflector_module, "ABSENT_PAUSE", 0.001)
 
     async def test(http: HttpApi, api: Api) -> None:
         cache, changed = Cache(), []
@@ -142,3 +143,25 @@ def test_a_refusal_of_what_can_be_done_without_is_told_once_and_tried_again(
     run(test)
     told = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
     assert told == ["no watch of pods in away, it goes on: may not list pods"]
+
+
+def test_a_kind_that_is_not_defined_is_no_warning_and_is_there_when_it_is(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reflector_module, "ABSENT_PAUSE", 0.001)
+
+    async def test(http: HttpApi, api: Api) -> None:
+        cache, changed = Cache(), []
+        http.answers += [(404, {"message": "the server could not find the requested resource"})] * 2
+        reflector = Reflector(api, PODS, cache, changed.append, "", without="the cluster does not have this kind")
+        task = asyncio.create_task(reflector.run())
+        await reflector.synced.wait()
+        await until_in_loop(lambda: not http.answers)
+        http.answers.append(listing(5, pod("a", 3)))
+        await until_in_loop(lambda: len(cache) == 1 and len(changed) == 1)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    run(test)
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]

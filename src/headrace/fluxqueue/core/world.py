@@ -196,12 +196,15 @@ class World:
             uid = owner
         return uid
 
-    def made_by(self, uid: str) -> list[Object]:
-        """The objects of known kinds that a workload has made, itself or by others, by name."""
-        found: list[Object] = []
+    def made_by(self, uid: str) -> dict[str, list[Object]]:
+        """The objects of known kinds that a workload has made, itself or by others, by kind and in order of names."""
+        found: dict[str, list[Object]] = {}
         for one in self._owns.get(uid, ()):
-            found += [self._owned[one][1], *self.made_by(one)]
-        return sorted(found, key=lambda item: str(item["metadata"]["name"]))
+            workload, item = self._owned[one]
+            found.setdefault(workload.kind.kind, []).append(item)
+            for kind, items in self.made_by(one).items():
+                found.setdefault(kind, []).extend(items)
+        return {kind: sorted(items, key=lambda item: str(item["metadata"]["name"])) for kind, items in found.items()}
 
     def pods_of(self, uid: str) -> Iterator[Object]:
         """The pods of a workload."""

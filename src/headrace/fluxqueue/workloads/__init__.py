@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...kube.runtime.api import PODS
-from . import deployment, group, job, pod, replicaset, statefulset
+from . import deployment, group, job, jobset, minicluster, mpijob, pod, replicaset, statefulset, trainjob
 from .workload import Malformed, Wish, Workload
 
 Object = dict[str, Any]
 
 KINDS: dict[str, Workload] = {
-    module.WORKLOAD.kind.kind: module.WORKLOAD for module in (pod, job, deployment, replicaset, statefulset)
+    module.WORKLOAD.kind.kind: module.WORKLOAD
+    for module in (pod, job, deployment, replicaset, statefulset, jobset, mpijob, trainjob, minicluster)
 }
 BY_PLURAL = {one.kind.plural: one for one in KINDS.values()}
 
@@ -56,6 +57,11 @@ def others() -> Iterator[Workload]:
     return (one for one in KINDS.values() if one.kind != PODS)
 
 
+def is_foreign(workload: Workload) -> bool:
+    """Whether a kind is defined by what a cluster may lack, rather than by Kubernetes."""
+    return "." in workload.kind.group
+
+
 def reviewed() -> Iterator[Workload]:
     """The kinds of which something is changed when an object is created."""
     return (one for one in KINDS.values() if one.kind == PODS or one.suspend)
@@ -68,6 +74,7 @@ __all__ = [
     "Wish",
     "Workload",
     "group",
+    "is_foreign",
     "maker_of",
     "ordinal_of",
     "others",

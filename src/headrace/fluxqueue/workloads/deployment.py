@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ...kube.runtime.api import Kind
 from . import replicaset
-from .workload import Object, Wish, Workload
+from .workload import NOTHING, Made, Object, Wish, Workload
 
 
-def wish(deployment: Object, made: Sequence[Object] = ()) -> Wish:
+def wish(deployment: Object, made: Made = NOTHING) -> Wish:
     """A ReplicaSet that is rolled out wants pods beyond `replicas`, as many as `maxSurge` lets it."""
-    wanted = [one for one in made if replicaset.replicas_of(one)]
+    wanted = [one for one in made.get("ReplicaSet", ()) if replicaset.replicas_of(one)]
     return Wish(
         pods=sum(replicaset.replicas_of(one) for one in wanted),
         templates=tuple(one["spec"]["template"]["spec"] for one in wanted) or (deployment["spec"]["template"]["spec"],),

@@ -6,12 +6,12 @@ Fluence has it: pods that come later belong to it as those that came first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from ...kube.runtime.api import PODS
 from ..names import GROUP_NAMES, GROUP_SIZES
 from .pod import ENDS, template_of
-from .workload import Malformed, Object, Wish, Workload
+from .workload import NOTHING, Made, Malformed, Object, Wish, Workload
 
 KIND = "Group"
 
@@ -28,7 +28,7 @@ def item_of(name: str, uid: str, pods: Iterable[Object]) -> Object:
     return {"metadata": {**found[0]["metadata"], "name": name, "uid": uid}, "pods": found}
 
 
-def wish(item: Object, made: Sequence[Object] = ()) -> Wish:
+def wish(item: Object, made: Made = NOTHING) -> Wish:
     pods: list[Object] = item["pods"]
     size = _size(pods)
     phases = [(pod.get("status") or {}).get("phase", "") for pod in pods]

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...kube.runtime.api import JOBS
-from .workload import Object, Wish, Workload
+from .workload import NOTHING, Made, Object, Wish, Workload
 
 _ENDS = {"Complete": "Finished", "Failed": "Failed"}
 # The value of `managedBy` that stands for Kubernetes' own controller.
 _OWN_CONTROLLER = "kubernetes.io/job-controller"
 
 
-def wish(job: Object, made: Sequence[Object] = ()) -> Wish:
+def wish(job: Object, made: Made = NOTHING) -> Wish:
     spec, status = job["spec"], job.get("status") or {}
-    end = next(
-        (_ENDS[one["type"]] for one in status.get("conditions") or () if one["type"] in _ENDS and _holds(one)), ""
-    )
+    end = end_in(status, _ENDS)
     template = spec["template"]["spec"]
     limit = spec.get("activeDeadlineSeconds", template.get("activeDeadlineSeconds"))
     return Wish(
@@ -29,6 +27,24 @@ def _labels(job: Object) -> Object:
     name = job["metadata"]["name"]
     given = (job["spec"]["template"].get("metadata") or {}).get("labels") or {}
     return {**given, "job-name": name, "batch.kubernetes.io/job-name": name}
+
+
+def end_in(status: Object, ends: Mapping[str, str]) -> str:
+    """The end that conditions tell, by the types that stand for one; "" before it."""
+    found = (ends[one["type"]] for one in status.get("conditions") or () if one["type"] in ends and _holds(one))
+    return next(found, "")
+
+
+def several(jobs: Sequence[Object]) -> Wish:
+    """What Jobs want that run together."""
+    wishes = [wish(one) for one in jobs]
+    limits = [one.limit for one in wishes if one.limit is not None]
+    return Wish(
+        pods=sum(one.pods for one in wishes),
+        templates=tuple(template for one in wishes for template in one.templates),
+        labels=wishes[0].labels if wishes else {},
+        limit=max(limits) if limits and len(limits) == len(wishes) else None,
+    )
 
 
 def _holds(condition: Object) -> bool:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ...kube.runtime.api import PODS
 from ..names import PLACE
-from .workload import Object, Wish, Workload
+from .workload import NOTHING, Made, Object, Wish, Workload
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 ENDS = {"Succeeded": "Finished", "Failed": "Failed"}
 
 
-def wish(pod: Object, made: Sequence[Object] = ()) -> Wish:
+def wish(pod: Object, made: Made = NOTHING) -> Wish:
     spec = pod["spec"]
     end = ENDS.get((pod.get("status") or {}).get("phase", ""), "")
     labels, limit = pod["metadata"].get("labels") or {}, spec.get("activeDeadlineSeconds")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ...kube.runtime.api import Kind
 from . import replicaset
-from .workload import Object, Wish, Workload
+from .workload import NOTHING, Made, Object, Wish, Workload
 
 
-def wish(item: Object, made: Sequence[Object] = ()) -> Wish:
+def wish(item: Object, made: Made = NOTHING) -> Wish:
     template = item["spec"]["template"]["spec"]
     return Wish(pods=replicaset.replicas_of(item), templates=(template,), labels=replicaset.labels_of(item))
 

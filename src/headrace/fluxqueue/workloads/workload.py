@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -10,6 +10,9 @@ from msgspec import Struct
 from ...kube.runtime.api import Kind
 
 Object = dict[str, Any]
+Made = Mapping[str, Sequence[Object]]
+"""The objects of known kinds that an object has made, itself or by others, by kind and in the order of their names."""
+NOTHING: Made = {}
 
 
 class Wish(Struct, frozen=True, kw_only=True):
@@ -39,7 +42,7 @@ def itself(item: Object) -> tuple[Object, ...]:
 class Workload(NamedTuple):
     """A kind: `number` is its `type` in a FluxJob, `suspend` the path of the field that keeps it from making pods, ()
     for a kind without one, `deadline` that of the seconds after which Kubernetes ends it, () for a kind whose pods are
-    ended one by one. `wish` takes an object and the objects of known kinds that it has made, and raises Malformed.
+    ended one by one. `wish` takes an object and what it has made, and raises Malformed.
     `left_alone` says whether an object is another program's to manage. `objects` are those of the API that an item
     stands for, all of `kind`. `lasts`: it goes on until it is deleted.
     """
@@ -47,7 +50,7 @@ class Workload(NamedTuple):
     kind: Kind
     number: int
     suspend: tuple[str, ...]
-    wish: Callable[[Object, Sequence[Object]], Wish]
+    wish: Callable[[Object, Made], Wish]
     left_alone: Callable[[Object], bool] = lambda item: False
     objects: Callable[[Object], tuple[Object, ...]] = itself
     deadline: tuple[str, ...] = ()

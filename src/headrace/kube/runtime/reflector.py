@@ -2,7 +2,8 @@
 server no longer has the version to continue from (status 410). Nothing is polled.
 
 After an error, a new watch starts from the last version seen, after a pause that grows with consecutive errors. A
-refusal that the operator can do without is tried again only every five minutes, since rights seldom change.
+refusal that the operator can do without is tried again only every five minutes, since rights seldom change; a kind that
+is not defined, every ten seconds.
 Source: Kubernetes API concepts, "Efficient detection of changes" and "Watch bookmarks".
 """
 
@@ -26,6 +27,7 @@ log = logging.getLogger("headrace.kube.reflector")
 FIRST_PAUSE = 0.2
 LARGEST_PAUSE = 20.0
 REFUSED_PAUSE = 300.0
+ABSENT_PAUSE = 10.0
 
 
 class Reflector:
@@ -109,8 +111,10 @@ class Reflector:
 
     async def _pause_refused(self, exc: ApiError) -> None:
         self.synced.set()
-        level = logging.DEBUG if self._is_refusal_told else logging.WARNING
+        is_absent = exc.status == 404
+        level = logging.INFO if is_absent else logging.WARNING
+        level = logging.DEBUG if self._is_refusal_told else level
         self._is_refusal_told = True
         where = self._namespace or "all namespaces"
         log.log(level, "no watch of %s in %s, %s: %s", self.kind.plural, where, self._without, exc.message)
-        await asyncio.sleep(REFUSED_PAUSE)
+        await asyncio.sleep(ABSENT_PAUSE if is_absent else REFUSED_PAUSE)

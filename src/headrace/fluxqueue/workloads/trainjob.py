@@ -1,0 +1,31 @@
+"""TrainJobs: the pods of the JobSet that Kubeflow Trainer makes of one and its runtime. Source: Trainer 2.3."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ...kube.foreign.owners import TRAINJOBS
+from . import job, jobset
+from .workload import NOTHING, Made, Object, Wish, Workload
+
+_ENDS = {"Complete": "Finished", "Failed": "Failed"}
+_OWN_CONTROLLER = "trainer.kubeflow.org/trainjob-controller"
+
+
+def wish(item: Object, made: Made = NOTHING) -> Wish:
+    end = job.end_in(item.get("status") or {}, _ENDS)
+    sets = made.get("JobSet", ())
+    if end or not sets:
+        return Wish(
+            pods=0, templates=(), end=end, missing="" if end else "Kubeflow Trainer has not made its JobSet yet"
+        )
+    limit = item["spec"].get("activeDeadlineSeconds")
+    wanted = jobset.wish(sets[0], made)
+    return replace(wanted, end="", limit=wanted.limit if limit is None else limit)
+
+
+def left_alone(item: Object) -> bool:
+    return bool(item["spec"].get("managedBy", _OWN_CONTROLLER) != _OWN_CONTROLLER)
+
+
+WORKLOAD = Workload(TRAINJOBS, 7, ("spec", "suspend"), wish, left_alone)

@@ -1,0 +1,140 @@
+"""What objects of each kind want of the cluster queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.fluxqueue.admission import judge
+from headrace.fluxqueue.workloads import KINDS, Wish, maker_of, ordinal_of
+from headrace.kube.runtime.admission.reviews import Review
+
+Object = dict[str, Any]
+
+
+def template(cpu: str, **labels: str) -> Object:
+    return {"metadata": {"labels": labels}, "spec": {"containers": [{"resources": {"requests": {"cpu": cpu}}}]}}
+
+
+def job(name: str, pods: int, cpu: str = "1", done: int = 0, **labels: str) -> Object:
+    spec = {"parallelism": pods, "completions": pods, "template": template(cpu), "suspend": True}
+    return {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": {"succeeded": done}}
+
+
+def wish(kind: str, item: Object, **made: list[Object]) -> Wish:
+    return KINDS[kind].wish({"metadata": {"name": "a", **item.pop("metadata", {})}, **item}, made)
+
+
+def cpus(wanted: Wish) -> list[str]:
+    return [one["containers"][0]["resources"]["requests"]["cpu"] for one in wanted.templates]
+
+
+def test_a_jobset_wants_the_pods_of_all_its_jobs_also_of_those_that_come_later():
+    replicated = [
+        {"name": "driver", "template": {"spec": job("", 1, "2")["spec"]}},
+        {"name": "worker", "replicas": 3, "template": {"spec": job("", 4)["spec"]}},
+    ]
+    spec = {"replicatedJobs": replicated}
+    found = wish("JobSet", {"spec": spec})
+    assert (found.pods, found.together, set(cpus(found))) == (13, True, {"1", "2"})
+    # The first Job of the workers has two pods left.
+    label = {"jobset.sigs.k8s.io/replicatedjob-name": "worker"}
+    made = [job("a-worker-0", 4, done=2, **label)]
+    assert wish("JobSet", {"spec": spec}, Job=made).pods == 11
+    for condition, end in (("Completed", "Finished"), ("Failed", "Failed")):
+        status = {"conditions": [{"type": condition, "status": "True"}]}
+        ended = wish("JobSet", {"spec": spec, "status": status}, Job=made)
+        assert (ended.pods, ended.end) == (0, end)
+
+
+def test_a_trainjob_wants_what_its_jobset_does():
+    assert wish("TrainJob", {"spec": {}}).missing == "Kubeflow Trainer has not made its JobSet yet"
+    jobset = {
+        "metadata": {"name": "a"},
+        "spec": {"replicatedJobs": [{"name": "node", "template": {"spec": job("", 2)["spec"]}}]},
+    }
+    assert wish("TrainJob", {"spec": {}}, JobSet=[jobset]).pods == 2
+    status = {"conditions": [{"type": "Complete", "status": "True"}]}
+    assert wish("TrainJob", {"spec": {}, "status": status}, JobSet=[jobset]).end == "Finished"
+
+
+def test_an_mpijob_wants_its_launcher_and_its_workers():
+    roles = {"Launcher": {"template": template("1")}, "Worker": {"replicas": 4, "template": template("2")}}
+    found = wish("MPIJob", {"spec": {"mpiReplicaSpecs": roles, "runPolicy": {"activeDeadlineSeconds": 60}}})
+    assert (found.pods, found.limit, cpus(found)) == (5, 60, ["1", "2"])
+    status = {"conditions": [{"type": "Running", "status": "False"}, {"type": "Succeeded", "status": "True"}]}
+    assert wish("MPIJob", {"spec": {"mpiReplicaSpecs": roles}, "status": status}).end == "Finished"
+
+
+def test_a_minicluster_wants_the_pods_of_its_jobs_and_that_of_its_services():
+    assert wish("MiniCluster", {"spec": {}}).missing == "the operator has not made its Job yet"
+    services = [{"resources": {"requests": {"cpu": "3"}}}]
+    found = wish("MiniCluster", {"spec": {"services": services}}, Job=[job("a", 4), job("a-gpu", 2, "2")])
+    assert (found.pods, cpus(found), found.missing) == (7, ["1", "2", "3"], "")
+    ended = wish("MiniCluster", {"spec": {}, "status": {"phase": "Failed"}}, Job=[job("a", 4)])
+    assert (ended.pods, ended.end) == (0, "Failed")
+
+
+def test_a_deployment_in_a_rollout_wants_the_pods_of_both_its_replicasets():
+    item = {"spec": {"replicas": 4, "template": template("2", app="web")}}
+    old, new, before = ({"metadata": {"name": name}, "spec": {"replicas": count, "template": template(cpu)}}
+                        for name, count, cpu in (("a-1", 3, "1"), ("a-2", 2, "2"), ("a-0", 0, "8")))  # fmt: skip
+    found = wish("Deployment", item, ReplicaSet=[before, old, new])
+    assert (found.pods, cpus(found), found.labels, found.together) == (5, ["1", "2"], {"app": "web"}, False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        ("Job", {"managedBy": "example.org/another"}),
+        ("JobSet", {"managedBy": "kueue.x-k8s.io/multikueue"}),
+        ("TrainJob", {"managedBy": "kueue.x-k8s.io/multikueue"}),
+        ("MPIJob", {"runPolicy": {"managedBy": "kueue.x-k8s.io/multikueue"}}),
+        ("MiniCluster", {"managedBy": "kueue.x-k8s.io/multikueue"}),
+    ],
+)
+def test_what_others_manage_is_left_alone(kind, spec):
+    assert KINDS[kind].left_alone({"spec": spec})
+    assert not KINDS[kind].left_alone({"spec": {}})
+
+
+@pytest.mark.parametrize("kind", ["JobSet", "MPIJob", "TrainJob", "MiniCluster"])
+def test_the_outermost_object_alone_is_suspended(kind):
+    workload = KINDS[kind]
+    item = {"metadata": {"name": "a", "namespace": "ns"}, "spec": {}}
+    review = Review("", "CREATE", workload.kind.plural, "", "ns", "a", item, None)
+    changed = judge(review).changed
+    assert changed is not None
+    assert workload.is_suspended(changed)
+    owner = {"apiVersion": workload.kind.api_version, "kind": kind, "name": "a", "uid": "1", "controller": True}
+    inner = {"metadata": {"name": "b", "namespace": "ns", "ownerReferences": [owner]}, "spec": {}}
+    assert judge(Review("", "CREATE", "jobs", "", "ns", "b", inner, None)).changed is None
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
+def test_of_objects_that_cannot_be_suspended_the_pods_alone_are_held(kind):
+    item = {"metadata": {"name": "a", "namespace": "ns"}, "spec": {}}
+    review = Review("", "CREATE", KINDS[kind].kind.plural, "", "ns", "a", item, None)
+    assert judge(review).changed is None
+
+
+def test_each_kind_has_its_number():
+    numbers = {kind: workload.number for kind, workload in KINDS.items()}
+    assert numbers == {
+        **{"Pod": 0, "Job": 1, "Deployment": 2, "ReplicaSet": 3, "StatefulSet": 4},
+        **{"JobSet": 5, "MPIJob": 6, "TrainJob": 7, "MiniCluster": 8},
+    }
+
+
+def test_pods_belong_to_what_made_them_and_have_its_ordinals():
+    pod = {"metadata": {"name": "p", "namespace": "ns", "uid": "p"}}
+    assert maker_of(pod) == "p"
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "uid": "s", "controller": True}
+    assert maker_of({"metadata": {**pod["metadata"], "ownerReferences": [owner]}}) == "s"
+    # A kind of the same name in another group is another kind.
+    other = {**owner, "apiVersion": "apps.example.org/v1"}
+    assert maker_of({"metadata": {**pod["metadata"], "ownerReferences": [other]}}) == "p"
+    labels = {"apps.kubernetes.io/pod-index": "3"}
+    assert ordinal_of({"metadata": {"labels": labels}}) == 3
+    assert ordinal_of(pod) is None
