@@ -42,6 +42,48 @@ def a_life(cluster: Cluster) -> None:
     cluster.settle(5)
 
 
+def a_life_of_replicas(cluster: Cluster) -> None:
+    """A Deployment and a StatefulSet grow, shrink, lose pods and are rolled out, with a pod that waits beside them."""
+    cluster.replicas("Deployment", "web", 3)
+    cluster.settle(5)
+    cluster.replicas("StatefulSet", "db", 2, cores=2)
+    cluster.settle(5)
+    cluster.pod("waits", 3)
+    cluster.settle(5)
+    cluster.change("Deployment", "web", replicas=5)
+    cluster.settle(5)
+    cluster.end(cluster.pods_of("db")[0], "Failed")
+    cluster.settle(5)
+    cluster.change("Deployment", "web", replicas=1)
+    cluster.settle(5)
+    cluster.change("Deployment", "web", cores=2)
+    cluster.settle(30)
+    cluster.change("StatefulSet", "db", replicas=1)
+    cluster.settle(5)
+    cluster.end_all("waits")
+    cluster.settle(5)
+
+
+def test_a_crash_at_any_write_about_replicas_changes_nothing_of_what_comes_of_it():
+    def what_runs(cluster: Cluster) -> Any:
+        pods = [(one["metadata"]["labels"].get("job", "") if "labels" in one["metadata"] else "",
+                 str(one["spec"]["containers"]), one["status"]["phase"]) for one in cluster.all(PODS)]  # fmt: skip
+        states = {flux["metadata"]["name"]: flux["status"]["state"] for flux in cluster.all(FLUXJOBS)}
+        waits = [flux["status"].get("waits") for flux in cluster.all(FLUXJOBS)]
+        return sorted(pods), states, waits
+
+    plain = Cluster()
+    a_life_of_replicas(plain)
+    expected = what_runs(plain)
+    assert set(expected[1].values()) == {"Running", "Finished"}
+    for crash_at in range(len(plain.writes)):
+        for after in (False, True):
+            cluster = Cluster()
+            cluster.crash_at, cluster.crash_after = crash_at, after
+            a_life_of_replicas(cluster)
+            assert what_runs(cluster) == expected, (crash_at, after)
+
+
 def outcome(cluster: Cluster) -> Any:
     """What all has come to, and all starts."""
     statuses = {}
