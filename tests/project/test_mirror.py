@@ -134,7 +134,6 @@ ELSEWHERE = {
         "workloads/jobset.py": "fluxqueue/test_fluxqueue_workloads.py",
         "workloads/minicluster.py": "fluxqueue/test_fluxqueue_workloads.py",
         "core/asking.py": "fluxqueue/core/test_fluxqueue_step.py",
-        "core/job.py": "fluxqueue/core/test_fluxqueue_step.py",
         "core/places.py": "fluxqueue/core/test_fluxqueue_step.py",
         "core/external.py": "fluxqueue/services/test_fluxqueue_services_live_graph.py",
         "core/queue_nodes.py": "fluxqueue/core/test_fluxqueue_step.py",
@@ -146,8 +145,6 @@ ELSEWHERE = {
         "workloads/__init__.py": "fluxqueue/core/test_fluxqueue_step.py",
         "workloads/group.py": "fluxqueue/core/test_fluxqueue_step.py",
         "workloads/job.py": "fluxqueue/core/test_fluxqueue_step.py",
-        "workloads/pod.py": "fluxqueue/core/test_fluxqueue_step.py",
-        "workloads/workload.py": "fluxqueue/core/test_fluxqueue_step.py",
     },
     "graph/": {
         "candidates.py": "graph/test_index.py",

@@ -11,6 +11,7 @@ import pytest
 from simulated_cluster import Cluster
 
 from headrace.fluxqueue.names import FLUXJOBS, NODES
+from headrace.fluxqueue.workloads import KINDS
 from headrace.kube.runtime.api import JOBS, PODS
 
 
@@ -120,6 +121,7 @@ def test_random_histories_with_crashes_promise_no_node_twice(seed):
     placement = rng.choice(("pin", "bind"))
     cluster = Cluster(nodes=3, cores=4, policy=policy, placement=placement)
     names: list[str] = []
+    sets: list[tuple[str, str]] = []
     for turn in range(60):
         if rng.random() < 0.3:
             cluster.crash_at, cluster.crash_after = rng.randrange(6), rng.random() < 0.5
@@ -133,6 +135,12 @@ def test_random_histories_with_crashes_promise_no_node_twice(seed):
         elif choice < 0.5:
             cluster.pod(name, rng.randint(0, 4), annotations=annotations)
             names.append(name)
+        elif choice < 0.54:
+            kind = rng.choice(("Deployment", "ReplicaSet", "StatefulSet"))
+            cluster.replicas(kind, name, rng.randint(0, 3), rng.randint(1, 2), **annotations)
+            sets.append((kind, name))
+        elif choice < 0.58 and sets:
+            cluster.change(*rng.choice(sets), replicas=rng.randint(0, 5))
         elif choice < 0.6:
             cluster.pod(f"f{turn}", rng.randint(1, 3), namespace="other")
         elif choice < 0.85:
@@ -154,6 +162,8 @@ def test_random_histories_with_crashes_promise_no_node_twice(seed):
     cluster.crash_at = None
     for index in range(3):
         cluster.node(f"n{index}", 4)
+    for kind, name in sets:
+        cluster.delete(KINDS[kind].kind, name)
     cluster.settle(5)
     for _ in range(200):
         running = [pod for pod in cluster.all(PODS) if pod["status"]["phase"] == "Running"]

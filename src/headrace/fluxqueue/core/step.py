@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
+from itertools import count
 from math import inf
 from typing import Any
 
@@ -94,7 +95,9 @@ class Core:
         self._unbindable: dict[str, None] = {}
         # When the next pod of a job is to be bound, by the uid of the job.
         self._unbound: dict[str, float] = {}
-        self._look_at, self._now = 0.0, 0.0
+        self._look_at = 0.0
+        # Ids of parts of jobs in front of a graph: those of jobs are far greater.
+        self._parts = count(1)
         self._credit, self._credited_at = STATUS_RATE, 0.0
 
     def step(self, changes: Iterable[Change], now: float) -> Steps:
@@ -102,7 +105,6 @@ class Core:
         are about changes, or is named by `touch`.
         """
         touched = self._observe(list(changes), now)
-        self._now = now
         self._touched, self.places.loads = touched.workloads, touched.loads
         self._touched.update({**self._stranded, **self._unbindable})
         self._unbindable.clear()
@@ -474,9 +476,9 @@ class Core:
         for part in [*reversed(job.line)]:
             if sum(1 for one in job.line.values() if one == job.line[part]) > wanted[job.line[part]]:
                 self._withdraw_part(job, part)
-        for wait, count in wanted.items():
-            for _ in range(count - sum(1 for one in job.line.values() if one == wait)):
-                part = self._ids.next(int(self._now * 1000)) if job.jobid in job.line else job.jobid
+        for wait, number in wanted.items():
+            for _ in range(number - sum(1 for one in job.line.values() if one == wait)):
+                part = next(self._parts) if job.jobid in job.line else job.jobid
                 request = parse_jobspec(asked_of(job, queue.settings, queue.has_taints, wait.pods).jobspec)
                 request = JobRequest(request.resources, request.duration, constraint)
                 queue.submit(part, request, job.priority, wait.since)
@@ -588,6 +590,7 @@ class Core:
     def _schedule(self, name: str, now: float) -> bool:
         """Have a queue decide; returns whether one that has started waits for more."""
         queue, goes_on = self.queues[name], False
+        decided: dict[str, Job] = {}
         for decision, given in queue.schedule(int(now)):
             job = self._jobs_by_id.get(decision.jobid)
             self.places.changed[name] = None
@@ -603,6 +606,9 @@ class Core:
                 if asked:
                     why = refusal(queue.scheduler, asked.jobspec, parse_jobspec(asked.jobspec), decision.failure)
                     job.reason = _growing(job, f"no node could ever serve it as nodes are now: {why}")
+            decided[job.uid] = job
+        # Several parts of a job may have started: what it asks for next follows from all of them.
+        for job in decided.values():
             self._account(job)
             self._touched[job.uid] = None
         return goes_on
