@@ -115,8 +115,8 @@ def test_a_match_for_another_scheduler_is_written_down_before_it_is_answered():
         controller = FluxqueueController(shared)
         graph = LiveGraph(controller, "own", "default")
         tasks = [asyncio.create_task(shared.watches.run()), asyncio.create_task(shared.work())]
-        await until_in_loop(lambda: "default" in controller.core.queues)
-        await until_in_loop(lambda: controller.core.queues["default"].nodes)
+        await controller.begun.wait()
+        assert list(controller.core.queues["default"].nodes) == ["n0", "n1"]
         found = await graph.match_pods(pods)
         assert [one for one in api.writes if "fluxjobs" in one] == ["create fluxjobs", "merge fluxjobs"]
         told = cluster.one(FLUXJOBS, f"match-{found.jobid}-external", "own")["status"]

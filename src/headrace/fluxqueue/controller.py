@@ -139,6 +139,8 @@ class FluxqueueController:
         self._todo: dict[str, tuple[Action, ...]] = {}
         self._works = False
         self._wake = asyncio.Event()
+        # Set once the core has taken in all that there is.
+        self.begun = asyncio.Event()
         foreign = [one.kind for one in others() if is_foreign(one)]
         for selection in (
             *(
@@ -238,6 +240,7 @@ class FluxqueueController:
             changes, self._changes = self._changes, []
             began = time.perf_counter()
             steps = self.core.step(changes, time.time())
+            self.begun.set()
             self._shared.metrics.count(self._shared.reconciles, self.name)
             self._shared.metrics.observe(self._shared.seconds, time.perf_counter() - began, self.name)
             if self.store:

@@ -23,6 +23,7 @@ class Controller:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.core = cluster.queue
+        self.begun = asyncio.Event()
         self.failure: Exception | None = None
 
     async def make_external(self, fluxjob: Object, now: float) -> Object:

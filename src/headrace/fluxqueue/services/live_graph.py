@@ -55,6 +55,7 @@ class LiveGraph:
     def __init__(self, controller: FluxqueueController, namespace: str, queue: str) -> None:
         self._controller = controller
         self._core = controller.core
+        self.begun = controller.begun
         self._namespace = namespace
         self._queue = queue
         # FluxJobs that the core may not have observed yet, by job id.
@@ -185,7 +186,8 @@ class LiveServices:
         self._grpc = grpc
 
     async def work(self) -> None:
-        """Serve until cancelled. Raises OSError where it cannot listen."""
+        """Serve until cancelled, once the queue knows its jobs. Raises OSError where it cannot listen."""
+        await self._graph.begun.wait()
         server, port = await start(self._graph, self._grpc.address, self._grpc.tls)
         log.info("gRPC listens", extra={"port": port, "tls": self._grpc.tls is not None})
         try:
