@@ -1,4 +1,4 @@
-"""`kubectl fluxqueue` on a real Kubernetes, for a user who may edit one namespace, and for an administrator."""
+"""On a real Kubernetes: `kubectl fluxqueue` for a user of one namespace and for an administrator; matches by gRPC."""
 
 from __future__ import annotations
 
@@ -9,19 +9,25 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
+from fluxion_clients import Clients, compiled
 from installed import account_kubeconfig
 from kubecluster import build
 from kubecluster.cluster import Cluster
 from patience import PATIENCE, until
 from running_fluxqueue import Held, RunningFluxqueue, running
+from running_operator import free_port
 
 BIN = Path(sys.executable).parent
 
 
+GRPC = f"127.0.0.1:{free_port()}"
+
+
 @pytest.fixture(scope="module")
 def fluxqueue(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFluxqueue]:
-    with running(cluster, tmp_path_factory.mktemp("fluxqueue")) as started:
+    with running(cluster, tmp_path_factory.mktemp("fluxqueue"), "--grpc", GRPC) as started:
         yield started
 
 
@@ -123,3 +129,47 @@ def test_a_user_of_one_namespace_lists_holds_and_releases_what_is_hers(
     assert admin("graph", "--json") == admin("graph", "--jgf")
     assert "there is no FluxQueue nope; there are default" in admin.run("graph", "--queue", "nope").stderr
     cluster.kubectl("delete", "namespace", other, "--wait=false")
+
+
+def _is_free(admin: Plugin) -> bool:
+    """Whether no pod has cores of a node, and no job a place."""
+    lines = json.loads(admin("nodes", "--json"))
+    return bool(lines) and all(one["free"]["cpu"] == one["has"]["cpu"] and not one["jobs"] for one in lines)
+
+
+def test_a_match_by_grpc_holds_real_nodes_over_a_restart_until_it_is_cancelled(
+    cluster: Cluster, fluxqueue: RunningFluxqueue, namespace: str, tmp_path: Path
+) -> None:
+    made, held, admin = compiled(tmp_path), Held(cluster, namespace), Plugin(cluster.kubeconfig, namespace)
+    cores = int(cluster.api.get("/api/v1/nodes/node-0")["status"]["allocatable"]["cpu"])
+    with grpc.insecure_channel(GRPC) as channel:
+        clients = Clients(made, channel)
+        assert clients.init("{}") == made.fluxion.InitResponse.INIT_DENIED
+        # The pods of the test before hold their nodes until they are gone.
+        until(lambda: _is_free(admin))
+        found = clients.match_pods(2, id="fluence-group", cpu=cores)
+        assert {one.nodeID: one.tasks for one in found.nodelist} == {"node-0": 1, "node-1": 1}
+        assert clients.groups() == ("fluence-group", 1)
+        with pytest.raises(grpc.RpcError, match="no room now: insufficient resources"):
+            clients.match_pods(1, cpu=1)
+        held.pod("waits", "echo", "1")
+        held.wait("waits-pod", "Held")
+        name = f"match-{found.jobID}-external"
+        until(lambda: f"match-{found.jobID}" in admin("list", "-A"))
+        assert f"fluxqueue-system/match-{found.jobID}" in admin("nodes")
+        status = json.loads(cluster.kubectl("-n", "fluxqueue-system", "get", "fj", name, "-o", "json"))["status"]
+        assert (status["state"], status["nodes"]) == ("Running", "node-[0-1]")
+    fluxqueue.stop()
+    fluxqueue.start()
+    until(lambda: '"gRPC listens"' in fluxqueue.log.read_text().rpartition('"working"')[2])
+    with grpc.insecure_channel(GRPC) as channel:
+        clients = Clients(made, channel)
+        assert clients.groups() == ("fluence-group", 1)
+        assert held.status("waits-pod")["state"] == "Held"
+        assert clients.cancel_pods(found.jobID).jobID == found.jobID
+        held.wait("waits-pod", "Finished")
+        one = clients.match("resources: [{type: slot, count: 1, label: a, with: [{type: core, count: 1}]}]")
+        assert '"basename": "node-' in one.allocation and clients.cancel(one.jobid).status == 0
+        with pytest.raises(grpc.RpcError, match=f"there is no job {one.jobid}"):
+            clients.cancel(one.jobid)
+    assert name not in cluster.kubectl("-n", "fluxqueue-system", "get", "fj", "-o", "name")
