@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from html import escape
+from pathlib import Path
 from typing import Any
 
-from headrace.api.v2.openapi import KEPT
-
+# The OpenAPI document, which openapi.py makes.
+KEPT = Path(__file__).with_name("openapi.json")
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>

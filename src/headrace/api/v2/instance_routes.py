@@ -12,7 +12,6 @@ from headrace.api import instance, jobs, service
 from headrace.api.fields import BadFields
 from headrace.api.statistics import ATTRIBUTES, statistics
 from headrace.api.v2 import documentation, fields
-from headrace.api.v2.openapi import KEPT
 from headrace.query.listing import Query
 from headrace.spec import duration
 
@@ -91,7 +90,7 @@ async def get_me(request: Request) -> Response:
 
 @public.get("/openapi.json", include_in_schema=False)
 async def get_openapi() -> Response:
-    return Response(KEPT.read_bytes(), media_type="application/json")
+    return Response(documentation.KEPT.read_bytes(), media_type="application/json")
 
 
 @public.get("/docs", include_in_schema=False)

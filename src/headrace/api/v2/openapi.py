@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-KEPT = Path(__file__).with_name("openapi.json")
+from headrace.api.v2.documentation import KEPT
+from headrace.api.v2.routes import ROUTERS
+
 _PROBLEM = {
     "type": "object",
     "required": ["type", "title", "status", "detail", "field", "errno"],
@@ -33,8 +34,6 @@ _PROBLEM_RESPONSE = {
 
 def document() -> dict[str, Any]:
     """The document, from the routes."""
-    from headrace.api.v2.routes import ROUTERS
-
     app = FastAPI()
     for router in ROUTERS:
         app.include_router(router)
