@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import stat
 from collections.abc import Callable
 from types import FrameType
@@ -41,6 +42,29 @@ class Ready(NamedTuple):
     token: str
 
 
+class Beyond(NamedTuple):
+    """What protects requests from other machines: a certificate with its key (PEM files), or a proxy that has one and
+    tells by `X-Forwarded-For` and `X-Forwarded-Proto` how it was called. `names` are further names of the service.
+    """
+
+    certificate: tuple[str, str] | None = None
+    behind_proxy: bool = False
+    names: tuple[str, ...] = ()
+
+    @property
+    def is_protected(self) -> bool:
+        return self.certificate is not None or self.behind_proxy
+
+    def check(self) -> None:
+        """Raises SettingsError where certificate and key cannot be used."""
+        if self.certificate is not None:
+            try:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self.certificate)
+            except OSError as exc:
+                cert, key = self.certificate
+                raise SettingsError(f"--tls-cert {cert}, --tls-key {key}: {exc.strerror or exc}") from None
+
+
 class Listener(NamedTuple):
     """A socket that listens, its URL, the names by which it may be called (empty: any), a unix socket's path."""
 
@@ -50,17 +74,19 @@ class Listener(NamedTuple):
     path: str = ""
 
 
-def listen(host: str, port: int) -> Listener:
-    """Listen on a loopback address (port 0: any that is free). Raises SettingsError for other hosts, and OSError."""
+def listen(host: str, port: int, beyond: Beyond) -> Listener:
+    """Listen on an address of this machine (port 0: any that is free). Raises SettingsError for an address that others
+    reach, if nothing protects what is sent there, and OSError.
+    """
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         loopback = ipaddress.ip_address(address[0]).is_loopback
     except (OSError, UnicodeError, ValueError) as exc:
         raise SettingsError(f"host '{host}': {getattr(exc, 'strerror', None) or exc}") from None
-    if not loopback:
+    if not loopback and not beyond.is_protected:
         raise SettingsError(
-            f"host '{host}' can be reached from other machines, and there is no TLS: use 127.0.0.1, which "
-            "`ssh -L` and `kubectl port-forward` reach, or --socket"
+            f"host '{host}' can be reached from other machines, and there is no TLS: give --tls-cert and --tls-key, or "
+            "--behind-proxy if a proxy has them; or use 127.0.0.1, which `ssh -L` and `kubectl port-forward` reach"
         )
     sock = socket.socket(family, kind)
     try:
@@ -71,7 +97,11 @@ def listen(host: str, port: int) -> Listener:
         sock.close()
         raise OSError(exc.errno, f"{host}:{port}: {exc.strerror}") from None
     shown = f"[{host}]" if ":" in host else host
-    return Listener(sock, f"http://{shown}:{sock.getsockname()[1]}", _LOOPBACK_NAMES | {shown.lower()})
+    names = _LOOPBACK_NAMES | {shown.lower(), *(name.lower() for name in beyond.names)}
+    if not loopback:
+        names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+    scheme = "https" if beyond.certificate else "http"
+    return Listener(sock, f"{scheme}://{shown}:{sock.getsockname()[1]}", names)
 
 
 def listen_at(path: str) -> Listener:
@@ -153,7 +183,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None]) -> None:
+def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None], beyond: Beyond) -> None:
     """Serve until SIGINT or SIGTERM. Raises BrokerUnreachable if there is no broker when it begins."""
     use_json_codec(msgspec.json.encode, msgspec.json.decode)
     app = create_app(settings)
@@ -165,7 +195,10 @@ def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None]) 
         lifespan="on",
         log_level="warning",
         access_log=False,
-        proxy_headers=False,
+        proxy_headers=beyond.behind_proxy,
+        forwarded_allow_ips="*" if beyond.behind_proxy else None,
+        ssl_certfile=beyond.certificate[0] if beyond.certificate else None,
+        ssl_keyfile=beyond.certificate[1] if beyond.certificate else None,
         server_header=False,
         timeout_graceful_shutdown=_GRACE,
     )

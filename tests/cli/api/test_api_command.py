@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from instance import start
 
 from headrace.cli.main import headrace
+from headrace.kube.runtime.admission.certificates import make_pair
 
 # Beginning of a script in an instance: starts the service, and waits until it is ready or has ended.
 SERVE = """
@@ -149,3 +151,71 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setitem(sys.modules, "httptools", None)
     assert headrace(["api", "start"]) == 1
     assert "httptools is missing): pip install '.[api]' in a copy of the repository" in capfd.readouterr().err
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> None:
+    """A certificate for localhost, its key, and the authority's certificate."""
+    pair = make_pair(["localhost"], datetime.now(timezone.utc))
+    for name, text in (("cert", pair.certificate), ("key", pair.key), ("ca", pair.authority)):
+        (tmp_path / f"{name}.pem").write_text(text)
+
+
+ASK_TLS = f"""{sys.executable} - <<'end'
+import json, ssl, urllib.request
+ready = json.load(open("ready"))
+port = ready["url"].rpartition(":")[2]
+opener = urllib.request.build_opener(
+    urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile="ca.pem")),
+    urllib.request.HTTPCookieProcessor(),
+)
+token = ready["login"].rpartition("=")[2]
+print(ready["url"].rpartition(":")[0], opener.open(f"https://localhost:{{port}}/login?token={{token}}").status)
+print([one.secure for handler in opener.handlers for one in getattr(handler, "cookiejar", ())])
+for name, expected in ("hpc.example.org", 200), ("other.example.org", 421):
+    request = urllib.request.Request(f"https://localhost:{{port}}/jobs", headers={{"Host": name}})
+    try:
+        print(name, opener.open(request).status)
+    except urllib.error.HTTPError as exc:
+        print(name, exc.code)
+end"""
+
+
+@pytest.mark.usefixtures("certificate")
+def test_with_a_certificate_other_machines_are_served(tmp_path: Path) -> None:
+    line = (
+        "headrace api start --port 0 --host 0.0.0.0 --name hpc.example.org --tls-cert cert.pem --tls-key key.pem --json"
+    )
+    done = in_instance(tmp_path, ASK_TLS, line)
+    first, cookies, *names, last = done.out.splitlines()
+    assert (first, cookies, last) == ("https://0.0.0.0 200", "[True]", "ended 0"), done.err
+    assert names[1] == "other.example.org 421" and names[0].startswith("hpc.example.org ")
+    assert names[0] != "hpc.example.org 421"
+
+
+def test_behind_a_proxy_the_scheme_is_the_proxys(tmp_path: Path) -> None:
+    script = f"""{sys.executable} - <<'end'
+import json, http.client
+ready = json.load(open("ready"))
+call = http.client.HTTPConnection("127.0.0.1", int(ready["url"].rpartition(":")[2]))
+path = "/login?token=" + ready["login"].rpartition("=")[2]
+call.request("GET", path, headers={{"Host": "hpc.example.org", "X-Forwarded-Proto": "https"}})
+answer = call.getresponse()
+print(answer.status, "Secure" in answer.headers["set-cookie"])
+end"""
+    line = "headrace api start --port 0 --host 0.0.0.0 --behind-proxy --name hpc.example.org --json"
+    assert in_instance(tmp_path, script, line).out.splitlines() == ["303 True", "ended 0"]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("--host 0.0.0.0", "there is no TLS: give --tls-cert and --tls-key, or --behind-proxy"),
+        ("--tls-cert cert.pem", "--tls-cert and --tls-key go together"),
+        ("--tls-cert nosuch.pem --tls-key key.pem", "--tls-cert nosuch.pem, --tls-key key.pem: No such file"),
+        ("--host 0.0.0.0 --behind-proxy --auth none", "--auth none is for this machine only"),
+    ],
+)
+def test_what_would_not_be_safe_is_refused(capsys: pytest.CaptureFixture[str], options: str, why: str) -> None:
+    assert headrace(["api", "start", "--port", "0", *options.split()]) == 1
+    assert why in capsys.readouterr().err

@@ -33,9 +33,17 @@ def _parser() -> Parser:
     text = "Serve until SIGINT or SIGTERM"
     start = commands.add_parser("start", prog="headrace api start", help=text, description=text)
     where = start.add_mutually_exclusive_group()
-    where.add_argument("--host", default="", help="A loopback address (default: HOST, or 127.0.0.1)")
+    where.add_argument("--host", default="", help="An address of this machine (default: HOST, or 127.0.0.1)")
     where.add_argument("--socket", default="", metavar="PATH", help="A unix socket that is yours alone, in its place")
     start.add_argument("--port", type=_port, metavar="PORT", help="0: any that is free (default: PORT, or 5000)")
+    start.add_argument("--tls-cert", default="", metavar="FILE", help="Certificate (PEM), to serve other machines")
+    start.add_argument("--tls-key", default="", metavar="FILE", help="Its key (PEM)")
+    start.add_argument(
+        "--behind-proxy", action="store_true", help="A proxy that has TLS is all that can reach the service"
+    )
+    start.add_argument(
+        "--name", action="append", default=[], metavar="NAME", help="A further name by which the service may be called"
+    )
     start.add_argument(
         "--auth",
         choices=("token", "none", "users"),
@@ -81,12 +89,19 @@ def _start(options: Any) -> int:
     except ImportError as exc:
         raise missing_extra("the service", "api", exc) from None
     names = os.environ
+    if bool(options.tls_cert) != bool(options.tls_key):
+        raise settings.SettingsError("--tls-cert and --tls-key go together")
+    certificate = (options.tls_cert, options.tls_key) if options.tls_cert else None
+    beyond = serve.Beyond(certificate, options.behind_proxy, tuple(options.name))
+    beyond.check()
     if options.socket:
+        if certificate:
+            raise settings.SettingsError("--socket is reached from this machine only, without TLS")
         listener = serve.listen_at(options.socket)
     else:
         port = options.port if options.port is not None else settings.number(names, "PORT")
         host = options.host or names.get("HOST") or "127.0.0.1"
-        listener = serve.listen(host, _DEFAULT_PORT if port is None else port)
+        listener = serve.listen(host, _DEFAULT_PORT if port is None else port, beyond)
     chosen = settings.from_environment(names, os.environ.get("FLUX_URI", ""), options.auth, listener.names)
     if chosen.auth == "users":
         accounts.check_extra()
@@ -95,13 +110,15 @@ def _start(options: Any) -> int:
         chosen = dataclasses.replace(chosen, database=store, audit=audit)
     elif options.audit:
         chosen = dataclasses.replace(chosen, audit=options.audit)
+    if chosen.auth == "none" and beyond.is_protected and not options.socket:
+        raise settings.SettingsError("--auth none is for this machine only: who comes from elsewhere must be known")
     if chosen.auth == "none" and not options.socket:
         sys.stderr.write(f"{PREFIX}without a token, every user of this machine can run commands as you\n")
     if 0 < len(chosen.secret_key.encode()) < settings.SHORT_KEY:
         sys.stderr.write(f"{PREFIX}FLUX_SECRET_KEY is short, so that it can be guessed: take 32 random characters\n")
     if chosen.auth == "users":
         sys.stderr.write(f"{PREFIX}jobs of all users run as you: users are not protected from each other's processes\n")
-    serve.run(chosen, listener, _print_json if options.json else _print)
+    serve.run(chosen, listener, _print_json if options.json else _print, beyond)
     return 0
 
 
