@@ -97,12 +97,18 @@ def world(tmp_path: Path) -> Iterator[World]:
                 second = RunningFluxqueue(cluster, tmp_path / "second", *store)
                 try:
                     second.start(leads=False)
-                    until(lambda: cluster.api.get(f"{QUEUES}/default").get("status", {}).get("nodes") == NODES)
+                    # The leader makes the queue.
+                    until(lambda: [one.get("status", {}).get("nodes") for one in queues(cluster)] == [NODES])
                     yield World(Held(cluster, "team"), [first, second], server)
                 finally:
                     second.stop()
     finally:
         cluster.down()
+
+
+def queues(cluster: Cluster) -> list[Any]:
+    found: list[Any] = cluster.api.get(QUEUES)["items"]
+    return found
 
 
 @pytest.mark.soak
