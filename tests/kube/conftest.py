@@ -20,6 +20,7 @@ from installed import guarded, install, uninstall
 from kubecluster.cluster import Cluster, unmet
 from kubecluster.errors import KubeError
 from patience import until
+from running_fluxqueue import Held, RunningFluxqueue, running
 from running_operator import VIEW, MiniClusters, RunningOperator, define_kind
 
 from headrace.images import oci
@@ -173,3 +174,16 @@ def sets(trainer: peers.Trainer, admitting: RunningOperator, namespace: str) -> 
     # The API server learns of a webhook moments later.
     until(found.are_admitted)
     return found
+
+
+@pytest.fixture(scope="module")
+def fluxqueue(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFluxqueue]:
+    """The cluster queue of this tree, as a process of this machine."""
+    with running(cluster, tmp_path_factory.mktemp("fluxqueue")) as started:
+        yield started
+
+
+@pytest.fixture
+def held(cluster: Cluster, fluxqueue: RunningFluxqueue, namespace: str) -> Held:
+    """A fresh namespace that waits in the queue `default`."""
+    return Held(cluster, namespace)

@@ -12,22 +12,11 @@ from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
 from kubecluster.faults import drained
 from patience import until
-from running_fluxqueue import QUEUES, Held, RunningFluxqueue, pod_spec, running
+from running_fluxqueue import QUEUES, Held, RunningFluxqueue, pod_spec
 
 from headrace.fluxqueue.crd import first_queue
 from headrace.spec.hostlist import Hostlist
 from sizes import size
-
-
-@pytest.fixture(scope="module")
-def fluxqueue(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFluxqueue]:
-    with running(cluster, tmp_path_factory.mktemp("fluxqueue")) as started:
-        yield started
-
-
-@pytest.fixture
-def held(cluster: Cluster, fluxqueue: RunningFluxqueue, namespace: str) -> Held:
-    return Held(cluster, namespace)
 
 
 def whole(cluster: Cluster) -> str:

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from kubecluster.cluster import Cluster
 from patience import until
-from running_fluxqueue import Held, RunningFluxqueue, pod_spec, running
+from running_fluxqueue import Held, pod_spec
 
 from headrace.kube.runtime.timestamps import seconds_of
 
 Object = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def fluxqueue(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFluxqueue]:
-    with running(cluster, tmp_path_factory.mktemp("fluxqueue")) as started:
-        yield started
-
-
-@pytest.fixture
-def held(cluster: Cluster, fluxqueue: RunningFluxqueue, namespace: str) -> Held:
-    return Held(cluster, namespace)
 
 
 def replicated(held: Held, kind: str, name: str, replicas: int, cpu: str, command: str = "sleep 3600") -> None:

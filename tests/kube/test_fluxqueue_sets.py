@@ -10,21 +10,10 @@ from foreign_sets import JOBSETS, TRAINJOBS, Sets, replicated
 from kubecluster.cluster import Cluster
 from patience import until
 from peers import Trainer
-from running_fluxqueue import Held, RunningFluxqueue, running
+from running_fluxqueue import Held
 from running_operator import MiniClusters
 
 Object = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def fluxqueue(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFluxqueue]:
-    with running(cluster, tmp_path_factory.mktemp("fluxqueue")) as started:
-        yield started
-
-
-@pytest.fixture
-def held(cluster: Cluster, fluxqueue: RunningFluxqueue, namespace: str) -> Held:
-    return Held(cluster, namespace)
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ UNREAD_LIMIT = 1 << 20
 GREETING_TIMEOUT = 10.0
 ANSWER_TIMEOUT = 60.0
 _RECV_SIZE = 1 << 18
-# What the service may ask as the owner of the instance on nobody's behalf: all else is asked for a user.
+# Topics of requests that the service makes with the owner's credential; all other requests have that of a user.
 OWN_TOPICS = frozenset(("attr.get", "config.get", "job-manager.events-journal", "shutdown.start"))
 _JOBS, _ONE_JOB = "job-list.list", "job-list.list-id"
 

@@ -65,7 +65,8 @@ class _Log:
                     self._taken.clear()
                     await self._taken.wait()
                 self._forget()
-        except Exception as exc:  # What went wrong is each reader's.
+        except Exception as exc:
+            # Raised again for each reader of the log.
             self.failure = exc
         self.ended = True
         self._wake()

@@ -5,9 +5,10 @@ and OSError with the broker's errno and text.
 from __future__ import annotations
 
 import base64
+import contextlib
 import errno
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from headrace.api.broker_link import AWAY, BrokerLink
@@ -85,15 +86,8 @@ async def one(link: BrokerLink, id: int, attrs: list[str] = ALL_ATTRIBUTES) -> d
 
 async def check(link: BrokerLink, jobspec: dict[str, Any]) -> None:
     """Ask the scheduler whether it could ever run such a job. Raises Refused."""
-    try:
+    with _refusals():
         await link.call("feasibility.check", {"jobspec": jobspec})
-    except OSError as exc:
-        if exc.errno in AWAY:
-            raise
-        raise Refused([str(exc.strerror)], exc.errno) from None
-    except (ValueError, RecursionError) as exc:
-        # As for `submit`.
-        raise Refused([str(exc)]) from None
 
 
 async def explanation(link: BrokerLink, job: dict[str, Any]) -> dict[str, Any]:
@@ -110,8 +104,16 @@ async def explanation(link: BrokerLink, job: dict[str, Any]) -> dict[str, Any]:
 
 async def submit(link: BrokerLink, jobspec: dict[str, Any], urgency: int = URGENCIES["default"]) -> int:
     """The id of a new job. Raises Refused."""
-    try:
+    with _refusals():
         answer = await link.call("job-ingest.submit", payload=jobspec_request(jobspec, urgency, userid=link.userid))
+    return int(answer["id"])
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Raises Refused where the broker refuses a jobspec, or it cannot be sent."""
+    try:
+        yield
     except OSError as exc:
         if exc.errno in AWAY:
             raise
@@ -119,7 +121,6 @@ async def submit(link: BrokerLink, jobspec: dict[str, Any], urgency: int = URGEN
     except (ValueError, RecursionError) as exc:
         # A request can hold halves of surrogate pairs and endlessly nested objects, which a jobspec cannot.
         raise Refused([str(exc)]) from None
-    return int(answer["id"])
 
 
 async def lookup(link: BrokerLink, id: int, keys: list[str]) -> dict[str, Any]:

@@ -106,7 +106,7 @@ class Journal:
     def _take(self, batch: dict[str, Any]) -> None:
         id, events = batch["id"], batch["events"]
         if not events:
-            # What came before are past events of active jobs, which tell whose these are.
+            # An empty batch ends the past events of active jobs (RFC 21), which told the users of these jobs.
             self._ready.set()
             return
         for event in events:

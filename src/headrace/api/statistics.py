@@ -27,7 +27,8 @@ class _Bins:
         self.begin, self.end, self.width = begin, end, width
         self.number = max(1, -int(-(end - begin) // width))
         self.counts = {name: [0] * self.number for name in _COUNTS}
-        # Of whole bins as changes from one to the next, and what is beside.
+        # A level is the sum of the steps up to a bin, for spans that fill it, and of the parts of spans that begin or
+        # end in it.
         self._steps = {name: [0.0] * (self.number + 1) for name in _LEVELS}
         self._parts = {name: [0.0] * self.number for name in _LEVELS}
 

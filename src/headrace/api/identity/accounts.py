@@ -84,7 +84,7 @@ class StoredUsers:
         found = self._tokens.user_of(self._engine, token)
         if found is None:
             return None
-        # One who was added meanwhile; jobs of the store's users come by this way only.
+        # A user may have been added since the start, and only a user with a token can submit jobs, which show the name.
         name_user(found.userid, found.name)
         return credential.user(found.name, found.userid, found.admin)
 

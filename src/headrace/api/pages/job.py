@@ -17,7 +17,7 @@ from headrace.api.pages import following, html, job_view
 from headrace.spec import jobid
 from headrace.spec.job_state import PENDING
 
-# What a form may send to the tasks of a job.
+# The signals that a form may send to the tasks of a job.
 SIGNALS = ("SIGTERM", "SIGINT", "SIGKILL", "SIGUSR1", "SIGUSR2", "SIGSTOP", "SIGCONT")
 # Bytes of output that the page shows: its end.
 SHOWN = 128 << 10

@@ -18,14 +18,14 @@ from headrace.spec.rset import ResourceSet
 from headrace.spec.stdio import Data
 from headrace.spec.wait_status import how_ended
 
-# What was done, by the word in the address that a form leads back to.
+# Sentences about what a form has done, by the word `said` in the address of the page that follows it.
 SAID = {
     "cancelled": "The job is requested to end.",
     "signalled": "The signal was sent to all tasks.",
     "ended": "The job has ended, so nothing was done.",
     "submitted": "The job is submitted.",
 }
-# What an event of the main eventlog means (RFC 21); others are shown by their name.
+# Events of the main eventlog in words (RFC 21); an event that is not here is shown by its name.
 _MEANINGS = {
     "submit": "submitted",
     "validate": "accepted",
