@@ -81,6 +81,20 @@ def test_growth_waits_at_the_end_of_the_queue_and_shrinking_frees_what_went(kind
     assert cluster.state("third") == "Running"
 
 
+def test_growth_in_the_second_in_which_a_job_came_goes_behind_that_job():
+    cluster = Cluster(nodes=1, cores=4, policy="easy")
+    cluster.replicas("Deployment", "web", 2)
+    cluster.settle(5)
+    cluster.replicas("StatefulSet", "db", 3)
+    cluster.settle()
+    cluster.change("Deployment", "web", replicas=4)
+    cluster.settle(5)
+    assert (running(cluster, "web"), cluster.state("db")) == (3, "Held")
+    cluster.change("Deployment", "web", replicas=1)
+    cluster.settle(5)
+    assert (running(cluster, "web"), running(cluster, "db"), cluster.state("db")) == (1, 3, "Running")
+
+
 def test_what_was_scaled_to_nothing_comes_anew():
     cluster = Cluster(nodes=1, cores=2)
     cluster.replicas("Deployment", "web", 2)

@@ -440,7 +440,8 @@ class Core:
             job.reason = _growing(job, why)
             return
         lacks = max(job.wish.pods - len(job.places) - self.places.outside(job), 0)
-        since = float(int(now)) if job.state.has_nodes else job.queued_at
+        # Creation times are whole seconds: growth within the second of a job's creation may have come after that job.
+        since = float(int(now) + 1) if job.state.has_nodes else job.queued_at
         job.waits = waits_of(job.waits, lacks, job.wish.together, since)
         if job.state.has_nodes and not job.waits:
             job.reason = ""
