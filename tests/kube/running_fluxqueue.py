@@ -88,6 +88,12 @@ class RunningFluxqueue:
         self._process = None
 
 
+def nodes_of_queues(cluster: Cluster) -> dict[str, int]:
+    """The number of nodes of each FluxQueue that there is; the leader makes the first one."""
+    queues = cluster.api.get(QUEUES)["items"]
+    return {one["metadata"]["name"]: one.get("status", {}).get("nodes", 0) for one in queues}
+
+
 @contextlib.contextmanager
 def running(cluster: Cluster, folder: Path, *options: str) -> Iterator[RunningFluxqueue]:
     """The queue with the rights of its install, until the block ends."""

@@ -12,7 +12,7 @@ from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
 from kubecluster.faults import drained
 from patience import until
-from running_fluxqueue import QUEUES, Held, RunningFluxqueue, pod_spec
+from running_fluxqueue import QUEUES, Held, RunningFluxqueue, nodes_of_queues, pod_spec
 
 from headrace.fluxqueue.crd import first_queue
 from headrace.spec.hostlist import Hostlist
@@ -302,7 +302,7 @@ def test_a_wrong_fluxqueue_is_refused_by_its_field(
 
 
 def test_the_first_queue_is_made_and_shows_its_nodes(cluster: Cluster, fluxqueue: RunningFluxqueue) -> None:
-    until(lambda: cluster.api.get(f"{QUEUES}/default").get("status") == {"state": "Active", "nodes": 2})
+    until(lambda: nodes_of_queues(cluster) == {"default": 2})
     lines = cluster.kubectl("get", "fq").splitlines()
     assert lines[0].split() == ["NAME", "POLICY", "STATE", "NODES"]
     assert lines[1].split() == ["default", "easy", "Active", "2"]

@@ -12,7 +12,7 @@ from installed import IMAGE
 from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
 from patience import TIMEOUT, until
-from running_fluxqueue import QUEUES, Held
+from running_fluxqueue import Held, nodes_of_queues
 
 from headrace.fluxqueue.install import Install, install_file
 from headrace.fluxqueue.names import CONFIGURATION, FLUXQUEUE
@@ -56,7 +56,7 @@ def installed(cluster: Cluster, tmp_path: Path, server: postgresql.Postgresql) -
 def test_the_installed_queue_holds_and_releases_with_the_rights_of_its_roles(
     installed: None, cluster: Cluster, namespace: str, server: postgresql.Postgresql
 ) -> None:
-    until(lambda: cluster.api.get(f"{QUEUES}/default").get("status", {}).get("nodes") == 2)
+    until(lambda: nodes_of_queues(cluster) == {"default": 2})
     held = Held(cluster, namespace)
     held.job("hello", "echo hello", cpu="1", pods=2)
     held.wait("hello-job", "Finished")

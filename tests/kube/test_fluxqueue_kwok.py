@@ -10,7 +10,7 @@ from kubecluster import build, kwok
 from kubecluster.cluster import Cluster, unmet
 from kubecluster.faults import stopped
 from patience import until
-from running_fluxqueue import QUEUES, Held, pod_spec, running
+from running_fluxqueue import QUEUES, Held, nodes_of_queues, pod_spec, running
 
 from headrace.kube.runtime.timestamps import seconds_of
 
@@ -30,7 +30,7 @@ def queued(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Held]:
         cluster.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": "team"}})
         until(lambda: cluster.api.get("/api/v1/namespaces/team/serviceaccounts")["items"])
         with running(cluster, tmp_path_factory.mktemp("fluxqueue")):
-            until(lambda: cluster.api.get(f"{QUEUES}/default").get("status", {}).get("nodes") == NODES)
+            until(lambda: nodes_of_queues(cluster) == {"default": NODES})
             yield Held(cluster, "team")
     finally:
         cluster.down()

@@ -17,7 +17,7 @@ from kubecluster import build, kwok
 from kubecluster.cluster import Cluster, unmet
 from kubecluster.errors import KubeError
 from patience import until
-from running_fluxqueue import QUEUES, Held, RunningFluxqueue, pod_spec, running
+from running_fluxqueue import Held, RunningFluxqueue, nodes_of_queues, pod_spec, running
 
 from headrace.fluxqueue.install import Install
 from headrace.fluxqueue.names import FLUXQUEUE
@@ -97,18 +97,12 @@ def world(tmp_path: Path) -> Iterator[World]:
                 second = RunningFluxqueue(cluster, tmp_path / "second", *store)
                 try:
                     second.start(leads=False)
-                    # The leader makes the queue.
-                    until(lambda: [one.get("status", {}).get("nodes") for one in queues(cluster)] == [NODES])
+                    until(lambda: nodes_of_queues(cluster) == {"default": NODES})
                     yield World(Held(cluster, "team"), [first, second], server)
                 finally:
                     second.stop()
     finally:
         cluster.down()
-
-
-def queues(cluster: Cluster) -> list[Any]:
-    found: list[Any] = cluster.api.get(QUEUES)["items"]
-    return found
 
 
 @pytest.mark.soak

@@ -78,7 +78,9 @@ def test_each_task_has_its_own_pods_variables(jobs: Jobs) -> None:
     env = [_POD, {"name": "MASTER_PORT", "value": "4242"}]
     jobs.create("own", *command, options="{procsPerNode: 2}", container={"env": env})
     assert jobs.ended("own")["exit"] == 0
-    names = [jobs.pods("own", index)[0]["metadata"]["name"] for index in range(2)]
+    # The pods of other indexes than 0 are deleted when the Job is complete.
+    made = [one["message"] for one in jobs.get("event")["items"] if one["reason"] == "SuccessfulCreate"]
+    names = sorted(text.removeprefix("Created pod: ") for text in made)
     assert sorted(jobs.log("own").splitlines()) == [
         f"{rank} {rank % 2} 4 4242 {rank // 2} {names[rank // 2]} own-{rank // 2}" for rank in range(4)
     ]
