@@ -13,7 +13,8 @@ from headrace.cli import fluxqueue_jobs
 from headrace.cli.main import headrace
 from headrace.fluxqueue.crd import first_queue
 from headrace.fluxqueue.names import FLUXQUEUE
-from headrace.kube.runtime.api import ApiError, Kind, Listing
+from headrace.kube.runtime.api import ApiError, Listing
+from headrace.kube.runtime.kinds import Kind
 
 Object = dict[str, Any]
 

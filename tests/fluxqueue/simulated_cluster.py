@@ -20,7 +20,7 @@ from headrace.fluxqueue.core.world import Change
 from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, QUEUE
 from headrace.fluxqueue.workloads import KINDS
 from headrace.kube.runtime.admission.reviews import Review
-from headrace.kube.runtime.api import JOBS, PODS, Kind
+from headrace.kube.runtime.kinds import JOBS, PODS, Kind
 from headrace.kube.runtime.timestamps import text_of
 from headrace.spec.hostlist import Hostlist
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from headrace.fluxqueue import client
-from headrace.kube.runtime.api import ApiError, Kind, Listing
+from headrace.kube.runtime.api import ApiError, Listing
+from headrace.kube.runtime.kinds import Kind
 
 Object = dict[str, Any]
 

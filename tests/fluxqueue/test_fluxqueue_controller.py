@@ -14,8 +14,9 @@ from headrace.fluxqueue.controller import FluxqueueController, trimmed_pod, trim
 from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES
 from headrace.fluxqueue.services.backend import Pods, Unanswerable
 from headrace.fluxqueue.services.live_graph import LiveGraph
-from headrace.kube.runtime.api import EVENTS, PODS, ApiError, Kind, Listing, Unreachable
+from headrace.kube.runtime.api import ApiError, Listing, Unreachable
 from headrace.kube.runtime.controller import Shared
+from headrace.kube.runtime.kinds import EVENTS, PODS, Kind
 from headrace.kube.runtime.metrics import Metrics
 from waiting import until_in_loop
 

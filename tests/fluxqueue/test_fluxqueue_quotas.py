@@ -10,7 +10,7 @@ from simulated_cluster import Cluster
 
 from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, NAMESPACES
 from headrace.fluxqueue.quotas import Account, quota_of
-from headrace.kube.runtime.api import JOBS, PODS
+from headrace.kube.runtime.kinds import JOBS, PODS
 
 HOUR = {"fluxqueue/duration": "1h"}
 

@@ -25,7 +25,7 @@ _NAME = "hostfiles"
 _PROGRAM = """
 import asyncio, sys
 import hostfiles
-from headrace.kube.runtime.admission.rotation import MUTATING
+from headrace.kube.runtime.kinds import MUTATING
 from headrace.kube.runtime.controller import Controller
 from headrace.kube.runtime.logs import log_to_stderr
 from headrace.kube.runtime.program import Program, Serving, serve

@@ -6,10 +6,10 @@ Its webhook makes such a Job an Indexed one, whose hosts have names, and refuses
 from __future__ import annotations
 
 from headrace.kube.runtime.admission.reviews import Handler, Review, Verdict
-from headrace.kube.runtime.api import CONFIG_MAPS, JOBS
 from headrace.kube.runtime.controller import Controller, Shared
 from headrace.kube.runtime.desired import Observed, Outcome
 from headrace.kube.runtime.events import Report
+from headrace.kube.runtime.kinds import CONFIG_MAPS, JOBS
 from headrace.kube.runtime.watches import Selection
 
 LABEL = "example.org/hostfile"

@@ -15,9 +15,9 @@ from headrace.kube.core.actions import Actions
 from headrace.kube.core.observed import Lead, Observed
 from headrace.kube.kinds import MINICLUSTERS
 from headrace.kube.operator import Operator, Options
-from headrace.kube.runtime.api import CONFIG_MAPS, JOBS, LEASES, PODS, SERVICES
 from headrace.kube.runtime.cache import Cache
 from headrace.kube.runtime.controller import Controller, Shared
+from headrace.kube.runtime.kinds import CONFIG_MAPS, JOBS, LEASES, PODS, SERVICES
 from headrace.kube.runtime.metrics import Metrics
 
 Object = dict[str, Any]

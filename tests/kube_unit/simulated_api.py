@@ -13,7 +13,8 @@ from typing import Any
 
 from headrace.kube.foreign.names import ID_LABEL
 from headrace.kube.kinds import KINDS, MINICLUSTERS
-from headrace.kube.runtime.api import JOBS, PODS, ApiError, Kind, Listing
+from headrace.kube.runtime.api import ApiError, Listing
+from headrace.kube.runtime.kinds import JOBS, PODS, Kind
 
 Object = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from operator_world import World, minicluster
 
-from headrace.kube.runtime.api import EVENTS, SECRETS
+from headrace.kube.runtime.kinds import EVENTS, SECRETS
 from headrace.kube.runtime.timestamps import text_of
 
 Object = dict[str, Any]

@@ -10,7 +10,8 @@ from operator_world import World, minicluster
 from simulated_api import NOW, TIME
 
 from headrace.kube.core.reconcile import restart_delay
-from headrace.kube.runtime.api import EVENTS, ApiError
+from headrace.kube.runtime.api import ApiError
+from headrace.kube.runtime.kinds import EVENTS
 from headrace.kube.runtime.timestamps import text_of
 
 Object = dict[str, Any]

@@ -14,8 +14,9 @@ from simulated_api import NOW
 
 from headrace.kube import operator as operator_module
 from headrace.kube.operator import POD_GATHERING, Operator, Options
-from headrace.kube.runtime.api import LEASES, ApiError, Kind, Listing
+from headrace.kube.runtime.api import ApiError, Listing
 from headrace.kube.runtime.controller import Shared
+from headrace.kube.runtime.kinds import LEASES, Kind
 from headrace.kube.runtime.metrics import Metrics
 from waiting import until_in_loop
 

@@ -240,7 +240,6 @@ def main(argv: List[str]) -> int:
         return fluxqueue_jobs.main(options)
     if options.action == "match":
         return _match(options)
-    controller_options.need_extra("the cluster queue")
     if options.action == "history":
         return _history(options)
     if options.action == "manifests":
@@ -256,6 +255,7 @@ def main(argv: List[str]) -> int:
         print(install_file(install), end="")
         return 0
 
+    controller_options.need_extra("the cluster queue")
     from headrace.fluxqueue import serve
 
     store, grpc = _store_of(options), _grpc_of(options)

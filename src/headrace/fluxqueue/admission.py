@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..kube.runtime.admission.reviews import Review, Verdict
-from ..kube.runtime.api import PODS
+from ..kube.runtime.kinds import PODS
 from .names import GATE, HELD, KUEUE_QUEUE, SCHEDULERS, SKIP
 from .workloads import BY_PLURAL, Workload, owner_of
 from .workloads.workload import put_at

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ..graph import Graph
-from ..kube.runtime.api import EVENTS, PODS, Api, ApiError, Kind
+from ..kube.runtime.api import Api, ApiError
+from ..kube.runtime.kinds import EVENTS, PODS, Kind
 from ..kube.runtime.timestamps import seconds_of
 from ..spec.hostlist import Hostlist
 from . import nodes, requests

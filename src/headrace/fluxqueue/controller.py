@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..kube.runtime.api import PODS, ApiError, Kind, Unreachable
+from ..kube.runtime.api import ApiError, Unreachable
 from ..kube.runtime.cache import Cache
 from ..kube.runtime.controller import SHORTEST_REQUEUE, Shared
 from ..kube.runtime.credentials import CredentialsError
 from ..kube.runtime.events import record
+from ..kube.runtime.kinds import PODS, Kind
 from ..kube.runtime.watches import Selection, without_managed_fields
 from ..kube.runtime.work_queue import WorkQueue
 from .core.actions import Action, Bind, Change, Create, Delete, PatchPod, Publish, Tell

@@ -13,8 +13,7 @@ from msgspec import Struct
 
 from ..kube.builders.images import UNPRIVILEGED
 from ..kube.install import DEFAULT_IMAGE, RESOURCES
-from ..kube.runtime.admission.rotation import MUTATING
-from ..kube.runtime.api import LEASES, PODS, SECRETS
+from ..kube.runtime.kinds import LEASES, MUTATING, PODS, SECRETS
 from ..kube.yaml_text import yaml_text
 from .crd import definitions
 from .names import (

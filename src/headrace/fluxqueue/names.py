@@ -5,7 +5,7 @@ The group of FluxJobs, the gate and `fluxqueue/fluxion-nodes` are fluxqueue's.
 
 from __future__ import annotations
 
-from ..kube.runtime.api import Kind
+from ..kube.runtime.kinds import Kind
 
 GROUP = "jobs.converged-computing.org"
 VERSION = "v1alpha1"

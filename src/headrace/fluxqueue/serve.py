@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ..kube.runtime import program
 from ..kube.runtime.admission.reviews import Handler
-from ..kube.runtime.admission.rotation import MUTATING
 from ..kube.runtime.controller import Shared
+from ..kube.runtime.kinds import MUTATING
 from .admission import judge
 from .controller import FluxqueueController
 from .names import CONFIGURATION, FLUXQUEUE, HOLD_PATH, WEBHOOK

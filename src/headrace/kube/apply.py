@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from .client import EndedError, ended
 from .kinds import MINICLUSTERS
-from .runtime.api import Api, ApiError, Kind
+from .runtime.api import Api, ApiError
+from .runtime.kinds import Kind
 
 Object = dict[str, Any]
 

@@ -16,7 +16,8 @@ from ..minicluster.fields import MANAGED_BY_US
 from ..minicluster.pod_plan import VIEW
 from . import names
 from .kinds import MINICLUSTERS
-from .runtime.api import EVENTS, JOBS, PODS, Api, ApiError, Kind, Unreachable
+from .runtime.api import Api, ApiError, Unreachable
+from .runtime.kinds import EVENTS, JOBS, PODS, Kind
 
 Object = dict[str, Any]
 

@@ -21,7 +21,8 @@ from .foreign.client import find as find_job
 from .foreign.client import kind_and_name
 from .kinds import MINICLUSTERS
 from .log_lines import Lines
-from .runtime.api import PODS, Api, ApiError, Unreachable
+from .runtime.api import Api, ApiError, Unreachable
+from .runtime.kinds import PODS
 
 Object = dict[str, Any]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import names
 from .core.actions import MakeSecret, Step, Tell
-from .runtime.api import SECRETS, Kind
+from .runtime.kinds import SECRETS, Kind
 from .runtime.steps import Create
 from .runtime.writes import Writer, Writes
 

@@ -30,21 +30,11 @@ from .execute import Executor
 from .kinds import MINICLUSTERS
 from .links import Keys, Links, address_of, link_keys
 from .operator_names import OTHER_LEASE, OTHER_NAMESPACE
-from .runtime.api import (
-    CONFIG_MAPS,
-    EVENTS,
-    JOBS,
-    LEASES,
-    PODS,
-    SECRETS,
-    SERVICES,
-    ApiError,
-    Kind,
-    is_namespace_ending,
-)
+from .runtime.api import ApiError, is_namespace_ending
 from .runtime.cache import Key, key_of, owner_of
 from .runtime.controller import TAKEN_RETRY, Controller, Shared, Watch, owners_of
 from .runtime.events import Report, where
+from .runtime.kinds import CONFIG_MAPS, EVENTS, JOBS, LEASES, PODS, SECRETS, SERVICES, Kind
 from .runtime.lease import seconds_fresh
 from .runtime.metrics import Metrics
 from .runtime.watches import Selection, without_managed_fields

@@ -18,7 +18,8 @@ from typing import Any
 
 import aiohttp
 
-from .runtime.api import PODS, Api
+from .runtime.api import Api
+from .runtime.kinds import PODS
 
 PROTOCOL = "v5.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..minicluster.problems import Problem
-from .runtime.api import Kind
+from .runtime.kinds import Kind
 
 _INVALID = 422
 

@@ -13,9 +13,9 @@ from .operator import Operator, Options
 from .operator_names import CONFIGURATION, JOBS_CONFIGURATION, JOBS_PATH, LEASE, OPERATOR, WEBHOOK, WEBHOOK_PATH
 from .runtime import program
 from .runtime.admission.reviews import Handler
-from .runtime.admission.rotation import MUTATING, VALIDATING
 from .runtime.api import Api, ApiError
 from .runtime.controller import Shared
+from .runtime.kinds import MUTATING, VALIDATING
 
 
 async def serve(serving: program.Serving, options: Options) -> int:

@@ -12,7 +12,7 @@ from headrace.fluxqueue.core.chronicle import Record
 from headrace.fluxqueue.core.job import State
 from headrace.fluxqueue.core.step import Core
 from headrace.fluxqueue.names import FLUXJOBS
-from headrace.kube.runtime.api import JOBS, PODS
+from headrace.kube.runtime.kinds import JOBS, PODS
 
 
 def told(cluster: Cluster, name: str) -> list[str]:

@@ -12,7 +12,7 @@ from simulated_cluster import Cluster
 
 from headrace.fluxqueue.names import FLUXJOBS, NODES
 from headrace.fluxqueue.workloads import KINDS
-from headrace.kube.runtime.api import JOBS, PODS
+from headrace.kube.runtime.kinds import JOBS, PODS
 
 
 def a_life(cluster: Cluster) -> None:

@@ -9,7 +9,7 @@ from simulated_cluster import Cluster
 
 from headrace.fluxqueue.core import actions
 from headrace.fluxqueue.names import CLAIMS, FLUXQUEUES
-from headrace.kube.runtime.api import PODS
+from headrace.kube.runtime.kinds import PODS
 
 
 def with_spec(cluster: Cluster, name: str, **spec: Any) -> None:

@@ -7,7 +7,7 @@ from simulated_cluster import Cluster
 
 from headrace.fluxqueue.core import actions
 from headrace.fluxqueue.names import FLUXJOBS, NODES
-from headrace.kube.runtime.api import PODS
+from headrace.kube.runtime.kinds import PODS
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
 

@@ -9,7 +9,7 @@ import pytest
 from simulated_cluster import Cluster
 
 from headrace.fluxqueue.names import FLUXJOBS, NODES
-from headrace.kube.runtime.api import JOBS, PODS
+from headrace.kube.runtime.kinds import JOBS, PODS
 from headrace.kube.runtime.timestamps import seconds_of
 
 # Seconds by which a start may be later than the first estimate of it.

@@ -11,7 +11,7 @@ from headrace.fluxqueue.core import actions
 from headrace.fluxqueue.core.step import Core
 from headrace.fluxqueue.core.world import Change
 from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, HELD, HOLD, NAMESPACES, NODES, PRIORITY_CLASSES
-from headrace.kube.runtime.api import JOBS, PODS
+from headrace.kube.runtime.kinds import JOBS, PODS
 from headrace.spec.hostlist import Hostlist
 
 

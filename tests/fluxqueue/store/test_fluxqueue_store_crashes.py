@@ -16,7 +16,7 @@ from headrace.fluxqueue.core.world import Change, workload_of
 from headrace.fluxqueue.names import FLUXJOBS
 from headrace.fluxqueue.store.database import Address, Database
 from headrace.fluxqueue.store.writing import write, write_all
-from headrace.kube.runtime.api import JOBS, PODS, Kind
+from headrace.kube.runtime.kinds import JOBS, PODS, Kind
 from headrace.kube.runtime.timestamps import seconds_of
 from sizes import size
 

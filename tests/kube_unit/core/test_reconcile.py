@@ -9,7 +9,8 @@ import pytest
 from operator_world import World, minicluster
 from simulated_api import NOW, TIME
 
-from headrace.kube.runtime.api import CONFIG_MAPS, JOBS, LEASES, SECRETS, SERVICES, ApiError
+from headrace.kube.runtime.api import ApiError
+from headrace.kube.runtime.kinds import CONFIG_MAPS, JOBS, LEASES, SECRETS, SERVICES
 
 
 def running(**spec: Any) -> World:

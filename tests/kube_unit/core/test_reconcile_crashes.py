@@ -12,7 +12,8 @@ import pytest
 from operator_world import World, minicluster
 from simulated_api import TIME, CrashError
 
-from headrace.kube.runtime.api import CONFIG_MAPS, JOBS, SERVICES, ApiError
+from headrace.kube.runtime.api import ApiError
+from headrace.kube.runtime.kinds import CONFIG_MAPS, JOBS, SERVICES
 
 Object = dict[str, Any]
 

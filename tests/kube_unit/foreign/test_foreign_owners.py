@@ -8,8 +8,9 @@ import pytest
 from labelled_world import ID, JobsWorld, admitted
 
 from headrace.kube.foreign import objects
-from headrace.kube.foreign.owners import JOBSETS, TRAINJOBS
-from headrace.kube.runtime.api import ApiError, Kind
+from headrace.kube.kinds import JOBSETS, TRAINJOBS
+from headrace.kube.runtime.api import ApiError
+from headrace.kube.runtime.kinds import Kind
 
 Object = dict[str, Any]
 

@@ -12,7 +12,7 @@ from simulated_api import CrashError
 
 from headrace.kube.foreign import objects
 from headrace.kube.keys import fresh_keys
-from headrace.kube.runtime.api import JOBS, SECRETS
+from headrace.kube.runtime.kinds import JOBS, SECRETS
 
 Object = dict[str, Any]
 

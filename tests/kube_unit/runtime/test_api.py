@@ -13,8 +13,9 @@ from http_api import HttpApi, run, served
 
 from headrace.kube.kinds import MINICLUSTERS
 from headrace.kube.runtime.admission.certificates import make_pair
-from headrace.kube.runtime.api import CONFIG_MAPS, JOBS, PODS, SECRETS, Api, ApiError, Unreachable
+from headrace.kube.runtime.api import Api, ApiError, Unreachable
 from headrace.kube.runtime.credentials import Cluster, Identity
+from headrace.kube.runtime.kinds import CONFIG_MAPS, JOBS, PODS, SECRETS
 
 Object = dict[str, Any]
 

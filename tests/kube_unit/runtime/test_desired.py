@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headrace.kube.runtime.api import CONFIG_MAPS, JOBS
 from headrace.kube.runtime.desired import Observed, steps_towards
+from headrace.kube.runtime.kinds import CONFIG_MAPS, JOBS
 from headrace.kube.runtime.steps import Apply, Create, Delete, Step
 
 Object = dict[str, Any]

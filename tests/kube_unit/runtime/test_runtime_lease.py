@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from headrace.kube.runtime import lease as lease_module
-from headrace.kube.runtime.api import ApiError, Kind, Unreachable
+from headrace.kube.runtime.api import ApiError, Unreachable
+from headrace.kube.runtime.kinds import Kind
 from headrace.kube.runtime.lease import Election, Step, decide, seconds_fresh, spec_of
 
 Object = dict[str, Any]

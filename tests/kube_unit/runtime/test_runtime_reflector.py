@@ -11,8 +11,9 @@ import pytest
 from http_api import HttpApi, run
 
 from headrace.kube.runtime import reflector as reflector_module
-from headrace.kube.runtime.api import PODS, Api
+from headrace.kube.runtime.api import Api
 from headrace.kube.runtime.cache import Cache
+from headrace.kube.runtime.kinds import PODS
 from headrace.kube.runtime.reflector import Reflector
 from waiting import until_in_loop
 

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from headrace.kube.runtime.api import JOBS, PODS, ApiError, Kind, Listing
+from headrace.kube.runtime.api import ApiError, Listing
+from headrace.kube.runtime.kinds import JOBS, PODS, Kind
 from headrace.kube.runtime.watches import Selection, Watches, without_managed_fields
 from waiting import until_in_loop
 

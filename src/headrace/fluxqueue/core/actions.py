@@ -10,8 +10,8 @@ from typing import Any, Union
 
 from msgspec import Struct
 
-from ...kube.runtime.api import Kind
 from ...kube.runtime.events import Report
+from ...kube.runtime.kinds import Kind
 
 Object = dict[str, Any]
 

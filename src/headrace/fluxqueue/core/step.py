@@ -19,8 +19,8 @@ from msgspec import Struct
 
 from ...graph.request import JobRequest, RequestError, parse_jobspec
 from ...graph.selection import Selection
-from ...kube.runtime.api import PODS
 from ...kube.runtime.events import Report
+from ...kube.runtime.kinds import PODS
 from ...kube.runtime.timestamps import seconds_of
 from ...kube.runtime.writes import patch_of
 from ...queueing.queue import Planned, Refused, Started

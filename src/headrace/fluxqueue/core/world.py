@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ...kube.runtime.api import PODS, Kind
 from ...kube.runtime.cache import owner_of
+from ...kube.runtime.kinds import PODS, Kind
 from ..admission import gate_index
 from ..names import CLAIMS, FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, PLACE, PRIORITY_CLASSES, QUEUE
 from ..workloads import KINDS, Workload, group, maker_of, uid_of_group

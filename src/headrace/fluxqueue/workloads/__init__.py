@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...kube.runtime.api import PODS
+from ...kube.runtime.kinds import PODS
 from . import deployment, group, job, jobset, minicluster, mpijob, pod, replicaset, statefulset, trainjob
 from .workload import Malformed, Wish, Workload
 

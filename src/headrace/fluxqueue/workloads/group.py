@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...kube.runtime.api import PODS
+from ...kube.runtime.kinds import PODS
 from ..names import GROUP_NAMES, GROUP_SIZES
 from .pod import ENDS, template_of
 from .workload import NOTHING, Made, Malformed, Object, Wish, Workload

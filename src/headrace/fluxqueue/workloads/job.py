@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...kube.runtime.api import JOBS
+from ...kube.runtime.kinds import JOBS
 from .workload import NOTHING, Made, Object, Wish, Workload
 
 _ENDS = {"Complete": "Finished", "Failed": "Failed"}

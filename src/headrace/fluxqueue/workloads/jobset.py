@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ...kube.foreign.owners import JOBSETS
+from ...kube.kinds import JOBSETS
 from . import job
 from .workload import NOTHING, Made, Object, Wish, Workload
 

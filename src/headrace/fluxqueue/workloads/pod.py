@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...kube.runtime.api import PODS
+from ...kube.runtime.kinds import PODS
 from ..names import PLACE
 from .workload import NOTHING, Made, Object, Wish, Workload
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...kube.runtime.api import Kind
+from ...kube.runtime.kinds import Kind
 from . import replicaset
 from .workload import NOTHING, Made, Object, Wish, Workload
 

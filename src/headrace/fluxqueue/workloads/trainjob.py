@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ...kube.foreign.owners import TRAINJOBS
+from ...kube.kinds import TRAINJOBS
 from . import job, jobset
 from .workload import NOTHING, Made, Object, Wish, Workload
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from ...kube.runtime.api import Kind
+from ...kube.runtime.kinds import Kind
 
 Object = dict[str, Any]
 Made = Mapping[str, Sequence[Object]]

@@ -20,8 +20,8 @@ from ...minicluster.validate import check
 from ...spec.hostlist import Hostlist
 from .. import names
 from ..kinds import KINDS, MINICLUSTERS
-from ..runtime.api import JOBS, PODS, SERVICES, Kind
 from ..runtime.events import Report
+from ..runtime.kinds import JOBS, PODS, SERVICES, Kind
 from ..runtime.steps import Apply, Create, Delete, Patch
 from ..runtime.timestamps import seconds_of, text_of
 from . import pods

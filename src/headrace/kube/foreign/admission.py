@@ -15,7 +15,7 @@ from ...minicluster.problems import Problem
 from ..builders.images import Images
 from ..refusal import refusal
 from ..runtime.admission.reviews import BadReview, Handler, Review, Verdict
-from ..runtime.api import JOBS
+from ..runtime.kinds import JOBS
 from . import names
 from .policy import flux_job, id_of
 from .updates import updated

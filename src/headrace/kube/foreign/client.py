@@ -12,7 +12,8 @@ from ...minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
 from ..client import NotFoundError
 from ..core.job_end import is_over, job_end
 from ..core.phases import FAILED, FINISHED, INVALID, RUNNING, STARTING, SUSPENDED
-from ..runtime.api import JOBS, Api, ApiError
+from ..runtime.api import Api, ApiError
+from ..runtime.kinds import JOBS
 from . import names
 from .objects import parallelism
 from .policy import id_of, original

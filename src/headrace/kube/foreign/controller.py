@@ -20,10 +20,11 @@ from ..core.job_end import job_end
 from ..execute import Executor
 from ..keys import fresh_keys
 from ..links import Keys, Links, address_of, link_keys
-from ..runtime.api import JOBS, PODS, SECRETS, SERVICES, ApiError, Kind, is_namespace_ending
+from ..runtime.api import ApiError, is_namespace_ending
 from ..runtime.cache import Key, key_of, owner_of
 from ..runtime.controller import TAKEN_RETRY, Controller, Shared, Watch, owners_of
 from ..runtime.events import Report
+from ..runtime.kinds import JOBS, PODS, SECRETS, SERVICES, Kind
 from ..runtime.watches import Selection
 from ..runtime.writes import Taken
 from . import names, objects, owners

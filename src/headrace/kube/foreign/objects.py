@@ -18,7 +18,7 @@ from ...minicluster.pod_plan import PLAN_FILE, PodPlan, decode, encode
 from ...spec.hostlist import Hostlist
 from ..keys import Keys, secret_of, texts
 from ..names import MANAGED_BY, MANAGER
-from ..runtime.api import JOBS
+from ..runtime.kinds import JOBS
 from . import names
 from .policy import id_of, original
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...minicluster.foreign import jobset, trainjob
+from ...minicluster.foreign import trainjob
 from ...minicluster.foreign.field import Field
 from ...minicluster.foreign.job import Owner
-from ..runtime.api import Api, ApiError, Kind
+from ..kinds import JOBSETS, TRAINJOBS
+from ..runtime.api import Api, ApiError
 from ..runtime.controller import owners_of
 
 Object = dict[str, Any]
-
-JOBSETS = Kind("jobset.x-k8s.io", "v1alpha2", "jobsets", jobset.KIND)
-TRAINJOBS = Kind("trainer.kubeflow.org", "v1alpha1", "trainjobs", trainjob.KIND)
 
 
 def is_trained(job: Object) -> bool:

@@ -20,8 +20,8 @@ from ..core.actions import MakeSecret, Step, Tell
 from ..core.annotations import annotations_of
 from ..core.job_end import is_over, job_end
 from ..core.observed import Lead
-from ..runtime.api import JOBS, SECRETS, SERVICES
 from ..runtime.events import Report
+from ..runtime.kinds import JOBS, SECRETS, SERVICES
 from ..runtime.steps import Create, Patch
 from . import names, objects
 from .policy import id_of

@@ -13,13 +13,13 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 import aiohttp
 import msgspec
 
 from ...spec.lines import LineReader
 from .credentials import Cluster
+from .kinds import Kind
 
 Object = dict[str, Any]
 
@@ -31,36 +31,6 @@ REQUEST_TIMEOUT = 65.0
 # a bookmark, whose version the next watch continues from.
 WATCH_TIMEOUT = 540
 _CHUNK = 500
-
-
-class Kind(NamedTuple):
-    """A resource of the API: its group ("" is the core), version, plural name and kind."""
-
-    group: str
-    version: str
-    plural: str
-    kind: str
-
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The path of the URL; namespace "" stands for all namespaces, or for a resource without namespaces."""
-        parts = [f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"]
-        if namespace:
-            parts.append(f"namespaces/{quote(namespace, safe='')}")
-        parts += [part for part in (self.plural, quote(name, safe=""), subresource) if part]
-        return "/".join(parts)
-
-
-JOBS = Kind("batch", "v1", "jobs", "Job")
-PODS = Kind("", "v1", "pods", "Pod")
-SERVICES = Kind("", "v1", "services", "Service")
-CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap")
-SECRETS = Kind("", "v1", "secrets", "Secret")
-EVENTS = Kind("", "v1", "events", "Event")
-LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 
 
 class ApiError(Exception):

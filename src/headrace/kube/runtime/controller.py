@@ -14,11 +14,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any, NamedTuple, Protocol
 
-from .api import Api, ApiError, Kind, Unreachable, is_namespace_ending
+from .api import Api, ApiError, Unreachable, is_namespace_ending
 from .cache import Key, key_of
 from .credentials import CredentialsError
 from .desired import Observed, Outcome, steps_towards
 from .events import Report, record, where
+from .kinds import Kind
 from .metrics import Metrics
 from .watches import Selection, Watches
 from .work_queue import WorkQueue

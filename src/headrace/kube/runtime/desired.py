@@ -14,8 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from .api import Kind
 from .events import Report
+from .kinds import Kind
 from .steps import Apply, Create, Delete, Step
 
 Object = dict[str, Any]

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from .api import EVENTS, ApiError, Kind
+from .api import ApiError
 from .cache import Key, key_of
+from .kinds import EVENTS, Kind
 from .timestamps import text_of
 
 Object = dict[str, Any]

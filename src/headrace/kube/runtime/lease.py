@@ -14,8 +14,9 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
-from .api import LEASES, Api, ApiError, Unreachable
+from .api import Api, ApiError, Unreachable
 from .credentials import CredentialsError
+from .kinds import LEASES
 
 Object = dict[str, Any]
 

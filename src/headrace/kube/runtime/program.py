@@ -19,8 +19,9 @@ from msgspec import Struct
 from . import credentials, lease
 from .admission import rotation
 from .admission.reviews import Handler
-from .api import Api, Kind
+from .api import Api
 from .controller import Shared
+from .kinds import Kind
 from .metrics import CONTENT_TYPE, Metrics
 
 log = logging.getLogger("headrace.kube.program")

@@ -16,9 +16,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .api import Api, ApiError, Kind, Unreachable
+from .api import Api, ApiError, Unreachable
 from .cache import Cache
 from .credentials import CredentialsError
+from .kinds import Kind
 
 Object = dict[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Any, Union
 
 from msgspec import Struct
 
-from .api import Kind
+from .kinds import Kind
 
 Object = dict[str, Any]
 

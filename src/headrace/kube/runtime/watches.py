@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .api import Api, Kind
+from .api import Api
 from .cache import Cache
+from .kinds import Kind
 from .reflector import Reflector
 
 Object = dict[str, Any]

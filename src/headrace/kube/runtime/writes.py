@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from .api import ApiError, Kind
+from .api import ApiError
 from .cache import owner_of
+from .kinds import Kind
 from .steps import Apply, Create, Delete, Patch, Step
 
 Object = dict[str, Any]

@@ -13,8 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.kube.runtime.admission.certificates import LIFETIME, Pair, certificates_in, decoded, make_pair, pair_of
-from headrace.kube.runtime.admission.rotation import MUTATING, VALIDATING, Keeper, Settings, trusted_hook
-from headrace.kube.runtime.api import SECRETS, Api, ApiError, Kind, Listing, Unreachable
+from headrace.kube.runtime.admission.rotation import Keeper, Settings, trusted_hook
+from headrace.kube.runtime.api import Api, ApiError, Listing, Unreachable
+from headrace.kube.runtime.kinds import MUTATING, SECRETS, VALIDATING, Kind
 
 CONFIGURATIONS = ((VALIDATING, "greetings"), (MUTATING, "greeters"))
 SETTINGS = Settings(

@@ -19,14 +19,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..api import SECRETS, Api, ApiError, Kind, Unreachable
+from ..api import Api, ApiError, Unreachable
+from ..kinds import SECRETS, Kind
 from .certificates import Pair, UnusablePair, decoded, encoded, make_pair, pair_of, renewal_time, secret_data, trusting
 from .reviews import Handler
 from .server import application, serving, tls_context, use_pair
 
-_GROUP = "admissionregistration.k8s.io"
-VALIDATING = Kind(_GROUP, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration")
-MUTATING = Kind(_GROUP, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration")
 # Seconds between two checks of the time, or of the files in a folder.
 _LOOK = 60.0
 # Seconds before a failed step is repeated: the first time, and at most.
