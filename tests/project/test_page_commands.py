@@ -92,7 +92,7 @@ ELSEWHERE = {
     ),
     ("docs/user/cluster-queue.md", "headrace fluxqueue run"): (
         "takes a Kubernetes",
-        "tests/cli/test_fluxqueue_command.py",
+        "tests/cli/fluxqueue/test_fluxqueue_run.py",
     ),
     ("docs/user/cluster-queue.md", "apiVersion"): ("an object of the cluster queue", "tests/kube/test_fluxqueue.py"),
     ("docs/user/kubernetes.md", "headrace operator manifests"): (

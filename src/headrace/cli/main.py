@@ -38,7 +38,7 @@ COMMANDS = {
     "env": ("env", "print or run with the environment of this installation"),
     "event": ("messages.event", "publish and watch events"),
     "exec": ("instance.exec", "run a command on brokers"),
-    "fluxqueue": ("fluxqueue", "run the queue in which all pods of a Kubernetes cluster wait"),
+    "fluxqueue": ("fluxqueue.main", "run the queue in which all pods of a Kubernetes cluster wait"),
     "getattr": ("instance.attr", "show a broker attribute"),
     "hostlist": ("hostlist", "combine and inspect lists of hosts"),
     "ion-resource": ("resource.ion", "ask the graph scheduler what it knows"),

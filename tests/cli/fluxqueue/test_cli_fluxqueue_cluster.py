@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.cli import fluxqueue_jobs
+from headrace.cli.fluxqueue import cluster
 from headrace.cli.main import headrace
 from headrace.fluxqueue.crd import first_queue
 from headrace.fluxqueue.names import FLUXQUEUE
@@ -85,7 +85,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
         answers.asked = options
         return int(asyncio.run(act(answers, options.namespace or "team")))
 
-    monkeypatch.setattr(fluxqueue_jobs, "connected", connected)
+    monkeypatch.setattr(cluster, "connected", connected)
     return answers
 
 

@@ -1,0 +1,1 @@
+"""`headrace fluxqueue`: the queue for all pods of a Kubernetes cluster."""

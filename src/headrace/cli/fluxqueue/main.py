@@ -1,0 +1,68 @@
+"""`headrace fluxqueue COMMAND`: the queue for all pods of a cluster, what installs it, gRPC matching, and what its
+users see of it (as a plugin `kubectl fluxqueue`).
+
+Each command has a file of its own in this package, with `add_arguments(parser)` and `main(options) -> int`; only the
+one that is run is imported.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+from headrace.cli.common.arguments import Parser
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+PREFIX = "headrace-fluxqueue: "
+# What the program is called in usage: as a plugin `kubectl fluxqueue`.
+_program = "headrace fluxqueue"
+
+# The name of each command and its line in the help.
+COMMANDS = {
+    "run": "Run the queue until it is told to stop",
+    "manifests": "Print the objects that install the queue",
+    "match": "Serve gRPC matching on the graph that a client sends",
+    "history": "Print the jobs, waits and pod-hours of the past, from the store",
+    "list": "List what waits and runs, each queue in its order",
+    "why": "Tell why a job waits, and what is known of its start",
+    "nodes": "List the nodes of the queues with what is free of them",
+    "graph": "Print the graph that a queue plans with",
+    "hold": "Keep a job that waits out of the order",
+    "release": "Put a job that is on hold back into its place",
+}
+
+
+def _parser(chosen: str = "") -> Parser:
+    """The parser of the command `chosen`, with no more than the names of the others; of all where none is chosen."""
+    parser = Parser(
+        _program,
+        usage=f"{_program} {{{','.join(COMMANDS)}}} [OPTIONS]",
+        description="Run the queue in which the pods of labelled namespaces wait, install it, or ask what it does",
+    )
+    commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
+    for name, text in COMMANDS.items():
+        one = commands.add_parser(name, prog=f"{_program} {name}", help=text, description=text)
+        if chosen in (name, ""):
+            module = import_module(f"headrace.cli.fluxqueue.{name}")
+            module.add_arguments(one)
+            one.set_defaults(run=module.main)
+    return parser
+
+
+def kubectl() -> int:
+    """The plugin `kubectl fluxqueue`, which kubectl runs as `kubectl-fluxqueue`."""
+    from headrace.cli.main import headrace
+
+    global PREFIX, _program
+    PREFIX, _program = "kubectl-fluxqueue: ", "kubectl fluxqueue"
+    return headrace(["fluxqueue", *sys.argv[1:]])
+
+
+def main(argv: List[str]) -> int:
+    chosen = next((word for word in argv if not word.startswith("-")), "-")
+    options = _parser(chosen).parse_args(argv)
+    status: int = options.run(options)
+    return status

@@ -1,0 +1,44 @@
+"""`headrace fluxqueue manifests`: the objects that install the queue."""
+
+from __future__ import annotations
+
+from headrace.cli.common.errors import CommandError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from headrace.cli.common.arguments import Parser
+
+
+def add_arguments(parser: Parser) -> None:
+    parser.add_argument("-n", "--namespace", default="", metavar="NAME", help="The queue's own namespace")
+    parser.add_argument("--image", default="", help="Image of the queue, which is that of the operator")
+    parser.add_argument("--replicas", type=int, default=1, metavar="N", help="Processes; one acts (default: 1)")
+    parser.add_argument(
+        "--failure-policy",
+        choices=("Fail", "Ignore"),
+        default="Fail",
+        help="While the queue is away, refuse what is created in labelled namespaces (the default), or let it run",
+    )
+    parser.add_argument("--store", default="", metavar="URL", help="Keep what was in postgresql://USER@HOST/NAME")
+    parser.add_argument(
+        "--store-secret", default="", metavar="NAME", help="The Secret that has its password under the key password"
+    )
+    parser.add_argument(
+        "--store-claim", default="", metavar="NAME", help="Keep what was in a file, in the volume of this claim"
+    )
+
+
+def main(options: Namespace) -> int:
+    from headrace.fluxqueue.install import Install, install_file
+
+    given = {"namespace": options.namespace, "image": options.image, "replicas": options.replicas}
+    chosen = {name: value for name, value in given.items() if value}
+    kept = {name: getattr(options, name) for name in ("store", "store_secret", "store_claim")}
+    try:
+        install = Install(**chosen, **kept, failure_policy=options.failure_policy)
+    except ValueError as exc:
+        raise CommandError(str(exc)) from None
+    print(install_file(install), end="")
+    return 0

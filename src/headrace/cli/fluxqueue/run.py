@@ -1,0 +1,48 @@
+"""`headrace fluxqueue run`: the queue as a program, until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+
+from headrace.cli.common import controller_options
+from headrace.cli.common.errors import CommandError
+from headrace.cli.fluxqueue import grpc_options, store_options
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Optional
+
+    from headrace.cli.common.arguments import Parser
+    from headrace.fluxqueue.services.live_graph import Grpc
+
+
+def add_arguments(parser: Parser) -> None:
+    controller_options.add_to(parser)
+    store_options.add_to(parser)
+    parser.add_argument("--grpc", default="", metavar="ADDRESS", help="Where the gRPC services match on the live graph")
+    parser.add_argument("--grpc-queue", default="default", metavar="NAME", help="The FluxQueue whose nodes these match")
+    grpc_options.add_tls(parser, "grpc-")
+
+
+def _grpc_of(options: Namespace) -> Optional[Grpc]:
+    """Where a queue serves gRPC, None for nowhere. Raises CommandError."""
+    if not options.grpc:
+        return None
+    grpc_options.need_extra()
+    from headrace.fluxqueue.services.live_graph import Grpc
+
+    return Grpc(address=options.grpc, queue=options.grpc_queue, tls=grpc_options.tls_of(options, "grpc-"))
+
+
+def main(options: Namespace) -> int:
+    controller_options.need_extra("the cluster queue")
+    from headrace.fluxqueue import serve
+
+    store, grpc = store_options.store_of(options), _grpc_of(options)
+    if options.statedir:
+        os.makedirs(options.statedir, mode=0o700, exist_ok=True)
+    try:
+        return controller_options.run_until_stopped(options, lambda serving: serve.serve(serving, store, grpc))
+    except OSError as exc:
+        raise CommandError(str(exc)) from None

@@ -1,0 +1,64 @@
+"""`headrace fluxqueue manifests`: what is printed, and by which installation of Headrace."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import yaml
+
+from headrace.cli.main import headrace
+from headrace.fluxqueue.install import Install, objects
+
+
+def printed(capsys: pytest.CaptureFixture[str], line: str) -> list[Any]:
+    assert headrace(shlex.split(line)[1:]) == 0
+    return list(yaml.safe_load_all(capsys.readouterr().out))
+
+
+def test_what_installs_the_queue_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(capsys, "headrace fluxqueue manifests") == objects(Install())
+    line = "headrace fluxqueue manifests --namespace ops --image a:1 --replicas 2 --failure-policy Ignore"
+    chosen = Install(namespace="ops", image="a:1", replicas=2, failure_policy="Ignore")
+    assert printed(capsys, line) == objects(chosen)
+
+
+# Runs a command where no packages are but those that each installation has (`dependencies` of pyproject.toml).
+WITHOUT_EXTRAS = """
+import sys
+
+class NotInstalled:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top not in sys.stdlib_module_names and top not in ("headrace", "zmq", "msgspec", "yaml", "_yaml", "tomli"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, NotInstalled())
+from headrace.cli.main import headrace
+raise SystemExit(headrace(sys.argv[1:]))
+"""
+
+
+def test_manifests_need_no_extra() -> None:
+    def without_extras(*words: str) -> subprocess.CompletedProcess[str]:
+        line = [sys.executable, "-c", WITHOUT_EXTRAS, *words]
+        return subprocess.run(line, capture_output=True, text=True, check=False)
+
+    done = without_extras("fluxqueue", "manifests")
+    assert (done.returncode, done.stderr) == (0, "") and list(yaml.safe_load_all(done.stdout)) == objects(Install())
+    done = without_extras("operator", "manifests")
+    assert (done.returncode, done.stderr) == (0, "")
+    done = without_extras("fluxqueue", "run")
+    assert done.returncode == 1 and "needs the extra kube (aiohttp is missing)" in done.stderr
+
+
+def test_the_store_of_an_install(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "headrace fluxqueue manifests --store postgresql://me@db/jobs --store-secret db"
+    assert printed(capsys, line) == objects(Install(store="postgresql://me@db/jobs", store_secret="db"))
+    line = "headrace fluxqueue manifests --store-claim disk"
+    assert printed(capsys, line) == objects(Install(store_claim="disk"))
+    assert headrace(shlex.split(f"{line} --replicas 2")[1:]) == 1
+    assert "is the store of one process, not of 2" in capsys.readouterr().err
