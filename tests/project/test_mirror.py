@@ -30,7 +30,7 @@ ELSEWHERE = {
         "followers.py": "api/v2/test_v2_stream_routes.py",
         "instance.py": "api/v2/test_v2_instance_routes.py",
         "journal.py": "api/v2/test_v2_stream_routes.py",
-        "v2/changes.py": "api/v2/test_v2_submission.py",
+        "v2/changes.py": "api/v2/test_v2_routes_submit.py",
         "v2/errors.py": "api/v2/test_v2_routes.py",
         "v2/fields.py": "api/v2/test_v2_listing.py",
         "v2/record.py": "api/v2/test_v2_routes.py",

@@ -5,23 +5,24 @@ from typing import Any
 import pytest
 
 from headrace.api.pages import submission
+from headrace.api.settings import Settings
 
-GIVEN = {**submission.EMPTY, "command": "sh -c 'a b'", "directory": "/d"}
+GIVEN = {**submission.EMPTY, "command": "sh -c 'a b'", "cwd": "/d"}
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {},
-        {"nodes": "2", "tasks": "4", "cores": "3", "gpus": "1"},
+        {"nodes": "2", "tasks": "4", "cores_per_task": "3", "gpus_per_task": "1"},
         {"nodes": "2", "tasks": "2", "exclusive": "on"},
         {"kind": "script", "command": "", "script": "#!/bin/sh\ntrue\n", "name": "n"},
-        {"duration": "1.5h", "queue": "batch", "environment": "A=1\nB=x=y\n"},
+        {"duration": "1.5h", "queue": "batch", "env": "A=1\nB=x=y\n"},
     ],
 )
 def test_a_form_that_becomes_a_job_comes_back(changes: dict[str, str]) -> None:
     given = {**GIVEN, **changes}
-    found = submission.read(given, "/")
+    found = submission.read(given, Settings(directory="/"))
     assert found.problems == {} and found.jobspec is not None
     back, lost = submission.of_job(found.jobspec)
     expected = {**given, "name": back["name"], **({"duration": "1.5h"} if "duration" in changes else {})}

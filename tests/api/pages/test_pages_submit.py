@@ -21,8 +21,8 @@ def shown(client: Any, path: str) -> str:
 def test_a_command_is_submitted_and_its_page_is_shown(client: Any) -> None:
     assert "Free now: " in shown(client, "/submit")
     command = "sh -c 'echo \"$COLOR $(pwd)\"'"
-    given = {"command": command, "name": "my job", "tasks": "1", "environment": "COLOR=a b\r\n\r\nX=", "duration": "2h"}
-    answer = send(client, **given, directory="/tmp")
+    given = {"command": command, "name": "my job", "tasks": "1", "env": "COLOR=a b\r\n\r\nX=", "duration": "2h"}
+    answer = send(client, **given, cwd="/tmp")
     assert answer.status_code == 303, answer.text
     to = answer.headers["location"]
     assert "The job is submitted." in shown(client, to) and "my job" in shown(client, to)
@@ -38,26 +38,27 @@ def test_a_script_is_submitted_and_submitted_again(client: Any) -> None:
     assert sorted(client.get(f"{to}/output.txt").text.split()) == ["one", "one", "two", "two"]
     again = page(client, f"/submit?from={to.rpartition('/')[2]}")
     fields = {attrs.get("name"): attrs.get("value") for tag, attrs in again.elements if tag == "input"}
-    assert fields["tasks"] == "2" and fields["cores"] == "1" and fields["name"] == "script"
+    assert fields["tasks"] == "2" and fields["cores_per_task"] == "1" and fields["name"] == "script"
     assert "#!/bin/sh echo one echo two" in shown(client, f"/submit?from={to.rpartition('/')[2]}")
 
 
 @pytest.mark.parametrize(
     ("field", "value", "sentence"),
     [
-        ("command", "", "A command is required."),
-        ("command", "'", "The command cannot be read"),
+        ("command", "", "command is required"),
+        ("command", "'", "command cannot be split into words"),
         ("tasks", "0", "from 1 to"),
         ("tasks", "9" * 30, "from 1 to"),
         ("nodes", "x", "from 1 to"),
-        ("cores", "-1", "from 1 to"),
-        ("gpus", "1.5", "from 0 to"),
-        ("duration", "soon", "A time limit is minutes"),
-        ("directory", "tmp", "must begin with /"),
-        ("environment", "A=1\nB", "Line 2 must be NAME=VALUE"),
-        ("nodes", "1000", "there are at most 1 nodes"),
-        ("cores", "60000", "cores on a node"),
-        ("gpus", "60000", "GPUs on a node"),
+        ("cores_per_task", "-1", "from 1 to"),
+        ("gpus_per_task", "1.5", "from 0 to"),
+        ("exclusive", "on", "exclusive needs nodes"),
+        ("duration", "soon", "duration must be a length of time"),
+        ("cwd", "tmp", "must begin with /"),
+        ("env", "A=1\nB", "must have NAME=VALUE in each line"),
+        ("nodes", "1000", "must be at most 1,"),
+        ("cores_per_task", "60000", "cores on a node"),
+        ("gpus_per_task", "60000", "GPUs on a node"),
     ],
 )
 def test_what_is_wrong_is_told_at_its_field(client: Any, field: str, value: str, sentence: str) -> None:

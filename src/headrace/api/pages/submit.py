@@ -34,7 +34,7 @@ async def form(request: Request) -> Response:
 async def submit(request: Request) -> Response:
     given = {**submission.EMPTY, "tasks": "", **await html.changes(request)}
     here = service.of(request)
-    found = submission.read(given, here.settings.directory)
+    found = submission.read(given, here.settings)
     if found.jobspec is None:
         return await _form(request, given, found.problems)
     try:

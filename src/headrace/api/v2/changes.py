@@ -6,11 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.api import jobs
+from headrace.api import jobs, submission
 from headrace.api.broker_link import BrokerLink
-from headrace.api.fields import BadFields, checked_text
-from headrace.api.v2 import submission
-from headrace.api.v2.fields import Field
+from headrace.api.fields import BadFields, Field, checked_text
 from headrace.spec.jobspec_build import signal_number
 
 _DURATION = "attributes.system.duration"

@@ -10,15 +10,15 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.requests import Request
 
-from headrace.api.fields import BadFields, checked_text
+from headrace.api.fields import BadFields, Field, checked_text, pick
 from headrace.query import when
 
 _SWITCHES = {"true": True, "1": True, "false": False, "0": False}
@@ -29,15 +29,6 @@ _LATEST = 253402300799.0
 
 class BadBody(ValueError):
     """A body that cannot be read; the text is for users."""
-
-
-class Field(NamedTuple):
-    """A field: what reads its value (raises ValueError), and its schema in OpenAPI."""
-
-    name: str
-    read: Callable[[Any], Any]
-    schema: Mapping[str, Any]
-    description: str
 
 
 def text(value: Any) -> str:
@@ -93,24 +84,6 @@ def _rfc3339(value: str) -> float | None:
 
 def _no_number(name: str) -> None:
     raise ValueError(f"{name} is no number of JSON")
-
-
-def pick(given: Mapping[str, Any], fields: Iterable[Field]) -> dict[str, Any]:
-    """The values of those fields that were given. Raises BadFields."""
-    known = {field.name: field for field in fields}
-    values, problems = {}, []
-    for name, value in given.items():
-        field = known.get(name)
-        if field is None:
-            problems.append((name, f"is not known here: there are {', '.join(known) or 'no fields'}"))
-            continue
-        try:
-            values[name] = field.read(value)
-        except ValueError as exc:
-            problems.append((name, str(exc)))
-    if problems:
-        raise BadFields(problems)
-    return values
 
 
 def of_query(request: Request, fields: Iterable[Field]) -> dict[str, Any]:

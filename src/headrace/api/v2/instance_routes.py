@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import HTMLResponse, Response
 
 from headrace.api import instance, jobs, service
-from headrace.api.fields import BadFields
+from headrace.api.fields import BadFields, Field
 from headrace.api.statistics import ATTRIBUTES, statistics
 from headrace.api.v2 import documentation, fields
 from headrace.query.listing import Query
@@ -31,9 +31,9 @@ def _bin(value: str) -> float:
 
 
 _SPAN = (
-    fields.Field("from", fields.moment, {"type": "string"}, "From this time on (default: a day before to)"),
-    fields.Field("to", fields.moment, {"type": "string"}, "Until this time (default: now)"),
-    fields.Field("bin", _bin, {"type": "string"}, f"Length of a bin, such as 5m (default: {_BINS} bins)"),
+    Field("from", fields.moment, {"type": "string"}, "From this time on (default: a day before to)"),
+    Field("to", fields.moment, {"type": "string"}, "Until this time (default: now)"),
+    Field("bin", _bin, {"type": "string"}, f"Length of a bin, such as 5m (default: {_BINS} bins)"),
 )
 
 

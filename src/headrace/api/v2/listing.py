@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from headrace.api import jobs
 from headrace.api.broker_link import BrokerLink
-from headrace.api.fields import BadFields
+from headrace.api.fields import BadFields, Field
 from headrace.api.v2 import record
-from headrace.api.v2.fields import Field, moment, number, text, words
+from headrace.api.v2.fields import moment, number, text, words
 from headrace.query.errors import QueryError
 from headrace.query.listing import STATE_NAMES, Query
 from headrace.spec.job_state import INACTIVE, PENDING, RESULT_BITS, RUNNING

@@ -10,17 +10,15 @@ from typing import Any
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from headrace.api import jobs, service
-from headrace.api.fields import BadFields
-from headrace.api.v2 import changes, fields, idempotency, instance_routes, listing, stream_routes, submission
+from headrace.api import jobs, service, submission
+from headrace.api.fields import BadFields, Field, pick
+from headrace.api.v2 import changes, fields, idempotency, instance_routes, listing, stream_routes
 from headrace.api.v2.record import FIELDS, attributes, record
 from headrace.spec.jobid import encode
 
 router = APIRouter(prefix="/v2", tags=["v2"], dependencies=[Depends(service.by_header)])
 ROUTERS = (router, stream_routes.router, instance_routes.router, instance_routes.public)
-_DRY_RUN = (
-    fields.Field("dry_run", fields.switch, {"type": "boolean"}, "Submit nothing: check, and answer with the jobspec"),
-)
+_DRY_RUN = (Field("dry_run", fields.switch, {"type": "boolean"}, "Submit nothing: check, and answer with the jobspec"),)
 _KEY = {
     "name": idempotency.HEADER,
     "in": "header",
@@ -30,7 +28,7 @@ _KEY = {
 }
 
 
-def _body(form: Iterable[fields.Field]) -> dict[str, Any]:
+def _body(form: Iterable[Field]) -> dict[str, Any]:
     return {"requestBody": fields.body_of(form)}
 
 
@@ -97,19 +95,19 @@ async def resubmit(request: Request, jobid: str) -> Response:
 
 @router.post("/jobs/{jobid}/cancel", summary="Cancel a job", openapi_extra=_body(changes.CANCEL))
 async def cancel(request: Request, jobid: str) -> Response:
-    values = fields.pick(await fields.of_body(request), changes.CANCEL)
+    values = pick(await fields.of_body(request), changes.CANCEL)
     return await _change(request, jobid, "raise", {"type": "cancel", "severity": 0, **values})
 
 
 @router.post("/jobs/{jobid}/kill", summary="Send a signal to a job's tasks", openapi_extra=_body(changes.KILL))
 async def kill(request: Request, jobid: str) -> Response:
-    values = fields.pick(await fields.of_body(request), changes.KILL)
+    values = pick(await fields.of_body(request), changes.KILL)
     return await _change(request, jobid, "kill", {"signum": values.get("signal", signal.SIGTERM)})
 
 
 @router.post("/jobs/{jobid}/urgency", summary="Move a job up or down its queue", openapi_extra=_body(changes.URGENCY))
 async def set_urgency(request: Request, jobid: str) -> Response:
-    values = fields.pick(await fields.of_body(request), changes.URGENCY)
+    values = pick(await fields.of_body(request), changes.URGENCY)
     if "urgency" not in values:
         raise BadFields([("urgency", "is required")])
     return await _change(request, jobid, "urgency", values)

@@ -15,6 +15,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response, StreamingResponse
 
 from headrace.api import jobs, service
+from headrace.api.fields import Field
 from headrace.api.journal import Journal, News
 from headrace.api.streams import Stream
 from headrace.api.v2 import errors, fields
@@ -37,14 +38,14 @@ def _stream_name(value: str) -> str:
 
 
 _OUTPUT = (
-    fields.Field("stream", _stream_name, {"type": "string", "enum": list(_STREAMS)}, "This one alone (default: both)"),
-    fields.Field(
+    Field("stream", _stream_name, {"type": "string", "enum": list(_STREAMS)}, "This one alone (default: both)"),
+    Field(
         "offset",
         fields.number(0, _LARGEST),
         {"type": "integer", "minimum": 0, "maximum": _LARGEST},
         "From this byte on, in what was chosen",
     ),
-    fields.Field("follow", fields.switch, {"type": "boolean"}, "Go on until the output ends"),
+    Field("follow", fields.switch, {"type": "boolean"}, "Go on until the output ends"),
 )
 _READ = {"parameters": fields.parameters(_OUTPUT)}
 _LAST = {

@@ -1,24 +1,30 @@
-"""The jobspec that a request of `/v2` describes, by fields or as it is, and everything that is wrong with it."""
+"""The jobspec that a request describes, by fields or as it is, and everything that is wrong with it.
+
+Scripts of `/v1` and `/v2` and the form of the page are all read here: `/v2` has these fields as they are, and the other
+two say what their own mean in terms of these.
+"""
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
 import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from headrace.api.fields import BadFields, checked_text
+from headrace.api.fields import BadFields, Field, checked_text, pick
 from headrace.api.settings import Settings
-from headrace.api.v1.submission import environment
-from headrace.api.v2.fields import Field, pick
 from headrace.query.submission import URGENCIES
 from headrace.spec import dependency, duration, jobspec_build
 
 _VARIABLE = re.compile(r"[^=\0]+")
 # Where the shell puts a file of the jobspec (RFC 37).
-_SCRIPT = "{{tmpdir}}/script"
+SCRIPT = "{{tmpdir}}/script"
+# Directories of programs where the owner's environment names none.
+_PATH = "/usr/local/bin:/usr/bin:/bin"
 _LARGEST = (1 << 31) - 1
-_LIMIT_TEXT = "must be seconds, or a duration such as 90s, 30m or 1.5h, not"
+_LIMIT_TEXT = "must be a length of time such as 90s, 30m or 1.5h, not"
 
 
 class Submission(NamedTuple):
@@ -26,6 +32,15 @@ class Submission(NamedTuple):
 
     jobspec: dict[str, Any]
     urgency: int
+
+
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """The environment of what users start: what they say, and what every program expects, but nothing else of this
+    process, whose environment has secrets.
+    """
+    user = pwd.getpwuid(os.getuid())
+    own = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name, "PATH": os.environ.get("PATH", _PATH)}
+    return {**own, **variables}
 
 
 def whole(least: int, most: int = _LARGEST) -> Callable[[Any], int]:
@@ -53,7 +68,7 @@ def named(value: Any) -> str:
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict) or not all(value):
+    if not isinstance(value, dict) or not all(isinstance(name, str) and name for name in value):
         raise ValueError("must be an object of names and values")
     return value
 
@@ -78,10 +93,18 @@ def urgency(value: Any) -> int:
     return found
 
 
-def _command(value: Any) -> list[str]:
-    words = [checked_text(word) for word in value] if isinstance(value, list) else shlex.split(checked_text(value))
+def command(value: Any) -> list[str]:
+    """The words of a command: a list, or a text as a shell splits it."""
+    if isinstance(value, list):
+        words = [checked_text(word) for word in value]
+    else:
+        text = checked_text(value)
+        try:
+            words = shlex.split(text)
+        except ValueError as exc:
+            raise ValueError(f"cannot be split into words: {exc}") from None
     if not words or not words[0]:
-        raise ValueError("must not be empty")
+        raise ValueError("is required")
     return words
 
 
@@ -97,7 +120,8 @@ def _directory(value: Any) -> str:
     return str(value)
 
 
-def _variables(value: Any) -> dict[str, str]:
+def variables(value: Any) -> dict[str, str]:
+    """Variables of an environment by name."""
     for name, one in mapping(value).items():
         if not _VARIABLE.fullmatch(name):
             raise ValueError(f"has {name!r:.60}, which is no name of a variable")
@@ -138,7 +162,7 @@ URGENCY = Field("urgency", urgency, _URGENCY, "How soon: 0 to 31, hold, default 
 FIELDS = (
     Field(
         "command",
-        _command,
+        command,
         {"oneOf": [{"type": "array", "items": _TEXT, "minItems": 1}, _TEXT]},
         "The command and its arguments: a list, or a text that is split as a shell does",
     ),
@@ -150,7 +174,7 @@ FIELDS = (
     Field("gpus_per_task", whole(0), {**_COUNT, "minimum": 0}, "GPUs of each task"),
     Field("exclusive", truth, {"type": "boolean"}, "Whole nodes"),
     *(_DURATION, _QUEUE, _BANK, _PROJECT, URGENCY, _CWD),
-    Field("env", _variables, _ENV, "Variables of the environment, besides HOME, USER, LOGNAME and PATH"),
+    Field("env", variables, _ENV, "Variables of the environment, besides HOME, USER, LOGNAME and PATH"),
     Field("options", mapping, _OBJECT, "Shell options by name, as -o has them"),
     _ATTRIBUTES,
     Field(
@@ -171,17 +195,24 @@ def read(given: Mapping[str, Any], settings: Settings) -> Submission:
         values = pick(given, WHOLE_FIELDS)
         return Submission(values["jobspec"], values.get("urgency", URGENCIES["default"]))
     values = pick(given, FIELDS)
-    if ("command" in values) == ("script" in values):
-        raise BadFields([("command", "or script must be given, one of the two")])
     nodes, tasks = values.get("nodes"), values.get("tasks")
-    if nodes and tasks and nodes > tasks:
-        raise BadFields([("tasks", f"must be at least {nodes}, one for each node")])
     # As with `flux submit`: nodes without a number of tasks are the job's alone.
     exclusive = values.get("exclusive", False) or bool(nodes and not tasks)
+    problems = []
+    if ("command" in values) == ("script" in values):
+        problems.append(("command", "is required, or script in its place"))
+    if nodes and tasks and nodes > tasks:
+        problems.append(("tasks", f"must be at least {nodes}, one for each node"))
     if exclusive and not nodes:
-        raise BadFields([("exclusive", "needs nodes: how many there are to be")])
+        problems.append(("exclusive", "needs nodes: how many there are to be"))
+    if settings.nodes is not None and (nodes or 0) > settings.nodes:
+        problems.append(("nodes", f"must be at most {settings.nodes}, as many as there are"))
+    if settings.gpus is False and values.get("gpus_per_task"):
+        problems.append(("gpus_per_task", "must be 0, as there are no GPUs"))
+    if problems:
+        raise BadFields(problems)
     jobspec = jobspec_build.from_command(
-        values.get("command", [_SCRIPT]),
+        values.get("command", [SCRIPT]),
         num_tasks=tasks or nodes or 1,
         cores_per_task=values.get("cores_per_task", 1),
         gpus_per_task=values.get("gpus_per_task") or None,
