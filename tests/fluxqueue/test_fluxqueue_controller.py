@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from simulated_cluster import Cluster, Stale, _merged, _patch
 
+from headrace.exposition.metrics import Metrics
 from headrace.fluxqueue.controller import FluxqueueController, trimmed_pod, trimmed_workload
 from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES
 from headrace.fluxqueue.services.backend import Pods, Unanswerable
@@ -17,7 +18,6 @@ from headrace.fluxqueue.services.live_graph import LiveGraph
 from headrace.kube.runtime.api import ApiError, Listing, Unreachable
 from headrace.kube.runtime.controller import Shared
 from headrace.kube.runtime.kinds import EVENTS, PODS, Kind
-from headrace.kube.runtime.metrics import Metrics
 from waiting import until_in_loop
 
 Object = dict[str, Any]

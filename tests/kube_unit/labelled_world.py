@@ -7,13 +7,13 @@ from typing import Any
 
 from operator_world import Looks, SimulatedLinks
 
+from headrace.exposition.metrics import Metrics
 from headrace.kube.builders.images import Images
 from headrace.kube.foreign.controller import ForeignClusters
 from headrace.kube.foreign.names import ID_LABEL, STATUS_ANNOTATION
 from headrace.kube.foreign.policy import flux_job
 from headrace.kube.runtime.controller import Shared
 from headrace.kube.runtime.kinds import JOBS, PODS, SERVICES
-from headrace.kube.runtime.metrics import Metrics
 from headrace.minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
 from minicluster.foreign.samples import container, job
 

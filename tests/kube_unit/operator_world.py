@@ -11,6 +11,7 @@ from unittest import mock
 from msgspec.structs import replace
 from simulated_api import NOW, Server
 
+from headrace.exposition.metrics import Metrics
 from headrace.kube.core.actions import Actions
 from headrace.kube.core.observed import Lead, Observed
 from headrace.kube.kinds import MINICLUSTERS
@@ -18,7 +19,6 @@ from headrace.kube.operator import Operator, Options
 from headrace.kube.runtime.cache import Cache
 from headrace.kube.runtime.controller import Controller, Shared
 from headrace.kube.runtime.kinds import CONFIG_MAPS, JOBS, LEASES, PODS, SERVICES
-from headrace.kube.runtime.metrics import Metrics
 
 Object = dict[str, Any]
 

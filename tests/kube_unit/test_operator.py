@@ -12,12 +12,12 @@ import pytest
 from operator_world import World, minicluster
 from simulated_api import NOW
 
+from headrace.exposition.metrics import Metrics
 from headrace.kube import operator as operator_module
 from headrace.kube.operator import POD_GATHERING, Operator, Options
 from headrace.kube.runtime.api import ApiError, Listing
 from headrace.kube.runtime.controller import Shared
 from headrace.kube.runtime.kinds import LEASES, Kind
-from headrace.kube.runtime.metrics import Metrics
 from waiting import until_in_loop
 
 KEY = ("ns", "hello")

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "headrace"
-ROOMS = ("spec", "plots", "graph", "queueing")
+ROOMS = ("spec", "plots", "exposition", "graph", "queueing")
 
 # What each file reads, by the names that it uses for it.
 READERS = {

@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..exposition.metrics import Metrics
 from ..minicluster.fields import MiniCluster
 from ..minicluster.validate import check
 from . import keys, names
@@ -36,7 +37,6 @@ from .runtime.controller import TAKEN_RETRY, Controller, Shared, Watch, owners_o
 from .runtime.events import Report, where
 from .runtime.kinds import CONFIG_MAPS, EVENTS, JOBS, LEASES, PODS, SECRETS, SERVICES, Kind
 from .runtime.lease import seconds_fresh
-from .runtime.metrics import Metrics
 from .runtime.watches import Selection, without_managed_fields
 from .runtime.writes import Taken
 

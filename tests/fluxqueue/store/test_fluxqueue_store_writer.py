@@ -11,12 +11,12 @@ import postgresql
 import pytest
 from stored import T, contents, emptied, events, facts, life, opened
 
+from headrace.exposition.metrics import Metrics
 from headrace.fluxqueue.core.chronicle import Record
 from headrace.fluxqueue.store import writer as writer_module
 from headrace.fluxqueue.store.database import Address, Database, StoreError
 from headrace.fluxqueue.store.writer import Writer
 from headrace.kube.runtime.controller import Shared
-from headrace.kube.runtime.metrics import Metrics
 from waiting import PATIENCE, until_in_loop
 
 NOWHERE = Address("postgresql://127.0.0.1:1/none")

@@ -11,11 +11,11 @@ import hostfiles
 import pytest
 from simulated_api import Server
 
+from headrace.exposition.metrics import Metrics
 from headrace.kube.runtime.api import ApiError
 from headrace.kube.runtime.controller import TAKEN_RETRY, Controller, Shared, Watch, owners_of
 from headrace.kube.runtime.desired import Observed, Outcome
 from headrace.kube.runtime.kinds import CONFIG_MAPS, JOBS, SERVICES
-from headrace.kube.runtime.metrics import Metrics
 from headrace.kube.runtime.watches import Selection
 from waiting import until_in_loop
 

@@ -14,13 +14,13 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any, NamedTuple, Protocol
 
+from ...exposition.metrics import Metrics
 from .api import Api, ApiError, Unreachable, is_namespace_ending
 from .cache import Key, key_of
 from .credentials import CredentialsError
 from .desired import Observed, Outcome, steps_towards
 from .events import Report, record, where
 from .kinds import Kind
-from .metrics import Metrics
 from .watches import Selection, Watches
 from .work_queue import WorkQueue
 from .writes import Taken, Writes, patch_of

@@ -16,13 +16,13 @@ from typing import Any
 from aiohttp import web
 from msgspec import Struct
 
+from ...exposition.metrics import CONTENT_TYPE, Metrics
 from . import credentials, lease
 from .admission import rotation
 from .admission.reviews import Handler
 from .api import Api
 from .controller import Shared
 from .kinds import Kind
-from .metrics import CONTENT_TYPE, Metrics
 
 log = logging.getLogger("headrace.kube.program")
 

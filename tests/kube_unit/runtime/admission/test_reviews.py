@@ -10,9 +10,9 @@ from typing import Any
 import hostfiles
 import pytest
 
+from headrace.exposition.metrics import Metrics
 from headrace.kube.runtime.admission.reviews import BadReview, Verdict, json_patch, parse, response
 from headrace.kube.runtime.controller import Shared
-from headrace.kube.runtime.metrics import Metrics
 
 Object = dict[str, Any]
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from headrace.kube.runtime.metrics import Metrics
+import shutil
+import subprocess
+
+import pytest
+
+from headrace.exposition.histogram import Histogram
+from headrace.exposition.metrics import Metrics
 
 
 def test_the_text_is_what_prometheus_reads() -> None:
@@ -45,3 +51,23 @@ def test_a_histogram_is_kept_for_each_label() -> None:
     assert 'seconds_bucket{controller="jobs",le="0.5"} 1' in lines
     assert 'seconds_count{controller="jobs"} 1' in lines and 'seconds_sum{controller="jobs"} 0.500000' in lines
     assert 'errors_total{controller="jobs"} 0' in lines
+
+
+def test_debians_promtool_finds_nothing_wrong() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed (make packages)")
+    kept = Histogram((1.0, 60.0))
+    kept.observe(3.0)
+    metrics = Metrics()
+    metrics.counter("work_total", "Work.", ("kind",))
+    metrics.count("work_total", 'a "quoted"\nline')
+    metrics.total_of("others_total", "Work of others.", lambda: {(): 12_345_678})
+    metrics.gauge("things", "Things.", lambda: {("a",): 1, ("b",): 0.5}, ("name",))
+    metrics.histogram("work_seconds", "Time of work.")
+    metrics.histogram_of("wait_seconds", "Time of waiting.", lambda: {("x",): kept}, ("queue",))
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=metrics.text(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert "others_total 12345678\n" in metrics.text()
