@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from ..exposition.histogram import Histogram
 from ..spec import message as m
 from ..spec.message import Message
 
@@ -61,6 +62,8 @@ class Router:
         self._put_off = 0
         self.delivered = 0
         self.longest_turn = 0.0
+        # Seconds of turns, during which nothing else of the loop ran.
+        self.turns = Histogram()
 
     def when_free(self, fn: Callable[[], None]) -> None:
         """Run `fn` once when the present messages are delivered; for a sender with more than its share of messages."""
@@ -121,7 +124,9 @@ class Router:
         finally:
             # A handler's exception must not stop the messages behind it.
             self.delivered += delivered
-            self.longest_turn = max(self.longest_turn, time.monotonic() - start)
+            took = time.monotonic() - start
+            self.longest_turn = max(self.longest_turn, took)
+            self.turns.observe(took)
             self._put_off += bool(self._flush)
             if queue or self._waiting or self._flush or self._last:
                 self.loop.call_soon(self._turn)
@@ -224,6 +229,7 @@ class Router:
             "delivered": self.delivered,
             "queued": len(self._queue),
             "longest_turn_ms": round(self.longest_turn * 1000, 3),
+            "turns": self.turns.as_object(),
         }
 
 

@@ -564,3 +564,17 @@ def test_a_listing_goes_on_without_reasons_when_there_are_none_to_be_had(in_brok
         assert [job["id"] for job in jobs] == list(range(1, 700))
 
     with_world(in_broker, scenario)
+
+
+def test_metrics_are_for_the_owner_and_tell_of_jobs_that_are_there(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        assert (await world.client.rpc("job-list.metrics"))["idle_since"] is not None
+        world.done(1)
+        world.pending(2)
+        await world.settle()
+        found = await world.client.rpc("job-list.metrics")
+        assert found["idle_since"] is None and sum(found["wait"]["counts"]) == sum(found["run"]["counts"]) == 1
+        reply = await world.broker.client(guest=True).call("job-list.metrics")
+        assert reply.errnum == errno.EPERM
+
+    with_world(in_broker, scenario)

@@ -146,6 +146,7 @@ class Job:
     bank: str | None
     t_submit: float
     t_run: float | None
+    t_cleanup: float | None
     t_inactive: float | None
 
     def attributes(self, names: tuple[str, ...] = ATTRS) -> dict[str, Any]:

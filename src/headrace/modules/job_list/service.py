@@ -23,6 +23,7 @@ from headrace.broker.module.args import only
 from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
 from headrace.broker.module.privacy import is_hidden, refuse_if_hidden
 from headrace.modules.job_list.match import Match, MatchError, compiled
+from headrace.modules.job_list.metrics import Times, demand
 from headrace.modules.job_list.record import ATTRS, NO_SUMMARY, Job, Packer, summarize
 from headrace.modules.job_list.stats import Stats
 from headrace.spec.job_state import INACTIVE, NEW, PENDING, RUNNING
@@ -74,6 +75,9 @@ class _Lister:
         self.packer = Packer()
         self.stats = Stats()
         self.stats.configure(ctx.config)
+        self.times = Times()
+        # When the last job has ended, or this module has begun.
+        self.last_end = time.time()
         self.waiting: dict[int, list[_Waiting]] = {}
         self.lookups = 0
         self.guests_turn = asyncio.Lock()
@@ -90,6 +94,7 @@ class _Lister:
                 "list-id": self._list_id,
                 "list-attrs": lambda msg: {"attrs": [*ATTRS[1:], "all"]},
                 "job-stats": self._job_stats,
+                "metrics": self._metrics,
                 "job-state-pause": self._pause,
                 "job-state-unpause": self._unpause,
             },
@@ -177,8 +182,10 @@ class _Lister:
             job.state = new
         if job.state != old:
             self.stats.move(job, old)
+            self.times.move(job, old)
         if job.state == INACTIVE:
             del self.active[job.id]
+            self.last_end = job.t_inactive or self.last_end
             self.inactive[job.id] = self.packer.pack(job)
             self.ctx.removed()
         elif _rejected(job, body):
@@ -366,6 +373,13 @@ class _Lister:
         self.watchers.add(msg)
         self.ctx.respond(msg, self.stats.as_object())
         return None
+
+    def _metrics(self, msg: Message) -> dict[str, Any]:
+        """`metrics`: `{wait, run}` as histograms, `demand`, and `idle_since` (seconds since the epoch, None while a job
+        is active).
+        """
+        idle_since = None if self.active else self.last_end
+        return {**self.times.as_object(), "demand": demand(self.active.values()), "idle_since": idle_since}
 
     def _stats_changed(self) -> None:
         if not self.stats_due:

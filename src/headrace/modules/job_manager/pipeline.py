@@ -25,6 +25,7 @@ import msgspec
 from headrace.broker.module.context import ModuleContext
 from headrace.broker.state import disk
 from headrace.broker.state.journal import Journal
+from headrace.exposition.histogram import Histogram
 from headrace.jobs.record import Event, Job
 from headrace.modules.job_manager.core import Core
 from headrace.modules.job_manager.effects import Answer, Effect, Request, Start
@@ -105,6 +106,8 @@ class Pipeline:
         self._retrying = False
         self.syncs = 0
         self.longest_sync = 0.0
+        # Seconds of syncs.
+        self.sync_times = Histogram()
         self._start_early = journal is not None and ctx.alone
         self._pending: list[Batch] = []
         # Bytes of accepted jobs that are not written yet.
@@ -294,7 +297,9 @@ class Pipeline:
     def _synced(self, exc: OSError | None, batches: list[Batch]) -> None:
         self._syncing = False
         self.syncs += 1
-        self.longest_sync = max(self.longest_sync, self.ctx.monotonic() - self._synced_at)
+        took = self.ctx.monotonic() - self._synced_at
+        self.longest_sync = max(self.longest_sync, took)
+        self.sync_times.observe(took)
         if exc is not None:
             # After a failed sync, the state of these records on the disk is unknown, and so is that of records written
             # since, as the kernel reports an error once. They are written again; replay ignores records that it has
@@ -485,6 +490,7 @@ class Pipeline:
             "bytes": self.journal.size,
             "syncs": self.syncs,
             "longest_sync_ms": round(self.longest_sync * 1000, 3),
+            "sync_times": self.sync_times.as_object(),
             "failing": self.failing,
         }
 

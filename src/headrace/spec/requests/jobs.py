@@ -73,6 +73,7 @@ JOB_LIST: Methods = {
     "list-id": form({"id": int, "attrs": list, "state?": int}),
     "list-attrs": _NONE,
     "job-stats": _NONE,
+    "metrics": _NONE,
     "job-state-pause": _NONE,
     "job-state-unpause": _NONE,
 }
