@@ -145,20 +145,54 @@ class JobRequest:
     """A job's request: its resources, its duration (seconds; 0: until the graph's end), and its constraint (RFC 31) or
     None.
 
-    `shape` is set by a queue: requests with the same shape differ in duration at most.
+    `shape` is set by a queue: requests with the same shape differ in duration at most. A request of several `sets`
+    (`together`) is served if all of these are, each with its own resources and its own constraint.
     """
 
-    __slots__ = ("constraint", "duration", "resources", "shape")
+    __slots__ = ("constraint", "duration", "is_apart", "resources", "sets", "shape", "within")
 
-    def __init__(self, resources: list[Request], duration: int, constraint: Any = None) -> None:
+    def __init__(
+        self,
+        resources: list[Request],
+        duration: int,
+        constraint: Any = None,
+        sets: tuple[JobRequest, ...] = (),
+        within: str = "",
+        is_apart: bool = False,
+    ) -> None:
         self.resources = resources
         self.duration = duration
         self.constraint = constraint
+        self.sets = sets
+        self.within = within
+        self.is_apart = is_apart
         self.shape: str | None = None
 
     def lasting(self, duration: int) -> JobRequest:
         """The same request with another duration (seconds)."""
-        return JobRequest(self.resources, duration, self.constraint)
+        sets = tuple([one.lasting(duration) for one in self.sets])
+        return JobRequest(self.resources, duration, self.constraint, sets, self.within, self.is_apart)
+
+    @property
+    def needs(self) -> dict[str, int]:
+        """The least amounts by type that satisfy it."""
+        if not self.sets:
+            return total_needs(self.resources)
+        needs: dict[str, int] = {}
+        for one in self.sets:
+            for name, amount in one.needs.items():
+                needs[name] = needs.get(name, 0) + amount
+        return needs
+
+
+def together(sets: Sequence[JobRequest], within: str = "") -> JobRequest:
+    """The request that is served if all of some requests of one duration are, on different resources.
+
+    `within`: the type of the vertices in one of which all of them are, "" for anywhere. Sets that are apart
+    (`is_apart`) have no node in common.
+    """
+    resources = [resource for one in sets for resource in one.resources]
+    return JobRequest(resources, sets[0].duration, None, tuple(sets), within)
 
 
 def total_needs(requests: Sequence[Request]) -> dict[str, int]:

@@ -18,13 +18,16 @@ from headrace.graph.inside import execution_ids
 from headrace.graph.matcher import Failure, Matcher, Pick, View
 from headrace.graph.model import Graph, GraphError
 from headrace.graph.policies import Policy, by_name
-from headrace.graph.request import JobRequest, Request, has_units, total_needs
+from headrace.graph.request import JobRequest, Request, has_units
 from headrace.graph.selection import Selection, select
+from headrace.graph.sets import match_sets
 from headrace.graph.timeline import Timeline
 from headrace.graph.usage import Allocation, SpanConflictError, Usage
 
 # The types that are counted for subtrees by default (`-p`).
 FILTERS = ("core", "node")
+# What the sets of a request hold while the others are matched has ids from this one down.
+_TRIAL = -(2**62)
 
 
 class InUseError(ValueError):
@@ -141,8 +144,11 @@ class Scheduler:
         tree = self.graph if subsystem is None else self._tree(subsystem)
         view = View(tree, {}, {}, {}) if idle else self._usage.view_of(tree)
         allowed = self._constraints.allowed(request.constraint)
-        order = self._order if tree is self.graph else self._order_of(tree)
-        return Matcher(view, policy or self.policy, at, self._end(request, at), order, allowed)
+        return self._matcher(view, policy or self.policy, at, self._end(request, at), allowed)
+
+    def _matcher(self, view: View, policy: Policy, at: int, end: int, allowed: frozenset[int] | None) -> Matcher:
+        order = self._order if view.graph is self.graph else self._order_of(view.graph)
+        return Matcher(view, policy, at, end, order, allowed)
 
     def _tree(self, subsystem: str) -> Graph:
         """The hierarchy of a subsystem. Raises GraphError for a subsystem that the graph has not."""
@@ -180,27 +186,64 @@ class Scheduler:
         end = self._end(request, at)
         if not self._in_time(request, at):
             return Match(None, end)
+        if request.sets:
+            return self._match_sets(request, at, end)
         if self._lifted is not None and has_units(request.resources):
             # The index asks the planners of pools.
             self._lift_fully()
-        allowed = self._constraints.allowed(request.constraint)
+        return self._match(request, self._constraints.allowed(request.constraint), at, end, may, subsystem)
+
+    def _match(
+        self,
+        request: JobRequest,
+        allowed: frozenset[int] | None,
+        at: int,
+        end: int,
+        may: Callable[[int], object] | None = None,
+        subsystem: str | None = None,
+    ) -> Match:
+        """As `match_at`, for a job that ends in time, on the nodes `allowed` (None: all)."""
         quick = self._timeline.match(request.resources, allowed, at, end, may) if subsystem is None else None
         if quick is NOTHING:
             return Match(None, end)
         if quick is not None:
             return Match(select(self.graph, quick.picks, self.policy.whole, quick.runs), end)
         self._lift_fully()
-        matcher = self.matcher(request, at, subsystem=subsystem)
+        tree = self.graph if subsystem is None else self._tree(subsystem)
+        return self._searched(request, self._matcher(self._usage.view_of(tree), self.policy, at, end, allowed))
+
+    def _searched(self, request: JobRequest, matcher: Matcher) -> Match:
         picks = matcher.match(request.resources)
         if picks is None:
-            return Match(None, end, matcher.failure)
-        return Match(select(matcher.graph, picks, self.policy.whole, reached_from=matcher.reached_from), end)
+            return Match(None, matcher.end, matcher.failure)
+        selection = select(matcher.graph, picks, matcher.policy.whole, reached_from=matcher.reached_from)
+        return Match(selection, matcher.end)
+
+    def _match_sets(self, request: JobRequest, at: int, end: int) -> Match:
+        """As `match_at`, for several sets: what one gets is held while the others are matched."""
+        self._lift_fully()
+        failures: list[Failure | None] = []
+
+        def match(one: JobRequest, allowed: frozenset[int] | None) -> Selection | None:
+            selection, _, failure = self._match(one, allowed, at, end)
+            failures.append(failure)
+            return selection
+
+        selection = match_sets(
+            self.graph,
+            request,
+            lambda one: self._constraints.allowed(one.constraint),
+            match,
+            lambda place, found: self._book(_TRIAL - place, found, at, end, at > self._timeline.now),
+            lambda place: self.cancel(_TRIAL - place),
+        )
+        return Match(selection, end, failures[-1] if selection is None and failures else None)
 
     def _shortage(self, request: JobRequest, at: int, end: int) -> Failure:
         """The type that is short in the whole graph; the first requested type if none is."""
         root = self.graph.root
         totals, busy = self.graph.totals[root], self.busy.get(root, {})
-        needs = total_needs(request.resources)
+        needs = request.needs
         free = {n: totals.get(n, 0) - (busy[n].peak(at, end) if n in busy else 0) for n in needs}
         short = next((n for n, amount in needs.items() if free[n] < amount), next(iter(needs)))
         return Failure(short, needs[short], free[short], root, totals.get(short, 0) < needs[short])
@@ -212,9 +255,33 @@ class Scheduler:
     def _satisfiable_in(self, request: JobRequest, subsystem: str | None) -> Outcome:
         # Whether there is a match does not depend on preference, so the first match will do.
         policy = self.policy._replace(order=0, stops=True, close=False)
+        if request.sets:
+            return self._sets_satisfiable(request, policy)
         matcher = self.matcher(request, self.graph.start, idle=True, policy=policy, subsystem=subsystem)
         if request.duration > self.graph.end - self.graph.start or matcher.match(request.resources) is None:
             return Outcome(None, matcher.failure, True)
+        return Outcome(None)
+
+    def _sets_satisfiable(self, request: JobRequest, policy: Policy) -> Outcome:
+        start, idle = self.graph.start, Usage(self.graph)
+        end = self._end(request, start)
+        failures: list[Failure | None] = []
+
+        def match(one: JobRequest, allowed: frozenset[int] | None) -> Selection | None:
+            selection, _, failure = self._searched(one, self._matcher(idle.view, policy, start, end, allowed))
+            failures.append(failure)
+            return selection
+
+        selection = match_sets(
+            self.graph,
+            request,
+            lambda one: self._constraints.allowed(one.constraint),
+            match,
+            lambda place, found: idle.add(place, found, start, end, False),
+            idle.cancel,
+        )
+        if selection is None or request.duration > self.graph.end - start:
+            return Outcome(None, failures[-1] if failures else None, True)
         return Outcome(None)
 
     def allocate(
@@ -250,10 +317,13 @@ class Scheduler:
             return Outcome(self.enter(jobid, found.selection, found.start, found.end, found.start > now))
         # The reason comes from a search at the last start, since the index has none.
         at = max((t for t in self._timeline.ends if t > now and self._in_time(request, t)), default=now)
-        matcher = self.matcher(request, at)
-        if self._in_time(request, at):
-            matcher.match(request.resources)
-        failure = matcher.failure
+        if request.sets:
+            failure = self.match_at(request, at).failure
+        else:
+            matcher = self.matcher(request, at)
+            if self._in_time(request, at):
+                matcher.match(request.resources)
+            failure = matcher.failure
         return Outcome(None, failure, failure is None or failure.structural)
 
     def search(
@@ -290,7 +360,7 @@ class Scheduler:
         root = self.graph.root
         busy = self.busy.get(root, {})
         totals = self.graph.totals[root]
-        needs = total_needs(request.resources)
+        needs = request.needs
         for name, amount in self._inside_whole(request.resources).items():
             needs[name] = max(needs.get(name, 0), amount)
         length = request.duration or 1

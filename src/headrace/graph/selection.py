@@ -58,7 +58,8 @@ class Selection:
 
     `graph` is the hierarchy of the match. If it is not a tree, `reached_from` maps each vertex that was not reached
     through its first parent to the parent it was reached through. `labels` are those of the request that it serves, for
-    writers of JGF; whoever knows the request sets them (`labels.labels_of`).
+    writers of JGF; whoever knows the request sets them (`labels.labels_of`). `sets` are the selections of which it is
+    put together, where the request has several sets.
     """
 
     __slots__ = (
@@ -72,6 +73,7 @@ class Selection:
         "labels",
         "reached_from",
         "runs",
+        "sets",
     )
 
     def __init__(
@@ -87,6 +89,7 @@ class Selection:
         self.inner = marks
         self.runs = runs
         self.labels = _NO_LABELS
+        self.sets: tuple[Selection, ...] = ()
         self._below = below
         self._filled = None if runs else (marks, below)
         self._expanded: tuple[list[Chosen], list[int]] | None = None

@@ -94,8 +94,9 @@ class PendingJobs:
 def shape_of(request: JobRequest) -> str:
     """A text that is equal for two requests if and only if they differ in nothing but their duration."""
     if request.shape is None:
-        resources = [_shape(r) for r in request.resources]
-        request.shape = json.dumps([resources, request.constraint], sort_keys=True)
+        parts = [[[_shape(r) for r in one.resources], one.constraint, one.is_apart] for one in request.sets]
+        shape = [parts, request.within] if parts else [[_shape(r) for r in request.resources], request.constraint]
+        request.shape = json.dumps(shape, sort_keys=True)
     return request.shape
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace.graph import Scheduler
 from headrace.graph.inside import parts
-from headrace.graph.request import JobRequest, total_needs
+from headrace.graph.request import JobRequest
 from headrace.graph.selection import Selection
 from headrace.graph.usage import Allocation
 from headrace.queueing.forecast import STEP, Place, Supply, Waiting, forecast, text
@@ -117,7 +117,7 @@ def _needs(scheduler: Scheduler, request: JobRequest, kinds: tuple[str, str]) ->
     """
     graph = scheduler.graph
     key = json.dumps(request.constraint, sort_keys=True) if request.constraint else None
-    needs = total_needs(request.resources)
+    needs = request.needs
     nodes = needs.get("node", 0) if takes_whole_nodes(request, scheduler) else 0
     totals = graph.totals[graph.root]
     cores, gpus = (

@@ -29,6 +29,8 @@ class _Part(NamedTuple):
 
 def shortage(scheduler: Scheduler, request: JobRequest, now: int) -> str:
     """What is short at `now` for a pending job."""
+    if request.sets:
+        return _shortage_of_sets(scheduler, request, now)
     graph, up = scheduler.graph, scheduler.graph.up
     allowed = scheduler.allowed(request.constraint)
     nodes = graph.nodes() if allowed is None else allowed
@@ -40,7 +42,7 @@ def shortage(scheduler: Scheduler, request: JobRequest, now: int) -> str:
     if part.idle:
         fits = census.idle(scheduler, usable, now)
     else:
-        needs = total_needs(request.resources)
+        needs = request.needs
         places = {kind: place for place, kind in enumerate(kind for kind in needs if kind != "node")}
         if not where:
             # The root has the sums. A type that the whole system has too few of comes before types that are only in
@@ -63,6 +65,19 @@ def shortage(scheduler: Scheduler, request: JobRequest, now: int) -> str:
         inside = " + ".join(f"{n} {kind}" for kind, n in sorted(part.needs.items()))
         name = f"idle {part.name}" if part.idle else f"{part.name} of {inside}" if inside else part.name
         return _short(name, part.times, fits, where)
+    return PROMISED
+
+
+def _shortage_of_sets(scheduler: Scheduler, request: JobRequest, now: int) -> str:
+    """As `shortage`, for a request of several sets: what is short for one of them alone, or for all together."""
+    alone = (shortage(scheduler, one, now) for one in request.sets)
+    short = next((one for one in alone if one is not PROMISED), "")
+    if short:
+        return short
+    for kind, wanted in request.needs.items():
+        have = scheduler.free(scheduler.graph.root, kind, now)
+        if have < wanted:
+            return _short(kind, wanted, have, "")
     return PROMISED
 
 
@@ -103,7 +118,12 @@ def refusal(scheduler: Scheduler, jobspec: Mapping[str, Any], request: JobReques
 
 def _nobody(scheduler: Scheduler, request: JobRequest) -> str:
     """The part of a request's constraint that excludes every node; "" if there is none."""
-    return excluding(request.constraint or {}, lambda part: scheduler.allowed(part) != frozenset())
+    found = (_excluding(scheduler, one.constraint or {}) for one in request.sets or (request,))
+    return next(filter(None, found), "")
+
+
+def _excluding(scheduler: Scheduler, constraint: dict[str, Any]) -> str:
+    return excluding(constraint, lambda part: scheduler.allowed(part) != frozenset())
 
 
 def _refusal(
@@ -113,14 +133,12 @@ def _refusal(
     failure: Failure | None,
     allowed: frozenset[int] | None,
 ) -> str:
+    if request.sets:
+        return _lacks(scheduler, request, failure)
     try:
         wanted = js.slot_request(dict(jobspec))
     except js.JobspecError:
-        have = scheduler.graph.totals[scheduler.graph.root]
-        for kind, amount in total_needs(request.resources).items():
-            if have.get(kind, 0) < amount:
-                return f"need {amount} {kind}, the whole system has {have.get(kind, 0)}"
-        return explain(scheduler.graph, failure) if failure is not None else "no part of the system matches it"
+        return _lacks(scheduler, request, failure)
     graph = scheduler.graph
     total = slots = eligible = 0
     per_node = wanted.nslots // wanted.nnodes if wanted.nnodes else 1
@@ -139,3 +157,12 @@ def _refusal(
         kind, of = ("exclusive ", "") if wanted.exclusive else ("", f" with {slot}")
         return f"need {wanted.nnodes} {kind}node(s){of}, only {eligible} eligible"
     return f"need {slot}, only {slots} such slot(s) available (total cores: {total})"
+
+
+def _lacks(scheduler: Scheduler, request: JobRequest, failure: Failure | None) -> str:
+    """What the whole system has too little of, or the matcher's reason."""
+    have = scheduler.graph.totals[scheduler.graph.root]
+    for kind, amount in request.needs.items():
+        if have.get(kind, 0) < amount:
+            return f"need {amount} {kind}, the whole system has {have.get(kind, 0)}"
+    return explain(scheduler.graph, failure) if failure is not None else "no part of the system matches it"
