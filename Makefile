@@ -115,7 +115,7 @@ system: $(VENV)/.installed packages ## tests with real instances: 10 minutes
 	$(STEADY) tests/system -n 2 -rfEsx
 
 kube-test: $(VENV)/.installed packages kube-tools ## as root: tests with a real Kubernetes: 20 minutes
-	$(STEADY) tests/kube -rfEsx
+	$(STEADY) tests/kube -n 2 -rfEsx
 
 # Names what was skipped or is expected to fail, with the reasons: docs/dev/tests.md. Two processes, one of which begins with
 # the tests of Kubernetes, even where there are more cores: instances of more tests at a time would be starved.

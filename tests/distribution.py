@@ -1,7 +1,9 @@
-"""How `pytest -n` shares the tests among its processes: file by file, and all of `tests/kube` in one process.
+"""How `pytest -n` shares the tests among its processes.
 
-The tests of Kubernetes share clusters, which take longer to start than most tests. They are the longest piece, so they
-begin first; tests with real instances follow, so that short files remain for the process that has time at the end.
+A process that has time takes the next piece. A piece is a file, or files that share what takes long to start
+(TOGETHER). Pieces of `tests/kube` come first: each process starts a Kubernetes of its own when it comes to one that
+needs it, and ends it after its last. Of the others those with real instances come first, so that short files remain for
+the process that has time at the end.
 """
 
 from __future__ import annotations
@@ -13,21 +15,40 @@ from xdist.scheduler import LoadScopeScheduling
 
 _HERE = Path(__file__).parent
 _FIRST = ("kube", "system")
+_KUBE = "tests/kube/test_{}.py"
+# By piece: its files in `tests/kube`, as `_KUBE` names them. All others there use `cluster`, the Kubernetes with two
+# nodes and real containers, and are a piece each.
+TOGETHER = {
+    # The control plane alone, and nodes of kwok beside one: 3 s to start.
+    "control plane": (
+        *("admission", "controller_runtime", "external_metrics", "install", "labelled_jobs", "limiting_policy"),
+        *("objects_accepted", "cluster_kwok", "fluxqueue_kwok", "fluxqueue_store"),
+    ),
+    # JobSet and Kubeflow Trainer in `cluster`: 25 s. They go on beside all tests that follow, so they are the last.
+    "trainer": ("fluxqueue_sets", "jobsets", "trainer", "trainjobs"),
+}
+_PIECES = {_KUBE.format(name): piece for piece, names in TOGETHER.items() for name in names}
 
 
-def order(item: pytest.Item) -> int:
-    """The place of a test's room: smaller ones begin earlier."""
-    room = item.path.relative_to(_HERE).parts[0]
-    return _FIRST.index(room) if room in _FIRST else len(_FIRST)
+def piece(file: str) -> str:
+    """The piece that a file belongs to, which is named from the root of the repository."""
+    return _PIECES.get(file, file)
+
+
+def order(item: pytest.Item) -> tuple[int, bool]:
+    """The place of a test's piece: smaller ones begin earlier."""
+    file = item.path.relative_to(_HERE)
+    room = file.parts[0]
+    place = _FIRST.index(room) if room in _FIRST else len(_FIRST)
+    return place, piece(f"tests/{file.as_posix()}") == "trainer"
 
 
 class Pieces(LoadScopeScheduling):
-    """Gives each process a file at a time, in the order of collection."""
+    """Gives each process a piece at a time, in the order of collection."""
 
     def __init__(self, config: pytest.Config, *others: object) -> None:
         config.option.loadscopereorder = False
         super().__init__(config, *others)  # type: ignore[arg-type]
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return "tests/kube" if file.startswith("tests/kube/") else file
+        return piece(nodeid.partition("::")[0])

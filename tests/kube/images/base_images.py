@@ -340,14 +340,14 @@ def _cached(name: str, parts: Sequence[str | bytes], fill: Callable[[Path], None
     """The archive of `local/NAME:1`, made by `fill` unless it is in the cache."""
     key = hashlib.sha256(repr((parts, Path(__file__).read_bytes())).encode()).hexdigest()[:12]
     made = places.cache() / f"{name}-{key}.tar"
-    if not made.exists():
-        made.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory() as text:
-            fill(Path(text))
-            image = oci.Image([from_folder(Path(text))], {"Env": [f"PATH={_PATH}"], "WorkingDir": "/"})
-            part = made.with_suffix(".part")
-            part.write_bytes(oci.archive(f"docker.io/local/{name}:1", image))
-            part.replace(made)
+    with places.making_images():
+        if not made.exists():
+            with tempfile.TemporaryDirectory() as text:
+                fill(Path(text))
+                image = oci.Image([from_folder(Path(text))], {"Env": [f"PATH={_PATH}"], "WorkingDir": "/"})
+                part = made.with_suffix(".part")
+                part.write_bytes(oci.archive(f"docker.io/local/{name}:1", image))
+                part.replace(made)
     return made
 
 

@@ -146,7 +146,8 @@ def _start(box: Box, addresses: Addresses, nodes: int, archives: Sequence[Path],
     control_plane.prepare(box.state)
     for index in range(nodes):
         node.start_containers(box, addresses, index)
-    loaded = [images.pause(), images.busybox(), *archives] if nodes else []
+    with places.making_images():
+        loaded = [images.pause(), images.busybox(), *archives] if nodes else []
 
     def fill(index: int) -> None:
         node.await_containers(box, index)

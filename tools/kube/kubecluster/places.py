@@ -10,10 +10,13 @@ benchmarks (RFC 2544), so it meets no network that the machine is connected to.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import ipaddress
 import os
 import re
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +32,15 @@ def cache() -> Path:
     """The folder of built programs and base images."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "headrace" / "kube"
+
+
+@contextlib.contextmanager
+def making_images() -> Iterator[None]:
+    """Only one process at a time makes images for the cache; those that waited find what it has made."""
+    cache().mkdir(parents=True, exist_ok=True)
+    with open(cache() / ".images.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def states() -> Path:
