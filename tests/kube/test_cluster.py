@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import signal
@@ -101,6 +102,15 @@ def test_pods_are_reached_from_this_machine_and_entered(cluster: Cluster, namesp
 
     until(lambda: answer() == "served\n")
     assert cluster.exec_in_netns(asking) == "served\n"
+
+
+def test_an_address_without_a_service_refuses_from_without_and_from_within(cluster: Cluster) -> None:
+    """So does a Service in its first moments, and who asks it tries again."""
+    last = list(ipaddress.ip_network(cluster.addresses.services).hosts())[-1]
+    asking = ["/bin/busybox", "wget", "-qO-", f"http://{last}:9"]
+    assert "Connection refused" in subprocess.run(asking, capture_output=True, text=True, check=False).stderr
+    with pytest.raises(KubeError, match="Connection refused"):
+        cluster.exec_in_netns(asking)
 
 
 def test_errors_of_kubectl_are_raised(control_plane: Cluster, namespace: str) -> None:

@@ -152,6 +152,9 @@ def _controller_manager(state: Path, addresses: Addresses) -> list[str]:
             # An autoscaler decides every 15 s and shrinks after 5 minutes by default; tests wait for it.
             horizontal_pod_autoscaler_sync_period="1s",
             horizontal_pod_autoscaler_downscale_stabilization="2s",
+            # That a node is silent is told after 50 s by default. Its lease (kubelet) is renewed each 4 s.
+            node_monitor_grace_period="20s",
+            node_monitor_period="2s",
             bind_address="127.0.0.1",
         ),
     ]

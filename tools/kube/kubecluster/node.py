@@ -134,14 +134,19 @@ def _kubelet(state: Path, index: int, addresses: Addresses) -> list[str]:
         "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"},
         "failCgroupV1": False,
         "failSwapOn": False,
+        # A container that has failed starts again after 1 s, where users' clusters wait 10 s.
+        "featureGates": {"ReduceDefaultCrashLoopBackOffDecay": True},
         "healthzPort": 0,
         "imageGCHighThresholdPercent": 100,
         "kubeAPIBurst": 400,
         "kubeAPIQPS": 200,
         "maxPods": 250,
+        "nodeLeaseDurationSeconds": 16,
         "podLogsDir": f"/var/log/pods-{index}",
         "readOnlyPort": 0,
         "resolvConf": str(mine / "resolv.conf"),
+        # How often a pod is looked at to which nothing happens: a Secret in its volume may be another, or there now.
+        "syncFrequency": "5s",
     }
     (mine / "kubelet.json").write_text(json.dumps(configuration, indent=1))
     return [
@@ -219,6 +224,11 @@ def start_kubelet(box: Box, addresses: Addresses, index: int) -> None:
 def start_services(box: Box, addresses: Addresses) -> None:
     """Start kube-proxy (cluster addresses of Services) and CoreDNS (their names), one for all nodes."""
     state = box.state
+    # A Service whose rules kube-proxy has still to make refuses. Were its first packet lost, conntrack would remember
+    # the connection as one to nowhere, and whoever made it would try until TCP gives up, after two minutes.
+    for chain in ("FORWARD", "OUTPUT"):
+        rule = (chain, "-p", "tcp", "-d", addresses.services, "-j", "REJECT", "--reject-with", "tcp-reset")
+        box.run(["iptables", "--wait", "-A", *rule], ["net"])
     box.start(
         "kube-proxy",
         [

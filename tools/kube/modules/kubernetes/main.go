@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
+	"time"
 
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
@@ -26,6 +27,7 @@ import (
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
+	"k8s.io/kubernetes/pkg/controller/job"
 )
 
 var components = map[string]func() int{
@@ -62,6 +64,8 @@ func writeKey(path string) int {
 }
 
 func main() {
+	// Tests wait for the pod that a Job makes in place of a failed one, for which it lets 10 s pass.
+	job.DefaultJobPodFailureBackOff = time.Second
 	name := filepath.Base(os.Args[0])
 	if _, known := components[name]; !known && len(os.Args) > 1 {
 		name = os.Args[1]
