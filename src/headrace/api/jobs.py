@@ -73,6 +73,13 @@ async def listing(link: BrokerLink, query: Query, attrs: list[str]) -> list[dict
     return [job for answer in answers for job in answer["jobs"]]
 
 
+async def between(link: BrokerLink, begin: float, end: float, attrs: list[str]) -> list[dict[str, Any]]:
+    """The jobs that were there at some time from `begin` to `end` (seconds since the epoch)."""
+    query = Query(count=0, since=begin)
+    query.add("t_submit", [f"<{end!r}"])
+    return await listing(link, query, attrs)
+
+
 async def one(link: BrokerLink, id: int, attrs: list[str] = ALL_ATTRIBUTES) -> dict[str, Any]:
     """A job as job-list describes it (RFC 43). Raises NoSuchJob."""
     try:

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from headrace.plots.chart import Axis, Chart, series
+from headrace.plots.chart import WIDE, Axis, Chart, Size, series
 
 
 def bars(
-    title: str, about: str, categories: Sequence[str], given: Sequence[tuple[str, Sequence[float]]], x: str, y: Axis
+    title: str,
+    about: str,
+    categories: Sequence[str],
+    given: Sequence[tuple[str, Sequence[float]]],
+    x: str,
+    y: Axis,
+    size: Size = WIDE,
 ) -> str:
     """For each category a bar of each series: (name, a value for each category). Raises ValueError for another number
     of values.
@@ -17,7 +23,7 @@ def bars(
     if any(len(values) != len(categories) for _, values in given):
         raise ValueError(f"each series must have {len(categories)} values, one for each category")
     highest = max((value for _, values in given for value in values), default=0.0)
-    chart = Chart(title, about, (0.0, float(max(1, len(categories)))), (0.0, max(0.0, highest)))
+    chart = Chart(title, about, (0.0, float(max(1, len(categories)))), (0.0, max(0.0, highest)), size)
     chart.y_marks(y)
     width = 0.8 / max(1, len(given))
     for place, category in enumerate(categories):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headrace.plots.chart import Axis, Chart, series
+from headrace.plots.chart import WIDE, Axis, Chart, Size, series
 
 
 class Series(NamedTuple):
@@ -15,10 +15,10 @@ class Series(NamedTuple):
     points: Sequence[tuple[float, float]]
 
 
-def line(title: str, about: str, given: Sequence[Series], x: Axis, y: Axis) -> str:
+def line(title: str, about: str, given: Sequence[Series], x: Axis, y: Axis, size: Size = WIDE) -> str:
     """A line for each series."""
     values = [value for one in given for _, value in one.points]
-    chart = Chart(title, about, _extent(given), (min(0.0, *values, 0.0), max(0.0, *values, 0.0)))
+    chart = Chart(title, about, _extent(given), (min(0.0, *values, 0.0), max(0.0, *values, 0.0)), size)
     chart.y_marks(y)
     chart.x_marks(x)
     for index, one in enumerate(given):
@@ -29,7 +29,7 @@ def line(title: str, about: str, given: Sequence[Series], x: Axis, y: Axis) -> s
     return chart.svg()
 
 
-def area(title: str, about: str, given: Sequence[Series], x: Axis, y: Axis) -> str:
+def area(title: str, about: str, given: Sequence[Series], x: Axis, y: Axis, size: Size = WIDE) -> str:
     """Areas one upon the other; all series have the same places on the x axis. Raises ValueError otherwise."""
     places = [at for at, _ in given[0].points] if given else []
     if any([at for at, _ in one.points] != places for one in given):
@@ -38,7 +38,7 @@ def area(title: str, about: str, given: Sequence[Series], x: Axis, y: Axis) -> s
     tops = [floor]
     for one in given:
         tops.append([below + value for below, (_, value) in zip(tops[-1], one.points, strict=True)])
-    chart = Chart(title, about, _extent(given), (0.0, max([0.0, *tops[-1]])))
+    chart = Chart(title, about, _extent(given), (0.0, max([0.0, *tops[-1]])), size)
     chart.y_marks(y)
     chart.x_marks(x)
     for index in range(len(given)):

@@ -1,8 +1,16 @@
-"""The marks of an axis: round numbers at even distances."""
+"""The marks of an axis: round numbers at even distances, or round times of the clock."""
 
 from __future__ import annotations
 
+import time
 from math import ceil, floor, log10
+
+_DAY = 86400
+# Seconds between two marks of a clock.
+_STEPS = (
+    *(60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, _DAY),
+    *(2 * _DAY, 7 * _DAY, 14 * _DAY, 30 * _DAY),
+)
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
@@ -30,3 +38,23 @@ def length(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds:.3g} s"
+
+
+def clock_ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Round times from `low` to `high` (seconds since the epoch), in the local zone: at most `most` and one, for up
+    to half a year.
+    """
+    step = next((step for step in _STEPS if (high - low) / step <= most), _STEPS[-1])
+    begin = time.localtime(low)
+    found = []
+    for number in range(_DAY // min(step, _DAY) + most + 3):
+        # mktime knows which days are an hour longer or shorter.
+        seconds, days = (number * step, 0) if step < _DAY else (0, number * step // _DAY)
+        found.append(time.mktime((begin.tm_year, begin.tm_mon, begin.tm_mday + days, 0, 0, seconds, 0, 0, -1)))
+    return [mark for mark in found if low <= mark <= high]
+
+
+def clock(seconds: float) -> str:
+    """A mark of `clock_ticks`: the time of the day, or the day at its begin."""
+    local = time.localtime(seconds)
+    return time.strftime("%H:%M" if local.tm_hour or local.tm_min else "%d %b", local)

@@ -12,7 +12,6 @@ from headrace.api import instance, jobs, service
 from headrace.api.fields import BadFields, Field
 from headrace.api.statistics import ATTRIBUTES, statistics
 from headrace.api.v2 import documentation, fields
-from headrace.query.listing import Query
 from headrace.spec import duration
 
 public = APIRouter(prefix="/v2", tags=["v2"])
@@ -75,9 +74,8 @@ async def get_statistics(request: Request) -> Response:
     width = chosen.get("bin", max(1.0, (end - begin) / _BINS))
     if (end - begin) / width > _MOST_BINS:
         raise BadFields([("bin", f"must be longer: there are at most {_MOST_BINS} bins")])
-    query = Query(count=0, since=begin)
-    query.add("t_submit", [f"<{end!r}"])
-    return _json(statistics(await jobs.listing(service.of(request).link, query, ATTRIBUTES), begin, end, width, now))
+    found = await jobs.between(service.of(request).link, begin, end, ATTRIBUTES)
+    return _json(statistics(found, begin, end, width, now))
 
 
 @router.get("/me", summary="Who you are here")

@@ -1,0 +1,61 @@
+"""The page of statistics."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import pytest
+
+from headrace.api.pages.statistics import SPANS, facts, figures
+from headrace.api.statistics import statistics
+from headrace.spec.job_state import COMPLETED, FAILED, INACTIVE
+from html_pages import page, text_of
+from waiting import until
+
+
+def job(submit: float, run: float, end: float, **more: Any) -> dict[str, Any]:
+    times = {"t_submit": submit, "t_run": run, "t_cleanup": end, "t_inactive": end}
+    return {"state": INACTIVE, "result": COMPLETED, "ncores": 4, "nnodes": 1, **times, **more}
+
+
+def test_the_charts_tell_their_numbers() -> None:
+    jobs = [job(0, 10, 30), job(5, 25, 40, ncores=16, queue="batch", result=FAILED), job(6, 10, 40, ncores=16)]
+    found = statistics(jobs, 0, 40, 10, 40)
+    # 4 cores for 20 s, 16 for 15 s and for 30 s, of 40 s.
+    texts = [fact.text for fact in facts(found, 32)]
+    assert texts == ["3", "3", "1", "1 completed", "20 of 32", "20 s"]
+    used, states, ended, waits = figures(found, 32, 2, "10 s")
+    for figure in (used, states, ended, waits):
+        assert ET.fromstring(figure.svg).get("role") == "img"
+        assert all(len(row) == len(figure.columns) for row in figure.rows)
+    assert used.rows[-1][1:] == ("0", "0") and used.rows[0][1:] == ("100", "100")
+    assert [row[1:] for row in ended.rows][:2] == [("1", "0", "0", "0"), ("0", "0", "0", "0")]
+    assert waits.rows == [
+        ("all jobs, 3–4 cores", "1", "10 s", "10 s", "10 s"),
+        ("all jobs, 9–16 cores", "1", "4.0 s", "4.0 s", "4.0 s"),
+        ("batch, 9–16 cores", "1", "20 s", "20 s", "20 s"),
+    ]
+    titles = [one.text for one in ET.fromstring(waits.svg).iter("{http://www.w3.org/2000/svg}title")]
+    assert "9–16, batch: 20 s" in titles and "Of 32 cores 20 were in use on average, 32 at most." in used.svg
+
+
+def test_without_jobs_and_without_resources_there_are_charts() -> None:
+    for figure in figures(statistics([], 0, 40, 10, 40), 0, 0, "10 s"):
+        ET.fromstring(figure.svg)
+
+
+@pytest.mark.parametrize("span", ["", *SPANS, "nosuch"])
+def test_each_span_counts_a_job_that_has_just_ended(client: Any, shared: Any, span: str) -> None:
+    shared.flux("submit", "--wait", "true")
+    until(
+        lambda: re.search(
+            r"Jobs ended \d+ Of these \d+ completed", text_of(client.get(f"/statistics?span={span}").text)
+        )
+    )
+    found = page(client, f"/statistics?span={span}")
+    chosen = [attrs["href"] for _, attrs in found.elements if attrs.get("aria-current") == "true"]
+    assert chosen == [f"/statistics?span={span if span in SPANS else '24h'}"]
+    assert sum(tag == "svg" for tag, _ in found.elements) == 4
+    assert client.get("/charts.css").headers["content-type"].startswith("text/css")
