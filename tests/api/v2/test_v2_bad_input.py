@@ -1,11 +1,13 @@
 """Requests that schemathesis makes up from the OpenAPI document, right and wrong ones, to the real service on a real
-broker: each is answered, what is refused with a problem, and only what was answered with 201 is submitted.
+broker: each is answered, what is refused with a problem, and only what was answered with 201 is submitted. Streams are
+left by their reader after the first bytes. The service keeps no memory and no descriptors of what it has answered.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -22,6 +24,7 @@ from schemathesis import GenerationMode
 
 from headrace.api.v2 import openapi
 from sizes import size
+from waiting import until
 
 HEADRACE = str(Path(sys.executable).parent / "headrace")
 SCHEMA = schemathesis.openapi.from_dict(openapi.document())
@@ -31,16 +34,30 @@ EXAMPLES = max(5, size("api_requests") // len(OPERATIONS) // 2)
 PROBLEM = {"type", "title", "status", "detail", "field", "errno"}
 # Some of the ids are those of jobs.
 _KNOWN = 2
+# Bytes: the resident memory of a process rises in steps until it has settled; and what may be kept of a request, which
+# is less than the smallest object.
+STEP, OF_REQUEST = 4 << 20, 24
+# What may be kept of a job that was submitted with a key: the entry of its key.
+OF_JOB = 2000
 
 
 class Service:
     """The service, and how often it has answered how."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, pid: int, url: str) -> None:
+        self.pid = pid
         self.url = url
+        self.descriptors = self.open_descriptors()
         self.session = requests.Session()
         self.answers: Counter[int] = Counter()
         self.jobs: list[str] = []
+
+    def open_descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def memory(self) -> int:
+        """Bytes that it has resident."""
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def send(self, case: Any) -> None:
         if "jobid" in case.path_parameters and self.jobs and sum(self.answers.values()) % _KNOWN:
@@ -71,8 +88,12 @@ def service(modules_own: Any) -> Any:
     env = clean_env(FLUX_URI=modules_own.uri)
     with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/") as process:
         assert process.stdout is not None and process.stderr is not None
-        found = Service(json.loads(process.stdout.readline())["url"])
+        found = Service(process.pid, json.loads(process.stdout.readline())["url"])
         yield found
+        found.session.close()
+        # Its connection to the broker, the journal that readers of the news share, and what Python opens when it needs
+        # it.
+        until(lambda: found.open_descriptors() <= found.descriptors + 5)
         listed = modules_own.flux("jobs", "-a", "-n", "-c", "0", "-o", "{id.f58plain}").split()
         process.terminate()
         assert "Traceback" not in process.stderr.read()
@@ -85,11 +106,23 @@ def service(modules_own: Any) -> Any:
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.label)
 def test_whatever_is_asked_is_answered(service: Service, operation: Any, mode: Any) -> None:
+    sizes: list[tuple[int, int]] = []
+    number = 0
+
     @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(operation.as_strategy(generation_mode=mode))
     def ask(case: Any) -> None:
+        nonlocal number
         service.send(case)
+        number += 1
+        if number >= EXAMPLES // 5:
+            sizes.append((service.memory(), len(service.jobs)))
 
     # An operation without parameters has no wrong request.
     with contextlib.suppress(Unsatisfiable):
         ask()
+    if sizes:
+        tenth = max(1, len(sizes) // 10)
+        (begin, jobs), (end, more) = min(sizes[:tenth]), min(sizes[-tenth:])
+        print(f"{operation.label}, {mode.value}: {number} requests, memory {begin >> 10} KiB, then {end >> 10} KiB")
+        assert end - begin <= STEP + OF_REQUEST * number + OF_JOB * (more - jobs)
