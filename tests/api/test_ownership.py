@@ -1,4 +1,4 @@
-"""Every route, asked by a user for another user's job: the answer is the one for a job that never was.
+"""Every route, asked by a user for another user's job, token or account: the answer is the one for what never was.
 
 The routes are those of the application, so that a new one is asked, too.
 """
@@ -6,7 +6,7 @@ The routes are those of the application, so that a new one is asked, too.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +26,11 @@ FIELDS: dict[str, dict[str, Any]] = {
     "/v2/jobs/{jobid}/urgency": {"urgency": 1},
     "/v2/jobs/{jobid}/update": {"duration": 1000.0},
     "/jobs/{id}/kill": {"signal": "SIGTERM"},
+    "/v2/users/{name}": {"admin": False},
+    "/people/users/{name}/change": {"admin": "no"},
 }
+# What the parameters of paths name. A new one fails until it is here.
+KINDS = {"jobid": "job", "id": "job", "token_id": "token", "name": "account"}
 # Answered without a user: they are about nobody's jobs.
 PUBLIC = {"/v1/auth", "/v1/token", "/v1/login/access-token", "/login", "/openapi.json", "/v2/openapi.json", "/v2/docs"}
 
@@ -36,11 +40,14 @@ class Route(NamedTuple):
     path: str
 
     @property
-    def about_a_job(self) -> bool:
-        return re.search(r"\{(jobid|id)\}", self.path) is not None
+    def kind(self) -> str:
+        """What it is about by its path, "" for nothing of the kind."""
+        names = re.findall(r"\{(\w+)\}", self.path)
+        assert len(names) < 2, self.path
+        return KINDS[names[0]] if names else ""
 
-    def at(self, id: int) -> str:
-        return re.sub(r"\{(jobid|id)\}", str(id), self.path)
+    def at(self, things: dict[str, str]) -> str:
+        return re.sub(r"\{\w+\}", things.get(self.kind, ""), self.path)
 
 
 def flat(routes: list[Any], prefix: str = "") -> Iterator[tuple[str, BaseRoute]]:
@@ -61,23 +68,29 @@ def routes(app: Any) -> list[Route]:
         if method != "HEAD"
     ]
     assert {Route("POST", "/v1/jobs/{jobid}/cancel"), Route("GET", "/jobs")} <= set(found)
-    # Streams of a job that was cancelled end.
-    return sorted(found, key=lambda route: not route.path.endswith("/cancel"))
+
+    # Streams of a job that was cancelled end; what is removed is removed last.
+    def order(route: Route) -> tuple[bool, bool]:
+        return not route.path.endswith("/cancel"), route.method == "DELETE" or route.path.endswith("/remove")
+
+    return sorted(found, key=order)
 
 
-def ask(client: Any, route: Route, id: int, page: bool) -> Any:
+def ask(client: Any, route: Route, things: dict[str, str], page: bool) -> Any:
     """The answer, as scripts or as the page asks."""
     fields = FIELDS.get(route.path, {})
     if page:
         fields = {**fields, "csrf": client.forms} if route.method != "GET" else {}
-        return client.request(route.method, route.at(id), data=fields or None)
-    return client.request(route.method, route.at(id), json=fields if route.method != "GET" else None)
+        return client.request(route.method, route.at(things), data=fields or None)
+    return client.request(route.method, route.at(things), json=fields if route.method != "GET" else None)
 
 
-def without_ids(answer: Any, id: int) -> tuple[int, str]:
-    text = answer.text
+def without_names(answer: Any, things: dict[str, str]) -> tuple[int, str]:
+    text, id = answer.text, int(things["job"])
     for form in (jobid.encode(id), str(id), *(jobid.encode(id, kind) for kind in ("dothex", "hex", "kvs", "words"))):
         text = text.replace(form, "ID")
+    for name in ("token", "account"):
+        text = text.replace(things[name], "ID")
     # Pages of two moments differ by these.
     return answer.status_code, re.sub(r'value="[0-9a-f]{64}"', "", text)
 
@@ -93,31 +106,51 @@ def anns(group: Any) -> Iterator[int]:
     until(lambda: client.get(f"/v1/jobs/{id}").json()["state"] == "INACTIVE")
 
 
-def sweep(group: Any, id: int, name: str) -> list[Route]:
-    """Ask all routes about a job; returns those that tell it from one that never was."""
+@pytest.fixture
+def things(group: Any, anns: int) -> Iterator[dict[str, str]]:
+    """Of each kind the name of something that is ann's, or the account of one more user."""
+    token = group.client("ann.x").post("/v2/tokens", json={"note": "secret of ann"}).json()["id"]
+    boss = group.client("boss.x")
+    assert boss.post("/v2/users", json={"name": "spare.x", "password": PASSWORD}).status_code == 201
+    yield {"job": str(anns), "token": token, "account": "spare.x"}
+    boss.delete("/v2/users/spare.x")
+
+
+def sweep(group: Any, things: dict[str, str], name: str, kinds: Iterable[str] = ("job", "token")) -> list[Route]:
+    """Ask all routes about things of these kinds; returns those that tell one from what never was."""
     told = []
     by_header, by_page = group.client(name), group.client(name, cookie=True)
     by_page.forms = forms_token(by_page, "/jobs")
-    never = id + (1 << 30)
+    never = {"job": str(int(things["job"]) + (1 << 30)), "token": "0" * 8, "account": "nobody.x"}
     for route in routes(group.app):
-        if route.about_a_job:
+        if route.kind in kinds:
             page = not route.path.startswith(("/v1/", "/v2/"))
             client = by_page if page else by_header
-            if without_ids(ask(client, route, id, page), id) != without_ids(ask(client, route, never, page), never):
+            answers = [without_names(ask(client, route, those, page), those) for those in (things, never)]
+            if answers[0] != answers[1]:
                 told.append(route)
     return told
 
 
-def test_no_route_tells_another_users_job_from_one_that_never_was(group: Any, anns: int) -> None:
-    assert sweep(group, anns, "bob.x") == []
-    assert group.client("ann.x").get(f"/v1/jobs/{anns}").json()["state"] == "RUN"
-    # The user whose job it is has another answer from each.
-    asked = [route for route in routes(group.app) if route.about_a_job]
-    assert len(asked) >= 4 and set(sweep(group, anns, "ann.x")) == set(asked)
+def test_no_route_tells_what_is_another_users_from_what_never_was(group: Any, things: dict[str, str]) -> None:
+    assert sweep(group, things, "bob.x", ("job", "token", "account")) == []
+    ann = group.client("ann.x")
+    assert ann.get(f"/v1/jobs/{things['job']}").json()["state"] == "RUN"
+    assert things["token"] in {one["id"] for one in ann.get("/v2/tokens").json()["tokens"]}
+    # The user whose they are has another answer from each route; a token that is revoked never was.
+    asked = [route for route in routes(group.app) if route.kind in ("job", "token")]
+    assert len(asked) >= 6
+    told = set(sweep(group, things, "ann.x"))
+    assert set(asked) - told <= {Route("DELETE", "/v2/tokens/{token_id}")} and len(told) < len(asked)
+    # Accounts are an administrator's.
+    assert sweep(group, things, "ann.x", ["account"]) == []
+    accounts = {route for route in routes(group.app) if route.kind == "account"}
+    told = set(sweep(group, things, "boss.x", ["account"]))
+    assert accounts - told <= {Route("POST", "/people/users/{name}/remove")} and len(accounts) >= 4
 
 
 def test_without_the_stamp_another_users_job_is_within_reach(
-    group: Any, anns: int, monkeypatch: pytest.MonkeyPatch
+    group: Any, things: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask_as = broker_link.Connection.ask
 
@@ -125,7 +158,7 @@ def test_without_the_stamp_another_users_job_is_within_reach(
         return ask_as(self, credential.owner(), *args, **kwargs)
 
     monkeypatch.setattr(broker_link.Connection, "ask", unstamped)
-    told = sweep(group, anns, "bob.x")
+    told = sweep(group, things, "bob.x")
     assert {Route("POST", "/v1/jobs/{jobid}/cancel"), Route("GET", "/v1/jobs/{jobid}/output")} <= set(told)
 
 
@@ -144,7 +177,7 @@ def test_lists_have_the_users_own_jobs_and_an_administrators_those_of_all(group:
     assert anns not in listed("bob.x") and own not in listed("ann.x")
     page = group.client("bob.x", cookie=True).get("/jobs").text
     assert jobid.encode(own) in page and jobid.encode(anns) not in page
-    for path in {route.path for route in routes(group.app) if route.method == "GET" and not route.about_a_job}:
+    for path in {route.path for route in routes(group.app) if route.method == "GET" and not route.kind}:
         if "{" not in path and path not in PUBLIC and "events" not in path:
             client = bob if path.startswith(("/v1/", "/v2/")) else group.client("bob.x", cookie=True)
             text = client.get(path).text
@@ -161,7 +194,7 @@ def test_an_administrator_sees_all_and_the_broker_still_decides(group: Any, anns
 def test_each_route_but_those_to_log_in_needs_a_user(group: Any) -> None:
     client = group.client()
     for route in routes(group.app):
-        answer = client.request(route.method, route.at(1))
+        answer = client.request(route.method, route.at({"job": "1", "token": "x", "account": "x"}))
         if route.path in PUBLIC:
             assert answer.status_code in (200, 400, 403, 422), route
         elif route.method == "GET" and not route.path.startswith(("/v1/", "/v2/")):

@@ -6,9 +6,10 @@ and environments come. Since every request passes here, no route can forget it.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -18,7 +19,9 @@ from headrace.api.identity.credential import Identity
 
 # Refusals of requests that would change nothing.
 _REFUSALS = (401, 403, 404, 421, 429)
-_TAIL = 1 << 20
+# Bytes of the file that are read at a time, and for one request.
+_PIECE = 1 << 18
+_MOST_READ = 1 << 24
 
 
 class Audit:
@@ -55,7 +58,7 @@ class Audit:
     def _write(self, scope: Scope, state: dict[str, Any], status: int) -> None:
         identity: Identity | None = state.get("identity")
         client = scope.get("client")
-        line = {
+        line: dict[str, Any] = {
             "time": time.time(),
             "user": state.get("login") or (identity.name if identity else None),
             "userid": identity.userid if identity else None,
@@ -63,15 +66,53 @@ class Audit:
             "method": scope["method"],
             "path": scope["path"],
             "status": status,
-            **({"job": state["job"]} if "job" in state else {}),
         }
+        # The id of a new job or token, or the name of a new user.
+        line.update({name: state[name] for name in ("job", "token", "account") if name in state})
         os.write(self._file, msgspec.json.encode(line) + b"\n")
 
 
-def last(path: str, count: int) -> list[dict[str, Any]]:
-    """The last lines of an audit, the newest first; of the file's last MiB."""
+class Part(NamedTuple):
+    """Lines of an audit, the newest first, and where in the file the older ones end: 0 where there are none."""
+
+    lines: list[dict[str, Any]]
+    end: int
+
+
+def read(path: str, count: int, end: int | None = None, userid: int | None = None) -> Part:
+    """`count` lines before the byte `end` of the file (None: its last lines), with `userid` those of this user alone.
+    There may be fewer though there are older ones, as no more than _MOST_READ bytes are gone through. Raises OSError.
+    """
+    found: list[dict[str, Any]] = []
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _TAIL))
-        lines = file.read().splitlines()[1 if size > _TAIL else 0 :]
-    return [msgspec.json.decode(line) for line in reversed(lines[-count:] if count else [])]
+        end = size if end is None else min(end, size)
+        last = max(0, end - _MOST_READ)
+        while end > last and len(found) < count:
+            begin = max(0, end - _PIECE)
+            file.seek(begin)
+            lines = file.read(end - begin).splitlines(keepends=True)
+            if begin:
+                # A line that is not whole, which the next piece has to its end.
+                begin += len(lines.pop(0))
+            if not lines:
+                raise OSError(errno.EINVAL, f"{path}: a line is longer than {_PIECE} bytes")
+            for line in reversed(lines):
+                end -= len(line)
+                entry = _decode(line)
+                if entry is not None and userid in (None, entry.get("userid")):
+                    found.append(entry)
+                    if len(found) == count:
+                        break
+            else:
+                end = begin
+    return Part(found, end)
+
+
+def _decode(line: bytes) -> dict[str, Any] | None:
+    """None for a line that a full disk has cut."""
+    try:
+        found = msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        return None
+    return found if isinstance(found, dict) else None

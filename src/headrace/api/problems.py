@@ -12,12 +12,17 @@ from headrace.api.identity.access import Unauthenticated
 from headrace.api.identity.attempts import TooManyFailures
 from headrace.api.identity.csrf import Forged
 from headrace.api.jobs import BadOutput, JobHasEnded, NoSuchJob, NothingYet, Refused
-from headrace.api.store.errors import StoreError
+from headrace.api.people import AdminsOnly, NoAudit
+from headrace.api.store.errors import NoSuchToken, NoSuchUser, StoreError
 
 # The status of each kind, and headers that go with it.
 _KINDS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (Unauthenticated, 401, {"WWW-Authenticate": "Bearer"}),
     (Forged, 403, {}),
+    (AdminsOnly, 403, {}),
+    (NoAudit, 404, {}),
+    (NoSuchToken, 404, {}),
+    (NoSuchUser, 404, {}),
     (StoreError, 400, {}),
     (NoSuchJob, 404, {}),
     (NothingYet, 404, {}),

@@ -20,6 +20,7 @@ from headrace.api.identity import csrf
 from headrace.api.identity.access import Access
 from headrace.api.identity.credential import Identity
 from headrace.api.journal import Journal
+from headrace.api.people import People
 from headrace.api.settings import Settings
 from headrace.api.streams import Slots
 
@@ -102,6 +103,10 @@ class Here(NamedTuple):
     @property
     def access(self) -> Access:
         return self.service.access
+
+    @property
+    def people(self) -> People:
+        return People(self.access, self.identity, self.settings.audit)
 
     def launch(self, command: list[str], environment: dict[str, str], directory: str) -> None:
         """Service.launch, so that the tool's jobs are this user's."""

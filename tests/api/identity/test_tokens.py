@@ -6,7 +6,7 @@ from headrace.api.identity.tokens import Tokens
 
 def test_a_token_is_valid_for_its_time_and_kept_as_a_hash() -> None:
     now = [0.0]
-    tokens = Tokens(10, lambda: now[0])
+    tokens = Tokens(10, clock=lambda: now[0])
     one = tokens.issue()
     assert tokens.valid(one) and not tokens.valid("") and not tokens.valid(one + "x")
     assert one not in repr(vars(tokens)) and len(one) >= 43
@@ -31,9 +31,22 @@ def test_tokens_have_a_bound() -> None:
 
 def test_ended_tokens_are_forgotten() -> None:
     now = [0.0]
-    tokens = Tokens(10, lambda: now[0])
+    tokens = Tokens(10, clock=lambda: now[0])
     for _ in range(3):
         tokens.issue()
     now[0] = 20.0
     tokens.issue()
-    assert len(tokens._ends) == 1
+    assert len(tokens._valid) == 1
+
+
+def test_tokens_are_listed_and_revoked_by_their_ids_without_themselves() -> None:
+    tokens = Tokens(10, "ann")
+    text, known = tokens.issue_known("for scripts", seconds=5)
+    tokens.issue(session=True)
+    assert [(one.user, one.note, one.session) for one in tokens.listed()] == [
+        ("ann", "", True),
+        ("ann", "for scripts", False),
+    ]
+    assert known.ends - known.issued == 5 and text not in repr(tokens.listed())
+    assert tokens.revoke("nosuch") is None and tokens.revoke(known.id) == known
+    assert not tokens.valid(text) and tokens.revoke(known.id) is None

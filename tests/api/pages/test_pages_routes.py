@@ -70,7 +70,17 @@ def test_a_page_has_fifty_jobs_and_leads_to_the_next(instance: Any, served: Any)
         assert len(page(client, f"/jobs?page={wrong}").rows) == 51
 
 
-PATHS = ["/jobs", "/jobs?state=nosuch", "/nosuch", "/login?token=x", "/submit", "/queue", "/machine", "/statistics"]
+PATHS = [
+    "/jobs",
+    "/jobs?state=nosuch",
+    "/nosuch",
+    "/login?token=x",
+    "/submit",
+    "/queue",
+    "/machine",
+    "/statistics",
+    "/people",
+]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -88,7 +98,7 @@ def test_nothing_is_inline_and_nothing_comes_from_elsewhere(shared: Any, served:
     assert labelled == [{"lang": "en"}] and re.search("<title>.+ · Headrace</title>", text)
 
 
-@pytest.mark.parametrize("path", ["/jobs", "/submit", "/queue", "/machine", "/statistics"])
+@pytest.mark.parametrize("path", ["/jobs", "/submit", "/queue", "/machine", "/statistics", "/people"])
 def test_the_first_view_is_small(client: Any, path: str) -> None:
     found = page(client, path)
     loads = [attrs["href"] for tag, attrs in found.elements if tag == "link"]

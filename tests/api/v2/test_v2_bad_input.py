@@ -76,7 +76,7 @@ class Service:
                 assert kind == "application/problem+json" and answer.json().keys() >= PROBLEM, (call, answer.text)
             elif kind == "application/json":
                 found = answer.json()
-                if answer.status_code == 201:
+                if answer.headers.get("location", "").startswith("/v2/jobs/"):
                     self.jobs.append(found["id"])
 
 

@@ -1,4 +1,5 @@
-"""Who may use the service, and by which tokens: the owner alone, or the users of a store.
+"""Who may use the service, and by which tokens: the owner alone, or the users of a store. What may be asked by whom is
+the matter of `people`.
 
 Both kinds answer the same questions, so that `Access` and the routes need not tell them apart.
 """
@@ -6,16 +7,31 @@ Both kinds answer the same questions, so that `Access` and the routes need not t
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headrace.api.identity import credential, passwords
 from headrace.api.identity.credential import Identity
-from headrace.api.identity.tokens import Tokens
+from headrace.api.identity.tokens import Token, Tokens
 from headrace.api.settings import Settings
+from headrace.api.store.errors import NoSuchToken, StoreError
 from headrace.query.job_info import name_user
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
+
+    from headrace.api.store.users import User
+
+
+_ONE_USER = "this service has one user, the owner of the instance: one with --auth users has several"
+
+
+class Account(NamedTuple):
+    """A user as administrators see it; `added` is in seconds since the epoch, None for one who was never added."""
+
+    name: str
+    userid: int
+    admin: bool
+    added: float | None
 
 
 class Accounts(Protocol):
@@ -30,11 +46,32 @@ class Accounts(Protocol):
     def issue(self, identity: Identity, session: bool = False) -> str:
         """A new token; a session's is for a cookie."""
 
+    def issue_known(self, identity: Identity, note: str, seconds: float) -> tuple[str, Token]:
+        """A new token for scripts, and what is known of it from now on."""
+
     def end(self, token: str) -> None:
         """Make a token invalid."""
 
+    def tokens(self, name: str) -> list[Token]:
+        """The valid tokens of a user ("": of all), the newest first."""
+
+    def revoke(self, id: str, name: str) -> Token:
+        """Make the token with the id invalid; with a name it must be that user's. Raises NoSuchToken."""
+
     async def of_password(self, name: str, password: str) -> Identity | None:
         """The user of this name and password."""
+
+    def users(self) -> list[Account]:
+        """All users, by name."""
+
+    async def add(self, name: str, password: str, admin: bool) -> Account:
+        """Raises StoreError."""
+
+    async def change(self, name: str, password: str | None, admin: bool | None) -> Account:
+        """Change what is not None; a new password ends the user's tokens. Raises StoreError."""
+
+    def remove(self, name: str) -> None:
+        """Remove a user with the tokens. Raises StoreError."""
 
 
 class Owner:
@@ -46,19 +83,43 @@ class Owner:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._identity = credential.owner()
-        self._tokens = Tokens(settings.token_minutes * 60)
+        self._tokens = Tokens(settings.token_minutes * 60, self._identity.name)
 
     def of_token(self, token: str) -> Identity | None:
         return self._identity if self._tokens.valid(token) else None
 
     def issue(self, identity: Identity, session: bool = False) -> str:
-        return self._tokens.issue()
+        return self._tokens.issue(session)
+
+    def issue_known(self, identity: Identity, note: str, seconds: float) -> tuple[str, Token]:
+        return self._tokens.issue_known(note, seconds=seconds)
 
     def end(self, token: str) -> None:
         self._tokens.use_up(token)
 
+    def tokens(self, name: str) -> list[Token]:
+        return self._tokens.listed() if name in ("", self._identity.name) else []
+
+    def revoke(self, id: str, name: str) -> Token:
+        found = self._tokens.revoke(id)
+        if found is None:
+            raise NoSuchToken(f"there is no valid token with the id '{id}'")
+        return found
+
     async def of_password(self, name: str, password: str) -> Identity | None:
         return self._identity if passwords.matches(name, password, self._settings) else None
+
+    def users(self) -> list[Account]:
+        return [Account(self._identity.name, self._identity.userid, admin=True, added=None)]
+
+    async def add(self, name: str, password: str, admin: bool) -> Account:
+        raise StoreError(_ONE_USER)
+
+    async def change(self, name: str, password: str | None, admin: bool | None) -> Account:
+        raise StoreError(_ONE_USER)
+
+    def remove(self, name: str) -> None:
+        raise StoreError(_ONE_USER)
 
 
 class StoredUsers:
@@ -92,13 +153,46 @@ class StoredUsers:
         user = self._users.one(self._engine, identity.name)
         return self._tokens.issue(self._engine, user, self._seconds, session=session)[0]
 
+    def issue_known(self, identity: Identity, note: str, seconds: float) -> tuple[str, Token]:
+        return self._tokens.issue(self._engine, self._users.one(self._engine, identity.name), seconds, note)
+
     def end(self, token: str) -> None:
         self._tokens.revoke_itself(self._engine, token)
+
+    def tokens(self, name: str) -> list[Token]:
+        return self._tokens.listed(self._engine, name)
+
+    def revoke(self, id: str, name: str) -> Token:
+        return self._tokens.revoke(self._engine, id, name)
 
     async def of_password(self, name: str, password: str) -> Identity | None:
         async with self._verifying:
             found = await asyncio.to_thread(self._users.verified, self._engine, name, password)
         return None if found is None else credential.user(found.name, found.userid, found.admin)
+
+    def users(self) -> list[Account]:
+        return [_account(one) for one in self._users.everybody(self._engine)]
+
+    async def add(self, name: str, password: str, admin: bool) -> Account:
+        async with self._verifying:
+            found = await asyncio.to_thread(self._users.add, self._engine, name, password, admin)
+        return _account(found)
+
+    async def change(self, name: str, password: str | None, admin: bool | None) -> Account:
+        found = self._users.one(self._engine, name)
+        if password is not None:
+            async with self._verifying:
+                found = await asyncio.to_thread(self._users.set_password, self._engine, name, password)
+        if admin is not None:
+            found = self._users.set_admin(self._engine, name, admin)
+        return _account(found)
+
+    def remove(self, name: str) -> None:
+        self._users.remove(self._engine, name)
+
+
+def _account(user: User) -> Account:
+    return Account(user.name, user.userid, user.admin, user.added)
 
 
 def of(settings: Settings) -> Accounts:

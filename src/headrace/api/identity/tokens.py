@@ -1,4 +1,4 @@
-"""Access tokens: random, kept as hashes only, valid for a time."""
+"""Access tokens: random, kept as hashes only, valid for a time, listed and revoked by their ids."""
 
 from __future__ import annotations
 
@@ -6,36 +6,76 @@ import hashlib
 import secrets
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 # Tokens that are valid at a time; the oldest make room.
 MOST = 10_000
+# Characters of a note.
+LONGEST_NOTE = 200
+
+
+class Token(NamedTuple):
+    """What is known of a token, without itself; times are in seconds since the epoch. A session is the token of a
+    browser's cookie.
+    """
+
+    id: str
+    user: str
+    note: str
+    session: bool
+    issued: float
+    ends: float
 
 
 class Tokens:
-    """The tokens that were issued, each valid for `seconds`."""
+    """The tokens of the user `name` that were issued, each valid for `seconds` unless it is told otherwise."""
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, seconds: float, name: str = "", clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
+        self._name = name
         self._clock = clock
-        # Ends by hash, the earliest first, as all are valid for the same time.
-        self._ends: dict[bytes, float] = {}
+        # Ends by the clock, and what is known of the token, by hash.
+        self._valid: dict[bytes, tuple[float, Token]] = {}
 
-    def issue(self) -> str:
-        now = self._clock()
-        for hash_ in [hash_ for hash_, end in self._ends.items() if end <= now]:
-            del self._ends[hash_]
-        if len(self._ends) >= MOST:
-            del self._ends[next(iter(self._ends))]
-        token = secrets.token_urlsafe(32)
-        self._ends[_hash(token)] = now + self._seconds
-        return token
+    def issue(self, session: bool = False) -> str:
+        """A new token, as it is shown this once."""
+        return self.issue_known(session=session)[0]
+
+    def issue_known(self, note: str = "", session: bool = False, seconds: float | None = None) -> tuple[str, Token]:
+        """A new token, and what is known of it from now on."""
+        self._forget_ended()
+        if len(self._valid) >= MOST:
+            del self._valid[next(iter(self._valid))]
+        text, length, now = secrets.token_urlsafe(32), seconds or self._seconds, time.time()
+        made = Token(secrets.token_hex(4), self._name, note[:LONGEST_NOTE], session, now, now + length)
+        self._valid[_hash(text)] = (self._clock() + length, made)
+        return text, made
 
     def valid(self, token: str) -> bool:
-        return self._ends.get(_hash(token), 0.0) > self._clock()
+        return self._valid.get(_hash(token), (0.0, None))[0] > self._clock()
 
     def use_up(self, token: str) -> bool:
         """Whether the token was valid; it is not any more."""
-        return self._ends.pop(_hash(token), 0.0) > self._clock()
+        return self._valid.pop(_hash(token), (0.0, None))[0] > self._clock()
+
+    def listed(self) -> list[Token]:
+        """The valid tokens, the newest first."""
+        self._forget_ended()
+        return [token for _, token in reversed(self._valid.values())]
+
+    def revoke(self, id: str) -> Token | None:
+        """End the token with the id; None where no valid token has it."""
+        self._forget_ended()
+        for hash_, (_, token) in self._valid.items():
+            if token.id == id:
+                del self._valid[hash_]
+                return token
+        return None
+
+    def _forget_ended(self) -> None:
+        now = self._clock()
+        for hash_ in [hash_ for hash_, (end, _) in self._valid.items() if end <= now]:
+            del self._valid[hash_]
 
 
 def _hash(token: str) -> bytes:

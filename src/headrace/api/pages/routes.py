@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 from headrace.api import problems, service
 from headrace.api.identity.access import Unauthenticated
-from headrace.api.pages import html, job, job_list, machine, queue, statistics, submit
+from headrace.api.pages import html, job, job_list, machine, people, queue, statistics, submit
 
 router = APIRouter(include_in_schema=False, dependencies=[Depends(service.by_cookie)])
 static = html.static
@@ -31,5 +31,5 @@ async def home() -> Response:
     return RedirectResponse("/jobs", 303)
 
 
-for one in (job_list, job, submit, queue, machine, statistics):
+for one in (job_list, job, submit, queue, machine, statistics, people):
     router.include_router(one.router)

@@ -5,3 +5,11 @@ from __future__ import annotations
 
 class StoreError(ValueError):
     """The database cannot be used, or what is asked of it is wrong; the text is for users."""
+
+
+class NoSuchToken(StoreError):
+    """No valid token of the user has the id."""
+
+
+class NoSuchUser(StoreError):
+    """No user has the name."""

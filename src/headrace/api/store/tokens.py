@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Engine, delete, func, insert, select
 
-from headrace.api.store.errors import StoreError
+from headrace.api.identity.tokens import LONGEST_NOTE, Token
+from headrace.api.store.errors import NoSuchToken
 from headrace.api.store.tables import TOKENS, USERS
 from headrace.api.store.users import User
 
@@ -17,21 +18,10 @@ from headrace.api.store.users import User
 MOST = 1000
 
 
-class Token(NamedTuple):
-    """A token without itself; times are in seconds since the epoch."""
-
-    id: str
-    user: str
-    note: str
-    session: bool
-    issued: float
-    ends: float
-
-
 def issue(engine: Engine, user: User, seconds: float, note: str = "", session: bool = False) -> tuple[str, Token]:
     """A new token for a user, as it is shown this once, and what is known of it from now on."""
     text, now = secrets.token_urlsafe(32), time.time()
-    made = Token(secrets.token_hex(4), user.name, note[:200], session, now, now + seconds)
+    made = Token(secrets.token_hex(4), user.name, note[:LONGEST_NOTE], session, now, now + seconds)
     mine = TOKENS.c.userid == user.userid
     with engine.begin() as connection:
         connection.execute(delete(TOKENS).where(TOKENS.c.ends <= now))
@@ -67,13 +57,13 @@ def listed(engine: Engine, name: str = "") -> list[Token]:
 
 
 def revoke(engine: Engine, id: str, name: str = "") -> Token:
-    """Revoke a token by its id; with `name` it must be that user's. Raises StoreError."""
+    """Revoke a token by its id; with `name` it must be that user's. Raises NoSuchToken."""
     for found in listed(engine, name):
         if found.id == id:
             with engine.begin() as connection:
                 connection.execute(delete(TOKENS).where(TOKENS.c.id == id))
             return found
-    raise StoreError(f"there is no valid token with the id '{id}'" + (f" of user '{name}'" if name else ""))
+    raise NoSuchToken(f"there is no valid token with the id '{id}'" + (f" of user '{name}'" if name else ""))
 
 
 def revoke_itself(engine: Engine, token: str) -> None:

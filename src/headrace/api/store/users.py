@@ -11,7 +11,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
 
-from headrace.api.store.errors import StoreError
+from headrace.api.store.errors import NoSuchUser, StoreError
 from headrace.api.store.tables import TOKENS, USERS
 
 # The userids of those who have no entry in passwd; they are given for good.
@@ -90,11 +90,11 @@ def names(engine: Engine) -> dict[int, str]:
 
 
 def one(engine: Engine, name: str) -> User:
-    """Raises StoreError where there is none."""
+    """Raises NoSuchUser."""
     with engine.connect() as connection:
         row = connection.execute(select(USERS).where(USERS.c.name == name, USERS.c.removed.is_(None))).first()
     if row is None:
-        raise StoreError(f"there is no user '{name}'")
+        raise NoSuchUser(f"there is no user '{name}'")
     return _user(row)
 
 

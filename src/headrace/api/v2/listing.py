@@ -7,16 +7,13 @@ order, so jobs that come and go do not shift the next page; a job whose state ch
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from headrace.api import jobs
 from headrace.api.broker_link import BrokerLink
 from headrace.api.fields import BadFields, Field
-from headrace.api.v2 import record
+from headrace.api.v2 import cursors, record
 from headrace.api.v2.fields import moment, number, text, words
 from headrace.query.errors import QueryError
 from headrace.query.listing import STATE_NAMES, Query
@@ -66,13 +63,13 @@ class _Cursor(NamedTuple):
 
 def _read_cursor(value: str) -> _Cursor:
     try:
-        sort, place, id, before = json.loads(base64.urlsafe_b64decode(value.encode("ascii")))
+        sort, place, id, before = cursors.read(value)
         valid = type(sort) is str and type(id) is int and type(before) is int and 0 <= before < 1 << 53
         valid = valid and (place is None or type(place) in (str, int, float) or _is_place(place))
-    except (ValueError, TypeError, RecursionError, binascii.Error):
+    except ValueError:
         valid = False
     if not valid:
-        raise ValueError("must be what an answer has as next")
+        raise ValueError(cursors.WRONG)
     return _Cursor(sort, place, id, before)
 
 
@@ -83,10 +80,6 @@ def _is_place(value: Any) -> bool:
         and len(value) == 2
         and all(type(one) in (int, float) and abs(one) < 1 << 53 for one in value)
     )
-
-
-def _text_of(cursor: _Cursor) -> str:
-    return base64.urlsafe_b64encode(json.dumps(cursor, separators=(",", ":")).encode()).decode()
 
 
 FIELDS = (
@@ -127,7 +120,7 @@ async def page(link: BrokerLink, chosen: dict[str, Any], now: float) -> dict[str
         found = await _listed(link, query, attrs, limit, cursor)
     shown, more = found[:limit], len(found) > limit
     last = _end(sort, shown, cursor) if more else None
-    return {"jobs": [record.record(job, names, now) for job in shown], "next": last and _text_of(last)}
+    return {"jobs": [record.record(job, names, now) for job in shown], "next": last and cursors.text(last)}
 
 
 def _query(chosen: dict[str, Any]) -> Query:
@@ -196,7 +189,7 @@ async def _listed(
     if cursor is None:
         return await jobs.listing(link, query, attrs)
     if not _is_place(cursor.value) or not 0 <= _group_of(cursor.value) < len(_GROUPS):
-        raise BadFields([("cursor", "must be what an answer has as next")])
+        raise BadFields([("cursor", cursors.WRONG)])
     query.count += cursor.before
     query.add("states", [sum(_GROUPS[_group_of(cursor.value) :])])
     bound = _bound(cursor.value)
@@ -232,4 +225,4 @@ async def _sorted(
     try:
         return [job for job in have if after((job[name], job["id"]), (cursor.value, cursor.id))] + lack
     except TypeError:
-        raise BadFields([("cursor", "must be what an answer has as next")]) from None
+        raise BadFields([("cursor", cursors.WRONG)]) from None

@@ -52,8 +52,11 @@ def _describe(path: str, operation: dict[str, Any]) -> None:
     kind = "text/event-stream" if path.endswith("/events") else "application/json"
     if path.endswith("/output"):
         kind = "application/octet-stream"
-    answer: dict[str, Any] = {"description": "As asked", "content": {kind: {}}}
-    responses: dict[str, Any] = {"200": answer, "default": _PROBLEM_RESPONSE}
+    status = min(operation["responses"])
+    answer: dict[str, Any] = {"description": "As asked"}
+    if status != "204":
+        answer["content"] = {kind: {}}
+    responses: dict[str, Any] = {status: answer, "default": _PROBLEM_RESPONSE}
     if operation.get("requestBody") and path.endswith(("/jobs", "/resubmit")):
         location = {"Location": {"schema": {"type": "string"}}}
         responses["201"] = {"description": "Submitted", "headers": location, "content": {kind: {}}}

@@ -12,12 +12,12 @@ from starlette.responses import Response
 
 from headrace.api import jobs, service, submission
 from headrace.api.fields import BadFields, Field, pick
-from headrace.api.v2 import changes, fields, idempotency, instance_routes, listing, stream_routes
+from headrace.api.v2 import changes, fields, idempotency, instance_routes, listing, people_routes, stream_routes
 from headrace.api.v2.record import FIELDS, attributes, record
 from headrace.spec.jobid import encode
 
 router = APIRouter(prefix="/v2", tags=["v2"], dependencies=[Depends(service.by_header)])
-ROUTERS = (router, stream_routes.router, instance_routes.router, instance_routes.public)
+ROUTERS = (router, stream_routes.router, instance_routes.router, people_routes.router, instance_routes.public)
 _DRY_RUN = (Field("dry_run", fields.switch, {"type": "boolean"}, "Submit nothing: check, and answer with the jobspec"),)
 _KEY = {
     "name": idempotency.HEADER,
