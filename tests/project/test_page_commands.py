@@ -130,6 +130,7 @@ ELSEWHERE = {
         "serves until it is ended",
         "tests/cli/api/test_api_command.py",
     ),
+    ("docs/user/metrics.md", "scrape_configs:"): ("is Prometheus' own", "tests/api/test_metrics_route.py"),
     ("docs/user/services.md", "from flux_restful"): ("takes a service", "tests/api/test_peer_client.py"),
     ("docs/user/view.md", "python -m headrace.images"): ("images of two architectures", "tests/images/test_oci.py"),
     ("docs/user/view.md", "spec:"): ("objects of other controllers", "tests/kube/test_recorded_operator_objects.py"),

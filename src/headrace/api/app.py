@@ -9,12 +9,13 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 
 import headrace
-from headrace.api import jobs, problems, service
+from headrace.api import jobs, metrics_route, problems, service
 from headrace.api.audit import Audit
 from headrace.api.broker_link import Broker
 from headrace.api.fields import BadFields
 from headrace.api.guard import Guard
 from headrace.api.identity.access import Access
+from headrace.api.metrics import Timed
 from headrace.api.pages import login
 from headrace.api.pages import routes as page_routes
 from headrace.api.service import Service
@@ -48,6 +49,7 @@ def create_app(settings: Settings) -> FastAPI:
         login.public,
         login.router,
         page_routes.router,
+        metrics_route.router,
     ):
         app.include_router(router)
     app.mount("/static", page_routes.static)
@@ -56,6 +58,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(Guard, hosts=settings.hosts)
     if settings.audit:
         app.add_middleware(Audit, path=settings.audit)
+    app.add_middleware(Timed, collector=app.state.service.collector)
     return app
 
 
@@ -65,6 +68,8 @@ async def _answer(request: Request, exc: Exception) -> Response:
         return v1_errors.answer(exc)
     if request.url.path.startswith("/v2/"):
         return v2_errors.answer(exc)
+    if request.url.path == metrics_route.PATH:
+        return metrics_route.answer(exc)
     return page_routes.answer(request, exc)
 
 

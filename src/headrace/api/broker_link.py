@@ -41,7 +41,14 @@ GREETING_TIMEOUT = 10.0
 ANSWER_TIMEOUT = 60.0
 _RECV_SIZE = 1 << 18
 # Topics of requests that the service makes with the owner's credential; all other requests have that of a user.
-OWN_TOPICS = frozenset(("attr.get", "config.get", "job-manager.events-journal", "shutdown.start"))
+OWN_TOPICS = frozenset(
+    (
+        *("attr.get", "config.get", "job-manager.events-journal", "shutdown.start"),
+        # Numbers for /metrics, which name neither jobs nor users.
+        *("broker.stats-get", "job-list.job-stats", "job-list.metrics", "job-manager.stats-get"),
+        *("resource.sched-status", "resource.status"),
+    )
+)
 _JOBS, _ONE_JOB = "job-list.list", "job-list.list-id"
 
 # The errnos of a broker that has a service not yet, or not any more: it starts or ends.

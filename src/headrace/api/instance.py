@@ -14,6 +14,7 @@ from headrace.query.resource_sets import STATES, Given, SchedulerResources
 from headrace.spec.idset import Idset
 from headrace.spec.rset import ResourceSet
 
+NODE_STATES = ("free", "allocated", "draining", "drained", "down", "excluded")
 _KINDS = ("nnodes", "ncores", "ngpus")
 
 

@@ -20,6 +20,7 @@ from headrace.api.identity import csrf
 from headrace.api.identity.access import Access
 from headrace.api.identity.credential import Identity
 from headrace.api.journal import Journal
+from headrace.api.metrics import Collector
 from headrace.api.people import People
 from headrace.api.settings import Settings
 from headrace.api.streams import Slots
@@ -37,6 +38,7 @@ class Service:
     slots: Slots = field(default_factory=Slots)
     followers: Followers = field(default_factory=Followers)
     journal: Journal | None = None
+    collector: Collector = field(default_factory=Collector)
 
     def news(self, own_link: BrokerLink) -> Journal:
         """The journal that all share who follow the news."""

@@ -34,6 +34,8 @@ class Settings:
     # The file of the audit, "" for none.
     audit: str = ""
     hosts: frozenset[str] = frozenset()
+    # Whether requests come through a proxy, whose address is no user's.
+    behind_proxy: bool = False
     # Of the header that clients of flux-restful-api sign to get a token.
     user: str = "fluxuser"
     password: str = ""

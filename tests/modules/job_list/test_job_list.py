@@ -566,15 +566,28 @@ def test_a_listing_goes_on_without_reasons_when_there_are_none_to_be_had(in_brok
     with_world(in_broker, scenario)
 
 
-def test_metrics_are_for_the_owner_and_tell_of_jobs_that_are_there(in_broker: Run) -> None:
-    async def scenario(world: World) -> None:
-        assert (await world.client.rpc("job-list.metrics"))["idle_since"] is not None
+class OldWorld(World):
+    """Has had a job before the module began."""
+
+    def _journal(self, msg: Message) -> None:
+        self.journal = msg
+        self.done(9)
+        super()._journal(msg)
+
+
+def test_metrics_are_for_the_owner_and_do_not_count_the_past(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = OldWorld(broker)
+        await world.until_inactive(1)
+        found = await world.client.rpc("job-list.metrics")
+        assert found["idle_since"] == world.time and sum(found["results"].values()) == sum(found["run"]["counts"]) == 0
         world.done(1)
         world.pending(2)
-        await world.settle()
+        await world.until_inactive(2)
         found = await world.client.rpc("job-list.metrics")
-        assert found["idle_since"] is None and sum(found["wait"]["counts"]) == sum(found["run"]["counts"]) == 1
+        assert found["idle_since"] is None and found["results"]["completed"] == 1
+        assert sum(found["wait"]["counts"]) == sum(found["run"]["counts"]) == 1
         reply = await world.broker.client(guest=True).call("job-list.metrics")
         assert reply.errnum == errno.EPERM
 
-    with_world(in_broker, scenario)
+    in_broker(scenario)

@@ -5,32 +5,42 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from headrace.modules.job_list.metrics import Times, demand
-from headrace.spec.job_state import CLEANUP, DEPEND, INACTIVE, NEW, RUN, SCHED
+from headrace.modules.job_list.metrics import Passed, demand
+from headrace.spec.job_state import CANCELED, CLEANUP, COMPLETED, DEPEND, INACTIVE, NEW, RUN, SCHED
 
 
 def job(state: int, **more: Any) -> Any:
-    found = {"t_submit": 100.0, "t_run": None, "t_cleanup": None, "nnodes": None, "ncores": None, "ntasks": 1, **more}
+    found = {
+        "t_submit": 100.0,
+        "t_run": None,
+        "t_cleanup": None,
+        "nnodes": None,
+        "ncores": None,
+        "ntasks": 1,
+        "result": None,
+        **more,
+    }
     return SimpleNamespace(state=state, **found)
 
 
-def counts(times: Times) -> tuple[int, float, int, float]:
-    return times.wait.cumulative()[-1], times.wait.sum, times.run.cumulative()[-1], times.run.sum
+def counts(passed: Passed) -> tuple[int, float, int, float]:
+    return passed.wait.cumulative()[-1], passed.wait.sum, passed.run.cumulative()[-1], passed.run.sum
 
 
 def test_each_start_and_each_end_is_counted_once() -> None:
-    times = Times()
-    times.move(job(SCHED), DEPEND)
-    assert counts(times) == (0, 0, 0, 0)
-    times.move(job(RUN, t_run=130.0), SCHED)
-    times.move(job(CLEANUP, t_run=130.0, t_cleanup=190.0), RUN)
-    assert counts(times) == (1, 30, 0, 0)
-    times.move(job(INACTIVE, t_run=130.0, t_cleanup=190.0), CLEANUP)
-    assert counts(times) == (1, 30, 1, 60)
+    passed = Passed()
+    passed.move(job(SCHED), DEPEND)
+    assert counts(passed) == (0, 0, 0, 0)
+    passed.move(job(RUN, t_run=130.0), SCHED)
+    passed.move(job(CLEANUP, t_run=130.0, t_cleanup=190.0), RUN)
+    assert counts(passed) == (1, 30, 0, 0)
+    passed.move(job(INACTIVE, t_run=130.0, t_cleanup=190.0), CLEANUP)
+    assert counts(passed) == (1, 30, 1, 60)
     # A job that came and went in one batch of events, and one that was cancelled before it began.
-    times.move(job(INACTIVE, t_run=101.0, t_cleanup=103.0), NEW)
-    times.move(job(INACTIVE, t_cleanup=190.0), SCHED)
-    assert counts(times) == (2, 31, 2, 62)
+    passed.move(job(INACTIVE, t_run=101.0, t_cleanup=103.0, result=COMPLETED), NEW)
+    passed.move(job(INACTIVE, t_cleanup=190.0, result=CANCELED), SCHED)
+    assert counts(passed) == (2, 31, 2, 62)
+    assert passed.as_object()["results"] == {"completed": 1, "failed": 1, "canceled": 1, "timeout": 0}
 
 
 def test_demand_is_that_of_jobs_that_could_start() -> None:

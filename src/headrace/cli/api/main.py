@@ -103,6 +103,7 @@ def _start(options: Any) -> int:
         host = options.host or names.get("HOST") or "127.0.0.1"
         listener = serve.listen(host, _DEFAULT_PORT if port is None else port, beyond)
     chosen = settings.from_environment(names, os.environ.get("FLUX_URI", ""), options.auth, listener.names)
+    chosen = dataclasses.replace(chosen, behind_proxy=options.behind_proxy)
     if chosen.auth == "users":
         accounts.check_extra()
         store = accounts.database(options)

@@ -10,21 +10,30 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.exposition.histogram import JOBS, Histogram
 from headrace.modules.job_list.record import Job
-from headrace.spec.job_state import INACTIVE, RUN, SCHED
+from headrace.spec.job_state import CANCELED, COMPLETED, FAILED, INACTIVE, RUN, SCHED, TIMEOUT
 
 if TYPE_CHECKING:
     from headrace.spec.job_state import State
 
+_RESULTS = {COMPLETED: "completed", FAILED: "failed", CANCELED: "canceled", TIMEOUT: "timeout"}
 
-class Times:
-    """`wait` has seconds from the submission of jobs to each of their starts, `run` those from start to end."""
+
+class Passed:
+    """What was counted of jobs since this broker has begun: `results` are numbers of jobs that ended, `wait` has the
+    seconds from the submission of jobs to each of their starts, `run` those from start to end.
+
+    Jobs of the time before are not counted: a counter that falls as old jobs are purged would count others twice.
+    """
 
     def __init__(self) -> None:
+        self.results = dict.fromkeys(_RESULTS.values(), 0)
         self.wait = Histogram(JOBS)
         self.run = Histogram(JOBS)
 
     def move(self, job: Job, old: State) -> None:
         """Count a change of a job's state from `old`, which may pass over states."""
+        if job.state == INACTIVE:
+            self.results[_RESULTS.get(job.result or FAILED, "failed")] += 1
         began = job.t_run
         if began is None:
             return
@@ -34,7 +43,7 @@ class Times:
             self.run.observe(max(job.t_cleanup - began, 0.0))
 
     def as_object(self) -> dict[str, Any]:
-        return {"wait": self.wait.as_object(), "run": self.run.as_object()}
+        return {"results": self.results, "wait": self.wait.as_object(), "run": self.run.as_object()}
 
 
 def demand(active: Iterable[Job]) -> dict[str, Any]:

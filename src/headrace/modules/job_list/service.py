@@ -23,7 +23,7 @@ from headrace.broker.module.args import only
 from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
 from headrace.broker.module.privacy import is_hidden, refuse_if_hidden
 from headrace.modules.job_list.match import Match, MatchError, compiled
-from headrace.modules.job_list.metrics import Times, demand
+from headrace.modules.job_list.metrics import Passed, demand
 from headrace.modules.job_list.record import ATTRS, NO_SUMMARY, Job, Packer, summarize
 from headrace.modules.job_list.stats import Stats
 from headrace.spec.job_state import INACTIVE, NEW, PENDING, RUNNING
@@ -75,7 +75,7 @@ class _Lister:
         self.packer = Packer()
         self.stats = Stats()
         self.stats.configure(ctx.config)
-        self.times = Times()
+        self.passed = Passed()
         # When the last job has ended, or this module has begun.
         self.last_end = time.time()
         self.waiting: dict[int, list[_Waiting]] = {}
@@ -182,7 +182,8 @@ class _Lister:
             job.state = new
         if job.state != old:
             self.stats.move(job, old)
-            self.times.move(job, old)
+            if self.caught_up.done():
+                self.passed.move(job, old)
         if job.state == INACTIVE:
             del self.active[job.id]
             self.last_end = job.t_inactive or self.last_end
@@ -375,11 +376,9 @@ class _Lister:
         return None
 
     def _metrics(self, msg: Message) -> dict[str, Any]:
-        """`metrics`: `{wait, run}` as histograms, `demand`, and `idle_since` (seconds since the epoch, None while a job
-        is active).
-        """
+        """`metrics`: `{results, wait, run}` (Passed), `demand`, and `idle_since` (None while a job is active)."""
         idle_since = None if self.active else self.last_end
-        return {**self.times.as_object(), "demand": demand(self.active.values()), "idle_since": idle_since}
+        return {**self.passed.as_object(), "demand": demand(self.active.values()), "idle_since": idle_since}
 
     def _stats_changed(self) -> None:
         if not self.stats_due:
