@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from headrace.fluxqueue.core.fluxjobs import name_of, shown_position
@@ -16,6 +18,15 @@ def test_a_name_that_would_be_too_long_is_cut_and_told_apart():
     assert len(first) == len(second) == 253
     assert first != second
     assert first.endswith("-job")
+
+
+def test_a_group_whose_name_is_no_name_of_an_object_has_one_that_is():
+    assert name_of("Group", "team.a-1") == "team.a-1-group"
+    names = [name_of("Group", name) for name in ("Team_A", "team_a", "team-a", "a..b", "a.-b", "A_" * 31 + "9")]
+    assert len(set(names)) == len(names)
+    for name in (*names, name_of("Pod", "a." * 126 + "a"), name_of("Job", "a" * 237 + "." + "b" * 15)):
+        assert len(name) <= 253
+        assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", name), name
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Any
 
 from ...kube.runtime.timestamps import seconds_of, text_of
@@ -16,6 +17,9 @@ from .job import Job, State, Wait
 Object = dict[str, Any]
 
 _LONGEST_NAME = 253
+# A DNS subdomain (RFC 1123), which the API server wants a name to be.
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _SUBMIT = {State.HELD: "statusNew", State.REFUSED: "statusError"}
 # Positions up to this one are exact.
 EXACT = 50
@@ -24,12 +28,16 @@ REQUEUED = "Requeued"
 
 
 def name_of(kind: str, name: str) -> str:
-    """The name of the FluxJob of an object; one that would be too long is cut, and told apart by a hash."""
+    """The name of the FluxJob of an object. One that would be too long is cut. That of a group is the value of a label,
+    which may have characters that no object's name has: these are replaced. Both are told apart by a hash.
+    """
     full = f"{name}-{kind.lower()}"
-    if len(full) <= _LONGEST_NAME:
+    is_name = _SUBDOMAIN.fullmatch(name)
+    if is_name and len(full) <= _LONGEST_NAME:
         return full
     mark = f"{hashlib.sha256(name.encode()).hexdigest()[:10]}-{kind.lower()}"
-    return f"{name[: _LONGEST_NAME - len(mark) - 1]}-{mark}"
+    plain = name if is_name else re.sub("[^a-z0-9]+", "-", name.lower())
+    return f"{plain[: _LONGEST_NAME - len(mark) - 1].rstrip('.')}-{mark}"
 
 
 def made_of(job: Job, reserves: bool) -> Object:
