@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ _JOBS = (
 _SHOWN = ("1 pending", "2 running", "1 complete, ", "1 failed", "1/2]", "lone", "inst")
 
 
-@contextmanager
+@contextlib.contextmanager
 def at_terminal(folder: Path, script: str, *options: str, **env: str) -> Iterator[Terminal]:
     """A script in an instance of two brokers on a terminal; it prints `ended STATUS` of its last command."""
     (folder / "script").write_text(f"cd {folder}; stty rows 24 cols 80; stty -g >before; {script}\n")
@@ -81,6 +81,17 @@ def test_a_signal_ends_it_and_the_terminal_is_as_before(number, status, tmp_path
         else:
             term.type("\x03")
         leaves_all_as_before(term, status)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_no_further_signal_keeps_the_terminal_from_being_given_back(number, tmp_path):
+    with at_terminal(tmp_path, "sh -c 'echo $$ >pid; exec flux top'") as term:
+        term.redrawn("0 running")
+        pid = int((tmp_path / "pid").read_text())
+        with contextlib.suppress(ProcessLookupError):
+            while True:
+                os.kill(pid, number)
+        leaves_all_as_before(term, 128 + number)
 
 
 # An instance that ends when the file `end` is there.

@@ -51,7 +51,7 @@ _LONGEST = 1000
 _LIST_PAUSE, _DRAW_PAUSE = 2.0, 1.0
 _HEART_SHOWN = 0.5
 _MESSAGE_SHOWN = 4.0
-_ENDING = (signal.SIGHUP, signal.SIGTERM)
+_ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 # What keys do. Of those with a name in curses, the name without KEY_.
 _ACTIONS = {
     "q": "quit",
@@ -87,8 +87,12 @@ def main(argv: List[str]) -> int:
         top.enter(_connect(operands[0] if operands else ""), "", options.get("queue"))
     except ValueError as exc:
         raise CommandError(str(exc)) from None
+    # From here on the terminal has to be put back, whatever happens: a signal ends the loop, and those that come after
+    # the loop are ignored. Interrupts come in pairs: a broker sends its young program that of the terminal, too.
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_IGN)
+    top.end_by_signals()
     try:
-        # From here on the terminal has to be put back, whatever happens.
         screen.open()
         status = top.run(options.has("test-exit"))
     finally:
@@ -340,14 +344,16 @@ class _Top:
         self.reactor.add_fd(handle.fileno(), lambda _revents: self._read(one))
         self._stale = self._whole = True
 
+    def end_by_signals(self) -> None:
+        for number in _ENDING:
+            self.reactor.add_signal(number, self._ending(number))
+
     def run(self, until_known: bool) -> int:
         """Follow the instances until the first one is left, or everything is known; the exit status."""
         reactor = self.reactor
         self._until_known = until_known
         reactor.add_fd(0, self._keys)
         reactor.add_signal(signal.SIGWINCH, self._resized)
-        for number in _ENDING:
-            reactor.add_signal(number, self._ending(number))
         reactor.add_timer(_DRAW_PAUSE, self._tick, _DRAW_PAUSE)
         reactor.add_turn("prepare", self._turn)
         reactor.run()
@@ -359,7 +365,6 @@ class _Top:
     def _ending(self, number: int) -> Callable[[], None]:
         def end() -> None:
             self._status = 128 + number
-            self.reactor.stop()
 
         return end
 
@@ -371,7 +376,10 @@ class _Top:
         self._stale = True
 
     def _turn(self) -> None:
-        """Before the loop waits: take what has been read, and show what has changed."""
+        """Before the loop waits: end it after a signal; take what has been read, and show what has changed."""
+        if self._status:
+            self.reactor.stop()
+            return
         for one in list(self.watched):
             try:
                 one.handle.dispatch()
