@@ -130,6 +130,10 @@ ELSEWHERE = {
         "serves until it is ended",
         "tests/cli/api/test_api_command.py",
     ),
+    ("docs/user/metrics.md", "headrace metrics-api start --ssl"): (
+        "serves until it is ended",
+        "tests/cli/test_metrics_api_command.py",
+    ),
     ("docs/user/metrics.md", "scrape_configs:"): ("is Prometheus' own", "tests/api/test_metrics_route.py"),
     ("docs/user/services.md", "from flux_restful"): ("takes a service", "tests/api/test_peer_client.py"),
     ("docs/user/view.md", "python -m headrace.images"): ("images of two architectures", "tests/images/test_oci.py"),

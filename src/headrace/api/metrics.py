@@ -31,9 +31,12 @@ def demand_nodes(busy: int, wanted: dict[str, Any], cores_per_node: int) -> int:
 
 
 class Numbers:
-    """What the instance was when it was asked; `idle` is in seconds."""
+    """What the instance was when it was asked: `resources` as `instance.resources` tells them, `jobs` by state, `idle`
+    in seconds, and rows of metrics.
+    """
 
     def __init__(self, jobs: Any, listed: Any, manager: Any, broker: Any, resources: Any, now: float) -> None:
+        self.jobs: dict[str, int] = jobs["job_states"]
         self.states: dict[Labels, float] = {}
         others = Counter(jobs["job_states"])
         for queue in jobs["queues"]:
@@ -48,6 +51,7 @@ class Numbers:
         self.turns = from_object(broker["loop"]["turns"])
         # An instance without a folder for its state has no journal.
         self.syncs = from_object(manager["durable"]["sync_times"]) if "durable" in manager else Histogram()
+        self.resources = resources
         nodes = Counter(node["state"] for node in resources["nodes"])
         self.nodes: dict[Labels, float] = {(state,): nodes[state] for state in instance.NODE_STATES}
         self.cores: dict[Labels, float] = {(state,): resources[state]["ncores"] for state in _STATES}

@@ -150,7 +150,7 @@ async def _check_guests(link: BrokerLink) -> None:
         )
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """Tells when requests are taken. When it is to end it ends streams, for which it would wait otherwise.
 
     It wakes once a second for the header `Date`, where uvicorn's own wakes ten times and costs five times the CPU idle.
@@ -216,7 +216,7 @@ def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None], 
         await link.call("attr.get", {"name": "size"})
         if service.access.accounts.several:
             await _check_guests(link)
-        await _Server(config, started, service.broker.close).serve([listener.sock])
+        await Server(config, started, service.broker.close).serve([listener.sock])
 
     # A form with a fault is answered to its sender with the fault; the log does not repeat it.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)

@@ -48,6 +48,7 @@ COMMANDS = {
     "kvs": ("kvs.main", "read and write the key value store"),
     "logger": ("messages.logger", "append to the broker's log"),
     "lsattr": ("instance.attr", "list broker attributes"),
+    "metrics-api": ("metrics_api", "serve an instance's numbers to autoscalers of Kubernetes"),
     "mini": ("mini.main", "check MiniCluster files, run them here, use them on Kubernetes"),
     "modprobe": ("module.modprobe", "load modules and run tasks as a file says"),
     "module": ("module.main", "load, remove and inspect broker modules"),

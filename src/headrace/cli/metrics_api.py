@@ -1,0 +1,69 @@
+"""`headrace metrics-api start`: an instance's numbers as custom metrics of Kubernetes."""
+
+from __future__ import annotations
+
+import os
+
+from headrace.cli.common.arguments import Parser
+from headrace.cli.common.errors import missing_extra
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+PREFIX = "headrace-metrics-api: "
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "headrace metrics-api",
+        usage="headrace metrics-api start [OPTIONS]",
+        description="Serve an instance's numbers to autoscalers of Kubernetes (custom.metrics.k8s.io/v1beta2)",
+    )
+    commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
+    text = "Serve until SIGINT or SIGTERM"
+    start = commands.add_parser("start", prog="headrace metrics-api start", help=text, description=text)
+    start.add_argument("--host", default="0.0.0.0", help="An address of this machine (default: 0.0.0.0, which is all)")
+    start.add_argument("--port", type=int, default=8443, help="0: any that is free (default: 8443)")
+    start.add_argument(
+        "--namespace",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="Answer for this namespace (default: the pod's own, or flux-operator); may be given several times",
+    )
+    start.add_argument("--service-name", default="", metavar="NAME", help="The Service (custom-metrics-apiserver)")
+    start.add_argument("--api-path", default="", metavar="PATH", help="In place of /apis/custom.metrics.k8s.io/v1beta2")
+    start.add_argument("--ssl-certfile", default="", metavar="FILE", help="Certificate (PEM)")
+    start.add_argument("--ssl-keyfile", default="", metavar="FILE", help="Its key (PEM)")
+    start.add_argument(
+        "--custom-metric", default="", metavar="FILE", help="Python functions of a handle, each of which is a metric"
+    )
+    start.add_argument("--no-cache", action="store_true", help="Ask the broker for each request, not once a second")
+    return parser
+
+
+def main(argv: List[str]) -> int:
+    options = _parser().parse_args(argv)
+    try:
+        import httptools  # noqa: F401 - uvicorn looks for it only when it begins
+
+        from headrace.api import metrics_api, settings
+    except ImportError as exc:
+        raise missing_extra("the metrics API", "api", exc) from None
+    if bool(options.ssl_certfile) != bool(options.ssl_keyfile):
+        raise settings.SettingsError("--ssl-certfile and --ssl-keyfile go together")
+    path = options.api_path or metrics_api.DEFAULT_PATH
+    if not path.startswith("/"):
+        raise settings.SettingsError(f"--api-path is {path}, it must begin with /")
+    chosen = metrics_api.Options(
+        uri=os.environ.get("FLUX_URI", ""),
+        namespaces=tuple(options.namespace) or (metrics_api.own_namespace(),),
+        service_name=options.service_name or metrics_api.DEFAULT_SERVICE,
+        api_path=path,
+        user_metrics=metrics_api.read_user_file(options.custom_metric) if options.custom_metric else {},
+        cache=not options.no_cache,
+    )
+    certificate = (options.ssl_certfile, options.ssl_keyfile) if options.ssl_certfile else None
+    metrics_api.run(chosen, metrics_api.listen(options.host, options.port), certificate)
+    return 0

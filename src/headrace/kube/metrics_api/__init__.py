@@ -1,0 +1,1 @@
+"""The metrics APIs of Kubernetes, which autoscalers read: what MiniClusters tell, for all of a cluster."""
