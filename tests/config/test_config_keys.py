@@ -179,7 +179,11 @@ def test_what_flux_knows_is_of_the_right_kind() -> None:
         ("exec.barrier-timeout = 1.5", "error reading config value exec.barrier-timeout: Expected string, got real"),
         ("exec.barrier-timeout = '55p'", "invalid duration '55p' specified for exec.barrier-timeout"),
         ("exec.method = 'wrong'", "unknown exec.method 'wrong': there are bulk-exec and bgexec"),
-        ("headrace.guests.submit = 'as-user'", "headrace.guests.submit: must be refuse or as-owner, not 'as-user'"),
+        (
+            "headrace.guests.submit = 'as-guest'",
+            "headrace.guests.submit: must be refuse, as-owner or as-user, not 'as-guest'",
+        ),
+        ("headrace.guests.min-uid = 0", "headrace.guests.min-uid: must be from 1, not 0"),
         (
             "headrace.guests.submit = true",
             "Config file error [headrace]: headrace.guests.submit: Expected string, got True",
@@ -348,3 +352,16 @@ def test_roles_may_be_given_and_other_tables_may_have_keys_of_others() -> None:
     check(tomllib.loads("ingest = {batch-count = 4, buffer-size = '4M', frobnicator = {disable = true, mine.x = 1}}"))
     with pytest.raises(ConfigError, match=r"access\.roles\.admin\.users: must be a list of strings, not 'x'"):
         check(tomllib.loads("access.roles.admin.users = 'x'"))
+
+
+def test_jobs_run_as_their_users_under_root_alone(tmp_path: Path) -> None:
+    table = tomllib.loads("headrace.guests = {submit = 'as-user', min-uid = 500}")
+    check(table)
+    check(table, owner=0)
+    with pytest.raises(ConfigError, match=r'"as-user" needs an instance of root.*: the owner of this one is user 7$'):
+        check(table, owner=7)
+    file = tmp_path / "a.toml"
+    file.write_text("headrace.guests.submit = 'as-user'")
+    with pytest.raises(ConfigError, match=f"^{file}: "):
+        check(table, str(file), 7)
+    check({"headrace": {"guests": {"submit": "as-owner"}}}, owner=7)

@@ -236,6 +236,7 @@ ELSEWHERE = {
         "simulate_synthetic.py": "queueing/test_simulate_trace.py",
         "start_search.py": "queueing/test_queue.py",
     },
+    "agent/": {"as_user.py": "system/test_guests_as_users.py"},
     "shell/": {
         "exit_timeout.py": "shell/test_job.py",
         "oom.py": "shell/test_shell_options.py",

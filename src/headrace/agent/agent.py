@@ -22,20 +22,23 @@ import time
 import traceback
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..shell.job import ShellJob
 from ..shell.pmix.port import Port
-from ..shell.tmpdir import Folders
+from ..shell.tmpdir import Folders, Given
+from ..spec import jobspec as specs
 from ..spec.job_exception import EXEC, FATAL
 from ..spec.os_error import with_class
 from . import fatal_signals, leftovers, reaper
 from .environments import Read
+from .guests import Guests
 from .processes import Subprocesses
 from .protocol import Reader, frame
 
 if TYPE_CHECKING:
     from headrace.process.operations import FromAgent, JobOperation, Program, Rpc, Start, ToAgent
+    from headrace.process.user import User
 
 _READ = 1 << 18
 # Reports that may be delayed, by _BATCH_DELAY seconds, to be sent with others: each write wakes the broker, and the end
@@ -52,8 +55,9 @@ _MAX_TIMEOUT = 1e6
 class Agent:
     """The loop: descriptors, child processes and timers, each with its callback."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        """The agent of the broker at the other end of `sock`."""
+    def __init__(self, sock: socket.socket, user: User | None = None) -> None:
+        """The agent of the broker at the other end of `sock`. With `user`, whose process this is then, it is the shell
+        of one job of a guest, and the agent of root is at the other end."""
         self._pid = os.getpid()
         self._sock = sock
         sock.setblocking(False)
@@ -72,7 +76,9 @@ class Agent:
         self._in = memoryview(mmap.mmap(-1, _READ))
         self._reader: Reader[ToAgent] = Reader()
         self.jobs: dict[int, ShellJob] = {}
-        self.folders = Folders()
+        self._user = user
+        self.folders: Folders | Given = Folders() if user is None else Given()
+        self.guests = Guests(self, self.sweep_later)
         self.pmix = Port(self)
         self._environments = Read()
         # The job path of this instance.
@@ -128,7 +134,7 @@ class Agent:
         """Report the end of a job with this wait status, and remove its orphans and its temporary folder."""
         self.send({"op": "finish", "id": id, "status": status})
         self.jobs.pop(id, None)
-        self._sweep_later()
+        self.sweep_later()
         self.afterwards(partial(self.folders.give_back, tmpdir))
 
     # -- the loop
@@ -227,15 +233,17 @@ class Agent:
             if pid == 0:
                 return
             if os.WIFSTOPPED(status):
+                self.guests.go_on(pid)
                 continue
             callback = self.children.pop(pid, None)
             if callback is not None:
                 _guarded(partial(callback, status))
             else:
                 # This process inherits the children of the orphan that ended.
-                self._sweep_later()
+                self.sweep_later()
 
-    def _sweep_later(self) -> None:
+    def sweep_later(self) -> None:
+        """Look for orphans soon."""
         if not self._sweeping:
             self._sweeping = True
             self.after(_SWEEP_DELAY, self._sweep)
@@ -243,6 +251,7 @@ class Agent:
     def _sweep(self) -> None:
         """Kill processes that outlive their job: they left its process groups, and this subreaper is their parent."""
         self._sweeping = False
+        self.guests.sweep()
         if not self.jobs:
             self.folders.remove_all()
         jobs = self.jobs.values()
@@ -258,11 +267,16 @@ class Agent:
     def _take(self, op: ToAgent) -> None:
         match op["op"]:
             case "start":
-                self._start(op)
+                if op.get("as_user") and self._user is None:
+                    self.guests.start(op)
+                else:
+                    self._start(op)
             case "kill" | "expiration" | "peer" | "barrier" | "rpc-drained":
-                self._take_job_operation(op)
+                if not self.guests.pass_on(op):
+                    self._take_job_operation(op)
             case "rpc":
-                self._rpc(op)
+                if not self.guests.pass_on(op):
+                    self._rpc(op)
             case "exec":
                 self.subprocesses.start(op)
             case "exec-write":
@@ -278,8 +292,7 @@ class Agent:
 
     def _start(self, op: Start) -> None:
         try:
-            named = op.get("environment")
-            job = ShellJob(self, op, None if named is None else self._environments.environment(named))
+            job = ShellJob(self, op, self._environment(op))
         except Exception as exc:
             note = with_class(exc)
             traceback.print_exc(file=sys.stderr)
@@ -290,6 +303,13 @@ class Agent:
         self._instance = job.path.rpartition("/")[0]
         self.jobs[op["id"]] = job
         job.start()
+
+    def _environment(self, op: Start) -> dict[str, Any] | None:
+        """The environment of a job, None if the jobspec has it. Raises OSError."""
+        if self._user is not None:
+            return {**specs.environment(op["jobspec"]), **self._user.environment()}
+        named = op.get("environment")
+        return None if named is None else self._environments.environment(named)
 
     def _take_job_operation(self, op: JobOperation) -> None:
         job = self.jobs.get(op["id"])
@@ -351,6 +371,7 @@ class Agent:
         self.folders.remove_all()
         # This subreaper has inherited the processes that tasks left.
         reaper.kill_children(2.0)
+        self.guests.remove_folders()
 
 
 def _guarded(fn: Callable[[], None]) -> None:

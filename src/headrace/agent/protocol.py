@@ -22,19 +22,26 @@ def frame(ops: Sequence[Any]) -> bytes:
 
 
 class Reader(Generic[Op]):
-    """Cuts a byte stream into operations: `Op` is `ToAgent` or `FromAgent`. Their fields are not checked."""
+    """Cuts a byte stream into operations: `Op` is `ToAgent` or `FromAgent`. Their fields are not checked.
 
-    def __init__(self) -> None:
+    A frame may have `most` bytes, where a limit is given.
+    """
+
+    def __init__(self, most: int = 0) -> None:
         self._buffer = bytearray()
+        self._most = most
 
     def feed(self, data: bytes | memoryview) -> Iterator[Op]:
-        """The operations completed by `data`. Raises msgspec.DecodeError on a broken stream."""
+        """The operations completed by `data`. Raises msgspec.DecodeError on a broken stream, and ValueError for a frame
+        that is too long."""
         buffer = self._buffer
         buffer += data
         pos = 0
         ready: list[Any] = []
         while len(buffer) - pos >= 4:
             size = _LENGTH.unpack_from(buffer, pos)[0]
+            if self._most and size > self._most:
+                raise ValueError(f"a frame of {size} bytes")
             if len(buffer) - pos - 4 < size:
                 break
             ready.extend(_decode(bytes(buffer[pos + 4 : pos + 4 + size])))

@@ -19,13 +19,16 @@ import socket
 import sys
 import time
 import traceback
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from headrace.agent import reaper
 from headrace.process import linux
 from headrace.process.spawn import raise_file_limit, spawn
 
 from .protocol import frame
+
+if TYPE_CHECKING:
+    from headrace.process.user import User
 
 # Seconds until `starter`, if it was killed together with the broker, must have ended.
 _STARTER_EXIT_TIMEOUT = 0.5
@@ -157,8 +160,8 @@ def prepare() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def run_agent(sock: socket.socket) -> None:
-    """Be the agent of the broker at the other end of `sock`."""
+def run_agent(sock: socket.socket, user: User | None = None) -> None:
+    """Be the agent of the broker at the other end of `sock`, or, as `user`, the shell of a guest's job."""
     prepare()
     from .agent import Agent
 
@@ -166,7 +169,7 @@ def run_agent(sock: socket.socket) -> None:
         linux.become_subreaper()
     # The resources of an ended job stay unused until this process has run, and the broker may keep the CPU for long.
     linux.ask_for_short_slices()
-    Agent(sock).run()
+    Agent(sock, user).run()
 
 
 if __name__ == "__main__":

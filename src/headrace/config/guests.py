@@ -1,6 +1,7 @@
 """The table `[headrace.guests]`: what becomes of jobs whose user is not the owner of the instance.
 
-`submit` is `refuse`, or `as-owner`: such jobs run, and their tasks are processes of the owner.
+`submit` is `refuse`; or `as-owner`: such jobs run, and their tasks are processes of the owner; or `as-user`: they are
+processes of the job's user, which an owner that is root can start. `min-uid` is the lowest user id of `as-user`.
 """
 
 from __future__ import annotations
@@ -8,11 +9,26 @@ from __future__ import annotations
 from typing import Any
 
 KEY = "headrace.guests.submit"
-REFUSE, AS_OWNER = "refuse", "as-owner"
-CHOICES = (REFUSE, AS_OWNER)
+MIN_UID_KEY = "headrace.guests.min-uid"
+REFUSE, AS_OWNER, AS_USER = "refuse", "as-owner", "as-user"
+CHOICES = (REFUSE, AS_OWNER, AS_USER)
+# The user ids of people begin here on most distributions (UID_MIN of login.defs(5)).
+_MIN_UID = 1000
 
 
 def submit(config: dict[str, Any]) -> str:
     """The value of the key in a configuration that `keys` has checked."""
-    table = config.get("headrace", {}).get("guests", {})
-    return str(table.get("submit", REFUSE))
+    return str(_table(config).get("submit", REFUSE))
+
+
+def below_least(config: dict[str, Any], userid: int) -> str:
+    """Why no process can become user `userid`, by the keys alone; "" if it can, or need not."""
+    least = int(_table(config).get("min-uid", _MIN_UID))
+    if submit(config) != AS_USER or userid >= least:
+        return ""
+    return f"jobs run as their users here, and user {userid} is below {MIN_UID_KEY}, which is {least}"
+
+
+def _table(config: dict[str, Any]) -> dict[str, Any]:
+    table: dict[str, Any] = config.get("headrace", {}).get("guests", {})
+    return table

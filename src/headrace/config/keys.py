@@ -42,13 +42,16 @@ class RefusedTable(ConfigError):
         self.module = module
 
 
-def check(config: dict[str, Any], path: str = "") -> None:
+def check(config: dict[str, Any], path: str = "", owner: int | None = None) -> None:
     """Raises ConfigError with the first value of the wrong type, or the unknown keys of a table that is read strictly.
 
-    `path` is a file or folder that the configuration, or a part of it, came from: the error names the file.
+    `path` is a file or folder that the configuration, or a part of it, came from: the error names the file. With
+    `owner`, the user id of the instance's owner, keys are refused that this user cannot have.
     """
     try:
         _check_all(config)
+        if owner:
+            _check_owner(config, owner)
     except _Refused as exc:
         where = _file_prefix(exc.path, _read(path), exc.values)
         if exc.module:
@@ -125,6 +128,20 @@ def _check_guests(table: dict[str, Any]) -> None:
     if value not in guests.CHOICES:
         text = f"{guests.KEY}: must be {_listed(guests.CHOICES, 'or')}, not {value!r}"
         raise _Refused(("headrace", "guests", "submit"), text, value)
+    if table.get("min-uid", 1) < 1:
+        # A guest is never root.
+        text = f"{guests.MIN_UID_KEY}: must be from 1, not {table['min-uid']}"
+        raise _Refused(("headrace", "guests", "min-uid"), text, table["min-uid"])
+
+
+def _check_owner(config: dict[str, Any], owner: int) -> None:
+    """Raises _Refused for a key that an owner other than root cannot have."""
+    if guests.submit(config) == guests.AS_USER:
+        text = (
+            f'{guests.KEY}: "{guests.AS_USER}" needs an instance of root, which can start processes of other users: '
+            f"the owner of this one is user {owner}"
+        )
+        raise _Refused(("headrace", "guests", "submit"), text, guests.AS_USER)
 
 
 def _check_tbon(table: dict[str, Any]) -> None:

@@ -12,7 +12,14 @@ import time
 from collections.abc import Iterable
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
+# capset(2): the version of its structures, which are a header of two numbers and six numbers of sets.
+_CAPABILITY_VERSION = 0x20080522
+# keyctl(2), which no library of Debian's base has a function for, and its operation.
+_KEYCTL = {"x86_64": 250, "aarch64": 219}
+_KEYCTL_JOIN_SESSION_KEYRING = 1
 # sched_setattr(2), which no library has a function for.
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 _SCHED_OTHER = 0
@@ -51,6 +58,42 @@ def become_subreaper() -> None:
 def die_with_parent(signum: int) -> None:
     """Let the kernel send `signum` when the thread that forked this process ends. Raises OSError."""
     _prctl(_PR_SET_PDEATHSIG, signum)
+
+
+def become_dumpable() -> None:
+    """Let processes of this process's user read its files in /proc and trace it. Raises OSError."""
+    _prctl(_PR_SET_DUMPABLE, 1)
+
+
+def forbid_new_privileges() -> None:
+    """Give this process and its descendants no privileges by set-user-ID programs. Raises OSError."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def drop_capabilities() -> None:
+    """Raises OSError."""
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    if _libc.capset(header, (ctypes.c_uint32 * 6)()):
+        errnum = ctypes.get_errno()
+        raise OSError(errnum, os.strerror(errnum))
+
+
+def capabilities() -> int:
+    """The bit set of capabilities that this process has, or would have after an execve(2) (capabilities(7))."""
+    found = 0
+    with open("/proc/thread-self/status") as file:
+        for line in file:
+            if line.startswith(("CapInh:", "CapPrm:", "CapEff:", "CapAmb:")):
+                found |= int(line.split()[1], 16)
+    return found
+
+
+def leave_keyring() -> None:
+    """Give this process a session keyring of its own, as far as the kernel has any: who has a keyring may read the keys
+    in it (keyrings(7))."""
+    number = _KEYCTL.get(os.uname().machine)
+    if number is not None:
+        _libc_syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None)
 
 
 class _SchedAttr(ctypes.Structure):
@@ -196,6 +239,15 @@ def began(pid: int) -> int:
 def ticks() -> int:
     """The present time on the clock of `began`."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _TICK
+
+
+def user_of(pid: int) -> int:
+    """The real user id of a process; -1 for a process that is gone."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.startswith("Uid:"):
+                return int(line.split()[1])
+    return -1
 
 
 def name_of(pid: int) -> str:

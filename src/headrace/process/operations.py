@@ -48,6 +48,8 @@ class Start(TypedDict):
     service: str
     # The attribute `tbon.interface-hint` where it is not the default.
     interface_hint: NotRequired[str]
+    # The shell is a process of the job's user.
+    as_user: NotRequired[bool]
 
 
 class Kill(TypedDict):

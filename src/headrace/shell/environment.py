@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..spec import jobid
 from ..spec.message import ROLE_USER
 from ..spec.pmix import is_of_one_job
 
@@ -60,6 +61,12 @@ def job_environment(
     # Open MPI must keep its shared memory files where the job's other files are removed.
     env["OMPI_MCA_btl_vader_backing_directory"] = tmpdir
     return env
+
+
+def id_text(id: int, environment: Mapping[str, Any]) -> str:
+    """A job's id as users see it. The submitter's environment decides the form: scripts use the id that submission
+    printed as a file name."""
+    return jobid.encode(id, "f58plain") if environment.get("FLUX_F58_FORCE_ASCII") else jobid.encode(id)
 
 
 def guest_credential(userid: int) -> dict[str, str]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .group import SharedGroup
     from .output import Output
     from .pmi import PmiServer
-    from .tmpdir import Folders
+    from .tmpdir import Folders, Given
 
 
 class Ports(Protocol):
@@ -35,7 +35,7 @@ class Host(Loop, Protocol):
 
     # What is to be called with the wait status of a child, by pid.
     children: dict[int, Callable[[int], None]]
-    folders: Folders
+    folders: Folders | Given
 
     @property
     def pmix(self) -> Ports: ...

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.process import linux
 from headrace.process.spawn import limits_that_differ
 
-from ..spec import archive, job_exception, jobid, stdio
+from ..spec import archive, job_exception, stdio
 from ..spec import jobspec as specs
 from ..spec.idset import Idset
 from ..spec.os_error import reason, with_class
@@ -26,7 +26,7 @@ from ..spec.wait_status import exit_code, how_ended
 from . import affinity, layout, node_variables, oom, time_limit_signal, torch
 from . import options as known
 from .early_exits import EarlyExits
-from .environment import guest_credential, job_environment, task_environment
+from .environment import guest_credential, id_text, job_environment, task_environment
 from .exit_timeout import ExitTimeout
 from .flow_control import Credits, SendWindow, size_of
 from .group import SharedGroup
@@ -40,7 +40,7 @@ from .pmix.offer import Offer
 from .proctable import ProcTable
 from .service import Service
 from .task import Task
-from .tmpdir import temporary, unpack
+from .tmpdir import folder_of, temporary, unpack
 
 if TYPE_CHECKING:
     from headrace.process.operations import RaisedException, Rpc, Start
@@ -91,9 +91,7 @@ class ShellJob:
         self.path = op["idpath"]
         self.jobspec = op["jobspec"]
         self.environment = specs.environment(self.jobspec) if environment is None else environment
-        # The submitter's environment decides the form: scripts use the id that submission printed as a file name.
-        ascii_only = self.environment.get("FLUX_F58_FORCE_ASCII")
-        self.f58 = jobid.encode(self.id, "f58plain") if ascii_only else jobid.encode(self.id)
+        self.f58 = id_text(self.id, self.environment)
         self.nodeid = op["nodeid"]
         self.nnodes = op["nnodes"]
         self.rank = op["rank"]
@@ -101,7 +99,7 @@ class ShellJob:
         self.options = specs.shell_options(self.jobspec)
         self.host = op["hosts"][self.nodeid] if self.nodeid < len(op["hosts"]) else ""
         self.tasks: list[Task] = []
-        self.tmpdir = f"{op['rundir']}/jobtmp-{self.nodeid}-{self.f58}"
+        self.tmpdir = folder_of(op, self.f58)
         self.names: Names | None = None
         self.output: Output | None = None
         self.pmi: PmiServer | None = None

@@ -11,9 +11,12 @@ import errno
 import os
 import shutil
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..spec import archive
+
+if TYPE_CHECKING:
+    from headrace.process.operations import Start
 
 _SPARE = 64
 # Nanoseconds after which a change of a folder is sure to have another time stamp: several ticks of the kernel.
@@ -81,6 +84,24 @@ class Folders:
         with contextlib.suppress(OSError):
             os.rename(path, spare)
             self._spare.append((spare, changed))
+
+
+class Given:
+    """The folder of a guest's job: the agent of root makes and removes it, as the run directory is root's."""
+
+    def take(self, path: str) -> None:
+        pass
+
+    def give_back(self, path: str) -> None:
+        pass
+
+    def remove_all(self) -> None:
+        pass
+
+
+def folder_of(op: Start, id: str) -> str:
+    """The path of the folder of a job on this node; `id` is its id as users see it."""
+    return f"{op['rundir']}/jobtmp-{op['nodeid']}-{id}"
 
 
 def temporary(env: dict[str, str]) -> None:

@@ -64,6 +64,21 @@ def test_a_job_of_another_user_ends_at_once_unless_the_configuration_has_it_run(
         await fleet.settle()
         assert [op["op"] for op in fleet.agents[0].told] == ["start"] and fleet.told == []
 
+    async def as_user(fleet: Fleet) -> None:
+        fleet.start(userid=1234)
+        await fleet.settle()
+        (start,) = fleet.agents[0].told
+        assert start["as_user"] is True and start["environment"] is None
+
+    async def too_low(fleet: Fleet) -> None:
+        fleet.start(userid=999)
+        await fleet.settle()
+        note = "jobs run as their users here, and user 999 is below headrace.guests.min-uid, which is 1000"
+        assert fleet.told[0] == ("exception", {"severity": 0, "type": "exec", "note": note})
+        assert fleet.agents[0].told == []
+
+    with_fleet(1, as_user, config={"headrace": {"guests": {"submit": "as-user"}}})
+    with_fleet(1, too_low, config={"headrace": {"guests": {"submit": "as-user"}}})
     with_fleet(1, refused)
     with_fleet(1, refused, config={"headrace": {"guests": {"submit": "refuse"}}})
     with_fleet(1, taken, config={"headrace": {"guests": {"submit": "as-owner"}}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import pwd
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -394,3 +395,32 @@ def test_a_guest_submits_where_the_configuration_says_so_in_its_own_name_only(in
         assert (await world.submit(flags=8)).errnum == errno.EPERM
 
     in_broker(scenario, config={"headrace": {"guests": {"submit": "as-owner"}}})
+
+
+def test_jobs_that_run_as_their_users_are_taken_from_users_who_can_have_them(
+    in_broker: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def getpwuid(uid: int) -> None:
+        asked.append(uid)
+        if uid == 2002:
+            raise KeyError(uid)
+
+    monkeypatch.setattr(pwd, "getpwuid", getpwuid)
+
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        world.client = guest = broker.client(guest=True)
+        for userid, why in ((999, "below headrace.guests.min-uid, which is 1000"), (2002, "has no entry in passwd")):
+            guest.userid = userid
+            reply = await world.submit()
+            text = f"jobs run as their users here, and user {userid} "
+            assert reply.errnum == errno.EPERM and why in reply.text and reply.text.startswith(text)
+        guest.userid = 2001
+        for _ in range(3):
+            assert (await world.submit()).errnum == 0
+        # A name service is asked once about a user whom it knows.
+        assert asked == [2002, 2001]
+
+    in_broker(scenario, config={"headrace": {"guests": {"submit": "as-user"}}})

@@ -88,13 +88,13 @@ def check(options: LaunchOptions) -> None:
             from headrace.config import keys as config_keys
 
             try:
-                config_keys.check(options.config, options.config_path)
+                config_keys.check(options.config, options.config_path, os.getuid())
             except config_keys.RefusedTable as exc:
                 if exc.module != "connector-local" or not isinstance(options.config["access"], dict):
                     raise
                 # A key of the table [access] is refused by the broker itself in its first state, as in Flux.
                 others = {name: table for name, table in options.config.items() if name != "access"}
-                config_keys.check(others, options.config_path)
+                config_keys.check(others, options.config_path, os.getuid())
             options.attrs = {**config_keys.attributes(options.config), **options.attrs}
         AttrTable(options.attrs)
     except (AttrError, ConfigError) as exc:

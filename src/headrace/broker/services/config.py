@@ -116,7 +116,7 @@ class _Config:
         take another back with it.
         """
         async with self._changing:
-            _check(new, path)
+            _check(new, path, self._broker.owner)
             await self._reconfigure_modules(new)
             self._broker.log(logging.INFO, "config", "configuration was reloaded")
             self.log_warnings(new)
@@ -144,11 +144,11 @@ class _Config:
                 raise RpcError(exc.errnum, f"error updating {name}: {exc}") from None
 
 
-def _check(new: dict[str, Any], path: str) -> None:
+def _check(new: dict[str, Any], path: str, owner: int) -> None:
     from headrace.config.keys import RefusedTable, check
 
     try:
-        check(new, path)
+        check(new, path, owner)
     except RefusedTable as exc:
         raise RpcError(errno.EINVAL, f"error updating {exc.module}: {exc}") from None
     except configuration.ConfigError as exc:

@@ -101,10 +101,10 @@ class Leader:
             return
         now = self.ctx.now()
         self._append(job_id, _EVENTS, [[now, "init", None], [now, "starting", None]], soon=False)
-        if job.userid != self.ctx.owner and guests.submit(self.ctx.config) == guests.REFUSE:
-            # The owner may submit in another user's name, and the key may have had another value.
-            why = f'{guests.KEY} is "{guests.REFUSE}"'
-            self._fail(job, f"this instance runs jobs of its owner only, this one is of user {job.userid}: {why}")
+        is_guests = job.userid != self.ctx.owner
+        if is_guests and (why := self._refusal(job.userid)):
+            # The owner may submit in another user's name, and the keys may have had other values.
+            self._fail(job, why)
             return
         if not ranks:
             self._fail(job, "R names no rank to start the job on")
@@ -125,9 +125,18 @@ class Leader:
                 "R": body["R"],
                 "ranks": ranks,
                 "expiration": body["R"]["execution"].get("expiration") or 0.0,
+                # Decided once, whatever the configuration of the brokers below says.
+                "as_user": is_guests and guests.submit(self.ctx.config) == guests.AS_USER,
             },
             bits_of(ranks),
         )
+
+    def _refusal(self, userid: int) -> str:
+        """Why the instance runs no job of this user, who is not its owner; "" if it does."""
+        if guests.submit(self.ctx.config) == guests.REFUSE:
+            why = f'{guests.KEY} is "{guests.REFUSE}"'
+            return f"this instance runs jobs of its owner only, this one is of user {userid}: {why}"
+        return guests.below_least(self.ctx.config, userid)
 
     def _fail(self, job: Job, note: str) -> None:
         self._raise(job, {"severity": FATAL, "type": EXEC, "note": note})

@@ -137,7 +137,9 @@ class TreeExec:
             from headrace.modules.job_exec.payload import Payloads
 
             self._payloads = Payloads(attrs.get("rundir", ""))
-        jobspec, environment = self._payloads.of(job["jobspec"])
+        as_user = job.get("as_user") is True
+        # Files of the broker are not for guests to read.
+        jobspec, environment = (job["jobspec"], None) if as_user else self._payloads.of(job["jobspec"])
         op: Start = {
             "op": "start",
             "id": job["id"],
@@ -157,6 +159,8 @@ class TreeExec:
             "hosts": hosts,
             "ranks": job["ranks"],
         }
+        if as_user:
+            op["as_user"] = True
         hint = attrs.get("tbon.interface-hint", "")
         if hint not in ("", "default-route"):
             op["interface_hint"] = hint

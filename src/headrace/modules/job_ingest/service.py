@@ -6,10 +6,12 @@ the highest id that the job manager has ever seen, so ids never repeat, whatever
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import errno
 import logging
 import os
+import pwd
 import random
 from typing import Any
 
@@ -79,6 +81,8 @@ class _Ingest:
         self.last = NOTHING
         self.text = b""
         self.count = 0
+        # Guests that are known to have an entry in passwd.
+        self.users: set[int] = set()
         methods = {"submit": self._submit, "getinfo": self._getinfo}
         ctx.service(NAME, methods, open=methods, requests=JOB_INGEST)
         self.validators = Validators(ctx)
@@ -146,9 +150,8 @@ class _Ingest:
             raise RpcError(errno.EINVAL, "only the instance owner can submit with the waitable flag")
         # Any client can write a signature of mechanism none. It proves nothing, and who a guest is, is known from the
         # kernel or from the owner, who may stamp another userid (RFC 12).
-        if not owner and guests.submit(self.ctx.config) == guests.REFUSE:
-            why = f'{guests.KEY} is "{guests.REFUSE}"'
-            raise RpcError(errno.EPERM, f"only the instance owner can submit jobs signed with mechanism none: {why}")
+        if not owner:
+            self._check_guest(msg.userid)
         head, text, tail = self._open(body, msg.userid)
         jobspec = self._jobspec(text, bool(flags & FLAG_NOVALIDATE))
         jobspec, updates = self._completed(jobspec)
@@ -164,8 +167,9 @@ class _Ingest:
         checks = NO_CHECKS if flags & FLAG_NOVALIDATE else self.checks
         if checks.least is not None:
             refuse_direct(jobspec, checks.least)
-        if hosts or checks.feasible or checks.files:
-            return self._check(msg, job, hosts, checks)
+        unknown = not owner and msg.userid not in self.users and guests.submit(self.ctx.config) == guests.AS_USER
+        if hosts or checks.feasible or checks.files or unknown:
+            return self._check(msg, job, hosts, checks, unknown)
         self._hand_over(msg, job)
         return None
 
@@ -230,7 +234,27 @@ class _Ingest:
             raise RpcError(errno.EINVAL, str(exc)) from None
         return jobspec, updates
 
-    async def _check(self, msg: Message, job: dict[str, Any], hosts: list[str], checks: Checks) -> None:
+    def _check_guest(self, userid: int) -> None:
+        """Raises RpcError where guests, or this one, cannot submit."""
+        if guests.submit(self.ctx.config) == guests.REFUSE:
+            why = f'{guests.KEY} is "{guests.REFUSE}"'
+            raise RpcError(errno.EPERM, f"only the instance owner can submit jobs signed with mechanism none: {why}")
+        why = guests.below_least(self.ctx.config, userid)
+        if why:
+            raise RpcError(errno.EPERM, why)
+
+    async def _look_up(self, userid: int) -> None:
+        """Refuse a guest whose jobs could not run as this user. The name service may take long to answer."""
+        try:
+            await asyncio.to_thread(pwd.getpwuid, userid)
+        except KeyError:
+            text = f"jobs run as their users here, and user {userid} has no entry in passwd"
+            raise RpcError(errno.EPERM, text) from None
+        self.users.add(userid)
+
+    async def _check(self, msg: Message, job: dict[str, Any], hosts: list[str], checks: Checks, unknown: bool) -> None:
+        if unknown:
+            await self._look_up(msg.userid)
         if hosts:
             await self._check_hosts(hosts)
         if checks.files:

@@ -15,7 +15,12 @@ _COMMAND = {"cmdline": [str], "env": dict, "cwd?": str, "opts?": dict, "label?":
 
 # Requests between the exec services of the tree.
 JOB_EXEC_NODE: Methods = {
-    "launch": form({"job": {"id": int, "userid": int, "ranks": [int], "jobspec": dict, "R": dict}, "targets": str}),
+    "launch": form(
+        {
+            "job": {"id": int, "userid": int, "ranks": [int], "jobspec": dict, "R": dict, "as_user?": bool},
+            "targets": str,
+        }
+    ),
     "up": form({"rank": int, "ops": [{"op": str}]}),
     "down": form({"op": str, "id": int}),
     "peer": form({"ops": [{"id": int, "from": int, "data": dict}]}),

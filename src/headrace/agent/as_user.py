@@ -1,0 +1,36 @@
+"""The shell of one job of a guest, as a process of that user: the agent's own code, for this job alone.
+
+It is a new program and not a fork, so that nothing of the agent's memory is in it. `guests` starts it as root, and is
+at the other end of its socket.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+from headrace.process import linux, user
+
+from .guests import SOCKET
+from .protocol import frame
+from .start import prepare, run_agent
+
+
+def main(uid: int, job: str) -> int:
+    """Become user `uid`, and run the job (its id as users see it) that the start operation says."""
+    linux.name_process("flux-shell", f"flux-shell: job {job} of user {uid}")
+    sock = socket.socket(fileno=SOCKET)
+    # What it needs is loaded while every file can be read.
+    prepare()
+    try:
+        whose = user.look_up(uid)
+        user.become(whose)
+    except user.UserError as exc:
+        sock.sendall(frame([{"op": "refused", "note": str(exc)}]))
+        return 1
+    run_agent(sock, whose)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), sys.argv[2]))
