@@ -6,6 +6,8 @@ jobs are before it, and so how many of these he may not read.
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -14,13 +16,15 @@ from ..kube.runtime.api import Api, ApiError
 from ..kube.runtime.kinds import EVENTS, PODS, Kind
 from ..kube.runtime.timestamps import seconds_of
 from ..spec.hostlist import Hostlist
+from ..spec.idset import Idset
 from . import nodes, requests
+from .core import external
 from .core.cluster_queue import ClusterQueue
 from .core.fluxjobs import EXACT
 from .core.queue_nodes import divided
 from .core.world import is_live, node_of
 from .crd import settings_of
-from .names import FLUXJOBS, FLUXQUEUE, FLUXQUEUES, HOLD, NODES
+from .names import FLUXJOBS, FLUXQUEUE, FLUXQUEUES, HOLD, JOBID, NODES
 from .workloads import KINDS
 
 Object = dict[str, Any]
@@ -180,11 +184,12 @@ class NodeLine(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The queues with their nodes, as they are now."""
+    """The queues with their nodes, as they are now; `problems` says of those that are Invalid, and have none, why."""
 
     queues: Mapping[str, ClusterQueue]
     lines: list[NodeLine]
     reads_pods: bool
+    problems: Mapping[str, str]
 
     def graph(self, queue: str) -> Graph:
         return self.queues[queue].scheduler.graph
@@ -206,23 +211,51 @@ async def nodes_seen(api: Api, namespace: str) -> Seen:
             raise
         pods, reads_pods = [], False
     taken: dict[str, list[requests.Amounts]] = {}
+    # By job id and node, the pods that are there.
+    there: Counter[tuple[str, str]] = Counter()
     for pod in pods:
         if is_live(pod) and node_of(pod):
             taken.setdefault(node_of(pod), []).append(requests.amounts_of(pod["spec"], pod.get("status")))
-    running: dict[str, dict[str, None]] = {}
+            there[(pod["metadata"].get("labels") or {}).get(JOBID, ""), node_of(pod)] += 1
+    running: dict[str, list[str]] = {}
     for job in jobs:
-        status = status_of(job)
-        if status.get("state") in ("Released", "Running"):
-            for node in Hostlist.parse(status.get("nodes", "")):
-                running.setdefault(node, {})[f"{job['metadata']['namespace']}/{job['spec'].get('name')}"] = None
-    lines, made = [], {}
+        amounts, jobid = _amounts_of_a_pod(job), status_of(job).get("jobid", "")
+        for node, number in Counter(_places_of(job)).items():
+            running.setdefault(node, []).append(f"{job['metadata']['namespace']}/{job['spec'].get('name')}")
+            taken.setdefault(node, []).extend([amounts] * (number - there[jobid, node]))
+        for node, of in external.amounts_of(job) if external.is_external(job) else ():
+            taken.setdefault(node, []).append(of)
+    lines, made, problems = [], {}, {}
     for name, mine in divided(queues, items).items():
+        if mine.problem:
+            problems[name] = mine.problem
+            continue
         queue = made[name] = ClusterQueue(settings_of(queues[name]))
         for node in sorted(mine.nodes):
             queue.put_node(items[node], 0)
             has = nodes.amounts_of(items[node])
             used = requests.total(taken.get(node, ()))
             free = {kind: max(amount - used.get(kind, 0), 0) for kind, amount in has.items()} if reads_pods else None
-            there = tuple(running.get(node, ()))
-            lines.append(NodeLine(node, name, nodes.is_usable(items[node]), has, free, there))
-    return Seen(made, lines, reads_pods)
+            line = NodeLine(node, name, nodes.is_usable(items[node]), has, free, tuple(running.get(node, ())))
+            lines.append(line)
+    return Seen(made, lines, reads_pods, problems)
+
+
+def _places_of(job: Object) -> list[str]:
+    """The nodes of the places that a job has, a node as often as it has places there."""
+    status = status_of(job)
+    if status.get("state") not in ("Released", "Running"):
+        return []
+    freed = Idset.parse(status.get("freed", ""))
+    return [node for index, node in enumerate(Hostlist.parse(status.get("nodes", ""))) if index not in freed]
+
+
+def _amounts_of_a_pod(job: Object) -> requests.Amounts:
+    """What the jobspec of a job asks for each pod; {} for one that matches no pods of its own, or whose jobspec says
+    something else.
+    """
+    text = "" if external.is_external(job) else job["spec"].get("jobspec", "")
+    resources = json.loads(text)["resources"] if text else []
+    while resources and resources[0]["type"] != "slot":
+        resources = resources[0].get("with") or []
+    return {one["type"]: one["count"] for slot in resources for one in slot["with"] if isinstance(one["count"], int)}

@@ -144,6 +144,46 @@ def test_graph(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "headrace fluxqueue graph --json") == jgf
 
 
+def test_nodes_and_graph_where_a_queue_is_invalid(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    before = run(capsys, "headrace fluxqueue nodes")
+    durations = {"defaultDuration": "2h", "maxDuration": "1h"}
+    for name, spec in (("wrong", durations), ("shares", {"nodeSelector": {"topology.kubernetes.io/zone": "z"}})):
+        metadata = {"name": name, "creationTimestamp": "2026-01-02T00:00:00Z"}
+        server.lists["fluxqueues"].append({"metadata": metadata, "spec": spec})
+    assert headrace(["fluxqueue", "nodes"]) == 0
+    said = capsys.readouterr()
+    assert said.out == before
+    assert "FluxQueue wrong is Invalid, and has no nodes: spec.defaultDuration: 2h is over spec.maxDuration" in said.err
+    assert "FluxQueue shares is Invalid, and has no nodes: it shares node n0 with" in said.err
+    assert run(capsys, "headrace fluxqueue graph").startswith("cluster cluster0")
+    assert headrace(["fluxqueue", "graph", "--queue", "shares"]) == 1
+    assert "FluxQueue shares is Invalid: it shares node n0 with" in capsys.readouterr().err
+
+
+def test_nodes_has_what_jobs_have_places_for_as_not_free(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    def free() -> list[tuple[int, int, int]]:
+        lines = json.loads(run(capsys, "headrace fluxqueue nodes --json"))
+        return [(line["free"]["cpu"], line["free"]["pod"], len(line["jobs"])) for line in lines]
+
+    before = free()
+    slot = {"type": "slot", "count": 3, "with": [{"type": "cpu", "count": 500}, {"type": "pod", "count": 1}]}
+    jobspec = json.dumps({"version": 1, "resources": [{"type": "zone", "count": 1, "with": [slot]}]})
+    released = job("released", "Released", nodes="n[0,0,1]", freed="1", jobid="7")
+    released["spec"]["jobspec"] = jobspec
+    amounts = [{"name": "n1", "amounts": {"cpu": 2000, "pod": 1}}]
+    match = job("match-9", "Running", "fluxqueue-system", nodes="n1", jobid="9")
+    match["metadata"]["labels"] = {"fluxqueue/jobid": "9"}
+    match["spec"] |= {"type": 10, "jobspec": jobspec, "resources": {"nodes": amounts}}
+    server.lists["fluxjobs"] += [released, match]
+    (cpu0, pod0, jobs0), (cpu1, pod1, jobs1) = before
+    assert free() == [(cpu0 - 500, pod0 - 1, jobs0 + 1), (cpu1 - 2500, pod1 - 2, jobs1 + 2)]
+    # A pod that has come to its place is counted once.
+    container = {"name": "a", "resources": {"requests": {"cpu": "500m"}}}
+    metadata = {"name": "r", "namespace": "team", "labels": {"fluxqueue/jobid": "7"}}
+    server.lists["pods"].append({"metadata": metadata, "spec": {"nodeName": "n0", "containers": [container]}})
+    assert free()[0] == (cpu0 - 500, pod0 - 1, jobs0 + 1)
+
+
 def test_hold_and_release(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "headrace fluxqueue hold second --namespace team").startswith("second is on hold: ")
     assert json.loads(run(capsys, "headrace fluxqueue hold second --json --kubeconfig f --context c"))["hold"] is True

@@ -30,6 +30,8 @@ async def _graph(options: Namespace, api: Api, namespace: str) -> None:
     from headrace.graph.formats import export
 
     found = await client.nodes_seen(api, namespace)
+    if options.queue in found.problems:
+        raise CommandError(f"FluxQueue {options.queue} is Invalid: {found.problems[options.queue]}")
     if options.queue not in found.queues:
         raise CommandError(f"there is no FluxQueue {options.queue}; there are {', '.join(found.queues) or 'none'}")
     graph = found.graph(options.queue)

@@ -35,6 +35,8 @@ async def _nodes(options: Namespace, api: Api, namespace: str) -> None:
     from headrace.fluxqueue import client
 
     found = await client.nodes_seen(api, namespace)
+    for name, problem in found.problems.items():
+        cluster.say(f"FluxQueue {name} is Invalid, and has no nodes: {problem}")
     if options.json:
         cluster.print_json(
             [

@@ -94,7 +94,7 @@ class Externals:
             if queue:
                 duration = item["spec"].get("duration", 0)
                 end = seconds_of(item["metadata"]["creationTimestamp"]) + duration if duration else 0
-                self._hold(jobid, queue, dict(_amounts_of(item)), now, end)
+                self._hold(jobid, queue, dict(amounts_of(item)), now, end)
         for jobid in [one for one in self._holds if one not in fluxjobs and one not in self._new]:
             self.drop(jobid)
 
@@ -102,7 +102,7 @@ class Externals:
         self._holds[jobid] = queue, [queue.hold(node, of, now, end) for node, of in amounts.items()]
 
 
-def _amounts_of(fluxjob: Object) -> Iterator[tuple[str, requests.Amounts]]:
+def amounts_of(fluxjob: Object) -> Iterator[tuple[str, requests.Amounts]]:
     """What a FluxJob has of nodes; entries that are none, as somebody may have written, are left out."""
     found = (fluxjob["spec"].get("resources") or {}).get("nodes")
     for one in found if isinstance(found, list) else ():
