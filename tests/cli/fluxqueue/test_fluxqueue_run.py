@@ -57,6 +57,8 @@ def test_the_webhook(served: list[Serving]) -> None:
     assert run(served, "headrace fluxqueue run --webhook-bind :9443 --no-webhook").webhook_bind == ""
     serving = run(served, "headrace fluxqueue run --webhook-bind :9443 --webhook-certificate /certificate")
     assert (serving.webhook_bind, serving.webhook_certificate) == (":9443", "/certificate")
+    for option in ("metrics", "health", "webhook"):
+        assert headrace(["fluxqueue", "run", f"--{option}-bind", ":99999"]) == 2
     serving = run(served, "headrace fluxqueue run --webhook-bind 192.0.2.1:1 --webhook-address 192.0.2.1")
     assert serving.webhook_address == "192.0.2.1"
 
@@ -78,6 +80,8 @@ def test_grpc_on_the_live_graph(
     run(served, line)
     plain, full = Grpc(address=":4242"), Grpc(address=":1", queue="large", tls=Tls(b"crt", b"key", b"ca"))
     assert matching == [None, plain, full]
+    assert headrace(["fluxqueue", "run", "--grpc", "127.0.0.1"]) == 2
+    assert "argument --grpc: '127.0.0.1' is no HOST:PORT" in capsys.readouterr().err
     assert headrace(["fluxqueue", "run", "--grpc", ":1", "--grpc-tls-cert", "x"]) == 1
     assert "--grpc-tls-cert and --grpc-tls-key go together" in capsys.readouterr().err
 

@@ -283,7 +283,8 @@ def test_with_certificates_only_clients_with_theirs_are_served(stubs: SimpleName
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("headrace fluxqueue match --policy zork", "must be one of "),
+        ("headrace fluxqueue match --policy zork", "--policy: must be one of "),
+        ("headrace fluxqueue match --port 99999", "argument --port: '99999' is no port"),
         ("headrace fluxqueue match --graph /no/such/file", "/no/such/file"),
         ("headrace fluxqueue match --graph /dev/null", "JGF"),
         ("headrace fluxqueue match --tls-cert /dev/null", "--tls-cert and --tls-key go together"),
@@ -291,6 +292,6 @@ def test_with_certificates_only_clients_with_theirs_are_served(stubs: SimpleName
     ],
 )
 def test_wrong_options_are_told(line: str, problem: str) -> None:
-    with pytest.raises(AssertionError, match="headrace-fluxqueue: ") as caught, serving(line):
+    with pytest.raises(AssertionError, match=r"headrace[- ]fluxqueue") as caught, serving(line):
         pass
     assert problem in str(caught.value)

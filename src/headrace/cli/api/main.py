@@ -7,7 +7,7 @@ import os
 import sys
 
 from headrace.cli.api import accounts
-from headrace.cli.common.arguments import Parser
+from headrace.cli.common.arguments import Parser, port
 from headrace.cli.common.errors import missing_extra
 
 TYPE_CHECKING = False
@@ -35,7 +35,7 @@ def _parser() -> Parser:
     where = start.add_mutually_exclusive_group()
     where.add_argument("--host", default="", help="An address of this machine (default: HOST, or 127.0.0.1)")
     where.add_argument("--socket", default="", metavar="PATH", help="A unix socket that is yours alone, in its place")
-    start.add_argument("--port", type=_port, metavar="PORT", help="0: any that is free (default: PORT, or 5000)")
+    start.add_argument("--port", type=port, metavar="PORT", help="0: any that is free (default: PORT, or 5000)")
     start.add_argument("--tls-cert", default="", metavar="FILE", help="Certificate (PEM), to serve other machines")
     start.add_argument("--tls-key", default="", metavar="FILE", help="Its key (PEM)")
     start.add_argument(
@@ -59,14 +59,6 @@ def _parser() -> Parser:
     doctor = commands.add_parser("doctor", prog="headrace api doctor", help=text, description=text)
     accounts.add_database(doctor)
     return parser
-
-
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text[:6]) < 1 << 16):
-        from argparse import ArgumentTypeError
-
-        raise ArgumentTypeError(f"'{text}' is no port, which is a number from 0 to 65535")
-    return int(text)
 
 
 def main(argv: List[str]) -> int:

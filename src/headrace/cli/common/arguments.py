@@ -86,6 +86,26 @@ def _width() -> int:
     return _known_width
 
 
+def port(text: str) -> int:
+    """The number of a port. Raises ArgumentTypeError."""
+    if not (text.isascii() and text.isdigit() and int(text[:6]) < 1 << 16):
+        raise argparse.ArgumentTypeError(f"'{text}' is no port, which is a number from 0 to 65535")
+    return int(text)
+
+
+def address(text: str) -> str:
+    """HOST:PORT, or :PORT for all of the machine's addresses; an IPv6 address as HOST is in brackets. "" stays what it
+    is. Raises ArgumentTypeError.
+    """
+    host, colon, number = text.rpartition(":")
+    is_ipv6 = host.startswith("[") and host.endswith("]")
+    if text and (not colon or (":" in host and not is_ipv6)):
+        raise argparse.ArgumentTypeError(f"'{text}' is no HOST:PORT, such as 127.0.0.1:4242, [::1]:4242 or :4242")
+    if text:
+        port(number)
+    return text
+
+
 def queues_named(texts: List[str], known: Container[str]) -> List[str]:
     """The queues of `--queue=NAME,...`, which may be given several times. Raises CommandError for one not known."""
     names = [name for text in texts for name in text.split(",")]

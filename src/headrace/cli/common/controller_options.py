@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.cli.common.arguments import address
 from headrace.cli.common.errors import CommandError, missing_extra
 
 TYPE_CHECKING = False
@@ -22,9 +23,15 @@ def add_to(run: Parser) -> None:
     """Add the options of reaching the cluster, of the program's addresses, its Lease and its log."""
     run.add_argument("--kubeconfig", default="", metavar="FILE", help="How to reach the cluster from outside of it")
     run.add_argument("--context", default="", help="The context of the kubeconfig")
-    run.add_argument("--metrics-bind", default=":8080", metavar="ADDRESS", help="Where /metrics is ('' is nowhere)")
-    run.add_argument("--health-bind", default=":8081", metavar="ADDRESS", help="Where /healthz and /readyz are")
-    run.add_argument("--webhook-bind", default="", metavar="ADDRESS", help="Where the admission webhook is")
+    run.add_argument(
+        "--metrics-bind", type=address, default=":8080", metavar="ADDRESS", help="Where /metrics is ('' is nowhere)"
+    )
+    run.add_argument(
+        "--health-bind", type=address, default=":8081", metavar="ADDRESS", help="Where /healthz and /readyz are"
+    )
+    run.add_argument(
+        "--webhook-bind", type=address, default="", metavar="ADDRESS", help="Where the admission webhook is"
+    )
     run.add_argument("--no-webhook", dest="webhook_bind", action="store_const", const="", help="No webhook (default)")
     run.add_argument(
         "--webhook-certificate",

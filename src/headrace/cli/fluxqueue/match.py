@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.cli.common.arguments import port
 from headrace.cli.common.errors import CommandError
 from headrace.cli.fluxqueue import grpc_options
 
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: Parser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="Address to listen at (default: 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=4242, help="Port to listen at (default: 4242; 0: a free one)")
+    parser.add_argument(
+        "--port", type=port, metavar="PORT", default=4242, help="Port to listen at (default: 4242; 0: a free one)"
+    )
     parser.add_argument("--policy", default="first", help="Match policy where a client names none (default: first)")
     parser.add_argument("--graph", default="", metavar="FILE", help="Begin with the graph in FILE (JGF)")
     grpc_options.add_tls(parser, "")
@@ -31,14 +34,17 @@ def main(options: Namespace) -> int:
 
     try:
         by_name(options.policy)
+    except ValueError as exc:
+        raise CommandError(f"--policy: {exc}") from None
+    try:
         graph = grpc_options.bytes_of(options.graph).decode() if options.graph else None
         host = f"[{options.host}]" if ":" in options.host else options.host
         tls = grpc_options.tls_of(options, "")
         chosen = match.Matching(address=f"{host}:{options.port}", policy=options.policy, graph=graph, tls=tls)
 
-        def listens(port: int) -> None:
-            said = {"host": options.host, "port": port, "tls": chosen.tls is not None}
-            print(json.dumps(said) if options.json else f"listening at {host}:{port}", flush=True)
+        def listens(found: int) -> None:
+            said = {"host": options.host, "port": found, "tls": chosen.tls is not None}
+            print(json.dumps(said) if options.json else f"listening at {host}:{found}", flush=True)
 
         asyncio.run(match.serve(chosen, listens))
     except (OSError, ValueError) as exc:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from headrace.cli.common import controller_options
+from headrace.cli.common.arguments import address
 from headrace.cli.common.errors import CommandError
 from headrace.cli.fluxqueue import grpc_options, store_options
 
@@ -20,7 +21,13 @@ if TYPE_CHECKING:
 def add_arguments(parser: Parser) -> None:
     controller_options.add_to(parser)
     store_options.add_to(parser)
-    parser.add_argument("--grpc", default="", metavar="ADDRESS", help="Where the gRPC services match on the live graph")
+    parser.add_argument(
+        "--grpc",
+        type=address,
+        default="",
+        metavar="ADDRESS",
+        help="Where the gRPC services match on the live graph",
+    )
     parser.add_argument("--grpc-queue", default="default", metavar="NAME", help="The FluxQueue whose nodes these match")
     grpc_options.add_tls(parser, "grpc-")
 

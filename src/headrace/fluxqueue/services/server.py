@@ -116,12 +116,14 @@ def _pods(asked: Any) -> Pods:
 
 
 async def start(backend: Backend, address: str, tls: Tls | None = None) -> tuple[aio.Server, int]:
-    """Serve all services on HOST:PORT; returns the server and its port, which is another one if the address has port 0.
+    """Serve all services on HOST:PORT, or :PORT for all addresses; returns the server and its port, which is another
+    one if the address has port 0.
 
     Raises OSError where it cannot listen there, ValueError for a certificate that is none.
     """
     sizes = [("grpc.max_receive_message_length", LARGEST), ("grpc.max_send_message_length", LARGEST)]
     # Two servers on one port would each get some of the calls.
+    address = f"[::]{address}" if address.startswith(":") else address
     server = aio.server(options=[*sizes, ("grpc.so_reuseport", 0)])
     for name, handlers in Services(backend).handlers.items():
         package = name.partition(".")[0]
