@@ -29,14 +29,15 @@ def test_tokens_have_a_bound() -> None:
     assert not tokens.valid(first) and tokens.valid(others[0]) and len(set(others)) == module.MOST
 
 
-def test_ended_tokens_are_forgotten() -> None:
+def test_ended_tokens_are_forgotten_and_make_room_first() -> None:
     now = [0.0]
     tokens = Tokens(10, clock=lambda: now[0])
-    for _ in range(3):
+    lasting, _ = tokens.issue_known(seconds=30)
+    for _ in range(module.MOST - 1):
         tokens.issue()
     now[0] = 20.0
     tokens.issue()
-    assert len(tokens._valid) == 1
+    assert len(tokens._valid) == 2 and tokens.valid(lasting)
 
 
 def test_tokens_are_listed_and_revoked_by_their_ids_without_themselves() -> None:

@@ -43,7 +43,8 @@ class Tokens:
 
     def issue_known(self, note: str = "", session: bool = False, seconds: float | None = None) -> tuple[str, Token]:
         """A new token, and what is known of it from now on."""
-        self._forget_ended()
+        if len(self._valid) >= MOST:
+            self._forget_ended()
         if len(self._valid) >= MOST:
             del self._valid[next(iter(self._valid))]
         text, length, now = secrets.token_urlsafe(32), seconds or self._seconds, time.time()
