@@ -23,14 +23,18 @@ SHORT_KEY = 14
 
 @dataclass(frozen=True)
 class Settings:
-    """`auth` is `token` (one user, the owner of the service), `none`, or `users` (those in `database`). `hosts` are the
-    names by which the service may be called, empty for any. Defaults are those of flux-restful-api.
+    """`auth` is `token` (one user, the owner of the service), `none`, `users` (those in `database`, by passwords), or
+    `proxy` (those in `database`, by a proxy that has logged them in and names them in a header). `hosts` are the names
+    by which the service may be called, empty for any. Defaults are those of flux-restful-api.
     """
 
     uri: str = ""
     auth: str = "token"
     # The file of the store of users.
     database: str = ""
+    # With `proxy`: the header, and whether users that are not in the database are added to it.
+    proxy_header: str = ""
+    adds_unknown: bool = False
     # The file of the audit, "" for none.
     audit: str = ""
     hosts: frozenset[str] = frozenset()
@@ -55,9 +59,9 @@ def from_environment(environment: Mapping[str, str], uri: str, auth: str, hosts:
     if mode not in ("single-user", "multi-user"):
         raise SettingsError(f"FLUX_SERVER_MODE is '{mode}', it must be single-user or multi-user")
     if mode == "multi-user":
-        if auth not in ("", "users"):
+        if auth in ("token", "none"):
             raise SettingsError(f"FLUX_SERVER_MODE is 'multi-user', which --auth {auth} is not")
-        auth = "users"
+        auth = auth or "users"
     if not auth:
         # The default is a token, as every user of this machine can reach a loopback address.
         auth = "none" if _switch(environment, "FLUX_REQUIRE_AUTH") is False else "token"

@@ -23,7 +23,7 @@ def test_a_token_that_is_used_up_is_not_valid_any_more() -> None:
 
 
 def test_tokens_have_a_bound() -> None:
-    tokens = Tokens(10)
+    tokens = Tokens(1000)
     first = tokens.issue()
     others = [tokens.issue() for _ in range(module.MOST)]
     assert not tokens.valid(first) and tokens.valid(others[0]) and len(set(others)) == module.MOST

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -183,3 +185,37 @@ def test_passwords_typed_at_a_terminal_must_agree(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("getpass.getpass", lambda _prompt: next(typed))
     assert headrace(["api", "users", "add", "ann.x", "--database", str(tmp_path / "users")]) == 1
     assert "two different passwords" in capfd.readouterr().err
+
+
+BEHIND_PROXY = """
+echo long enough | headrace api users add boss.x --admin
+headrace api start --auth proxy --socket ./api --proxy-header X-User --unknown-users=add --json >ready 2>err &
+service=$!
+until test -s ready; do kill -0 $service 2>/dev/null || { wait $service; echo $?; cat err; exit; }; sleep .05; done
+jq -c keys ready; cat err
+ask() { curl -s --unix-socket ./api "$@"; }
+ask -H "X-User: boss.x" http://localhost/v2/me | jq -c '[.name, .sees_all, .auth]'
+ask -H "X-User: new.x" http://localhost/v2/me | jq -c '[.name, .userid, .sees_all]'
+ask http://localhost/v2/me | jq .status
+ask -H "X-Remote-User: boss.x" http://localhost/v2/me | jq .status
+id=$(ask -H "X-User: new.x" -d command=true http://localhost/v1/jobs/submit | jq .id)
+flux job wait-event $id clean >/dev/null; flux jobs -Aano "{userid} {status}"
+kill $service; wait $service; echo $?
+"""
+
+
+def test_a_proxy_at_a_socket_names_the_users(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(AS_OWNER)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = start(f"-Sstatedir={tmp_path}", "-cconfig.toml", "sh", "-c", BEHIND_PROXY, cwd=str(tmp_path), PATH=path)
+    assert done.out.splitlines() == [
+        "boss.x has the userid 200000",
+        '["socket","url"]',
+        "headrace-api: jobs of all users run as you: users are not protected from each other's processes",
+        '["boss.x",true,"proxy"]',
+        '["new.x",200001,false]',
+        *("401", "401"),
+        "200001 COMPLETED",
+        "0",
+    ]
+    assert done.left == []

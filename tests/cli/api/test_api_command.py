@@ -114,6 +114,13 @@ def test_the_environment_says_what_options_do_not(tmp_path: Path) -> None:
         ("headrace api start --host ::", "host '::' can be reached from other machines"),
         ("headrace api start --host no.such.invalid", "host 'no.such.invalid': "),
         ("headrace api start --port 0", "Unable to connect to Flux: broker socket /nosuch was not found"),
+        ("headrace api start --auth proxy", "--auth proxy believes whoever reaches the service, and every user"),
+        ("headrace api start --auth proxy --host 127.0.0.1", "--auth proxy believes whoever reaches the service"),
+        (
+            "headrace api start --auth users --proxy-header X-U",
+            "--proxy-header and --unknown-users are for --auth proxy",
+        ),
+        ("headrace api start --unknown-users add", "--proxy-header and --unknown-users are for --auth proxy"),
         ("headrace api start --socket /nosuch/socket", "/nosuch/socket: No such file or directory"),
         ("headrace api start --socket /dev/null", "/dev/null: Address already in use"),
     ],

@@ -39,11 +39,14 @@ class Access:
         self.accounts = accounts.of(settings)
         self.logins = Tokens(_LOGIN_SECONDS)
         self._attempts = Attempts()
+        self._proxy_header = settings.proxy_header if settings.auth == "proxy" else ""
 
     async def of_header(self, request: Request) -> Identity:
-        """Whose token the header `Authorization` has. Raises Unauthenticated."""
+        """Whose token the header `Authorization` has, or whom the proxy names. Raises Unauthenticated."""
         if not self.needed:
             return credential.owner()
+        if self._proxy_header in request.headers:
+            return await self._of_proxy(request)
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise Unauthenticated("a token is needed: Authorization: Bearer TOKEN")
@@ -53,13 +56,28 @@ class Access:
         return found
 
     async def of_cookie(self, request: Request) -> Identity:
-        """Whose token the cookie of the page has. Raises Unauthenticated."""
+        """Whose token the cookie of the page has, or whom the proxy names. Raises Unauthenticated."""
         if not self.needed:
             return credential.owner()
+        if self._proxy_header:
+            return await self._of_proxy(request)
         token = request.cookies.get(cookie_name(request), "")
         found = self.accounts.of_token(token) if token else None
         if found is None:
             raise Unauthenticated(self.accounts.help)
+        return found
+
+    async def _of_proxy(self, request: Request) -> Identity:
+        names = request.headers.getlist(self._proxy_header)
+        if len(names) > 1:
+            raise Unauthenticated(f"the header {self._proxy_header} came more than once: the proxy must replace it")
+        if not names or not names[0] or not isinstance(self.accounts, accounts.ProxiedUsers):
+            raise Unauthenticated(self.accounts.help)
+        # For the audit.
+        request.state.login = names[0]
+        found = await self.accounts.of_name(names[0])
+        if found is None:
+            raise Unauthenticated(f"'{names[0]}', whom the proxy names, is no user of this service")
         return found
 
     async def of_password(self, request: Request, name: Any, password: Any) -> Identity | None:

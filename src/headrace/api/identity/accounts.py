@@ -7,13 +7,17 @@ Both kinds answer the same questions, so that `Access` and the routes need not t
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import pwd
+import secrets
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headrace.api.identity import credential, passwords
 from headrace.api.identity.credential import Identity
 from headrace.api.identity.tokens import Token, Tokens
 from headrace.api.settings import Settings
-from headrace.api.store.errors import NoSuchToken, StoreError
+from headrace.api.store.errors import NoSuchToken, NoSuchUser, StoreError
 from headrace.query.job_info import name_user
 
 if TYPE_CHECKING:
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     from headrace.api.store.users import User
 
 
+# Userids below are those of programs (`UID_MIN` of login.defs).
+_LEAST_USERID = 1000
 _ONE_USER = "this service has one user, the owner of the instance: one with --auth users has several"
 
 
@@ -35,9 +41,12 @@ class Account(NamedTuple):
 
 
 class Accounts(Protocol):
-    """`several`: whether users log in by name and password; `help`: how one who has no valid token gets one."""
+    """`several`: whether there may be others than the owner; `logs_in`: whether users log in here by name and password;
+    `help`: how one who has no valid token gets one.
+    """
 
     several: bool
+    logs_in: bool
     help: str
 
     def of_token(self, token: str) -> Identity | None:
@@ -78,6 +87,7 @@ class Owner:
     """The owner of the instance, alone. His tokens are in memory and end with the service."""
 
     several = False
+    logs_in = False
     help = "open the address that the service printed when it started"
 
     def __init__(self, settings: Settings) -> None:
@@ -126,6 +136,7 @@ class StoredUsers:
     """The users of the store, whom `headrace api users` adds. What is changed there holds for the next request."""
 
     several = True
+    logs_in = True
     help = "log in"
 
     def __init__(self, engine: Engine, seconds: float) -> None:
@@ -191,14 +202,66 @@ class StoredUsers:
         self._users.remove(self._engine, name)
 
 
+class ProxiedUsers(StoredUsers):
+    """The users of the store, logged in by a proxy. With `adds_unknown` those that were never in it
+    are added.
+    """
+
+    logs_in = False
+    help = "log in at the proxy before this service, which has named no user"
+
+    def __init__(self, engine: Engine, seconds: float, adds_unknown: bool) -> None:
+        super().__init__(engine, seconds)
+        self._adds_unknown = adds_unknown
+
+    async def of_name(self, name: str) -> Identity | None:
+        """The user whom the proxy names; None for one who is none here."""
+        found = self._one(name)
+        if found is None and self._adds_unknown and not _is_of_the_system(name) and not self._was_removed(name):
+            # StoreError: no user can have such a name, or another request has added the user meanwhile.
+            with contextlib.suppress(StoreError):
+                # A password that nobody knows: the proxy logs in.
+                await self.add(name, secrets.token_urlsafe(32), admin=False)
+            found = self._one(name)
+        if found is None:
+            return None
+        name_user(found.userid, found.name)
+        return credential.user(found.name, found.userid, found.admin)
+
+    def _one(self, name: str) -> User | None:
+        try:
+            found: User = self._users.one(self._engine, name)
+        except NoSuchUser:
+            return None
+        return found
+
+    def _was_removed(self, name: str) -> bool:
+        return name in self._users.names(self._engine).values()
+
+    async def of_password(self, name: str, password: str) -> Identity | None:
+        return None
+
+
+def _is_of_the_system(name: str) -> bool:
+    """Whether passwd has the name for the owner of the instance or a program, as whom no stranger may be served."""
+    try:
+        userid = pwd.getpwnam(name).pw_uid
+    except (KeyError, ValueError):
+        return False
+    return userid < _LEAST_USERID or userid == os.getuid()
+
+
 def _account(user: User) -> Account:
     return Account(user.name, user.userid, user.admin, user.added)
 
 
 def of(settings: Settings) -> Accounts:
     """The accounts that the settings say. Raises StoreError where the store cannot be used."""
-    if settings.auth != "users":
+    if settings.auth not in ("users", "proxy"):
         return Owner(settings)
     from headrace.api.store import database
 
-    return StoredUsers(database.open_file(settings.database), settings.token_minutes * 60)
+    engine, seconds = database.open_file(settings.database), settings.token_minutes * 60
+    if settings.auth == "proxy":
+        return ProxiedUsers(engine, seconds, settings.adds_unknown)
+    return StoredUsers(engine, seconds)

@@ -1,9 +1,9 @@
 """Whether a form was sent from a page of this service: each form that changes something holds a token that only a page
 of the same session can have.
 
-The token is derived from the session's cookie with a key of this process, so that there is no table of tokens, and a
-token is of no use in another session. `Guard` refuses foreign origins before; the token protects those whose browser
-tells no origin.
+The token is derived from the session's cookie and its user with a key of this process, so that there is no table of
+tokens, and a token is of no use in another session. `Guard` refuses foreign origins before; the token protects those
+whose browser tells no origin.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ class Forged(PermissionError):
 def token(request: Request) -> str:
     """The token of this session's forms."""
     session = request.cookies.get(cookie_name(request), "")
-    return hmac.new(_KEY, session.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+    # Behind a proxy that logs users in there is no cookie: a session is then all that is one user's.
+    user = getattr(request.state, "identity", None)
+    text = f"{session}\0{user.userid if user else ''}"
+    return hmac.new(_KEY, text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 
 def check(request: Request, given: object) -> None:

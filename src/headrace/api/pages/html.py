@@ -33,7 +33,12 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
     # None where several users are served and this one has not logged in.
     user = getattr(request.state, "identity", None) if here.access.accounts.several else None
     text = _templates.get_template(template).render(
-        instance=here.uri, user=user, path=request.url.path, forms=csrf.token(request), **values
+        instance=here.uri,
+        user=user,
+        logs_in=here.access.accounts.logs_in,
+        path=request.url.path,
+        forms=csrf.token(request),
+        **values,
     )
     return HTMLResponse(text, status)
 

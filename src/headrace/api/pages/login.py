@@ -26,7 +26,7 @@ router = APIRouter(include_in_schema=False, dependencies=[Depends(service.by_coo
 async def show(request: Request, token: str = "", next: str = _FIRST) -> Response:
     """Take the one-time token of the address that was printed, for a cookie; or show the form."""
     access = service.of(request).access
-    if access.accounts.several:
+    if access.accounts.logs_in:
         return _form(request, next)
     if access.logins.use_up(token):
         return _logged_in(request, owner(), _FIRST)
@@ -38,7 +38,7 @@ async def show(request: Request, token: str = "", next: str = _FIRST) -> Respons
 @public.post("/login")
 async def log_in(request: Request) -> Response:
     access = service.of(request).access
-    if not access.accounts.several:
+    if not access.accounts.logs_in:
         raise Unauthenticated(access.accounts.help)
     await csrf.check_request(request)
     async with request.form(max_files=0) as form:

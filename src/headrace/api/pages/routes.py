@@ -17,7 +17,7 @@ static = html.static
 
 def answer(request: Request, exc: Exception) -> Response:
     """The page for a problem; that to log in for one who may."""
-    if isinstance(exc, Unauthenticated) and service.of(request).access.accounts.several and request.method == "GET":
+    if isinstance(exc, Unauthenticated) and service.of(request).access.accounts.logs_in and request.method == "GET":
         return RedirectResponse(
             "/login?" + urlencode({"next": request.url.path + ("?" + request.url.query if request.url.query else "")}),
             303,

@@ -52,6 +52,8 @@ async def describe_auth(request: Request) -> Response:
     settings = service.of(request).settings
     if settings.auth == "none":
         return _json({"backend": "none", "password_login": False, "shared_secret_handshake": False})
+    if settings.auth == "proxy":
+        return _json({"backend": "proxy", "password_login": False, "shared_secret_handshake": False})
     several = service.of(request).access.accounts.several
     password = several or bool(settings.password)
     signed = password and bool(settings.secret_key)

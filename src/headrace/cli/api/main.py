@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 PREFIX = "headrace-api: "
 _DEFAULT_PORT = 5000
+_PROXY_HEADER = "X-Remote-User"
 _AUDIT = (
     "Where a line is added for each change and refusal (default with several users: api-audit.jsonl beside the store)"
 )
@@ -46,10 +47,20 @@ def _parser() -> Parser:
     )
     start.add_argument(
         "--auth",
-        choices=("token", "none", "users"),
+        choices=("token", "none", "users", "proxy"),
         default="",
         help="token: an address with a token opens the page, and scripts send one (default); none: all who reach the "
-        "service act as you; users: several, who log in by name and password (headrace api users)",
+        "service act as you; users: several, who log in by name and password (headrace api users); proxy: these, "
+        "logged in by a proxy at the --socket, which names them in a header",
+    )
+    start.add_argument(
+        "--proxy-header", default="", metavar="NAME", help=f"With --auth proxy: that header (default: {_PROXY_HEADER})"
+    )
+    start.add_argument(
+        "--unknown-users",
+        choices=("refuse", "add"),
+        default="",
+        help="With --auth proxy: what becomes of a user who is not in the store (default: refuse)",
     )
     accounts.add_database(start)
     start.add_argument("--audit", default="", metavar="FILE", help=_AUDIT)
@@ -86,6 +97,13 @@ def _start(options: Any) -> int:
     certificate = (options.tls_cert, options.tls_key) if options.tls_cert else None
     beyond = serve.Beyond(certificate, options.behind_proxy, tuple(options.name))
     beyond.check()
+    if options.auth == "proxy" and not options.socket:
+        raise settings.SettingsError(
+            "--auth proxy believes whoever reaches the service, and every user of this machine reaches a port: give "
+            "--socket PATH, to which you alone can connect, and your proxy"
+        )
+    if options.auth != "proxy" and (options.proxy_header or options.unknown_users):
+        raise settings.SettingsError("--proxy-header and --unknown-users are for --auth proxy")
     if options.socket:
         if certificate:
             raise settings.SettingsError("--socket is reached from this machine only, without TLS")
@@ -96,7 +114,11 @@ def _start(options: Any) -> int:
         listener = serve.listen(host, _DEFAULT_PORT if port is None else port, beyond)
     chosen = settings.from_environment(names, os.environ.get("FLUX_URI", ""), options.auth, listener.names)
     chosen = dataclasses.replace(chosen, behind_proxy=options.behind_proxy)
-    if chosen.auth == "users":
+    if chosen.auth == "proxy":
+        header = options.proxy_header or _PROXY_HEADER
+        chosen = dataclasses.replace(chosen, proxy_header=header, adds_unknown=options.unknown_users == "add")
+    several = chosen.auth in ("users", "proxy")
+    if several:
         accounts.check_extra()
         store = accounts.database(options)
         audit = options.audit or os.path.join(os.path.dirname(store), "api-audit.jsonl")
@@ -109,7 +131,7 @@ def _start(options: Any) -> int:
         sys.stderr.write(f"{PREFIX}without a token, every user of this machine can run commands as you\n")
     if 0 < len(chosen.secret_key.encode()) < settings.SHORT_KEY:
         sys.stderr.write(f"{PREFIX}FLUX_SECRET_KEY is short, so that it can be guessed: take 32 random characters\n")
-    if chosen.auth == "users":
+    if several:
         sys.stderr.write(f"{PREFIX}jobs of all users run as you: users are not protected from each other's processes\n")
     serve.run(chosen, listener, _print_json if options.json else _print, beyond)
     return 0
