@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import signal
 import time
@@ -13,7 +14,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from headrace.api import jobs, service
 from headrace.api.guard import Cut
-from headrace.api.pages import following, html, job_view
+from headrace.api.pages import following, html, job_view, output_search
 from headrace.spec import jobid
 from headrace.spec.job_state import PENDING
 
@@ -21,21 +22,30 @@ from headrace.spec.job_state import PENDING
 SIGNALS = ("SIGTERM", "SIGINT", "SIGKILL", "SIGUSR1", "SIGUSR2", "SIGSTOP", "SIGCONT")
 # Bytes of output that the page shows: its end.
 SHOWN = 128 << 10
+# Bytes of output that are searched at a time.
+_TURN = 1 << 20
 
 router = APIRouter()
 
 
 @router.get("/jobs/{id}")
-async def show(request: Request, id: str, said: str = "") -> Response:
+async def show(request: Request, id: str, said: str = "", find: str = "") -> Response:
     link, number = service.of(request).link, jobs.read_id(id)
     raw = await jobs.one(link, number)
     if raw["state"] & PENDING:
         raw["annotations"] = await jobs.explanation(link, raw)
     stored = await jobs.lookup(link, number, ["eventlog", "jobspec", "J", *(["R"] if raw.get("t_run") else [])])
-    tail, problem = job_view.Tail(SHOWN), ""
+    tail, search, problem = job_view.Tail(SHOWN), output_search.Search(find.strip()), ""
+    turn = _TURN
     try:
         async for part in jobs.written(link, raw):
             tail.add(part)
+            search.add(part)
+            if search.read > turn:
+                turn += _TURN
+                # Others are answered meanwhile.
+                await asyncio.sleep(0)
+        search.finish()
     except jobs.BadOutput as exc:
         problem = str(exc)
     except OSError as exc:
@@ -49,6 +59,7 @@ async def show(request: Request, id: str, said: str = "") -> Response:
         job=job_view.job(raw, stored, time.time()),
         output=tail.output(),
         output_problem=problem,
+        search=search,
         signals=SIGNALS,
         said=job_view.SAID.get(said, ""),
     )

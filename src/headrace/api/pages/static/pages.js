@@ -6,7 +6,7 @@ let live = true;
 
 // Live parts (hx-trigger "every") rest while the page is hidden or paused.
 document.addEventListener("htmx:before:request", (event) => {
-  if (document.hidden || !live) event.preventDefault();
+  if (event.target.matches('[hx-trigger^="every"]') && (document.hidden || !live)) event.preventDefault();
 });
 
 const button = document.getElementById("live");
