@@ -118,7 +118,6 @@ ELSEWHERE = {
         "simulate/record.py": "cli/simulate/test_cli_simulate.py",
         "submit/submitter.py": "system/test_options_submission.py",
         "top/layout.py": "cli/top/test_top_view.py",
-        "top/main.py": "system/test_top.py",
         "store/archive.py": "system/test_archives.py",
         "store/archive_reader.py": "system/test_dump_restore.py",
         "store/content.py": "system/test_options_kvs.py",

@@ -235,7 +235,6 @@ class _Watched:
     def __init__(self, top: _Top, handle: Handle, title: str, queue: str) -> None:
         self.handle = handle
         self._top = top
-        self._listed: List[Dict[str, Any]] = []
         self._list_timer: Optional[Timer] = None
         self._heart_timer: Optional[Timer] = None
         self._asks_resources = False
@@ -282,18 +281,19 @@ class _Watched:
 
     def _ask_jobs(self) -> None:
         request = {"max_entries": _LONGEST, "attrs": _ATTRS, "constraint": {"states": [RUN | CLEANUP]}}
-        self._listed = []
-        self.handle.stream("job-list.list", request).then(self._list)
+        # Another listing may begin before this one has ended.
+        listed: List[Dict[str, Any]] = []
+        self.handle.stream("job-list.list", request).then(lambda call: self._list(call, listed))
 
-    def _list(self, call: Rpc) -> None:
+    def _list(self, call: Rpc, listed: List[Dict[str, Any]]) -> None:
         try:
-            self._listed += call.get()["jobs"]
+            listed += call.get()["jobs"]
             return
         except OSError as exc:
             if exc.errno not in (errno.ENODATA, errno.ENOSYS):
                 raise
         # A job may be in CLEANUP without having run.
-        self.view.jobs = [JobInfo(raw) for raw in self._listed if "t_run" in raw]
+        self.view.jobs = [JobInfo(raw) for raw in listed if "t_run" in raw]
         self._learned("list")
 
     def ask_resources(self) -> None:
