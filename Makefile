@@ -145,6 +145,7 @@ docs: $(VENV)/.installed ## the documentation as a site, into build/site
 # build/soak/result.md gets each one's figures and seed; bench/soak.md has the last one.
 soak: packages kube-tools $(VENV)/.installed ## tests at the sizes of a soak
 	@[ "$$(id -u)" != 0 ] || $(BIN)/python tools/kube/kube build --every
+	@[ "$$(id -u)" != 0 ] || command -v chromium >/dev/null || apt-get install -y -qq --no-install-recommends chromium
 	@$(BIN)/python tests/soak.py
 
 # deploy/: the install file, the kustomize base and the Helm chart of the operator, from src/headrace/kube/install.py;

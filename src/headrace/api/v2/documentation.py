@@ -60,13 +60,14 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> str:
     head = f"<h2><code>{escape(f'{method} {path}')}</code></h2>\n<p>{escape(operation['summary'])}</p>"
     if not rows:
         return head
-    names = "<tr><th>Field</th><th>In</th><th>Type</th><th>Means</th></tr>"
+    names = "".join(f'<th scope="col">{name}</th>' for name in ("Field", "In", "Type", "Means"))
+    region = f'<div class="scroll" role="region" aria-label="{escape(f"Fields of {method} {path}")}" tabindex="0">'
     lines = "\n".join(
         f'<tr><th scope="row">{escape(name)}</th><td>{escape(where)}</td><td>{escape(_type(schema))}</td>'
         f'<td class="about">{escape(text)}</td></tr>'
         for name, where, schema, text in rows
     )
-    return f'{head}\n<div class="scroll"><table><thead>{names}</thead><tbody>\n{lines}\n</tbody></table></div>'
+    return f"{head}\n{region}<table><thead><tr>{names}</tr></thead><tbody>\n{lines}\n</tbody></table></div>"
 
 
 def _type(schema: Mapping[str, Any]) -> str:
