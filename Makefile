@@ -51,7 +51,7 @@ run-timed: $(VENV)/.example ## the same on two brokers with a rank each, for tim
 # Programs that the tests use and a small Debian lacks; without root they must be there already, and those that need
 # them say so. mpicc of the mpich wheel calls gcc.
 PACKAGES := jq iproute2 gcc libc6-dev procps containerd runc containernetworking-plugins iptables conntrack busybox-static \
-  umoci patchelf musl musl-tools libopenmpi-dev postgresql prometheus
+  umoci patchelf munge libmunge2 musl musl-tools libopenmpi-dev postgresql prometheus
 packages: ## as root on Debian: the programs that tests use
 	@if [ "$$(id -u)" = 0 ] && command -v dpkg >/dev/null && \
 	    ! dpkg-query -W -f '$${Status}\n' $(PACKAGES) 2>&1 | awk '!/ ok installed$$/ { lacking = 1 } END { exit lacking }'; then \

@@ -11,12 +11,13 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from waiting import PATIENCE
 
 BIN = sysconfig.get_path("scripts")
+PATH = f"{BIN}:/usr/bin:/bin"
 REPOSITORY = str(Path(__file__).parents[1])
 
 
@@ -35,7 +36,9 @@ class Machine:
 
     CREW = 61900
 
-    def __init__(self, folder: str, users: Mapping[str, int], files: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: str, users: Mapping[str, int], files: Mapping[str, str], folders: Sequence[str] = ()
+    ) -> None:
         self.folder = Path(folder)
         self.users = users
         passwd, group = Path("/etc/passwd").read_text(), Path("/etc/group").read_text()
@@ -53,6 +56,7 @@ class Machine:
             ours.write_text(text)
             ours.chmod(0o600 if path == "/etc/shadow" else 0o644)
             lines.append(_bound(ours, path))
+        lines += [_empty(path) for path in folders]
         lines += [_opened(closed, inner, self.folder) for closed, inner in _closed_folders()]
         script = "\n".join(["set -e", *lines, "echo ready", "read -r _"])
         self._holder = subprocess.Popen(
@@ -76,7 +80,7 @@ class Machine:
             return [*entered, *command]
         uid = str(self.users[user])
         home = str(self.folder / "home" / user)
-        own = [f"HOME={home}", f"USER={user}", f"LOGNAME={user}", f"PATH={BIN}:/usr/bin:/bin", f"PWD={home}"]
+        own = [f"HOME={home}", f"USER={user}", f"LOGNAME={user}", f"PATH={PATH}", f"PWD={home}"]
         become = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--init-groups", "env", "-i", "-C", home, *own]
         return [*entered, *become, *command]
 
@@ -95,6 +99,42 @@ class Machine:
         )
 
 
+class Instance:
+    """An instance of root in a machine, whose users can reach its socket."""
+
+    def __init__(self, made: Machine, config: str, size: int = 1) -> None:
+        self.machine = made
+        self.config = made.folder / "conf.toml"
+        self.config.write_text(config)
+        self.run = made.folder / "run"
+        self.run.mkdir()
+        self.run.chmod(0o755)
+        start = ["flux", "start", f"-s{size}", f"-Srundir={self.run}", "-c", str(self.config)]
+        self._lead = subprocess.Popen(
+            made.argv("env", f"PATH={PATH}", *start, "sh", "-c", "echo $FLUX_URI; read -r _"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._lead.stdout is not None
+        self.uri = self._lead.stdout.readline().strip()
+        assert self.uri
+
+    def close(self) -> None:
+        self._lead.communicate("\n", timeout=PATIENCE)
+        assert self._lead.returncode == 0
+
+    def sh(self, user: str, script: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """A shell script of a user who has logged in, with the instance's address."""
+        return self.machine.run("sh", "-c", script, user=user, env={"FLUX_URI": self.uri, "PATH": PATH, **env})
+
+    def out(self, user: str, script: str) -> str:
+        """What a script prints that has no errors."""
+        done = self.sh(user, script)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+
 def _bound(ours: Path, path: str) -> str:
     """Shell text that puts a file over `path`, which may not exist."""
     folder = os.path.dirname(path)
@@ -106,6 +146,11 @@ def _bound(ours: Path, path: str) -> str:
         f"mkdir -p {copy} && cp -a {folder}/. {copy}/ && cp {ours} {copy}/{os.path.basename(path)} && "
         f"mount --bind {copy} {folder}"
     )
+
+
+def _empty(path: str) -> str:
+    """Shell text that has an empty folder of root at `path`, in the place of all that is beside it."""
+    return f"mount -t tmpfs -o mode=755 none {os.path.dirname(path)} && mkdir -p {path}"
 
 
 def _closed_folders() -> Iterator[tuple[str, str]]:
@@ -131,12 +176,14 @@ def _opened(closed: str, inner: str, folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def machine(users: Mapping[str, int], files: Mapping[str, str] | None = None) -> Iterator[Machine]:
-    """A machine with `users`, and with `files` by path."""
+def machine(
+    users: Mapping[str, int], files: Mapping[str, str] | None = None, folders: Sequence[str] = ()
+) -> Iterator[Machine]:
+    """A machine with `users`, with `files` by path, and with empty `folders`."""
     folder = tempfile.mkdtemp(prefix="hr-", dir="/tmp")
     os.chmod(folder, 0o755)
     try:
-        made = Machine(folder, users, files or {})
+        made = Machine(folder, users, files or {}, folders)
         try:
             yield made
         finally:

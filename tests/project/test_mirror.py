@@ -211,6 +211,7 @@ ELSEWHERE = {
         "shell_text.py": "minicluster/pod/test_modes.py",
     },
     "modules/": {
+        "job_ingest/signature.py": "query/test_munge.py",
         "cron/service.py": "system/test_cron_entries.py",
         "job_exec/job.py": "modules/job_exec/test_job_exec_leader.py",
         "job_exec/simulator.py": "modules/job_exec/test_job_exec_leader.py",
@@ -224,6 +225,7 @@ ELSEWHERE = {
         "sched/graph/r.py": "modules/sched/graph/test_sched_graph_pool.py",
     },
     "query/": {
+        "signing.py": "query/test_munge.py",
         "instance_info.py": "cli/jobs/test_instance_info.py",
         "queue_policy.py": "cli/queue/test_queue_list.py",
         "resource_sets.py": "system/test_options_queue_resource.py",

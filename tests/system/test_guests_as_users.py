@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from headrace.process import linux
-from machine import BIN, Machine, machine, missing
-from waiting import PATIENCE, until
+from machine import BIN, PATH, Instance, Machine, machine, missing
+from waiting import until
 
 ALICE, BOB, NOBODY_KNOWN = 61001, 61002, 61999
 CONFIG = '[access]\nallow-guest-user = true\n[headrace.guests]\nsubmit = "as-user"\n'
@@ -24,40 +23,8 @@ CONFIG = '[access]\nallow-guest-user = true\n[headrace.guests]\nsubmit = "as-use
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "never")
 
 
-class World:
-    """The machine, and the instance in it."""
-
-    def __init__(self, made: Machine) -> None:
-        self.machine = made
-        self.config = made.folder / "conf.toml"
-        self.config.write_text(CONFIG)
-        run = made.folder / "run"
-        run.mkdir()
-        run.chmod(0o755)
-        start = ["flux", "start", "-s2", f"-Srundir={run}", "-c", str(self.config)]
-        self._lead = subprocess.Popen(
-            made.argv("env", f"PATH={BIN}:/usr/bin:/bin", *start, "sh", "-c", "echo $FLUX_URI; read -r _"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._lead.stdout is not None
-        self.uri = self._lead.stdout.readline().strip()
-        assert self.uri
-
-    def close(self) -> None:
-        self._lead.communicate("\n", timeout=PATIENCE)
-        assert self._lead.returncode == 0
-
-    def sh(self, user: str, script: str, **env: str) -> subprocess.CompletedProcess[str]:
-        """A shell script of a user who has logged in, with the instance's address."""
-        return self.machine.run("sh", "-c", script, user=user, env={"FLUX_URI": self.uri, "PATH": _PATH, **env})
-
-    def out(self, user: str, script: str) -> str:
-        """What a script prints that has no errors."""
-        done = self.sh(user, script)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+class World(Instance):
+    """The instance, and what its users do in it."""
 
     def begun(self, user: str, script: str, *options: str) -> str:
         """The id of a job that has printed its first line."""
@@ -71,9 +38,6 @@ class World:
         return [pid for pid in linux.processes() if linux.user_of(pid) == uid and _line(pid).startswith(words)]
 
 
-_PATH = f"{BIN}:/usr/bin:/bin"
-
-
 def _line(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
@@ -84,7 +48,7 @@ def _line(pid: int) -> str:
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
     with machine({"alice": ALICE, "bob": BOB}) as made:
-        here = World(made)
+        here = World(made, CONFIG, 2)
         yield here
         here.close()
 
@@ -252,7 +216,7 @@ def test_a_job_ends_and_leaves_nothing_whatever_it_does_to_its_shell(world: Worl
 
 def test_who_cannot_have_jobs_is_refused_with_the_reason(world: World) -> None:
     submit = ["flux", "submit", "true"]
-    own = ["env", f"FLUX_URI={world.uri}", f"PATH={_PATH}"]
+    own = ["env", f"FLUX_URI={world.uri}", f"PATH={PATH}"]
     for uid, why in ((1, "below headrace.guests.min-uid, which is 1000"), (NOBODY_KNOWN, "has no entry in passwd")):
         plain = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
         done = world.machine.run(*plain, *own, *submit)
@@ -269,14 +233,14 @@ def test_a_job_that_came_before_the_keys_is_ended_with_the_reason(world: World) 
     table = f"{CONFIG}min-uid = {ALICE + 1}\n"
     assert (
         world.machine.run(
-            "env", f"FLUX_URI={world.uri}", f"PATH={_PATH}", "flux", "config", "load", text=table
+            "env", f"FLUX_URI={world.uri}", f"PATH={PATH}", "flux", "config", "load", text=table
         ).returncode
         == 0
     )
     world.out("alice", f"flux job urgency {job} 16")
     attached = world.sh("alice", f"flux job attach {job}")
     assert f"user {ALICE} is below headrace.guests.min-uid, which is {ALICE + 1}" in attached.stderr
-    world.machine.run("env", f"FLUX_URI={world.uri}", f"PATH={_PATH}", "flux", "config", "load", text=CONFIG)
+    world.machine.run("env", f"FLUX_URI={world.uri}", f"PATH={PATH}", "flux", "config", "load", text=CONFIG)
     assert world.out("alice", "flux run id -u") == str(ALICE)
 
 

@@ -2,6 +2,8 @@
 
 `submit` is `refuse`; or `as-owner`: such jobs run, and their tasks are processes of the owner; or `as-user`: they are
 processes of the job's user, which an owner that is root can start. `min-uid` is the lowest user id of `as-user`.
+`mechanism` is the least that proves whose a job is: `none`, the kernel's word at a broker of the instance, or `munge`,
+a signature of the jobspec.
 """
 
 from __future__ import annotations
@@ -9,6 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 KEY = "headrace.guests.submit"
+MECHANISM_KEY = "headrace.guests.mechanism"
+NONE, MUNGE = "none", "munge"
+MECHANISMS = (NONE, MUNGE)
 MIN_UID_KEY = "headrace.guests.min-uid"
 REFUSE, AS_OWNER, AS_USER = "refuse", "as-owner", "as-user"
 CHOICES = (REFUSE, AS_OWNER, AS_USER)
@@ -19,6 +24,11 @@ _MIN_UID = 1000
 def submit(config: dict[str, Any]) -> str:
     """The value of the key in a configuration that `keys` has checked."""
     return str(_table(config).get("submit", REFUSE))
+
+
+def mechanism(config: dict[str, Any]) -> str:
+    """The mechanism that guests' jobs must be signed with; `none` is any."""
+    return str(_table(config).get("mechanism", NONE))
 
 
 def below_least(config: dict[str, Any], userid: int) -> str:

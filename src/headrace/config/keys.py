@@ -124,10 +124,11 @@ def _check_exec(table: dict[str, Any]) -> None:
 
 
 def _check_guests(table: dict[str, Any]) -> None:
-    value = table.get("submit", guests.REFUSE)
-    if value not in guests.CHOICES:
-        text = f"{guests.KEY}: must be {_listed(guests.CHOICES, 'or')}, not {value!r}"
-        raise _Refused(("headrace", "guests", "submit"), text, value)
+    for key, choices in (("submit", guests.CHOICES), ("mechanism", guests.MECHANISMS)):
+        value = table.get(key, choices[0])
+        if value not in choices:
+            text = f"headrace.guests.{key}: must be {_listed(choices, 'or')}, not {value!r}"
+            raise _Refused(("headrace", "guests", key), text, value)
     if table.get("min-uid", 1) < 1:
         # A guest is never root.
         text = f"{guests.MIN_UID_KEY}: must be from 1, not {table['min-uid']}"

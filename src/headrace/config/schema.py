@@ -82,7 +82,7 @@ TABLES: dict[str, dict[str, Any]] = {
         **dict.fromkeys(("exec-modules", "skip-modules"), TEXTS),
         **dict.fromkeys(("drain-lost", "expects-late-nodes"), BOOL),
         "most-requeues": INTEGER,
-        "guests": {"min-uid": INTEGER, "submit": TEXT},
+        "guests": {"mechanism": TEXT, "min-uid": INTEGER, "submit": TEXT},
     },
     "heartbeat": dict.fromkeys(("period", "timeout", "warn_thresh"), ANY),
     "ingest": {

@@ -67,6 +67,7 @@ _SUBMIT = Command(
     (
         ("u", "urgency", "N", "How soon: 0-31 (default: 16), hold or expedite"),
         ("f", "flags", "FLAGS", "Submit flags, split at commas: debug, waitable, novalidate"),
+        ("s", "sign-type", "TYPE", "Sign with none or munge (default: HEADRACE_SIGN_TYPE, or none)"),
     ),
 )
 _URGENCIES = {"hold": URGENCY_HOLD, "default": URGENCY_DEFAULT, "expedite": URGENCY_EXPEDITE}
@@ -268,7 +269,7 @@ def submit(argv: List[str]) -> int:
         number = _URGENCIES[given] if given in _URGENCIES else int(given)
     except ValueError:
         raise CommandError(f"invalid urgency '{given}'") from None
-    request = {"J": sign(text), "urgency": number, "flags": flags}
+    request = {"J": sign(text, mechanism=options.get("sign-type", "")), "urgency": number, "flags": flags}
     try:
         print(jobid.encode(Handle().rpc("job-ingest.submit", request).get()["id"], "f58"))
     except OSError as exc:

@@ -27,6 +27,7 @@ from headrace.jobs.storable import MOST_LEVELS, TOO_DEEP, is_deep
 from headrace.modules.job_ingest.checks import NO_CHECKS, Checks, checks, refuse_direct
 from headrace.modules.job_ingest.decode import NOTHING, decode, fresh
 from headrace.modules.job_ingest.validators import Validators
+from headrace.query.signing import MECHANISMS, MUNGE, NONE, VARIABLE
 from headrace.spec import jobspec as js
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.job_state import FLAG_DEBUG, FLAG_NOVALIDATE, FLAG_PRE_SIGNED, FLAG_WAITABLE
@@ -75,8 +76,8 @@ class _Ingest:
         self.early: list[Message] = []
         self.batch: list[dict[str, Any]] = []
         self.requests: list[Message] = []
-        # Signers by header, and the header itself, of which each waiting job refers to one object.
-        self.heads: dict[bytes, tuple[int, bytes]] = {}
+        # Signer and mechanism by header, and the header itself, of which each waiting job refers to one object.
+        self.heads: dict[bytes, tuple[int, str, bytes]] = {}
         # The last valid jobspec, and its text if a jobspec with the same text need not be checked again.
         self.last = NOTHING
         self.text = b""
@@ -153,6 +154,9 @@ class _Ingest:
         if not owner:
             self._check_guest(msg.userid)
         head, text, tail = self._open(body, msg.userid)
+        if not owner and tail == _NONE and guests.mechanism(self.ctx.config) == guests.MUNGE:
+            why = f'{guests.MECHANISM_KEY} is "{guests.MUNGE}": set {VARIABLE}={MUNGE}'
+            raise RpcError(errno.EPERM, f"jobs of guests must be signed with {MUNGE}, as {why}")
         jobspec = self._jobspec(text, bool(flags & FLAG_NOVALIDATE))
         jobspec, updates = self._completed(jobspec)
         job = {
@@ -168,13 +172,13 @@ class _Ingest:
         if checks.least is not None:
             refuse_direct(jobspec, checks.least)
         unknown = not owner and msg.userid not in self.users and guests.submit(self.ctx.config) == guests.AS_USER
-        if hosts or checks.feasible or checks.files or unknown:
+        if hosts or checks.feasible or checks.files or unknown or tail != _NONE:
             return self._check(msg, job, hosts, checks, unknown)
         self._hand_over(msg, job)
         return None
 
     def _open(self, body: dict[str, Any], userid: int) -> tuple[bytes, bytes, bytes]:
-        """J split into its parts (RFC 15), with signature mechanism `none`; or a plain jobspec."""
+        """J split into its parts (RFC 15), or a plain jobspec. A signature of mechanism `munge` is not checked yet."""
         if body.get("J") is None:
             jobspec = body.get("jobspec")
             if jobspec is None:
@@ -189,12 +193,14 @@ class _Ingest:
             raise RpcError(errno.EINVAL, str(exc)) from None
         known = self.heads.get(head)
         if known is None:
-            known = _signer(head), head
+            known = (*_signer(head), head)
             if len(self.heads) < _HEADS:
                 self.heads[head] = known
-        signer, head = known
+        signer, mechanism, head = known
         if signer != userid:
             raise RpcError(errno.EPERM, f"signer={signer} != requestor={userid}")
+        if (tail == _NONE) != (mechanism == NONE):
+            raise RpcError(errno.EINVAL, f"J: the signature is not one of mechanism {mechanism}")
         return head, text, _NONE if tail == _NONE else tail
 
     def _jobspec(self, text: bytes, novalidate: bool) -> dict[str, Any]:
@@ -255,6 +261,10 @@ class _Ingest:
     async def _check(self, msg: Message, job: dict[str, Any], hosts: list[str], checks: Checks, unknown: bool) -> None:
         if unknown:
             await self._look_up(msg.userid)
+        if job["submission"][2] != _NONE:
+            from headrace.modules.job_ingest.signature import check
+
+            await check(msg.obj["J"], msg.userid, self.ctx.now())
         if hosts:
             await self._check_hosts(hosts)
         if checks.files:
@@ -343,19 +353,18 @@ def _hosts(constraint: dict[str, Any]) -> list[str]:
     return out
 
 
-def _signer(head: bytes) -> int:
-    """The user id in a header of RFC 15: base64 of NUL-terminated key, type and value; raises RpcError."""
+def _signer(head: bytes) -> tuple[int, str]:
+    """The user id and mechanism in a header (RFC 15): base64 of NUL-terminated key, type and value; raises RpcError."""
     try:
         parts = base64.b64decode(head, validate=True).split(b"\0")
         fields = dict(zip(parts[0::2], parts[1::2]))
-        mechanism = fields[b"mechanism"]
+        mechanism = fields[b"mechanism"][1:].decode("ascii", "replace")
         userid = int(fields[b"userid"][1:])
     except (ValueError, KeyError, IndexError) as exc:
         raise RpcError(errno.EINVAL, f"J: bad header: {exc}") from None
-    if mechanism != b"snone":
-        text = mechanism[1:].decode("ascii", "replace")
-        raise RpcError(errno.EINVAL, f"J: signed with mechanism {text}: only none is supported")
-    return userid
+    if mechanism not in MECHANISMS:
+        raise RpcError(errno.EINVAL, f"J: signed with mechanism {mechanism}: there are {' and '.join(MECHANISMS)}")
+    return userid, mechanism
 
 
 def _not_a_jobspec(text: bytes) -> RpcError:
