@@ -1,6 +1,6 @@
-"""A cluster in memory, with what the cluster queue meets of Kubernetes: the webhook, the Job controller, a scheduler
-that looks at cores and node names, kubelets, and garbage collection. `Cluster.queue` is the core, which may be killed
-at any write.
+"""A cluster in memory, with what the cluster queue meets of Kubernetes: the webhook, the controllers of all kinds, a
+scheduler that looks at cores, node names and selectors, kubelets, and garbage collection. `Cluster.queue` is the core,
+which may be killed at any write.
 
 What it simplifies: versions are numbers, a selector of a controller is its uid, and pods run at once when bound.
 """
@@ -23,11 +23,14 @@ from headrace.kube.runtime.admission.reviews import Review
 from headrace.kube.runtime.kinds import JOBS, PODS, Kind
 from headrace.kube.runtime.timestamps import text_of
 from headrace.spec.hostlist import Hostlist
+from headrace.spec.idset import Idset
 
 Object = dict[str, Any]
 
 _POD_INDEX = "apps.kubernetes.io/pod-index"
 _INDEX = "batch.kubernetes.io/job-completion-index"
+_ROLE = "training.kubeflow.org/job-role"
+_REPLICATED = "jobset.sigs.k8s.io/replicatedjob-name"
 
 
 class CrashError(Exception):
@@ -88,12 +91,12 @@ class Cluster:
     def one(self, kind: Kind, name: str, namespace: str = "ns") -> Object:
         return self.items[kind.plural, namespace, name]
 
-    def node(self, name: str, cores: int = 4, **spec: Any) -> Object:
+    def node(self, name: str, cores: int = 4, labels: Object | None = None, **spec: Any) -> Object:
         status = {
             "allocatable": {"cpu": str(cores), "pods": "110"},
             "conditions": [{"type": "Ready", "status": "True"}],
         }
-        return self.put(NODES, {"metadata": {"name": name}, "spec": spec, "status": status})
+        return self.put(NODES, {"metadata": {"name": name, "labels": labels or {}}, "spec": spec, "status": status})
 
     def create(self, kind: Kind, item: Object) -> Object:
         """Create as a user does: by way of the webhook, where the namespace is labelled."""
@@ -110,8 +113,34 @@ class Cluster:
 
     def job(self, name: str, pods: int = 1, cores: int = 1, **spec: Any) -> Object:
         meta = {"name": name, "namespace": "ns", "annotations": spec.pop("annotations", {})}
-        full = {"parallelism": pods, "completions": pods, "template": {"spec": _pod_spec(cores)}, **spec}
-        return self.create(JOBS, {"metadata": meta, "spec": full, "status": {}})
+        return self.create(JOBS, {"metadata": meta, "spec": _job_spec(name, pods, cores, **spec), "status": {}})
+
+    def sets(self, kind: str, name: str, annotations: Object | None = None, **sets: Any) -> Object:
+        """A JobSet, TrainJob, MPIJob or MiniCluster with sets of pods: (Jobs, pods of each, cores, node selector). The
+        sets of a MiniCluster have one Job each, those of an MPIJob are `launcher` and `worker` without Jobs.
+        """
+        meta = {"name": name, "namespace": "ns", "annotations": annotations or {}}
+        spec: Object = {}
+        if kind in ("JobSet", "TrainJob"):
+            spec["replicatedJobs"] = [
+                {"name": own, "replicas": jobs, "template": {"spec": _job_spec(name, pods, cores, selector, own)}}
+                for own, (jobs, pods, cores, selector) in sets.items()
+            ]
+        elif kind == "MPIJob":
+            spec["mpiReplicaSpecs"] = {
+                own.title(): {"replicas": pods, "template": _job_spec(name, pods, cores, selector, own)["template"]}
+                for own, (_, pods, cores, selector) in sets.items()
+            }
+        else:
+            spec["jobs"] = {
+                own: _job_spec(name, pods, cores, selector, own) for own, (_, pods, cores, selector) in sets.items()
+            }
+        return self.create(KINDS[kind].kind, {"metadata": meta, "spec": spec})
+
+    def suspend(self, kind: str, name: str) -> None:
+        """As a user does."""
+        item = self.one(KINDS[kind].kind, name)
+        self.put(KINDS[kind].kind, _merged(item, KINDS[kind].suspended()))
 
     def replicas(self, kind: str, name: str, replicas: int, cores: int = 1, **annotations: str) -> Object:
         """A Deployment, ReplicaSet or StatefulSet."""
@@ -149,8 +178,8 @@ class Cluster:
 
     def status(self, name: str) -> Object:
         """The status of the FluxJob of a job or a pod."""
-        for kind in ("job", "pod", "deployment", "replicaset", "statefulset"):
-            found = self.items.get((FLUXJOBS.plural, "ns", f"{name}-{kind}"))
+        for kind in KINDS:
+            found = self.items.get((FLUXJOBS.plural, "ns", f"{name}-{kind.lower()}"))
             if found:
                 return dict(found.get("status") or {})
         return {}
@@ -245,8 +274,13 @@ class Cluster:
     # --- the rest of Kubernetes
 
     def _control(self) -> None:
-        for job in self.all(JOBS):
-            self._control_job(job)
+        for kind, control in (
+            *(("TrainJob", self._control_trainjob), ("JobSet", self._control_jobset)),
+            *(("MiniCluster", self._control_minicluster), ("MPIJob", self._control_mpijob)),
+            ("Job", self._control_job),
+        ):
+            for item in self.all(KINDS[kind].kind):
+                control(item)
         for deployment in self.all(KINDS["Deployment"].kind):
             self._control_deployment(deployment)
         for kind in ("ReplicaSet", "StatefulSet"):
@@ -256,7 +290,7 @@ class Cluster:
             if not pod["spec"].get("nodeName") and not pod["spec"].get("schedulingGates") and not is_bound_here(pod):
                 self._bind(pod)
         uids = {one["metadata"]["uid"] for workload in KINDS.values() for one in self.all(workload.kind)}
-        for kind in (FLUXJOBS, KINDS["ReplicaSet"].kind, PODS):
+        for kind in (FLUXJOBS, KINDS["JobSet"].kind, JOBS, KINDS["ReplicaSet"].kind, PODS):
             for one in self.all(kind):
                 owners = [owner["uid"] for owner in one["metadata"].get("ownerReferences", ())]
                 if owners and uids.isdisjoint(owners):
@@ -266,7 +300,7 @@ class Cluster:
         spec, status, meta = job["spec"], dict(job["status"]), job["metadata"]
         if status.get("conditions"):
             return
-        pods = self.pods_of(meta["name"])
+        pods = [one for one in self.all(PODS) if _owner(one) == meta["uid"]]
         active = [one for one in pods if one["status"]["phase"] in ("Pending", "Running")]
         if spec.get("suspend"):
             for one in active:
@@ -279,6 +313,7 @@ class Cluster:
         elif not spec.get("suspend"):
             taken = ended | {one["metadata"]["labels"][_INDEX] for one in active}
             left = [str(index) for index in range(spec["completions"]) if str(index) not in taken]
+            given = spec["template"].get("metadata", {}).get("labels", {})
             for index in left[: spec["parallelism"] - len(active)]:
                 owner = {"apiVersion": "batch/v1", "kind": "Job", "name": meta["name"], "uid": meta["uid"]}
                 self.create(
@@ -287,7 +322,7 @@ class Cluster:
                         "metadata": {
                             "name": f"{meta['name']}-{index}-{self._version}",
                             "namespace": meta["namespace"],
-                            "labels": {"job": meta["name"], _INDEX: index},
+                            "labels": {"job": meta["name"], **given, _INDEX: index},
                             "ownerReferences": [{**owner, "controller": True}],
                         },
                         "spec": copy.deepcopy(spec["template"]["spec"]),
@@ -297,6 +332,81 @@ class Cluster:
         if status != job["status"]:
             job["status"] = status
             self.put(JOBS, job)
+
+    def _make(self, kind: Kind, of: str, owner: Object, name: str, spec: Object, labels: Object) -> None:
+        """Make an object as a controller does, or set its suspension as that of its owner is."""
+        found = self.items.get((kind.plural, "ns", name))
+        if found is None:
+            owners = [_reference(KINDS[of].kind.api_version, of, owner["metadata"])]
+            meta = {"name": name, "namespace": "ns", "labels": labels, "ownerReferences": owners}
+            self.create(kind, {"metadata": meta, "spec": copy.deepcopy(spec), "status": {}})
+        elif found["spec"].get("suspend") != spec.get("suspend"):
+            found["spec"]["suspend"] = spec.get("suspend")
+            self.put(kind, found)
+
+    def _finish(self, kind: str, item: Object, status: Object) -> None:
+        if (item.get("status") or {}) != status:
+            item["status"] = status
+            self.put(KINDS[kind].kind, item)
+
+    def _owned_jobs(self, item: Object) -> list[Object]:
+        return [one for one in self.all(JOBS) if _owner(one) == item["metadata"]["uid"]]
+
+    def _control_trainjob(self, item: Object) -> None:
+        name, spec = item["metadata"]["name"], item["spec"]
+        jobset = {"replicatedJobs": spec["replicatedJobs"], "suspend": bool(spec.get("suspend"))}
+        self._make(KINDS["JobSet"].kind, "TrainJob", item, name, jobset, {})
+        made = self.one(KINDS["JobSet"].kind, name)
+        if (made.get("status") or {}).get("conditions"):
+            self._finish("TrainJob", item, {"conditions": [{"type": "Complete", "status": "True"}]})
+
+    def _control_jobset(self, item: Object) -> None:
+        name, spec = item["metadata"]["name"], item["spec"]
+        for one in spec["replicatedJobs"]:
+            for index in range(one["replicas"]):
+                labels = {_REPLICATED: one["name"], "jobset.sigs.k8s.io/job-index": str(index)}
+                own = {**one["template"]["spec"], "suspend": bool(spec.get("suspend"))}
+                template = own["template"]
+                meta = {"labels": {**template["metadata"]["labels"], **labels}}
+                own["template"] = {**template, "metadata": meta}
+                self._make(JOBS, "JobSet", item, f"{name}-{one['name']}-{index}", own, labels)
+        if all(job["status"].get("conditions") for job in self._owned_jobs(item)):
+            self._finish("JobSet", item, {"conditions": [{"type": "Completed", "status": "True"}]})
+
+    def _control_minicluster(self, item: Object) -> None:
+        name, spec = item["metadata"]["name"], item["spec"]
+        for own, template in spec["jobs"].items():
+            of = f"{name}-{own}"
+            meta = {"labels": {**template["template"]["metadata"]["labels"], "batch.kubernetes.io/job-name": of}}
+            pods = {**template["template"], "metadata": meta}
+            suspend = bool(spec.get("suspend"))
+            self._make(JOBS, "MiniCluster", item, of, {**template, "template": pods, "suspend": suspend}, {})
+        if all(job["status"].get("conditions") for job in self._owned_jobs(item)):
+            self._finish("MiniCluster", item, {"phase": "Finished"})
+
+    def _control_mpijob(self, item: Object) -> None:
+        """Workers are pods of its own, the launcher is that of a Job; workers go when the launcher has ended."""
+        name, roles = item["metadata"]["name"], item["spec"]["mpiReplicaSpecs"]
+        suspend = bool((item["spec"].get("runPolicy") or {}).get("suspend"))
+        template = copy.deepcopy(roles["Launcher"]["template"])
+        template["metadata"]["labels"][_ROLE] = "launcher"
+        launcher = {"parallelism": 1, "completions": 1, "template": template, "suspend": suspend}
+        self._make(JOBS, "MPIJob", item, f"{name}-launcher", launcher, {})
+        has_ended = bool(self._owned_jobs(item)[0]["status"].get("conditions"))
+        for index in range(roles["Worker"]["replicas"]):
+            found = self.items.get((PODS.plural, "ns", f"{name}-worker-{index}"))
+            if found and (suspend or has_ended or found["status"]["phase"] not in ("Pending", "Running")):
+                self.drop(PODS, found)
+            elif not found and not suspend and not has_ended:
+                worker = copy.deepcopy(roles["Worker"]["template"])
+                labels = {**worker["metadata"]["labels"], _ROLE: "worker"}
+                labels["training.kubeflow.org/replica-index"] = str(index)
+                owners = [_reference("kubeflow.org/v2beta1", "MPIJob", item["metadata"])]
+                meta = {"name": f"{name}-worker-{index}", "namespace": "ns", "labels": labels}
+                pod = {"metadata": {**meta, "ownerReferences": owners}, "spec": worker["spec"]}
+                self.create(PODS, {**pod, "status": {"phase": "Pending"}})
+        if has_ended:
+            self._finish("MPIJob", item, {"conditions": [{"type": "Succeeded", "status": "True"}]})
 
     def _control_deployment(self, deployment: Object) -> None:
         """A rollout by one pod at a time: the old ReplicaSet gives up one, the new one has one more."""
@@ -371,6 +481,7 @@ class Cluster:
             if name in self.unbindable or node["spec"].get("unschedulable") or not _may(pod, name):
                 continue
             if self.free(name) >= requests.amounts_of(pod["spec"]).get("cpu", 0):
+                assert (pod["spec"].get("nodeSelector") or {}).items() <= node["metadata"]["labels"].items(), pod
                 pod["spec"]["nodeName"], pod["status"] = name, {"phase": "Running"}
                 self.put(PODS, pod)
                 return
@@ -393,7 +504,7 @@ class Cluster:
     # --- what must hold at every moment
 
     def check(self) -> None:
-        """A pod that runs in a labelled namespace is on a node that its FluxJob says."""
+        """A pod that runs in a labelled namespace is on a node that its FluxJob says, for a pod of its set."""
         for pod in self.all(PODS):
             meta = pod["metadata"]
             node = pod["spec"].get("nodeName")
@@ -401,7 +512,12 @@ class Cluster:
                 continue
             told = self.status(meta["labels"].get("job", meta["name"]))
             if pod["status"]["phase"] == "Running" and told.get("state") in ("Released", "Running"):
-                assert node in Hostlist.parse(told["nodes"]), (pod, told)
+                nodes = list(Hostlist.parse(told["nodes"]))
+                assert node in nodes, (pod, told)
+                for own in told.get("sets", ()):
+                    # The sets of a MiniCluster have the names of its Jobs.
+                    if own["name"].removeprefix(f"{meta['labels'].get('job')}-") == meta["labels"].get("set"):
+                        assert node in [nodes[index] for index in Idset.parse(own["indexes"])], (pod, told)
 
 
 def _reference(version: str, kind: str, meta: Object) -> Object:
@@ -419,6 +535,15 @@ def _runs(pod: Object) -> bool:
 def _ordinal(pod: Object) -> int | None:
     index = pod["metadata"]["labels"].get(_POD_INDEX)
     return None if index is None else int(index)
+
+
+def _job_spec(name: str, pods: int, cores: int, selector: Object | None = None, own: str = "", **spec: Any) -> Object:
+    """The spec of a Job, whose pods are marked with their workload and their set."""
+    template: Object = {"metadata": {"labels": {"job": name, **({"set": own} if own else {})}}}
+    template["spec"] = _pod_spec(cores)
+    if selector:
+        template["spec"]["nodeSelector"] = selector
+    return {"parallelism": pods, "completions": pods, "template": template, **spec}
 
 
 def _pod_spec(cores: int) -> Object:

@@ -38,6 +38,12 @@ def test_a_jobset_wants_the_pods_of_all_its_jobs_also_of_those_that_come_later()
     spec = {"replicatedJobs": replicated}
     found = wish("JobSet", {"spec": spec})
     assert (found.pods, found.together, set(cpus(found))) == (13, True, {"1", "2"})
+    assert [(one.name, one.pods, one.per_job) for one in found.sets] == [("driver", 1, 1), ("worker", 12, 4)]
+    labels = {"jobset.sigs.k8s.io/replicatedjob-name": "worker", "jobset.sigs.k8s.io/job-index": "2"}
+    pod = {"metadata": {"labels": {**labels, "batch.kubernetes.io/job-completion-index": "3"}}}
+    own = found.set_of(pod)
+    assert own is not None
+    assert (own.name, ordinal_of(pod, own.per_job)) == ("worker", 11)
     # The first Job of the workers has two pods left.
     label = {"jobset.sigs.k8s.io/replicatedjob-name": "worker"}
     made = [job("a-worker-0", 4, done=2, **label)]
@@ -63,6 +69,9 @@ def test_an_mpijob_wants_its_launcher_and_its_workers():
     roles = {"Launcher": {"template": template("1")}, "Worker": {"replicas": 4, "template": template("2")}}
     found = wish("MPIJob", {"spec": {"mpiReplicaSpecs": roles, "runPolicy": {"activeDeadlineSeconds": 60}}})
     assert (found.pods, found.limit, cpus(found)) == (5, 60, ["1", "2"])
+    labels = {"training.kubeflow.org/job-role": "worker", "training.kubeflow.org/replica-index": "2"}
+    worker = {"metadata": {"labels": labels}}
+    assert (found.set_of(worker), ordinal_of(worker)) == (found.sets[1], 2)
     status = {"conditions": [{"type": "Running", "status": "False"}, {"type": "Succeeded", "status": "True"}]}
     assert wish("MPIJob", {"spec": {"mpiReplicaSpecs": roles}, "status": status}).end == "Finished"
 
@@ -72,6 +81,8 @@ def test_a_minicluster_wants_the_pods_of_its_jobs_and_that_of_its_services():
     services = [{"resources": {"requests": {"cpu": "3"}}}]
     found = wish("MiniCluster", {"spec": {"services": services}}, Job=[job("a", 4), job("a-gpu", 2, "2")])
     assert (found.pods, cpus(found), found.missing) == (7, ["1", "2", "3"], "")
+    of_job = {"metadata": {"name": "x", "labels": {"batch.kubernetes.io/job-name": "a-gpu"}}}
+    assert [found.set_of(one) for one in (of_job, {"metadata": {"name": "a-services"}})] == list(found.sets[1:])
     ended = wish("MiniCluster", {"spec": {}, "status": {"phase": "Failed"}}, Job=[job("a", 4)])
     assert (ended.pods, ended.end) == (0, "Failed")
 
@@ -81,7 +92,7 @@ def test_a_deployment_in_a_rollout_wants_the_pods_of_both_its_replicasets():
     old, new, before = ({"metadata": {"name": name}, "spec": {"replicas": count, "template": template(cpu)}}
                         for name, count, cpu in (("a-1", 3, "1"), ("a-2", 2, "2"), ("a-0", 0, "8")))  # fmt: skip
     found = wish("Deployment", item, ReplicaSet=[before, old, new])
-    assert (found.pods, cpus(found), found.labels, found.together) == (5, ["1", "2"], {"app": "web"}, False)
+    assert (found.pods, cpus(found), found.sets[0].labels, found.together) == (5, ["1", "2"], {"app": "web"}, False)
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def _tolerates(toleration: str, taint: Object) -> bool:
 
 
 def is_apart(spec: Object, labels: Mapping[str, str]) -> bool:
-    """Whether pods with this spec and these labels keep away from each other: no two of them on one node."""
+    """Whether pods with this spec keep away from those with these labels: one of them, and no other, on a node."""
     terms = ((spec.get("affinity") or {}).get("podAntiAffinity") or {}).get(_REQUIRED) or ()
     return any(_is_of_itself(term, labels) for term in terms)
 
@@ -169,9 +169,9 @@ def _selects(selector: Object | None, labels: Mapping[str, str]) -> bool:
     return True
 
 
-def left_to_scheduler(spec: Object, labels: Mapping[str, str]) -> Iterator[str]:
+def left_to_scheduler(spec: Object, *labels: Mapping[str, str]) -> Iterator[str]:
     """The fields of a spec that say where pods go and of which no plan knows: kube-scheduler heeds the rules among them
-    on the node that a pod has got, and has no use for the wishes.
+    on the node that a pod has got, and has no use for the wishes. `labels` are those of pods of the same job.
     """
     affinity = spec.get("affinity") or {}
     for kind in ("nodeAffinity", "podAffinity", "podAntiAffinity"):
@@ -180,7 +180,8 @@ def left_to_scheduler(spec: Object, labels: Mapping[str, str]) -> Iterator[str]:
             yield f"spec.affinity.{kind}.{_PREFERRED}"
         if kind == "nodeAffinity":
             continue
-        if any(kind == "podAffinity" or not _is_of_itself(one, labels) for one in rules.get(_REQUIRED) or ()):
+        required = rules.get(_REQUIRED) or ()
+        if any(kind == "podAffinity" or not any(_is_of_itself(one, own) for own in labels) for one in required):
             yield f"spec.affinity.{kind}.{_REQUIRED}"
     if spec.get("topologySpreadConstraints"):
         yield "spec.topologySpreadConstraints"

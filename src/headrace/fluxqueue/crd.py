@@ -176,6 +176,11 @@ def _fluxjob() -> Object:
         "estimatedStart": {**_TIME, "description": "When it starts, as far as is known"},
         "jobid": {**_TEXT, "description": "RFC 19, decimal"},
         "nodes": {**_TEXT, "description": "Node of each pod (RFC 29)"},
+        "sets": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"name": _TEXT, "indexes": _TEXT}},
+            "description": "Indexes of nodes (RFC 22) for each set of pods, where these ask for different things",
+        },
         "freed": {**_TEXT, "description": "Indexes of nodes that it has given back already (RFC 22)"},
         "waits": {
             "type": "array",

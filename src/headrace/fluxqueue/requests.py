@@ -172,12 +172,14 @@ def jobspec(
     *,
     is_apart: bool = False,
     within: str = "",
+    label: str = "pod",
 ) -> Object:
     """The jobspec (RFC 14) of so many pods, each with `amounts` of one node; `duration` in seconds, 0 for none.
-    `is_apart`: no two of them on one node; `within`: the type of a level above nodes, all in one of which they are.
+    `is_apart`: no two of them on one node; `within`: the type of a level above nodes, all in one of which they are;
+    `label`: that of their slots.
     """
     inside = [{"type": kind, "count": amount, "exclusive": False} for kind, amount in sorted(amounts.items())]
-    slot: Object = {"type": "slot", "count": 1 if is_apart else pods, "label": "pod", "with": inside}
+    slot: Object = {"type": "slot", "count": 1 if is_apart else pods, "label": label, "with": inside}
     if is_apart:
         slot = {"type": "node", "count": pods, "exclusive": False, "with": [slot]}
     if within:
@@ -186,6 +188,23 @@ def jobspec(
     return {
         "version": 1,
         "resources": [slot],
-        "tasks": [{"command": [namespace, name], "slot": "pod", "count": {"per_slot": 1}}],
+        "tasks": [{"command": [namespace, name], "slot": label, "count": {"per_slot": 1}}],
         "attributes": {"system": system},
+    }
+
+
+def jobspec_of_sets(sets: Mapping[str, Object], within: str = "") -> Object:
+    """The jobspec of several sets of pods, by the labels of their slots, out of that of each. Their constraints are
+    `attributes.user.constraints` by label, as those of RFC 14 are for all of a job; `within`: as for `jobspec`.
+    """
+    first = next(iter(sets.values()))
+    resources = [one["resources"][0] for one in sets.values()]
+    system = {"duration": first["attributes"]["system"]["duration"]}
+    found = {label: one["attributes"]["system"].get("constraints") for label, one in sets.items()}
+    user = {"constraints": {label: one for label, one in found.items() if one}}
+    return {
+        "version": 1,
+        "resources": [{"type": within, "count": 1, "exclusive": False, "with": resources}] if within else resources,
+        "tasks": [one["tasks"][0] for one in sets.values()],
+        "attributes": {"system": system, **({"user": user} if user["constraints"] else {})},
     }

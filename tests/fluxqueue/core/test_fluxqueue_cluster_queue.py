@@ -107,7 +107,7 @@ def test_pods_get_a_node_if_and_only_if_one_has_room_whatever_becomes_of_nodes(p
             assert bool(one) == (sum(room.values()) > 0), (seed, turn, spec, room)
             assert not one or room[one]
             queue.submit(turn + 1, parse_jobspec(requests.jobspec("a", "ns", pods, amounts, 0, constraint)), 0, turn)
-            started = [given for decision, given in queue.schedule(NOW) if isinstance(decision, Started)]
+            started = [given[0] for decision, given in queue.schedule(NOW) if isinstance(decision, Started)]
             queue.withdraw(turn + 1)
             assert bool(started) == (sum(room.values()) >= pods), (seed, turn, spec, room)
             for given in started:
@@ -130,7 +130,7 @@ def test_pods_that_ask_for_one_level_are_in_one_of_it():
     asked = requests.jobspec("a", "ns", 2, {"pod": 1, "cpu": 3000}, 0, None, within="zone")
     queue.submit(1, parse_jobspec(asked), 0, 0)
     found = [given for decision, given in queue.schedule(NOW) if isinstance(decision, Started)]
-    assert found == [["n1", "n2"]]
+    assert found == [[["n1", "n2"]]]
     assert queue.beside(["n1", "gone"], ZONE) == {"properties": [f"{ZONE}=y"]}
     assert queue.beside(["gone"], ZONE) is None
 

@@ -85,6 +85,52 @@ def test_a_crash_at_any_write_about_replicas_changes_nothing_of_what_comes_of_it
             assert what_runs(cluster) == expected, (crash_at, after)
 
 
+def a_life_of_sets(cluster: Cluster) -> None:
+    """Kinds whose pods ask for different things wait, start, lose pods, are suspended by their users, end and go."""
+    cluster.node("g0", 4, {"gpu": "yes"})
+    cluster.node("g1", 4, {"gpu": "yes"})
+    gpu = {"gpu": "yes"}
+    cluster.sets("JobSet", "js", driver=(1, 1, 1, None), worker=(2, 2, 2, gpu))
+    cluster.settle(5)
+    cluster.sets("MPIJob", "mpi", launcher=(0, 1, 1, None), worker=(0, 2, 3, None))
+    cluster.settle(5)
+    cluster.sets("TrainJob", "tj", initializer=(1, 1, 1, None), node=(1, 2, 4, gpu))
+    cluster.settle(5)
+    cluster.sets("MiniCluster", "mc", brokers=(1, 2, 2, None), gpus=(1, 1, 3, gpu))
+    cluster.settle(5)
+    for name in ("js", "mpi"):
+        cluster.end(cluster.pods_of(name)[-1], "Failed")
+        cluster.settle(5)
+    cluster.suspend("MPIJob", "mpi")
+    cluster.settle(5)
+    for pod in cluster.pods_of("js"):
+        if pod["metadata"]["labels"]["set"] == "worker" and pod["status"]["phase"] == "Running":
+            cluster.end(pod)
+            cluster.settle(5)
+    cluster.end_all("js")
+    cluster.settle(5)
+    cluster.end_all("tj")
+    cluster.settle(5)
+    cluster.delete(KINDS["TrainJob"].kind, "tj")
+    cluster.settle(5)
+
+
+def test_a_crash_at_any_write_about_sets_changes_nothing_of_what_comes_of_it():
+    plain = Cluster()
+    a_life_of_sets(plain)
+    expected = outcome(plain)
+    assert {name: one["state"] for name, one in expected[0].items()} == {
+        **{"js-jobset": "Finished", "mpi-mpijob": "Running", "mc-minicluster": "Running"}
+    }
+    for crash_at in range(len(plain.writes)):
+        for after in (False, True):
+            cluster = Cluster()
+            cluster.crash_at, cluster.crash_after = crash_at, after
+            a_life_of_sets(cluster)
+            assert cluster.restarts == 2, (crash_at, after)
+            assert outcome(cluster) == expected, (crash_at, after)
+
+
 def outcome(cluster: Cluster) -> Any:
     """What all has come to, and all starts."""
     statuses = {}
@@ -114,21 +160,36 @@ def test_a_crash_at_any_write_changes_nothing_of_what_comes_of_it(placement):
             assert outcome(cluster) == expected, (crash_at, after)
 
 
+# Kinds with two sets of pods, and the names of these.
+SETS = [
+    *(("JobSet", "driver", "worker"), ("TrainJob", "initializer", "node")),
+    *(("MPIJob", "launcher", "worker"), ("MiniCluster", "brokers", "gpus")),
+]
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_random_histories_with_crashes_promise_no_node_twice(seed):
     rng = random.Random(seed)
     policy = rng.choice(("fcfs", "easy", "hybrid", "conservative"))
     placement = rng.choice(("pin", "bind"))
     cluster = Cluster(nodes=3, cores=4, policy=policy, placement=placement)
+    gpu = {"gpu": "yes"}
+    cluster.node("n2", 4, gpu)
     names: list[str] = []
     sets: list[tuple[str, str]] = []
+    several: list[tuple[str, str]] = []
     for turn in range(60):
         if rng.random() < 0.3:
             cluster.crash_at, cluster.crash_after = rng.randrange(6), rng.random() < 0.5
         name = f"w{turn}"
         choice = rng.random()
         annotations = {"fluxqueue/duration": f"{rng.randint(1, 200)}"} if rng.random() < 0.7 else {}
-        if choice < 0.3:
+        if choice < 0.1:
+            kind, first, second = rng.choice(SETS)
+            shapes = [(1, rng.randint(1, 2), rng.randint(1, 3), rng.choice((None, gpu))) for _ in range(2)]
+            cluster.sets(kind, name, annotations, **{first: (1, 1, *shapes[0][2:]), second: shapes[1]})
+            several.append((kind, name))
+        elif choice < 0.3:
             pods = rng.randint(1, 4)
             cluster.job(name, pods, rng.randint(1, 3), completions=rng.randint(pods, 6), annotations=annotations)
             names.append(name)
@@ -147,6 +208,12 @@ def test_random_histories_with_crashes_promise_no_node_twice(seed):
             running = [pod for pod in cluster.all(PODS) if pod["status"]["phase"] == "Running"]
             if running:
                 cluster.end(rng.choice(running), rng.choice(("Succeeded", "Succeeded", "Failed")))
+        elif choice < 0.88 and several:
+            change = (
+                cluster.suspend if rng.random() < 0.6 else lambda kind, name: cluster.delete(KINDS[kind].kind, name)
+            )
+            which = several.pop(rng.randrange(len(several)))
+            change(*which)
         elif choice < 0.92 and names:
             kind, gone = JOBS, names.pop(rng.randrange(len(names)))
             if ("jobs", "ns", gone) not in cluster.items:
@@ -158,12 +225,16 @@ def test_random_histories_with_crashes_promise_no_node_twice(seed):
             cluster.put(NODES, node)
         cluster.settle(rng.choice((0, 1, 10, 100)))
         no_node_is_promised_twice(cluster)
-    # Whoever is left ends: everything that waits comes to its turn.
     cluster.crash_at = None
-    for index in range(3):
-        cluster.node(f"n{index}", 4)
     for kind, name in sets:
         cluster.delete(KINDS[kind].kind, name)
+    all_that_waits_comes_to_its_turn(cluster, gpu)
+
+
+def all_that_waits_comes_to_its_turn(cluster: Cluster, gpu: dict[str, str]) -> None:
+    """What runs ends, on nodes that are all usable."""
+    for index in range(3):
+        cluster.node(f"n{index}", 4, gpu if index == 2 else {})
     cluster.settle(5)
     for _ in range(200):
         running = [pod for pod in cluster.all(PODS) if pod["status"]["phase"] == "Running"]
@@ -184,6 +255,6 @@ def no_node_is_promised_twice(cluster: Cluster) -> None:
     for node in cluster.all(NODES):
         name = node["metadata"]["name"]
         promised = sum(
-            job.amounts.get("cpu", 0) for job in core.jobs.values() for place in job.places if place.node == name
+            place.amounts.get("cpu", 0) for job in core.jobs.values() for place in job.places if place.node == name
         )
         assert promised <= 4000, (name, promised)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any
 
+from ...graph.request import JobRequest, parse_jobspec, together
 from ...spec import duration as durations
 from .. import constraints, nodes, requests
 from ..crd import Settings
 from ..names import DURATION, SCHEDULERS, WITHIN
-from .job import Asked, Job
+from ..workloads import PodSet, Wish
+from .job import Asked, AskedSet, Job
 
 Object = dict[str, Any]
 
@@ -19,18 +21,12 @@ class Refusal(ValueError):
     """A workload that no queue takes: the message names the field and the rule."""
 
 
-def asked_of(job: Job, settings: Settings, has_taints: bool, part: int | None = None) -> Asked:
-    """What a job asks for of a queue with these settings; `has_taints`: there are nodes with taints. `part`: for so
-    many of its pods alone. Raises Refusal, RequestError.
+def asked_of(job: Job, settings: Settings, has_taints: bool) -> Asked:
+    """What a job asks for of a queue with these settings; `has_taints`: there are nodes with taints. Raises Refusal,
+    RequestError.
     """
     meta, wish = job.item["metadata"], job.wish
     seconds = _duration(meta, wish.limit, settings)
-    amounts = requests.largest(requests.amounts_of(one) for one in wish.templates)
-    constraint = constraints.together(constraints.constraint_of(one, has_taints) for one in wish.templates)
-    pods, is_apart = (
-        max(wish.pods if part is None else part, 1),
-        any(constraints.is_apart(one, wish.labels) for one in wish.templates),
-    )
     within = (meta.get("annotations") or {}).get(WITHIN, "")
     if within and within not in settings.topology:
         known = ", ".join(settings.topology) or "none"
@@ -38,20 +34,57 @@ def asked_of(job: Job, settings: Settings, has_taints: bool, part: int | None = 
             f"metadata.annotations[{WITHIN}]: must be a label of the queue's topology ({known}), not {within}"
         )
     level = nodes.level_of(within, settings.topology) if within else ""
-    spec = requests.jobspec(
-        *(meta["name"], meta["namespace"], pods, amounts, seconds, constraint), is_apart=is_apart, within=level
-    )
-    left = dict.fromkeys(field for one in wish.templates for field in constraints.left_to_scheduler(one, wish.labels))
+    labels = [one.labels for one in wish.sets]
+    left = dict.fromkeys(field for one in wish.templates for field in constraints.left_to_scheduler(one, *labels))
+    sets = {one.name: _asked_set(one, wish, has_taints) for one in wish.sets}
+    pods = {one.name: one.pods for one in wish.sets if one.pods} or {one.name: 1 for one in wish.sets[:1]}
+    specs = _jobspecs(meta, pods, sets, seconds, level)
     return Asked(
-        pods=wish.pods,
-        amounts=amounts,
+        sets=sets,
         duration=seconds,
-        constraint=constraint,
-        is_apart=is_apart,
         within=within,
+        level=level,
         left=tuple(left),
-        jobspec=spec,
+        jobspec=requests.jobspec_of_sets(specs, level) if len(specs) > 1 else next(iter(specs.values()), {}),
     )
+
+
+def _asked_set(one: PodSet, wish: Wish, has_taints: bool) -> AskedSet:
+    others = [other for other in wish.sets if other is not one]
+    return AskedSet(
+        requests.largest(requests.amounts_of(template) for template in one.templates),
+        constraints.together(constraints.constraint_of(template, has_taints) for template in one.templates),
+        _avoids(one, one),
+        any(_avoids(one, other) or _avoids(other, one) for other in others),
+    )
+
+
+def _avoids(one: PodSet, other: PodSet) -> bool:
+    return any(constraints.is_apart(template, other.labels) for template in one.templates)
+
+
+def _jobspecs(
+    meta: Object, pods: Mapping[str, int], sets: Mapping[str, AskedSet], seconds: float, level: str
+) -> dict[str, Object]:
+    """The jobspec of so many pods of each set. The level stands in that of an only one."""
+    alone = len(pods) == 1
+    found: dict[str, Object] = {}
+    for name, number in pods.items():
+        own, label = sets[name], "pod" if alone else name
+        head = meta["name"], meta["namespace"], number, own.amounts, seconds, own.constraint
+        found[name] = requests.jobspec(*head, is_apart=own.is_apart, within=level if alone else "", label=label)
+    return found
+
+
+def request_of(job: Job, asked: Asked, pods: Mapping[str, int], others: Mapping[str, Any]) -> JobRequest:
+    """The request for so many pods of each set; `others` are constraints by set, beside those of the pods."""
+    specs = _jobspecs(job.item["metadata"], pods, asked.sets, asked.duration, asked.level)
+    found = []
+    for name, spec in specs.items():
+        request, own = parse_jobspec(spec), asked.sets[name]
+        constraint = constraints.together([own.constraint, others.get(name)])
+        found.append(JobRequest(request.resources, request.duration, constraint, is_apart=own.keeps_apart))
+    return together(found, asked.level) if len(found) > 1 else found[0]
 
 
 def check_placement(job: Job, settings: Settings, has_claim: Callable[[str, str], bool]) -> None:

@@ -210,7 +210,8 @@ class ClusterQueue:
         return {"properties": [f"{label}={found[0].get(label, '')}"]} if found else None
 
     def submit(self, jobid: int, request: JobRequest, priority: int, arrival: float) -> None:
-        self._allowed(request.constraint)
+        for one in request.sets or (request,):
+            self._allowed(one.constraint)
         # A job whose end is not known is planned with one that is far off.
         full = request.lasting(request.duration + LATENCY if request.duration else UNLIMITED)
         self.queue.submit(jobid, full, priority, arrival)
@@ -230,15 +231,16 @@ class ClusterQueue:
         if jobid in self.queue.pending:
             self.queue.cancel(jobid)
 
-    def schedule(self, now: int) -> Iterable[tuple[Decision, list[str]]]:
-        """What the queue decides now, and of a job that starts the nodes, one for each of its pods. The job holds
-        nothing then: its places are to be held at once.
+    def schedule(self, now: int) -> Iterable[tuple[Decision, list[list[str]]]]:
+        """What the queue decides now, and of a job that starts the nodes, one for each pod of each set that it asked
+        for. The job holds nothing then: its places are to be held at once.
         """
         for _ in range(_CALLS):
             for decision in self.queue.schedule(now):
-                given: list[str] = []
+                given: list[list[str]] = []
                 if isinstance(decision, Started):
-                    given = nodes.names_in(decision.allocation.selection)
+                    selection = decision.allocation.selection
+                    given = [nodes.names_in(one) for one in selection.sets or (selection,)]
                     self.queue.finish(decision.jobid)
                 yield decision, given
             if not self.queue.unfinished:

@@ -66,7 +66,7 @@ def _asked(job: Job) -> Object:
     """The part of the spec that may change while a job waits."""
     asked = job.asked
     return {
-        "jobspec": json.dumps(asked.jobspec, separators=(",", ":")) if asked else "",
+        "jobspec": json.dumps(asked.jobspec, separators=(",", ":")) if asked and not job.wish.missing else "",
         "duration": int(asked.duration) if asked else 0,
         "nodes": job.wish.pods,
         "priority": job.priority,
@@ -74,12 +74,15 @@ def _asked(job: Job) -> Object:
 
 
 def changed_spec(job: Job, told: Object) -> Object:
-    """What is to be changed in the spec of the FluxJob of a waiting job, {} for nothing.
+    """What is to be changed in the spec of the FluxJob of a waiting job, or of one that has just got what it waits for
+    and nodes in one; {} for nothing.
 
-    A jobspec alone, which says in other words where a job may run when nodes get taints, is not worth a write.
+    Another jobspec alone, which says in other words where a job may run when nodes get taints, is not worth a write.
     """
-    wanted = _asked(job) if job.state is State.HELD and job.asked else {}
-    return wanted if any(told.get(key) != wanted[key] for key in wanted if key != "jobspec") else {}
+    is_new = not told.get("jobspec") and not job.wish.missing and not job.state.is_over
+    wanted = _asked(job) if job.asked and (job.state is State.HELD or is_new) else {}
+    differs = any(told.get(key) != wanted[key] for key in wanted if key != "jobspec")
+    return wanted if differs or (wanted and is_new) else {}
 
 
 def _owners(job: Job) -> list[Object]:
@@ -123,7 +126,28 @@ def nodes_of(job: Job) -> Object:
     freed = {"freed": Idset(job.freed).encode()} if job.freed and job.state.has_nodes else {}
     waits = [{"pods": one.pods, "since": text_of(one.since)} for one in job.waits] if job.state.has_nodes else []
     given = {"nodes": Hostlist(job.nodes).encode()} if job.nodes else {}
-    return {**given, **freed, **({"waits": waits} if waits else {})}
+    return {**given, **_sets_of(job), **freed, **({"waits": waits} if waits else {})}
+
+
+def _sets_of(job: Job) -> Object:
+    """For whose pods the nodes are, where a job has pods of several sets."""
+    names = dict.fromkeys(job.sets)
+    if len(names) < 2:
+        return {}
+    indexes = {name: [index for index, own in enumerate(job.sets) if own == name] for name in names}
+    return {"sets": [{"name": name, "indexes": Idset(own).encode()} for name, own in indexes.items()]}
+
+
+def sets_in(told: Object, nodes: int, only: str) -> list[str]:
+    """The names of the sets for whose pods the nodes of a status are, of which there are so many; `only`: the name
+    where the status has none.
+    """
+    names = [only] * nodes
+    for one in told.get("sets") or ():
+        for index in Idset.parse(one["indexes"]):
+            if index < nodes:
+                names[index] = one["name"]
+    return names
 
 
 def waits_in(told: Object) -> list[Wait]:

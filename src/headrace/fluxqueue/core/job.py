@@ -41,12 +41,13 @@ class State(Enum):
 
 
 class Place(Struct, eq=False):
-    """Room for a pod on a node of a queue, which stands at `index` in the job's nodes; `pod` is the uid of the pod that
-    has it, "" while there is none.
+    """Room for a pod of a set on a node of a queue, which stands at `index` in the job's nodes; `pod` is the uid of the
+    pod that has it, "" while there is none.
     """
 
     index: int
     node: str
+    set: str
     hold: int
     amounts: requests.Amounts
     queue: str
@@ -98,32 +99,42 @@ def parts_of(waits: list[Wait], together: bool, window: int = WINDOW) -> list[Wa
     return list(islice((Wait(1, wait.since) for wait in waits for _ in range(wait.pods)), window))
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """What a job asks of the graph: so many pods with `amounts` each, for `duration` seconds (0: not known).
-
-    `is_apart`: no two of them on one node. `within`: the label for which their nodes have one value, "" for none.
-    `left` are the fields that no plan knows of.
+class AskedSet(Struct, frozen=True):
+    """What each pod of a set asks for: `amounts` of a node that satisfies the constraint. `is_apart`: no two of them on
+    one node; `keeps_apart`: on no node of another set of which that is true.
     """
 
-    pods: int
     amounts: dict[str, int]
-    duration: float
     constraint: Any
     is_apart: bool = False
+    keeps_apart: bool = False
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What a job asks of the graph: what the pods of its sets ask for, by name, for `duration` seconds (0: not known).
+
+    `within`: the label for which their nodes have one value, "" for none, and `level` the type of the vertices that
+    stand for it. `left` are the fields that no plan knows of.
+    """
+
+    sets: dict[str, AskedSet]
+    duration: float
     within: str = ""
+    level: str = ""
     left: tuple[str, ...] = ()
     jobspec: Object
 
 
 class Job(Struct, eq=False, kw_only=True):
-    """`nodes` are those that it was given, in order, as status.nodes has them; `places` what is left of these, and
-    `freed` the indexes of those that it has given back. `leaving` are holds of what it has given back, which end when
-    its status tells that: until then, a core that begins anew would take it for the job's.
+    """`nodes` are those that it was given, in order, as status.nodes has them, and `sets` the names of the sets for
+    whose pods these are; `places` what is left of them, and `freed` the indexes of those that it has given back.
+    `leaving` are holds of what it has given back, which end when its status tells that: until then, a core that begins
+    anew would take it for the job's.
 
-    `asked` is None for a job that is refused. `waits` are the pods without places, and `line` what of these is in front
-    of the graph, by id. `is_ready`: these may be in its queue's order, if its namespace's quota lets them; `excess`:
-    which limits of the quota it is over. `is_placed`: its
-    places have been taken. `is_due`: a status that differs in its position or counts alone is to be written.
+    `asked` is None for a job that is refused. `waits` are the pods without places, `lacks` how many these are by set,
+    and `line` what of `waits` is in front of the graph, by id. `is_ready`: these may be in its queue's order, if its
+    namespace's quota lets them; `excess`: which limits of the quota it is over. `is_placed`: its places have been
+    taken. `is_due`: a status that differs in its position or counts alone is to be written.
     """
 
     uid: str
@@ -137,15 +148,18 @@ class Job(Struct, eq=False, kw_only=True):
     state: State = State.HELD
     asked: Asked | None = None
     nodes: list[str] = []
+    sets: list[str] = []
     places: list[Place] = []
     freed: set[int] = set()
     leaving: list[int] = []
     is_ready: bool = False
     excess: str = ""
     waits: list[Wait] = []
+    lacks: dict[str, int] = {}
     line: dict[int, Wait] = {}
-    # What the parts in front of the graph ask for, but for their number of pods.
+    # What the parts in front of the graph ask for, but for the number of pods of a job of one set, and for which sets.
     shape: Any = None
+    sets_in_line: tuple[str, ...] = ()
     is_placed: bool = False
     is_due: bool = False
     is_claimed: bool = True
@@ -174,9 +188,17 @@ class Job(Struct, eq=False, kw_only=True):
         """The kind of the workload, as in the name of its FluxJob."""
         return group.KIND if self.workload is group.WORKLOAD else self.workload.kind.kind
 
+    def amounts_of(self, name: str) -> requests.Amounts:
+        """What a pod of a set asks for; of a set that it has no more, what is enough for each of its pods."""
+        if not self.asked:
+            return {"pod": 1}
+        found = self.asked.sets.get(name)
+        return found.amounts if found else requests.largest(one.amounts for one in self.asked.sets.values())
+
     @property
-    def amounts(self) -> requests.Amounts:
-        return self.asked.amounts if self.asked else {"pod": 1}
+    def wanted(self) -> dict[str, int]:
+        """How many pods it asks for next, by set: for all that wait, or the first of them if each starts by itself."""
+        return {name: pods if self.wish.together else 1 for name, pods in self.lacks.items() if pods}
 
     @property
     def holds(self) -> requests.Amounts:
@@ -185,9 +207,11 @@ class Job(Struct, eq=False, kw_only=True):
 
     @property
     def needs(self) -> requests.Amounts:
-        """What it asks for next: for all pods that wait, or the first of them if each starts by itself."""
-        pods = sum(one.pods for one in self.waits) if self.wish.together else 1
-        needs = {kind: amount * pods for kind, amount in self.amounts.items()}
+        """What it asks for next."""
+        needs = requests.total(
+            {kind: amount * pods for kind, amount in self.amounts_of(name).items()}
+            for name, pods in self.wanted.items()
+        )
         return needs if self.state.has_nodes else {**needs, JOB: 1}
 
     @property

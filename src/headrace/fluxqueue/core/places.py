@@ -6,13 +6,16 @@ the job's until then.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from .. import constraints, requests
 from ..admission import gate_index
-from ..workloads import ordinal_of
+from ..workloads import PodSet, ordinal_of
 from .cluster_queue import ClusterQueue
-from .job import Job, Place, State
+from .job import AskedSet, Job, Place, State
 from .world import World, node_of
 
 Object = dict[str, Any]
@@ -35,11 +38,8 @@ class Places:
         pods = {pod["metadata"]["uid"]: pod for pod in self._world.live_pods(job.uid)}
         if not job.is_placed and job.state.has_nodes:
             job.is_placed = True
-            job.places = [
-                Place(index, node, queue.hold(node, job.amounts, now, job.end), job.amounts, job.queue)
-                for index, node in enumerate(job.nodes)
-                if index not in job.freed
-            ]
+            taken = [index for index in range(len(job.nodes)) if index not in job.freed]
+            job.places = [self._place(job, queue, index, now) for index in taken]
         for place in job.places:
             if place.pod and place.pod not in pods:
                 self._vacate(place)
@@ -50,18 +50,44 @@ class Places:
                 continue
             node = node_of(pod)
             fits = [one for one in free if one.node == node] if node else free
-            found = _best(fits, pod, job.amounts)
+            found = _best(job, fits, pod)
             if found is not None:
                 free.remove(found)
                 self._occupy(found, uid)
-        taken = sum(1 for place in job.places if place.pod) + self.outside(job)
-        left = max(job.wish.pods - taken, 0)
-        # Where the request has changed, a place may be too small for what is asked for now.
-        kept = [place for place in free if not requests.beyond(job.amounts, place.amounts)][:left]
+        kept = list(self._kept(job, free))
         for place in [place for place in free if place not in kept]:
             self.give_back(job, place, keep=job.state.has_nodes)
         if job.state is State.RELEASED and _all_run(job, pods):
             job.state = State.RUNNING
+
+    def _place(self, job: Job, queue: ClusterQueue, index: int, now: int) -> Place:
+        """A place at an index of a job's nodes, which holds what a pod of its set asks for."""
+        node, own = job.nodes[index], job.sets[index]
+        amounts = job.amounts_of(own)
+        return Place(index, node, own, queue.hold(node, amounts, now, job.end), amounts, job.queue)
+
+    def _kept(self, job: Job, free: list[Place]) -> Iterator[Place]:
+        """Of the places without a pod, those that wait for one."""
+        # Where the request has changed, a place may be too small for what is asked for now.
+        enough = [one for one in free if not requests.beyond(job.amounts_of(one.set), one.amounts)]
+        beside = []
+        for name, left in self.left(job).items():
+            own = [one for one in enough if one.set == name]
+            yield from own[:left]
+            beside += own[left:]
+        known = {one.name for one in job.wish.sets}
+        beside += [one for one in enough if one.set not in known]
+        yield from beside[: job.wish.unseen]
+
+    def left(self, job: Job) -> dict[str, int]:
+        """How many pods of each set a job wants beside those that have places or run without one."""
+        taken = Counter(place.set for place in job.places if place.pod)
+        return {one.name: max(one.pods - taken[one.name] - self.outside(job), 0) for one in job.wish.sets}
+
+    def lacks(self, job: Job) -> dict[str, int]:
+        """How many pods of each set have no place."""
+        has = Counter(place.set for place in job.places)
+        return {one.name: max(one.pods - has[one.name] - self.outside(job), 0) for one in job.wish.sets}
 
     def outside(self, job: Job) -> int:
         """The pods of a job that run without a place, as they were there before its namespace had a queue."""
@@ -70,13 +96,16 @@ class Places:
         pods = self._world.live_pods(job.uid)
         return sum(1 for pod in pods if pod["metadata"]["uid"] not in self.of_pod and gate_index(pod) < 0)
 
-    def add(self, job: Job, queue: ClusterQueue, nodes: list[str], now: int) -> None:
-        """Give a job a place on each of these nodes, at the first indexes that its nodes do not need any more."""
+    def add(self, job: Job, queue: ClusterQueue, own: str, nodes: list[str], now: int) -> None:
+        """Give a job a place for a pod of a set on each of these nodes, at the first indexes of that set that its nodes
+        do not need any more.
+        """
         for node in nodes:
-            index = min(job.freed, default=len(job.nodes))
+            index = min((one for one in job.freed if job.sets[one] == own), default=len(job.nodes))
             job.nodes[index : index + 1] = [node]
+            job.sets[index : index + 1] = [own]
             job.freed.discard(index)
-            job.places.append(Place(index, node, queue.hold(node, job.amounts, now, job.end), job.amounts, job.queue))
+            job.places.append(self._place(job, queue, index, now))
         job.places.sort(key=lambda place: place.index)
 
     def leave_lost_nodes(self, job: Job, queue: ClusterQueue, now: int) -> bool:
@@ -86,19 +115,18 @@ class Places:
         all_have = True
         for place in job.places:
             pod = self._world.pods.get(place.pod)
-            constraint = job.asked.constraint if job.asked else None
+            asked = job.asked.sets.get(place.set) if job.asked else None
+            constraint = asked.constraint if asked else None
             if queue.is_usable(place.node, constraint) or (pod is not None and gate_index(pod) < 0):
                 continue
-            if job.asked and job.asked.is_apart:
-                constraint = constraints.together([constraint, {"not": [{"hostlist": job.nodes}]}])
-            if job.asked and job.asked.within:
-                others = [one.node for one in job.places if one is not place]
-                constraint = constraints.together([constraint, queue.beside(others, job.asked.within)])
-            node = queue.another_node(job.amounts, constraint, now, job.end)
+            others = [one for one in job.places if one is not place]
+            constraint = constraints.together([constraint, beside(job, queue, place.set, others)])
+            amounts = job.amounts_of(place.set)
+            node = queue.another_node(amounts, constraint, now, job.end)
             if node:
                 job.leaving.append(place.hold)
-                place.node, place.hold = node, queue.hold(node, job.amounts, now, job.end)
-                place.amounts = job.amounts
+                place.node, place.hold = node, queue.hold(node, amounts, now, job.end)
+                place.amounts = amounts
                 job.nodes[place.index] = node
             else:
                 all_have = False
@@ -121,6 +149,7 @@ class Places:
         job.freed.add(place.index)
         while job.workload.lasts and len(job.nodes) - 1 in job.freed:
             job.nodes.pop()
+            job.sets.pop()
             job.freed.discard(len(job.nodes))
         job.leaving.append(place.hold)
         if not keep:
@@ -146,14 +175,42 @@ def _by_index(entry: tuple[str, Object]) -> tuple[int, str]:
     return ordinal_of(entry[1]) or 0, entry[1]["metadata"]["name"]
 
 
-def _best(free: list[Place], pod: Object, largest: requests.Amounts) -> Place | None:
-    """The place with the ordinal of a pod, else the first that has room for it."""
-    index, amounts = ordinal_of(pod), requests.amounts_of(pod["spec"])
-    own = next((one for one in free if one.index == index), None)
-    for place in [own, *free] if own else free:
-        if not requests.beyond(amounts, place.amounts) or place.amounts == largest:
+def beside(job: Job, queue: ClusterQueue, name: str, places: Iterable[Place]) -> Any:
+    """The constraint on nodes of a set that follows from other places of its job, None for none."""
+    asked, places = job.asked, list(places)
+    own = asked.sets.get(name) if asked else None
+    if asked is None or own is None:
+        return None
+    taken = {one.node for one in places if _is_apart(name, own, one.set, asked.sets.get(one.set))}
+    parts = [{"not": [{"hostlist": sorted(taken)}]}] if taken else []
+    if asked.within:
+        parts.append(queue.beside([one.node for one in places], asked.within))
+    return constraints.together(parts)
+
+
+def _is_apart(name: str, own: AskedSet, other_name: str, other: AskedSet | None) -> bool:
+    """Whether pods of two sets have no node in common."""
+    return own.is_apart if name == other_name else bool(own.keeps_apart and other and other.keeps_apart)
+
+
+def _best(job: Job, free: list[Place], pod: Object) -> Place | None:
+    """The place of a pod's set with its ordinal, else the first of its set that has room for it."""
+    own = job.wish.set_of(pod)
+    fits = [one for one in free if one.set == own.name] if own else free
+    index, amounts = _index_of(job, own, pod), requests.amounts_of(pod["spec"])
+    first = [one for one in fits if one.index == index]
+    for place in [*first, *fits]:
+        if not requests.beyond(amounts, place.amounts) or place.amounts == job.amounts_of(place.set):
             return place
     return None
+
+
+def _index_of(job: Job, own: PodSet | None, pod: Object) -> int | None:
+    """The index among a job's nodes that is a pod's by its ordinal in its set, None for none."""
+    ordinal = ordinal_of(pod, own.per_job if own else 0)
+    if own is None or ordinal is None:
+        return None
+    return next(islice((index for index, name in enumerate(job.sets) if name == own.name), ordinal, None), None)
 
 
 def _all_run(job: Job, pods: dict[str, Object]) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ...graph.request import JobRequest, RequestError, parse_jobspec
+from ...graph.request import JobRequest, RequestError
 from ...graph.selection import Selection
 from ...kube.runtime.events import Report
 from ...kube.runtime.kinds import PODS
@@ -30,19 +30,19 @@ from ...spec import duration as durations
 from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
 from ...spec.jobid import FluidGenerator
-from .. import constraints, nodes, requests
+from .. import nodes, requests
 from ..admission import gate_index, is_bound_here, is_skipped
 from ..crd import Settings, WrongQueueError, settings_of
 from ..names import FLUXJOBS, FLUXQUEUES, HELD, HOLD, JOBID, PLACE
 from ..quotas import Account
-from ..workloads import Malformed, Wish
+from ..workloads import Malformed, PodSet, Wish
 from . import actions, fluxjobs, pin
-from .asking import Refusal, asked_of, check_placement
+from .asking import Refusal, asked_of, check_placement, request_of
 from .chronicle import Chronicle, Record
 from .cluster_queue import ClusterQueue
 from .external import Externals, is_external
 from .job import WINDOW, Job, State, parts_of, started, waits_of
-from .places import Places
+from .places import Places, beside
 from .queue_nodes import QueueNodes, divided
 from .world import Change, Touched, World, is_live, node_of, workload_of
 
@@ -289,7 +289,7 @@ class Core:
                 self._drop(job, int(now))
             return
         kind, item = found
-        problem, wish = "", job.wish if job else Wish(pods=1, templates=())
+        problem, wish = "", job.wish if job else Wish(sets=(PodSet(pods=1, templates=()),))
         try:
             wish = kind.wish(item, self.world.made_by(uid))
         except Malformed as exc:
@@ -344,6 +344,7 @@ class Core:
             queued_at=_moment(told.get("queuedAt")) or seconds_of(meta["creationTimestamp"]),
             state=State(told.get("state", "Held")),
             nodes=list(Hostlist.parse(told.get("nodes", ""))),
+            sets=[],
             places=[],
             freed=set(Idset.parse(told.get("freed", ""))),
             reason="" if reason.startswith(_NOT_BOUND) else reason,
@@ -354,9 +355,12 @@ class Core:
             told_at=now,
             told_place=fluxjobs.place_in(told),
         )
+        first = wish.sets[0].name if wish.sets else ""
+        job.sets = fluxjobs.sets_in(told, len(job.nodes), first)
         if not told and placed:
             job.state, job.nodes = State.RELEASED, [node_of(pod) for pod in placed]
-            job.started_at = now
+            found = [wish.set_of(pod) for pod in placed]
+            job.started_at, job.sets = now, [own.name if own else first for own in found]
         self.jobs[uid] = self._jobs_by_id[job.jobid] = job
         return job
 
@@ -397,7 +401,7 @@ class Core:
             self.places.give_back(job, place)
         self.places.leave(job)
         job.state, job.nodes, job.is_placed, job.started_at, job.reason = State.HELD, [], False, 0, ""
-        job.freed, job.waits = set(), []
+        job.sets, job.freed, job.waits = [], set(), []
 
     def _wait(self, job: Job, problem: str, now: float) -> None:
         """Have the pods of a job that have no places wait in its queue, with what it asks for now; `problem` is what is
@@ -439,14 +443,14 @@ class Core:
             self._withdraw(job)
             job.reason = _growing(job, why)
             return
-        lacks = max(job.wish.pods - len(job.places) - self.places.outside(job), 0)
+        job.lacks = self.places.lacks(job)
         # Creation times are whole seconds: growth within the second of a job's creation may have come after that job.
         since = float(int(now) + 1) if job.state.has_nodes else job.queued_at
-        job.waits = waits_of(job.waits, lacks, job.wish.together, since)
+        job.waits = waits_of(job.waits, sum(job.lacks.values()), job.wish.together, since)
         if job.state.has_nodes and not job.waits:
             job.reason = ""
         job.is_ready = bool(job.waits)
-        if self._account_of(job) is None:
+        if self._account_of(job) is None or job.is_submitted:
             self._queue_up(job, queue)
 
     def _is_idle(self, job: Job) -> bool:
@@ -459,20 +463,17 @@ class Core:
         asked = job.asked
         if asked is None:
             return
-        constraint = asked.constraint
-        if asked.is_apart and job.places:
-            taken = sorted({place.node for place in job.places})
-            constraint = constraints.together([constraint, {"not": [{"hostlist": taken}]}])
-        if asked.within and job.places:
-            beside = queue.beside([place.node for place in job.places], asked.within)
-            constraint = constraints.together([constraint, beside])
-        shape = asked.amounts, constraint, asked.duration, asked.is_apart, asked.within, job.priority
+        pods = job.wanted
+        others = {name: beside(job, queue, name, job.places) for name in pods}
+        numbers = pods if len(pods) > 1 else None
+        shape = {name: asked.sets[name] for name in pods}, numbers, others, asked.duration, asked.within, job.priority
         if shape != job.shape:
             for part in list(job.line):
                 self._withdraw_part(job, part)
-            job.shape = shape
+            job.shape, job.sets_in_line = shape, tuple(pods)
         # Pods that depend on each other's nodes, or on what is left of a quota, are asked for one after the other.
-        window = 1 if asked.is_apart or asked.within or self._account_of(job) else WINDOW
+        is_apart = any(asked.sets[name].is_apart for name in pods)
+        window = 1 if is_apart or asked.within or self._account_of(job) else WINDOW
         wanted = Counter(parts_of(job.waits, job.wish.together, window))
         for part in [*reversed(job.line)]:
             if sum(1 for one in job.line.values() if one == job.line[part]) > wanted[job.line[part]]:
@@ -480,8 +481,7 @@ class Core:
         for wait, number in wanted.items():
             for _ in range(number - sum(1 for one in job.line.values() if one == wait)):
                 part = next(self._parts) if job.jobid in job.line else job.jobid
-                request = parse_jobspec(asked_of(job, queue.settings, queue.has_taints, wait.pods).jobspec)
-                request = JobRequest(request.resources, request.duration, constraint)
+                request = request_of(job, asked, pods if numbers else dict.fromkeys(pods, wait.pods), others)
                 queue.submit(part, request, job.priority, wait.since)
                 job.line[part] = wait
                 self._jobs_by_id[part] = job
@@ -605,7 +605,8 @@ class Core:
                 job.is_ready, job.position, job.estimate = False, 0, 0
                 asked = job.asked
                 if asked:
-                    why = refusal(queue.scheduler, asked.jobspec, parse_jobspec(asked.jobspec), decision.failure)
+                    request = request_of(job, asked, job.wanted, {})
+                    why = refusal(queue.scheduler, asked.jobspec, request, decision.failure)
                     job.reason = _growing(job, f"no node could ever serve it as nodes are now: {why}")
             decided[job.uid] = job
         # Several parts of a job may have started: what it asks for next follows from all of them.
@@ -614,17 +615,18 @@ class Core:
             self._touched[job.uid] = None
         return goes_on
 
-    def _start(self, job: Job, queue: ClusterQueue, part: int, given: list[str], now: float) -> None:
-        """A job gets the nodes that it has asked for by a part of what it waits for."""
+    def _start(self, job: Job, queue: ClusterQueue, part: int, given: list[list[str]], now: float) -> None:
+        """A job gets the nodes that it has asked for by a part of what it waits for, those of each set."""
         wait = job.line[part]
         self._leave_line(job, part)
         job.waits = started(job.waits, wait)
         job.is_ready = bool(job.waits)
         if not job.state.has_nodes:
-            job.state, job.nodes, job.freed, job.started_at = State.RELEASED, [], set(), now
+            job.state, job.nodes, job.sets, job.freed, job.started_at = State.RELEASED, [], [], set(), now
             job.is_placed = True
         job.position, job.estimate, job.reason = 0, 0, ""
-        self.places.add(job, queue, given, int(now))
+        for own, names in zip(job.sets_in_line, given, strict=True):
+            self.places.add(job, queue, own, names, int(now))
         self._settle(job, int(now))
 
     def _look(self, now: float) -> None:
@@ -733,7 +735,7 @@ class Core:
         told: Object = (self.world.fluxjobs.get(job.uid) or {}).get("status") or {}
         has_nodes = State(told.get("state", "Held")).has_nodes
         return has_nodes and {
-            key: told[key] for key in ("nodes", "freed", "waits") if key in told
+            key: told[key] for key in ("nodes", "sets", "freed", "waits") if key in told
         } == fluxjobs.nodes_of(job)
 
     def _effects(self, job: Job, pods: dict[str, Object], now: float) -> Iterator[actions.Action]:
@@ -823,7 +825,7 @@ def _kind_of(status: Object) -> str:
 
 def _matters(told: Object, wanted: Object) -> bool:
     """Whether a status is to be written at once: not if only a position, an estimate or a count has changed."""
-    keys = ("state", "reason", "nodes", "freed", "waits", "jobid", "startedAt", "endedAt")
+    keys = ("state", "reason", "nodes", "sets", "freed", "waits", "jobid", "startedAt", "endedAt")
     return any(told.get(key) != wanted.get(key) for key in keys)
 
 

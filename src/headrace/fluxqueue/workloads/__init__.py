@@ -7,7 +7,7 @@ from typing import Any
 
 from ...kube.runtime.kinds import PODS
 from . import deployment, group, job, jobset, minicluster, mpijob, pod, replicaset, statefulset, trainjob
-from .workload import Malformed, Wish, Workload
+from .workload import Malformed, PodSet, Wish, Workload
 
 Object = dict[str, Any]
 
@@ -37,14 +37,24 @@ def maker_of(pod: Object) -> str:
     return uid_of_group(pod["metadata"]["namespace"], name) if name else str(pod["metadata"]["uid"])
 
 
-# The labels with the ordinal of a pod (Job, StatefulSet).
-_ORDINALS = ("batch.kubernetes.io/job-completion-index", "apps.kubernetes.io/pod-index")
+# The labels with the ordinal of a pod (Job, StatefulSet, MPIJob), and that of its Job in a JobSet.
+_ORDINALS = (
+    *("batch.kubernetes.io/job-completion-index", "apps.kubernetes.io/pod-index"),
+    "training.kubeflow.org/replica-index",
+)
+_JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 
 
-def ordinal_of(pod: Object) -> int | None:
-    """The place of a pod among those of its controller, if it has one for good."""
+def ordinal_of(pod: Object, per_job: int = 0) -> int | None:
+    """The place of a pod among those of its controller, if it has one for good; `per_job`: among those of several Jobs
+    with so many pods each.
+    """
     labels = pod["metadata"].get("labels") or {}
-    return next((int(labels[key]) for key in _ORDINALS if str(labels.get(key)).isdigit()), None)
+    own = next((int(labels[key]) for key in _ORDINALS if str(labels.get(key)).isdigit()), None)
+    before = str(labels.get(_JOB_INDEX, 0))
+    if own is None or not per_job or own >= per_job or not before.isdigit():
+        return own
+    return int(before) * per_job + own
 
 
 def uid_of_group(namespace: str, name: str) -> str:
@@ -71,6 +81,7 @@ __all__ = [
     "BY_PLURAL",
     "KINDS",
     "Malformed",
+    "PodSet",
     "Wish",
     "Workload",
     "group",

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from ...kube.runtime.kinds import Kind
 from . import replicaset
-from .workload import NOTHING, Made, Object, Wish, Workload
+from .workload import NOTHING, Made, Object, PodSet, Wish, Workload
 
 
 def wish(deployment: Object, made: Made = NOTHING) -> Wish:
     """A ReplicaSet that is rolled out wants pods beyond `replicas`, as many as `maxSurge` lets it."""
     wanted = [one for one in made.get("ReplicaSet", ()) if replicaset.replicas_of(one)]
-    return Wish(
+    pods = PodSet(
         pods=sum(replicaset.replicas_of(one) for one in wanted),
         templates=tuple(one["spec"]["template"]["spec"] for one in wanted) or (deployment["spec"]["template"]["spec"],),
         labels=replicaset.labels_of(deployment),
-        together=replicaset.is_gang(deployment),
     )
+    return Wish(sets=(pods,), together=replicaset.is_gang(deployment))
 
 
 WORKLOAD = Workload(Kind("apps", "v1", "deployments", "Deployment"), 2, (), wish, lasts=True)

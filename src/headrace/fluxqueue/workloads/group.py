@@ -6,12 +6,15 @@ Fluence has it: pods that come later belong to it as those that came first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
 
 from ...kube.runtime.kinds import PODS
+from .. import constraints, requests
 from ..names import GROUP_NAMES, GROUP_SIZES
 from .pod import ENDS, template_of
-from .workload import NOTHING, Made, Malformed, Object, Wish, Workload
+from .workload import NOTHING, Made, Malformed, Object, PodSet, Wish, Workload
 
 KIND = "Group"
 
@@ -33,14 +36,33 @@ def wish(item: Object, made: Made = NOTHING) -> Wish:
     size = _size(pods)
     phases = [(pod.get("status") or {}).get("phase", "") for pod in pods]
     ends = [ENDS[phase] for phase in phases if phase in ENDS]
-    templates = tuple(template_of(pod) for pod in pods)
-    labels = pods[0]["metadata"].get("labels") or {}
+    sets = tuple(_sets_of(pods))
     if len(ends) == len(pods):
-        return Wish(pods=0, templates=templates, end="Failed" if "Failed" in ends else "Finished")
+        return Wish(sets=sets, end="Failed" if "Failed" in ends else "Finished")
     limits = [pod["spec"].get("activeDeadlineSeconds") for pod in pods]
     limit = max(limits) if all(limits) else None
     missing = f"the group has {len(pods)} of {size} pods" if len(pods) < size else ""
-    return Wish(pods=max(size, len(pods)) - len(ends), templates=templates, labels=labels, limit=limit, missing=missing)
+    return Wish(sets=sets, unseen=max(size - len(pods), 0), limit=limit, missing=missing)
+
+
+def _sets_of(pods: list[Object]) -> Iterator[PodSet]:
+    """The pods in sets that ask for the same and keep apart from the same. A set's name follows from what it asks for,
+    so that it has the same one whichever of its pods there are.
+    """
+    found: dict[str, list[Object]] = {}
+    for pod in pods:
+        spec, labels = template_of(pod), pod["metadata"].get("labels") or {}
+        asked = requests.amounts_of(spec), constraints.constraint_of(spec), constraints.is_apart(spec, labels)
+        name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]
+        found.setdefault(name, []).append(pod)
+    for name, own in found.items():
+        yield PodSet(
+            pods=sum(1 for pod in own if (pod.get("status") or {}).get("phase") not in ENDS),
+            templates=tuple(template_of(pod) for pod in own),
+            labels=own[0]["metadata"].get("labels") or {},
+            name=name,
+            names=frozenset(pod["metadata"]["name"] for pod in own),
+        )
 
 
 def _size(pods: list[Object]) -> int:

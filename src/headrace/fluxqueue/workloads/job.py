@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ...kube.runtime.kinds import JOBS
-from .workload import NOTHING, Made, Object, Wish, Workload
+from .workload import NOTHING, Made, Object, PodSet, Wish, Workload
 
 _ENDS = {"Complete": "Finished", "Failed": "Failed"}
 # The value of `managedBy` that stands for Kubernetes' own controller.
@@ -13,13 +14,24 @@ _OWN_CONTROLLER = "kubernetes.io/job-controller"
 
 
 def wish(job: Object, made: Made = NOTHING) -> Wish:
-    spec, status = job["spec"], job.get("status") or {}
-    end = end_in(status, _ENDS)
-    template = spec["template"]["spec"]
-    limit = spec.get("activeDeadlineSeconds", template.get("activeDeadlineSeconds"))
-    return Wish(
-        pods=0 if end else _pods(spec, status), templates=(template,), labels=_labels(job), end=end, limit=limit
-    )
+    end = end_in(job.get("status") or {}, _ENDS)
+    return Wish(sets=(several([job]),), end=end, limit=limit_of([job]))
+
+
+def several(jobs: Sequence[Object], **told: Any) -> PodSet:
+    """The pods of Jobs that ask for the same, as one set; `told` are other fields of that."""
+    pods = sum(0 if end_in(one.get("status") or {}, _ENDS) else _pods(one) for one in jobs)
+    templates = tuple(one["spec"]["template"]["spec"] for one in jobs)
+    return PodSet(pods=pods, templates=templates, labels=_labels(jobs[0]) if jobs else {}, **told)
+
+
+def limit_of(jobs: Sequence[Object]) -> float | None:
+    """The time after which Kubernetes has ended all of some Jobs, in seconds; None where it does not end them all."""
+    limits = [
+        one["spec"].get("activeDeadlineSeconds", one["spec"]["template"]["spec"].get("activeDeadlineSeconds"))
+        for one in jobs
+    ]
+    return max(limits) if limits and all(limit is not None for limit in limits) else None
 
 
 def _labels(job: Object) -> Object:
@@ -35,23 +47,12 @@ def end_in(status: Object, ends: Mapping[str, str]) -> str:
     return next(found, "")
 
 
-def several(jobs: Sequence[Object]) -> Wish:
-    """What Jobs want that run together."""
-    wishes = [wish(one) for one in jobs]
-    limits = [one.limit for one in wishes if one.limit is not None]
-    return Wish(
-        pods=sum(one.pods for one in wishes),
-        templates=tuple(template for one in wishes for template in one.templates),
-        labels=wishes[0].labels if wishes else {},
-        limit=max(limits) if limits and len(limits) == len(wishes) else None,
-    )
-
-
 def _holds(condition: Object) -> bool:
     return str(condition.get("status")) == "True"
 
 
-def _pods(spec: Object, status: Object) -> int:
+def _pods(job: Object) -> int:
+    spec, status = job["spec"], job.get("status") or {}
     parallelism, succeeded = int(spec.get("parallelism", 1)), int(status.get("succeeded") or 0)
     if spec.get("completions") is None:
         # A work queue: after the first success no pod is made any more (Job patterns, "work queue").

@@ -1,8 +1,9 @@
-"""JobSets: the pods of all their Jobs, those included that start when others have ended. Source: JobSet 0.12."""
+"""JobSets: the pods of all their Jobs, those included that start when others have ended; a set for each replicated Job.
+
+Source: JobSet 0.12.
+"""
 
 from __future__ import annotations
-
-from msgspec.structs import replace
 
 from ...kube.kinds import JOBSETS
 from . import job
@@ -15,13 +16,24 @@ _REPLICATED = "jobset.sigs.k8s.io/replicatedjob-name"
 
 def wish(item: Object, made: Made = NOTHING) -> Wish:
     end = job.end_in(item.get("status") or {}, _ENDS)
-    jobs: list[Object] = []
-    for one in item["spec"].get("replicatedJobs") or ():
-        own = [job for job in made.get("Job", ()) if _replicated(job) == one["name"]]
-        template = {"metadata": {"name": one["name"]}, "spec": {**one["template"]["spec"], "suspend": False}}
-        jobs += [*own, *[template] * max(int(one.get("replicas", 1)) - len(own), 0)]
-    wanted = job.several(jobs)
-    return replace(wanted, pods=0, end=end) if end else wanted
+    jobs = {one["name"]: _jobs_of(one, made) for one in item["spec"].get("replicatedJobs") or ()}
+    sets = tuple(
+        job.several(
+            [] if end else own,
+            name=name,
+            selector={_REPLICATED: name},
+            per_job=max((int(one["spec"].get("parallelism", 1)) for one in own), default=1),
+        )
+        for name, own in jobs.items()
+    )
+    return Wish(sets=sets, end=end, limit=job.limit_of([one for own in jobs.values() for one in own]))
+
+
+def _jobs_of(replicated: Object, made: Made) -> list[Object]:
+    """The Jobs of a replicated Job: those that are made, and those that are to come."""
+    own = [job for job in made.get("Job", ()) if _replicated(job) == replicated["name"]]
+    template = {"metadata": {"name": replicated["name"]}, "spec": replicated["template"]["spec"]}
+    return own + [template] * max(int(replicated.get("replicas", 1)) - len(own), 0)
 
 
 def _replicated(item: Object) -> str:

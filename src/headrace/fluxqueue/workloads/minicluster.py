@@ -1,33 +1,37 @@
-"""MiniClusters: the pods of their Jobs, that of their groups included, and the pod of their services.
+"""MiniClusters: the pods of their Jobs, those of their groups included, a set each, and the pod of their services.
 
 The operator makes the Jobs of a suspended MiniCluster, and suspends them. Source: docs/user/minicluster.md.
 """
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from ...kube.kinds import MINICLUSTERS
 from ...minicluster.fields import MANAGED_BY_US
 from . import job
-from .workload import NOTHING, Made, Object, Wish, Workload
+from .workload import NOTHING, Made, Object, PodSet, Wish, Workload
 
 _ENDS = {"Finished": "Finished", "Failed": "Failed"}
+# The set of the pod of the services. A Job's name has no space.
+_SERVICES = "the services"
 
 
 def wish(item: Object, made: Made = NOTHING) -> Wish:
     spec, jobs = item["spec"], made.get("Job", ())
     end = _ENDS.get((item.get("status") or {}).get("phase", ""), "")
-    wanted = job.several(jobs)
     if end:
-        return replace(wanted, pods=0, end=end)
+        return Wish(end=end)
     missing = "" if jobs else "the operator has not made its Job yet"
+    sets = [_pods_of(one) for one in jobs]
     services = spec.get("services") or []
     if services:
         pod = {key: value for key, value in (spec.get("pod") or {}).items() if key in ("nodeSelector", "tolerations")}
-        templates = (*wanted.templates, {**pod, "containers": services})
-        wanted = replace(wanted, pods=wanted.pods + 1, templates=templates)
-    return replace(wanted, missing=missing)
+        sets.append(PodSet(pods=1, templates=({**pod, "containers": services},), name=_SERVICES))
+    return Wish(sets=tuple(sets), limit=job.limit_of(jobs), missing=missing)
+
+
+def _pods_of(one: Object) -> PodSet:
+    name = one["metadata"]["name"]
+    return job.several([one], name=name, selector={"batch.kubernetes.io/job-name": name})
 
 
 def left_alone(item: Object) -> bool:

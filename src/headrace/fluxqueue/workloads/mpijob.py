@@ -1,23 +1,34 @@
-"""MPIJobs: the launcher's pod and those of the workers. Source: mpi-operator, kubeflow.org/v2beta1."""
+"""MPIJobs: the launcher's pod and those of the workers, a set each. Source: mpi-operator, kubeflow.org/v2beta1."""
 
 from __future__ import annotations
 
 from ...kube.runtime.kinds import Kind
 from . import job
-from .workload import NOTHING, Made, Object, Wish, Workload
+from .workload import NOTHING, Made, Object, PodSet, Wish, Workload
 
 _ENDS = {"Succeeded": "Finished", "Failed": "Failed"}
 _OWN_CONTROLLER = "kubeflow.org/mpi-operator"
+_ROLE = "training.kubeflow.org/job-role"
 
 
 def wish(item: Object, made: Made = NOTHING) -> Wish:
     end = job.end_in(item.get("status") or {}, _ENDS)
-    roles = (item["spec"].get("mpiReplicaSpecs") or {}).values()
-    pods = sum(int(one.get("replicas", 1)) for one in roles)
-    templates = tuple(one["template"]["spec"] for one in roles)
-    labels = {"training.kubeflow.org/job-name": item["metadata"]["name"]}
+    roles = item["spec"].get("mpiReplicaSpecs") or {}
+    sets = tuple(_pods_of(item, role.lower(), one, bool(end)) for role, one in roles.items())
     limit = (item["spec"].get("runPolicy") or {}).get("activeDeadlineSeconds")
-    return Wish(pods=0 if end else pods, templates=templates, labels=labels, end=end, limit=limit)
+    return Wish(sets=sets, end=end, limit=limit)
+
+
+def _pods_of(item: Object, role: str, replica: Object, has_ended: bool) -> PodSet:
+    template, mark = replica["template"], {_ROLE: role}
+    given = (template.get("metadata") or {}).get("labels") or {}
+    return PodSet(
+        pods=0 if has_ended else int(replica.get("replicas", 1)),
+        templates=(template["spec"],),
+        labels={**given, **mark, "training.kubeflow.org/job-name": item["metadata"]["name"]},
+        name=role,
+        selector=mark,
+    )
 
 
 def left_alone(item: Object) -> bool:

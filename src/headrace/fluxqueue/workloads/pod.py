@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...kube.runtime.kinds import PODS
 from ..names import PLACE
-from .workload import NOTHING, Made, Object, Wish, Workload
+from .workload import NOTHING, Made, Object, PodSet, Wish, Workload
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 ENDS = {"Succeeded": "Finished", "Failed": "Failed"}
@@ -14,7 +14,8 @@ def wish(pod: Object, made: Made = NOTHING) -> Wish:
     spec = pod["spec"]
     end = ENDS.get((pod.get("status") or {}).get("phase", ""), "")
     labels, limit = pod["metadata"].get("labels") or {}, spec.get("activeDeadlineSeconds")
-    return Wish(pods=0 if end else 1, templates=(template_of(pod),), labels=labels, end=end, limit=limit)
+    alone = PodSet(pods=0 if end else 1, templates=(template_of(pod),), labels=labels)
+    return Wish(sets=(alone,), end=end, limit=limit)
 
 
 def template_of(pod: Object) -> Object:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from ...kube.runtime.kinds import Kind
 from ..names import GANG
-from .workload import NOTHING, Made, Object, Wish, Workload
+from .workload import NOTHING, Made, Object, PodSet, Wish, Workload
 
 
 def wish(item: Object, made: Made = NOTHING) -> Wish:
+    return Wish(sets=(pods_of(item),), together=is_gang(item))
+
+
+def pods_of(item: Object) -> PodSet:
+    """The pods of an object with a template and a number of replicas."""
     template = item["spec"]["template"]["spec"]
-    return Wish(pods=replicas_of(item), templates=(template,), labels=labels_of(item), together=is_gang(item))
+    return PodSet(pods=replicas_of(item), templates=(template,), labels=labels_of(item))
 
 
 def replicas_of(item: Object) -> int:

@@ -8,8 +8,7 @@ from .workload import NOTHING, Made, Object, Wish, Workload
 
 
 def wish(item: Object, made: Made = NOTHING) -> Wish:
-    template = item["spec"]["template"]["spec"]
-    return Wish(pods=replicaset.replicas_of(item), templates=(template,), labels=replicaset.labels_of(item))
+    return Wish(sets=(replicaset.pods_of(item),))
 
 
 WORKLOAD = Workload(Kind("apps", "v1", "statefulsets", "StatefulSet"), 4, (), wish, lasts=True)

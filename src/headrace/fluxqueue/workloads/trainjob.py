@@ -16,9 +16,7 @@ def wish(item: Object, made: Made = NOTHING) -> Wish:
     end = job.end_in(item.get("status") or {}, _ENDS)
     sets = made.get("JobSet", ())
     if end or not sets:
-        return Wish(
-            pods=0, templates=(), end=end, missing="" if end else "Kubeflow Trainer has not made its JobSet yet"
-        )
+        return Wish(end=end, missing="" if end else "Kubeflow Trainer has not made its JobSet yet")
     limit = item["spec"].get("activeDeadlineSeconds")
     wanted = jobset.wish(sets[0], made)
     return replace(wanted, end="", limit=wanted.limit if limit is None else limit)
