@@ -19,6 +19,7 @@ NODES = (0, 1)
 # Answered with a text, not with JSON.
 TEXTS = ("resource.topo-get",)
 TABLES: dict[str, Any] = {
+    "api": execution.API,
     "attr": broker.ATTR,
     "barrier": execution.BARRIER,
     "broker": broker.BROKER,

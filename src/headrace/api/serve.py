@@ -184,7 +184,9 @@ class Server(uvicorn.Server):
 
 
 def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None], beyond: Beyond) -> None:
-    """Serve until SIGINT or SIGTERM. Raises BrokerUnreachable if there is no broker when it begins."""
+    """Serve until SIGINT or SIGTERM; SIGUSR1 has `ready` called again. Raises BrokerUnreachable if no broker is there
+    when it begins.
+    """
     use_json_codec(msgspec.json.encode, msgspec.json.decode)
     app = create_app(settings)
     service = app.state.service
@@ -211,11 +213,18 @@ def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None], 
         login = f"{listener.url}/login?token={access.logins.issue()}"
         ready(Ready(listener.url, listener.path, login, access.accounts.issue(credential.owner())))
 
+    def tell_again() -> None:
+        """A further address that opens the page, or the same one where all addresses are the same."""
+        one_more = service.access.needed and not service.access.accounts.several
+        login = f"{listener.url}/login?token={service.access.logins.issue()}" if one_more else ""
+        ready(Ready(listener.url, listener.path, login, ""))
+
     async def serve() -> None:
         link = service.broker.link(None)
         await link.call("attr.get", {"name": "size"})
         if service.access.accounts.several:
             await _check_guests(link)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, tell_again)
         await Server(config, started, service.broker.close).serve([listener.sock])
 
     # A form with a fault is answered to its sender with the fault; the log does not repeat it.

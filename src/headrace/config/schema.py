@@ -82,6 +82,14 @@ TABLES: dict[str, dict[str, Any]] = {
         **dict.fromkeys(("exec-modules", "skip-modules"), TEXTS),
         **dict.fromkeys(("drain-lost", "expects-late-nodes"), BOOL),
         "most-requeues": INTEGER,
+        # The options of `headrace api start`.
+        "api": {
+            **dict.fromkeys(("host", "socket", "tls-cert", "tls-key", "auth", "database", "audit"), TEXT),
+            **dict.fromkeys(("proxy-header", "unknown-users"), TEXT),
+            "port": ValueType((int,), "a port, 0 to 65535"),
+            "behind-proxy": BOOL,
+            "name": TEXTS,
+        },
         "guests": {"mechanism": TEXT, "min-uid": INTEGER, "submit": TEXT},
     },
     "heartbeat": dict.fromkeys(("period", "timeout", "warn_thresh"), ANY),

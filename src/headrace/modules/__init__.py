@@ -2,6 +2,7 @@
 
 # The file of each service below this package; it defines `load(ctx, args)`.
 SERVICES = {
+    "api": "api",
     "barrier": "barrier",
     "content": "content.service",
     "content-sqlite": "content.sqlite",

@@ -48,6 +48,8 @@ LEADER_MODULES = (
     "cron",
 )
 FOLLOWER_MODULES = ("resource", "job-exec", "rexec", "heartbeat")
+# The service for scripts and browsers, where the table [headrace.api] is there.
+_SERVICE = "api"
 # With a user's own rc1 script: the modules that a broker loads before it, of which the script may load some as well, as
 # they are modules in Flux. Until then these are not listed: content serves scripts that expect it in the broker, and a
 # follower's job-exec those that load job-exec on the leader.
@@ -81,6 +83,8 @@ def names_for(rank: int, attrs: AttrTable, config: dict[str, Any]) -> list[str]:
     if has_own_rc1(attrs):
         return list(_BEFORE_OWN_RC1[rank > 0])
     names = LEADER_MODULES if rank == 0 else FOLLOWER_MODULES
+    if rank == 0 and "api" in config.get("headrace", {}):
+        names = (*names, _SERVICE)
     skip = _listed(config, "skip-modules")
     return [_scheduler(attrs, config) if name == _DEFAULT_SCHEDULER else name for name in names if name not in skip]
 

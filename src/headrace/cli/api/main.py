@@ -27,7 +27,7 @@ _AUDIT = (
 def _parser() -> Parser:
     parser = Parser(
         "headrace api",
-        usage="headrace api start|users|tokens|doctor [OPTIONS]",
+        usage="headrace api start|url|users|tokens|doctor [OPTIONS]",
         description="Serve the instance to scripts (/v1, as flux-restful-api does) and to browsers",
     )
     commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
@@ -65,6 +65,9 @@ def _parser() -> Parser:
     accounts.add_database(start)
     start.add_argument("--audit", default="", metavar="FILE", help=_AUDIT)
     start.add_argument("--json", action="store_true", help="Print addresses and a token as a JSON object when ready")
+    text = "Print an address that opens the page once, of the service that the table [headrace.api] starts"
+    url = commands.add_parser("url", prog="headrace api url", help=text, description=text)
+    url.add_argument("--json", action="store_true", help="Print it as a JSON object")
     accounts.add_parsers(commands)
     text = "Check what a service with several users needs"
     doctor = commands.add_parser("doctor", prog="headrace api doctor", help=text, description=text)
@@ -76,6 +79,10 @@ def main(argv: List[str]) -> int:
     options = _parser().parse_args(argv)
     if options.action == "start":
         return _start(options)
+    if options.action == "url":
+        from headrace.cli.api import url
+
+        return url.run(options)
     accounts.check_extra()
     if options.action == "doctor":
         from headrace.cli.api import doctor

@@ -54,6 +54,8 @@ SHELL: Methods = {
 BARRIER: Methods = {"enter": form({"name": str, "nprocs": int})}
 
 _ENTRY = form({"id": int})
+API: Methods = {"url": _NONE}
+
 CRON: Methods = {
     "create": form(
         {
