@@ -148,10 +148,10 @@ soak: packages kube-tools $(VENV)/.installed ## tests at the sizes of a soak
 	@[ "$$(id -u)" != 0 ] || command -v chromium >/dev/null || apt-get install -y -qq --no-install-recommends chromium
 	@$(BIN)/python tests/soak.py
 
-# deploy/: the install file, the kustomize base and the Helm chart of the operator, from src/headrace/kube/install.py;
-# and the page of a MiniCluster's fields.
+# deploy/: the install files, the kustomize bases and the Helm charts of the operator and of the cluster queue, from
+# src/headrace/kube/install.py and src/headrace/fluxqueue/install.py; and the page of a MiniCluster's fields.
 install-files: $(VENV)/.installed ## write deploy/ and the page of a MiniCluster's fields
-	$(BIN)/python -m headrace.kube.install_files deploy
+	$(BIN)/python -m headrace.fluxqueue.install_files deploy
 	$(BIN)/python -m headrace.kube.field_page > docs/user/minicluster-fields.md
 
 clean: ## remove .venv and build

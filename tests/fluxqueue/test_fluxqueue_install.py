@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.fluxqueue.install import Install, objects
+from headrace.fluxqueue.install import Install, check, objects
 from headrace.fluxqueue.workloads import reviewed
 
 
@@ -99,8 +99,29 @@ def test_a_store_in_a_file_is_in_the_volume_of_a_claim_which_one_process_has_at_
         ({"store": "postgresql://db/jobs", "store_claim": "disk"}, "there is one store"),
         ({"store_secret": "db"}, "name that, too"),
         ({"store_claim": "disk", "replicas": 2}, "of one process, not of 2"),
+        ({"grpc": True, "replicas": 2}, "answered by one process, not by 2"),
+        ({"grpc_queue": "large"}, "without gRPC there is no queue for it"),
+        ({"grpc_secret": "own"}, "and no certificate"),
+        ({"grpc": True, "grpc_client_secret": "theirs"}, "name the Secret of that, too"),
     ],
 )
-def test_a_store_that_an_install_could_not_have_is_refused(choice, why):
+def test_choices_that_an_install_could_not_have_are_refused(choice, why):
     with pytest.raises(ValueError, match=why):
-        Install(**choice)
+        check(Install(**choice))
+
+
+def test_grpc_has_a_service_and_its_certificates_from_secrets():
+    install = Install(grpc=True, grpc_queue="large", grpc_secret="own", grpc_client_secret="theirs")
+    (port,) = one("Service", install, "headrace-fluxqueue-grpc")["spec"]["ports"]
+    pod = one("Deployment", install)["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert (port["port"], {"name": port["targetPort"], "containerPort": 4242} in container["ports"]) == (4242, True)
+    assert container["command"][-5:] == [
+        *("--grpc=:4242", "--grpc-queue=large", "--grpc-tls-cert=/etc/fluxqueue-grpc/tls.crt"),
+        *("--grpc-tls-key=/etc/fluxqueue-grpc/tls.key", "--grpc-client-ca=/etc/fluxqueue-grpc-clients/ca.crt"),
+    ]
+    files = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
+    secrets = {one["name"]: one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one}
+    assert secrets[files["/etc/fluxqueue-grpc"]] == "own" and secrets[files["/etc/fluxqueue-grpc-clients"]] == "theirs"
+    with pytest.raises(ValueError, match="not enough values"):
+        one("Service", Install(), "headrace-fluxqueue-grpc")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -13,6 +14,8 @@ from kubecluster.errors import KubeError
 from patience import until
 from running_operator import MiniClusters, RunningOperator
 
+from headrace.fluxqueue import install as fluxqueue
+from headrace.fluxqueue import install_files
 from headrace.kube.install import Install, objects
 from headrace.kube.install_files import install_file
 from headrace.kube.operator_names import OPERATOR, OTHER_LEASE
@@ -44,13 +47,31 @@ def test_the_api_server_takes_the_whole_install_file(control_plane: Cluster, var
         uninstall(control_plane, variant)
 
 
-def test_kustomize_makes_the_same_objects(control_plane: Cluster) -> None:
-    built = list(yaml.safe_load_all(control_plane.kubectl("kustomize", str(DEPLOY / "kustomize"))))
+def test_the_api_server_takes_the_install_file_of_the_cluster_queue(control_plane: Cluster) -> None:
+    choices = {"grpc": True, "grpc_secret": "own", "grpc_client_secret": "theirs", "store_claim": "disk"}
+    variant = fluxqueue.Install(namespace="fluxqueue-whole", **choices)
+    text = install_files.install_file(variant)
+    try:
+        made = control_plane.kubectl("apply", "--server-side", "-f", "-", input=text).splitlines()
+        assert len(made) == len(fluxqueue.objects(variant))
+        again = control_plane.kubectl("apply", "--server-side", "-f", "-", input=text)
+        assert len(again.splitlines()) == len(made)
+    finally:
+        control_plane.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", input=text)
+
+
+@pytest.mark.parametrize(
+    ("base", "wanted"),
+    [("kustomize", objects(Install())), ("kustomize/fluxqueue", fluxqueue.objects(fluxqueue.Install()))],
+    ids=["operator", "fluxqueue"],
+)
+def test_kustomize_makes_the_same_objects(control_plane: Cluster, base: str, wanted: list[dict[str, Any]]) -> None:
+    built = list(yaml.safe_load_all(control_plane.kubectl("kustomize", str(DEPLOY / base))))
 
     def key(one: dict[str, dict[str, str]]) -> tuple[str, str]:
         return str(one["kind"]), one["metadata"]["name"]
 
-    assert sorted(built, key=key) == sorted(objects(Install()), key=key)
+    assert sorted(built, key=key) == sorted(wanted, key=key)
 
 
 def can(cluster: Cluster, verb: str, what: str, namespace: str = "") -> bool:

@@ -14,7 +14,7 @@ from clusters import built, minicluster
 from handshakes import handshake
 
 from headrace.kube.install import AUTHORITY, Install, objects
-from headrace.kube.install_files import all_files, install_file, kustomize_base
+from headrace.kube.install_files import install_file, kustomize_base
 from headrace.kube.operator_names import CONFIGURATION, JOBS_CONFIGURATION, OPERATOR, WEBHOOK
 from headrace.kube.runtime.admission.certificates import Pair
 from headrace.kube.runtime.admission.rotation import Keeper, Settings
@@ -24,7 +24,6 @@ from headrace.minicluster.pod_plan import BROKER_PORT, CHANNEL_PORT, READY_PORT
 from waiting import until_in_loop
 
 CONFIGURATIONS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
-DEPLOY = Path(__file__).parents[2] / "deploy"
 VARIANTS = [
     Install(),
     Install(watched=("team", "other"), namespace="tools", replicas=2),
@@ -256,12 +255,6 @@ def test_a_renewed_certificate_is_taken_and_trusted_without_a_gap(tmp_path: Path
 
 
 # --- the files
-
-
-def test_the_files_in_deploy_are_made_of_this_source() -> None:
-    there = {str(path.relative_to(DEPLOY)): path.read_text() for path in DEPLOY.rglob("*") if path.is_file()}
-    assert there.keys() == all_files().keys(), "run `make install-files`"
-    assert [name for name, text in all_files().items() if there[name] != text] == [], "run `make install-files`"
 
 
 def test_the_install_file_and_the_kustomize_base_hold_all_objects() -> None:

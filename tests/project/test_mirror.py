@@ -191,7 +191,6 @@ ELSEWHERE = {
         "core/transitions.py": "kube_unit/core/test_reconcile.py",
         "execute.py": "kube_unit/core/test_reconcile.py",
         "foreign/controller.py": "kube_unit/foreign/test_foreign_reconcile.py",
-        "install_files.py": "kube_unit/test_install_objects.py",
         "names.py": "kube_unit/builders/test_builders_jobs.py",
         "runtime/events.py": "kube_unit/runtime/test_controller.py",
         "runtime/writes.py": "kube_unit/core/test_reconcile_crashes.py",

@@ -7,24 +7,26 @@ Standards ("restricted").
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ..kube.builders.images import UNPRIVILEGED
 from ..kube.install import DEFAULT_IMAGE, RESOURCES
 from ..kube.runtime.kinds import LEASES, MUTATING, PODS, SECRETS
-from ..kube.yaml_text import yaml_text
 from .crd import definitions
 from .names import (
     BINDINGS,
     CLAIMS,
     CONFIGURATION,
     DEFAULT_NAMESPACE,
+    DEFAULT_QUEUE,
     FLUXJOBS,
     FLUXQUEUE,
     FLUXQUEUES,
     GROUP,
+    GRPC_PORT,
     HEALTH_PORT,
     HOLD_PATH,
     METRICS_PORT,
@@ -45,6 +47,9 @@ _RBAC = "rbac.authorization.k8s.io"
 # Where the pod has the folder of a store in a file, and the password of one in a database.
 _STATE = "/var/lib/fluxqueue"
 _PASSWORD = "/etc/fluxqueue-store"
+# Where it has the certificate of the gRPC services, and the authority of their clients' certificates.
+_GRPC = "/etc/fluxqueue-grpc"
+_GRPC_CLIENTS = "/etc/fluxqueue-grpc-clients"
 _READ = ["get", "list", "watch"]
 
 
@@ -55,44 +60,62 @@ class Install(Struct, frozen=True, kw_only=True):
 
     The store is the database of PostgreSQL with the address `store`, whose password is under the key `password` of the
     Secret `store_secret` ("" for none); or a file of SQLite in the volume of the claim `store_claim`, for one process.
+
+    With `grpc`, a Service has the gRPC services on the nodes of the FluxQueue `grpc_queue`. Their certificate and key
+    are `tls.crt` and `tls.key` of the Secret `grpc_secret` ("": no TLS); with `grpc_client_secret`, clients need a
+    certificate that `ca.crt` of that Secret has signed.
+
+    Texts may be templates of a renderer, and so may `resources` (core/v1); `check` says what is wrong with others.
     """
 
     namespace: str = DEFAULT_NAMESPACE
     image: str = DEFAULT_IMAGE
-    replicas: int = 1
+    replicas: int | str = 1
+    resources: Object | str = field(default_factory=lambda: RESOURCES)
     failure_policy: str = "Fail"
     store: str = ""
     store_secret: str = ""
     store_claim: str = ""
-
-    def __post_init__(self) -> None:
-        """Raises ValueError."""
-        if self.store:
-            if self.store_claim:
-                raise ValueError("there is one store: a database, or a file in a volume of a claim")
-            if Address(self.store).path:
-                raise ValueError(f"{self.store}: a file needs a volume that outlasts the pod: name its claim instead")
-        elif self.store_secret:
-            raise ValueError("the Secret has the password of a database: name that, too")
-        if self.store_claim and self.replicas > 1:
-            raise ValueError(f"a file is the store of one process, not of {self.replicas}: use PostgreSQL")
+    grpc: bool = False
+    grpc_queue: str = DEFAULT_QUEUE
+    grpc_secret: str = ""
+    grpc_client_secret: str = ""
 
 
-def install_file(install: Install) -> str:
-    """All objects in one text, for `kubectl apply --server-side -f`."""
-    return yaml_text(objects(install))
+def check(install: Install) -> None:
+    """Raises ValueError for choices that do not go together."""
+    if install.store:
+        if install.store_claim:
+            raise ValueError("there is one store: a database, or a file in a volume of a claim")
+        if Address(install.store).path:
+            raise ValueError(f"{install.store}: a file needs a volume that outlasts the pod: name its claim instead")
+    elif install.store_secret:
+        raise ValueError("the Secret has the password of a database: name that, too")
+    if install.grpc_client_secret and not install.grpc_secret:
+        raise ValueError("clients have certificates where the server has one: name the Secret of that, too")
+    if (install.grpc_secret or install.grpc_queue != DEFAULT_QUEUE) and not install.grpc:
+        raise ValueError("without gRPC there is no queue for it, and no certificate")
+    if int(install.replicas) > 1:
+        if install.store_claim:
+            raise ValueError(f"a file is the store of one process, not of {install.replicas}: use PostgreSQL")
+        if install.grpc:
+            raise ValueError(f"gRPC is answered by one process, not by {install.replicas}")
 
 
 def objects(install: Install) -> list[Object]:
     """All objects in the order in which they are applied."""
-    space = {"name": install.namespace, "labels": {**_LABELS, "pod-security.kubernetes.io/enforce": "restricted"}}
     return [
         *definitions(),
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": space},
+        namespace_object(install),
         *access(install),
         *workload(install),
         *webhook(install),
     ]
+
+
+def namespace_object(install: Install) -> Object:
+    labels = {**_LABELS, "pod-security.kubernetes.io/enforce": "restricted"}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": install.namespace, "labels": labels}}
 
 
 def _metadata(name: str, namespace: str = "") -> Object:
@@ -158,12 +181,15 @@ def _granted(install: Install, namespace: str, rules: list[Object]) -> list[Obje
 
 
 def workload(install: Install) -> list[Object]:
-    """The Deployment."""
+    """The Deployment, and the Services of its metrics and of gRPC."""
     ports = {"metrics": METRICS_PORT, "health": HEALTH_PORT, "webhook": WEBHOOK_PORT}
     words = ["headrace", "fluxqueue", "run", *(f"--{name}-bind=:{port}" for name, port in ports.items())]
-    store, mounts, volumes = _store(install)
+    parts = [_store(install), *(_grpc(install) if install.grpc else ())]
+    if install.grpc:
+        ports["grpc"] = GRPC_PORT
     container = {
-        **{"name": "fluxqueue", "image": install.image, "command": [*words, *store], "resources": RESOURCES},
+        **{"name": "fluxqueue", "image": install.image, "resources": install.resources},
+        "command": [*words, *(option for part in parts for option in part.options)],
         "ports": [{"name": name, "containerPort": port} for name, port in ports.items()],
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}},
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 2},
@@ -172,7 +198,7 @@ def workload(install: Install) -> list[Object]:
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
         },
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, *mounts],
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, *(one for part in parts for one in part.mounts)],
     }
     pod = {
         "serviceAccountName": FLUXQUEUE,
@@ -180,10 +206,10 @@ def workload(install: Install) -> list[Object]:
         "securityContext": {
             **{"runAsNonRoot": True, "runAsUser": UNPRIVILEGED, "seccompProfile": {"type": "RuntimeDefault"}},
             # Volumes are the process's to read, and a claim's to write.
-            **({"fsGroup": UNPRIVILEGED} if volumes else {}),
+            "fsGroup": UNPRIVILEGED,
         },
         "containers": [container],
-        "volumes": [{"name": "tmp", "emptyDir": {}}, *volumes],
+        "volumes": [{"name": "tmp", "emptyDir": {}}, *(one for part in parts for one in part.volumes)],
         # The Lease is released when the process ends.
         "terminationGracePeriodSeconds": 10,
     }
@@ -195,20 +221,53 @@ def workload(install: Install) -> list[Object]:
         "template": {"metadata": {"labels": dict(_LABELS)}, "spec": pod},
     }
     metadata = _metadata(FLUXQUEUE, install.namespace)
-    return [{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}]
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
+    found = [deployment, _service(install, "metrics", METRICS_PORT)]
+    return [*found, _service(install, "grpc", GRPC_PORT)] if install.grpc else found
 
 
-def _store(install: Install) -> tuple[list[str], list[Object], list[Object]]:
-    """The options of the program that name its store, with the mounts and volumes that these take."""
+def _service(install: Install, name: str, port: int) -> Object:
+    spec = {"selector": dict(_LABELS), "ports": [{"name": name, "port": port, "targetPort": name}]}
+    metadata = _metadata(f"{FLUXQUEUE}-{name}", install.namespace)
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+class _Part(NamedTuple):
+    """What a choice of an installation adds to the program: options, and the mounts and volumes that these take."""
+
+    options: list[str]
+    mounts: Sequence[Object] = ()
+    volumes: Sequence[Object] = ()
+
+
+def _secret(name: str, secret: str, folder: str, keys: tuple[str, ...], options: list[str]) -> _Part:
+    """Files of a Secret in a folder, which `options` name."""
+    items = [{"key": key, "path": key} for key in keys]
+    volume = {"name": name, "secret": {"secretName": secret, "items": items, "defaultMode": 0o440}}
+    return _Part(options, [{"name": name, "mountPath": folder, "readOnly": True}], [volume])
+
+
+def _store(install: Install) -> _Part:
     if install.store_claim:
         claim = {"name": "store", "persistentVolumeClaim": {"claimName": install.store_claim}}
-        return [f"--statedir={_STATE}"], [{"name": "store", "mountPath": _STATE}], [claim]
+        return _Part([f"--statedir={_STATE}"], [{"name": "store", "mountPath": _STATE}], [claim])
+    if not install.store:
+        return _Part([])
+    option = f"--store={install.store}"
     if not install.store_secret:
-        return [f"--store={install.store}"] if install.store else [], [], []
-    files = {"secretName": install.store_secret, "items": [{"key": "password", "path": "password"}]}
-    secret = {"name": "store-password", "secret": {**files, "defaultMode": 0o440}}
-    mount = {"name": "store-password", "mountPath": _PASSWORD, "readOnly": True}
-    return [f"--store={install.store}", f"--store-password-file={_PASSWORD}/password"], [mount], [secret]
+        return _Part([option])
+    options = [option, f"--store-password-file={_PASSWORD}/password"]
+    return _secret("store-password", install.store_secret, _PASSWORD, ("password",), options)
+
+
+def _grpc(install: Install) -> Iterator[_Part]:
+    yield _Part([f"--grpc=:{GRPC_PORT}", f"--grpc-queue={install.grpc_queue}"])
+    if install.grpc_secret:
+        options = [f"--grpc-tls-cert={_GRPC}/tls.crt", f"--grpc-tls-key={_GRPC}/tls.key"]
+        yield _secret("grpc", install.grpc_secret, _GRPC, ("tls.crt", "tls.key"), options)
+        if install.grpc_client_secret:
+            options = [f"--grpc-client-ca={_GRPC_CLIENTS}/ca.crt"]
+            yield _secret("grpc-clients", install.grpc_client_secret, _GRPC_CLIENTS, ("ca.crt",), options)
 
 
 def webhook(install: Install) -> list[Object]:

@@ -60,5 +60,6 @@ HOLD_PATH = "/hold-v1"
 WEBHOOK_PORT = 9443
 METRICS_PORT = 8080
 HEALTH_PORT = 8081
+GRPC_PORT = 4242
 # The queue that the install makes.
 DEFAULT_QUEUE = "default"

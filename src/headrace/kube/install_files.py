@@ -1,13 +1,11 @@
-"""The install file, the kustomize base and the Helm chart as texts, from the objects of `install`.
+"""The install file, the kustomize base and the Helm chart of the operator as texts, from the objects of `install`.
 
-`python -m headrace.kube.install_files FOLDER` writes them (`make install-files`); all else is pure.
+Pure; `fluxqueue.install_files` writes all of `deploy/`.
 """
 
 from __future__ import annotations
 
-import shutil
-import sys
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from .crd import definition
@@ -16,12 +14,12 @@ from .install import Install, access, namespace_object, objects, user_roles, web
 from .operator_names import OPERATOR
 from .yaml_text import yaml_text
 
-_MADE = "# Made by `make install-files` from src/headrace/kube/install.py.\n"
+_SOURCE = "src/headrace/kube/install.py"
 
 
 def install_file(install: Install) -> str:
     """All objects in one text, for `kubectl apply --server-side -f`."""
-    return _MADE + yaml_text(objects(install))
+    return marked("", _SOURCE, yaml_text(objects(install)))
 
 
 def kustomize_base() -> dict[str, str]:
@@ -34,9 +32,7 @@ def kustomize_base() -> dict[str, str]:
         "operator.yaml": workload(install),
         "webhook.yaml": webhook(install),
     }
-    head: dict[str, Any] = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
-    files = {name: _MADE + yaml_text(found) for name, found in parts.items()}
-    return {"kustomization.yaml": _MADE + yaml_text([{**head, "resources": list(parts)}]), **files}
+    return kustomization(parts, _SOURCE)
 
 
 def all_files() -> dict[str, str]:
@@ -44,22 +40,17 @@ def all_files() -> dict[str, str]:
     return {
         "headrace-operator.yaml": install_file(Install()),
         **{f"kustomize/{path}": text for path, text in kustomize_base().items()},
-        **{f"helm/{OPERATOR}/{path}": _marked(path, text) for path, text in helm_chart().items()},
+        **{f"helm/{OPERATOR}/{path}": marked(path, _SOURCE, text) for path, text in helm_chart().items()},
     }
 
 
-def _marked(path: str, text: str) -> str:
-    # JSON has no comments.
-    return text if path.endswith(".json") else _MADE + text
+def kustomization(parts: Mapping[str, list[dict[str, Any]]], source: str) -> dict[str, str]:
+    """The files of a kustomize base, of which `parts` has the objects by file: text by path."""
+    head: dict[str, Any] = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+    files = {"kustomization.yaml": [{**head, "resources": list(parts)}], **parts}
+    return {name: marked(name, source, yaml_text(found)) for name, found in files.items()}
 
 
-def _write(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    for name, text in all_files().items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    _write(Path(sys.argv[1]))
+def marked(path: str, source: str, text: str) -> str:
+    """A text that says how it is made. JSON has no comments."""
+    return text if path.endswith(".json") else f"# Made by `make install-files` from {source}.\n{text}"

@@ -62,3 +62,11 @@ def test_the_store_of_an_install(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, line) == objects(Install(store_claim="disk"))
     assert headrace(shlex.split(f"{line} --replicas 2")[1:]) == 1
     assert "is the store of one process, not of 2" in capsys.readouterr().err
+
+
+def test_grpc_of_an_install(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "headrace fluxqueue manifests --grpc --grpc-queue large --grpc-secret own --grpc-client-secret theirs"
+    chosen = Install(grpc=True, grpc_queue="large", grpc_secret="own", grpc_client_secret="theirs")
+    assert printed(capsys, line) == objects(chosen)
+    assert headrace(shlex.split(f"{line} --replicas 2")[1:]) == 1
+    assert "gRPC is answered by one process, not by 2" in capsys.readouterr().err

@@ -28,16 +28,27 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--store-claim", default="", metavar="NAME", help="Keep what was in a file, in the volume of this claim"
     )
+    parser.add_argument("--grpc", action="store_true", help="Serve gRPC matching on the live graph, with a Service")
+    parser.add_argument("--grpc-queue", default="", metavar="NAME", help="The FluxQueue whose nodes it matches")
+    parser.add_argument(
+        "--grpc-secret", default="", metavar="NAME", help="The Secret with its certificate and key (tls.crt, tls.key)"
+    )
+    parser.add_argument(
+        "--grpc-client-secret",
+        default="",
+        metavar="NAME",
+        help="Take only clients with a certificate that ca.crt of this Secret has signed",
+    )
 
 
 def main(options: Namespace) -> int:
-    from headrace.fluxqueue.install import Install, install_file
+    from headrace.fluxqueue.install import Install, check
+    from headrace.fluxqueue.install_files import install_file
 
-    given = {"namespace": options.namespace, "image": options.image, "replicas": options.replicas}
-    chosen = {name: value for name, value in given.items() if value}
-    kept = {name: getattr(options, name) for name in ("store", "store_secret", "store_claim")}
+    given = {name: getattr(options, name) for name in Install.__struct_fields__ if hasattr(options, name)}
+    install = Install(**{name: value for name, value in given.items() if value})
     try:
-        install = Install(**chosen, **kept, failure_policy=options.failure_policy)
+        check(install)
     except ValueError as exc:
         raise CommandError(str(exc)) from None
     print(install_file(install), end="")
