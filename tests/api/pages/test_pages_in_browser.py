@@ -42,6 +42,7 @@ PAGES = {
     "/queue": ["/queue"],
     "/machine": ["/machine", "/machine?state=down"],
     "/statistics": ["/statistics", "/statistics?span=90d"],
+    "/people": ["/people"],
     "/v2/docs": ["/v2/docs"],
 }
 # Routes that are asked for by pages and links.
