@@ -6,6 +6,7 @@ An id is text (F58 in ASCII), as numbers of 64 bits lose their last digits in Ja
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from headrace.query.job_info import RESULTS, STATES, JobInfo, attributes_for, username
@@ -82,5 +83,19 @@ def attributes(names: Iterable[str]) -> list[str]:
 
 def record(raw: dict[str, Any], names: Iterable[str], now: float) -> dict[str, Any]:
     """These fields of the job `raw` of job-list, seen at time `now` (seconds)."""
+    empty, derived = _plan(tuple(names))
+    found = empty.copy()
+    for name, value in raw.items():
+        if name in found:
+            found[name] = value
     job = JobInfo(raw, now)
-    return {name: _DERIVED[name](job) if name in _DERIVED else raw.get(name, _NULL.get(name)) for name in names}
+    for name, of in derived:
+        found[name] = of(job)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _plan(names: tuple[str, ...]) -> tuple[dict[str, Any], list[tuple[str, Callable[[JobInfo], Any]]]]:
+    """The record of a job that has none of these fields, and how those are found that are no attribute of job-list."""
+    derived = [(name, _DERIVED[name]) for name in names if name in _DERIVED]
+    return {name: _NULL.get(name) for name in names}, derived
