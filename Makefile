@@ -117,10 +117,10 @@ system: $(VENV)/.installed packages ## tests with real instances: 10 minutes
 kube-test: $(VENV)/.installed packages kube-tools ## as root: tests with a real Kubernetes: 20 minutes
 	$(STEADY) tests/kube -n 2 -rfEsx
 
-# Names what was skipped or is expected to fail, with the reasons: docs/dev/tests.md. Two processes, one of which begins with
-# the tests of Kubernetes, even where there are more cores: instances of more tests at a time would be starved.
+# Names what was skipped or is expected to fail, with the reasons: docs/dev/tests.md. Three processes even where there are
+# more cores, two of which begin with the tests of Kubernetes: instances of more tests at a time would be starved.
 test: check packages kube-tools $(VENV)/.installed ## everything that must hold: what CI runs
-	$(STEADY) tests -n 2 -rfEsx
+	$(STEADY) tests -n 3 -rfEsx
 
 # Lines and branches that tests reach, commands, brokers and exec agents included: build/coverage/html. With TESTS=...
 # those of some tests. Tests that look at a process's imports or descriptors may fail here: coverage.py adds its own.
