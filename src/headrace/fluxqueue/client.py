@@ -7,7 +7,6 @@ jobs are before it, and so how many of these he may not read.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from ..spec.idset import Idset
 from . import nodes, requests
 from .core import external
 from .core.cluster_queue import ClusterQueue
-from .core.fluxjobs import EXACT
+from .core.fluxjobs import EXACT, sets_in
 from .core.queue_nodes import divided
 from .core.world import is_live, node_of
 from .crd import settings_of
@@ -211,18 +210,20 @@ async def nodes_seen(api: Api, namespace: str) -> Seen:
             raise
         pods, reads_pods = [], False
     taken: dict[str, list[requests.Amounts]] = {}
-    # By job id and node, the pods that are there.
-    there: Counter[tuple[str, str]] = Counter()
+    # By job id and node, what the pods that are there have.
+    there: dict[tuple[str, str], list[requests.Amounts]] = {}
     for pod in pods:
         if is_live(pod) and node_of(pod):
-            taken.setdefault(node_of(pod), []).append(requests.amounts_of(pod["spec"], pod.get("status")))
-            there[(pod["metadata"].get("labels") or {}).get(JOBID, ""), node_of(pod)] += 1
+            amounts, node = requests.amounts_of(pod["spec"], pod.get("status")), node_of(pod)
+            taken.setdefault(node, []).append(amounts)
+            there.setdefault(((pod["metadata"].get("labels") or {}).get(JOBID, ""), node), []).append(amounts)
     running: dict[str, list[str]] = {}
     for job in jobs:
-        amounts, jobid = _amounts_of_a_pod(job), status_of(job).get("jobid", "")
-        for node, number in Counter(_places_of(job)).items():
+        jobid = status_of(job).get("jobid", "")
+        for node, several in _places_of(job).items():
             running.setdefault(node, []).append(f"{job['metadata']['namespace']}/{job['spec'].get('name')}")
-            taken.setdefault(node, []).extend([amounts] * (number - there[jobid, node]))
+            has = requests.total(there.get((jobid, node), ()))
+            taken.setdefault(node, []).append(requests.beyond(requests.total(several), has))
         for node, of in external.amounts_of(job) if external.is_external(job) else ():
             taken.setdefault(node, []).append(of)
     lines, made, problems = [], {}, {}
@@ -241,21 +242,31 @@ async def nodes_seen(api: Api, namespace: str) -> Seen:
     return Seen(made, lines, reads_pods, problems)
 
 
-def _places_of(job: Object) -> list[str]:
-    """The nodes of the places that a job has, a node as often as it has places there."""
+def _places_of(job: Object) -> dict[str, list[requests.Amounts]]:
+    """What each place that a job has is of its node, by node."""
     status = status_of(job)
     if status.get("state") not in ("Released", "Running"):
-        return []
-    freed = Idset.parse(status.get("freed", ""))
-    return [node for index, node in enumerate(Hostlist.parse(status.get("nodes", ""))) if index not in freed]
+        return {}
+    freed, names = Idset.parse(status.get("freed", "")), list(Hostlist.parse(status.get("nodes", "")))
+    asked = _amounts_by_set(job)
+    found: dict[str, list[requests.Amounts]] = {}
+    for index, (node, own) in enumerate(zip(names, sets_in(status, len(names), "pod"), strict=True)):
+        if index not in freed:
+            found.setdefault(node, []).append(asked.get(own, {}))
+    return found
 
 
-def _amounts_of_a_pod(job: Object) -> requests.Amounts:
-    """What the jobspec of a job asks for each pod; {} for one that matches no pods of its own, or whose jobspec says
-    something else.
+def _amounts_by_set(job: Object) -> dict[str, requests.Amounts]:
+    """What the jobspec of a job asks for each pod of a set, by the label of its slots; {} for a job that matches no
+    pods of its own.
     """
     text = "" if external.is_external(job) else job["spec"].get("jobspec", "")
-    resources = json.loads(text)["resources"] if text else []
-    while resources and resources[0]["type"] != "slot":
-        resources = resources[0].get("with") or []
-    return {one["type"]: one["count"] for slot in resources for one in slot["with"] if isinstance(one["count"], int)}
+    waiting = list(json.loads(text)["resources"]) if text else []
+    found: dict[str, requests.Amounts] = {}
+    while waiting:
+        one = waiting.pop()
+        if one["type"] == "slot":
+            found[one.get("label", "pod")] = {part["type"]: part["count"] for part in one["with"]}
+        else:
+            waiting += one.get("with") or []
+    return found

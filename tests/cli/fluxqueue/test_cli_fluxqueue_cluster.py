@@ -184,6 +184,20 @@ def test_nodes_has_what_jobs_have_places_for_as_not_free(server: Server, capsys:
     assert free()[0] == (cpu0 - 500, pod0 - 1, jobs0 + 1)
 
 
+def test_nodes_has_what_each_set_of_a_job_has_places_for(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    def free() -> list[int]:
+        return [line["free"]["cpu"] for line in json.loads(run(capsys, "headrace fluxqueue nodes --json"))]
+
+    (cpu0, cpu1), slots = free(), []
+    for label, cpu in (("launcher", 100), ("worker", 700)):
+        slots.append({"type": "slot", "count": 1, "label": label, "with": [{"type": "cpu", "count": cpu}]})
+    sets = [{"name": "launcher", "indexes": "0"}, {"name": "worker", "indexes": "1-2"}]
+    released = job("released", "Released", nodes="n[0,0,1]", sets=sets, jobid="7")
+    released["spec"]["jobspec"] = json.dumps({"version": 1, "resources": slots})
+    server.lists["fluxjobs"].append(released)
+    assert free() == [cpu0 - 800, cpu1 - 700]
+
+
 def test_hold_and_release(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "headrace fluxqueue hold second --namespace team").startswith("second is on hold: ")
     assert json.loads(run(capsys, "headrace fluxqueue hold second --json --kubeconfig f --context c"))["hold"] is True

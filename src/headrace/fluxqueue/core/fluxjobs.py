@@ -65,8 +65,9 @@ def made_of(job: Job, reserves: bool) -> Object:
 def _asked(job: Job) -> Object:
     """The part of the spec that may change while a job waits."""
     asked = job.asked
+    is_known = asked and asked.jobspec and not job.wish.missing
     return {
-        "jobspec": json.dumps(asked.jobspec, separators=(",", ":")) if asked and not job.wish.missing else "",
+        "jobspec": json.dumps(asked.jobspec, separators=(",", ":")) if asked and is_known else "",
         "duration": int(asked.duration) if asked else 0,
         "nodes": job.wish.pods,
         "priority": job.priority,
@@ -79,10 +80,10 @@ def changed_spec(job: Job, told: Object) -> Object:
 
     Another jobspec alone, which says in other words where a job may run when nodes get taints, is not worth a write.
     """
-    is_new = not told.get("jobspec") and not job.wish.missing and not job.state.is_over
-    wanted = _asked(job) if job.asked and (job.state is State.HELD or is_new) else {}
+    wanted = _asked(job) if job.asked and not job.state.is_over else {}
+    is_new = bool(wanted and wanted["jobspec"] and not told.get("jobspec"))
     differs = any(told.get(key) != wanted[key] for key in wanted if key != "jobspec")
-    return wanted if differs or (wanted and is_new) else {}
+    return wanted if is_new or (differs and job.state is State.HELD) else {}
 
 
 def _owners(job: Job) -> list[Object]:
