@@ -232,6 +232,14 @@ def connect_command(cluster: Object, words: list[str]) -> list[str]:
     return [program, "proxy", f"local://{mount}/config/run/flux/local", *words]
 
 
+def service_command(cluster: Object) -> list[str]:
+    """The command for a pod that prints, as JSON, an address of the service that the broker has started."""
+    program, *rest = connect_command(cluster, ["headrace", "api", "url", "--json"])
+    if program != "flux":
+        rest[rest.index("headrace")] = f"{VIEW}/bin/headrace"
+    return [program, *rest]
+
+
 async def scale(api: Api, namespace: str, name: str, size: int, tell: Callable[[str], None]) -> Object:
     """Change the size through the scale subresource; returns the Scale. `tell` gets a message if it will not last.
 

@@ -52,13 +52,31 @@ async def run(
             await socket.close()
 
 
-async def _receive(socket: aiohttp.ClientWebSocketResponse) -> int:
+async def output(api: Api, namespace: str, pod: str, container: str, command: list[str]) -> tuple[int, bytes]:
+    """Run `command` without input; its exit status, and what it printed. Its errors are printed here. Raises as `run`
+    does.
+    """
+    query = [("container", container), ("stdout", "true"), ("stderr", "true")]
+    query += [("command", word) for word in command]
+    socket = await api.websocket(PODS, namespace, pod, "exec", query, PROTOCOL)
+    printed = bytearray()
+    try:
+        return await _receive(socket, printed), bytes(printed)
+    finally:
+        await socket.close()
+
+
+async def _receive(socket: aiohttp.ClientWebSocketResponse, printed: bytearray | None = None) -> int:
+    """The exit status; stdout is collected in `printed` where that is given."""
     async for message in socket:
         if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
             continue
         channel, data = message.data[0], message.data[1:]
         if channel == _ERROR:
             return exit_status(json.loads(data))
+        if channel == _STDOUT and printed is not None:
+            printed += data
+            continue
         out = {_STDOUT: 1, _STDERR: 2}.get(channel)
         if out is not None:
             _write(out, data)

@@ -849,6 +849,7 @@ def test_the_namespace_and_the_context_can_be_chosen(server: Server, capsys: pyt
         "headrace mini status --kubeconfig none",
         "headrace mini logs --namespace n --kubeconfig none --context c sample",
         "headrace mini connect --namespace n --kubeconfig none --context c sample",
+        "headrace mini connect --web --local-port 0 --kubeconfig none sample",
         "headrace mini scale --namespace n --kubeconfig none --context c sample 2",
         "headrace mini delete --namespace n --kubeconfig none --context c sample",
     ],

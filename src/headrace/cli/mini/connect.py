@@ -1,4 +1,5 @@
-"""`headrace mini connect NAME [COMMAND...]`: a shell, or a command, in the instance of a MiniCluster on Kubernetes.
+"""`headrace mini connect NAME [COMMAND...]`: a shell, or a command, in the instance of a MiniCluster on Kubernetes; or
+with `--web` the page of its service, by a port that leads to the lead's (`create pods/portforward`).
 
 It runs in the lead's container, by `flux proxy` to the broker there, through the API server's `exec`: the right for
 that (`create pods/exec`) is the user's own, the operator has none.
@@ -8,6 +9,8 @@ from __future__ import annotations
 
 import os
 
+from headrace.cli.common.arguments import port
+from headrace.cli.common.errors import CommandError
 from headrace.cli.mini.kube import add_cluster, add_name, connected
 from headrace.cli.mini.logs import add_pod
 from headrace.cli.mini.program import tell
@@ -15,6 +18,7 @@ from headrace.cli.mini.program import tell
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
+    from typing import Any
 
     from headrace.cli.common.arguments import Parser
     from headrace.kube.runtime.api import Api
@@ -23,10 +27,52 @@ if TYPE_CHECKING:
 def add_arguments(parser: Parser) -> None:
     add_cluster(parser)
     add_pod(parser)
+    parser.add_argument(
+        "--web",
+        action="store_true",
+        help="Print an address of the service that [headrace.api] of flux.brokerConfig starts",
+    )
+    parser.add_argument(
+        "--local-port",
+        type=port,
+        default=0,
+        metavar="PORT",
+        help="With --web: the port here (default: any free one)",
+    )
     add_name(parser, with_kinds=True)
     command = parser.add_argument("command", metavar="COMMAND", nargs="...", help="Command (default: a shell)")
     # Else it would be named where NAME is missing.
     command.required = False
+
+
+async def _open(api: Api, namespace: str, pod: str, container: str, cluster: Any, local_port: int) -> int:
+    """Print the page's address, and lead to it until SIGINT or SIGTERM."""
+    import asyncio
+    import json
+    import signal
+    from urllib.parse import urlsplit
+
+    from headrace.kube import client, pod_exec, port_forward
+
+    status, printed = await pod_exec.output(api, namespace, pod, container, client.service_command(cluster))
+    if status:
+        return status
+    found = json.loads(printed)
+    address = urlsplit(found.get("login") or found["url"])
+    if "socket" in found or address.port is None:
+        raise CommandError(f"the service of {pod} listens at {found.get('socket')}, which no port leads to")
+    try:
+        server = await port_forward.listen(api, namespace, pod, address.port, local_port, tell)
+    except OSError as exc:
+        raise CommandError(f"--local-port {local_port}: {exc.strerror}") from None
+    here = server.sockets[0].getsockname()[1]
+    print(f"Open {address._replace(netloc=f'127.0.0.1:{here}').geturl()}", flush=True)
+    ended = asyncio.Event()
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(signum, ended.set)
+    await ended.wait()
+    server.close()
+    return 0
 
 
 def main(options: Namespace) -> int:
@@ -38,6 +84,8 @@ def main(options: Namespace) -> int:
         pod = await containers.running_pod(api, chosen, cluster)
         if client.status_of(cluster).get("phase") not in ("Running", None):
             tell(f"{chosen.cluster} is {client.progress(cluster)}: its broker may not be up yet")
+        if options.web:
+            return await _open(api, namespace, pod["metadata"]["name"], chosen.of_pod, cluster, options.local_port)
         words = options.command[1:] if options.command[:1] == ["--"] else options.command
         command = client.connect_command(cluster, words)
         terminal = not words and os.isatty(0) and os.isatty(1)
