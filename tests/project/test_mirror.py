@@ -27,7 +27,6 @@ WHOLE = ("__init__", "main", "service")
 ELSEWHERE = {
     "api/": {
         "app.py": "api/v1/test_v1_routes.py",
-        "followers.py": "api/v2/test_v2_stream_routes.py",
         "instance.py": "api/v2/test_v2_instance_routes.py",
         "journal.py": "api/v2/test_v2_stream_routes.py",
         "v2/changes.py": "api/v2/test_v2_routes_submit.py",
