@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
 import os
 import re
 import shutil
@@ -12,7 +14,8 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import pytest
 from instance import FLUX, clean_env, processes_with
@@ -67,6 +70,32 @@ def running(config: str = "") -> Iterator[Instance]:
         left = processes_with(mark)
         shutil.rmtree(folder, ignore_errors=True)
     assert left == [] and (found.stopped or status == 0)
+
+
+class ServiceProcess(NamedTuple):
+    """The service as a process of its own, without authentication."""
+
+    url: str
+    pid: int
+
+    def open(self, path: str, **headers: str) -> http.client.HTTPResponse:
+        """A response of which no more is read than a caller asks for; `Last_Event_ID` stands for `Last-Event-ID`."""
+        connection = http.client.HTTPConnection(urlsplit(self.url).netloc)
+        connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+        return connection.getresponse()
+
+
+@contextlib.contextmanager
+def serving(uri: str) -> Iterator[ServiceProcess]:
+    """The service of the broker at this address. At the end it is told to end, which it does in order."""
+    argv = [Path(sys.executable).parent / "headrace", "api", "start", "--port", "0", "--json", "--auth", "none"]
+    env = clean_env(FLUX_URI=uri)
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/") as process:
+        assert process.stdout is not None and process.stderr is not None
+        yield ServiceProcess(json.loads(process.stdout.readline())["url"], process.pid)
+        process.terminate()
+        assert "Traceback" not in process.stderr.read()
+        assert process.wait() == 0
 
 
 @pytest.fixture(scope="session")

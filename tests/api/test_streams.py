@@ -6,27 +6,20 @@ import http.client
 import json
 import os
 import signal
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import quote, urlsplit
+from typing import Any
+from urllib.parse import quote
 
 import pytest
-from instance import clean_env
+from tests.api.conftest import ServiceProcess, serving
 
 from waiting import until
 
-HEADRACE = str(Path(sys.executable).parent / "headrace")
 
-
-class Service(NamedTuple):
-    url: str
-    pid: int
-
+class Service(ServiceProcess):
     def get(self, path: str) -> Any:
         with urllib.request.urlopen(f"{self.url}/v1/{path}") as answer:
             return json.load(answer)
@@ -38,9 +31,7 @@ class Service(NamedTuple):
 
     def stream(self, id: int) -> http.client.HTTPResponse:
         """The output of a job, of which no more is read than a caller asks for."""
-        connection = http.client.HTTPConnection(urlsplit(self.url).netloc)
-        connection.request("GET", f"/v1/jobs/{id}/output/stream")
-        return connection.getresponse()
+        return self.open(f"/v1/jobs/{id}/output/stream")
 
     def memory(self) -> int:
         """Bytes that are this process's alone."""
@@ -59,14 +50,8 @@ class Service(NamedTuple):
 
 @pytest.fixture
 def service(instance: Any) -> Iterator[Service]:
-    argv = [HEADRACE, "api", "start", "--port", "0", "--json", "--auth", "none"]
-    env = clean_env(FLUX_URI=instance.uri)
-    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/") as process:
-        assert process.stdout is not None and process.stderr is not None
-        yield Service(json.loads(process.stdout.readline())["url"], process.pid)
-        process.terminate()
-        assert "Traceback" not in process.stderr.read()
-        assert process.wait() == 0
+    with serving(instance.uri) as process:
+        yield Service(*process)
 
 
 def test_slow_readers_cost_little_hold_up_nobody_and_get_all(service: Service) -> None:

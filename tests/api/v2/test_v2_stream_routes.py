@@ -7,27 +7,19 @@ import http.client
 import json
 import os
 import signal
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import Any
 
 import pytest
-from instance import clean_env
+from tests.api.conftest import ServiceProcess, serving
 
 from waiting import until
 
-HEADRACE = str(Path(sys.executable).parent / "headrace")
 
-
-class Service(NamedTuple):
-    url: str
-    pid: int
-
+class Service(ServiceProcess):
     def get(self, path: str, **headers: str) -> Any:
         call = urllib.request.Request(
             f"{self.url}/v2/{path}", headers={k.replace("_", "-"): v for k, v in headers.items()}
@@ -49,10 +41,7 @@ class Service(NamedTuple):
         return id
 
     def open(self, path: str, **headers: str) -> http.client.HTTPResponse:
-        """A response of which no more is read than a caller asks for."""
-        connection = http.client.HTTPConnection(urlsplit(self.url).netloc)
-        connection.request("GET", f"/v2/{path}", headers={k.replace("_", "-"): v for k, v in headers.items()})
-        return connection.getresponse()
+        return super().open(f"/v2/{path}", **headers)
 
 
 def events(answer: http.client.HTTPResponse, count: int = 1 << 30) -> list[dict[str, str]]:
@@ -79,18 +68,8 @@ def status(call: Any) -> int:
 
 @pytest.fixture(scope="module")
 def service(modules_own: Any) -> Iterator[Service]:
-    yield from started(modules_own)
-
-
-def started(instance: Any) -> Iterator[Service]:
-    argv = [HEADRACE, "api", "start", "--port", "0", "--json", "--auth", "none"]
-    env = clean_env(FLUX_URI=instance.uri)
-    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/") as process:
-        assert process.stdout is not None and process.stderr is not None
-        yield Service(json.loads(process.stdout.readline())["url"], process.pid)
-        process.terminate()
-        assert "Traceback" not in process.stderr.read()
-        assert process.wait() == 0
+    with serving(modules_own.uri) as process:
+        yield Service(*process)
 
 
 def test_output_by_stream_offset_and_range(service: Service) -> None:
@@ -186,7 +165,8 @@ def test_a_user_may_follow_so_many_streams(service: Service) -> None:
 
 
 def test_a_stream_whose_broker_is_lost_is_cut_off(instance: Any) -> None:
-    for service in started(instance):
+    with serving(instance.uri) as process:
+        service = Service(*process)
         id = service.submit("echo one; sleep 1000")
         followed = [service.open(f"jobs/{id}/output?follow=true"), service.open("events")]
         assert followed[0].read(4) == b"one\n" and events(followed[1], 1)
