@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from types import SimpleNamespace
 from typing import Any
@@ -67,3 +68,25 @@ def test_an_unknown_urgency_or_flag_is_refused() -> None:
     assert submission.submit_flags(options(debug=True, flags=["waitable,novalidate"])) == 14
     with pytest.raises(QueryError, match="--flags: Unknown flag loud"):
         submission.submit_flags(options(flags=["loud"]))
+
+
+@pytest.mark.parametrize(
+    ("jobspec", "problem"),
+    [
+        ({"tasks": [{"command": ["a", "b\udcff"]}]}, "argument 1 of the command ('b\\xff') is not UTF-8 text"),
+        ({"tasks": [{"command": ["\ud800"]}]}, "the command ('\\ud800') is not UTF-8 text"),
+        ({"attributes": {"system": {"job": {"\udcff": 1}}}}, "job of the job is not UTF-8 text"),
+        ({"version": "\udcff"}, "version is not UTF-8 text"),
+        ({"\ud800": 1}, "the jobspec is not UTF-8 text"),
+        ({"attributes": "\udcff", "tasks": 3}, "attributes is not UTF-8 text"),
+    ],
+)
+def test_text_that_is_none_is_told_wherever_it_is(jobspec, problem):
+    with pytest.raises(QueryError) as refused:
+        submission.jobspec_text(jobspec)
+    assert str(refused.value).startswith(problem)
+
+
+def test_any_text_can_be_in_a_jobspec():
+    jobspec = {"tasks": [{"command": ["\\udcff", "\U0001f600"]}], "x": None}
+    assert json.loads(submission.jobspec_text(jobspec)) == jobspec

@@ -15,7 +15,7 @@ from headrace.spec import jobspec_build, plain_json, rlimits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+    from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
     Jobspec = Dict[str, Any]
     Options = Any
@@ -200,6 +200,11 @@ def _is_text(text: str) -> bool:
     return True
 
 
+def _is_bytes(text: str) -> bool:
+    """Whether a text that is none are the bytes of an argument or a variable, as Python holds them (PEP 383)."""
+    return all(not "\ud800" <= letter <= "\udfff" or "\udc80" <= letter <= "\udcff" for letter in text)
+
+
 def is_ranks(text: str) -> bool:
     """Whether `--input` names task ranks rather than a file."""
     return text == "all" or (bool(text) and all(char in "0123456789,-" for char in text))
@@ -348,17 +353,37 @@ def urgency(args: Options) -> int:
 
 
 def jobspec_text(jobspec: Jobspec) -> str:
-    """The jobspec as JSON. Raises QueryError for bytes that are not UTF-8 (RFC 14 has only text)."""
+    """The jobspec as JSON, whatever its form. Raises QueryError for bytes that are not UTF-8 (RFC 14 has only text)."""
     text = _dump(jobspec)
-    if "\\udc" in text:
-        for number, word in enumerate(jobspec["tasks"][0]["command"]):
+    # An escape of half a pair, which stands for such a byte (PEP 383), or of a whole one, which is text.
+    if "\\ud" in text:
+        for path, word in _strings(jobspec, ()):
             if not _is_text(word):
-                what = f"argument {number} of the command" if number else "the command"
-                raise QueryError(f"{what} ({ascii(os.fsencode(word))[1:]}) is not UTF-8 text: a job's must be")
-        for name, value in jobspec["attributes"]["system"].items():
-            if not _is_text(plain_json.dumps(value)):
-                raise QueryError(f"{name} of the job is not UTF-8 text: {_dump(value)}")
+                raise QueryError(_not_text(jobspec, path, word))
     return text
+
+
+def _strings(value: Any, path: Tuple[Any, ...]) -> Iterator[Tuple[Tuple[Any, ...], str]]:
+    """All strings in a value, keys included, with the keys and places that lead to them."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield path, str(key)
+            yield from _strings(inner, (*path, key))
+    elif isinstance(value, (list, tuple)):
+        for place, inner in enumerate(value):
+            yield from _strings(inner, (*path, place))
+
+
+def _not_text(jobspec: Jobspec, path: Tuple[Any, ...], word: str) -> str:
+    if path[:3] == ("tasks", 0, "command") and len(path) == 4:
+        what = f"argument {path[3]} of the command" if path[3] else "the command"
+        shown = ascii(word.encode("utf-8", "surrogateescape"))[1:] if _is_bytes(word) else ascii(word)
+        return f"{what} ({shown}) is not UTF-8 text: a job's must be"
+    if path[:2] == ("attributes", "system") and len(path) > 2:
+        return f"{path[2]} of the job is not UTF-8 text: {_dump(jobspec['attributes']['system'][path[2]])}"
+    return f"{'.'.join(map(str, path)) or 'the jobspec'} is not UTF-8 text: {_dump(word)}"
 
 
 def _dump(value: Any) -> str:

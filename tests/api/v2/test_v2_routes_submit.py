@@ -196,3 +196,9 @@ def test_a_job_is_submitted_once_more(client: Any, shared: Any, submit: Any) -> 
 def test_a_job_that_is_not_there_is_not_changed(client: Any, path: str) -> None:
     body = {"urgency": 1} if path == "urgency" else {"name": "x"} if path == "update" else {}
     refused(client.post(f"/v2/jobs/f123/{path}", content=json.dumps(body)), 404)
+
+
+@pytest.mark.parametrize("jobspec", [{"\udcff": 1}, {"tasks": "\udcff"}, {"tasks": [{"command": ["\ud800"]}]}])
+def test_a_jobspec_that_is_no_text_is_refused_whatever_its_form(client: Any, jobspec: Any) -> None:
+    answer = client.post("/v2/jobs", content=json.dumps({"jobspec": jobspec}))
+    assert answer.status_code == 400 and "is not UTF-8 text" in answer.json()["detail"], answer.text
