@@ -29,7 +29,7 @@ from headrace.kube.runtime.kinds import MUTATING
 from headrace.kube.runtime.controller import Controller
 from headrace.kube.runtime.logs import log_to_stderr
 from headrace.kube.runtime.program import Program, Serving, serve
-from headrace.kube.runtime.api import JOBS
+from headrace.kube.runtime.kinds import JOBS
 from headrace.kube.runtime.desired import Outcome
 from headrace.kube.runtime.watches import Selection
 
@@ -77,6 +77,7 @@ class Replica:
 
     @property
     def leads(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()
         return "working" in self.log.read_text()
 
 
