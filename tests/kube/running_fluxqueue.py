@@ -87,6 +87,11 @@ class RunningFluxqueue:
             self._process.wait(PATIENCE)
         self._process = None
 
+    def start_where_ended(self) -> None:
+        """Start it again where it has ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            self.start()
+
 
 def nodes_of_queues(cluster: Cluster) -> dict[str, int]:
     """The number of nodes of each FluxQueue that there is; the leader makes the first one."""
