@@ -91,6 +91,7 @@ def test_what_installs_the_operator_is_printed(capsys: pytest.CaptureFixture[str
     assert printed(capsys, "headrace operator manifests --no-webhook") == objects(Install(webhook=False))
     assert printed(capsys, "headrace operator manifests --cert-manager") == objects(Install(cert_manager=True))
     assert printed(capsys, "headrace operator manifests --trainer") == objects(Install(trainer=True))
+    assert printed(capsys, "headrace operator manifests --metrics-api") == objects(Install(metrics_api=True))
 
 
 def test_a_kubeconfig_and_its_context(served: Any) -> None:

@@ -19,7 +19,7 @@ from minicluster.specs import problems
 RECORDED = Path(__file__).parents[1] / "data/minicluster/schema-fields.tsv"
 ADDED_STATUS = (
     *("phase", "reason", "ready", "brokersUp", "jobs", "exitCode", "times", "observedGeneration"),
-    *("podFailures", "restartAt"),
+    *("podFailures", "restartAt", "demandNodes", "idleSince"),
 )
 
 

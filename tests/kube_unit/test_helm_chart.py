@@ -30,6 +30,7 @@ def values_of(install: Install) -> Object:
         **{"replicas": install.replicas, "resources": install.resources, "crd": True},
         "webhook": {"enabled": install.webhook, "certManager": install.cert_manager},
         "trainer": {"enabled": install.trainer},
+        "metricsApi": {"enabled": install.metrics_api},
     }
 
 

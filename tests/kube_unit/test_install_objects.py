@@ -34,6 +34,7 @@ VARIANTS = [
     Install(watched=("team", "other"), flux_operator_namespace="operator-system"),
     Install(flux_operator_namespace="operator-system"),
     Install(trainer=True),
+    Install(metrics_api=True),
     Install(watched=("team", "other"), trainer=True),
 ]
 

@@ -157,3 +157,16 @@ def test_an_operator_that_may_not_see_the_other_ones_lease_goes_on(caplog: pytes
         "no watch of leases in operator-system, MiniClusters do not wait for the Flux Operator there: "
         "may not list leases"
     )
+
+
+def test_a_minicluster_tells_that_another_program_has_the_metrics() -> None:
+    world = World()
+    world.apply(minicluster())
+    told = []
+    for owner in ("others/adapter", ""):
+        world.operator.metrics_elsewhere("v1beta2.custom.metrics.k8s.io", owner)
+        world.settle()
+        conditions = world.status["conditions"]
+        told.append(next(one for one in conditions if one["type"] == "MetricsElsewhere"))
+    assert [(one["status"], one["reason"]) for one in told] == [("True", "OtherAdapter"), ("False", "OurAdapter")]
+    assert told[0]["message"] == "v1beta2.custom.metrics.k8s.io: others/adapter"

@@ -42,6 +42,11 @@ def _parser() -> Parser:
         metavar="NAME",
         help="Where the Flux Operator in Go may run, beside the namespaces of --namespace ('' is nowhere)",
     )
+    run.add_argument(
+        "--metrics-api",
+        action="store_true",
+        help="Serve autoscalers what leads tell (custom and external metrics), by the server of the webhook",
+    )
     controller_options.add_to(run)
     prints = commands.add_parser(
         "manifests", prog="headrace operator manifests", help="Print the objects that install the operator"
@@ -79,6 +84,9 @@ def _add_install(parser: Parser) -> None:
     parser.add_argument("--replicas", type=int, default=1, metavar="N", help="Operators; one acts (default: 1)")
     parser.add_argument("--no-webhook", action="store_true", help="Without the admission webhook")
     parser.add_argument("--cert-manager", action="store_true", help="Take the webhook's certificate from cert-manager")
+    parser.add_argument(
+        "--metrics-api", action="store_true", help="Let it serve autoscalers what leads tell (needs the webhook)"
+    )
     parser.add_argument("--trainer", action="store_true", help="With training runtimes for Kubeflow Trainer")
 
 
@@ -96,7 +104,7 @@ def _manifests(options: Namespace) -> int:
         **{"watched": options.watch_namespace, "replicas": options.replicas},
         **{"network_policies": options.network_policy, "view_as_volume": options.view_as_volume},
         **{"cluster_domain": options.cluster_domain, "flux_operator_namespace": options.flux_operator_namespace},
-        **{"trainer": options.trainer},
+        **{"trainer": options.trainer, "metrics_api": options.metrics_api},
     }
     chosen = {name: value for name, value in given.items() if value}
     install = Install(**chosen, webhook=not options.no_webhook, cert_manager=options.cert_manager)
@@ -124,5 +132,6 @@ def _run(options: Namespace) -> int:
         images=images,
         cluster_domain=options.cluster_domain,
         flux_operator_namespace=options.flux_operator_namespace,
+        metrics_api=options.metrics_api,
     )
     return controller_options.run_until_stopped(options, lambda serving: serve(serving, chosen))

@@ -256,6 +256,8 @@ def _status() -> Schema:
             "additionalProperties": count,
             "description": "Jobs by state (RFC 21): depend, priority, sched, run, cleanup, inactive.",
         },
+        "demandNodes": {**count, "description": "Nodes that running and pending jobs need, while the lead runs."},
+        "idleSince": {**time, "description": "Since when no job has been active; absent while one is."},
         "exitCode": {**count, "description": "Exit code of the lead, once it has ended."},
         "podFailures": {
             **count,

@@ -63,6 +63,12 @@ VALUES = (
     Value("webhook.enabled", True, SWITCH, "Refuse wrong MiniClusters, and make labelled Jobs clusters."),
     Value("webhook.certManager", False, SWITCH, "Take the certificate from cert-manager."),
     Value(
+        "metricsApi.enabled",
+        False,
+        SWITCH,
+        "Serve autoscalers what MiniClusters tell (custom and external metrics); needs the webhook.",
+    ),
+    Value(
         "trainer.enabled",
         False,
         SWITCH,
@@ -105,7 +111,12 @@ _SWITCHES: Switches = (
     ("$.Values.webhook.enabled", {"webhook": True}, {"webhook": False}),
     ("$.Values.webhook.certManager", {"cert_manager": True}, {"cert_manager": False}),
 )
-_ROLES_SWITCHES: Switches = (*_SWITCHES, ("$.Values.fluxOperatorNamespace", {}, {"flux_operator_namespace": ""}))
+_METRICS_SWITCH: Switches = (("$.Values.metricsApi.enabled", {"metrics_api": True}, {"metrics_api": False}),)
+_ROLES_SWITCHES: Switches = (
+    *_SWITCHES,
+    ("$.Values.fluxOperatorNamespace", {}, {"flux_operator_namespace": ""}),
+    *_METRICS_SWITCH,
+)
 _PLACEHOLDERS = Placeholders(_WORDS, _OPTIONAL, _LISTS)
 
 
@@ -117,7 +128,7 @@ def helm_chart() -> dict[str, str]:
         "values.schema.json": json.dumps(values_schema(), indent=2) + "\n",
         "templates/crd.yaml": either("$.Values.crd", yaml_text([kept(definition())]), ""),
         "templates/rbac.yaml": _template(lambda install: [*access(install), *user_roles()], _ROLES_SWITCHES),
-        "templates/operator.yaml": _template(workload, _SWITCHES[1:]),
+        "templates/operator.yaml": _template(workload, (*_SWITCHES[1:], *_METRICS_SWITCH)),
         "templates/webhook.yaml": _template(lambda install: webhook(install) if install.webhook else []),
         "templates/network-policy.yaml": _template(network_policies, ()),
         "templates/trainer.yaml": either("$.Values.trainer.enabled", _template(trainer, _SWITCHES[:1]), ""),

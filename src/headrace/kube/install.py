@@ -19,6 +19,7 @@ from .builders.images import DEFAULT_VIEW
 from .crd import GROUP, PLURAL, VERSION, definition
 from .foreign.names import ID_LABEL
 from .foreign.updates import WRITTEN
+from .metrics_api.documents import CUSTOM, EXTERNAL
 from .names import MANAGED_BY, MANAGER
 from .operator_names import (
     CONFIGURATION,
@@ -34,6 +35,7 @@ from .operator_names import (
     WEBHOOK_PATH,
     WEBHOOK_PORT,
 )
+from .runtime.kinds import api_service_name
 
 Object = dict[str, Any]
 
@@ -62,6 +64,7 @@ class Install(Struct, frozen=True, kw_only=True):
     the DNS domain of the cluster, "" for the operator's default. An operator of `watched` namespaces may read the Lease
     of the Flux Operator in Go in `flux_operator_namespace`, which must exist then; "" grants nothing, since a Role in a
     namespace that does not exist fails the install. `resources` are those of the operator's container (core/v1). With
+    `metrics_api`, which takes the webhook, the operator serves autoscalers and may register as who does. With
     `trainer`, Kubeflow Trainer gets training runtimes whose jobs are clusters, and the operator may read its objects.
     Texts may be templates of a renderer, and so may `resources`.
     """
@@ -79,6 +82,7 @@ class Install(Struct, frozen=True, kw_only=True):
     cluster_domain: str = ""
     flux_operator_namespace: str = ""
     trainer: bool = False
+    metrics_api: bool = False
 
 
 def objects(install: Install) -> list[Object]:
@@ -169,7 +173,19 @@ def access(install: Install) -> list[Object]:
             )
         ]
         found += _granted(install, f"{OPERATOR}-webhook", "", rules)
+    if install.webhook and install.metrics_api:
+        found += _granted(install, f"{OPERATOR}-metrics-api", "", metrics_api_rules())
     return found
+
+
+def metrics_api_rules() -> list[Object]:
+    """The right to register the APIs of metrics. A creation has no name yet by which the right could be limited."""
+    names = [api_service_name(one) for one in (CUSTOM, EXTERNAL)]
+    group = ["apiregistration.k8s.io"]
+    return [
+        _rule(group, ["apiservices"], ["create"]),
+        _rule(group, ["apiservices"], ["get", "list", "watch", "patch"], names),
+    ]
 
 
 def _granted(install: Install, name: str, namespace: str, rules: list[Object]) -> list[Object]:
@@ -220,6 +236,7 @@ def arguments(install: Install) -> list[str]:
     if not install.webhook:
         return [*words, "--no-webhook"]
     words.append(f"--webhook-bind=:{WEBHOOK_PORT}")
+    words += ["--metrics-api"] if install.metrics_api else []
     return [*words, f"--webhook-certificate={CERTIFICATE_FOLDER}"] if install.cert_manager else words
 
 

@@ -57,13 +57,14 @@ class Options(Struct, frozen=True, kw_only=True):
     """The operator's options; without `namespaces`, it manages the MiniClusters of all of them.
 
     With `namespaces`, the Lease of the Flux Operator in Go is looked for in these and in `flux_operator_namespace`, ""
-    for no other; without, it is found in any.
+    for no other; without, it is found in any. With `metrics_api`, autoscalers are served what leads tell.
     """
 
     namespaces: tuple[str, ...] = ()
     images: Images = Images()
     cluster_domain: str = "cluster.local"
     flux_operator_namespace: str = OTHER_NAMESPACE
+    metrics_api: bool = False
 
 
 class Operator:
@@ -77,6 +78,8 @@ class Operator:
             build=self._build, replaced_image=lambda cluster: view_image(cluster, options.images)[1]
         )
         self._memory: dict[str, _Memory] = {}
+        # Services of other programs that serve metrics in this one's place, by the names of their APIServices.
+        self._metrics_elsewhere: dict[str, str] = {}
         self.pods = shared.watches.cache(_PODS)
         self.leases = shared.watches.cache(_OTHER_LEASES)
         self.controller = Controller(
@@ -135,6 +138,13 @@ class Operator:
         memory = self._memory.get(uid)
         if memory is not None:
             self.controller.queue.add(memory.key)
+
+    def metrics_elsewhere(self, name: str, owner: str) -> None:
+        """The Service of another program, "" for none, has the APIService `name`; MiniClusters tell so."""
+        if self._metrics_elsewhere.get(name, "") != owner:
+            self._metrics_elsewhere[name] = owner
+            for cluster in self.clusters:
+                self.controller.queue.add(key_of(cluster))
 
     def _seen(self, kind: Kind, item: Object) -> None:
         """Put an object of a response into its cache before the watch reports it."""
@@ -227,6 +237,7 @@ class Operator:
             refused=memory.refused,
             lead=self.links.lead(uid),
             channel_closed=self.links.closed(uid),
+            metrics_elsewhere=", ".join(f"{name}: {by}" for name, by in sorted(self._metrics_elsewhere.items()) if by),
             other_operator_until=now + other if other > 0 else 0.0,
             warnings=memory.warnings,
             pulled=memory.pulled,

@@ -9,6 +9,8 @@ from . import admission
 from .foreign import admission as jobs_admission
 from .foreign.controller import ForeignClusters
 from .kinds import MINICLUSTERS
+from .metrics_api.documents import CUSTOM, EXTERNAL
+from .metrics_api.routes import routes
 from .operator import Operator, Options
 from .operator_names import CONFIGURATION, JOBS_CONFIGURATION, JOBS_PATH, LEASE, OPERATOR, WEBHOOK, WEBHOOK_PATH
 from .runtime import program
@@ -21,13 +23,19 @@ from .runtime.kinds import MUTATING, VALIDATING
 async def serve(serving: program.Serving, options: Options) -> int:
     """Run the operator until SIGTERM or SIGINT (status 0), or until its Lease is lost (status 1: to be restarted)."""
 
+    made: list[Operator] = []
+
     def build(shared: Shared) -> Mapping[str, Handler]:
-        shared.at_end.append(Operator(shared, options).links.close)
+        made.append(Operator(shared, options))
+        shared.at_end.append(made[0].links.close)
         shared.at_end.append(ForeignClusters(shared, options.cluster_domain).links.close)
         return {
             WEBHOOK_PATH: admission.handler(_stored_in(shared.api)),
             JOBS_PATH: jobs_admission.handler(options.images),
         }
+
+    def owned_elsewhere(name: str, owner: str) -> None:
+        made[0].metrics_elsewhere(name, owner)
 
     operator = program.Program(
         component=OPERATOR,
@@ -36,6 +44,9 @@ async def serve(serving: program.Serving, options: Options) -> int:
         configurations=((VALIDATING, CONFIGURATION), (MUTATING, JOBS_CONFIGURATION)),
         build=build,
         namespaces=options.namespaces,
+        api_services=(CUSTOM, EXTERNAL) if options.metrics_api else (),
+        routes=lambda: routes(lambda: made[0].clusters) if options.metrics_api else (),
+        owned_elsewhere=owned_elsewhere,
     )
     return await program.serve(serving, operator)
 

@@ -61,6 +61,7 @@ def conditions_of(
         ("JobRunning", running, "HasRun" if running and end else _RUN_ENDED if told and end else phase, ran),
         ("JobFinished", end is not None, phase if end else "Unfinished", reason if end else ""),
     ]  # fmt: skip
+    elsewhere = observed.metrics_elsewhere
     silent, closed = ("", "") if end else (silence(observed), observed.channel_closed)
     services = services_trouble(observed)
     failure = _failure_reason(observed, end, lead_end, status, old) if phase == FAILED else "NotFailed"
@@ -74,6 +75,7 @@ def conditions_of(
         ("ServicesDown", bool(services), "PodNotRunning" if services else "PodRunning", services),
         ("Foreign", bool(observed.taken), "NameTaken" if observed.taken else "NoneTaken", ", ".join(observed.taken)),
         ("Saving", view.saving, _saving(view), view.waits_for if view.saving else ""),
+        ("MetricsElsewhere", bool(elsewhere), "OtherAdapter" if elsewhere else "OurAdapter", elsewhere),
         ("StandingBack", bool(view.waits_for) and observed.other_operator_until > now, "OtherOperator", view.waits_for),
     ]
     # A condition that has never been true is omitted.

@@ -32,6 +32,8 @@ from .progress import (
     wanted_pods,
 )
 
+# An int32 is what the definition of MiniClusters has for counts.
+_MOST = (1 << 31) - 1
 _ENDING = "the job has ended, its pods are ending"
 
 
@@ -63,6 +65,8 @@ def status_of(observed: Observed, view: View, now: float) -> Object:
     jobs = _jobs(observed, phase, reason == _ENDING, lead_end, end)
     if jobs:
         status["jobs"] = jobs
+    if phase == RUNNING:
+        status.update(_demand(observed))
     code = lead_end.exit_code if lead_end else before.get("exitCode")
     if code is not None and end and not _start_timeout(observed):
         status["exitCode"] = code
@@ -200,6 +204,19 @@ def _jobs(observed: Observed, phase: str, ending: bool, lead_end: pods.LeadEnd |
         return {}
     over = ending or end is not None
     return {state: 0 if over and state != "inactive" else number(known.get(state)) for state in STATE_BITS}
+
+
+def _demand(observed: Observed) -> Object:
+    """What the lead tells of demand: as before while the operator has no connection to it."""
+    if observed.lead is None:
+        return {key: observed.status[key] for key in ("demandNodes", "idleSince") if key in observed.status}
+    if observed.lead.state != "running":
+        return {}
+    since = observed.lead.idle_since
+    return {
+        "demandNodes": min(observed.lead.demand_nodes, _MOST),
+        **({} if since is None else {"idleSince": text_of(since)}),
+    }
 
 
 def _times(

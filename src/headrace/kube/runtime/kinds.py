@@ -41,3 +41,10 @@ LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 _ADMISSION = "admissionregistration.k8s.io"
 VALIDATING = Kind(_ADMISSION, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration")
 MUTATING = Kind(_ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration")
+APISERVICES = Kind("apiregistration.k8s.io", "v1", "apiservices", "APIService")
+
+
+def api_service_name(group_version: str) -> str:
+    """The name of the APIService of GROUP/VERSION."""
+    group, _, version = group_version.partition("/")
+    return f"{version}.{group}"

@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from aiohttp import web
@@ -49,7 +49,8 @@ class Program(Struct, frozen=True, kw_only=True):
     """A program's name in Events and metrics (`component`), its Lease, the namespaces that it watches (() for all), and
     its webhook: the name of the Service and of the Secret, and the configurations that are told its certificate.
 
-    `build` makes the controllers, and returns the handlers of the webhook by path.
+    `build` makes the controllers, and returns the handlers of the webhook by path. The same server answers by `routes`
+    for the groups and versions of `api_services`; `owned_elsewhere` is as in `rotation.Settings`.
     """
 
     component: str
@@ -58,6 +59,9 @@ class Program(Struct, frozen=True, kw_only=True):
     configurations: tuple[tuple[Kind, str], ...]
     build: Callable[[Shared], Mapping[str, Handler]]
     namespaces: tuple[str, ...] = ()
+    api_services: tuple[str, ...] = ()
+    routes: Callable[[], Iterable[web.RouteDef]] = tuple
+    owned_elsewhere: Callable[[str, str], None] = lambda name, owner: None
 
 
 async def serve(serving: Serving, program: Program) -> int:
@@ -109,6 +113,7 @@ class _Webhook:
         self.listens = False
         self._api = api
         self._handlers = handlers
+        self._routes = program.routes
         host, _, port = serving.webhook_bind.rpartition(":")
         self._settings = rotation.Settings(
             namespace=serving.lease_namespace or api.cluster.namespace,
@@ -116,6 +121,8 @@ class _Webhook:
             secret=program.webhook,
             component=program.component,
             configurations=program.configurations,
+            api_services=program.api_services,
+            owned_elsewhere=program.owned_elsewhere,
             host=host.strip("[]"),
             port=int(port),
             folder=serving.webhook_certificate,
@@ -123,7 +130,7 @@ class _Webhook:
         )
 
     async def run(self) -> None:
-        await rotation.serve(self._api, self._settings, self._handlers, self._ready)
+        await rotation.serve(self._api, self._settings, self._handlers, self._ready, self._routes())
 
     def _ready(self, port: int) -> None:
         self.listens = True

@@ -13,9 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.kube.runtime.admission.certificates import LIFETIME, Pair, certificates_in, decoded, make_pair, pair_of
-from headrace.kube.runtime.admission.rotation import Keeper, Settings, trusted_hook
+from headrace.kube.runtime.admission.rotation import Keeper, Settings, api_service, trusted_hook
 from headrace.kube.runtime.api import Api, ApiError, Listing, Unreachable
-from headrace.kube.runtime.kinds import MUTATING, SECRETS, VALIDATING, Kind
+from headrace.kube.runtime.kinds import APISERVICES, MUTATING, SECRETS, VALIDATING, Kind
 
 CONFIGURATIONS = ((VALIDATING, "greetings"), (MUTATING, "greeters"))
 SETTINGS = Settings(
@@ -65,7 +65,8 @@ class Server:
         await asyncio.sleep(0)
         self.writes.append(("patch", kind.plural))
         stored = self.objects[kind.plural, name]
-        return self._change(kind, name, body, {**stored, **body, "metadata": stored["metadata"]})
+        parts = {key: {**stored[key], **value} for key, value in body.items() if key == "spec"}
+        return self._change(kind, name, body, {**stored, **body, **parts, "metadata": stored["metadata"]})
 
     def _change(self, kind: Kind, name: str, sent: Object, wanted: Object) -> Object:
         if sent["metadata"]["resourceVersion"] != self.objects[kind.plural, name]["metadata"]["resourceVersion"]:
@@ -210,3 +211,51 @@ def test_a_hook_that_trusts_the_authority_is_left_alone() -> None:
     changed = trusted_hook({"name": "a", "clientConfig": {"url": "u"}}, authority, "")
     assert changed["clientConfig"]["url"] == "u" and certificates_in(decoded(changed["clientConfig"]["caBundle"]))
     assert trusted_hook(changed, authority, "") is changed
+
+
+METRICS = "custom.metrics.k8s.io/v1beta2"
+NAME = "v1beta2.custom.metrics.k8s.io"
+
+
+def registering(told: dict[str, str], **more: str) -> Settings:
+    return replace(SETTINGS, api_services=(METRICS,), owned_elsewhere=told.__setitem__, **more)
+
+
+def test_an_api_that_the_server_answers_for_is_registered_with_its_authority() -> None:
+    server, told = Server(), dict[str, str]()
+    pair = asyncio.run(keeper(server, settings=registering(told)).current())
+    made = server.objects["apiservices", NAME]["spec"]
+    assert made["service"] == {"namespace": "n", "name": "webhook", "port": 443}
+    assert (made["group"], made["version"]) == ("custom.metrics.k8s.io", "v1beta2")
+    assert certificates_in(decoded(made["caBundle"])) == certificates_in(pair.authority) and told == {NAME: ""}
+    server.writes.clear()
+    asyncio.run(keeper(server, settings=registering(told)).current())
+    assert server.writes == []
+    # The authority before is trusted until all replicas have the new pair.
+    later = asyncio.run(keeper(server, NOW + LIFETIME * 0.7, registering(told)).current())
+    bundle = certificates_in(decoded(server.objects["apiservices", NAME]["spec"]["caBundle"]))
+    assert set(bundle) == {*certificates_in(pair.authority), *certificates_in(later.authority)}
+
+
+@pytest.mark.parametrize(
+    ("service", "owner"),
+    [
+        ({"namespace": "monitoring", "name": "prometheus-adapter"}, "monitoring/prometheus-adapter"),
+        (None, "the API server"),
+    ],
+)
+def test_an_api_of_another_program_is_left_alone(service: Object | None, owner: str) -> None:
+    server, told = Server(), dict[str, str]()
+    server.put(APISERVICES, {"metadata": {"name": NAME}, "spec": {"service": service, "insecureSkipTLSVerify": True}})
+    before = copy.deepcopy(server.objects["apiservices", NAME])
+    asyncio.run(keeper(server, settings=registering(told)).current())
+    assert server.objects["apiservices", NAME] == before and told == {NAME: owner}
+    del server.objects["apiservices", NAME]
+    asyncio.run(keeper(server, settings=registering(told)).current())
+    assert server.objects["apiservices", NAME]["spec"]["service"]["name"] == "webhook" and told == {NAME: ""}
+
+
+def test_with_a_certificate_of_others_they_provide_the_authority() -> None:
+    made = api_service(METRICS, registering({}, folder="/certificate"))
+    assert made["metadata"]["annotations"] == {"cert-manager.io/inject-ca-from": "n/webhook"}
+    assert "caBundle" not in made["spec"]

@@ -12,15 +12,16 @@ import asyncio
 import logging
 import random
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from aiohttp import web
 from msgspec import Struct
 
 from ..api import Api, ApiError, Unreachable
-from ..kinds import SECRETS, Kind
+from ..kinds import APISERVICES, SECRETS, Kind, api_service_name
 from .certificates import Pair, UnusablePair, decoded, encoded, make_pair, pair_of, renewal_time, secret_data, trusting
 from .reviews import Handler
 from .server import application, serving, tls_context, use_pair
@@ -38,7 +39,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     """The address of the webhook, and the names of the objects that store its certificate.
 
     `configurations` are the kinds and names of the webhook configurations that trust the certificate; `component` is
-    the name of the program (app.kubernetes.io/name). With `folder`, the certificate is read from `tls.crt` and
+    the name of the program (app.kubernetes.io/name). `api_services` are groups and versions of the API (GROUP/VERSION)
+    for which the same server answers; `owned_elsewhere` is told the name of such an APIService and the Service of
+    another program that has it, "" while it is ours. With `folder`, the certificate is read from `tls.crt` and
     `tls.key` in it, and nothing is stored in the cluster. `address` is the host name or address of a program outside
     the cluster; the webhook configurations have it as a URL.
     """
@@ -48,6 +51,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     secret: str
     component: str
     configurations: tuple[tuple[Kind, str], ...]
+    api_services: tuple[str, ...] = ()
+    owned_elsewhere: Callable[[str, str], None] = lambda name, owner: None
     host: str = ""
     port: int = 0
     folder: str = ""
@@ -64,13 +69,21 @@ def _utc() -> datetime:
 
 
 async def serve(
-    api: Api, settings: Settings, handlers: Mapping[str, Handler], ready: Callable[[int], None] = lambda port: None
+    api: Api,
+    settings: Settings,
+    handlers: Mapping[str, Handler],
+    ready: Callable[[int], None] = lambda port: None,
+    routes: Iterable[web.RouteDef] = (),
 ) -> None:
-    """Serve the webhook until cancelled: `handlers` by path; `ready` gets the port once it listens. Raises OSError."""
+    """Serve the webhook until cancelled: `handlers` by path, and the `routes` of APIs; `ready` gets the port once it
+    listens. Raises OSError.
+    """
     keeper = Keeper(api, settings)
     pair = await keeper.first()
     context = tls_context(pair)
-    async with serving(application(handlers), context, settings.host, settings.port) as port:
+    app = application(handlers)
+    app.add_routes(routes)
+    async with serving(app, context, settings.host, settings.port) as port:
         ready(port)
         await keeper.keep(lambda other: use_pair(context, other))
 
@@ -99,11 +112,13 @@ class Keeper:
 
     async def keep(self, use: Callable[[Pair], None]) -> None:
         """Replace the pair in time, and keep its authority trusted, until cancelled."""
+        running = [self._follow_api_service(one) for one in self.settings.api_services]
         if self.settings.folder:
-            await self._follow_folder(use)
-            return
-        following = [self._follow(kind, name) for kind, name in self.settings.configurations]
-        tasks = [asyncio.create_task(one) for one in (self._renew(use), *following)]
+            running.append(self._follow_folder(use))
+        else:
+            running += [self._follow(kind, name) for kind, name in self.settings.configurations]
+            running.append(self._renew(use))
+        tasks = [asyncio.create_task(one) for one in running]
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -166,6 +181,40 @@ class Keeper:
                 log.warning("there is no webhook configuration %s: it has no effect until there is", name)
                 continue
             await self._correct(kind, configuration, authority, before)
+        for one in self.settings.api_services:
+            await self._register(one, authority, before)
+
+    async def _register(self, group_version: str, authority: str, before: str = "") -> None:
+        """Have the API server pass requests for a group and version on to us, unless another program has them, and
+        trust `authority` and `before`.
+        """
+        wanted = api_service(group_version, self.settings)
+        name = wanted["metadata"]["name"]
+        try:
+            found = await self.api.get(APISERVICES, "", name)
+        except ApiError as exc:
+            if exc.status != 404:
+                raise
+            bundle = {"caBundle": encoded(trusting("", authority, before))} if authority else {}
+            try:
+                found = await self.api.create(APISERVICES, "", {**wanted, "spec": {**wanted["spec"], **bundle}})
+            except ApiError as conflict:
+                # Another replica was first; the watch shows what it has made.
+                if conflict.status != 409:
+                    raise
+                return
+            log.info("the API server passes requests on to this program", extra={"api": group_version})
+        owner = _service_of(found)
+        if owner != _service_of(wanted):
+            self.settings.owned_elsewhere(name, owner)
+            return
+        self.settings.owned_elsewhere(name, "")
+        held = decoded(found["spec"].get("caBundle"))
+        trusted = trusting(held, authority, before) if authority else held
+        if trusted != held:
+            version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+            body = {"metadata": version, "spec": {"caBundle": encoded(trusted)}}
+            await self.api.merge(APISERVICES, "", name, body)
 
     async def _correct(self, kind: Kind, configuration: dict[str, Any], authority: str, before: str) -> None:
         hooks = configuration.get("webhooks") or []
@@ -190,25 +239,40 @@ class Keeper:
 
     async def _follow(self, kind: Kind, name: str) -> None:
         """Write the authority into a configuration whenever that is created again, or lacks it."""
+
+        async def check(configuration: dict[str, Any] | None) -> None:
+            if self._pair and configuration is not None:
+                await self._correct(kind, configuration, self._pair.authority, "")
+
+        await self._follow_one(kind, name, check)
+
+    async def _follow_api_service(self, group_version: str) -> None:
+        """Register whenever the APIService is removed, also by another program that had it, or lacks the authority."""
+
+        async def check(_: dict[str, Any] | None) -> None:
+            await self._register(group_version, self._pair.authority if self._pair else "")
+
+        await self._follow_one(APISERVICES, api_service_name(group_version), check)
+
+    async def _follow_one(
+        self, kind: Kind, name: str, check: Callable[[dict[str, Any] | None], Awaitable[None]]
+    ) -> None:
+        """Call `check` with an object now and after each change, with None where there is none."""
         fields = f"metadata.name={name}"
         pause = _FIRST_RETRY
         while True:
             try:
                 listing = await self.api.list_objects(kind, fields=fields)
-                for one in listing.items:
-                    await self._check(kind, one)
+                for found in listing.items or (None,):
+                    await check(found)
                 async for event, one in self.api.watch(kind, listing.version, fields=fields):
-                    if event in ("ADDED", "MODIFIED"):
-                        await self._check(kind, one)
+                    if event in ("ADDED", "MODIFIED", "DELETED"):
+                        await check(None if event == "DELETED" else one)
                 pause = _FIRST_RETRY
             except (ApiError, Unreachable) as exc:
-                log.warning("watching the webhook configuration %s: %s", name, exc)
+                log.warning("watching the %s %s: %s", kind.kind, name, exc)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LAST_RETRY)
-
-    async def _check(self, kind: Kind, configuration: dict[str, Any]) -> None:
-        if self._pair:
-            await self._correct(kind, configuration, self._pair.authority, "")
 
     async def _follow_folder(self, use: Callable[[Pair], None]) -> None:
         folder = Path(self.settings.folder)
@@ -232,6 +296,29 @@ def trusted_hook(hook: dict[str, Any], authority: str, before: str) -> dict[str,
     if wanted == held:
         return hook
     return {**hook, "clientConfig": {**client, "caBundle": encoded(wanted)}}
+
+
+def api_service(group_version: str, settings: Settings) -> dict[str, Any]:
+    """The APIService by which this server answers for GROUP/VERSION, without the authority that is trusted."""
+    group, _, version = group_version.partition("/")
+    name = api_service_name(group_version)
+    metadata: dict[str, Any] = {"name": name, "labels": {"app.kubernetes.io/name": settings.component}}
+    if settings.folder:
+        metadata["annotations"] = {"cert-manager.io/inject-ca-from": f"{settings.namespace}/{settings.secret}"}
+    spec = {
+        "group": group,
+        "version": version,
+        "service": {"namespace": settings.namespace, "name": settings.service, "port": 443},
+        "groupPriorityMinimum": 100,
+        "versionPriority": 100,
+    }
+    return {"apiVersion": APISERVICES.api_version, "kind": APISERVICES.kind, "metadata": metadata, "spec": spec}
+
+
+def _service_of(one: dict[str, Any]) -> str:
+    """The Service that an APIService names, as NAMESPACE/NAME."""
+    service = one["spec"].get("service")
+    return f"{service['namespace']}/{service['name']}" if service else "the API server"
 
 
 def _read(folder: Path) -> Pair:
