@@ -100,6 +100,7 @@ ELSEWHERE = {
         "mini/foreign.py": "cli/mini/test_mini_convert.py",
         "mini/file.py": "cli/mini/test_mini_kube.py",
         "mini/logs.py": "cli/mini/test_mini_kube.py",
+        "mini/hpa.py": "cli/mini/test_mini_kube.py",
         "mini/main.py": "cli/mini/test_mini_kube.py",
         "mini/progress.py": "cli/mini/test_mini_kube.py",
         "mini/run.py": "system/test_mini_run.py",

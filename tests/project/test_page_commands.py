@@ -134,6 +134,7 @@ ELSEWHERE = {
         "serves until it is ended",
         "tests/cli/api/test_api_command.py",
     ),
+    ("docs/user/metrics.md", "headrace mini hpa"): ("takes a Kubernetes", "tests/cli/mini/test_mini_kube.py"),
     ("docs/user/metrics.md", "headrace metrics-api start --ssl"): (
         "serves until it is ended",
         "tests/cli/test_metrics_api_command.py",

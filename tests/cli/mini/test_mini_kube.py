@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 from collections.abc import Iterator
@@ -1019,3 +1020,38 @@ def test_a_job_that_has_ended_is_not_connected_to(server: Server, capsys: pytest
     server.items(PODS)
     assert headrace(["mini", "connect", "job/hello"]) == 1
     assert "Job hello has ended (Failed, exit code 3)" in capsys.readouterr().err
+
+
+def test_hpa_writes_an_autoscaler_on_the_demand_of_the_queue(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answer("GET", f"{CLUSTERS}/sample", cluster())
+    options = "--min 1 --max 4 --idle 30 -n team --kubeconfig KUBECONFIG --context here"
+    words = options.replace("KUBECONFIG", os.environ["KUBECONFIG"]).split()
+    assert headrace(["mini", "hpa", *words, "--dry-run", "sample"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["spec"]["minReplicas"], printed["spec"]["maxReplicas"]) == (1, 4)
+    assert not [one for one in server.asked if one[0] == "PATCH"]
+    resources = [{"name": "horizontalpodautoscalers", "kind": "HorizontalPodAutoscaler", "namespaced": True}]
+    server.answer("GET", "/apis/autoscaling/v2", {"resources": resources})
+    where = "/apis/autoscaling/v2/namespaces/team/horizontalpodautoscalers/sample"
+    server.answer("PATCH", where, printed)
+    assert headrace(["mini", "hpa", *words, "sample"]) == 0
+    assert capsys.readouterr().out == "HorizontalPodAutoscaler/sample: 1 to 4 pods\n"
+    assert server.last("PATCH")[2] == printed
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--min", "3", "sample"], "the smallest size is 3, it must be from 1 to the largest, 2"),
+        (["job/sample"], "job/sample is no MiniCluster"),
+        (["absent"], "does not know the kind MiniCluster"),
+    ],
+)
+def test_hpa_says_what_it_cannot_size(
+    server: Server, words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answer("GET", f"{CLUSTERS}/sample", cluster())
+    assert headrace(["mini", "hpa", *words]) == 1
+    assert why in capsys.readouterr().err

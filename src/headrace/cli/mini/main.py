@@ -28,6 +28,7 @@ COMMANDS = {
     "status": "Tell how MiniClusters and labelled Jobs on Kubernetes are",
     "logs": "Print what a MiniCluster's job has written on Kubernetes",
     "connect": "Open a shell in a MiniCluster on Kubernetes",
+    "hpa": "Have an autoscaler of Kubernetes size a MiniCluster by its queue",
     "scale": "Change the number of a MiniCluster's pods on Kubernetes",
     "delete": "Remove MiniClusters from Kubernetes",
 }
