@@ -126,9 +126,9 @@ ELSEWHERE = {
         "serves until it is ended",
         "tests/cli/api/test_api_accounts.py",
     ),
-    ("docs/user/services.md", "headrace api start --auth proxy"): (
+    ("docs/user/services.md", "headrace api doctor --auth pam"): (
         "serves until it is ended",
-        "tests/api/identity/test_proxy.py",
+        "tests/api/identity/test_pam.py",
     ),
     ("docs/user/services.md", "rm -f service.json; headrace api start"): (
         "serves until it is ended",

@@ -11,6 +11,7 @@ import signal
 import socket
 import ssl
 import stat
+import sys
 from collections.abc import Callable
 from types import FrameType
 from typing import NamedTuple
@@ -142,12 +143,20 @@ def _is_no_cut(record: logging.LogRecord) -> bool:
 
 
 async def _check_guests(link: BrokerLink) -> None:
-    """Raises SettingsError where the instance refuses jobs of other users than its owner."""
-    if guests.submit(await link.call("config.get")) == guests.REFUSE:
+    """Warn where jobs of all users are processes of the owner. Raises SettingsError where the instance refuses them."""
+    config = await link.call("config.get")
+    if guests.submit(config) == guests.REFUSE:
         raise SettingsError(
             f'several users cannot be served, as this instance refuses their jobs ({guests.KEY} is "refuse"): set '
             f'submit = "{guests.AS_OWNER}" in the table [headrace.guests] of its configuration'
         )
+    if guests.mechanism(config) == guests.MUNGE:
+        raise SettingsError(
+            f'several users cannot be served, as they cannot sign their jobs here ({guests.MECHANISM_KEY} is "munge")'
+        )
+    if guests.submit(config) == guests.AS_OWNER:
+        text = "jobs of all users run as you: users are not protected from each other's processes"
+        print(f"headrace-api: {text}", file=sys.stderr, flush=True)
 
 
 class Server(uvicorn.Server):

@@ -23,9 +23,10 @@ SHORT_KEY = 14
 
 @dataclass(frozen=True)
 class Settings:
-    """`auth` is `token` (one user, the owner of the service), `none`, `users` (those in `database`, by passwords), or
-    `proxy` (those in `database`, by a proxy that has logged them in and names them in a header). `hosts` are the names
-    by which the service may be called, empty for any. Defaults are those of flux-restful-api.
+    """`auth` is `token` (one user, the owner of the service), `none`, `users` (those in `database`, by passwords),
+    `proxy` (those in `database`, by a proxy that has logged them in and names them in a header), or `pam` (those of
+    this machine, by PAM). `hosts` are the names by which the service may be called, empty for any. Defaults are those
+    of flux-restful-api.
     """
 
     uri: str = ""
@@ -51,6 +52,11 @@ class Settings:
     shell_options: Mapping[str, Any] = field(default_factory=dict)
     # Where jobs run that do not say where.
     directory: str = field(default_factory=os.getcwd)
+
+    @property
+    def several(self) -> bool:
+        """Whether there may be other users than the owner."""
+        return self.auth in ("users", "proxy", "pam")
 
 
 def from_environment(environment: Mapping[str, str], uri: str, auth: str, hosts: frozenset[str]) -> Settings:

@@ -242,6 +242,25 @@ class ProxiedUsers(StoredUsers):
         return None
 
 
+class PamUsers(ProxiedUsers):
+    """The users of this machine, whose passwords PAM has checked. They come into the store at their first login, with
+    the userids that passwd has, and one who is removed there stays out. Passwords of the store are not looked at.
+    """
+
+    logs_in = True
+    help = "log in"
+
+    def __init__(self, engine: Engine, seconds: float) -> None:
+        super().__init__(engine, seconds, adds_unknown=True)
+        # Imported here: only this kind asks other processes.
+        from headrace.api.identity.pam import Passwords
+
+        self._passwords = Passwords()
+
+    async def of_password(self, name: str, password: str) -> Identity | None:
+        return await self.of_name(name) if await self._passwords.right(name, password) else None
+
+
 def _is_of_the_system(name: str) -> bool:
     """Whether passwd has the name for the owner of the instance or a program, as whom no stranger may be served."""
     try:
@@ -257,11 +276,13 @@ def _account(user: User) -> Account:
 
 def of(settings: Settings) -> Accounts:
     """The accounts that the settings say. Raises StoreError where the store cannot be used."""
-    if settings.auth not in ("users", "proxy"):
+    if not settings.several:
         return Owner(settings)
     from headrace.api.store import database
 
     engine, seconds = database.open_file(settings.database), settings.token_minutes * 60
     if settings.auth == "proxy":
         return ProxiedUsers(engine, seconds, settings.adds_unknown)
+    if settings.auth == "pam":
+        return PamUsers(engine, seconds)
     return StoredUsers(engine, seconds)

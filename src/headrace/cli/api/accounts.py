@@ -9,6 +9,9 @@ import time
 
 from headrace.cli.common.errors import missing_extra
 
+# The values of --auth by which there are several users.
+SEVERAL = ("users", "proxy", "pam")
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterable, List, Tuple

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 
 from headrace.cli.api import accounts
 
@@ -24,27 +25,53 @@ def _checks(options: Any) -> Iterator[Tuple[bool, str]]:
     from headrace.client.handle import Handle
     from headrace.config import guests
 
+    submit = ""
     try:
         with Handle() as handle:
             yield True, f"a broker answers at {os.environ.get('FLUX_URI', 'the address of the system instance')}"
             owner = int(handle.attr_get("security.owner"))
             mine = owner == os.getuid()
             yield mine, f"the instance's owner is user {owner}" + ("" if mine else f", this is user {os.getuid()}")
-            submit = guests.submit(handle.rpc("config.get").get())
-            remedy = f': with several users set submit = "{guests.AS_OWNER}"' if submit == guests.REFUSE else ""
-            yield submit != guests.REFUSE, f'{guests.KEY} is "{submit}"{remedy}'
+            config = handle.rpc("config.get").get()
+            submit = guests.submit(config)
+            yield submit != guests.REFUSE, f'{guests.KEY} is "{submit}": {_MEANINGS[submit]}'
+            if guests.mechanism(config) != guests.NONE:
+                yield False, f'{guests.MECHANISM_KEY} is "{guests.MUNGE}", and the service cannot sign for its users'
     except OSError as exc:
         yield False, f"no broker answers: {exc.strerror or exc}"
-    yield from _check_store(options)
+    if options.auth == "pam":
+        yield from _check_pam()
+    yield from _check_store(options, submit)
 
 
-def _check_store(options: Any) -> Iterator[Tuple[bool, str]]:
+# What the values of `submit` in [headrace.guests] mean to a service with several users.
+_MEANINGS = {
+    "refuse": 'set submit = "as-owner", or "as-user" in an instance of root',
+    "as-owner": "users are not protected from each other's processes",
+    "as-user": "jobs run as their users, who must be in passwd",
+}
+
+
+def _check_pam() -> Iterator[Tuple[bool, str]]:
+    from headrace.api.identity import pam
+
+    missing = pam.missing()
+    yield not missing, missing or f"PAM has the service '{pam.SERVICE}'"
+    # pam_unix(8) has a helper for others, which checks the caller's own password only.
+    why = "with pam_unix PAM checks passwords of other users for root alone"
+    yield True, "this is root, for whom PAM checks all passwords" if os.getuid() == 0 else why
+
+
+def _check_store(options: Any, submit: str) -> Iterator[Tuple[bool, str]]:
     from headrace.api.store import database, users
 
     try:
         path = accounts.database(options)
         if not os.path.exists(path):
-            yield False, f"{path}: there are no users yet (headrace api users add NAME)"
+            first = (
+                " (headrace api users add NAME)" if options.auth == "users" else ": they come with their first login"
+            )
+            yield options.auth != "users", f"{path}: there are no users yet{first}"
             return
         engine = database.open_file(path)
     except (OSError, ValueError) as exc:
@@ -53,3 +80,15 @@ def _check_store(options: Any) -> Iterator[Tuple[bool, str]]:
     found = users.everybody(engine)
     engine.dispose()
     yield bool(found), f"{path}: {len(found)} users, {sum(one.admin for one in found)} of them administrators"
+    if submit == "as-user":
+        strangers = [one.name for one in found if not _is_in_passwd(one.userid)]
+        if strangers:
+            yield False, f"no entry in passwd, so that their jobs are refused: {', '.join(strangers)}"
+
+
+def _is_in_passwd(userid: int) -> bool:
+    try:
+        pwd.getpwuid(userid)
+    except KeyError:
+        return False
+    return True

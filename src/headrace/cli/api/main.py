@@ -47,11 +47,12 @@ def _parser() -> Parser:
     )
     start.add_argument(
         "--auth",
-        choices=("token", "none", "users", "proxy"),
+        choices=("token", "none", *accounts.SEVERAL),
         default="",
         help="token: an address with a token opens the page, and scripts send one (default); none: all who reach the "
         "service act as you; users: several, who log in by name and password (headrace api users); proxy: these, "
-        "logged in by a proxy at the --socket, which names them in a header",
+        "logged in by a proxy at the --socket, which names them in a header; pam: those of this machine, whose "
+        "passwords PAM checks",
     )
     start.add_argument(
         "--proxy-header", default="", metavar="NAME", help=f"With --auth proxy: that header (default: {_PROXY_HEADER})"
@@ -71,6 +72,7 @@ def _parser() -> Parser:
     accounts.add_parsers(commands)
     text = "Check what a service with several users needs"
     doctor = commands.add_parser("doctor", prog="headrace api doctor", help=text, description=text)
+    doctor.add_argument("--auth", choices=accounts.SEVERAL, default="users", help="Check for this --auth of start")
     accounts.add_database(doctor)
     return parser
 
@@ -124,9 +126,10 @@ def _start(options: Any) -> int:
     if chosen.auth == "proxy":
         header = options.proxy_header or _PROXY_HEADER
         chosen = dataclasses.replace(chosen, proxy_header=header, adds_unknown=options.unknown_users == "add")
-    several = chosen.auth in ("users", "proxy")
-    if several:
+    if chosen.several:
         accounts.check_extra()
+        if chosen.auth == "pam":
+            _check_pam()
         store = accounts.database(options)
         audit = options.audit or os.path.join(os.path.dirname(store), "api-audit.jsonl")
         chosen = dataclasses.replace(chosen, database=store, audit=audit)
@@ -138,10 +141,18 @@ def _start(options: Any) -> int:
         sys.stderr.write(f"{PREFIX}without a token, every user of this machine can run commands as you\n")
     if 0 < len(chosen.secret_key.encode()) < settings.SHORT_KEY:
         sys.stderr.write(f"{PREFIX}FLUX_SECRET_KEY is short, so that it can be guessed: take 32 random characters\n")
-    if several:
-        sys.stderr.write(f"{PREFIX}jobs of all users run as you: users are not protected from each other's processes\n")
     serve.run(chosen, listener, _print_json if options.json else _print, beyond)
     return 0
+
+
+def _check_pam() -> None:
+    """Raises SettingsError."""
+    from headrace.api.identity import pam
+    from headrace.api.settings import SettingsError
+
+    missing = pam.missing()
+    if missing:
+        raise SettingsError(missing)
 
 
 def _print(ready: Ready) -> None:
