@@ -239,3 +239,19 @@ def test_random_histories_keep_the_quota_and_leave_none_of_it_unused(seed):
     left = [flux["status"] for flux in cluster.all(FLUXJOBS) if flux["status"]["state"] != "Finished"]
     assert all("it alone is over the quota" in one["reason"] for one in left), left
     assert len(cluster.all(JOBS)) + len(cluster.all(PODS)) > 10
+
+
+def test_a_waiting_job_that_changes_gets_what_it_asks_for_now():
+    cluster = Cluster(nodes=1, cores=4, quotas=[{"namespace": "ns", "cpu": 8}])
+    cluster.job("before", cores=4)
+    cluster.settle(1)
+    cluster.job("a", cores=1)
+    cluster.settle(1)
+    cluster.change("Job", "a", cores=3)
+    cluster.settle(1)
+    cluster.pod("b", 2)
+    cluster.settle(1)
+    cluster.end_all("before")
+    cluster.settle(5)
+    assert [place.amounts["cpu"] for job in cluster.queue.jobs.values() for place in job.places] == [3000]
+    assert (cluster.state("a"), cluster.state("b")) == ("Running", "Held")
