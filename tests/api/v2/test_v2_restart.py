@@ -11,21 +11,19 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from instance import FLUX, clean_env, processes_with
+from tests.api.conftest import serving
 
 from waiting import until
 
-HEADRACE = str(Path(sys.executable).parent / "headrace")
 JOBS = 40
 
 
@@ -81,14 +79,8 @@ def instance() -> Iterator[Restarted]:
 
 @pytest.fixture
 def url(instance: Restarted) -> Iterator[str]:
-    argv = [HEADRACE, "api", "start", "--port", "0", "--json", "--auth", "none"]
-    env = clean_env(FLUX_URI=instance.uri)
-    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/") as process:
-        assert process.stdout is not None and process.stderr is not None
-        yield str(json.loads(process.stdout.readline())["url"])
-        process.terminate()
-        assert "Traceback" not in process.stderr.read()
-        assert process.wait() == 0
+    with serving(instance.uri) as process:
+        yield process.url
 
 
 def submit(url: str, number: int) -> int:
