@@ -250,6 +250,8 @@ def test_followers_that_hang_are_named_and_come_back_or_are_replaced(minicluster
     miniclusters.phase("hangs", "Running")
     job = miniclusters.flux("hangs", "submit", "-N3", "-n3", "sleep", "inf").strip()
     miniclusters.flux("hangs", "job", "wait-event", job, "start")
+    # Silence is told after this time, instead of half a minute.
+    miniclusters.flux("hangs", "setattr", "tbon.torpid_max", "12s")
     for rank in (1, 2):
         hang_up(miniclusters, "hangs", rank)
     reason = "1 of 3 brokers up, the brokers of hangs-[1-2] do not answer"
@@ -331,7 +333,7 @@ def test_pods_of_a_drained_node_move_and_are_not_counted_as_failures(
 def test_a_node_that_does_not_answer_is_named_until_it_is_back(
     miniclusters: MiniClusters, cluster: Cluster, index: int
 ) -> None:
-    """Kubernetes takes 50 s to notice, and would delete the pods five minutes later."""
+    """The Kubernetes of the tests takes 20 s to notice, and would delete the pods five minutes later."""
     miniclusters.apply("dead", size=2, **STAYS)
     miniclusters.phase("dead", "Running")
     miniclusters.kubectl("wait", "--for=condition=Ready", "pod", "-l", "job-name=dead", TIMEOUT)
