@@ -126,6 +126,10 @@ ELSEWHERE = {
         "serves until it is ended",
         "tests/cli/api/test_api_accounts.py",
     ),
+    ("docs/user/services.md", "headrace api start --auth proxy"): (
+        "serves until it is ended",
+        "tests/cli/api/test_api_accounts.py",
+    ),
     ("docs/user/services.md", "headrace api doctor --auth pam"): (
         "serves until it is ended",
         "tests/api/identity/test_pam.py",
