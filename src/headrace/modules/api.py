@@ -136,6 +136,7 @@ class _Api:
         try:
             return await asyncio.wait_for(asked, _ANSWER_TIMEOUT)
         except asyncio.TimeoutError:
+            self._waiting.remove(asked)
             raise RpcError(errno.ETIMEDOUT, f"the service has not answered within {_ANSWER_TIMEOUT:.0f} s") from None
 
     def _signal(self, number: int) -> None:
