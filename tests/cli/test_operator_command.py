@@ -72,6 +72,14 @@ def test_the_webhook_is_off_unless_it_is_given_a_place(served: Any) -> None:
     assert serving.webhook_address == "192.0.2.1"
 
 
+def test_metrics_are_served_by_the_server_of_the_webhook(served: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(served, "headrace operator run --webhook-bind :9443 --metrics-api")[1].metrics_api is True
+    assert run(served, "headrace operator run --webhook-bind :9443")[1].metrics_api is False
+    for words in (["run", "--metrics-api"], ["manifests", "--no-webhook", "--metrics-api"]):
+        assert headrace(["operator", *words]) == 1
+        assert "--metrics-api needs the webhook" in capsys.readouterr().err
+
+
 def printed(capsys: pytest.CaptureFixture[str], line: str) -> list[Any]:
     assert headrace(shlex.split(line)[1:]) == 0
     return list(yaml.safe_load_all(capsys.readouterr().out))

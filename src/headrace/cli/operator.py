@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.cli.common import controller_options
 from headrace.cli.common.arguments import Parser
+from headrace.cli.common.errors import CommandError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,6 +115,8 @@ def _manifests(options: Namespace) -> int:
 
 def main(argv: List[str]) -> int:
     options = _parser().parse_args(argv)
+    if options.metrics_api and (options.no_webhook if options.action == "manifests" else not options.webhook_bind):
+        raise CommandError("--metrics-api needs the webhook, whose server autoscalers ask")
     if options.action == "manifests":
         return _manifests(options)
     controller_options.need_extra("the operator")

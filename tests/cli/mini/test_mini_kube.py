@@ -1026,9 +1026,8 @@ def test_hpa_writes_an_autoscaler_on_the_demand_of_the_queue(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.answer("GET", f"{CLUSTERS}/sample", cluster())
-    options = "--min 1 --max 4 --idle 30 -n team --kubeconfig KUBECONFIG --context here"
-    words = options.replace("KUBECONFIG", os.environ["KUBECONFIG"]).split()
-    assert headrace(["mini", "hpa", *words, "--dry-run", "sample"]) == 0
+    bounds = ["--min=1", "--max=4", "--idle=30"]
+    assert headrace(["mini", "hpa", "--dry-run", "--namespace=team", "--context=here", *bounds, "sample"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert (printed["spec"]["minReplicas"], printed["spec"]["maxReplicas"]) == (1, 4)
     assert not [one for one in server.asked if one[0] == "PATCH"]
@@ -1036,7 +1035,8 @@ def test_hpa_writes_an_autoscaler_on_the_demand_of_the_queue(
     server.answer("GET", "/apis/autoscaling/v2", {"resources": resources})
     where = "/apis/autoscaling/v2/namespaces/team/horizontalpodautoscalers/sample"
     server.answer("PATCH", where, printed)
-    assert headrace(["mini", "hpa", *words, "sample"]) == 0
+    here = os.environ["KUBECONFIG"]
+    assert headrace(["mini", "hpa", "--min=1", "--max=4", "--idle=30", "--kubeconfig", here, "sample"]) == 0
     assert capsys.readouterr().out == "HorizontalPodAutoscaler/sample: 1 to 4 pods\n"
     assert server.last("PATCH")[2] == printed
 
