@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from clusters import built, minicluster
 from handshakes import handshake
 
 from headrace.kube.install import AUTHORITY, Install, objects
-from headrace.kube.install_files import install_file, kustomize_base
+from headrace.kube.install_files import install_file, kustomize_base, kustomize_metrics_api
 from headrace.kube.operator_names import CONFIGURATION, JOBS_CONFIGURATION, OPERATOR, WEBHOOK
 from headrace.kube.runtime.admission.certificates import Pair
 from headrace.kube.runtime.admission.rotation import Keeper, Settings
@@ -264,3 +265,15 @@ def test_the_install_file_and_the_kustomize_base_hold_all_objects() -> None:
     listed = yaml.safe_load(files.pop("kustomization.yaml"))["resources"]
     assert listed == list(files)
     assert [one for name in listed for one in yaml.safe_load_all(files[name])] == objects(Install())
+
+
+def test_the_kustomize_component_adds_what_the_metrics_api_needs() -> None:
+    base, wanted = objects(Install()), objects(Install(metrics_api=True))
+    files = kustomize_metrics_api()
+    (patch,) = yaml.safe_load(files["kustomization.yaml"])["patches"]
+    (change,) = json.loads(patch["patch"])
+    (deployment,) = [one for one in base if one["kind"] == "Deployment"]
+    deployment["spec"]["template"]["spec"]["containers"][0]["command"].append(change["value"])
+    assert patch["target"] == {"kind": "Deployment", "name": deployment["metadata"]["name"]}
+    added = list(yaml.safe_load_all(files["rbac.yaml"]))
+    assert sorted(map(json.dumps, [*base, *added])) == sorted(map(json.dumps, wanted))

@@ -174,18 +174,19 @@ def access(install: Install) -> list[Object]:
         ]
         found += _granted(install, f"{OPERATOR}-webhook", "", rules)
     if install.webhook and install.metrics_api:
-        found += _granted(install, f"{OPERATOR}-metrics-api", "", metrics_api_rules())
+        found += metrics_api_access(install)
     return found
 
 
-def metrics_api_rules() -> list[Object]:
+def metrics_api_access(install: Install) -> list[Object]:
     """The right to register the APIs of metrics. A creation has no name yet by which the right could be limited."""
     names = [api_service_name(one) for one in (CUSTOM, EXTERNAL)]
     group = ["apiregistration.k8s.io"]
-    return [
+    rules = [
         _rule(group, ["apiservices"], ["create"]),
         _rule(group, ["apiservices"], ["get", "list", "watch", "patch"], names),
     ]
+    return _granted(install, f"{OPERATOR}-metrics-api", "", rules)
 
 
 def _granted(install: Install, name: str, namespace: str, rules: list[Object]) -> list[Object]:
