@@ -19,6 +19,7 @@ PICTURES = (
     ("job", "/jobs/JOB", 1100, 760, False),
     ("submit", "/submit", 1100, 860, True),
     ("machine", "/machine", 1100, 420, True),
+    ("statistics", "/statistics?span=1h", 1100, 900, False),
 )
 LIMIT = 100_000
 STEPS = "for n in 1 2 3 4; do echo step $n of 1000, energy -0.$n; done; echo cell 3 is slow >&2; sleep 1000"
