@@ -21,9 +21,9 @@ class Size(NamedTuple):
     top: float
 
 
-WIDE = Size(720.0, 300.0, 16.0)
+WIDE = Size(720.0, 300.0, 18.0)
 # Its letters can be read on a page of 360 px; the legend has a line of its own.
-SMALL = Size(380.0, 250.0, 34.0)
+SMALL = Size(380.0, 254.0, 40.0)
 
 
 class Axis(NamedTuple):
@@ -88,8 +88,8 @@ class Chart:
         at, top = self._size.width - _RIGHT, self._size.top
         for index, name in reversed(list(enumerate(names))):
             at -= 7.0 * len(name) + 26
-            self.add(f'<rect class="fill {series(index)}" x="{at:.1f}" y="{top - 13:g}" width="10" height="10"/>')
-            self.add(label(at + 14, top - 4, name, "mark", "start"))
+            self.add(f'<rect class="fill {series(index)}" x="{at:.1f}" y="{top - 17:g}" width="10" height="10"/>')
+            self.add(label(at + 14, top - 8, name, "mark", "start"))
 
     def svg(self) -> str:
         """The chart as an element of a page."""
