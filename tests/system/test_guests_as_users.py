@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -253,3 +255,28 @@ def test_an_owner_other_than_root_cannot_have_it(world: World) -> None:
     assert refused.returncode and why in refused.stderr and str(world.config) in refused.stderr, refused
     loaded = world.machine.run("flux", "start", "sh", "-c", f"flux config load <{world.config}", user="alice")
     assert loaded.returncode and why in loaded.stderr, loaded
+
+
+_MPI = """
+#include <mpi.h>
+#include <stdio.h>
+static char data[1 << 20];
+int main(int argc, char **argv) {
+    int rank, sum;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Bcast(data, sizeof data, MPI_CHAR, 0, MPI_COMM_WORLD);
+    printf("%d\\n", sum);
+    return MPI_Finalize();
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("mpicc.openmpi") is None, reason="needs Open MPI (Debian: libopenmpi-dev)")
+def test_mpi_works_without_privileges(world: World) -> None:
+    source, program = world.machine.folder / "mpi.c", world.machine.folder / "mpi"
+    source.write_text(_MPI)
+    subprocess.run(["mpicc.openmpi", str(source), "-o", str(program)], check=True)
+    for where in ("-N2", "-N1"):
+        assert world.out("alice", f"flux run {where} -n2 -o pmi=pmix {program}") == "1\n1"
