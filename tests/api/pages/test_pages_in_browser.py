@@ -245,3 +245,23 @@ def test_a_filter_stays_in_the_address_and_a_list_is_live(site: Site) -> None:
     page.context.close()
     other.context.close()
     assert not wrong
+
+
+def test_output_is_searched_without_loading_the_page_again(site: Site) -> None:
+    page, wrong = site.page()
+    page.goto(site.address("/submit"))
+    page.fill("#command", "sh -c 'echo step one; exec sleep 1000'")
+    page.click('button[value="submit"]')
+    page.wait_for_url(re.compile("/jobs/f"))
+    expect(page.locator("#written")).to_contain_text("step one")
+    page.evaluate("window.loadedOnce = true")
+    # Live parts rest, a search does not.
+    page.click("#live")
+    page.fill('input[name="find"]', "STEP")
+    page.keyboard.press("Enter")
+    expect(page.locator("#found")).to_contain_text("1 line has STEP")
+    expect(page.locator("#found mark")).to_have_text("step")
+    assert page.evaluate("window.loadedOnce") is True
+    assert not Axe().run(page).response["violations"]
+    page.context.close()
+    assert not wrong
