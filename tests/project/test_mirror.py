@@ -178,6 +178,7 @@ ELSEWHERE = {
         "stdlib.py": "images/test_view.py",
     },
     "kube/": {
+        "install_files.py": "kube_unit/test_install_objects.py",
         "apply.py": "cli/mini/test_mini_kube.py",
         "builders/containers.py": "kube_unit/builders/test_builders_pods.py",
         "builders/services.py": "kube_unit/builders/test_builders_jobs.py",
