@@ -6,6 +6,7 @@ import pytest
 from simulated_cluster import Cluster
 
 from headrace.fluxqueue.core import actions
+from headrace.fluxqueue.core.places import Places
 from headrace.fluxqueue.names import FLUXJOBS, NODES
 from headrace.kube.runtime.kinds import PODS
 from headrace.spec.hostlist import Hostlist
@@ -155,7 +156,14 @@ def test_a_rollout_goes_through_with_others_in_the_queue(cores):
     assert len([one for one in cluster.all(FLUXJOBS)]) == 1
 
 
-def test_a_large_deployment_costs_few_writes_of_its_status():
+def test_a_large_deployment_costs_few_writes_of_its_status_and_few_looks_at_its_pods(monkeypatch):
+    looks, settle = [], Places.settle
+
+    def counted(self, *arguments):
+        looks.append(arguments)
+        settle(self, *arguments)
+
+    monkeypatch.setattr(Places, "settle", counted)
     cluster = Cluster(nodes=50, cores=20)
     cluster.replicas("Deployment", "web", 5)
     cluster.settle(5)
@@ -166,6 +174,8 @@ def test_a_large_deployment_costs_few_writes_of_its_status():
     statuses = [one for one in cluster.writes[before:] if isinstance(one, actions.Publish)]
     pins = [one for one in cluster.writes[before:] if isinstance(one, actions.PatchPod)]
     assert (len(pins), len(statuses) < 12) == (995, True)
+    # Each look costs time for all its pods, so they are not taken pod by pod.
+    assert len(looks) < 100
     cluster.change("Deployment", "web", replicas=5)
     cluster.settle(30)
     assert (running(cluster, "web"), promised(cluster, "web")) == (5, 5)

@@ -6,6 +6,7 @@ the job's until then.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -44,18 +45,19 @@ class Places:
             if place.pod and place.pod not in pods:
                 self._vacate(place)
         free = [place for place in job.places if not place.pod]
+        without = [entry for entry in pods.items() if entry[0] not in self.of_pod] if free else []
         # Pods that are on a node already have their places there before any other pod.
-        for uid, pod in sorted(pods.items(), key=lambda entry: (not node_of(entry[1]), *_by_index(entry))):
-            if uid in self.of_pod:
-                continue
+        for uid, pod in sorted(without, key=lambda entry: (not node_of(entry[1]), *_by_index(entry))):
+            if not free:
+                break
             node = node_of(pod)
             fits = [one for one in free if one.node == node] if node else free
             found = _best(job, fits, pod)
             if found is not None:
                 free.remove(found)
                 self._occupy(found, uid)
-        kept = list(self._kept(job, free))
-        for place in [place for place in free if place not in kept]:
+        kept = {place.index for place in self._kept(job, free)}
+        for place in [place for place in free if place.index not in kept]:
             self.give_back(job, place, keep=job.state.has_nodes)
         if job.state is State.RELEASED and _all_run(job, pods):
             job.state = State.RUNNING
@@ -105,8 +107,7 @@ class Places:
             job.nodes[index : index + 1] = [node]
             job.sets[index : index + 1] = [own]
             job.freed.discard(index)
-            job.places.append(self._place(job, queue, index, now))
-        job.places.sort(key=lambda place: place.index)
+            insort(job.places, self._place(job, queue, index, now), key=lambda place: place.index)
 
     def leave_lost_nodes(self, job: Job, queue: ClusterQueue, now: int) -> bool:
         """Give the places of a job on nodes that take no pods any more to other nodes, now or as soon as there are

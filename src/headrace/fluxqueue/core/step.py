@@ -609,8 +609,11 @@ class Core:
                     why = refusal(queue.scheduler, asked.jobspec, request, decision.failure)
                     job.reason = _growing(job, f"no node could ever serve it as nodes are now: {why}")
             decided[job.uid] = job
-        # Several parts of a job may have started: what it asks for next follows from all of them.
+        # Several parts of a job may have started: who has its places, and what it asks for next, follows from all of
+        # them.
         for job in decided.values():
+            if job.state.has_nodes:
+                self._settle(job, int(now))
             self._account(job)
             self._touched[job.uid] = None
         return goes_on
@@ -627,7 +630,6 @@ class Core:
         job.position, job.estimate, job.reason = 0, 0, ""
         for own, names in zip(job.sets_in_line, given, strict=True):
             self.places.add(job, queue, own, names, int(now))
-        self._settle(job, int(now))
 
     def _look(self, now: float) -> None:
         """Bring positions, reasons and estimates of those who wait up to date, and have some of them written."""
