@@ -504,12 +504,18 @@ def test_a_place_on_a_node_that_is_cordoned_before_its_pod_comes_moves_to_anothe
 
 def test_a_place_without_another_node_waits_for_one():
     cluster = Cluster(nodes=1, cores=2)
-    cluster.job("a", pods=1, cores=2, completions=2)
+    cluster.job("a", pods=1, cores=2, completions=3)
     cluster.settle()
-    cluster.node("n0", 2, unschedulable=True)
-    cluster.end_all("a")
-    cluster.settle()
-    assert [bool(one["spec"].get("schedulingGates")) for one in cluster.pods_of("a")] == [False, False]
+    for comes in ("uncordoned", "another"):
+        cluster.node("n0", 2, unschedulable=True)
+        cluster.end_all("a")
+        cluster.settle()
+        assert [bool(one["spec"].get("schedulingGates")) for one in cluster.pods_of("a")][-1]
+        assert cluster.status("a")["reason"] == "a place is on a node that takes no pods, and no other has room"
+        cluster.node("n0" if comes == "uncordoned" else "n1", 2)
+        cluster.settle(5)
+        assert "reason" not in cluster.status("a")
+        assert cluster.pods_of("a")[-1]["spec"]["nodeName"] == ("n0" if comes == "uncordoned" else "n1")
 
 
 def test_jobs_without_a_reservation_have_the_start_that_sums_of_resources_let_expect():

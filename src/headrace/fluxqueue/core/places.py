@@ -109,6 +109,10 @@ class Places:
             job.freed.discard(index)
             insort(job.places, self._place(job, queue, index, now), key=lambda place: place.index)
 
+    def is_usable(self, job: Job, queue: ClusterQueue, place: Place) -> bool:
+        """Whether the node of a place takes pods of the place's set."""
+        return queue.is_usable(place.node, _constraint(job, place))
+
     def leave_lost_nodes(self, job: Job, queue: ClusterQueue, now: int) -> bool:
         """Give the places of a job on nodes that take no pods any more to other nodes, now or as soon as there are
         some; returns whether all have one. Pods that are bound or pinned stay.
@@ -116,12 +120,10 @@ class Places:
         all_have = True
         for place in job.places:
             pod = self._world.pods.get(place.pod)
-            asked = job.asked.sets.get(place.set) if job.asked else None
-            constraint = asked.constraint if asked else None
-            if queue.is_usable(place.node, constraint) or (pod is not None and gate_index(pod) < 0):
+            if self.is_usable(job, queue, place) or (pod is not None and gate_index(pod) < 0):
                 continue
             others = [one for one in job.places if one is not place]
-            constraint = constraints.together([constraint, beside(job, queue, place.set, others)])
+            constraint = constraints.together([_constraint(job, place), beside(job, queue, place.set, others)])
             amounts = job.amounts_of(place.set)
             node = queue.another_node(amounts, constraint, now, job.end)
             if node:
@@ -170,6 +172,12 @@ class Places:
         for place in job.places:
             self._vacate(place)
         job.places, job.leaving, job.is_placed = [], [], False
+
+
+def _constraint(job: Job, place: Place) -> Any:
+    """What the pods of a place's set ask of their nodes, None for nothing."""
+    asked = job.asked.sets.get(place.set) if job.asked else None
+    return asked.constraint if asked else None
 
 
 def _by_index(entry: tuple[str, Object]) -> tuple[int, str]:

@@ -57,6 +57,7 @@ STATUS_RATE = 50.0
 _ROUNDS = 8
 _NOT_BOUND = "not bound by kube-scheduler"
 BEHIND = "waits for the jobs before it"
+STRANDED = "a place is on a node that takes no pods, and no other has room"
 # The time of the first job id, in milliseconds: 2025-01-01. Ids last for 35 years from then on.
 _EPOCH = 1_735_689_600_000
 _UNLIMITED = "; its duration is not known, so it is never started ahead of a reservation"
@@ -509,6 +510,7 @@ class Core:
         queue = self.queues.get(job.queue) if job else None
         if job and queue and job.state.has_nodes and not self.places.leave_lost_nodes(job, queue, now):
             self._stranded[uid] = None
+            job.reason = job.reason or STRANDED
 
     def _await_binding(self, job: Job, now: float) -> None:
         """Note which pods kube-scheduler has not bound in time, and when the next is to be bound."""
@@ -750,6 +752,9 @@ class Core:
         for place in job.places:
             pod = pods.get(place.pod)
             if pod is not None and gate_index(pod) >= 0:
+                if queue and not self.places.is_usable(job, queue, place):
+                    # A pod that is pinned could not go to another node (`Places.leave_lost_nodes`).
+                    continue
                 give = pin.mark if is_bound_here(pod) else pin.pin
                 yield actions.PatchPod(pod, give(pod, place.node, job.jobid, 0 if workload.deadline else limit))
                 job.pinned_at[place.pod] = now
