@@ -30,6 +30,7 @@ class Api:
         self.cluster = cluster
         self.failures: list[Exception] = []
         self.writes: list[str] = []
+        self.events: list[Object] = []
         self._watchers: dict[str, asyncio.Queue[tuple[str, Object]]] = {}
 
     async def list_objects(self, kind: Kind, namespace: str = "", labels: str = "", fields: str = "") -> Listing:
@@ -43,6 +44,7 @@ class Api:
     async def create(self, kind: Kind, namespace: str, body: Object, dry_run: bool = False) -> Object:
         self._begin("create", kind)
         if kind == EVENTS:
+            self.events.append(body)
             return body
         return self._put(kind, copy.deepcopy(body))
 
@@ -172,6 +174,26 @@ def test_a_write_that_fails_is_asked_for_again(failure, before):
     assert not api.failures
     assert cluster.status("a")["nodes"] == "n0"
     assert len(cluster.all(FLUXJOBS)) == 1
+
+
+def test_what_the_api_server_does_not_take_is_told_and_what_has_changed_since_it_was_seen_is_not(caplog):
+    cluster = Cluster(nodes=1)
+    cluster.settle()
+    cluster.pod("a")
+    refused = ApiError(422, "Invalid", "spec.nodes: Invalid value: 0")
+    api = work(cluster, refused, until=lambda: is_pinned(cluster))
+    (told,) = [one for one in api.events if one["reason"] == "NotQueued"]
+    assert (told["involvedObject"]["kind"], told["involvedObject"]["name"]) == ("Pod", "a")
+    assert "its FluxJob a-pod is refused by the API server" in told["message"]
+    assert "spec.nodes: Invalid value: 0" in told["message"]
+    assert [one for one in caplog.messages if "refuses a write" in one and "spec.nodes" in one]
+    caplog.clear()
+    # A test of a patch that fails says that the pod has changed, as a conflict does.
+    cluster = Cluster(nodes=1)
+    cluster.settle()
+    cluster.pod("a")
+    work(cluster, ApiError(409, "Conflict", "the object has been modified"), until=lambda: is_pinned(cluster))
+    assert not [one for one in caplog.messages if "refuses" in one or "again in" in one]
 
 
 def test_the_first_queue_is_made_where_there_is_none():

@@ -16,7 +16,7 @@ from ..kube.runtime.api import ApiError, Unreachable
 from ..kube.runtime.cache import Cache
 from ..kube.runtime.controller import SHORTEST_REQUEUE, Shared
 from ..kube.runtime.credentials import CredentialsError
-from ..kube.runtime.events import record
+from ..kube.runtime.events import Report, record
 from ..kube.runtime.kinds import PODS, Kind
 from ..kube.runtime.watches import Selection, without_managed_fields
 from ..kube.runtime.work_queue import WorkQueue
@@ -27,7 +27,7 @@ from .core.world import Change as Seen
 from .crd import first_queue, settings_of
 from .names import BINDINGS, CLAIMS, FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, PRIORITY_CLASSES, QUEUE
 from .store.writer import Writer
-from .workloads import is_foreign, others
+from .workloads import KINDS, is_foreign, others
 
 Object = dict[str, Any]
 
@@ -38,8 +38,10 @@ GATHERING = 0.05
 WORKERS = 16
 # Seconds after which another attempt is made at the first queue.
 FIRST_QUEUE_RETRY = 1.0
-# The API server's answers to a write about something that is gone or has changed since it was seen.
-_STALE = (404, 409, 422)
+# The API server's answers to a write about something that is gone or has changed since it was seen; that to a patch one
+# of whose tests fails (RFC 6902), which otherwise says that the API server does not take what is written.
+_STALE = (404, 409)
+_INVALID = 422
 
 # What is read of a pod and its containers.
 _POD_SPEC = (
@@ -264,12 +266,16 @@ class FluxqueueController:
                     self.core.touch(about)
                     self._wake.set()
                 for action in writes or ():
-                    await self._carry_out(action)
+                    try:
+                        await self._carry_out(action)
+                    except ApiError as exc:
+                        await self._tell_refusal(action, exc)
+                        raise
                 if writes:
                     self.queue.succeeded(about)
             except (ApiError, Unreachable, CredentialsError) as exc:
                 delay = self.queue.add_failed(about)
-                if not (isinstance(exc, ApiError) and exc.status in _STALE):
+                if not isinstance(exc, ApiError) or exc.status not in (*_STALE, _INVALID):
                     self._shared.metrics.count(self._shared.errors, self.name)
                     log.warning("%s, again in %.1f s", exc, delay, extra={"workload": about})
             except Exception:
@@ -278,6 +284,24 @@ class FluxqueueController:
                 log.exception("defect of the queue", extra={"workload": about})
             finally:
                 self.queue.done(about)
+
+    async def _tell_refusal(self, action: Action, exc: ApiError) -> None:
+        """Say in the log and in an Event about the workload that the API server does not take what is to be written.
+        It would stay so however often that is written again.
+
+        Raises Unreachable, CredentialsError.
+        """
+        if exc.status != _INVALID or isinstance(action, PatchPod):
+            return
+        self._shared.metrics.count(self._shared.errors, self.name)
+        body = action.body if isinstance(action, Create) else action.item if isinstance(action, Change) else None
+        meta = body["metadata"] if body else {}
+        log.warning("the API server refuses a write: %s", exc, extra={"object": meta.get("name", "")})
+        for owner in (meta.get("ownerReferences") or ()) if isinstance(action, Create) else ():
+            own = {"name": owner["name"], "uid": owner["uid"], "namespace": meta["namespace"], "resourceVersion": ""}
+            report = Report("Warning", "NotQueued", f"its FluxJob {meta['name']} is refused by the API server: {exc}")
+            about = {"metadata": own, "status": {}}
+            await record(self._api, KINDS[owner["kind"]].kind, about, report, time.time(), self._shared.component)
 
     async def _carry_out(self, action: Action) -> None:
         """Write what the core asks for. Raises ApiError, Unreachable, CredentialsError."""
