@@ -12,7 +12,7 @@ from ..kube.runtime.controller import Shared
 from ..kube.runtime.kinds import MUTATING
 from .admission import judge
 from .controller import FluxqueueController
-from .names import CONFIGURATION, FLUXQUEUE, HOLD_PATH, WEBHOOK
+from .names import CONFIGURATION, DEFAULT_NAMESPACE, FLUXQUEUE, HOLD_PATH, WEBHOOK
 from .store.database import Address
 from .store.writer import Writer
 
@@ -42,6 +42,7 @@ async def serve(serving: program.Serving, store: Address | None = None, grpc: Gr
         lease=FLUXQUEUE,
         webhook=WEBHOOK,
         configurations=((MUTATING, CONFIGURATION),),
+        namespace=DEFAULT_NAMESPACE,
         build=lambda shared: build(shared, store, grpc, serving.lease_namespace),
     )
     return await program.serve(serving, fluxqueue)

@@ -8,6 +8,9 @@ import aiohttp
 import pytest
 from running_operator import free_port
 
+from headrace.kube.runtime import program
+from headrace.kube.runtime.api import Api
+from headrace.kube.runtime.credentials import Cluster, Identity
 from headrace.kube.runtime.program import _comes_first, _http
 
 
@@ -47,3 +50,37 @@ def test_nothing_goes_on_when_a_part_has_failed() -> None:
         return ended
 
     assert asyncio.run(run())[:2] == ["ended", "ended"]
+
+
+@pytest.mark.parametrize(
+    ("is_of_pod", "own", "given", "found"),
+    [
+        (False, "own", "", "own"),
+        (False, "", "", "team"),
+        (False, "own", "ops", "ops"),
+        (True, "own", "", "team"),
+    ],
+)
+def test_a_program_outside_of_pods_has_its_lease_in_one_namespace_whatever_the_context_says(
+    monkeypatch: pytest.MonkeyPatch, is_of_pod: bool, own: str, given: str, found: str
+) -> None:
+    cluster = Cluster(server="http://127.0.0.1:9", identity=Identity(), namespace="team", is_of_pod=is_of_pod)
+    places: list[str] = []
+
+    class NoElection:
+        def __init__(self, api: Api, namespace: str, *rest: object) -> None:
+            places.append(namespace)
+
+        async def wait(self) -> None:
+            raise OSError("enough")
+
+        async def release(self) -> None:
+            pass
+
+    monkeypatch.setattr(program.credentials, "find", lambda *_: cluster)
+    monkeypatch.setattr(program.lease, "Election", NoElection)
+    serving = program.Serving(lease_namespace=given, metrics_bind="", health_bind="")
+    names = {"component": "queue", "lease": "queue", "webhook": "queue", "namespace": own}
+    with pytest.raises(OSError, match="enough"):
+        asyncio.run(program.serve(serving, program.Program(**names, configurations=(), build=lambda shared: {})))
+    assert places == [found]

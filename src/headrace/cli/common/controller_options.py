@@ -47,7 +47,12 @@ def add_to(run: Parser) -> None:
     )
     run.add_argument("--no-leader-elect", dest="leader_elect", action="store_false", help="Act without a Lease")
     run.add_argument("--leader-elect", action="store_true", help="Hold a Lease while acting (the default)")
-    run.add_argument("--lease-namespace", default="", metavar="NAMESPACE", help="Where the Lease is")
+    run.add_argument(
+        "--lease-namespace",
+        default="",
+        metavar="NAMESPACE",
+        help="Where the Lease is, in a cluster by default beside the pod",
+    )
     run.add_argument("--log-format", choices=("json", "text"), default="json", help="How log lines are written")
     run.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
     run.set_defaults(leader_elect=True)

@@ -61,12 +61,15 @@ class Identity:
 
 
 class Cluster(Struct, frozen=True):
-    """One cluster: `server` is a URL, `tls` None for plain HTTP, `namespace` the default namespace."""
+    """One cluster: `server` is a URL, `tls` None for plain HTTP, `namespace` the default namespace. `is_of_pod`: this
+    process runs in a pod of it, whose namespace that is.
+    """
 
     server: str
     identity: Identity
     tls: ssl.SSLContext | None = None
     namespace: str = "default"
+    is_of_pod: bool = False
 
 
 def find(kubeconfig: str = "", context: str = "", environ: dict[str, str] | None = None) -> Cluster:
@@ -99,6 +102,7 @@ def in_cluster(environ: dict[str, str], folder: Path = SERVICE_ACCOUNT) -> Clust
         identity=Identity(file=folder / "token"),
         tls=ssl.create_default_context(cafile=str(folder / "ca.crt")),
         namespace=namespace.read_text().strip() if namespace.exists() else "default",
+        is_of_pod=True,
     )
 
 

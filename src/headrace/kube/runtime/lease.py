@@ -88,6 +88,7 @@ class Election:
         self._clock = clock
         self._lease: Object | None = None
         self._seen_at = clock()
+        self._problem = ""
         self._task: asyncio.Task[None] | None = None
 
     async def wait(self) -> None:
@@ -143,7 +144,10 @@ class Election:
                 self._keep_read(await self._api.replace(LEASES, *self._place, body))
             return True
         except (ApiError, Unreachable, CredentialsError) as exc:
-            log.debug("lease: %s", exc)
+            # What repeats itself is said once: a namespace that is not there, a right that is not granted.
+            is_told, self._problem = str(exc) == self._problem, str(exc)
+            is_usual = is_told or (isinstance(exc, ApiError) and exc.status == 409)
+            log.log(logging.DEBUG if is_usual else logging.WARNING, "lease %s/%s: %s", *self._place, exc)
             # The Lease was deleted, or has changed since it was read.
             if isinstance(exc, ApiError) and exc.status in (404, 409):
                 self._lease = None

@@ -15,6 +15,7 @@ from typing import Any
 
 from aiohttp import web
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...exposition.metrics import CONTENT_TYPE, Metrics
 from . import credentials, lease
@@ -28,7 +29,8 @@ log = logging.getLogger("headrace.kube.program")
 
 
 class Serving(Struct, frozen=True, kw_only=True):
-    """Addresses are HOST:PORT, "" for none. `lease_namespace` "" stands for that of the pod or kubeconfig.
+    """Addresses are HOST:PORT, "" for none. `lease_namespace` "" stands for that of the pod, and outside of
+    pods for `Program.namespace`.
 
     `webhook_certificate` is a folder with tls.crt and tls.key, "" for the program's own certificate; `webhook_address`
     is the address by which the API server reaches a webhook without a Service in the cluster.
@@ -51,6 +53,8 @@ class Program(Struct, frozen=True, kw_only=True):
 
     `build` makes the controllers, and returns the handlers of the webhook by path. The same server answers by `routes`
     for the groups and versions of `api_services`; `owned_elsewhere` is as in `rotation.Settings`.
+    `build` makes the controllers, and returns the handlers of the webhook by path. `namespace` is where one that runs
+    outside of pods has its Lease, whichever context of a kubeconfig it uses; "": that of the context.
     """
 
     component: str
@@ -62,11 +66,14 @@ class Program(Struct, frozen=True, kw_only=True):
     api_services: tuple[str, ...] = ()
     routes: Callable[[], Iterable[web.RouteDef]] = tuple
     owned_elsewhere: Callable[[str, str], None] = lambda name, owner: None
+    namespace: str = ""
 
 
 async def serve(serving: Serving, program: Program) -> int:
     """Run until SIGTERM or SIGINT (status 0), or until the Lease is lost (status 1: to be restarted)."""
     cluster = credentials.find(serving.kubeconfig, serving.context)
+    if program.namespace and not cluster.is_of_pod:
+        cluster = replace(cluster, namespace=program.namespace)
     metrics = Metrics()
     requests = f"{program.component.replace('-', '_')}_api_requests_total"
     metrics.counter(requests, "Requests to the API server.", ("verb", "resource"))
