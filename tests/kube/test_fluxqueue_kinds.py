@@ -40,7 +40,7 @@ def test_deployments_replicasets_and_statefulsets_wait_grow_shrink_and_go(cluste
     assert not bound(held, "db")
     # Growth waits behind it, but for the pod whose place the StatefulSet will not need.
     scale(held, "Deployment", "web", 4)
-    until(lambda: "1 pods wait" in held.status("web-deployment").get("reason", ""))
+    until(lambda: "1 pod waits" in held.status("web-deployment").get("reason", ""))
     until(lambda: len(bound(held, "web")) == 3)
     scale(held, "Deployment", "web", 1)
     status = held.wait("db-statefulset", "Running")
@@ -67,7 +67,7 @@ def test_deployments_replicasets_and_statefulsets_wait_grow_shrink_and_go(cluste
     # A ReplicaSet of nobody's; each of its pods starts by itself.
     replicated(held, "ReplicaSet", "set", 5, half)
     until(lambda: len(bound(held, "set")) == 4)
-    assert held.status("set-replicaset")["reason"].startswith("1 pods wait")
+    assert held.status("set-replicaset")["reason"].startswith("1 pod waits")
     assert held.status("set-replicaset")["state"] == "Released"
     scale(held, "ReplicaSet", "set", 4)
     held.wait("set-replicaset", "Running")

@@ -11,6 +11,7 @@ from headrace.fluxqueue.core import actions
 from headrace.fluxqueue.core.step import Core
 from headrace.fluxqueue.core.world import Change
 from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, HELD, HOLD, NAMESPACES, NODES, PRIORITY_CLASSES
+from headrace.fluxqueue.workloads import KINDS
 from headrace.kube.runtime.kinds import JOBS, PODS
 from headrace.spec.hostlist import Hostlist
 
@@ -941,3 +942,40 @@ def test_a_queue_that_does_not_make_sense_is_invalid_and_hurts_no_other():
     cluster.put(FLUXQUEUES, wrong)
     cluster.settle(5)
     assert cluster.one(PODS, "b", "more")["status"]["phase"] == "Running"
+
+
+def test_pods_that_wait_are_counted_in_reasons_and_a_job_that_has_all_its_pods_has_none():
+    cluster = Cluster(nodes=1, cores=2)
+    cluster.replicas("Deployment", "d", 1)
+    cluster.settle(3)
+    item = cluster.one(KINDS["Deployment"].kind, "d")
+    item["metadata"]["annotations"] = {"fluxqueue/hold": "true"}
+    cluster.put(KINDS["Deployment"].kind, item)
+    cluster.settle(3)
+    assert (cluster.state("d"), cluster.status("d").get("reason")) == ("Running", None)
+    for replicas, said in ((2, "1 pod waits: its user keeps"), (3, "2 pods wait: its user keeps")):
+        cluster.change("Deployment", "d", replicas=replicas)
+        cluster.settle(3)
+        assert cluster.status("d")["reason"].startswith(said)
+
+
+def test_the_first_in_the_order_waits_behind_nobody_and_is_kept_back_by_nothing():
+    cluster = Cluster(nodes=1, cores=2, policy="easy")
+    cluster.replicas("Deployment", "d", 6)
+    cluster.settle(10)
+    reason = cluster.status("d")["reason"]
+    assert reason.startswith("4 pods wait: ") and "behind" not in reason and "ahead of a reservation" not in reason
+    cluster.job("a", pods=1, cores=1)
+    cluster.settle(40)
+    assert "ahead of a reservation" in cluster.status("a")["reason"]
+
+
+def test_a_group_that_says_no_size_is_told_that_none_is_said():
+    cluster = Cluster(nodes=1, cores=2)
+    cluster.pod("a", labels={"fluxqueue/group": "g"})
+    cluster.settle()
+    told = cluster.one(FLUXJOBS, "g-group")["status"]
+    assert (told["state"], told["reason"]) == (
+        "Refused",
+        "fluxqueue/group-size: must be the number of pods in the group, at least 1; no pod of it says that",
+    )

@@ -428,31 +428,34 @@ class Core:
             # It was scaled down to nothing, and comes anew.
             job.queued_at = now
             self._requeue(job)
-        why = ""
-        if _annotations(job.item).get(HOLD) == "true":
-            job.position, job.estimate, job.is_reserved = 0, 0, False
-            why = f"its user keeps it waiting: annotation {HOLD}"
-        elif queue is None:
-            why = f"there is no FluxQueue {job.queue}"
-        elif (found := self._queue_nodes[job.queue]).problem:
-            why = f"the FluxQueue {job.queue} is invalid: {found.problem}"
-        elif job.wish.missing:
-            why = job.wish.missing
-        elif not job.wish.pods and not job.state.has_nodes:
-            why = "it asks for no pods"
+        if queue is not None:
+            job.lacks = self.places.lacks(job)
+            # Creation times are whole seconds: growth in the second of a job's creation may have come after that job.
+            since = float(int(now) + 1) if job.state.has_nodes else job.queued_at
+            job.waits = waits_of(job.waits, sum(job.lacks.values()), job.wish.together, since)
+        why = self._kept_out(job)
         if why or queue is None:
             self._withdraw(job)
             job.reason = _growing(job, why)
             return
-        job.lacks = self.places.lacks(job)
-        # Creation times are whole seconds: growth within the second of a job's creation may have come after that job.
-        since = float(int(now) + 1) if job.state.has_nodes else job.queued_at
-        job.waits = waits_of(job.waits, sum(job.lacks.values()), job.wish.together, since)
         if job.state.has_nodes and not job.waits:
             job.reason = ""
         job.is_ready = bool(job.waits)
         if self._account_of(job) is None or job.is_submitted:
             self._queue_up(job, queue)
+
+    def _kept_out(self, job: Job) -> str:
+        """Why a job is not in the order of its queue; "" if it may be."""
+        if _annotations(job.item).get(HOLD) == "true":
+            job.position, job.estimate, job.is_reserved = 0, 0, False
+            return f"its user keeps it waiting: annotation {HOLD}"
+        if job.queue not in self.queues:
+            return f"there is no FluxQueue {job.queue}"
+        if (found := self._queue_nodes[job.queue]).problem:
+            return f"the FluxQueue {job.queue} is invalid: {found.problem}"
+        if job.wish.missing:
+            return job.wish.missing
+        return "it asks for no pods" if not job.wish.pods and not job.state.has_nodes else ""
 
     def _is_idle(self, job: Job) -> bool:
         """Whether an object without an end of its own has nothing and wants something again."""
@@ -683,7 +686,7 @@ class Core:
     def _line_up(self, job: Job, now: int) -> None:
         """The place of a job that has just come."""
         queue = self.queues[job.queue]
-        first = next(iter(job.line))
+        first = _first_part(queue, job)
         job.position = queue.queue.waiting.count_before(queue.queue.pending[first].position) + 1
         job.reason, job.estimate = self._why(queue, job, job.position, now), queue.reserved_start(first, now)
         job.is_reserved = job.estimate > 0
@@ -692,12 +695,11 @@ class Core:
         """Why a job waits. Only the first one's reason has amounts, so that the others' rarely change."""
         if position == 1:
             state = queue.queue, queue.scheduler.generation, now
-            why = str(self._explainer.explain(queue.queue, next(iter(job.line)), now, state)["reason_pending"])
+            why = str(self._explainer.explain(queue.queue, _first_part(queue, job), now, state)["reason_pending"])
         else:
             why = BEHIND
-        backfills = queue.queue.policy.backfill and job.asked and not job.asked.duration
-        why = why + _UNLIMITED if backfills else why
-        return _growing(job, why)
+        is_kept_back = position > 1 and queue.queue.policy.backfill and job.asked and not job.asked.duration
+        return _growing(job, why + _UNLIMITED if is_kept_back else why)
 
     # --- what to write
 
@@ -822,7 +824,14 @@ def _report(job: Job, told: Object, wanted: Object) -> Iterator[actions.Action]:
 def _growing(job: Job, why: str) -> str:
     """Why a job waits, or those of its pods that do while others have nodes."""
     pods = sum(one.pods for one in job.waits)
-    return f"{pods} pods wait: {why}" if job.state.has_nodes and why else why
+    if not job.state.has_nodes or not why:
+        return why
+    return f"{pods} pod{' waits' if pods == 1 else 's wait'}: {why}" if pods else ""
+
+
+def _first_part(queue: ClusterQueue, job: Job) -> int:
+    """That part of what a job waits for which is the first in the order of its queue."""
+    return min(job.line, key=lambda part: queue.queue.pending[part].position)
 
 
 def _kind_of(status: Object) -> str:

@@ -79,6 +79,10 @@ def _size(pods: list[Object]) -> int:
             f"{second} has {other or 'none'}"
         )
     (text,) = told
+    if not text:
+        raise Malformed(
+            f"{GROUP_SIZES[0]}: must be the number of pods in the group, at least 1; no pod of it says that"
+        )
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise Malformed(f"{GROUP_SIZES[0]}: must be the number of pods in the group, at least 1, not {text!r}")
     return int(text)
