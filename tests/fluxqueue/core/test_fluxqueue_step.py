@@ -979,3 +979,28 @@ def test_a_group_that_says_no_size_is_told_that_none_is_said():
         "Refused",
         "fluxqueue/group-size: must be the number of pods in the group, at least 1; no pod of it says that",
     )
+
+
+@pytest.mark.parametrize(
+    ("marks", "why"),
+    [
+        (
+            {"annotations": {HOLD: "yes"}},
+            'metadata.annotations[fluxqueue/hold]: must be "true" or "false", not \'yes\'',
+        ),
+        ({"annotations": {"fluxqueue/gang": "maybe"}}, 'metadata.annotations[fluxqueue/gang]: must be "true" or'),
+        ({"labels": {"fluxqueue/skip": "True"}}, 'metadata.labels[fluxqueue/skip]: must be "true" or "false"'),
+        (
+            {"annotations": {"fluxqueue/group": "g"}},
+            "metadata.annotations[fluxqueue/group]: must be a label of the pods",
+        ),
+        ({"labels": {"fluxqueue/queue": "x"}}, "metadata.labels[fluxqueue/queue]: must be a label of the namespace"),
+        ({"annotations": {HOLD: "false"}, "labels": {"fluxqueue/skip": "false", "fluxqueue/queue": "default"}}, ""),
+    ],
+)
+def test_marks_that_say_what_they_cannot_are_refused_by_name(marks: Any, why: str):
+    cluster = Cluster(nodes=1, cores=2)
+    cluster.pod("a", **marks)
+    cluster.settle(3)
+    assert cluster.state("a") == ("Refused" if why else "Running")
+    assert cluster.status("a").get("reason", "").startswith(why)

@@ -10,7 +10,7 @@ from ...graph.request import JobRequest, parse_jobspec, together
 from ...spec import duration as durations
 from .. import constraints, nodes, requests
 from ..crd import Settings
-from ..names import DURATION, SCHEDULERS, WITHIN
+from ..names import DURATION, GANG, GROUP_NAMES, GROUP_SIZES, HOLD, QUEUE, SCHEDULERS, SKIP, WITHIN
 from ..workloads import PodSet, Wish
 from .job import Asked, AskedSet, Job
 
@@ -85,6 +85,22 @@ def request_of(job: Job, asked: Asked, pods: Mapping[str, int], others: Mapping[
         constraint = constraints.together([own.constraint, others.get(name)])
         found.append(JobRequest(request.resources, request.duration, constraint, is_apart=own.keeps_apart))
     return together(found, asked.level) if len(found) > 1 else found[0]
+
+
+def check_marks(meta: Object, queue: str) -> None:
+    """Whether the labels and annotations of an object in a queue say what they can say. Raises Refusal."""
+    labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+    for where, marks, names in (("annotations", annotations, (HOLD, GANG)), ("labels", labels, (SKIP,))):
+        for name in names:
+            if marks.get(name, "true") not in ("true", "false"):
+                raise Refusal(f'metadata.{where}[{name}]: must be "true" or "false", not {marks[name]!r}')
+    if GROUP_NAMES[0] in annotations and GROUP_NAMES[0] not in labels:
+        raise Refusal(
+            f"metadata.annotations[{GROUP_NAMES[0]}]: must be a label of the pods that start together, whose number is "
+            f"their annotation {GROUP_SIZES[0]}, not an annotation"
+        )
+    if labels.get(QUEUE, queue) != queue:
+        raise Refusal(f"metadata.labels[{QUEUE}]: must be a label of the namespace, whose queue is {queue}")
 
 
 def check_placement(job: Job, settings: Settings, has_claim: Callable[[str, str], bool]) -> None:
