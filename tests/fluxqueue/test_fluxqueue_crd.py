@@ -71,6 +71,8 @@ def test_a_topology_is_zones_and_racks_if_a_queue_says_nothing_else():
         ({"defaultDuration": "soon"}, "spec.defaultDuration: must be a duration"),
         ({"readyTimeout": "0s"}, "spec.readyTimeout: must be a duration of more than zero"),
         ({"defaultDuration": "2h", "maxDuration": "1h"}, "spec.defaultDuration: 2h is over spec.maxDuration, 1h"),
+        ({"nodeSelector": {"not a key": "x"}}, "spec.nodeSelector.not a key: its name must be NAME or DOMAIN/NAME"),
+        ({"nodeSelector": {"pool": "a b"}}, "spec.nodeSelector.pool: must be"),
         ({"quotas": [{"namespace": "a", "cpu": "-1"}]}, "spec.quotas[0].cpu: must be a quantity that is not negative"),
         ({"quotas": [{"namespace": "a", "memory": "1GB"}]}, "spec.quotas[0].memory: must be a quantity"),
         ({"quotas": [{"namespace": "a", "jobs": -1}]}, "spec.quotas[0].jobs: must be a whole number, at least 0"),

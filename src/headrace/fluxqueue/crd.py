@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from ..graph.policies import POLICIES as MATCH_POLICIES
+from ..minicluster.object_rules import check_labels
 from ..queueing.policies import POLICIES
 from ..spec import duration
 from .names import DEFAULT_QUEUE, FLUXJOBS, FLUXQUEUES, GROUP, VERSION
@@ -91,6 +92,8 @@ def settings_of(queue: Object) -> Settings:
         text = spec.get(name)
         if text is not None and not (re.search(_DURATION["pattern"], str(text)) and re.search("[1-9]", str(text))):
             raise WrongQueueError(f"spec.{name}: must be a duration of more than zero, such as 30m, not {text}")
+    for problem in check_labels(spec.get("nodeSelector") or {}, "spec.nodeSelector"):
+        raise WrongQueueError(str(problem))
     _check_quotas(spec.get("quotas") or ())
     settings = _read(spec)
     if 0 < settings.max_duration < settings.default_duration:
