@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.cli.common import controller_options
-from headrace.cli.common.arguments import Parser
+from headrace.cli.common.arguments import Parser, namespace, replicas
 from headrace.cli.common.errors import CommandError
 
 TYPE_CHECKING = False
@@ -57,7 +57,7 @@ def _parser() -> Parser:
 
 
 def _add_install(parser: Parser) -> None:
-    parser.add_argument("-n", "--namespace", default="", metavar="NAME", help="The operator's own namespace")
+    parser.add_argument("-n", "--namespace", type=namespace, metavar="NAME", help="The operator's own namespace")
     parser.add_argument("--image", default="", help="Image of the operator")
     parser.add_argument("--view-image", default="", metavar="IMAGE", help="Image that brings Headrace into pods")
     parser.add_argument(
@@ -82,7 +82,7 @@ def _add_install(parser: Parser) -> None:
         metavar="NAME",
         help="With --watch-namespace: let it see in this namespace whether the Flux Operator in Go runs",
     )
-    parser.add_argument("--replicas", type=int, default=1, metavar="N", help="Operators; one acts (default: 1)")
+    parser.add_argument("--replicas", type=replicas, default=1, metavar="N", help="Operators; one acts (default: 1)")
     parser.add_argument("--no-webhook", action="store_true", help="Without the admission webhook")
     parser.add_argument("--cert-manager", action="store_true", help="Take the webhook's certificate from cert-manager")
     parser.add_argument(
@@ -92,8 +92,8 @@ def _add_install(parser: Parser) -> None:
 
 
 def _names(text: str) -> Tuple[str, ...]:
-    """NAME,... as names."""
-    return tuple(name for name in text.split(",") if name)
+    """NAME,... as names of namespaces. Raises ArgumentTypeError."""
+    return tuple(namespace(name) for name in text.split(",") if name)
 
 
 def _manifests(options: Namespace) -> int:

@@ -44,4 +44,4 @@ def test_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert headrace(shlex.split("headrace fluxqueue history --store-password-file /secret/password")[1:]) == 1
     assert "give that, too" in capsys.readouterr().err
     assert headrace(["fluxqueue", "history", "--statedir", str(tmp_path), "--since", "soon"]) == 1
-    assert "invalid duration 'soon'" in capsys.readouterr().err
+    assert "--since: invalid duration 'soon'" in capsys.readouterr().err

@@ -82,6 +82,8 @@ def test_grpc_on_the_live_graph(
     assert matching == [None, plain, full]
     assert headrace(["fluxqueue", "run", "--grpc", "127.0.0.1"]) == 2
     assert "argument --grpc: '127.0.0.1' is no HOST:PORT" in capsys.readouterr().err
+    assert headrace(["fluxqueue", "run", "--grpc-queue", "zz"]) == 1
+    assert "--grpc-queue is the FluxQueue that --grpc matches" in capsys.readouterr().err
     assert headrace(["fluxqueue", "run", "--grpc", ":1", "--grpc-tls-cert", "x"]) == 1
     assert "--grpc-tls-cert and --grpc-tls-key go together" in capsys.readouterr().err
 

@@ -162,3 +162,13 @@ def test_a_fluxjob_that_somebody_made_up_holds_nothing(live: Live, resources: ob
     )
     live.cluster.settle(1)
     assert live.match(slots(2, 4)).cores
+
+
+def test_a_fluxqueue_that_is_not_there_is_told_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    live = Live(monkeypatch)
+    live.graph.tell_unknown_queue()
+    assert not caplog.messages
+    LiveGraph(live.controller, "own", "zz").tell_unknown_queue()
+    assert caplog.messages == ["there is no FluxQueue zz for gRPC to match; there are default"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 
 from headrace.cli.common.errors import CommandError
@@ -103,6 +104,22 @@ def address(text: str) -> str:
         raise argparse.ArgumentTypeError(f"'{text}' is no HOST:PORT, such as 127.0.0.1:4242, [::1]:4242 or :4242")
     if text:
         port(number)
+    return text
+
+
+def replicas(text: str) -> int:
+    """How many processes there are. Raises ArgumentTypeError."""
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of processes, which is at least 1")
+    return int(text)
+
+
+def namespace(text: str) -> str:
+    """The name of a namespace of Kubernetes (a label of RFC 1123). Raises ArgumentTypeError."""
+    if len(text) > 63 or not re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", text):
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no name of a namespace, which has at most 63 of a-z, 0-9 and -, and no - at either end"
+        )
     return text
 
 

@@ -35,9 +35,12 @@ def main(options: Namespace) -> int:
     now = time.time()
     try:
         since = max(now - duration.parse(options.since), 0.0)
+    except duration.DurationError as exc:
+        raise CommandError(f"--since: {exc}") from None
+    try:
         with reading(store) as database:
             lines = history.history(database, since, now, options.by)
-    except (duration.DurationError, StoreError) as exc:
+    except StoreError as exc:
         raise CommandError(str(exc)) from None
     if options.json:
         print(json.dumps(history.as_json(lines, since, now, options.by), indent=1))

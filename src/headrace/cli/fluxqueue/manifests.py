@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.cli.common.arguments import namespace, replicas
 from headrace.cli.common.errors import CommandError
 
 TYPE_CHECKING = False
@@ -12,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("-n", "--namespace", default="", metavar="NAME", help="The queue's own namespace")
+    parser.add_argument("-n", "--namespace", type=namespace, metavar="NAME", help="The queue's own namespace")
     parser.add_argument("--image", default="", help="Image of the queue, which is that of the operator")
-    parser.add_argument("--replicas", type=int, default=1, metavar="N", help="Processes; one acts (default: 1)")
+    parser.add_argument("--replicas", type=replicas, default=1, metavar="N", help="Processes; one acts (default: 1)")
     parser.add_argument(
         "--failure-policy",
         choices=("Fail", "Ignore"),

@@ -28,18 +28,22 @@ def add_arguments(parser: Parser) -> None:
         metavar="ADDRESS",
         help="Where the gRPC services match on the live graph",
     )
-    parser.add_argument("--grpc-queue", default="default", metavar="NAME", help="The FluxQueue whose nodes these match")
+    parser.add_argument(
+        "--grpc-queue", default="", metavar="NAME", help="The FluxQueue whose nodes these match (default: default)"
+    )
     grpc_options.add_tls(parser, "grpc-")
 
 
 def _grpc_of(options: Namespace) -> Optional[Grpc]:
     """Where a queue serves gRPC, None for nowhere. Raises CommandError."""
     if not options.grpc:
+        if options.grpc_queue:
+            raise CommandError("--grpc-queue is the FluxQueue that --grpc matches: give that, too")
         return None
     grpc_options.need_extra()
     from headrace.fluxqueue.services.live_graph import Grpc
 
-    return Grpc(address=options.grpc, queue=options.grpc_queue, tls=grpc_options.tls_of(options, "grpc-"))
+    return Grpc(address=options.grpc, queue=options.grpc_queue or "default", tls=grpc_options.tls_of(options, "grpc-"))
 
 
 def main(options: Namespace) -> int:

@@ -61,6 +61,13 @@ class LiveGraph:
         # FluxJobs that the core may not have observed yet, by job id.
         self._made: dict[int, Object] = {}
 
+    def tell_unknown_queue(self) -> None:
+        """Say in the log that the FluxQueue is not there, if so; what is asked for is refused until it is."""
+        if self._queue not in self._core.queues:
+            log.warning(
+                "there is no FluxQueue %s for gRPC to match; there are %s", self._queue, ", ".join(self._core.queues)
+            )
+
     async def init(self, policy: str, jgf: str) -> bool:
         return False
 
@@ -188,6 +195,7 @@ class LiveServices:
     async def work(self) -> None:
         """Serve until cancelled, once the queue knows its jobs. Raises OSError where it cannot listen."""
         await self._graph.begun.wait()
+        self._graph.tell_unknown_queue()
         server, port = await start(self._graph, self._grpc.address, self._grpc.tls)
         log.info("gRPC listens", extra={"port": port, "tls": self._grpc.tls is not None})
         try:

@@ -34,7 +34,7 @@ async def serve(matching: Matching, listens: Callable[[int], None]) -> None:
         try:
             graph.load("", matching.graph)
         except Unanswerable as exc:
-            raise ValueError(str(exc)) from None
+            raise ValueError(f"--graph: {exc}") from None
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
