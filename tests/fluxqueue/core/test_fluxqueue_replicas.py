@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from simulated_cluster import Cluster
 
@@ -179,3 +181,38 @@ def test_a_large_deployment_costs_few_writes_of_its_status_and_few_looks_at_its_
     cluster.change("Deployment", "web", replicas=5)
     cluster.settle(30)
     assert (running(cluster, "web"), promised(cluster, "web")) == (5, 5)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
+def test_a_fluxjob_tells_the_number_of_pods_as_it_changes(kind):
+    cluster = Cluster(nodes=2, cores=4)
+    cluster.replicas(kind, "web", 2)
+    cluster.settle(5)
+    for replicas in (4, 1, 0, 3):
+        cluster.change(kind, "web", replicas=replicas)
+        cluster.settle(10)
+        (told,) = cluster.all(FLUXJOBS)
+        state, reason = ("Running", None) if replicas else ("Held", "it asks for no pods")
+        assert (told["spec"]["nodes"], told["status"]["state"], told["status"].get("reason")) == (
+            replicas,
+            state,
+            reason,
+        )
+        (slot,) = json.loads(told["spec"]["jobspec"])["resources"] if replicas else ({"count": 0},)
+        assert slot["count"] == replicas
+
+
+def test_the_spec_of_a_group_that_was_refused_and_then_mended_is_that_of_what_runs():
+    cluster = Cluster(nodes=1, cores=4)
+    for name, size in (("a", "2"), ("b", "3")):
+        cluster.pod(name, labels={"fluxqueue/group": "g", "job": "g"}, annotations={"fluxqueue/group-size": size})
+    cluster.settle(5)
+    (told,) = cluster.all(FLUXJOBS)
+    assert (told["status"]["state"], told["spec"]["jobspec"]) == ("Refused", "")
+    pod = cluster.one(PODS, "b")
+    pod["metadata"]["annotations"]["fluxqueue/group-size"] = "2"
+    cluster.put(PODS, pod)
+    cluster.settle(5)
+    (told,) = cluster.all(FLUXJOBS)
+    assert (told["status"]["state"], told["spec"]["nodes"]) == ("Running", 2)
+    assert json.loads(told["spec"]["jobspec"])["resources"][0]["count"] == 2

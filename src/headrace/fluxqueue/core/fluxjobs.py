@@ -78,12 +78,16 @@ def changed_spec(job: Job, told: Object) -> Object:
     """What is to be changed in the spec of the FluxJob of a waiting job, or of one that has just got what it waits for
     and nodes in one; {} for nothing.
 
+    An object without an end of its own wants another number when somebody says so, which is told while it runs, too;
+    that of a Job counts down with its pods.
+
     Another jobspec alone, which says in other words where a job may run when nodes get taints, is not worth a write.
     """
     wanted = _asked(job) if job.asked and not job.state.is_over else {}
     is_new = bool(wanted and wanted["jobspec"] and not told.get("jobspec"))
     differs = any(told.get(key) != wanted[key] for key in wanted if key != "jobspec")
-    return wanted if is_new or (differs and job.state is State.HELD) else {}
+    may_differ = job.state is State.HELD or job.workload.lasts
+    return wanted if is_new or (differs and may_differ) else {}
 
 
 def _owners(job: Job) -> list[Object]:

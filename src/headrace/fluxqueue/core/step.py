@@ -56,6 +56,7 @@ STATUS_RATE = 50.0
 # How many times one step has a queue start what the starts before have put in front of it.
 _ROUNDS = 8
 _NOT_BOUND = "not bound by kube-scheduler"
+NO_PODS = "it asks for no pods"
 BEHIND = "waits for the jobs before it"
 STRANDED = "a place is on a node that takes no pods, and no other has room"
 # The time of the first job id, in milliseconds: 2025-01-01. Ids last for 35 years from then on.
@@ -426,9 +427,11 @@ class Core:
             job.state, job.reason = State.HELD, ""
         job.priority = self._priority(job)
         if job.state.has_nodes and self._is_idle(job):
-            # It was scaled down to nothing, and comes anew.
-            job.queued_at = now
             self._requeue(job)
+            job.reason = NO_PODS
+        if job.reason == NO_PODS:
+            # What was scaled down to nothing comes anew when it wants pods again.
+            job.queued_at = now
         if queue is not None:
             job.lacks = self.places.lacks(job)
             # Creation times are whole seconds: growth in the second of a job's creation may have come after that job.
@@ -456,12 +459,12 @@ class Core:
             return f"the FluxQueue {job.queue} is invalid: {found.problem}"
         if job.wish.missing:
             return job.wish.missing
-        return "it asks for no pods" if not job.wish.pods and not job.state.has_nodes else ""
+        return NO_PODS if not job.wish.pods and not job.state.has_nodes else ""
 
     def _is_idle(self, job: Job) -> bool:
-        """Whether an object without an end of its own has nothing and wants something again."""
+        """Whether an object without an end of its own was scaled down to nothing, and that is told."""
         has_pods = any(gate_index(pod) < 0 for pod in self.world.live_pods(job.uid))
-        return job.workload.lasts and not job.places and bool(job.wish.pods) and not has_pods
+        return job.workload.lasts and not job.places and not job.leaving and not has_pods
 
     def _queue_up(self, job: Job, queue: ClusterQueue) -> None:
         """Put what a job waits for in front of its queue's graph."""
