@@ -63,7 +63,7 @@ def test_without_the_service_or_the_extra_nobody_can_log_in(tmp_path: Path, monk
     (tmp_path / "headrace").write_text(SERVICE)
     assert pam.missing() == ""
     monkeypatch.setitem(sys.modules, "pamela", None)
-    assert pam.missing().startswith("PAM needs 'pip install headrace[pam]': ")
+    assert pam.missing().startswith("PAM needs the extra pam ")
 
 
 class World(Instance):

@@ -30,7 +30,7 @@ def missing() -> str:
     try:
         import pamela  # noqa: F401 - the process needs it
     except ImportError as exc:
-        return f"PAM needs 'pip install headrace[pam]': {exc}"
+        return f"PAM needs the extra pam ({exc.name} is missing): pip install '.[pam]' in a copy of the repository"
     return ""
 
 
