@@ -84,6 +84,7 @@ def guarded(cluster: Cluster, chosen: Install, folder: Path, *options: str) -> I
     webhook = ("--webhook-bind", f"{machine}:{port}", "--webhook-address", machine)
     try:
         with running(cluster, chosen, folder, *webhook, *options) as operator:
+            operator.webhook = f"{machine}:{port}"
             yield operator
     finally:
         for one in hooks:

@@ -60,6 +60,8 @@ class RunningOperator:
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.log = folder / "operator.log"
+        # Where its webhook is, HOST:PORT, "" without one.
+        self.webhook = ""
         self._cluster = cluster
         self._health = f"127.0.0.1:{free_port()}"
         self._metrics = f"127.0.0.1:{free_port()}"
