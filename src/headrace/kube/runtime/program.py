@@ -52,8 +52,8 @@ class Program(Struct, frozen=True, kw_only=True):
     its webhook: the name of the Service and of the Secret, and the configurations that are told its certificate.
 
     `build` makes the controllers, and returns the handlers of the webhook by path. The same server answers by `routes`
-    for the groups and versions of `api_services`; `owned_elsewhere` is as in `rotation.Settings`. `namespace` is where one that
-    runs outside of pods has its Lease, whichever context of a kubeconfig it uses; "": that of the context.
+    for the groups and versions of `api_services`; `owned_elsewhere` is as in `rotation.Settings`. `namespace` is where
+    one that runs outside of pods has its Lease, whichever context of a kubeconfig it uses; "": that of the context.
     """
 
     component: str
