@@ -61,12 +61,18 @@ class Answers:
 
     def __init__(self, *jobs: Object) -> None:
         self.jobs = list(jobs)
+        self.objects: dict[tuple[str, str], Object] = {}
         self.merged: list[tuple[str, str, Object]] = []
 
     async def list_objects(self, kind: Kind, namespace: str = "") -> Listing:
         if not namespace:
             raise ApiError(403, "Forbidden", f"cannot list resource {kind.plural}")
         return Listing(self.jobs, "1")
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        if (kind.plural, name) not in self.objects:
+            raise ApiError(403 if kind.plural == "jobsets" else 404, "NotFound", name)
+        return self.objects[kind.plural, name]
 
     async def merge(self, kind: Kind, namespace: str, name: str, body: Object) -> None:
         self.merged.append((kind.plural, name, body["metadata"]))
@@ -89,6 +95,41 @@ def test_a_job_is_found_by_the_name_of_its_object() -> None:
     ):
         with pytest.raises(client.NoSuchJob, match=why):
             found(api, name)
+
+
+def test_kinds_are_those_of_kubectl_and_a_pod_of_a_group_is_found_by_its_own_name() -> None:
+    grouped = job("g", 2, kind="group")
+    grouped["metadata"]["ownerReferences"] = [{"kind": "Pod", "name": name, "uid": name} for name in ("p1", "p2")]
+    api = Answers(job("d1", 1, kind="deployment"), grouped)
+    for name in ("deploy/d1", "Deployment/d1", "deployments.apps/d1", "deployment.apps/d1"):
+        assert found(api, name).position == 1
+    for name in ("p1", "po/p2", "pods/p1", "g", "group/g"):
+        assert found(api, name).position == 2
+    for name in ("sts/d1", "job/p1", "p3"):
+        with pytest.raises(client.NoSuchJob, match=f"no object {name} waits"):
+            found(api, name)
+
+
+def test_an_object_that_its_user_has_suspended_waits_in_no_queue() -> None:
+    api = Answers(job("one", 1))
+    api.objects["jobs", "mine"] = {"metadata": {"name": "mine"}, "spec": {"suspend": True}}
+    held = {"metadata": {"annotations": {"fluxqueue/held": "true"}}, "spec": {"suspend": True}}
+    api.objects["jobs", "held"] = held
+    for name in ("mine", "job/mine"):
+        with pytest.raises(client.NoSuchJob, match="job/mine is suspended by its user, and waits in no queue until"):
+            found(api, name)
+    for name in ("held", "sts/mine"):
+        with pytest.raises(client.NoSuchJob, match=f"no object {name} waits"):
+            found(api, name)
+
+
+def test_nodes_are_those_that_a_job_has_and_of_what_has_ended_those_it_had() -> None:
+    one = job("one", state="Running")
+    one["status"].update(nodes="n[0-3]", freed="1-2")
+    assert client.nodes_of(one) == "n[0,3]"
+    one["status"]["state"] = "Finished"
+    assert client.nodes_of(one) == "n[0-3]"
+    assert client.nodes_of(job("two", 1)) == ""
 
 
 def test_a_hold_annotates_the_object_and_what_runs_is_not_held() -> None:

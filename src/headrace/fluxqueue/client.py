@@ -23,11 +23,14 @@ from .core.fluxjobs import EXACT, sets_in
 from .core.queue_nodes import divided
 from .core.world import is_live, node_of
 from .crd import settings_of
-from .names import FLUXJOBS, FLUXQUEUE, FLUXQUEUES, HOLD, JOBID, NODES
+from .names import FLUXJOBS, FLUXQUEUE, FLUXQUEUES, HELD, HOLD, JOBID, NODES
 from .workloads import KINDS
 
 Object = dict[str, Any]
 _FORBIDDEN = 403
+_NOT_FOUND = 404
+# The short names that kubectl has for kinds.
+_SHORT = {"po": "pod", "deploy": "deployment", "rs": "replicaset", "sts": "statefulset", "mc": "minicluster"}
 _OVER = ("Finished", "Failed")
 
 
@@ -108,7 +111,8 @@ def _place(job: Object) -> tuple[int, float, int]:
 
 
 async def found(api: Api, namespace: str, name: str) -> Line:
-    """The job of an object by the object's name, also as `job/NAME`, or by the name of the FluxJob.
+    """The job of an object by the object's name, also as `job/NAME`, by that of a pod of a group, or by the name of the
+    FluxJob.
 
     Raises NoSuchJob, ApiError, Unreachable.
     """
@@ -116,12 +120,15 @@ async def found(api: Api, namespace: str, name: str) -> Line:
     lines = lines_of(jobs, namespace, reads_all, True).lines
     kind, slash, short = name.rpartition("/")
     mine = [one for one in lines if one.job["spec"].get("name") == short and _is_of(one.job, kind)]
+    mine = mine or [one for one in lines if any(_is_owner(owner, kind, short) for owner in _owners(one.job))]
     mine = mine or [one for one in lines if not slash and one.job["metadata"]["name"] == name]
     if len(mine) == 1:
         return mine[0]
     if mine:
         names = ", ".join(f"{_kind_of(one.job)}/{short}" for one in mine)
         raise NoSuchJob(f"{name} is the name of {len(mine)} jobs in namespace {namespace}: say {names}")
+    if suspended := await _suspended_by_user(api, namespace, kind, short):
+        raise NoSuchJob(f"{suspended} is suspended by its user, and waits in no queue until that is taken back")
     some = sorted({str(one.job["spec"].get("name")) for one in lines})
     there = f"; there {'is' if len(some) == 1 else 'are'} {', '.join(some[:8])}{' ...' if some[8:] else ''}"
     raise NoSuchJob(f"no object {name} waits or runs in namespace {namespace}{there if some else ''}")
@@ -133,7 +140,39 @@ def _kind_of(job: Object) -> str:
 
 
 def _is_of(job: Object, kind: str) -> bool:
-    return not kind or kind.lower() in (_kind_of(job), f"{_kind_of(job)}s")
+    return _names_kind(kind, _kind_of(job))
+
+
+def _names_kind(text: str, kind: str) -> bool:
+    """Whether a text is a kind as kubectl knows it, with or without its group: `job`, `jobs.batch`, `deploy`; "" is
+    any.
+    """
+    name = text.lower().partition(".")[0]
+    return not text or _SHORT.get(name, name) in (kind.lower(), f"{kind.lower()}s")
+
+
+def _owners(job: Object) -> list[Object]:
+    return list(job["metadata"].get("ownerReferences") or ())
+
+
+def _is_owner(owner: Object, kind: str, name: str) -> bool:
+    return owner["name"] == name and _names_kind(kind, owner["kind"])
+
+
+async def _suspended_by_user(api: Api, namespace: str, kind: str, name: str) -> str:
+    """The object of this name that its user keeps from having pods, as KIND/NAME; "" for none that may be read."""
+    for one in KINDS.values():
+        if not one.suspend or not _names_kind(kind, one.kind.kind):
+            continue
+        try:
+            item = await api.get(one.kind, namespace, name)
+        except ApiError as exc:
+            if exc.status not in (_FORBIDDEN, _NOT_FOUND):
+                raise
+            continue
+        if one.is_suspended(item) and HELD not in (item["metadata"].get("annotations") or {}):
+            return f"{one.kind.kind.lower()}/{name}"
+    return ""
 
 
 async def events_of(api: Api, job: Object) -> list[Object]:
@@ -240,6 +279,12 @@ async def nodes_seen(api: Api, namespace: str) -> Seen:
             line = NodeLine(node, name, nodes.is_usable(items[node]), has, free, tuple(running.get(node, ())))
             lines.append(line)
     return Seen(made, lines, reads_pods, problems)
+
+
+def nodes_of(job: Object) -> str:
+    """The nodes that a job has (RFC 29), without those that it has given back; of one that has ended, those it had."""
+    over = status_of(job).get("state") in _OVER
+    return str(status_of(job).get("nodes", "")) if over else Hostlist(_places_of(job)).encode()
 
 
 def _places_of(job: Object) -> dict[str, list[requests.Amounts]]:

@@ -178,7 +178,7 @@ def _fluxjob() -> Object:
         "reason": {**_TEXT, "description": "Why it waits"},
         "estimatedStart": {**_TIME, "description": "When it starts, as far as is known"},
         "jobid": {**_TEXT, "description": "RFC 19, decimal"},
-        "nodes": {**_TEXT, "description": "Node of each pod (RFC 29)"},
+        "nodes": {**_TEXT, "description": "Node of each pod (RFC 29), with those that `freed` names"},
         "sets": {
             "type": "array",
             "items": {"type": "object", "properties": {"name": _TEXT, "indexes": _TEXT}},

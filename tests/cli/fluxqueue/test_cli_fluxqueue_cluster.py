@@ -71,6 +71,9 @@ class Server:
             raise ApiError(403, "Forbidden", f"cannot list resource {kind.plural}")
         return Listing(self.lists[kind.plural], "1")
 
+    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        raise ApiError(404, "NotFound", name)
+
     async def merge(self, kind: Kind, namespace: str, name: str, body: Object) -> None:
         self.merged.append(body["metadata"]["annotations"])
 

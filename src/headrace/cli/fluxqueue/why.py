@@ -49,7 +49,7 @@ async def _why(options: Namespace, api: Api, namespace: str) -> None:
         "queued": status.get("queuedAt"),
         "started": status.get("startedAt"),
         "ended": status.get("endedAt"),
-        "nodes": status.get("nodes"),
+        "nodes": client.nodes_of(line.job),
         "jobid": status.get("jobid"),
     }
     cluster.print_table([(name, value) for name, value in told.items() if value])
