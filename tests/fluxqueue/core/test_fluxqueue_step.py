@@ -786,10 +786,10 @@ def test_the_value_that_a_priority_class_has_now_sorts_and_is_shown():
         waiting.sort(key=lambda one: one["status"]["position"])
         return [(one["spec"]["name"], one["spec"]["priority"]) for one in waiting]
 
-    assert line() == [("c", 10), ("pc", 10), ("pb", 7), ("pd", 7), ("b", 5), ("d", 5)]
+    assert line() == [("c", 10), ("pc", 10), ("pb", 7), ("pd", 7), ("b", 5)]
     cluster.put(PRIORITY_CLASSES, {"metadata": {"name": "low"}, "value": 1})
     cluster.settle(40)
-    assert line() == [("pb", 7), ("pd", 7), ("b", 5), ("d", 5), ("c", 1), ("pc", 1)]
+    assert line() == [("pb", 7), ("pd", 7), ("b", 5), ("c", 1), ("pc", 1)]
     cluster.end_all("a")
     cluster.settle(5)
     assert cluster.state("pb") == "Running"
@@ -1004,3 +1004,17 @@ def test_marks_that_say_what_they_cannot_are_refused_by_name(marks: Any, why: st
     cluster.settle(3)
     assert cluster.state("a") == ("Refused" if why else "Running")
     assert cluster.status("a").get("reason", "").startswith(why)
+
+
+def test_a_job_whose_priorityclass_is_not_there_is_refused_until_it_comes():
+    cluster = Cluster(nodes=1, cores=2)
+    item = cluster.job("a")
+    item["spec"]["template"]["spec"]["priorityClassName"] = "urgent"
+    cluster.put(JOBS, item)
+    cluster.settle(3)
+    told = cluster.status("a")
+    assert told["state"] == "Refused"
+    assert told["reason"] == "priorityClassName of its pods: there is no PriorityClass urgent, so they cannot be made"
+    cluster.put(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 7})
+    cluster.settle(3)
+    assert (cluster.state("a"), cluster.one(FLUXJOBS, "a-job")["spec"]["priority"]) == ("Running", 7)

@@ -103,6 +103,16 @@ def check_marks(meta: Object, queue: str) -> None:
         raise Refusal(f"metadata.labels[{QUEUE}]: must be a label of the namespace, whose queue is {queue}")
 
 
+def check_priority(job: Job, has_class: Callable[[str], bool]) -> None:
+    """Whether the pods of a job can be made as far as their PriorityClass goes; a pod that there is has a value of its
+    own. Raises Refusal.
+    """
+    for one in job.wish.templates:
+        name = one.get("priorityClassName")
+        if name and "priority" not in one and not has_class(name):
+            raise Refusal(f"priorityClassName of its pods: there is no PriorityClass {name}, so they cannot be made")
+
+
 def check_placement(job: Job, settings: Settings, has_claim: Callable[[str, str], bool]) -> None:
     """Whether the pods of a job may be bound as the queue does it; `has_claim` says whether the claim for a volume of
     this namespace and name is bound. Raises Refusal.

@@ -37,7 +37,7 @@ from ..names import FLUXJOBS, FLUXQUEUES, HELD, HOLD, JOBID, PLACE
 from ..quotas import Account
 from ..workloads import Malformed, PodSet, Wish
 from . import actions, fluxjobs, pin
-from .asking import Refusal, asked_of, check_marks, check_placement, request_of
+from .asking import Refusal, asked_of, check_marks, check_placement, check_priority, request_of
 from .chronicle import Chronicle, Record
 from .cluster_queue import ClusterQueue
 from .external import Externals, is_external
@@ -414,6 +414,7 @@ class Core:
             if problem:
                 raise Refusal(problem)
             check_marks(job.item["metadata"], job.queue)
+            check_priority(job, self.world.has_priority_class)
             job.asked = asked_of(job, queue.settings if queue else Settings(), bool(queue and queue.has_taints))
             if queue:
                 check_placement(job, queue.settings, self.world.has_claim)

@@ -67,6 +67,10 @@ class World:
         """Whether there is a PersistentVolumeClaim, and it is bound to a volume."""
         return (namespace, name) in self._bound_claims
 
+    def has_priority_class(self, name: str) -> bool:
+        """Whether there is a PriorityClass."""
+        return name in self._priorities
+
     def priority_of(self, spec: Object) -> int:
         """The priority of a PodSpec: the value that its PriorityClass has now, else the one that admission has put in,
         else that of the default class.
