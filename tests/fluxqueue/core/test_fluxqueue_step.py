@@ -1018,3 +1018,32 @@ def test_a_job_whose_priorityclass_is_not_there_is_refused_until_it_comes():
     cluster.put(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 7})
     cluster.settle(3)
     assert (cluster.state("a"), cluster.one(FLUXJOBS, "a-job")["spec"]["priority"]) == ("Running", 7)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_pod_whose_gate_somebody_takes_away_runs_outside_the_queue_and_holds_up_nobody(restarts: bool):
+    cluster = Cluster(nodes=2, cores=2)
+    cluster.pod("a", 2)
+    cluster.pod("b", 1)
+    cluster.settle(5)
+    cluster.pod("first", 2)
+    cluster.settle(5)
+    cluster.pod("second", 1)
+    cluster.settle(5)
+    assert (cluster.state("first"), cluster.state("second")) == ("Held", "Held")
+    pod = cluster.one(PODS, "second")
+    pod["spec"]["schedulingGates"] = []
+    cluster.put(PODS, pod)
+    if restarts:
+        cluster.restart()
+    cluster.settle(5)
+    told = cluster.status("second")
+    assert (told["state"], told.get("position")) == ("Running", None)
+    assert told["reason"].startswith("its gate was taken away by somebody")
+    cluster.end_all("b")
+    cluster.settle(5)
+    # The core that the pod has is nobody else's.
+    assert (cluster.state("first"), cluster.one(PODS, "second")["status"]["phase"]) == ("Held", "Running")
+    cluster.end_all("second")
+    cluster.settle(5)
+    assert (cluster.state("first"), cluster.state("second")) == ("Running", "Finished")

@@ -56,6 +56,7 @@ STATUS_RATE = 50.0
 # How many times one step has a queue start what the starts before have put in front of it.
 _ROUNDS = 8
 _NOT_BOUND = "not bound by kube-scheduler"
+OUTSIDE = "its gate was taken away by somebody: it runs outside the queue, where kube-scheduler puts it"
 NO_PODS = "it asks for no pods"
 BEHIND = "waits for the jobs before it"
 STRANDED = "a place is on a node that takes no pods, and no other has room"
@@ -427,6 +428,11 @@ class Core:
         if job.state is State.REFUSED:
             job.state, job.reason = State.HELD, ""
         job.priority = self._priority(job)
+        if self._is_outside(job):
+            self._withdraw(job)
+            job.started_at = job.started_at or now
+            job.state, job.is_placed, job.waits, job.reason = State.RUNNING, True, [], OUTSIDE
+            return
         if job.state.has_nodes and self._is_idle(job):
             self._requeue(job)
             job.reason = NO_PODS
@@ -448,6 +454,14 @@ class Core:
         job.is_ready = bool(job.waits)
         if self._account_of(job) is None or job.is_submitted:
             self._queue_up(job, queue)
+
+    def _is_outside(self, job: Job) -> bool:
+        """Whether somebody has taken the gate away from all pods of a job that is nothing but pods, before the queue
+        did. What they have of their nodes is counted as that of others (`_count_foreign`).
+        """
+        pods = list(self.world.live_pods(job.uid))
+        is_free = bool(pods) and not any(gate_index(pod) >= 0 or _is_placed(pod) for pod in pods)
+        return is_free and job.workload.kind == PODS and not job.places
 
     def _kept_out(self, job: Job) -> str:
         """Why a job is not in the order of its queue; "" if it may be."""
