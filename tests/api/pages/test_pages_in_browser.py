@@ -20,7 +20,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from instance import clean_env
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from tests.api.conftest import AS_OWNER, PASSWORD, Instance, running
+from tests.api.conftest import AS_OWNER, PASSWORD, running
 from tests.api.test_ownership import flat
 
 from headrace.api.pages import login, routes
@@ -56,12 +56,12 @@ pytestmark = [
 
 
 class Site:
-    """The service with an administrator, in an instance with some jobs; and a browser."""
+    """The service with an administrator, and a browser; `jobs` are jobs of the administrator, as PAGES names them."""
 
-    def __init__(self, url: str, browser: Browser, jobs: dict[str, str]) -> None:
+    def __init__(self, url: str, browser: Browser) -> None:
         self.url = url
         self.browser = browser
-        self.jobs = jobs
+        self.jobs: dict[str, str] = {}
 
     def address(self, path: str) -> str:
         for name, id in self.jobs.items():
@@ -99,10 +99,20 @@ class Site:
             page.wait_for_url(re.compile("/jobs"))
         return page, wrong
 
-
-def submit(instance: Instance, *words: str) -> str:
-    id = instance.flux("submit", *words).strip()
-    return instance.flux("job", "id", "--to=f58plain", id).strip()
+    def submit(self, name: str, command: str, whole_node: bool = False) -> str:
+        """Submit a job by the form; its id."""
+        page, _ = self.page()
+        page.goto(f"{self.url}/submit")
+        page.fill("#command", command)
+        page.fill("#name", name)
+        if whole_node:
+            page.fill("#nodes", "1")
+            page.check("input[name=exclusive]")
+        page.click('button[value="submit"]')
+        page.wait_for_url(re.compile("/jobs/f"))
+        id = page.url.rpartition("/")[2].partition("?")[0]
+        page.context.close()
+        return id
 
 
 @pytest.fixture(scope="module")
@@ -112,21 +122,24 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     users.add(engine, "boss", PASSWORD, True)
     engine.dispose()
     with running(AS_OWNER) as instance, sync_playwright() as playwright:
-        jobs = {
-            "FAILED": submit(instance, "--job-name=bad", "sh", "-c", "echo no such input >&2; exit 2"),
-            "RUNS": submit(instance, "-n1", "--job-name=simulation", "sh", "-c", "echo step 1; sleep 1000"),
-            "WAITS": submit(instance, "-N1", "--exclusive", "--urgency=1", "--job-name=report", "true"),
-        }
-        instance.flux("job", "wait-event", jobs["FAILED"], "clean")
-        submit(instance, "--urgency=hold", "--job-name=later", "true")
+        instance.flux("submit", "--urgency=hold", "--job-name=later", "true")
         argv = [HEADRACE, "api", "start", "--port=0", "--json", "--auth=users", f"--database={file}"]
         env = clean_env(FLUX_URI=instance.uri)
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True, cwd=file.parent) as process:
             assert process.stdout is not None
-            yield Site(json.loads(process.stdout.readline())["url"], browser, jobs)
-            browser.close()
-            process.terminate()
+            try:
+                site = Site(json.loads(process.stdout.readline())["url"], browser)
+                site.jobs["FAILED"] = site.submit("bad", "sh -c 'echo no such input >&2; exit 2'")
+                instance.flux("job", "wait-event", site.jobs["FAILED"], "clean")
+                site.jobs["RUNS"] = site.submit("simulation", "sh -c 'echo step 1; sleep 1000'")
+                site.jobs["WAITS"] = site.submit("report", "true", whole_node=True)
+                # Other jobs go first.
+                instance.flux("job", "urgency", site.jobs["WAITS"], "1")
+                yield site
+            finally:
+                browser.close()
+                process.terminate()
         instance.flux("cancel", "--all")
 
 
@@ -230,20 +243,16 @@ def test_a_filter_stays_in_the_address_and_a_list_is_live(site: Site) -> None:
     before = page.locator("tbody tr").count()
     assert before >= 2
     expect(page.locator("#live")).to_be_visible()
-    other, _ = site.page()
-    other.goto(f"{site.url}/submit")
-    other.fill("#command", "true")
-    other.fill("#name", "also waits")
-    other.fill("#nodes", "1")
-    other.check("input[name=exclusive]")
-    other.click('button[value="submit"]')
-    other.wait_for_url(re.compile("/jobs/f"))
+    also = site.submit("also waits", "true", whole_node=True)
     expect(page.locator("tbody tr")).to_have_count(before + 1)
     page.reload()
     assert page.url.endswith("/jobs?state=pending")
     expect(page.locator("select[name=state]")).to_have_value("pending")
+    # Jobs of other tests would wait behind it.
+    page.goto(f"{site.url}/jobs/{also}")
+    page.click('form[action$="/cancel"] button')
+    expect(page.locator(".said")).to_be_visible()
     page.context.close()
-    other.context.close()
     assert not wrong
 
 
