@@ -24,6 +24,16 @@ def test_the_group_version_and_short_name_are_those_of_fluxqueue():
     assert names["fluxqueues.jobs.converged-computing.org"]["scope"] == "Cluster"
 
 
+def test_what_a_fluxhistory_asks_is_there_and_stays_as_it_was():
+    (found,) = (one["spec"] for one in definitions() if one["spec"]["names"]["kind"] == "FluxHistory")
+    (version,) = found["versions"]
+    whole = version["schema"]["openAPIV3Schema"]
+    assert (found["scope"], version["subresources"]) == ("Namespaced", {"status": {}})
+    assert whole["required"] == ["spec"]
+    assert whole["properties"]["spec"]["required"] == ["user"]
+    assert [one["rule"] for one in whole["properties"]["spec"]["x-kubernetes-validations"]] == ["self == oldSelf"]
+
+
 def test_a_fluxqueue_names_the_policies_that_there_are():
     spec = schema("FluxQueue")["spec"]["properties"]
     assert set(spec["policy"]["enum"]) == set(POLICIES)

@@ -27,11 +27,11 @@ def test_the_webhook_stands_before_creations_in_labelled_namespaces_alone():
     assert open_hook["failurePolicy"] == "Ignore"
 
 
-def test_the_roles_have_no_right_to_delete_but_pods_or_to_read_all_secrets():
+def test_the_roles_have_no_right_to_delete_but_pods_and_answers_or_to_read_all_secrets():
     rules = one("ClusterRole")["rules"]
     verbs = {verb for rule in rules for verb in rule["verbs"]}
     assert verbs == {"get", "list", "watch", "patch", "create", "delete"}
-    assert [rule["resources"] for rule in rules if "delete" in rule["verbs"]] == [["pods"]]
+    assert [rule["resources"] for rule in rules if "delete" in rule["verbs"]] == [["pods"], ["fluxhistories"]]
     assert not any("secrets" in rule["resources"] for rule in rules)
     patched = {name for rule in rules if "patch" in rule["verbs"] for name in rule["resources"]}
     assert patched == {
@@ -40,8 +40,31 @@ def test_the_roles_have_no_right_to_delete_but_pods_or_to_read_all_secrets():
         "fluxjobs",
         "fluxjobs/status",
         "fluxqueues/status",
+        "fluxhistories/status",
         "mutatingwebhookconfigurations",
     }
+
+
+def test_a_fluxhistory_names_its_creator_in_every_namespace_and_users_find_their_own_alone():
+    policy, binding = (
+        one(f"ValidatingAdmissionPolicy{part}", name="headrace-fluxqueue-history") for part in ("", "Binding")
+    )
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
+    assert (rule["apiVersions"], rule["operations"], rule["resources"]) == (["*"], ["CREATE"], ["fluxhistories"])
+    assert policy["spec"]["matchConstraints"].keys() == {"resourceRules"}
+    (check,) = policy["spec"]["validations"]
+    for name in ("username", "uid", "groups", "extra"):
+        assert f"object.spec.user.{name}" in check["expression"] and f"request.userInfo.{name}" in check["expression"]
+    assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+    (verbs,) = (
+        rule["verbs"]
+        for rule in one("ClusterRole", name="headrace-fluxqueue-view")["rules"]
+        if "fluxhistories" in rule["resources"]
+    )
+    assert verbs == ["create", "get", "delete"]
+    (rule,) = (rule for rule in one("ClusterRole")["rules"] if "validatingadmissionpolicies" in rule["resources"])
+    assert (rule["verbs"], rule["resourceNames"]) == (["get"], ["headrace-fluxqueue-history"])
 
 
 def test_users_read_fluxjobs_and_never_write_them():

@@ -1,4 +1,6 @@
-"""On a real Kubernetes: `kubectl fluxqueue` for a user of one namespace and for an administrator; matches by gRPC."""
+"""On a real Kubernetes: `kubectl fluxqueue` for a user of one namespace and for an administrator, what is and what was;
+matches by gRPC.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ GRPC = f"127.0.0.1:{free_port()}"
 
 @pytest.fixture(scope="module")
 def fluxqueue(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFluxqueue]:
-    with running(cluster, tmp_path_factory.mktemp("fluxqueue"), "--grpc", GRPC) as started:
+    state = str(tmp_path_factory.mktemp("state"))
+    with running(cluster, tmp_path_factory.mktemp("fluxqueue"), "--grpc", GRPC, "--statedir", state) as started:
         yield started
 
 
@@ -39,8 +42,14 @@ class Plugin:
         self.env = {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": f"{BIN}:{os.environ['PATH']}"}
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        line = [build.program("kubernetes", "kubectl"), "fluxqueue", *words, "-n", self.namespace]
-        return subprocess.run(line, env=self.env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        return self.kubectl("fluxqueue", *words)
+
+    def kubectl(self, *words: str, body: object = None) -> subprocess.CompletedProcess[str]:
+        """kubectl itself, with an object as its standard input."""
+        line = [build.program("kubernetes", "kubectl"), *words, "-n", self.namespace]
+        return subprocess.run(
+            line, env=self.env, input=json.dumps(body), capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
 
     def __call__(self, *words: str) -> str:
         done = self.run(*words)
@@ -128,6 +137,63 @@ def test_a_user_of_one_namespace_lists_holds_and_releases_what_is_hers(
     ]
     assert admin("graph", "--json") == admin("graph", "--jgf")
     assert "there is no FluxQueue nope; there are default" in admin.run("graph", "--queue", "nope").stderr
+    cluster.kubectl("delete", "namespace", other, "--wait=false")
+
+
+def _jobs_by_namespace(plugin: Plugin) -> dict[str, int]:
+    """How many jobs of each namespace the history has; {} while it does not answer yet, as its policy is too young."""
+    done = plugin.run("history", "--by", "namespace", "--json")
+    if done.returncode:
+        assert "not certain who asks" in done.stderr, done.stderr
+        return {}
+    return {row["namespace"]: row["jobs"] for row in json.loads(done.stdout)["rows"]}
+
+
+def test_a_user_is_told_of_the_past_that_she_may_read_and_asks_in_no_other_name(
+    cluster: Cluster, fluxqueue: RunningFluxqueue, namespace: str, tmp_path: Path
+) -> None:
+    held, other = Held(cluster, namespace), f"{namespace}-other"
+    cluster.kubectl("create", "namespace", other)
+    until(lambda: cluster.api.get(f"/api/v1/namespaces/{other}/serviceaccounts")["items"])
+    others, admin = Held(cluster, other), Plugin(cluster.kubeconfig, namespace)
+    held.pod("mine", "true")
+    others.pod("hidden", "true")
+    held.wait("mine-pod", "Finished")
+    others.wait("hidden-pod", "Finished")
+    until(lambda: {namespace, other} <= _jobs_by_namespace(admin).keys())
+    hers, everything = user(cluster, namespace, "edit", tmp_path), _jobs_by_namespace(admin)
+
+    told = json.loads(hers("history", "--since", "1h", "--by", "namespace", "--json"))
+    assert [(row["namespace"], row["jobs"]) for row in told["rows"]] == [(namespace, everything[namespace])]
+    unread = sum(everything.values()) - everything[namespace]
+    assert (told["unread"], told["omitted"]) == (unread, 0)
+    done = hers.run("history")
+    assert done.stdout.splitlines()[1].split()[:2] == ["all", str(everything[namespace])]
+    assert done.stderr.startswith(f"{unread} job") and "that you may not read" in done.stderr
+    assert other not in done.stdout + done.stderr + str(told)
+    assert admin.run("history").stderr == ""
+
+    def asked(name: str, **about: object) -> dict[str, object]:
+        head = {"apiVersion": "jobs.converged-computing.org/v1alpha1", "kind": "FluxHistory"}
+        return {**head, "metadata": {"name": name}, "spec": {"user": about, "by": "namespace"}}
+
+    me = json.loads(hers.kubectl("auth", "whoami", "-o", "json").stdout)["status"]["userInfo"]
+    admins = {"username": "kubernetes-admin", "groups": ["system:masters"]}
+    for forged in (admins, {**me, "groups": [*me["groups"], "system:masters"]}, {**me, "username": "root"}):
+        refused = hers.kubectl("create", "-f", "-", body=asked("forged", **forged))
+        assert refused.returncode == 1 and "must be who creates this object" in refused.stderr
+    assert "spec.user.username" in hers.kubectl("create", "-f", "-", body=asked("forged")).stderr
+    assert hers.kubectl("create", "-f", "-", body=asked("own", **me)).returncode == 0
+    until(lambda: "status" in json.loads(hers.kubectl("get", "fluxhistory", "own", "-o", "json").stdout))
+    answer = json.loads(hers.kubectl("get", "fluxhistory", "own", "-o", "json").stdout)["status"]
+    assert [row["name"] for row in answer["rows"]] == [namespace]
+    # The question stays as it is whoever changes it, and nobody finds those of others.
+    patch = ("patch", "fluxhistory", "own", "--type=merge", f"--patch={json.dumps({'spec': {'user': admins}})}")
+    assert "does not change" in admin.kubectl(*patch).stderr
+    assert "cannot patch resource" in hers.kubectl(*patch).stderr
+    assert "cannot list resource" in hers.kubectl("get", "fluxhistories").stderr
+    # That of the plugin is gone with its answer, the other a minute after it.
+    until(lambda: not json.loads(admin.kubectl("get", "fluxhistories", "-A", "-o", "json").stdout)["items"])
     cluster.kubectl("delete", "namespace", other, "--wait=false")
 
 

@@ -1,4 +1,4 @@
-"""The definitions of FluxJobs and FluxQueues, and the settings that a FluxQueue has. Pure.
+"""The definitions of FluxJobs, FluxQueues and FluxHistories, and the settings that a FluxQueue has. Pure.
 
 Users read FluxJobs and never write them, so their schema has few rules; a FluxQueue with a wrong value is refused by
 its schema. Source: apiextensions.k8s.io/v1, Kubernetes 1.34.
@@ -16,8 +16,9 @@ from ..graph.policies import POLICIES as MATCH_POLICIES
 from ..minicluster.object_rules import check_labels
 from ..queueing.policies import POLICIES
 from ..spec import duration
-from .names import DEFAULT_QUEUE, FLUXJOBS, FLUXQUEUES, GROUP, VERSION
+from .names import DEFAULT_QUEUE, FLUXHISTORIES, FLUXJOBS, FLUXQUEUES, GROUP, VERSION
 from .quotas import Quota, quota_of
+from .store.history import BY
 
 Object = dict[str, Any]
 Schema = dict[str, Any]
@@ -25,6 +26,7 @@ Schema = dict[str, Any]
 _TEXT: Schema = {"type": "string"}
 _WHOLE: Schema = {"type": "integer", "format": "int32", "minimum": 0}
 _LONG: Schema = {"type": "integer", "format": "int64"}
+_NUMBER: Schema = {"type": "number", "format": "double"}
 _TIME: Schema = {"type": "string", "format": "date-time"}
 # RFC 23, without signs, hexadecimal digits and infinity; not zero.
 _DURATION: Schema = {
@@ -148,8 +150,8 @@ def first_queue() -> Object:
 
 
 def definitions() -> list[Object]:
-    """Both CustomResourceDefinitions."""
-    return [_fluxjob(), _fluxqueue()]
+    """All CustomResourceDefinitions."""
+    return [_fluxjob(), _fluxqueue(), _fluxhistory()]
 
 
 def _fluxjob() -> Object:
@@ -278,6 +280,43 @@ def _fluxqueue() -> Object:
     return _definition(FLUXQUEUES, "Cluster", ["fq"], spec, status, columns)
 
 
+def _fluxhistory() -> Object:
+    user = {
+        "type": "object",
+        "required": ["username"],
+        "properties": {
+            **{"username": _TEXT, "uid": _TEXT, "groups": {"type": "array", "items": _TEXT}},
+            "extra": {"type": "object", "additionalProperties": {"type": "array", "items": _TEXT}},
+        },
+        "description": "Who asks: the creator of this object, as a SelfSubjectReview tells",
+    }
+    spec = {
+        "user": user,
+        "since": {**_TEXT, "maxLength": 64, "default": "7d", "description": "How long ago the span begins (RFC 23)"},
+        "by": {**_TEXT, "enum": ["", *BY], "default": "", "description": "A row for each of these"},
+    }
+    waits = {"type": "object", "properties": {name: _NUMBER for name in ("mean", "p50", "p95", "max")}}
+    row = {
+        **{"name": _TEXT, "jobs": _LONG, "started": _LONG, "waits": waits, "podHours": _NUMBER},
+        "states": {"type": "object", "additionalProperties": _LONG},
+    }
+    status = {
+        "since": {**_NUMBER, "description": "Begin of the span, in seconds since the epoch"},
+        "until": {**_NUMBER, "description": "Its end, at which the answer was made"},
+        "rows": {"type": "array", "items": {"type": "object", "properties": row}},
+        "unread": {**_LONG, "description": "Jobs that are in no row, as the user may not list their FluxJobs"},
+        "omitted": {**_LONG, "description": "Rows that there are beside these"},
+        "problem": {**_TEXT, "description": "Why there is no answer"},
+    }
+    columns = [
+        *(_column("Since", ".spec.since"), _column("By", ".spec.by")),
+        _column("Age", ".metadata.creationTimestamp", "date"),
+    ]
+    rule = {"rule": "self == oldSelf", "message": "is what was asked, and does not change"}
+    rules = {"required": ["user"], "x-kubernetes-validations": [rule]}
+    return _definition(FLUXHISTORIES, "Namespaced", [], spec, status, columns, rules)
+
+
 def _quotas() -> Schema:
     limits = {
         "cpu": {**_QUANTITY, "description": "Cores"},
@@ -307,11 +346,16 @@ def _column(name: str, path: str, kind: str = "string") -> Object:
     return {"name": name, "type": kind, "jsonPath": path}
 
 
-def _definition(kind: Any, scope: str, short: list[str], spec: Object, status: Object, columns: list[Object]) -> Object:
+def _definition(
+    kind: Any, scope: str, short: list[str], spec: Object, status: Object, columns: list[Object],
+    rules: Schema | None = None,
+) -> Object:  # fmt: skip
+    """`rules` are those of a spec that must be there, beside its properties."""
     schema = {
         "type": "object",
+        **({"required": ["spec"]} if rules else {}),
         "properties": {
-            "spec": {"type": "object", "properties": spec},
+            "spec": {"type": "object", "properties": spec, **(rules or {})},
             "status": {"type": "object", "properties": status},
         },
     }

@@ -23,7 +23,7 @@ from ..kube.helm_templates import (
 from ..kube.install import DEFAULT_IMAGE, RESOURCES
 from ..kube.yaml_text import yaml_text
 from .crd import definitions
-from .install import Install, access, webhook, workload
+from .install import Install, access, history_policy, webhook, workload
 from .names import DEFAULT_QUEUE, FLUXQUEUE
 
 Object = dict[str, Any]
@@ -39,7 +39,10 @@ VALUES = (
         "While no process answers, refuse what is created in labelled namespaces (Fail), or let it run (Ignore).",
     ),
     Value(
-        "crd", True, SWITCH, "Install the definitions of FluxJobs and FluxQueues. They stay when the chart is removed."
+        "crd",
+        True,
+        SWITCH,
+        "Install the definitions of FluxJobs, FluxQueues and FluxHistories. They stay when the chart is removed.",
     ),
     Value(
         "store.url",
@@ -132,7 +135,7 @@ def helm_chart() -> dict[str, str]:
         "values.yaml": values_text(VALUES),
         "values.schema.json": json.dumps(values_schema(), indent=2) + "\n",
         "templates/crd.yaml": either("$.Values.crd", yaml_text([kept(one) for one in definitions()]), ""),
-        "templates/rbac.yaml": _template(access),
+        "templates/rbac.yaml": _template(lambda install: [*history_policy(), *access(install)]),
         "templates/fluxqueue.yaml": _template(workload, _SWITCHES),
         "templates/webhook.yaml": _template(webhook),
     }

@@ -17,21 +17,26 @@ from ..kube.install import DEFAULT_IMAGE, RESOURCES
 from ..kube.runtime.kinds import LEASES, MUTATING, PODS, SECRETS
 from .crd import definitions
 from .names import (
+    ACCESS_REVIEWS,
     BINDINGS,
     CLAIMS,
     CONFIGURATION,
     DEFAULT_NAMESPACE,
     DEFAULT_QUEUE,
+    FLUXHISTORIES,
     FLUXJOBS,
     FLUXQUEUE,
     FLUXQUEUES,
     GROUP,
     GRPC_PORT,
     HEALTH_PORT,
+    HISTORY_POLICY,
     HOLD_PATH,
     METRICS_PORT,
     NAMESPACES,
     NODES,
+    POLICIES,
+    POLICY_BINDINGS,
     PRIORITY_CLASSES,
     QUEUE,
     WEBHOOK,
@@ -51,6 +56,13 @@ _PASSWORD = "/etc/fluxqueue-store"
 _GRPC = "/etc/fluxqueue-grpc"
 _GRPC_CLIENTS = "/etc/fluxqueue-grpc-clients"
 _READ = ["get", "list", "watch"]
+# Whether the user that a FluxHistory names is its creator. An answer has what this user may read, so all that the API
+# server may be asked by is compared (CEL; fields that are empty are not there).
+_IS_CREATOR = " && ".join(
+    f"(has(object.spec.user.{name}) ? object.spec.user.{name} : {empty}) == "
+    f"(has(request.userInfo.{name}) ? request.userInfo.{name} : {empty})"
+    for name, empty in (("username", "''"), ("uid", "''"), ("groups", "[]"), ("extra", "{}"))
+)
 
 
 class Install(Struct, frozen=True, kw_only=True):
@@ -107,6 +119,7 @@ def objects(install: Install) -> list[Object]:
     return [
         *definitions(),
         namespace_object(install),
+        *history_policy(),
         *access(install),
         *workload(install),
         *webhook(install),
@@ -131,6 +144,25 @@ def _rule(kinds: Any, verbs: list[str], names: list[str] | None = None, part: st
     return {**rule, "resourceNames": names} if names else rule
 
 
+def history_policy() -> list[Object]:
+    """What has the API server refuse a FluxHistory that names another user than its creator, in all namespaces."""
+    check = {
+        "expression": _IS_CREATOR,
+        "message": "spec.user: must be who creates this object, as `kubectl auth whoami -o yaml` tells",
+        "reason": "Forbidden",
+    }
+    rule = {
+        **{"apiGroups": [GROUP], "apiVersions": ["*"]},
+        **{"operations": ["CREATE"], "resources": [FLUXHISTORIES.plural]},
+    }
+    policy = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [rule]}, "validations": [check]}
+    binding = {"policyName": HISTORY_POLICY, "validationActions": ["Deny"]}
+    return [
+        {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": _metadata(HISTORY_POLICY), "spec": spec}
+        for kind, spec in ((POLICIES, policy), (POLICY_BINDINGS, binding))
+    ]
+
+
 def access(install: Install) -> list[Object]:
     """The service account, its roles and their bindings, and what users may read."""
     account = {
@@ -150,6 +182,10 @@ def access(install: Install) -> list[Object]:
         _rule([FLUXJOBS, FLUXQUEUES], ["patch"], part="/status"),
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
         _rule([MUTATING], [*_READ, "patch"], [CONFIGURATION]),
+        _rule([FLUXHISTORIES], [*_READ, "delete"]),
+        _rule([FLUXHISTORIES], ["patch"], part="/status"),
+        _rule([POLICIES, POLICY_BINDINGS], ["get"], [HISTORY_POLICY]),
+        _rule([ACCESS_REVIEWS], ["create"]),
     ]
     own = [
         # Those of matches for other schedulers.
@@ -161,7 +197,8 @@ def access(install: Install) -> list[Object]:
     ]
     view: Object = {
         **{"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": _metadata(f"{FLUXQUEUE}-view")},
-        "rules": [_rule([FLUXJOBS, FLUXQUEUES], _READ)],
+        # The names of FluxHistories are secrets of those who ask, so there is no right to list or watch these.
+        "rules": [_rule([FLUXJOBS, FLUXQUEUES], _READ), _rule([FLUXHISTORIES], ["create", "get", "delete"])],
     }
     for role in ("view", "edit", "admin"):
         view["metadata"]["labels"][f"{_RBAC}/aggregate-to-{role}"] = "true"

@@ -11,11 +11,20 @@ GROUP = "jobs.converged-computing.org"
 VERSION = "v1alpha1"
 FLUXJOBS = Kind(GROUP, VERSION, "fluxjobs", "FluxJob")
 FLUXQUEUES = Kind(GROUP, VERSION, "fluxqueues", "FluxQueue")
+FLUXHISTORIES = Kind(GROUP, VERSION, "fluxhistories", "FluxHistory")
 NODES = Kind("", "v1", "nodes", "Node")
 NAMESPACES = Kind("", "v1", "namespaces", "Namespace")
 PRIORITY_CLASSES = Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass")
 
 CLAIMS = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+# What the API server checks of a FluxHistory when it is created, and where the check applies.
+POLICIES = Kind("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy")
+POLICY_BINDINGS = Kind(
+    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"
+)
+# What tells whether a user may do something, and who it is that asks.
+ACCESS_REVIEWS = Kind("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview")
+SELF_REVIEWS = Kind("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview")
 # What gives a pod to a node.
 BINDINGS = Kind("", "v1", "bindings", "Binding")
 
@@ -56,6 +65,8 @@ DEFAULT_NAMESPACE = "fluxqueue-system"
 # The Service of the webhook and the Secret of its certificate.
 WEBHOOK = f"{FLUXQUEUE}-webhook"
 CONFIGURATION = FLUXQUEUE
+# The policy of FluxHistories, and its binding.
+HISTORY_POLICY = f"{FLUXQUEUE}-history"
 HOLD_PATH = "/hold-v1"
 WEBHOOK_PORT = 9443
 METRICS_PORT = 8080

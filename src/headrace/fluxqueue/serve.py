@@ -12,6 +12,7 @@ from ..kube.runtime.controller import Shared
 from ..kube.runtime.kinds import MUTATING
 from .admission import judge
 from .controller import FluxqueueController
+from .history_requests import HistoryRequests
 from .names import CONFIGURATION, DEFAULT_NAMESPACE, FLUXQUEUE, HOLD_PATH, WEBHOOK
 from .store.database import Address
 from .store.writer import Writer
@@ -26,6 +27,7 @@ def build(
     controller = FluxqueueController(shared)
     if store:
         controller.store = Writer(shared, store, controller.core.chronicle.all_now)
+    HistoryRequests(shared, store)
     if grpc:
         # Its messages take packages of the extra `fluxqueue`.
         from .services.live_graph import LiveGraph, LiveServices

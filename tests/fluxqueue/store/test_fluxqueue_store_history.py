@@ -16,7 +16,7 @@ from stored import T, facts, life, opened
 from headrace.fluxqueue.core.chronicle import Record
 from headrace.fluxqueue.core.job import State
 from headrace.fluxqueue.store.database import Address, Database
-from headrace.fluxqueue.store.history import ALL, BY, Waits, band_of, history, waits_of
+from headrace.fluxqueue.store.history import ALL, BY, Waits, band_of, history, jobs_by_namespace, waits_of
 from headrace.fluxqueue.store.writing import write
 
 TIMES = st.integers(0, 1000)
@@ -68,6 +68,20 @@ def test_numbers_are_what_they_say(records: list[Record], start: int, length: in
             if one.started_at
         ]
         assert math.isclose(line.pod_hours * 3600, sum(seconds), abs_tol=1e-6)
+
+
+@given(lives(), TIMES, TIMES, st.sampled_from(("", *BY)), st.sets(st.sampled_from("ab")))
+def test_the_history_of_some_namespaces_is_that_of_a_store_without_the_others(
+    records: list[Record], start: int, length: int, by: str, namespaces: set[str]
+) -> None:
+    since, now = T + start, T + start + length
+    mine = [one for one in records if one.facts.namespace in namespaces]
+    with empty() as all_there, empty() as mine_there:
+        write(all_there, records)
+        write(mine_there, mine)
+        assert history(all_there, since, now, by, namespaces) == history(mine_there, since, now, by)
+        counted, lines = jobs_by_namespace(all_there, since, now), history(all_there, since, now, "namespace")
+        assert counted == {line.name: line.jobs for line in lines if line.jobs}
 
 
 @given(st.lists(st.floats(0, 1e9), min_size=1))

@@ -1,9 +1,12 @@
-"""`headrace fluxqueue history`: jobs, waits and pod-hours of the past, from the store."""
+"""`headrace fluxqueue history`: jobs, waits and pod-hours of the past, from the store, or from the queue of a cluster
+with the user's own rights.
+"""
 
 from __future__ import annotations
 
 from headrace.cli.common.errors import CommandError
-from headrace.cli.fluxqueue import store_options
+from headrace.cli.fluxqueue import cluster, store_options
+from headrace.cli.mini.kube import add_cluster
 from headrace.spec import duration
 
 TYPE_CHECKING = False
@@ -12,41 +15,71 @@ if TYPE_CHECKING:
     from typing import List
 
     from headrace.cli.common.arguments import Parser
+    from headrace.fluxqueue.store.database import Address
     from headrace.fluxqueue.store.history import Line
+    from headrace.kube.runtime.api import Api
 
 
 def add_arguments(parser: Parser) -> None:
     store_options.add_to(parser)
+    add_cluster(parser)
     parser.add_argument("--since", default="7d", metavar="FSD", help="How long ago the span begins (default: 7d)")
     parser.add_argument("--by", choices=("namespace", "width", "queue"), default="", help="A line for each of these")
     parser.add_argument("--json", action="store_true", help="JSON instead of a table, with times in seconds")
 
 
 def main(options: Namespace) -> int:
-    import json
+    try:
+        duration.parse(options.since)
+    except duration.DurationError as exc:
+        raise CommandError(f"--since: {exc}") from None
+    store = store_options.store_of(options)
+    if store is None:
+        return cluster.asked(options, _from_queue)
+    if options.namespace or options.kubeconfig or options.context:
+        raise CommandError("a store is read without a cluster: give --store or --statedir, or the options of a cluster")
+    return _from_store(options, store)
+
+
+def _from_store(options: Namespace, store: Address) -> int:
     import time
 
     from headrace.fluxqueue.store import history
     from headrace.fluxqueue.store.database import StoreError, reading
 
-    store = store_options.store_of(options)
-    if store is None:
-        raise CommandError("history is in a store: name it with --store or --statedir, as the queue was told")
     now = time.time()
-    try:
-        since = max(now - duration.parse(options.since), 0.0)
-    except duration.DurationError as exc:
-        raise CommandError(f"--since: {exc}") from None
+    since = max(now - duration.parse(options.since), 0.0)
     try:
         with reading(store) as database:
             lines = history.history(database, since, now, options.by)
     except StoreError as exc:
         raise CommandError(str(exc)) from None
     if options.json:
-        print(json.dumps(history.as_json(lines, since, now, options.by), indent=1))
+        cluster.print_json(history.as_json(lines, since, now, options.by))
     else:
         _print_table(lines, options.by)
     return 0
+
+
+async def _from_queue(options: Namespace, api: Api, namespace: str) -> None:
+    from headrace.fluxqueue import history_requests
+    from headrace.fluxqueue.store import history
+
+    try:
+        answer = await history_requests.ask(api, namespace, options.since, options.by)
+    except history_requests.NotAnswered as exc:
+        raise CommandError(str(exc)) from None
+    if options.json:
+        found = history.as_json(answer.rows, answer.since, answer.until, options.by)
+        cluster.print_json({**found, "unread": answer.unread, "omitted": answer.omitted})
+        return
+    _print_table(answer.rows, options.by)
+    if answer.omitted:
+        cluster.say(f"{answer.omitted} more {'line does' if answer.omitted == 1 else 'lines do'} not fit in an answer")
+    if answer.unread:
+        cluster.say(
+            f"{answer.unread} {'job' if answer.unread == 1 else 'jobs'} that you may not read: not in these numbers"
+        )
 
 
 def _print_table(lines: List[Line], by: str) -> None:

@@ -25,7 +25,7 @@ COMMANDS = {
     "run": "Run the queue until it is told to stop",
     "manifests": "Print the objects that install the queue",
     "match": "Serve gRPC matching on the graph that a client sends",
-    "history": "Print the jobs, waits and pod-hours of the past, from the store",
+    "history": "Print the jobs, waits and pod-hours of the past, from the queue of a cluster or from a store",
     "list": "List what waits and runs, each queue in its order",
     "why": "Tell why a job waits, and what is known of its start",
     "nodes": "List the nodes of the queues with what is free of them",

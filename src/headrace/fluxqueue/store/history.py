@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from math import ceil
 from typing import Any
 
@@ -15,6 +15,8 @@ BY = ("namespace", "width", "queue")
 _BANDS = ((1, "1"), (4, "2-4"), (16, "5-16"))
 _WIDEST = "17+"
 ALL = "all"
+# Jobs that waited, ran or ended in a span.
+_IN_SPAN = "queued_at <= :now AND (ended_at IS NULL OR ended_at >= :since)"
 
 
 class Waits(Struct, frozen=True):
@@ -28,7 +30,7 @@ class Waits(Struct, frozen=True):
     max: float = 0
 
 
-class Line(Struct, frozen=True, kw_only=True):
+class Line(Struct, frozen=True, kw_only=True, rename="camel"):
     """`jobs` waited, ran or ended in the span; `started` are those that started in it, of which `waits` tells; `states`
     counts the jobs by their state; `pod_hours` are the hours within the span in which jobs had places, by pods.
     """
@@ -62,9 +64,17 @@ def band_of(width: int) -> str:
     return next((name for most, name in _BANDS if width <= most), _WIDEST)
 
 
-def history(database: Database, since: float, now: float, by: str = "") -> list[Line]:
+def jobs_by_namespace(database: Database, since: float, now: float) -> dict[str, int]:
+    """How many jobs of each namespace waited, ran or ended in a span. Raises StoreError."""
+    sql = f"SELECT namespace, COUNT(*) FROM jobs WHERE {_IN_SPAN} GROUP BY namespace"
+    return {str(namespace): int(jobs) for namespace, jobs in database.rows(sql, {"since": since, "now": now})}
+
+
+def history(
+    database: Database, since: float, now: float, by: str = "", namespaces: Container[str] | None = None
+) -> list[Line]:
     """The lines of the span from `since` to `now` (seconds since the epoch), one for each value of `by`, "" for one of
-    all jobs, which is there even if there were none. Raises StoreError.
+    all jobs, which is there even if there were none. Only jobs of `namespaces` count (None: all). Raises StoreError.
     """
     span = {"since": since, "now": now}
     sums: dict[str, _Sums] = {} if by else {ALL: _Sums()}
@@ -73,12 +83,15 @@ def history(database: Database, since: float, now: float, by: str = "") -> list[
         name = {"namespace": namespace, "queue": queue, "width": band_of(width)}.get(by, ALL)
         return sums.setdefault(name, _Sums())
 
+    def is_read(namespace: str) -> bool:
+        return namespaces is None or namespace in namespaces
+
     jobs = database.rows(
-        "SELECT namespace, width, queue, state, queued_at, started_at FROM jobs "
-        "WHERE queued_at <= :now AND (ended_at IS NULL OR ended_at >= :since)",
-        span,
+        f"SELECT namespace, width, queue, state, queued_at, started_at FROM jobs WHERE {_IN_SPAN}", span
     )
     for *which, state, queued_at, started_at in jobs:
+        if not is_read(which[0]):
+            continue
         found = of(*which)
         found.states[state] = found.states.get(state, 0) + 1
         if started_at is not None and since <= started_at <= now:
@@ -89,8 +102,9 @@ def history(database: Database, since: float, now: float, by: str = "") -> list[
         span,
     )
     for *which, begin, until, pods in used:
-        end = now if until is None else min(until, now)
-        of(*which).pod_seconds += pods * max(end - max(begin, since), 0)
+        if is_read(which[0]):
+            end = now if until is None else min(until, now)
+            of(*which).pod_seconds += pods * max(end - max(begin, since), 0)
     return [_line(name, sums[name]) for name in sorted(sums, key=_order)]
 
 
