@@ -21,6 +21,9 @@ from patience import PATIENCE, until
 from running_fluxqueue import Held, RunningFluxqueue, running
 from running_operator import free_port
 
+from headrace.fluxqueue.install import Install
+from headrace.fluxqueue.names import FLUXQUEUE
+
 BIN = Path(sys.executable).parent
 
 
@@ -192,7 +195,10 @@ def test_a_user_is_told_of_the_past_that_she_may_read_and_asks_in_no_other_name(
     assert "does not change" in admin.kubectl(*patch).stderr
     assert "cannot patch resource" in hers.kubectl(*patch).stderr
     assert "cannot list resource" in hers.kubectl("get", "fluxhistories").stderr
-    # That of the plugin is gone with its answer, the other a minute after it.
+    # Those of the plugin are gone with their answers; what nobody deletes the queue may, a minute later.
+    assert hers.kubectl("delete", "fluxhistory", "own").returncode == 0
+    account = f"--as=system:serviceaccount:{Install().namespace}:{FLUXQUEUE}"
+    assert admin.kubectl("auth", "can-i", "delete", "fluxhistories", account).stdout == "yes\n"
     until(lambda: not json.loads(admin.kubectl("get", "fluxhistories", "-A", "-o", "json").stdout)["items"])
     cluster.kubectl("delete", "namespace", other, "--wait=false")
 
