@@ -5,6 +5,7 @@ Data stays in the broker's memory, or in a file of the run directory for a modul
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,6 +27,15 @@ def data_path(attrs: AttrTable, name: str, apart: bool) -> str:
     # A user's run directory may have files of another broker; the pid distinguishes them.
     path = os.path.join(attrs.get("rundir", ""), f"{name}-{attrs.get('broker.pid', '')}.sqlite")
     return path if apart or os.path.exists(path) else ""
+
+
+def make_private(path: str | os.PathLike[str]) -> None:
+    """Have a database at `path`, made if it is not there, that nobody else can read: folders may be open to guests.
+
+    SQLite gives the files beside it the same mode, and says what is wrong with a path.
+    """
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
 def forget_data(attrs: AttrTable) -> None:

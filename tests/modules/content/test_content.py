@@ -283,3 +283,10 @@ def test_a_database_that_was_emptied_is_in_the_log(in_broker, tmp_path):
         file.unlink()
     path.write_bytes(b"")
     in_broker(scenario, statedir=str(tmp_path))
+
+
+def test_nobody_else_can_read_the_blobs_of_a_file(tmp_path):
+    store = content.SqliteStore(str(tmp_path / "content.sqlite"))
+    store.store([(b"h" * 20, b"secret")])
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+    store.close()

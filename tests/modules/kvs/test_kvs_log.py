@@ -134,3 +134,12 @@ def test_a_record_is_on_disk_as_in_every_version():
             remove_record("p"),
         )
     ] == [["create", "p", 1, 2, 3, pack(t.Dir({}))], ["version", "p", 4, packed, {}], ["remove", "p"]]
+
+
+def test_nobody_else_can_read_the_log(tmp_path):
+    log = Log(tmp_path / "log")
+    log.append([create_record(Space("p", 1, 0, 0, t.Dir({})))])
+    assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == dict.fromkeys(
+        ("log", "log-shm", "log-wal"), 0o600
+    )
+    log.close()

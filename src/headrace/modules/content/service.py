@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.broker.kept import data_path
+from headrace.broker.kept import data_path, make_private
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.broker.state.disk import FULL, emptied, unusable
 from headrace.modules.common.background import Background
@@ -80,6 +80,7 @@ class SqliteStore:
 
     def __init__(self, path: str, hash_name: str = "sha1") -> None:
         self._hash_name = hash_name
+        make_private(path)
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from headrace.broker.kept import make_private
 from headrace.modules.kvs.pack import pack, unpack
 from headrace.modules.kvs.tree import Dir, DirRef, KvsError, Missing, Node
 from headrace.modules.kvs.txn import Op, apply, pack_ops, unpack_ops
@@ -83,6 +84,7 @@ class Log:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path
+        make_private(path)
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")
