@@ -18,6 +18,8 @@ from waiting import PATIENCE
 
 BIN = sysconfig.get_path("scripts")
 PATH = f"{BIN}:/usr/bin:/bin"
+# A file that each instance here is started with, as a descriptor without close-on-exec.
+INHERITED = "/dev/zero"
 REPOSITORY = str(Path(__file__).parents[1])
 
 
@@ -110,12 +112,14 @@ class Instance:
         self.run.mkdir()
         self.run.chmod(0o755)
         start = ["flux", "start", f"-s{size}", f"-Srundir={self.run}", "-c", str(self.config)]
-        self._lead = subprocess.Popen(
-            made.argv("env", f"PATH={PATH}", *start, "sh", "-c", "echo $FLUX_URI; read -r _"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        with open(INHERITED, "rb") as inherited:
+            self._lead = subprocess.Popen(
+                made.argv("env", f"PATH={PATH}", *start, "sh", "-c", "echo $FLUX_URI; read -r _"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                pass_fds=[inherited.fileno()],
+            )
         assert self._lead.stdout is not None
         self.uri = self._lead.stdout.readline().strip()
         assert self.uri

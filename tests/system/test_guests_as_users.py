@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from headrace.process import linux
-from machine import BIN, PATH, Instance, Machine, machine, missing
+from machine import BIN, INHERITED, PATH, Instance, Machine, machine, missing
 from waiting import until
 
 ALICE, BOB, NOBODY_KNOWN = 61001, 61002, 61999
@@ -173,6 +173,16 @@ print(json.dumps(answers))
     assert answers.pop("own") is True
     assert all(answers.values()), answers
     world.out("alice", f"flux cancel {job}; flux job wait-event {job} clean")
+
+
+def test_a_shell_has_nothing_open_that_the_broker_was_started_with(world: World) -> None:
+    # A user can take descriptors out of processes of the own, such as the broker's log or terminal.
+    shell = "for fd in 0 1 2; do readlink /proc/$PPID/fd/$fd; done; readlink /proc/$PPID/fd/* /proc/self/fd/*; true"
+    lines = world.out("alice", f"flux run sh -c '{shell}'").splitlines()
+    assert lines[:3] == ["/dev/null"] * 3
+    # The instance was started with a file (machine.INHERITED), which a job of root has.
+    assert world.out("root", "flux run sh -c 'readlink /proc/self/fd/*; true'").count(INHERITED) == 1
+    assert INHERITED not in lines
 
 
 def test_an_instance_in_a_job_belongs_to_its_user(world: World) -> None:

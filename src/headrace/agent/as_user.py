@@ -6,6 +6,8 @@ at the other end of its socket.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 import sys
 
@@ -22,6 +24,7 @@ def main(uid: int, job: str) -> int:
     sock = socket.socket(fileno=SOCKET)
     # What it needs is loaded while every file can be read.
     prepare()
+    _close_what_is_roots()
     try:
         whose = user.look_up(uid)
         user.become(whose)
@@ -30,6 +33,20 @@ def main(uid: int, job: str) -> int:
         return 1
     run_agent(sock, whose)
     return 0
+
+
+def _close_what_is_roots() -> None:
+    """Keep the socket alone of what is open: a user can take descriptors out of his processes (pidfd_getfd(2)), and
+    the broker was started with a log or a terminal, and maybe with other files of root's.
+    """
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    for name in os.listdir("/proc/self/fd"):
+        # The descriptor of this listing is closed already.
+        with contextlib.suppress(OSError):
+            if int(name) > SOCKET:
+                os.close(int(name))
 
 
 if __name__ == "__main__":
