@@ -74,6 +74,15 @@ def test_a_short_password_is_taken_with_a_warning(run: Run) -> None:
     assert run("headrace api users add ann.x --database=users", "12345") == (0, "ann.x has the userid 200000\n", told)
 
 
+def test_a_note_sends_nothing_to_the_terminal_of_who_lists_tokens(run: Run, tmp_path: Path) -> None:
+    run("headrace api users add ann.x --database=users", "long enough")
+    engine = database.open_file(str(tmp_path / "users"))
+    tokens.issue(engine, users.one(engine, "ann.x"), 60.0, "a\x1b[31m\nb \u202e\u00e9")
+    engine.dispose()
+    lines = run("headrace api tokens list --database=users")[1].splitlines()
+    assert len(lines) == 2 and lines[1].endswith("a\\x1b[31m\\nb \\u202e\u00e9")
+
+
 def test_tokens_are_issued_listed_and_revoked(run: Run, tmp_path: Path) -> None:
     run("headrace api users add ann.x --database=users", "long enough")
     token = run("headrace api tokens issue ann.x --minutes 5 --note nightly --database=users")[1].strip()

@@ -223,10 +223,15 @@ def _print_json(rows: List[Any]) -> None:
 
 
 def _print_rows(header: str, rows: Iterable[Tuple[str, ...]]) -> None:
-    table = [tuple(header.split()), *rows]
+    # Notes are the users' own: nobody sends sequences to the terminal of who lists them.
+    table = [tuple(header.split()), *(tuple(map(_printable, row)) for row in rows)]
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     for row in table:
         print("  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip())
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def _date(seconds: float) -> str:
