@@ -24,13 +24,18 @@ _PIECE = 1 << 18
 _MOST_READ = 1 << 24
 
 
+def open_file(path: str) -> int:
+    """The descriptor of the file, made if it is not there. Raises OSError."""
+    # Each line is one write to the end of the file, so that lines of several processes stay whole.
+    return os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
 class Audit:
     """The application, whose requests are told of in the file `path`."""
 
     def __init__(self, app: ASGIApp, path: str) -> None:
         self._app = app
-        # Each line is one write to the end of the file, so that lines of several processes stay whole.
-        self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._file = open_file(path)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -123,6 +123,7 @@ def test_the_environment_says_what_options_do_not(tmp_path: Path) -> None:
         ("headrace api start --unknown-users add", "--proxy-header and --unknown-users are for --auth proxy"),
         ("headrace api start --socket /nosuch/socket", "/nosuch/socket: No such file or directory"),
         ("headrace api start --socket /dev/null", "/dev/null: Address already in use"),
+        ("headrace api start --port 0 --audit /nowhere/a", "/nowhere/a: No such file or directory"),
     ],
 )
 def test_what_cannot_be_is_told_in_a_line(

@@ -97,7 +97,7 @@ def _start(options: Any) -> int:
     try:
         import httptools  # noqa: F401 - uvicorn looks for it only when it begins
 
-        from headrace.api import serve, settings
+        from headrace.api import audit, serve, settings
     except ImportError as exc:
         raise missing_extra("the service", "api", exc) from None
     names = os.environ
@@ -131,10 +131,13 @@ def _start(options: Any) -> int:
         if chosen.auth == "pam":
             _check_pam()
         store = accounts.database(options)
-        audit = options.audit or os.path.join(os.path.dirname(store), "api-audit.jsonl")
-        chosen = dataclasses.replace(chosen, database=store, audit=audit)
+        path = options.audit or os.path.join(os.path.dirname(store), "api-audit.jsonl")
+        chosen = dataclasses.replace(chosen, database=store, audit=path)
     elif options.audit:
         chosen = dataclasses.replace(chosen, audit=options.audit)
+    if chosen.audit:
+        # So that a path which is none is told here; the application opens it when it starts.
+        os.close(audit.open_file(chosen.audit))
     if chosen.auth == "none" and beyond.is_protected and not options.socket:
         raise settings.SettingsError("--auth none is for this machine only: who comes from elsewhere must be known")
     if chosen.auth == "none" and not options.socket:
