@@ -56,3 +56,18 @@ def test_a_run_directory_is_made_where_it_is_asked_for_or_in_tmpdir(
     made = Path(make_rundir(LaunchOptions()))
     assert made.parent == tmp_path
     assert made.stat().st_mode & 0o777 == 0o700
+
+
+def test_guests_whose_jobs_run_as_themselves_can_pass_a_new_run_directory(tmp_path: Path) -> None:
+    modes = {}
+    for submit in ("refuse", "as-owner", "as-user"):
+        for attrs in ({"rundir": f"{tmp_path}/{submit}"}, {"rundir": "/tmp"}):
+            config = {"headrace": {"guests": {"submit": submit}}}
+            made = Path(make_rundir(LaunchOptions(attrs=attrs, config=config)))
+            modes[submit, attrs["rundir"] == "/tmp"] = made.stat().st_mode & 0o777
+            made.rmdir()
+    assert modes == {
+        (submit, there): 0o711 if submit == "as-user" else 0o700
+        for submit in ("refuse", "as-owner", "as-user")
+        for there in (False, True)
+    }

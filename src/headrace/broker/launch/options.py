@@ -12,6 +12,8 @@ _RUNDIR_LIMIT = 96
 _SOCKET_PATH = 108
 # Of a run directory or a URI; Flux has a buffer of this size for each.
 _LONGEST_PATH = 1024
+# Modes of new folders.
+_PRIVATE, _PASSABLE = 0o700, 0o711
 
 
 class LaunchError(Exception):
@@ -108,7 +110,7 @@ def make_rundir(options: LaunchOptions, later: bool = False) -> str:
     """
     statedir = options.attrs.get("statedir", "")
     if statedir:
-        options.attrs["statedir"], new = _folder("statedir", statedir)
+        options.attrs["statedir"], new = _folder("statedir", statedir, _PRIVATE)
         options.new_statedir = options.attrs["statedir"] if new else ""
     try:
         path = _rundir(options)
@@ -161,7 +163,7 @@ def _rundir(options: LaunchOptions) -> str:
         if len(os.fsencode(given)) > _RUNDIR_LIMIT:
             size = len(os.fsencode(given))
             raise LaunchError(f"rundir length of {size} bytes exceeds max {_RUNDIR_LIMIT} to allow for sockets in it")
-        path, new = _folder("rundir", given)
+        path, new = _folder("rundir", given, _rundir_mode(options))
         if os.stat(path).st_mode & stat.S_ISVTX:
             # A folder such as /tmp, which many users share.
             return _new_name(options, path)
@@ -190,11 +192,11 @@ def _new_name(options: LaunchOptions, base: str) -> str:
 
 
 def make_unmade(options: LaunchOptions) -> None:
-    """Create the private folder with the name. Raises LaunchError."""
+    """Create the folder with the name. Raises LaunchError."""
     path, options.unmade = options.unmade, ""
     if path:
         try:
-            os.mkdir(path, 0o700)
+            _make(path, _rundir_mode(options))
         except OSError as exc:
             _leave_no_statedir(options)
             base = os.path.dirname(path)
@@ -203,12 +205,28 @@ def make_unmade(options: LaunchOptions) -> None:
             ) from None
 
 
-def _folder(attribute: str, path: str) -> tuple[str, bool]:
+def _rundir_mode(options: LaunchOptions) -> int:
+    """Guests whose jobs run as themselves have folders in it: they can pass it, and not list it."""
+    if not options.config:
+        return _PRIVATE
+    from headrace.config import guests
+
+    return _PASSABLE if guests.submit(options.config) == guests.AS_USER else _PRIVATE
+
+
+def _make(path: str, mode: int) -> None:
+    """Create a folder whatever the umask. Raises OSError."""
+    os.mkdir(path, _PRIVATE)
+    if mode != _PRIVATE:
+        os.chmod(path, mode)
+
+
+def _folder(attribute: str, path: str, mode: int) -> tuple[str, bool]:
     """The absolute `path` of a folder that we can write to, and whether it is new. Its parent must exist: a name that
     was mistyped would otherwise be made. Raises LaunchError."""
     path, new = os.path.abspath(path), True
     try:
-        os.mkdir(path, 0o700)
+        _make(path, mode)
     except FileExistsError:
         new = False
     except OSError as exc:
