@@ -20,7 +20,7 @@ def _names(text: str) -> frozenset[str]:
 LEFT_OUT = _names(
     """
     _aix_support _bootsubprocess _compression _osx_support _pydecimal _pyio aifc antigravity asynchat asyncore
-  bdb bz2 cProfile cgi cgitb chunk code codeop crypt curses dbm distutils doctest ensurepip ftplib idlelib
+  bdb bz2 cProfile cgi cgitb chunk code codeop crypt curses dbm distutils doctest ensurepip ftplib html idlelib
   imaplib imghdr imp lib2to3 lzma mailbox mailcap modulefinder msilib multiprocessing netrc nis nntplib nturl2path
   optparse ossaudiodev pdb pickletools pipes plistlib poplib profile pstats pty pyclbr pydoc pydoc_data readline
   rlcompleter sched secrets smtpd smtplib sndhdr socketserver ssl sunau symtable

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 from headrace.plots.chart import WIDE, Axis, Chart, Size, series
+from headrace.plots.escape import escape
 
 
 def bars(

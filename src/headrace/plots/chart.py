@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from html import escape
 from typing import NamedTuple
 
 from headrace.plots import scale
+from headrace.plots.escape import escape
 
 _LEFT, _RIGHT, _BOTTOM = 64.0, 16.0, 46.0
 # Classes of series, after which they begin anew.

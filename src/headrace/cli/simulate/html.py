@@ -4,7 +4,7 @@ how long jobs waited. It is one file that loads nothing.
 
 from __future__ import annotations
 
-from html import escape
+from headrace.plots.escape import escape
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
