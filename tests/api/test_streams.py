@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
 import signal
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-from tests.api.conftest import ServiceProcess, serving
+from starlette.requests import Request
+from tests.api.conftest import PASSWORD, ServiceProcess, serving
 
+from headrace.api import streams
+from headrace.api.guard import Cut
+from headrace.api.service import Here, by_header, of
 from waiting import until
 
 
@@ -95,3 +100,50 @@ def test_a_stream_whose_broker_is_lost_is_cut_off(instance: Any, service: Servic
             pass
     with pytest.raises(urllib.error.HTTPError, match="503"):
         service.get("jobs")
+
+
+def test_a_stream_is_cut_when_its_user_is_not_let_in_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "LOOK", 0.001)
+    answers, sent, closed = [True, True, False], [], []
+
+    async def is_let_in() -> bool:
+        return answers.pop(0)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        try:
+            yield b"first"
+            await asyncio.Event().wait()
+        finally:
+            closed.append(True)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    slots = streams.Slots()
+    stream = streams.Stream(slots, 7, is_let_in, pieces(), "text/plain")
+    with pytest.raises(Cut):
+        asyncio.run(stream({"type": "http", "asgi": {"spec_version": "2.4"}}, receive, send))
+    assert [message.get("body") for message in sent] == [None, b"first"], "nothing says that it was whole"
+    assert not answers and closed and not slots._open
+
+
+def test_who_is_removed_or_has_another_role_is_not_let_in_any_more(group: Any) -> None:
+    boss = group.client("boss.x")
+    assert boss.post("/v2/users", json={"name": "follower", "password": PASSWORD}).status_code == 201
+    header = group.client("follower").headers["Authorization"].encode()
+
+    def here() -> Here:
+        request = Request({"type": "http", "headers": [(b"authorization", header)], "app": group.app})
+        asyncio.run(by_header(request))
+        return of(request)
+
+    user = here()
+    assert asyncio.run(user.is_let_in())
+    assert boss.post("/v2/users/follower", json={"admin": True}).status_code == 200
+    admin = here()
+    assert not asyncio.run(user.is_let_in()) and asyncio.run(admin.is_let_in())
+    assert boss.delete("/v2/users/follower").status_code == 204
+    assert not asyncio.run(admin.is_let_in())

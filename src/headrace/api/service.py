@@ -8,6 +8,7 @@ import contextlib
 import os
 import signal
 import subprocess
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from headrace.api.broker_link import Broker, BrokerLink
 from headrace.api.followers import Followers
 from headrace.api.guard import SAFE_METHODS
 from headrace.api.identity import csrf
-from headrace.api.identity.access import Access
+from headrace.api.identity.access import Access, Unauthenticated
 from headrace.api.identity.credential import Identity
 from headrace.api.journal import Journal
 from headrace.api.metrics import Collector
@@ -85,6 +86,13 @@ class Here(NamedTuple):
         found: Identity = self.request.state.identity
         return found
 
+    async def is_let_in(self) -> bool:
+        """Whether the request would be let in now, too, as the same user with the same role."""
+        try:
+            return bool(await self.request.state.whose(self.request) == self.identity)
+        except Unauthenticated:
+            return False
+
     @property
     def link(self) -> BrokerLink:
         return self.service.broker.link(self.identity)
@@ -119,14 +127,19 @@ def of(request: Request) -> Here:
     return Here(request.app.state.service, request)
 
 
+async def _let_in(request: Request, whose: Callable[[Request], Awaitable[Identity]]) -> None:
+    request.state.identity = await whose(request)
+    request.state.whose = whose
+
+
 async def by_header(request: Request) -> None:
     """A router's dependency: the user is that of the header's token. Raises Unauthenticated."""
-    request.state.identity = await of(request).access.of_header(request)
+    await _let_in(request, of(request).access.of_header)
 
 
 async def by_cookie(request: Request) -> None:
     """The same of the page's cookie. Changes need the token of the session's forms. Raises csrf.Forged, too."""
-    request.state.identity = await of(request).access.of_cookie(request)
+    await _let_in(request, of(request).access.of_cookie)
     if request.method not in SAFE_METHODS:
         await csrf.check_request(request)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NoReturn
 
 from starlette.responses import StreamingResponse
@@ -14,6 +15,8 @@ from headrace.api.jobs import BadOutput
 
 MOST_OF_USER = 64
 MOST = 1000
+# Seconds between two looks whether the user may still follow.
+LOOK = 10.0
 
 
 class TooManyStreams(RuntimeError):
@@ -40,14 +43,47 @@ class Slots:
             del self._open[userid]
 
 
-class Stream(StreamingResponse):
-    """A response whose pieces come as they are there. It has a slot of its user from its making to its end."""
+class Followed(StreamingResponse):
+    """A response whose pieces come as they are there. It is cut when `is_let_in` says that its user is not any more:
+    the token was revoked or has expired, the user was removed, or the role is another.
+    """
 
-    def __init__(self, slots: Slots, userid: int, pieces: AsyncIterator[bytes], media_type: str) -> None:
+    def __init__(
+        self,
+        is_let_in: Callable[[], Awaitable[bool]],
+        pieces: AsyncIterator[bytes],
+        media_type: str,
+    ) -> None:
+        self._is_let_in = is_let_in
+        super().__init__(pieces, media_type=media_type)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(super().__call__(scope, receive, send))
+        try:
+            while not (await asyncio.wait({sending}, timeout=LOOK))[0]:
+                if not await self._is_let_in():
+                    raise Cut("the user is not let in any more")
+            await sending
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+
+
+class Stream(Followed):
+    """One that has a slot of its user from its making to its end."""
+
+    def __init__(
+        self,
+        slots: Slots,
+        userid: int,
+        is_let_in: Callable[[], Awaitable[bool]],
+        pieces: AsyncIterator[bytes],
+        media_type: str,
+    ) -> None:
         slots.take(userid)
         self._slots = slots
         self._userid = userid
-        super().__init__(_or_cut(pieces), media_type=media_type)
+        super().__init__(is_let_in, _or_cut(pieces), media_type)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:

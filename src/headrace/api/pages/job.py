@@ -15,6 +15,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from headrace.api import jobs, service
 from headrace.api.guard import Cut
 from headrace.api.pages import following, html, job_view, output_search
+from headrace.api.streams import Followed
 from headrace.spec import jobid
 from headrace.spec.job_state import PENDING
 
@@ -85,11 +86,11 @@ async def download(request: Request, id: str) -> Response:
 
 @router.get("/jobs/{id}/output/events")
 async def follow(request: Request, id: str) -> Response:
-    link, number = service.of(request).link, jobs.read_id(id)
-    await jobs.one(link, number)
+    here, number = service.of(request), jobs.read_id(id)
+    await jobs.one(here.link, number)
     text = request.headers.get("last-event-id") or request.query_params.get("read", "0")
     read = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
-    return StreamingResponse(following.events(link, number, read), media_type="text/event-stream")
+    return Followed(here.is_let_in, following.events(here.link, number, read), "text/event-stream")
 
 
 @router.post("/jobs/{id}/cancel")

@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 from fastapi import APIRouter, Depends, Request
 from starlette.exceptions import HTTPException
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from headrace.api import jobs, service
 from headrace.api.guard import Cut
 from headrace.api.identity import signed_header
+from headrace.api.streams import Followed
 from headrace.api.v1 import fields, submission
 from headrace.api.v1.fields import Field, count, integer, switch, text
 from headrace.api.v1.record import mentions, record
@@ -201,7 +202,7 @@ async def stream_output(request: Request, jobid: str) -> Response:
         except (OSError, jobs.BadOutput) as exc:
             raise Cut(str(exc)) from None
 
-    return StreamingResponse(pieces(), media_type="text/plain; charset=utf-8")
+    return Followed(here.is_let_in, pieces(), "text/plain; charset=utf-8")
 
 
 def _text(parts: list[Any]) -> str:

@@ -71,7 +71,7 @@ async def get_output(request: Request, jobid: str) -> Response:
         if asked is not None and any(asked.groups()):
             return await _part(here, job, chosen, *asked.groups())
         pieces = _beyond(_chosen(_written(here, job), chosen), offset)
-    return Stream(here.service.slots, here.identity.userid, pieces, "application/octet-stream")
+    return _stream(here, pieces, "application/octet-stream")
 
 
 async def _part(here: service.Here, job: dict[str, Any], chosen: dict[str, Any], first: str, last: str) -> Response:
@@ -87,10 +87,14 @@ async def _part(here: service.Here, job: dict[str, Any], chosen: dict[str, Any],
         )
     pieces = _beyond(_chosen(_written(here, job), chosen), begin, end + 1 - begin)
     headers = {"Content-Range": f"bytes {begin}-{end}/{size}"}
-    found: StreamingResponse = Stream(here.service.slots, here.identity.userid, pieces, "application/octet-stream")
+    found: StreamingResponse = _stream(here, pieces, "application/octet-stream")
     found.status_code = 206
     found.headers.update(headers)
     return found
+
+
+def _stream(here: service.Here, pieces: AsyncIterator[bytes], media_type: str) -> Stream:
+    return Stream(here.service.slots, here.identity.userid, here.is_let_in, pieces, media_type)
 
 
 async def _followed(here: service.Here, id: int) -> AsyncIterator[stdio.Data]:
@@ -150,7 +154,7 @@ async def follow_events(request: Request, jobid: str) -> Response:
             number += 1
             yield _sent(str(number), line.rstrip("\n").encode())
 
-    return Stream(here.service.slots, here.identity.userid, pieces(), _EVENTS)
+    return _stream(here, pieces(), _EVENTS)
 
 
 @router.get("/events", summary="The events of all jobs that are yours to see, as they come", openapi_extra=_LAST)
@@ -163,7 +167,7 @@ async def follow_news(request: Request) -> Response:
     known = name == journal.name and number.isascii() and number.isdigit() and len(number) < 16
     resumes = known and journal.has(int(number))
     pieces = _news(here, journal, int(number) if resumes else now, begins=not resumes)
-    return Stream(here.service.slots, here.identity.userid, pieces, _EVENTS)
+    return _stream(here, pieces, _EVENTS)
 
 
 async def _news(here: service.Here, journal: Journal, after: int, begins: bool) -> AsyncIterator[bytes]:
