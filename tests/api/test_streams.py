@@ -102,6 +102,19 @@ def test_a_stream_whose_broker_is_lost_is_cut_off(instance: Any, service: Servic
         service.get("jobs")
 
 
+@pytest.mark.parametrize("path", ["v1/jobs/{}/output/stream", "v2/jobs/{}/output", "jobs/{}/output.txt"])
+def test_each_road_to_output_counts_as_a_stream(service: Service, path: str) -> None:
+    id = service.submit("sh -c 'yes | head -c 60000000; sleep 1000'")
+    events = f"jobs/{id}/output/events"
+    readers = [service.open(f"/{events}") for _ in range(streams.MOST_OF_USER)]
+    assert {reader.status for reader in readers} == {200}
+    for one in (path.format(id), events):
+        with pytest.raises(urllib.error.HTTPError, match="429"):
+            urllib.request.urlopen(f"{service.url}/{one}")
+    for reader in readers:
+        reader.close()
+
+
 def test_a_stream_is_cut_when_its_user_is_not_let_in_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "LOOK", 0.001)
     answers, sent, closed = [True, True, False], [], []

@@ -20,7 +20,6 @@ from headrace.api.pages import login
 from headrace.api.pages import routes as page_routes
 from headrace.api.service import Service
 from headrace.api.settings import Settings
-from headrace.api.streams import TooManyStreams
 from headrace.api.v1 import errors as v1_errors
 from headrace.api.v1 import fields as v1_fields
 from headrace.api.v1 import routes as v1_routes
@@ -53,7 +52,7 @@ def create_app(settings: Settings) -> FastAPI:
     ):
         app.include_router(router)
     app.mount("/static", page_routes.static)
-    for kind in (*problems.EXCEPTIONS, BadFields, TooManyStreams, OtherBody, v1_fields.BadBody, v2_fields.BadBody):
+    for kind in (*problems.EXCEPTIONS, BadFields, OtherBody, v1_fields.BadBody, v2_fields.BadBody):
         app.add_exception_handler(kind, _answer)
     app.add_middleware(Guard, hosts=settings.hosts)
     if settings.audit:

@@ -14,6 +14,7 @@ from headrace.api.identity.csrf import Forged
 from headrace.api.jobs import BadOutput, JobHasEnded, NoSuchJob, NothingYet, Refused
 from headrace.api.people import AdminsOnly, NoAudit
 from headrace.api.store.errors import NoSuchToken, NoSuchUser, StoreError
+from headrace.api.streams import TooManyStreams
 
 # The status of each kind, and headers that go with it.
 _KINDS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
@@ -29,6 +30,7 @@ _KINDS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (JobHasEnded, 400, {}),
     (Refused, 400, {}),
     (BadOutput, 502, {}),
+    (TooManyStreams, 429, {}),
     (BrokerUnreachable, 503, {"Retry-After": "2"}),
 )
 # Refusals of the broker by these errors are the request's fault, or will be over soon.

@@ -8,7 +8,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from headrace.api.journal import Journal
 from headrace.api.metrics import Collector
 from headrace.api.people import People
 from headrace.api.settings import Settings
-from headrace.api.streams import Slots
+from headrace.api.streams import Slots, Stream
 
 # Seconds that a workflow tool has to end in order when the service ends.
 _LAUNCHER_GRACE = 10.0
@@ -117,6 +117,10 @@ class Here(NamedTuple):
     @property
     def people(self) -> People:
         return People(self.access, self.identity, self.settings.audit)
+
+    def stream(self, pieces: AsyncIterator[bytes], media_type: str, headers: dict[str, str] | None = None) -> Stream:
+        """A response whose pieces come as they are there. Raises TooManyStreams."""
+        return Stream(self.service.slots, self.identity.userid, self.is_let_in, pieces, media_type, headers)
 
     def launch(self, command: list[str], environment: dict[str, str], directory: str) -> None:
         """Service.launch, so that the tool's jobs are this user's."""

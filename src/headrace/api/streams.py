@@ -43,19 +43,26 @@ class Slots:
             del self._open[userid]
 
 
-class Followed(StreamingResponse):
-    """A response whose pieces come as they are there. It is cut when `is_let_in` says that its user is not any more:
-    the token was revoked or has expired, the user was removed, or the role is another.
+class Stream(StreamingResponse):
+    """A response whose pieces come as they are there, with a slot of its user from its making to its end. It is cut
+    when `is_let_in` says that its user is not any more: the token was revoked or has expired, the user was removed, or
+    the role is another.
     """
 
     def __init__(
         self,
+        slots: Slots,
+        userid: int,
         is_let_in: Callable[[], Awaitable[bool]],
         pieces: AsyncIterator[bytes],
         media_type: str,
+        headers: dict[str, str] | None = None,
     ) -> None:
+        slots.take(userid)
+        self._slots = slots
+        self._userid = userid
         self._is_let_in = is_let_in
-        super().__init__(pieces, media_type=media_type)
+        super().__init__(_or_cut(pieces), headers=headers, media_type=media_type)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(super().__call__(scope, receive, send))
@@ -65,31 +72,9 @@ class Followed(StreamingResponse):
                     raise Cut("the user is not let in any more")
             await sending
         finally:
+            self._slots.give_back(self._userid)
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
-
-
-class Stream(Followed):
-    """One that has a slot of its user from its making to its end."""
-
-    def __init__(
-        self,
-        slots: Slots,
-        userid: int,
-        is_let_in: Callable[[], Awaitable[bool]],
-        pieces: AsyncIterator[bytes],
-        media_type: str,
-    ) -> None:
-        slots.take(userid)
-        self._slots = slots
-        self._userid = userid
-        super().__init__(is_let_in, _or_cut(pieces), media_type)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._slots.give_back(self._userid)
 
 
 async def _or_cut(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -12,21 +12,17 @@ from collections.abc import AsyncIterator
 
 from headrace.api import jobs
 from headrace.api.broker_link import BrokerLink
-from headrace.api.guard import Cut
 
 
 async def events(link: BrokerLink, id: int, read: int) -> AsyncIterator[bytes]:
-    """What a job writes after `read` events of its log, until its output ends. Raises Cut."""
+    """What a job writes after `read` events of its log, until its output ends. Raises OSError, BadOutput."""
     decoders: dict[str, codecs.IncrementalDecoder] = {}
     number = 0
-    try:
-        async for part in jobs.follow_output(link, id):
-            number += 1
-            if number <= read or not part.data:
-                continue
-            decoder = decoders.setdefault(part.stream, codecs.getincrementaldecoder("utf-8")("replace"))
-            piece = {"stream": part.stream, "text": decoder.decode(part.data)}
-            yield f"id: {number}\ndata: {json.dumps(piece)}\n\n".encode()
-    except (OSError, jobs.BadOutput) as exc:
-        raise Cut(str(exc)) from None
+    async for part in jobs.follow_output(link, id):
+        number += 1
+        if number <= read or not part.data:
+            continue
+        decoder = decoders.setdefault(part.stream, codecs.getincrementaldecoder("utf-8")("replace"))
+        piece = {"stream": part.stream, "text": decoder.decode(part.data)}
+        yield f"id: {number}\ndata: {json.dumps(piece)}\n\n".encode()
     yield b"event: end\ndata:\n\n"

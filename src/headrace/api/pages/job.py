@@ -6,16 +6,13 @@ import asyncio
 import errno
 import signal
 import time
-from collections.abc import AsyncIterator
 
 from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response
 
 from headrace.api import jobs, service
-from headrace.api.guard import Cut
 from headrace.api.pages import following, html, job_view, output_search
-from headrace.api.streams import Followed
 from headrace.spec import jobid
 from headrace.spec.job_state import PENDING
 
@@ -69,19 +66,12 @@ async def show(request: Request, id: str, said: str = "", find: str = "") -> Res
 @router.get("/jobs/{id}/output.txt")
 async def download(request: Request, id: str) -> Response:
     """All that a job that has ended has written; of another, what it has written until now."""
-    link, number = service.of(request).link, jobs.read_id(id)
-    job = await jobs.one(link, number)
-
-    async def pieces() -> AsyncIterator[bytes]:
-        try:
-            async for part in jobs.written(link, job):
-                yield part.data or b""
-        except (OSError, jobs.BadOutput) as exc:
-            raise Cut(str(exc)) from None
-
+    here, number = service.of(request), jobs.read_id(id)
+    job = await jobs.one(here.link, number)
+    pieces = (part.data or b"" async for part in jobs.written(here.link, job))
     name = f"{jobid.encode(number, 'f58plain')}.txt"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return StreamingResponse(pieces(), media_type="text/plain; charset=utf-8", headers=headers)
+    return here.stream(pieces, "text/plain; charset=utf-8", headers)
 
 
 @router.get("/jobs/{id}/output/events")
@@ -90,7 +80,7 @@ async def follow(request: Request, id: str) -> Response:
     await jobs.one(here.link, number)
     text = request.headers.get("last-event-id") or request.query_params.get("read", "0")
     read = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
-    return Followed(here.is_let_in, following.events(here.link, number, read), "text/event-stream")
+    return here.stream(following.events(here.link, number, read), "text/event-stream")
 
 
 @router.post("/jobs/{id}/cancel")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -12,9 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from headrace.api import jobs, service
-from headrace.api.guard import Cut
 from headrace.api.identity import signed_header
-from headrace.api.streams import Followed
 from headrace.api.v1 import fields, submission
 from headrace.api.v1.fields import Field, count, integer, switch, text
 from headrace.api.v1.record import mentions, record
@@ -194,15 +191,8 @@ async def stream_output(request: Request, jobid: str) -> Response:
     here, id = service.of(request), jobs.read_id(jobid)
     await jobs.one(here.link, id)
 
-    async def pieces() -> AsyncIterator[bytes]:
-        try:
-            async for part in jobs.follow_output(here.link, id):
-                if part.data:
-                    yield part.data
-        except (OSError, jobs.BadOutput) as exc:
-            raise Cut(str(exc)) from None
-
-    return Followed(here.is_let_in, pieces(), "text/plain; charset=utf-8")
+    pieces = (part.data async for part in jobs.follow_output(here.link, id) if part.data)
+    return here.stream(pieces, "text/plain; charset=utf-8")
 
 
 def _text(parts: list[Any]) -> str:

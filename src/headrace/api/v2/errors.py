@@ -17,7 +17,6 @@ from headrace.api import problems
 from headrace.api.broker_link import BrokerUnreachable
 from headrace.api.fields import BadFields
 from headrace.api.jobs import JobHasEnded, Refused
-from headrace.api.streams import TooManyStreams
 from headrace.api.v2.fields import BadBody
 from headrace.api.v2.idempotency import OtherBody
 
@@ -34,8 +33,6 @@ def answer(exc: Exception) -> Response:
         return problem(400, str(exc))
     if isinstance(exc, (OtherBody, JobHasEnded)):
         return problem(409, str(exc))
-    if isinstance(exc, TooManyStreams):
-        return problem(429, str(exc))
     if isinstance(exc, Refused):
         # The broker's errno for a jobspec that is wrong is EPERM.
         return problem(429 if exc.errno == EAGAIN else 400, str(exc), errno=exc.errno)

@@ -12,12 +12,11 @@ from typing import Any
 
 import msgspec
 from fastapi import APIRouter, Depends, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from headrace.api import jobs, service
 from headrace.api.fields import Field
 from headrace.api.journal import Journal, News
-from headrace.api.streams import Stream
 from headrace.api.v2 import errors, fields
 from headrace.spec import eventlog, stdio
 from headrace.spec.job_state import INACTIVE
@@ -71,7 +70,7 @@ async def get_output(request: Request, jobid: str) -> Response:
         if asked is not None and any(asked.groups()):
             return await _part(here, job, chosen, *asked.groups())
         pieces = _beyond(_chosen(_written(here, job), chosen), offset)
-    return _stream(here, pieces, "application/octet-stream")
+    return here.stream(pieces, "application/octet-stream")
 
 
 async def _part(here: service.Here, job: dict[str, Any], chosen: dict[str, Any], first: str, last: str) -> Response:
@@ -87,14 +86,9 @@ async def _part(here: service.Here, job: dict[str, Any], chosen: dict[str, Any],
         )
     pieces = _beyond(_chosen(_written(here, job), chosen), begin, end + 1 - begin)
     headers = {"Content-Range": f"bytes {begin}-{end}/{size}"}
-    found: StreamingResponse = _stream(here, pieces, "application/octet-stream")
+    found = here.stream(pieces, "application/octet-stream", headers)
     found.status_code = 206
-    found.headers.update(headers)
     return found
-
-
-def _stream(here: service.Here, pieces: AsyncIterator[bytes], media_type: str) -> Stream:
-    return Stream(here.service.slots, here.identity.userid, here.is_let_in, pieces, media_type)
 
 
 async def _followed(here: service.Here, id: int) -> AsyncIterator[stdio.Data]:
@@ -154,7 +148,7 @@ async def follow_events(request: Request, jobid: str) -> Response:
             number += 1
             yield _sent(str(number), line.rstrip("\n").encode())
 
-    return _stream(here, pieces(), _EVENTS)
+    return here.stream(pieces(), _EVENTS)
 
 
 @router.get("/events", summary="The events of all jobs that are yours to see, as they come", openapi_extra=_LAST)
@@ -167,7 +161,7 @@ async def follow_news(request: Request) -> Response:
     known = name == journal.name and number.isascii() and number.isdigit() and len(number) < 16
     resumes = known and journal.has(int(number))
     pieces = _news(here, journal, int(number) if resumes else now, begins=not resumes)
-    return _stream(here, pieces, _EVENTS)
+    return here.stream(pieces, _EVENTS)
 
 
 async def _news(here: service.Here, journal: Journal, after: int, begins: bool) -> AsyncIterator[bytes]:
