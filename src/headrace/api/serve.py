@@ -21,6 +21,7 @@ import uvicorn
 
 from headrace.api.app import create_app
 from headrace.api.broker_link import BrokerLink
+from headrace.api.http_connection import TimelyConnection
 from headrace.api.identity import credential
 from headrace.api.settings import Settings, SettingsError
 from headrace.config import guests
@@ -201,7 +202,7 @@ def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None], 
     service = app.state.service
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=TimelyConnection,
         ws="none",
         lifespan="on",
         log_level="warning",
