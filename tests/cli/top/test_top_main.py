@@ -68,3 +68,20 @@ def test_listings_of_jobs_that_overlap_show_each_job_once():
     for listing in listings:
         listing.answered(end)
         assert len(watched.view.jobs) == 1
+
+
+def test_an_instance_that_is_gone_when_jobs_are_listed_again_is_lost():
+    handle, reactor, lost = _Handle(), Reactor(), []
+
+    def gone(topic, payload):
+        raise OSError(errno.ECONNRESET, topic)
+
+    def left(one, exc):
+        lost.append((one, exc.errno))
+        reactor.stop()
+
+    watched = _Watched(SimpleNamespace(reactor=reactor, changed=lambda _watched: None, lost=left), handle, "", "")
+    handle.stream = gone
+    handle.calls["job-list.job-stats"][0].answered({})
+    reactor.run()
+    assert lost == [(watched, errno.ECONNRESET)]

@@ -276,8 +276,14 @@ class _Watched:
             if exc.errno not in (errno.ENOSYS, errno.EPERM, errno.ENODATA):
                 raise
         if self._list_timer is None or not self._list_timer.active:
-            self._list_timer = self._top.reactor.add_timer(_LIST_PAUSE if self.known else 0.0, self._ask_jobs)
+            self._list_timer = self._top.reactor.add_timer(_LIST_PAUSE if self.known else 0.0, self._list_again)
         self._learned("jobs")
+
+    def _list_again(self) -> None:
+        try:
+            self._ask_jobs()
+        except OSError as exc:
+            self._top.lost(self, exc)
 
     def _ask_jobs(self) -> None:
         request = {"max_entries": _LONGEST, "attrs": _ATTRS, "constraint": {"states": [RUN | CLEANUP]}}
@@ -384,7 +390,7 @@ class _Top:
             try:
                 one.handle.dispatch()
             except OSError as exc:
-                self._lost(one, exc)
+                self.lost(one, exc)
         if self._stale and self.watched:
             self._screen.draw(self.watched[-1].view, self._whole)
             self._stale = self._whole = False
@@ -395,9 +401,9 @@ class _Top:
         try:
             one.handle.pump(0)
         except OSError as exc:
-            self._lost(one, exc)
+            self.lost(one, exc)
 
-    def _lost(self, one: _Watched, exc: OSError) -> None:
+    def lost(self, one: _Watched, exc: OSError) -> None:
         """An instance has ended or fails: those within it are left. Raises CommandError where it was the first."""
         text = f"lost connection to Flux: {exc.strerror}"
         while one in self.watched:
