@@ -40,6 +40,8 @@ SIZES = {
     "unlabelled": Size(100, 1_000),
     # pods that wait in the cluster queue, each beside a foreign pod that fits a node with it no more
     "collisions": Size(10, 100),
+    # pods of a Deployment in the cluster queue that grows from one to these, and shrinks back
+    "replicas": Size(200, 5_000),
     # jobs through one broker
     "jobs": Size(10_000, 100_000),
     # kill -9 of the leading cluster queue, and the jobs amid which that happens

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -65,6 +66,11 @@ class RunningFluxqueue:
     def pid(self) -> int:
         """0 while it does not run."""
         return self._process.pid if self._process else 0
+
+    def cpu_seconds(self) -> float:
+        """The processor time that it has taken."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
     def figure(self, name: str) -> float:
         """The sum of a metric over its labels."""
@@ -143,6 +149,19 @@ class Held:
             **{"backoffLimit": 0, "template": {"spec": pod_spec(command, cpu)}, **spec},
         }
         self.cluster.api.request("POST", _PATHS["jobs"].format(self.namespace), {"metadata": metadata, "spec": full})
+
+    def replicated(self, kind: str, name: str, replicas: int, cpu: str, command: str = "sleep 3600") -> None:
+        """A Deployment, ReplicaSet or StatefulSet, whose pods have the label `app`."""
+        full = {**pod_spec(command, cpu), "restartPolicy": "Always"}
+        template = {"metadata": {"labels": {"app": name}}, "spec": full}
+        spec: Object = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
+        if kind == "StatefulSet":
+            spec["serviceName"] = name
+        path = f"/apis/apps/v1/namespaces/{self.namespace}/{kind.lower()}s"
+        self.cluster.api.request("POST", path, {"metadata": {"name": name}, "spec": spec})
+
+    def scale(self, kind: str, name: str, replicas: int) -> None:
+        self.cluster.kubectl("-n", self.namespace, "scale", f"{kind.lower()}/{name}", f"--replicas={replicas}")
 
     def get(self, plural: str, name: str = "") -> Object:
         return dict(self.cluster.api.get("/".join([_PATHS[plural].format(self.namespace), name]).rstrip("/")))

@@ -6,22 +6,9 @@ from typing import Any
 
 from kubecluster.cluster import Cluster
 from patience import until
-from running_fluxqueue import Held, pod_spec
+from running_fluxqueue import Held
 
 Object = dict[str, Any]
-
-
-def replicated(held: Held, kind: str, name: str, replicas: int, cpu: str, command: str = "sleep 3600") -> None:
-    template = {"metadata": {"labels": {"app": name}}, "spec": {**pod_spec(command, cpu), "restartPolicy": "Always"}}
-    spec: Object = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
-    if kind == "StatefulSet":
-        spec["serviceName"] = name
-    path = f"/apis/apps/v1/namespaces/{held.namespace}/{kind.lower()}s"
-    held.cluster.api.request("POST", path, {"metadata": {"name": name}, "spec": spec})
-
-
-def scale(held: Held, kind: str, name: str, replicas: int) -> None:
-    held.cluster.kubectl("-n", held.namespace, "scale", f"{kind.lower()}/{name}", f"--replicas={replicas}")
 
 
 def bound(held: Held, name: str) -> list[str]:
@@ -32,17 +19,17 @@ def bound(held: Held, name: str) -> list[str]:
 
 def test_deployments_replicasets_and_statefulsets_wait_grow_shrink_and_go(cluster: Cluster, held: Held) -> None:
     half = f"{int(cluster.api.get('/api/v1/nodes/node-0')['status']['allocatable']['cpu']) * 450}m"
-    replicated(held, "Deployment", "web", 2, half, "echo serves; sleep 3600")
+    held.replicated("Deployment", "web", 2, half, "echo serves; sleep 3600")
     held.wait("web-deployment", "Running")
     # Of four places for pods two are left: the StatefulSet needs three, and has none until then.
-    replicated(held, "StatefulSet", "db", 3, half, "echo $HOSTNAME; sleep 3600")
+    held.replicated("StatefulSet", "db", 3, half, "echo $HOSTNAME; sleep 3600")
     assert held.wait("db-statefulset", "Held")["position"] == 1
     assert not bound(held, "db")
     # Growth waits behind it, but for the pod whose place the StatefulSet will not need.
-    scale(held, "Deployment", "web", 4)
+    held.scale("Deployment", "web", 4)
     until(lambda: "1 pod waits" in held.status("web-deployment").get("reason", ""))
     until(lambda: len(bound(held, "web")) == 3)
-    scale(held, "Deployment", "web", 1)
+    held.scale("Deployment", "web", 1)
     status = held.wait("db-statefulset", "Running")
     assert "waits" not in held.status("web-deployment")
     assert bound(held, "db") == ["db-0", "db-1", "db-2"]
@@ -65,11 +52,11 @@ def test_deployments_replicasets_and_statefulsets_wait_grow_shrink_and_go(cluste
         cluster.kubectl("-n", held.namespace, "delete", f"{kind}/{name}", "--wait=false")
     until(lambda: not held.get("fluxjobs")["items"])
     # A ReplicaSet of nobody's; each of its pods starts by itself.
-    replicated(held, "ReplicaSet", "set", 5, half)
+    held.replicated("ReplicaSet", "set", 5, half)
     until(lambda: len(bound(held, "set")) == 4)
     assert held.status("set-replicaset")["reason"].startswith("1 pod waits")
     assert held.status("set-replicaset")["state"] == "Released"
-    scale(held, "ReplicaSet", "set", 4)
+    held.scale("ReplicaSet", "set", 4)
     held.wait("set-replicaset", "Running")
     cluster.kubectl("-n", held.namespace, "delete", "replicaset/set", "--wait=false")
     until(lambda: not held.get("fluxjobs")["items"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,7 @@ from patience import until
 from running_fluxqueue import QUEUES, Held, RunningFluxqueue, nodes_of_queues, pod_spec, running
 
 from headrace.kube.runtime.timestamps import seconds_of
+from sizes import size
 
 NODES = 8
 
@@ -26,7 +28,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, 
         pytest.skip("needs kwok: `make kube-tools` builds it")
     cluster = Cluster.up(f"queued-{os.getpid()}", nodes=0)
     try:
-        kwok.play(cluster, NODES, capacity={"cpu": "4", "memory": "64Gi", "pods": "110"})
+        kwok.play(cluster, NODES, capacity={"cpu": "4", "memory": "64Gi", "pods": "1000"})
         with running(cluster, tmp_path_factory.mktemp("fluxqueue")) as queue:
             until(lambda: nodes_of_queues(cluster) == {"default": NODES})
             yield cluster, queue
@@ -96,6 +98,34 @@ def test_a_wide_job_starts_at_its_first_estimate_in_a_stream_of_small_ones(queue
         until(lambda name=name: placed(queued, name) == 1)
         end(queued, name)
         queued.wait(f"{name}-job", "Finished")
+
+
+@pytest.mark.soak
+def test_a_deployment_grows_to_many_pods_and_shrinks_back(
+    played: tuple[Cluster, RunningFluxqueue], queued: Held
+) -> None:
+    many = size("replicas")
+    spent = played[1].cpu_seconds()
+    queued.replicated("Deployment", "web", 1, "1m")
+    queued.wait("web-deployment", "Running")
+
+    def has(pods: int) -> bool:
+        told = queued.status("web-deployment")
+        counts = dict.fromkeys(("wanted", "placed", "running"), pods)
+        return told.get("state") == "Running" and told["pods"] == counts
+
+    began = time.monotonic()
+    queued.scale("Deployment", "web", many)
+    until(lambda: has(many))
+    grown = time.monotonic()
+    queued.scale("Deployment", "web", 1)
+    until(lambda: has(1))
+    print(
+        f"to {many} pods in {grown - began:.0f} s, back in {time.monotonic() - grown:.0f} s; the queue took"
+        f" {played[1].cpu_seconds() - spent:.1f} s of CPU"
+    )
+    queued.cluster.kubectl("-n", "team", "delete", "deployment/web", "--wait=false")
+    until(lambda: not queued.status("web-deployment"))
 
 
 def test_limits_of_a_queue_and_an_outage_of_the_api_server(

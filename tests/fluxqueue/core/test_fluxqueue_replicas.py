@@ -84,6 +84,15 @@ def test_growth_waits_at_the_end_of_the_queue_and_shrinking_frees_what_went(kind
     assert cluster.state("third") == "Running"
 
 
+def test_the_counts_of_what_has_grown_are_told_before_long():
+    cluster = Cluster(nodes=2, cores=8)
+    cluster.replicas("Deployment", "web", 2)
+    cluster.settle(1)
+    cluster.change("Deployment", "web", replicas=9)
+    cluster.settle(40)
+    assert cluster.status("web")["pods"] == {"wanted": 9, "placed": 9, "running": 9}
+
+
 def test_growth_in_the_second_in_which_a_job_came_goes_behind_that_job():
     cluster = Cluster(nodes=1, cores=4, policy="easy")
     cluster.replicas("Deployment", "web", 2)

@@ -98,6 +98,8 @@ class Core:
         self._unbindable: dict[str, None] = {}
         # When the next pod of a job is to be bound, by the uid of the job.
         self._unbound: dict[str, float] = {}
+        # When the counts of pods that were not worth a write at once are to be told, by the uid of the job.
+        self._untold: dict[str, float] = {}
         self._look_at = 0.0
         # Ids of parts of jobs in front of a graph: those of jobs are far greater.
         self._parts = count(1)
@@ -111,7 +113,8 @@ class Core:
         self._touched, self.places.loads = touched.workloads, touched.loads
         self._touched.update({**self._stranded, **self._unbindable})
         self._unbindable.clear()
-        self._touched.update({uid: None for uid, at in self._unbound.items() if at <= now})
+        for times in (self._unbound, self._untold):
+            self._touched.update({uid: None for uid, at in times.items() if at <= now})
         for queue in self.queues.values():
             queue.queue.advance(int(now))
         writes: dict[str, tuple[actions.Action, ...]] = {}
@@ -143,6 +146,7 @@ class Core:
             [
                 *starts,
                 *self._unbound.values(),
+                *self._untold.values(),
                 self._look_at if self.places.changed else inf,
                 now if any(goes_on) else inf,
             ]
@@ -377,6 +381,7 @@ class Core:
             account.forget(job.jobid)
             account.forget(-job.jobid)
         self._unbound.pop(job.uid, None)
+        self._untold.pop(job.uid, None)
         del self.jobs[job.uid], self._jobs_by_id[job.jobid]
 
     def _withdraw(self, job: Job) -> None:
@@ -743,11 +748,15 @@ class Core:
         pods = {pod["metadata"]["uid"]: pod for pod in self.world.live_pods(job.uid)}
         wanted = fluxjobs.status_of(job, told, self._counts(job, pods), now)
         is_due = job.is_due or (job.state.has_nodes and now - job.told_at >= STATUS_INTERVAL)
-        if _matters(told, wanted) or (is_due and patch_of(told, wanted)):
+        patch = patch_of(told, wanted)
+        self._untold.pop(job.uid, None)
+        if _matters(told, wanted) or (is_due and patch):
             yield from _report(job, told, wanted)
-            yield actions.Publish(FLUXJOBS, flux, patch_of(told, wanted))
+            yield actions.Publish(FLUXJOBS, flux, patch)
             job.told_at, job.told_place, job.is_due = now, fluxjobs.place_of(job), False
         else:
+            if patch and job.state.has_nodes:
+                self._untold[job.uid] = job.told_at + STATUS_INTERVAL
             # A write that was refused told nothing.
             job.told_place = fluxjobs.place_in(told)
             if job.told_place != fluxjobs.place_of(job):
