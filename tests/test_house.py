@@ -10,6 +10,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 # Pauses of a fixed length, each with its reason. To wait for something, or to see that it stays away: waiting.py.
 PAUSES = {
+    ("api/test_http_connection.py", "application"): "an answer that takes longer than a request may take to come",
     (
         "broker/test_local.py",
         "turns",
