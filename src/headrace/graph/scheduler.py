@@ -19,7 +19,7 @@ from headrace.graph.matcher import Failure, Matcher, Pick, View
 from headrace.graph.model import Graph, GraphError
 from headrace.graph.policies import Policy, by_name
 from headrace.graph.request import JobRequest, Request, has_units
-from headrace.graph.selection import Selection, select
+from headrace.graph.selection import Match, Selection, select
 from headrace.graph.sets import match_sets
 from headrace.graph.timeline import Timeline
 from headrace.graph.usage import Allocation, SpanConflictError, Usage
@@ -56,14 +56,6 @@ class Outcome(NamedTuple):
     allocation: Allocation | None
     failure: Failure | None = None
     unsatisfiable: bool = False
-
-
-class Match(NamedTuple):
-    """The selection for a job until `end` (seconds); or None, and the failure if a search was made."""
-
-    selection: Selection | None
-    end: int
-    failure: Failure | None = None
 
 
 class Starts(NamedTuple):
@@ -222,22 +214,15 @@ class Scheduler:
     def _match_sets(self, request: JobRequest, at: int, end: int) -> Match:
         """As `match_at`, for several sets: what one gets is held while the others are matched."""
         self._lift_fully()
-        failures: list[Failure | None] = []
-
-        def match(one: JobRequest, allowed: frozenset[int] | None) -> Selection | None:
-            selection, _, failure = self._match(one, allowed, at, end)
-            failures.append(failure)
-            return selection
-
-        selection = match_sets(
+        return match_sets(
             self.graph,
             request,
+            end,
             lambda one: self._constraints.allowed(one.constraint),
-            match,
+            lambda one, allowed: self._match(one, allowed, at, end),
             lambda place, found: self._book(_TRIAL - place, found, at, end, at > self._timeline.now),
             lambda place: self.cancel(_TRIAL - place),
         )
-        return Match(selection, end, failures[-1] if selection is None and failures else None)
 
     def _shortage(self, request: JobRequest, at: int, end: int) -> Failure:
         """The type that is short in the whole graph; the first requested type if none is."""
@@ -265,23 +250,17 @@ class Scheduler:
     def _sets_satisfiable(self, request: JobRequest, policy: Policy) -> Outcome:
         start, idle = self.graph.start, Usage(self.graph)
         end = self._end(request, start)
-        failures: list[Failure | None] = []
-
-        def match(one: JobRequest, allowed: frozenset[int] | None) -> Selection | None:
-            selection, _, failure = self._searched(one, self._matcher(idle.view, policy, start, end, allowed))
-            failures.append(failure)
-            return selection
-
-        selection = match_sets(
+        found = match_sets(
             self.graph,
             request,
+            end,
             lambda one: self._constraints.allowed(one.constraint),
-            match,
+            lambda one, allowed: self._searched(one, self._matcher(idle.view, policy, start, end, allowed)),
             lambda place, found: idle.add(place, found, start, end, False),
             idle.cancel,
         )
-        if selection is None or request.duration > self.graph.end - start:
-            return Outcome(None, failures[-1] if failures else None, True)
+        if found.selection is None or request.duration > self.graph.end - start:
+            return Outcome(None, found.failure, True)
         return Outcome(None)
 
     def allocate(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from headrace.graph.matcher import Pick
+from headrace.graph.matcher import Failure, Pick
 from headrace.graph.model import Graph
 
 
@@ -238,6 +238,14 @@ class Selection:
         if v in marks:
             return True
         return any(up in marks and marks[up].whole for up in self.graph.ancestors(v))
+
+
+class Match(NamedTuple):
+    """The selection for a job until `end` (seconds); or None, and the failure if a search was made."""
+
+    selection: Selection | None
+    end: int
+    failure: Failure | None = None
 
 
 # Once for each vertex of a selection, in a loop: a call in it would show in each match.

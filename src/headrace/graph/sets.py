@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from headrace.graph.constraints import HOSTS
-from headrace.graph.matcher import Pick
+from headrace.graph.matcher import Failure, Pick
 from headrace.graph.model import Graph
 from headrace.graph.request import JobRequest
-from headrace.graph.selection import Selection, select
+from headrace.graph.selection import Match, Selection, select
 
 Nodes = frozenset[int] | None
 """Node vertices; None for all."""
@@ -23,19 +23,22 @@ Nodes = frozenset[int] | None
 def match_sets(
     graph: Graph,
     request: JobRequest,
+    end: int,
     allowed: Callable[[JobRequest], Nodes],
-    match: Callable[[JobRequest, Nodes], Selection | None],
+    match: Callable[[JobRequest, Nodes], Match],
     hold: Callable[[int, Selection], object],
     leave: Callable[[int], object],
-) -> Selection | None:
-    """The selection for all sets of a request, with that of each in `sets`; None for no room.
+) -> Match:
+    """The match of all sets of a request until `end`, with the selection of each in `sets`.
 
     `allowed` returns the nodes that satisfy the constraint of a set, `match` what a set gets on some nodes. `hold` and
     `leave` take what a set gets and give it back; sets are named by their place in the request.
     """
+    failure: Failure | None = None
 
     def first_without_room(order: list[int], among: Nodes, found: dict[int, Selection]) -> int:
         """Match the sets in an order, into `found`; the place of the first for which there is no room, -1 for none."""
+        nonlocal failure
         found.clear()
         try:
             for place in order:
@@ -43,7 +46,7 @@ def match_sets(
                 nodes = _both(allowed(one), among)
                 if one.is_apart:
                     nodes = _without(graph, nodes, [of for other, of in found.items() if request.sets[other].is_apart])
-                selection = match(one, nodes)
+                selection, _, failure = match(one, nodes)
                 if selection is None:
                     return place
                 hold(place, selection)
@@ -59,12 +62,12 @@ def match_sets(
         for _ in request.sets:
             place = first_without_room(order, among, found)
             if place < 0:
-                return _joined([found[place] for place in range(len(found))])
+                return Match(_joined([found[place] for place in range(len(found))]), end)
             if place == order[0]:
                 break
             order.remove(place)
             order.insert(0, place)
-    return None
+    return Match(None, end, failure)
 
 
 def _levels(graph: Graph, kind: str) -> Iterator[Nodes]:
