@@ -9,7 +9,6 @@ import asyncio
 import inspect
 import os
 import runpy
-import signal
 import socket
 import sys
 import time
@@ -19,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -29,7 +27,7 @@ from starlette.routing import Route
 import headrace
 from headrace.api.broker_link import Broker
 from headrace.api.metrics import Numbers, ask
-from headrace.api.serve import Server
+from headrace.api.serve import Server, configuration, run_until_signal
 from headrace.api.settings import SettingsError
 from headrace.client.installation import FOLDERS
 from headrace.kube.metrics_api import documents
@@ -44,8 +42,6 @@ DEFAULT_NAMESPACE = "flux-operator"
 _STATES = ("new", "depend", "priority", "sched", "run", "cleanup", "inactive")
 # Seconds for which numbers are good for several requests.
 _FRESH = 1.0
-# Seconds that requests have when the program ends.
-_GRACE = 5
 # A metric that a file of users makes: a function of the handle (flux.Flux).
 UserMetric = Callable[[Any], Any]
 
@@ -221,18 +217,7 @@ def listen(host: str, port: int) -> socket.socket:
 def run(options: Options, sock: socket.socket, certificate: tuple[str, str] | None) -> None:
     """Serve until SIGINT or SIGTERM."""
     use_json_codec(msgspec.json.encode, msgspec.json.decode)
-    config = uvicorn.Config(
-        create_app(options),
-        http="httptools",
-        ws="none",
-        lifespan="off",
-        log_level="warning",
-        access_log=False,
-        ssl_certfile=certificate[0] if certificate else None,
-        ssl_keyfile=certificate[1] if certificate else None,
-        server_header=False,
-        timeout_graceful_shutdown=_GRACE,
-    )
+    config = configuration(create_app(options), certificate, lifespan="off")
     scheme, (host, port) = "https" if certificate else "http", sock.getsockname()[:2]
 
     def started() -> None:
@@ -242,11 +227,8 @@ def run(options: Options, sock: socket.socket, certificate: tuple[str, str] | No
     async def serve() -> None:
         await Server(config, started, lambda: None).serve([sock])
 
-    # uvicorn raises the signals that have ended it once more: they have done their work.
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(signum, lambda *_: None)
     try:
-        asyncio.run(serve())
+        run_until_signal(serve())
     finally:
         sock.close()
 

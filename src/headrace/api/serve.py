@@ -12,9 +12,9 @@ import socket
 import ssl
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import uvicorn
@@ -193,6 +193,30 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+def configuration(app: Any, certificate: tuple[str, str] | None, **more: Any) -> uvicorn.Config:
+    """How an application is served; `certificate` are the files of a certificate and its key, None for plain HTTP."""
+    return uvicorn.Config(
+        app,
+        http=TimelyConnection,
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        ssl_certfile=certificate[0] if certificate else None,
+        ssl_keyfile=certificate[1] if certificate else None,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE,
+        **more,
+    )
+
+
+def run_until_signal(serving: Coroutine[Any, Any, None]) -> None:
+    """Run what serves by a Server, which SIGINT and SIGTERM end."""
+    # uvicorn raises the signals that have ended it once more: they have done their work.
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, lambda *_: None)
+    asyncio.run(serving)
+
+
 def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None], beyond: Beyond) -> None:
     """Serve until SIGINT or SIGTERM; SIGUSR1 has `ready` called again. Raises BrokerUnreachable if no broker is there
     when it begins.
@@ -200,19 +224,12 @@ def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None], 
     use_json_codec(msgspec.json.encode, msgspec.json.decode)
     app = create_app(settings)
     service = app.state.service
-    config = uvicorn.Config(
+    config = configuration(
         app,
-        http=TimelyConnection,
-        ws="none",
+        beyond.certificate,
         lifespan="on",
-        log_level="warning",
-        access_log=False,
         proxy_headers=beyond.behind_proxy,
         forwarded_allow_ips="*" if beyond.behind_proxy else None,
-        ssl_certfile=beyond.certificate[0] if beyond.certificate else None,
-        ssl_keyfile=beyond.certificate[1] if beyond.certificate else None,
-        server_header=False,
-        timeout_graceful_shutdown=_GRACE,
     )
 
     def started() -> None:
@@ -240,11 +257,8 @@ def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None], 
     # A form with a fault is answered to its sender with the fault; the log does not repeat it.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
     logging.getLogger("uvicorn.error").addFilter(_is_no_cut)
-    # uvicorn raises the signals that have ended it once more: they have done their work.
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(signum, lambda *_: None)
     try:
-        asyncio.run(serve())
+        run_until_signal(serve())
     finally:
         listener.sock.close()
         if listener.path:

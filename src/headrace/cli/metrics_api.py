@@ -46,8 +46,6 @@ def _parser() -> Parser:
 def main(argv: List[str]) -> int:
     options = _parser().parse_args(argv)
     try:
-        import httptools  # noqa: F401 - uvicorn looks for it only when it begins
-
         from headrace.api import metrics_api, settings
     except ImportError as exc:
         raise missing_extra("the metrics API", "api", exc) from None

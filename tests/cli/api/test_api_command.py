@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
@@ -155,10 +156,11 @@ def test_wrong_arguments(line: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert "headrace api start: error: " in capfd.readouterr().err
 
 
-def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
-    monkeypatch.setitem(sys.modules, "httptools", None)
-    assert headrace(["api", "start"]) == 1
-    assert "httptools is missing): pip install '.[api]' in a copy of the repository" in capfd.readouterr().err
+@pytest.mark.parametrize("package", ["fastapi", "httptools", "uvicorn"])
+def test_the_extra_is_named_where_it_is_missing(package: str) -> None:
+    code = f"import sys; sys.modules['{package}'] = None; from headrace.cli.main import headrace; headrace()"
+    done = subprocess.run([sys.executable, "-c", code, "api", "start"], capture_output=True, text=True, check=False)
+    assert f"{package} is missing): pip install '.[api]' in a copy of the repository" in done.stderr
 
 
 @pytest.fixture

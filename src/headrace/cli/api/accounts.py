@@ -223,7 +223,7 @@ def _print_json(rows: List[Any]) -> None:
 
 
 def _print_rows(header: str, rows: Iterable[Tuple[str, ...]]) -> None:
-    # Notes are the users' own: nobody sends sequences to the terminal of who lists them.
+    # Users write the notes, so a note may have escape sequences, which the terminal of an administrator would obey.
     table = [tuple(header.split()), *(tuple(map(_printable, row)) for row in rows)]
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     for row in table:

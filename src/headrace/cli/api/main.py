@@ -95,8 +95,6 @@ def main(argv: List[str]) -> int:
 
 def _start(options: Any) -> int:
     try:
-        import httptools  # noqa: F401 - uvicorn looks for it only when it begins
-
         from headrace.api import audit, serve, settings
     except ImportError as exc:
         raise missing_extra("the service", "api", exc) from None
