@@ -22,7 +22,7 @@ def main(uid: int, job: str) -> int:
     """Become user `uid`, and run the job (its id as users see it) that the start operation says."""
     linux.name_process("flux-shell", f"flux-shell: job {job} of user {uid}")
     sock = socket.socket(fileno=SOCKET)
-    # What it needs is loaded while every file can be read.
+    # Modules are imported before this process is the user's, who may have no right to read their files.
     prepare()
     _close_what_is_roots()
     try:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from headrace.jobs.storable import is_deep
 from headrace.process import linux
 from headrace.process.feed import Feed
 from headrace.process.spawn import spawn
@@ -278,7 +279,7 @@ class Guests:
                 left.add(user)
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        # The end of what was killed has this look again.
+        # When a killed process has ended, the agent calls this method again.
         self._ended_users = {user: since for user, since in self._ended_users.items() if user in left}
 
     def remove_folders(self) -> None:
@@ -289,7 +290,7 @@ class Guests:
 
 def _make_folder(path: str, uid: int) -> None:
     """Raises OSError."""
-    # What an agent that was killed has left, whose job was queued again.
+    # A job that is queued again finds its old folder where the agent was killed amid its first run.
     if os.path.lexists(path):
         shutil.rmtree(path)
     os.mkdir(path, 0o700)
@@ -298,7 +299,7 @@ def _make_folder(path: str, uid: int) -> None:
 
 def _wrong_inside(op: dict[str, Any]) -> str:
     """What is wrong in the values of a report: what JSON, or a log, cannot have; "" if nothing is."""
-    if _is_deep(op, _LEVELS):
+    if is_deep(op, _LEVELS):
         return "too deep"
     try:
         if _decode(_encode(op)) != op:
@@ -317,11 +318,3 @@ def _wrong_inside(op: dict[str, Any]) -> str:
         if not 0 <= (op.get(name) or 0) <= most:
             return f"{name} {op[name]}"
     return ""
-
-
-def _is_deep(value: Any, levels: int) -> bool:
-    if isinstance(value, dict):
-        return levels == 0 or any(_is_deep(each, levels - 1) for each in value.values())
-    if isinstance(value, list):
-        return levels == 0 or any(_is_deep(each, levels - 1) for each in value)
-    return False

@@ -220,7 +220,7 @@ class ProxiedUsers(StoredUsers):
         if found is None and self._adds_unknown and not _is_of_the_system(name) and not self._was_removed(name):
             # StoreError: no user can have such a name, or another request has added the user meanwhile.
             with contextlib.suppress(StoreError):
-                # A password that nobody knows: the proxy logs in.
+                # The proxy logs users in, so the store gets a random password, which is told to nobody.
                 await self.add(name, secrets.token_urlsafe(32), admin=False)
             found = self._one(name)
         if found is None:

@@ -34,7 +34,7 @@ class Tokens:
         self._seconds = seconds
         self._name = name
         self._clock = clock
-        # Ends by the clock, and what is known of the token, by hash.
+        # For the hash of each token: when it ends by `clock`, and its Token.
         self._valid: dict[bytes, tuple[float, Token]] = {}
 
     def issue(self, session: bool = False) -> str:

@@ -18,7 +18,7 @@ from headrace.spec.rset import ResourceSet
 from headrace.spec.stdio import Data
 from headrace.spec.wait_status import how_ended
 
-# Sentences about what a form has done, by the word `said` in the address of the page that follows it.
+# After a form, the address of the next page has one of these words as `said`, and the page shows its sentence.
 SAID = {
     "cancelled": "The job is requested to end.",
     "signalled": "The signal was sent to all tasks.",

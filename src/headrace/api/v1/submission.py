@@ -144,7 +144,7 @@ def _object(value: str) -> Any:
     return None
 
 
-# The field of a submission that each field means, and what makes its value of this one's.
+# For each field of /v1: the field of a submission that it stands for, and the function that converts its value.
 _READERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "command": ("command", _command),
     "num_tasks": ("tasks", _as_it_is),
