@@ -40,6 +40,8 @@ SIZES = {
     "unlabelled": Size(100, 1_000),
     # pods that wait in the cluster queue, each beside a foreign pod that fits a node with it no more
     "collisions": Size(10, 100),
+    # pairs of gangs of which one has room at a time
+    "gangs": Size(5, 50),
     # pods of a Deployment in the cluster queue that grows from one to these, and shrinks back
     "replicas": Size(200, 5_000),
     # jobs through one broker

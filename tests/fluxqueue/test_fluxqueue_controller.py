@@ -11,7 +11,7 @@ import pytest
 from simulated_cluster import Cluster, Stale, _merged, _patch
 
 from headrace.exposition.metrics import Metrics
-from headrace.fluxqueue.controller import FluxqueueController, trimmed_pod, trimmed_workload
+from headrace.fluxqueue.controller import FluxqueueController, gathering_after, trimmed_pod, trimmed_workload
 from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES
 from headrace.fluxqueue.services.backend import Pods, Unanswerable
 from headrace.fluxqueue.services.live_graph import LiveGraph
@@ -202,6 +202,14 @@ def test_the_first_queue_is_made_where_there_is_none():
     cluster.pod("a")
     work(cluster, Unreachable("nobody answers"), until=lambda: is_pinned(cluster))
     assert cluster.one(FLUXQUEUES, "default", "")["spec"] == {}
+
+
+def test_steps_take_at_most_a_tenth_of_a_core_and_none_is_put_off_for_more_than_a_second():
+    for milliseconds in range(1, 1000):
+        took = milliseconds / 1000
+        gathering = gathering_after(took)
+        assert 0.05 <= gathering <= 1
+        assert gathering == 1 or took / (took + gathering) < 0.101
 
 
 def test_of_pods_and_jobs_is_kept_what_is_read():

@@ -10,7 +10,7 @@ import pytest
 from kubecluster import build, kwok
 from kubecluster.cluster import Cluster, unmet
 from kubecluster.faults import stopped
-from patience import until
+from patience import PATIENCE, until
 from running_fluxqueue import QUEUES, Held, RunningFluxqueue, nodes_of_queues, pod_spec, running
 
 from headrace.kube.runtime.timestamps import seconds_of
@@ -58,7 +58,7 @@ def placed(held: Held, job: str) -> int:
 
 
 def test_of_two_gangs_that_do_not_fit_together_never_both_hold_nodes(queued: Held) -> None:
-    for turn in range(10):
+    for turn in range(size("gangs")):
         first, second = f"first-{turn}", f"second-{turn}"
         for name in (first, second):
             queued.job(name, cpu="4", pods=5)
@@ -105,6 +105,8 @@ def test_a_deployment_grows_to_many_pods_and_shrinks_back(
     played: tuple[Cluster, RunningFluxqueue], queued: Held
 ) -> None:
     many = size("replicas")
+    # kube-controller-manager makes and deletes 20 a second.
+    patience = PATIENCE + many / 10
     spent = played[1].cpu_seconds()
     queued.replicated("Deployment", "web", 1, "1m")
     queued.wait("web-deployment", "Running")
@@ -116,10 +118,10 @@ def test_a_deployment_grows_to_many_pods_and_shrinks_back(
 
     began = time.monotonic()
     queued.scale("Deployment", "web", many)
-    until(lambda: has(many))
+    until(lambda: has(many), patience)
     grown = time.monotonic()
     queued.scale("Deployment", "web", 1)
-    until(lambda: has(1))
+    until(lambda: has(1), patience)
     print(
         f"to {many} pods in {grown - began:.0f} s, back in {time.monotonic() - grown:.0f} s; the queue took"
         f" {played[1].cpu_seconds() - spent:.1f} s of CPU"

@@ -33,8 +33,11 @@ Object = dict[str, Any]
 
 log = logging.getLogger("headrace.fluxqueue.controller")
 
-# Seconds for which changes are gathered before a step, since what is created at a time comes as many of them.
-GATHERING = 0.05
+# Seconds for which changes are gathered before a step, since what is created at a time comes as many of them; and, up
+# to the longest, how many times as long as the last step took. A step looks at all pods of each job that has changed:
+# with a step for each change of a pod, the growth of one job to thousands of pods would keep a core busy.
+GATHERING, LONGEST_GATHERING = 0.05, 1.0
+_OF_STEP = 9
 WORKERS = 16
 # Seconds after which another attempt is made at the first queue.
 FIRST_QUEUE_RETRY = 1.0
@@ -119,6 +122,11 @@ def _trimmed_spec(spec: Object) -> Object:
     inside = {key: [_only(one, _CONTAINER) for one in spec.get(key) or ()] for key in _CONTAINERS if spec.get(key)}
     claimed = [_only(one, _VOLUME) for one in spec.get("volumes") or () if len(_only(one, _VOLUME)) > 1]
     return {**_only(spec, _POD_SPEC), **inside, **({"volumes": claimed} if claimed else {})}
+
+
+def gathering_after(took: float) -> float:
+    """Seconds for which changes are gathered after a step that took so many."""
+    return min(max(GATHERING, _OF_STEP * took), LONGEST_GATHERING)
 
 
 def _only(item: Object, keys: tuple[str, ...]) -> Object:
@@ -232,20 +240,22 @@ class FluxqueueController:
     # --- steps
 
     async def _steps(self) -> None:
-        wake_at = 0.0
+        wake_at, gathering = 0.0, GATHERING
         while True:
             try:
                 await asyncio.wait_for(self._wake.wait(), max(min(wake_at - time.time(), 3600.0), 0.0))
             except asyncio.TimeoutError:
                 pass
-            await asyncio.sleep(GATHERING)
+            await asyncio.sleep(gathering)
             self._wake.clear()
             changes, self._changes = self._changes, []
             began = time.perf_counter()
             steps = self.core.step(changes, time.time())
             self.begun.set()
             self._shared.metrics.count(self._shared.reconciles, self.name)
-            self._shared.metrics.observe(self._shared.seconds, time.perf_counter() - began, self.name)
+            took = time.perf_counter() - began
+            gathering = gathering_after(took)
+            self._shared.metrics.observe(self._shared.seconds, took, self.name)
             if self.store:
                 self.store.put(steps.records)
                 self.store.begin()
