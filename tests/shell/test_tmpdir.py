@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 
+from headrace.shell import tmpdir
 from headrace.shell.tmpdir import Folders
+from waiting import PATIENCE
 
 
 def test_a_folder_is_gone_after_its_job_whether_it_was_used_or_not(tmp_path: Path) -> None:
@@ -23,6 +28,28 @@ def test_a_folder_is_gone_after_its_job_whether_it_was_used_or_not(tmp_path: Pat
         folders.give_back(str(path))
         assert not path.exists()
     folders.remove_all()
+    tmpdir.wait_for_removals()
+    assert os.listdir(tmp_path) == []
+
+
+def test_nobody_waits_for_the_removal_of_what_a_job_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_go_on, remove_tree = Event(), shutil.rmtree
+
+    def remove_later(*arguments: Any) -> None:
+        assert may_go_on.wait(PATIENCE)
+        remove_tree(*arguments)
+
+    monkeypatch.setattr(shutil, "rmtree", remove_later)
+    folders = Folders()
+    for _ in range(2):
+        # The same job twice: it was queued again.
+        folders.take(str(tmp_path / "job"))
+        assert os.listdir(tmp_path / "job") == []
+        (tmp_path / "job" / "file").touch()
+        folders.give_back(str(tmp_path / "job"))
+    assert len(os.listdir(tmp_path)) == 2
+    may_go_on.set()
+    tmpdir.wait_for_removals()
     assert os.listdir(tmp_path) == []
 
 
@@ -35,6 +62,7 @@ def test_what_a_killed_agent_has_left_of_the_job_is_gone(tmp_path: Path, spare: 
     (tmp_path / "job" / "of").mkdir(parents=True)
     (tmp_path / "job" / "file").touch()
     folders.take(str(tmp_path / "job"))
+    tmpdir.wait_for_removals()
     assert os.listdir(tmp_path) == ["job"]
     assert os.listdir(tmp_path / "job") == []
     assert (tmp_path / "job").stat().st_mode & 0o777 == 0o700

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..shell.job import ShellJob
 from ..shell.pmix.port import Port
-from ..shell.tmpdir import Folders, Given
+from ..shell.tmpdir import Folders, Given, wait_for_removals
 from ..spec import jobspec as specs
 from ..spec.job_exception import EXEC, FATAL
 from ..spec.os_error import with_class
@@ -372,6 +372,7 @@ class Agent:
         # This subreaper has inherited the processes that tasks left.
         reaper.kill_children(2.0)
         self.guests.remove_folders()
+        wait_for_removals()
 
 
 def _guarded(fn: Callable[[], None]) -> None:

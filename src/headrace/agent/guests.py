@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -26,7 +25,7 @@ from headrace.process.spawn import spawn
 
 from ..shell import node_variables
 from ..shell.environment import id_text
-from ..shell.tmpdir import folder_of
+from ..shell.tmpdir import folder_of, remove
 from ..spec import jobspec as specs
 from ..spec.job_exception import EXEC, FATAL
 from ..spec.os_error import reason
@@ -110,7 +109,7 @@ class Guests:
             shell = self._spawn(op, folder, text)
         except OSError as exc:
             self._fail(op, f"cannot start a shell of user {op['userid']}: {reason(exc)}")
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
             return
         self._shells[shell.id] = shell
         self._agent.children[shell.pid] = partial(self._ended, shell)
@@ -237,7 +236,7 @@ class Guests:
         self._ended_users[user] = min(self._ended_users.get(user, shell.began), shell.began)
         self.sweep()
         self._sweep_later()
-        shutil.rmtree(shell.folder, ignore_errors=True)
+        _remove(shell.folder)
         if shell.status is not None:
             self._agent.send({"op": "finish", "id": shell.id, "status": shell.status})
         else:
@@ -285,14 +284,19 @@ class Guests:
     def remove_folders(self) -> None:
         """The broker has ended, and all processes were killed."""
         for shell in self._shells.values():
-            shutil.rmtree(shell.folder, ignore_errors=True)
+            _remove(shell.folder)
+
+
+def _remove(folder: str) -> None:
+    with contextlib.suppress(OSError):
+        remove(folder)
 
 
 def _make_folder(path: str, uid: int) -> None:
     """Raises OSError."""
     # A job that is queued again finds its old folder where the agent was killed amid its first run.
     if os.path.lexists(path):
-        shutil.rmtree(path)
+        remove(path)
     os.mkdir(path, 0o700)
     os.chown(path, uid, -1, follow_symlinks=False)
 

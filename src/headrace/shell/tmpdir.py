@@ -11,6 +11,7 @@ import errno
 import os
 import shutil
 import time
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from ..spec import archive
@@ -40,7 +41,7 @@ class Folders:
             if exc.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
             # An agent that was killed has left it, and its job was queued again.
-            shutil.rmtree(path)
+            remove(path)
             self._make(path)
 
     def _make(self, path: str) -> None:
@@ -57,7 +58,8 @@ class Folders:
         """The job is over: its folder goes, with whatever it left there."""
         changed = self._emptied(path)
         if changed is None or len(self._spare) >= _SPARE:
-            shutil.rmtree(path, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                remove(path)
         else:
             self._keep(path, changed)
 
@@ -84,6 +86,33 @@ class Folders:
         with contextlib.suppress(OSError):
             os.rename(path, spare)
             self._spare.append((spare, changed))
+
+
+_removals: list[Thread] = []
+
+
+def remove(path: str) -> None:
+    """Remove a folder. What a job has left in it may take minutes, so it goes under another name, in another thread.
+
+    Raises OSError.
+    """
+    try:
+        os.rmdir(path)
+        return
+    except OSError as exc:
+        if exc.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+    gone = f"{os.path.dirname(path)}/gone-{time.monotonic_ns():x}-{os.path.basename(path)}"
+    os.rename(path, gone)
+    _removals[:] = [thread for thread in _removals if thread.is_alive()]
+    _removals.append(Thread(target=shutil.rmtree, args=(gone, True)))
+    _removals[-1].start()
+
+
+def wait_for_removals() -> None:
+    """Wait until folders that were to be removed are gone."""
+    for thread in _removals:
+        thread.join()
 
 
 class Given:
