@@ -39,6 +39,7 @@ from kubecluster import fluxqueue, kueue, kwok
 from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
 
+from headrace.kube.runtime.timestamps import seconds_of
 from headrace.queueing.simulate_synthetic import synthetic
 from headrace.spec import swf
 
@@ -51,6 +52,7 @@ _GROUP = "/apis/jobs.converged-computing.org/v1alpha1"
 _QUEUE = f"{_GROUP}/fluxqueues/default"
 _FLUXJOBS = f"{_GROUP}/namespaces/default/fluxjobs"
 _LONG_PARTLY_BOUND = 30.0
+_LATE = 3.0
 # Seconds without a start or an end, with nothing that runs or is to come, after which a run is given up.
 _STUCK = 60.0
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -338,6 +340,11 @@ class Run:
             "overcommitted": self.overcommitted,
             "failed": dict(self.failed),
         }
+        late = [one.started - seconds_of(one.first_estimate) for one in done if one.first_estimate]
+        if late:
+            found["with_estimate"] = len(late)
+            found["over_3s_after_first_estimate"] = sum(1 for one in late if one > _LATE)
+            found["latest_after_first_estimate"] = round(max(late), 1)
         for low, high in BANDS:
             waits = [one.started - one.submitted for one in done if low <= one.given.width <= high]
             found[f"wait_{_band(low, high)}"] = round(statistics.fmean(waits), 2) if waits else None
