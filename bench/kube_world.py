@@ -15,6 +15,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -91,34 +92,58 @@ def _await(met: Callable[[], bool], otherwise: str) -> None:
 
 
 class Watch:
-    """Objects of one path as they change, each handed to `seen(type, object, arrival)` in a thread of its own."""
+    """Objects of one path as they change, each handed to `seen(type, object, arrival)` in a thread of its own.
+
+    The API server ends the watch of a client that is slow to read: it goes on from the version that was seen last.
+    """
 
     def __init__(self, world: Cluster, path: str, seen: Callable[[str, dict[str, Any], float], None]) -> None:
-        context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        version = world.api.get(path)["metadata"]["resourceVersion"]
-        request = urllib.request.Request(
-            f"{world.server}{path}?watch=1&resourceVersion={version}",
-            headers={"Authorization": f"Bearer {world.token}"},
-        )
-        self._stream = urllib.request.urlopen(request, context=context)
-        self._seen = seen
-        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._world, self._path, self._seen = world, path, seen
+        self._context = ssl.create_default_context()
+        self._context.check_hostname = False
+        self._context.verify_mode = ssl.CERT_NONE
+        self._version = world.api.get(path)["metadata"]["resourceVersion"]
+        self._ended = False
+        stream = self._open()
+        self._thread = threading.Thread(target=self._read, args=(stream,), daemon=True)
         self._thread.start()
 
-    def _read(self) -> None:
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            for line in self._stream:
-                event = json.loads(line)
-                self._seen(event["type"], event["object"], time.time())
+    def _open(self) -> Any:
+        request = urllib.request.Request(
+            f"{self._world.server}{self._path}?watch=1&allowWatchBookmarks=true&resourceVersion={self._version}",
+            headers={"Authorization": f"Bearer {self._world.token}"},
+        )
+        return urllib.request.urlopen(request, context=self._context)
+
+    def _read(self, stream: Any) -> None:
+        while not self._ended:
+            try:
+                for line in stream or self._open():
+                    self._take(json.loads(line))
+            except (OSError, ValueError, AttributeError, HTTPException) as exc:
+                if not self._ended:
+                    print(f"watch of {self._path}: {exc!r}, it goes on", file=sys.stderr, flush=True)
+                    time.sleep(0.2)
+            stream = None
+
+    def _take(self, event: dict[str, Any]) -> None:
+        if event["type"] == "ERROR":
+            # The version is too old by now: all that there is stands for what was missed.
+            found = self._world.api.get(self._path)
+            self._version = found["metadata"]["resourceVersion"]
+            for one in found["items"]:
+                self._seen("MODIFIED", one, time.time())
+            return
+        self._version = event["object"]["metadata"]["resourceVersion"]
+        if event["type"] != "BOOKMARK":
+            self._seen(event["type"], event["object"], time.time())
 
     def __enter__(self) -> Watch:
         return self
 
     def __exit__(self, *_: object) -> None:
         # The thread ends with the process: closing a stream that another thread reads would wait for its next line.
-        self._seen = lambda *_: None
+        self._ended, self._seen = True, lambda *_: None
 
 
 def cpu_seconds(pid: int) -> float:
