@@ -183,6 +183,10 @@ def test_what_flux_knows_is_of_the_right_kind() -> None:
             "headrace.guests.submit = 'as-guest'",
             "headrace.guests.submit: must be refuse, as-owner or as-user, not 'as-guest'",
         ),
+        (
+            "headrace.guests.pam-service = '/etc/pam.d/jobs'",
+            "headrace.guests.pam-service: must be the name of a service of PAM, not '/etc/pam.d/jobs'",
+        ),
         ("headrace.guests.min-uid = 0", "headrace.guests.min-uid: must be from 1, not 0"),
         (
             "headrace.guests.submit = true",
@@ -355,7 +359,7 @@ def test_roles_may_be_given_and_other_tables_may_have_keys_of_others() -> None:
 
 
 def test_jobs_run_as_their_users_under_root_alone(tmp_path: Path) -> None:
-    table = tomllib.loads("headrace.guests = {submit = 'as-user', min-uid = 500}")
+    table = tomllib.loads("headrace.guests = {submit = 'as-user', min-uid = 500, pam-service = 'jobs'}")
     check(table)
     check(table, owner=0)
     with pytest.raises(ConfigError, match=r'"as-user" needs an instance of root.*: the owner of this one is user 7$'):

@@ -237,6 +237,7 @@ ELSEWHERE = {
         "simulate_synthetic.py": "queueing/test_simulate_trace.py",
         "start_search.py": "queueing/test_queue.py",
     },
+    "process/": {"pam_session.py": "system/test_guests_as_users.py"},
     "agent/": {"as_user.py": "system/test_guests_as_users.py"},
     "shell/": {
         "exit_timeout.py": "shell/test_job.py",

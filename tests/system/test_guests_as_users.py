@@ -290,3 +290,32 @@ def test_mpi_works_without_privileges(world: World) -> None:
     subprocess.run(["mpicc.openmpi", str(source), "-o", str(program)], check=True)
     for where in ("-N2", "-N1"):
         assert world.out("alice", f"flux run {where} -n2 -o pmi=pmix {program}") == "1\n1"
+
+
+def test_jobs_have_sessions_of_a_service_of_pam() -> None:
+    limits = "alice hard nofile 1111\nalice hard nproc 99\n"
+    service = (
+        "account required pam_access.so accessfile=/etc/security/access.conf nodefgroup\n"
+        "session required pam_limits.so conf=/etc/security/limits.conf\n"
+    )
+    files = {
+        "/etc/pam.d/jobs": service,
+        "/etc/security/limits.conf": limits,
+        "/etc/security/access.conf": "-:bob:ALL\n+:ALL:ALL\n",
+    }
+    with machine({"alice": ALICE, "bob": BOB}, files) as made:
+        here = World(made, f'{CONFIG}pam-service = "jobs"\n', 2)
+        try:
+            told = here.out("alice", "flux run -N2 -n2 bash -c 'ulimit -Hn; ulimit -Hu'").split()
+            assert sorted(told) == ["1111", "1111", "99", "99"]
+            # The owner has no session, and an account that PAM refuses has no job.
+            assert here.out("root", "flux run bash -c 'ulimit -Hu'") != "99"
+            refused = here.sh("bob", "flux run true")
+            assert refused.returncode and "PAM (service jobs) refuses user bob: " in refused.stderr, refused
+            table = f'{CONFIG}pam-service = "absent"\n'
+            load = ["env", f"FLUX_URI={here.uri}", f"PATH={PATH}", "flux", "config", "load"]
+            assert made.run(*load, text=table).returncode == 0
+            refused = here.sh("alice", "flux run true")
+            assert refused.returncode and "PAM has no service 'absent'" in refused.stderr, refused
+        finally:
+            here.close()

@@ -11,22 +11,26 @@ import os
 import socket
 import sys
 
-from headrace.process import linux, user
+from headrace.process import linux, pam_session, user
 
 from .guests import SOCKET
 from .protocol import frame
 from .start import prepare, run_agent
 
 
-def main(uid: int, job: str) -> int:
-    """Become user `uid`, and run the job (its id as users see it) that the start operation says."""
+def main(uid: int, job: str, pam_service: str) -> int:
+    """Become user `uid`, in a session of a service of PAM if one is named, and run the job (its id as users see it)
+    that the start operation says.
+    """
     linux.name_process("flux-shell", f"flux-shell: job {job} of user {uid}")
     sock = socket.socket(fileno=SOCKET)
     # Modules are imported before this process is the user's, who may have no right to read their files.
     prepare()
-    _close_what_is_roots()
     try:
         whose = user.look_up(uid)
+        if pam_service:
+            pam_session.open_session(whose.name, pam_service)
+        _close_what_is_roots()
         user.become(whose)
     except user.UserError as exc:
         sock.sendall(frame([{"op": "refused", "note": str(exc)}]))
@@ -50,4 +54,4 @@ def _close_what_is_roots() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2]))
+    sys.exit(main(int(sys.argv[1]), *sys.argv[2:]))

@@ -119,7 +119,7 @@ class Guests:
     def _spawn(self, op: Start, folder: str, text: str) -> _Shell:
         ours, its = socket.socketpair()
         with its:
-            argv = [sys.executable, "-m", PROGRAM, str(op["userid"]), text]
+            argv = [sys.executable, "-m", PROGRAM, str(op["userid"]), text, op.get("pam_service", "")]
             own = {
                 name: value for name, value in os.environ.items() if name in _OWN or name.startswith(("LC_", "PYTHON"))
             }

@@ -2,6 +2,7 @@
 
 `submit` is `refuse`; or `as-owner`: such jobs run, and their tasks are processes of the owner; or `as-user`: they are
 processes of the job's user, which an owner that is root can start. `min-uid` is the lowest user id of `as-user`.
+With `pam-service`, the processes of `as-user` have sessions of that service of PAM.
 `mechanism` is the least that proves whose a job is: `none`, the kernel's word at a broker of the instance, or `munge`,
 a signature of the jobspec.
 """
@@ -29,6 +30,11 @@ def submit(config: dict[str, Any]) -> str:
 def mechanism(config: dict[str, Any]) -> str:
     """The mechanism that guests' jobs must be signed with; `none` is any."""
     return str(_table(config).get("mechanism", NONE))
+
+
+def pam_service(config: dict[str, Any]) -> str:
+    """The service of PAM that opens sessions for jobs that run as their users; "" for none."""
+    return str(_table(config).get("pam-service", ""))
 
 
 def below_least(config: dict[str, Any], userid: int) -> str:

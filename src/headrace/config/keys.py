@@ -133,6 +133,9 @@ def _check_guests(table: dict[str, Any]) -> None:
         # A guest is never root.
         text = f"{guests.MIN_UID_KEY}: must be from 1, not {table['min-uid']}"
         raise _Refused(("headrace", "guests", "min-uid"), text, table["min-uid"])
+    if "/" in table.get("pam-service", ""):
+        text = f"headrace.guests.pam-service: must be the name of a service of PAM, not {table['pam-service']!r}"
+        raise _Refused(("headrace", "guests", "pam-service"), text, table["pam-service"])
 
 
 def _check_owner(config: dict[str, Any], owner: int) -> None:

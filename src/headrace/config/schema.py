@@ -90,7 +90,7 @@ TABLES: dict[str, dict[str, Any]] = {
             "behind-proxy": BOOL,
             "name": TEXTS,
         },
-        "guests": {"mechanism": TEXT, "min-uid": INTEGER, "submit": TEXT},
+        "guests": {**dict.fromkeys(("mechanism", "pam-service", "submit"), TEXT), "min-uid": INTEGER},
     },
     "heartbeat": dict.fromkeys(("period", "timeout", "warn_thresh"), ANY),
     "ingest": {

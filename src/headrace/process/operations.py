@@ -50,6 +50,8 @@ class Start(TypedDict):
     interface_hint: NotRequired[str]
     # The shell is a process of the job's user.
     as_user: NotRequired[bool]
+    # The service of PAM that opens a session for that process, "" for none.
+    pam_service: NotRequired[str]
 
 
 class Kill(TypedDict):

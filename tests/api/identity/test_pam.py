@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from headrace.api.identity import pam
+from headrace.process import pam_session
 from machine import PATH, Instance, machine, missing
 from waiting import PATIENCE
 
@@ -58,7 +59,7 @@ def test_the_process_that_asks_has_the_last_word_and_a_limit(
 
 
 def test_without_the_service_or_the_extra_nobody_can_log_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pam, "FOLDERS", (str(tmp_path),))
+    monkeypatch.setattr(pam_session, "FOLDERS", (str(tmp_path),))
     assert pam.missing() == f"PAM has no service 'headrace': make {tmp_path}/headrace (on Debian as {tmp_path}/other)"
     (tmp_path / "headrace").write_text(SERVICE)
     assert pam.missing() == ""

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 
+from headrace.process import pam_session
+
 SERVICE = "headrace"
-# Where libpam looks for the file of a service (pam.d(5)).
-FOLDERS = ("/etc/pam.d", "/usr/lib/pam.d")
 SECONDS = 10.0
 # Processes at a time; others wait.
 _AT_A_TIME = 16
@@ -24,14 +23,7 @@ _RIGHT, _WRONG = 0, 3
 
 def missing() -> str:
     """Why nobody could log in by PAM here; "" if users can."""
-    if not any(os.path.exists(os.path.join(folder, SERVICE)) for folder in FOLDERS):
-        # libpam would take the service `other`, which need not be meant for this.
-        return f"PAM has no service '{SERVICE}': make {FOLDERS[0]}/{SERVICE} (on Debian as {FOLDERS[0]}/other)"
-    try:
-        import pamela  # noqa: F401 - the process needs it
-    except ImportError as exc:
-        return f"PAM needs the extra pam ({exc.name} is missing): pip install '.[pam]' in a copy of the repository"
-    return ""
+    return pam_session.missing(SERVICE)
 
 
 class Passwords:

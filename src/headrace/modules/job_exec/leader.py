@@ -127,6 +127,7 @@ class Leader:
                 "expiration": body["R"]["execution"].get("expiration") or 0.0,
                 # Decided once, whatever the configuration of the brokers below says.
                 "as_user": is_guests and guests.submit(self.ctx.config) == guests.AS_USER,
+                "pam_service": guests.pam_service(self.ctx.config),
             },
             bits_of(ranks),
         )

@@ -161,6 +161,7 @@ class TreeExec:
         }
         if as_user:
             op["as_user"] = True
+            op["pam_service"] = job.get("pam_service", "")
         hint = attrs.get("tbon.interface-hint", "")
         if hint not in ("", "default-route"):
             op["interface_hint"] = hint
