@@ -1,7 +1,7 @@
 """What readers of one job's output cost the other jobs: throughput of real jobs with and without followers, in turns.
 
-A job writes five lines a second, and each follower reads `/v2/jobs/{id}/output?follow=true`. A user may have 64 streams,
-which the service is started without here, as only the owner of the job can read its output.
+A job writes five lines a second, and each follower reads `/v2/jobs/{id}/output?follow=true`. A user may have 64
+streams, which the service is started without here, as only the owner of the job can read its output.
 """
 
 from __future__ import annotations
