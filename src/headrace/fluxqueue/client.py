@@ -198,6 +198,8 @@ async def put_on_hold(api: Api, job: Object, is_on_hold: bool) -> None:
     meta, state = job["metadata"], status_of(job).get("state", "Held")
     if state not in ("Held", "Refused"):
         raise NoSuchJob(f"{job['spec'].get('name')} is {state}: only what waits can be held and released")
+    if external.is_external(job):
+        raise NoSuchJob(f"{job['spec'].get('name')} is a reservation of another scheduler, which alone ends it")
     for owner in meta.get("ownerReferences") or ():
         body = {"metadata": {"uid": owner["uid"], "annotations": {HOLD: "true" if is_on_hold else None}}}
         await api.merge(_kind(owner), meta["namespace"], owner["name"], body)
@@ -263,7 +265,8 @@ async def nodes_seen(api: Api, namespace: str) -> Seen:
             running.setdefault(node, []).append(f"{job['metadata']['namespace']}/{job['spec'].get('name')}")
             has = requests.total(there.get((jobid, node), ()))
             taken.setdefault(node, []).append(requests.beyond(requests.total(several), has))
-        for node, of in external.amounts_of(job) if external.is_external(job) else ():
+        has_nodes = external.is_external(job) and status_of(job).get("state") != "Held"
+        for node, of in external.amounts_of(job) if has_nodes else ():
             taken.setdefault(node, []).append(of)
     lines, made, problems = [], {}, {}
     for name, mine in divided(queues, items).items():

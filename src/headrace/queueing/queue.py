@@ -115,6 +115,11 @@ class Queue:
         self._offered_in = (0, 0)
 
     @property
+    def now(self) -> int:
+        """The time (seconds), by the last `advance`."""
+        return self._search.now
+
+    @property
     def unfinished(self) -> bool:
         """Whether the last call left work to the next."""
         return self._search.unfinished

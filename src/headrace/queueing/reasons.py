@@ -72,8 +72,12 @@ class Explainer:
         short = self._short.get(shape)
         if short is None:
             short = self._short[shape] = shortage(queue.scheduler, request, now)
-        # Without backfill there are no reservations, so the job waits only for the jobs before it.
-        return "" if short is PROMISED and not queue.policy.backfill else short
+        if short is PROMISED and not queue.policy.backfill:
+            # The queue makes no reservations, so the job waits only for the jobs before it, unless its caller has
+            # entered what is held from a later time on.
+            held = queue.scheduler.jobs
+            return short if any(held[one].start > now for one in queue.running) else ""
+        return short
 
 
 def _with_start(notes: dict[str, Any], plan: Allocation | None, now: int) -> dict[str, Any]:

@@ -9,10 +9,15 @@ from typing import Any
 import pytest
 from simulated_cluster import Cluster
 
+from headrace.fluxqueue import client
+from headrace.fluxqueue.core import external
+from headrace.fluxqueue.core.job import LATENCY
 from headrace.fluxqueue.names import FLUXJOBS
 from headrace.fluxqueue.services.backend import Matched, Pods, Unanswerable
 from headrace.fluxqueue.services.live_graph import LiveGraph
-from headrace.kube.runtime.api import ApiError
+from headrace.kube.runtime.api import ApiError, Listing
+from headrace.kube.runtime.kinds import Kind
+from headrace.kube.runtime.timestamps import seconds_of, text_of
 
 Object = dict[str, Any]
 
@@ -29,7 +34,13 @@ class Controller:
     async def make_external(self, fluxjob: Object, now: float) -> Object:
         if self.failure:
             raise self.failure
-        return self.cluster.put(FLUXJOBS, fluxjob)
+        made = self.cluster.put(FLUXJOBS, fluxjob)
+        made["status"] = external.status_of(made, now)
+        return self.cluster.put(FLUXJOBS, made)
+
+    async def list_objects(self, kind: Kind, namespace: str = "") -> Listing:
+        """As an API server does, for `client`."""
+        return Listing(self.cluster.all(kind), "1")
 
     async def unmake_external(self, fluxjob: Object) -> None:
         self.cluster.drop(FLUXJOBS, fluxjob)
@@ -38,8 +49,8 @@ class Controller:
 class Live:
     """A cluster of two nodes with four cores each, and the services on it. The simulated time is long past."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.cluster = Cluster(nodes=2, cores=4)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, policy: str = "fcfs") -> None:
+        self.cluster = Cluster(nodes=2, cores=4, policy=policy)
         self.cluster.settle()
         monkeypatch.setattr("time.time", lambda: self.cluster.now)
         self.begin()
@@ -48,15 +59,30 @@ class Live:
         self.controller: Any = Controller(self.cluster)
         self.graph = LiveGraph(self.controller, "own", "default")
 
-    def match(self, jobspec: object) -> Matched:
+    def match(self, jobspec: object, reserves: bool = False) -> Matched:
         text = jobspec if isinstance(jobspec, str) else json.dumps(jobspec)
-        return asyncio.run(self.graph.match(text, False))
+        return asyncio.run(self.graph.match(text, reserves))
 
     def pods(self, number: int = 1, cores: int = 1, **more: Any) -> Matched:
         return asyncio.run(self.graph.match_pods(Pods("g", number, cores, **more)))
 
     def cancel(self, jobid: int) -> None:
         asyncio.run(self.graph.cancel(jobid))
+
+    def runs(self, name: str, pods: int, cores: int, duration: str = "") -> None:
+        """A Job of some pods, and some seconds for it to start."""
+        marks = {"fluxqueue/duration": duration} if duration else {}
+        self.cluster.job(name, pods, cores, annotations=marks)
+        self.cluster.settle(5)
+
+    def told(self, jobid: int) -> Object:
+        """The status of the FluxJob of a match."""
+        return dict(self.cluster.one(FLUXJOBS, f"match-{jobid}-external", "own")["status"])
+
+    def free(self) -> dict[str, tuple[int, tuple[str, ...]]]:
+        """By node, the free cores and the jobs, as `kubectl fluxqueue nodes` has them."""
+        seen = asyncio.run(client.nodes_seen(self.controller, ""))
+        return {one.name: ((one.free or {})["cpu"] // 1000, one.jobs) for one in seen.lines}
 
 
 @pytest.fixture
@@ -172,3 +198,130 @@ def test_a_fluxqueue_that_is_not_there_is_told_in_the_log(
     assert not caplog.messages
     LiveGraph(live.controller, "own", "zz").tell_unknown_queue()
     assert caplog.messages == ["there is no FluxQueue zz for gRPC to match; there are default"]
+
+
+def test_a_match_that_finds_room_starts_now_also_with_reservation(live: Live) -> None:
+    found = live.match(slots(2, 4), reserves=True)
+    assert (found.is_reserved, found.at) == (False, int(live.cluster.now))
+    fluxjob = live.cluster.one(FLUXJOBS, f"match-{found.jobid}-external", "own")
+    assert (fluxjob["spec"]["reservation"], fluxjob["status"]["state"]) == (False, "Running")
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative", "hybrid"])
+def test_a_reservation_gets_its_nodes_at_its_time(monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
+    live = Live(monkeypatch, policy)
+    live.runs("first", 2, 3, "100s")
+    end = int(seconds_of(live.cluster.status("first")["startedAt"])) + 100 + LATENCY
+    found = live.match(slots(2, 4), reserves=True)
+    assert (found.is_reserved, found.at, sorted(found.cores)) == (True, end, [("n0", 4), ("n1", 4)])
+    told = live.told(found.jobid)
+    assert (told["state"], told["estimatedStart"], told["reason"]) == ("Held", text_of(end), "reserved on n[0-1]")
+    assert {"nodes", "startedAt"}.isdisjoint(told)
+    # Until then, all that ends before it may run there, and nothing else.
+    assert live.free() == {"n0": (1, ("ns/first",)), "n1": (1, ("ns/first",))}
+    live.cluster.end_all("first")
+    live.runs("short", 2, 3, "30s")
+    live.runs("endless", 1, 1)
+    live.runs("long", 1, 1, "10m")
+    assert [live.cluster.state(name) for name in ("short", "endless", "long")] == ["Running", "Held", "Held"]
+    assert live.cluster.status("endless")["reason"].startswith("resources are free but promised to jobs before it")
+    live.cluster.end_all("short")
+    live.cluster.settle(found.at - 1 - live.cluster.now)
+    assert live.free() == {"n0": (4, ()), "n1": (4, ())}
+    assert live.told(found.jobid)["state"] == "Held"
+    live.cluster.settle(1)
+    told = live.told(found.jobid)
+    assert (told["state"], told["nodes"], told["startedAt"]) == ("Running", "n[0-1]", text_of(end))
+    assert {"estimatedStart", "reason"}.isdisjoint(told)
+    name = f"own/match-{found.jobid}"
+    assert live.free() == {"n0": (0, (name,)), "n1": (0, (name,))}
+    # It has them until Cancel, as any match.
+    live.cluster.settle(500)
+    assert live.cluster.state("endless") == "Held"
+    live.cancel(found.jobid)
+    live.cluster.settle(5)
+    assert [live.cluster.state(name) for name in ("endless", "long")] == ["Running", "Running"]
+
+
+def test_a_reservation_that_is_cancelled_before_its_time_is_in_nobodys_way(live: Live) -> None:
+    live.runs("first", 2, 3, "100s")
+    found = live.match(slots(2, 4), reserves=True)
+    after = live.match(slots(2, 4), reserves=True)
+    assert after.at == found.at + 60
+    live.runs("endless", 2, 1)
+    assert live.cluster.state("endless") == "Held"
+    live.cancel(found.jobid)
+    again = live.match(slots(2, 4), reserves=True)
+    assert again.at == found.at
+    live.cluster.settle(5)
+    assert live.cluster.state("endless") == "Held"
+    for jobid in (after.jobid, again.jobid):
+        live.cancel(jobid)
+    live.cluster.settle(5)
+    assert live.cluster.state("endless") == "Running"
+    # None of them has run.
+    told = [one for one in live.cluster.records if one.facts.kind == "External"]
+    assert sorted((one.facts.state.value, one.is_gone) for one in told) == [("Held", False)] * 3 + [("Held", True)] * 3
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+@pytest.mark.parametrize("policy", ["fcfs", "easy"])
+def test_reservations_survive_the_queue(monkeypatch: pytest.MonkeyPatch, policy: str, is_before: bool) -> None:
+    """It stops before or at the time of a reservation, of whose status nothing was written yet."""
+    live = Live(monkeypatch, policy)
+    live.runs("first", 2, 4, "100s")
+    found = live.match(slots(2, 4, duration=500), reserves=True)
+    fluxjob = live.cluster.one(FLUXJOBS, f"match-{found.jobid}-external", "own")
+    live.cluster.put(FLUXJOBS, {key: of for key, of in fluxjob.items() if key != "status"})
+    live.cluster.end_all("first")
+    if is_before:
+        live.cluster.settle(5)
+        live.cluster.restart()
+    else:
+        live.cluster.now = found.at + 1.0
+        live.cluster.restart()
+    live.begin()
+    live.cluster.pod("waits", 1)
+    live.cluster.settle(5)
+    assert live.cluster.state("waits") == "Held"
+    assert live.match(slots(1, 1, duration=200), reserves=True).at == found.at + 500
+    live.cluster.settle(100)
+    told = live.told(found.jobid)
+    assert (told["state"], told["startedAt"], told["nodes"]) == ("Running", text_of(found.at), "n[0-1]")
+    live.cancel(found.jobid)
+    live.cluster.settle(5)
+    assert live.cluster.state("waits") == "Running"
+
+
+def test_without_a_time_that_is_known_a_reservation_is_refused(live: Live) -> None:
+    live.runs("endless", 2, 3)
+    why = "no room now: insufficient resources: .*; jobs whose ends are not known hold what it asks for"
+    with pytest.raises(Unanswerable, match=why):
+        live.match(slots(1, 4), reserves=True)
+    with pytest.raises(Unanswerable, match="unsatisfiable request: need 9000 cpu, the whole system has 8000"):
+        live.match(slots(9, 1), reserves=True)
+    assert not live.match(slots(2, 1), reserves=True).is_reserved
+
+
+def test_a_reservation_delays_no_start_that_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    live = Live(monkeypatch, "easy")
+    live.runs("first", 2, 3, "100s")
+    live.runs("next", 2, 4, "50s")
+    planned = seconds_of(live.cluster.status("next")["estimatedStart"])
+    found = live.match(slots(1, 4), reserves=True)
+    assert found.at == planned + 50 + LATENCY
+    live.cluster.settle(planned - live.cluster.now)
+    live.cluster.end_all("first")
+    live.cluster.settle(5)
+    assert live.cluster.state("next") == "Running"
+
+
+@pytest.mark.parametrize("start", [7, "soon", "0001-01-01T00:00:00", "9999-12-31T23:59:59Z", None])
+def test_a_time_that_somebody_made_up_does_no_harm(live: Live, start: object) -> None:
+    resources = {"nodes": [{"name": "n0", "amounts": {"cpu": 4000}}], "start": start}
+    spec = {"type": 10, "queue": "default", "duration": 60, "resources": resources}
+    live.cluster.put(
+        FLUXJOBS, {"metadata": {"name": "x", "namespace": "ns", "labels": {"fluxqueue/jobid": "7"}}, "spec": spec}
+    )
+    live.cluster.settle(1)
+    assert sorted(live.match(slots(1, 4)).cores) == [("n0" if str(start).startswith("9999") else "n1", 4)]

@@ -83,10 +83,14 @@ class Chronicle:
     def see_external(self, fluxjob: Object, is_gone: bool, now: float) -> None:
         """Take in the FluxJob of a job of another scheduler, which has no object and has ended when that is gone."""
         uid = fluxjob["metadata"]["uid"]
+        facts = self._facts.get(uid)
         if not is_gone:
             self.see(uid, fluxjob, now)
-        elif facts := self._facts.pop(uid, None):
+        elif facts and facts.state.has_nodes:
+            del self._facts[uid]
             self._records.append(Record(replace(facts, state=State.FINISHED, held=0, ended_at=now), now))
+        else:
+            self.forget(uid, now)
 
     def forget(self, uid: str, now: float) -> None:
         """The object of a job is gone."""

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from ...graph import Graph
 from ...graph.request import JobRequest, parse_jobspec
-from ...graph.scheduler import Scheduler, Starts
-from ...graph.selection import Selection, from_vertices
+from ...graph.scheduler import Found, Scheduler, Starts
+from ...graph.selection import from_vertices
 from ...queueing.pending import UNLIMITED
 from ...queueing.queue import Decision, Queue, Started
 from ...queueing.reasons import FAR, places
@@ -30,11 +30,12 @@ _CALLS = 8
 
 
 class Hold(NamedTuple):
-    """What is held of a node, until `end` (seconds since the epoch, 0: for ever)."""
+    """What is held of a node from `start` on, if that is to come, to `end` (seconds since the epoch, 0: for ever)."""
 
     node: str
     amounts: requests.Amounts
     end: float
+    start: float
 
 
 class ClusterQueue:
@@ -151,10 +152,10 @@ class ClusterQueue:
 
     # --- holds
 
-    def hold(self, node: str, amounts: requests.Amounts, now: int, end: float = 0) -> int:
+    def hold(self, node: str, amounts: requests.Amounts, now: int, end: float = 0, start: float = 0) -> int:
         """Hold amounts of a node, whether they are free or not; returns the id of the hold."""
         self._last_hold -= 1
-        self.holds[self._last_hold] = Hold(node, amounts, end)
+        self.holds[self._last_hold] = Hold(node, amounts, end, start)
         self._holds_on.setdefault(node, {})[self._last_hold] = None
         self._enter(self._last_hold, now)
         return self._last_hold
@@ -166,8 +167,9 @@ class ClusterQueue:
         del self.holds[hold]
 
     def has_room(self, node: str) -> bool:
-        """Whether no more is held of a node than it has: pods of others may have taken what a place was given."""
-        held = requests.total(self.holds[hold].amounts for hold in self._holds_on.get(node, ()))
+        """Whether no more is held of a node now than it has: pods of others may have taken what a place was given."""
+        holds = [self.holds[hold] for hold in self._holds_on.get(node, ())]
+        held = requests.total(hold.amounts for hold in holds if hold.start <= self.queue.now)
         has = nodes.amounts_of(self.nodes[node])
         return all(held.get(kind, 0) <= amount for kind, amount in has.items())
 
@@ -176,7 +178,7 @@ class ClusterQueue:
             self.queue.finish(hold)
 
     def _enter(self, hold: int, now: int) -> None:
-        node, amounts, end = self.holds[hold]
+        node, amounts, end, start = self.holds[hold]
         if node not in self._vertex:
             return
         pools = self._pools(node)
@@ -184,8 +186,9 @@ class ClusterQueue:
         if taken:
             # A hold without an end ends before a job without a duration that would start now. So one that is entered
             # anew, as at a restart, lets no such job go ahead of a reservation.
-            until = max(ceil(end), now + 1) if end else now + UNLIMITED - 1
-            self.queue.enter(hold, from_vertices(self.scheduler.graph, taken), now, until)
+            begin = max(ceil(start), now)
+            until = max(ceil(end) if end else now + UNLIMITED - 1, begin + 1)
+            self.queue.enter(hold, from_vertices(self.scheduler.graph, taken), begin, until)
 
     # --- jobs
 
@@ -197,12 +200,14 @@ class ClusterQueue:
         found = self.scheduler.search(request, now, [Starts(now, now + 1)])
         return nodes.names_in(found.selection)[0] if found.selection else ""
 
-    def fits_now(self, request: JobRequest, now: int) -> Selection | None:
-        """What a request gets if it starts now, beside what is planned; None for no room."""
+    def earliest(self, request: JobRequest, now: int, is_later: bool) -> Found:
+        """What a request gets beside what is planned if it starts now or, with `is_later`, at the earliest time at
+        which it fits that depends on no end that is not known.
+        """
         self.queue.advance(now)
         self._allowed(request.constraint)
         full = request if request.duration else request.lasting(UNLIMITED)
-        return self.scheduler.search(full, now, [Starts(now, now + 1)]).selection
+        return self.scheduler.search(full, now, [Starts(now, now + (FAR if is_later else 1))])
 
     def beside(self, others: Iterable[str], label: str) -> Any:
         """The constraint on nodes with the same value of a label as others have, None where none of these is there."""

@@ -1,20 +1,25 @@
 """Jobs of other schedulers, which were matched by gRPC: what they have of the nodes. Pure.
 
-The FluxJob of such a job belongs to no object. Its `spec.resources` says what the job has of each node, so that one
-write makes it known, and a core that begins anew holds the same. It has that until the FluxJob is gone.
+The FluxJob of such a job belongs to no object. Its `spec.resources` says what the job has of each node, and from when
+on if it was reserved for later, so that one write makes it known, and a core that begins anew holds the same. It has
+that until the FluxJob is gone.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
+from math import inf
 from typing import Any
 
 from ...kube.runtime.timestamps import seconds_of, text_of
+from ...kube.runtime.writes import patch_of
 from ...spec.hostlist import Hostlist
 from .. import requests
 from ..names import EXTERNAL, FLUXJOBS, JOBID
+from . import actions
 from .cluster_queue import ClusterQueue
+from .job import State
 
 Object = dict[str, Any]
 # The annotation of the FluxJob of a group of pods: how many they are.
@@ -33,9 +38,14 @@ def jobid_of(fluxjob: Object) -> int:
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
-def made_of(jobid: int, namespace: str, queue: str, amounts: Amounts, jobspec: Object, duration: int) -> Object:
-    """The FluxJob of a job with these amounts, for `duration` seconds (0: not known)."""
+def made_of(
+    jobid: int, namespace: str, queue: str, amounts: Amounts, jobspec: Object, duration: int, start: int = 0
+) -> Object:
+    """The FluxJob of a job with these amounts, for `duration` seconds (0: not known) from its creation on, or from
+    `start` on (seconds since the epoch), if that is not 0.
+    """
     name = f"match-{jobid}"
+    given = {"nodes": [{"name": node, "amounts": dict(of)} for node, of in amounts.items()]}
     return {
         "apiVersion": FLUXJOBS.api_version,
         "kind": FLUXJOBS.kind,
@@ -45,19 +55,40 @@ def made_of(jobid: int, namespace: str, queue: str, amounts: Amounts, jobspec: O
             "type": EXTERNAL,
             "name": name,
             "duration": duration,
-            "reservation": False,
+            "reservation": start > 0,
             "nodes": len(amounts),
             "queue": queue,
-            "resources": {"nodes": [{"name": node, "amounts": dict(of)} for node, of in amounts.items()]},
+            "resources": {**given, "start": text_of(start)} if start else given,
         },
     }
 
 
+def start_of(fluxjob: Object) -> float:
+    """When a job's time begins (seconds since the epoch)."""
+    return reserved_start(fluxjob) or seconds_of(fluxjob["metadata"]["creationTimestamp"])
+
+
+def reserved_start(fluxjob: Object) -> float:
+    """The time for which a job was reserved; 0 for one that began at once, and for what is no time, as somebody may
+    have written.
+    """
+    text = (fluxjob["spec"].get("resources") or {}).get("start")
+    try:
+        return max(seconds_of(text), 0) if isinstance(text, str) else 0
+    except (ValueError, OverflowError):
+        return 0
+
+
 def status_of(fluxjob: Object, now: float) -> Object:
-    """The status of such a FluxJob."""
-    hosts = Hostlist(one["name"] for one in fluxjob["spec"]["resources"]["nodes"]).encode()
-    head = {"submitStatus": "statusSubmit", "state": "Running", "jobid": str(jobid_of(fluxjob)), "nodes": hosts}
-    return {**head, "queuedAt": text_of(now), "startedAt": text_of(now)}
+    """The status of such a FluxJob. While its time is to come, its nodes are those of its `reason`."""
+    hosts = Hostlist(node for node, _ in amounts_of(fluxjob)).encode()
+    start, times = start_of(fluxjob), {"queuedAt": fluxjob["metadata"]["creationTimestamp"]}
+    head = {"jobid": str(jobid_of(fluxjob)), **times}
+    if reserved_start(fluxjob) > now:
+        planned = {"estimatedStart": text_of(start), "reason": f"reserved on {hosts}"}
+        return {"submitStatus": "statusNew", "state": State.HELD.value, **head, **planned}
+    running = {"nodes": hosts, "startedAt": text_of(start)}
+    return {"submitStatus": "statusSubmit", "state": State.RUNNING.value, **head, **running}
 
 
 class Externals:
@@ -68,15 +99,18 @@ class Externals:
         self._holds: dict[int, tuple[ClusterQueue, list[int]]] = {}
         # Jobs whose FluxJobs have not been observed yet.
         self._new: set[int] = set()
+        # The versions of the FluxJobs for which was asked to say that they run.
+        self._asked: dict[int, str] = {}
 
-    def give(self, jobid: int, queue: ClusterQueue, amounts: Amounts, now: int, end: float) -> None:
-        """A new job holds amounts of nodes."""
+    def give(self, jobid: int, queue: ClusterQueue, amounts: Amounts, now: int, start: int, end: int) -> None:
+        """A new job holds amounts of nodes, from a time on to another one (0: for ever)."""
         self._new.add(jobid)
-        self._hold(jobid, queue, amounts, now, end)
+        self._hold(jobid, queue, amounts, now, start, end)
 
     def drop(self, jobid: int) -> None:
         """A job holds nothing any more; unknown ones are ignored."""
         self._new.discard(jobid)
+        self._asked.pop(jobid, None)
         queue, holds = self._holds.pop(jobid, (None, []))
         for hold in holds:
             if queue:
@@ -93,13 +127,38 @@ class Externals:
             self._holds.pop(jobid, None)
             if queue:
                 duration = item["spec"].get("duration", 0)
-                end = seconds_of(item["metadata"]["creationTimestamp"]) + duration if duration else 0
-                self._hold(jobid, queue, dict(amounts_of(item)), now, end)
+                end = start_of(item) + duration if duration else 0
+                self._hold(jobid, queue, dict(amounts_of(item)), now, reserved_start(item), end)
         for jobid in [one for one in self._holds if one not in fluxjobs and one not in self._new]:
             self.drop(jobid)
 
-    def _hold(self, jobid: int, queue: ClusterQueue, amounts: Amounts, now: int, end: float) -> None:
-        self._holds[jobid] = queue, [queue.hold(node, of, now, end) for node, of in amounts.items()]
+    def _hold(self, jobid: int, queue: ClusterQueue, amounts: Amounts, now: int, start: float, end: float) -> None:
+        self._holds[jobid] = queue, [queue.hold(node, of, now, end, start) for node, of in amounts.items()]
+
+    def begun(
+        self, fluxjobs: Mapping[int, Object], touched: Container[str], now: float
+    ) -> Iterator[tuple[str, tuple[actions.Action, ...]]]:
+        """Say of the jobs whose time has come that they run: what to write, by the name of what it is about. It is
+        asked for once for each version of a FluxJob, and again if its name is `touched`.
+        """
+        for jobid, item in fluxjobs.items():
+            meta = item["metadata"]
+            about, version = f"{meta['namespace']}/{meta['name']}", meta["resourceVersion"]
+            is_due = _waits(item) and reserved_start(item) <= now
+            if is_due and (about in touched or self._asked.get(jobid) != version):
+                self._asked[jobid] = version
+                patch = patch_of(item.get("status") or {}, status_of(item, now))
+                yield about, (actions.Publish(FLUXJOBS, item, patch),)
+
+    def next_start(self, fluxjobs: Mapping[int, Object], now: float) -> float:
+        """When the next job begins; inf for none."""
+        starts = (reserved_start(item) for item in fluxjobs.values() if _waits(item))
+        return min((start for start in starts if start > now), default=inf)
+
+
+def _waits(fluxjob: Object) -> bool:
+    """Whether a job was reserved, and its status does not say that it runs."""
+    return reserved_start(fluxjob) > 0 and (fluxjob.get("status") or {}).get("state") != State.RUNNING.value
 
 
 def amounts_of(fluxjob: Object) -> Iterator[tuple[str, requests.Amounts]]:

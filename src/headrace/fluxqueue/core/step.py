@@ -141,6 +141,7 @@ class Core:
             found = tuple(self._writes_of(job, now)) if job else tuple(self._ungate_skipped(uid))
             if found:
                 writes[uid] = found
+        writes.update(self.externals.begun(self.world.externals, touched.workloads, now))
         starts = [start for queue in self.queues.values() if (start := queue.queue.next_start()) is not None]
         wake_at = min(
             [
@@ -148,6 +149,7 @@ class Core:
                 *self._unbound.values(),
                 *self._untold.values(),
                 self._look_at if self.places.changed else inf,
+                self.externals.next_start(self.world.externals, now),
                 now if any(goes_on) else inf,
             ]
         )
@@ -173,23 +175,26 @@ class Core:
         """
         self._asked_again[about] = None
 
-    def give(self, name: str, request: JobRequest, now: float) -> tuple[int, Selection]:
-        """Give resources of a queue to a new job of another scheduler (`external`), now; its id, and what it has.
+    def give(
+        self, name: str, jobspec: Object, request: JobRequest, now: float, reserves: bool
+    ) -> tuple[int, Selection, int]:
+        """Give resources of a queue to a new job of another scheduler (`external`), now or, if it `reserves`, at the
+        earliest time at which it fits; returns its id, what it has, and from which time on (seconds).
 
-        Raises Refusal where there is no such queue or no room.
+        Raises Refusal where there is no such queue, no room, or no such time that is known.
         """
         queue = self.queues.get(name)
         if queue is None:
             raise Refusal(f"there is no FluxQueue {name}")
-        selection = queue.fits_now(request, int(now))
-        if selection is None:
-            raise Refusal(shortage(queue.scheduler, request, int(now)))
+        found = queue.earliest(request, int(now), reserves)
+        if found.selection is None:
+            raise Refusal(_no_room(queue, jobspec, request, int(now), reserves))
         self._ids.high_water = max(self._ids.high_water, *self.world.externals, 0)
         jobid = self._ids.next(int(now * 1000))
-        end = now + request.duration if request.duration else 0
-        self.externals.give(jobid, queue, nodes.amounts_in(selection), int(now), end)
+        end = found.start + request.duration if request.duration else 0
+        self.externals.give(jobid, queue, nodes.amounts_in(found.selection), int(now), found.start, end)
         self.places.changed[name] = None
-        return jobid, selection
+        return jobid, found.selection, found.start
 
     def _order(self, uid: str) -> tuple[str, int, str]:
         """Workloads that are first seen together are queued in the order of their creation."""
@@ -847,6 +852,16 @@ def _report(job: Job, told: Object, wanted: Object) -> Iterator[actions.Action]:
         )
     if state in reports and not (known and (state is not State.HELD or _kind_of(told) == _kind_of(wanted))):
         yield actions.Tell(job.workload.kind, job.workload.objects(job.item)[0], told, reports[state])
+
+
+def _no_room(queue: ClusterQueue, jobspec: Object, request: JobRequest, now: int, reserves: bool) -> str:
+    """Why a job of another scheduler is given nothing."""
+    if reserves:
+        outcome = queue.scheduler.satisfiable(request)
+        if outcome.unsatisfiable:
+            return refusal(queue.scheduler, jobspec, request, outcome.failure)
+    why = f"no room now: {shortage(queue.scheduler, request, now)}"
+    return f"{why}; jobs whose ends are not known hold what it asks for" if reserves else why
 
 
 def _growing(job: Job, why: str) -> str:

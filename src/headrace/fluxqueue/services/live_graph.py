@@ -1,7 +1,7 @@
 """The graph of the live cluster for the services (`backend.Backend`): what is matched here, no queue gives to its jobs.
 
-A match is a FluxJob without an object (`core.external`) from the answer on until Cancel. It starts now or not at all,
-beside what the queue has planned: a reservation for a time to come is none that the cluster's queues would keep.
+A match is a FluxJob without an object (`core.external`) from the answer on until Cancel. It starts now, or as a
+reservation at the earliest time at which it fits, beside what the queue has planned.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class LiveGraph:
                 validate(request.constraint)
         except (*jobspec_text.ERRORS, ConstraintError) as exc:
             raise Unanswerable(f"jobspec: {exc}") from None
-        return await self._match(in_pools, request, "", 0)
+        return await self._match(in_pools, request, reserves)
 
     async def match_pods(self, pods: Pods) -> Matched:
         amounts = {
@@ -94,19 +94,24 @@ class LiveGraph:
         if pods.in_zone:
             node = {"type": "node", "count": 1, "exclusive": False, "with": jobspec["resources"]}
             jobspec = {**jobspec, "resources": [{"type": _ZONE, "count": 1, "exclusive": False, "with": [node]}]}
-        return await self._match(jobspec, parse_jobspec(jobspec), pods.group, pods.number)
+        marks = {GROUP_NAMES[0]: pods.group, external.NUMBER: str(pods.number)} if pods.group else {}
+        return await self._match(jobspec, parse_jobspec(jobspec), False, marks)
 
-    async def _match(self, jobspec: Object, request: JobRequest, name: str, number: int) -> Matched:
+    async def _match(
+        self, jobspec: Object, request: JobRequest, reserves: bool, marks: Mapping[str, str] | None = None
+    ) -> Matched:
+        """Give a request resources; `marks` are annotations of its FluxJob."""
         began, now = time.perf_counter(), time.time()
         try:
-            jobid, selection = self._core.give(self._queue, request, now)
+            jobid, selection, start = self._core.give(self._queue, jobspec, request, now, reserves)
         except Refusal as exc:
-            raise Unanswerable(f"no room now: {exc}") from None
-        graph, amounts = selection.graph, nodes.amounts_in(selection)
-        body = external.made_of(jobid, self._namespace, self._queue, amounts, jobspec, request.duration)
-        if name:
-            body["metadata"]["annotations"] = {GROUP_NAMES[0]: name, external.NUMBER: str(number)}
-        shown = graph_object(graph, Allocation(jobid, int(now), int(now) + request.duration, False, selection))
+            raise Unanswerable(str(exc)) from None
+        graph, amounts, is_later = selection.graph, nodes.amounts_in(selection), start > int(now)
+        later = start if is_later else 0
+        body = external.made_of(jobid, self._namespace, self._queue, amounts, jobspec, request.duration, later)
+        if marks:
+            body["metadata"]["annotations"] = dict(marks)
+        shown = graph_object(graph, Allocation(jobid, start, start + request.duration, is_later, selection))
         for node, item in zip(shown["graph"]["nodes"], selection.items, strict=True):
             named = graph.name(item.vertex)
             is_node = graph.type[item.vertex] == "node"
@@ -117,7 +122,7 @@ class LiveGraph:
             self._core.externals.drop(jobid)
             raise Unanswerable(f"the match could not be written down: {exc}") from None
         cores = tuple((node, of.get("cpu", 0) // _CORE) for node, of in amounts.items())
-        return Matched(jobid, shown, cores, False, int(now), time.perf_counter() - began)
+        return Matched(jobid, shown, cores, is_later, start, time.perf_counter() - began)
 
     async def cancel(self, jobid: int) -> None:
         item = self._core.world.externals.get(jobid) or self._made.get(jobid)
