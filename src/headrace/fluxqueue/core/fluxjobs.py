@@ -179,6 +179,11 @@ def _condition(name: str, holds: bool, reason: str, message: str, before: Object
     return {"type": name, "status": status, "reason": reason, **told, "lastTransitionTime": since or text_of(now)}
 
 
+def moment_of(text: str | None) -> float:
+    """The time (seconds since the epoch) that a field has; 0 where it is not set."""
+    return seconds_of(text) if text else 0
+
+
 def place_of(job: Job) -> tuple[int, int]:
     """The position and the estimate (seconds) that the status of a waiting job shows; 0 where they are not known."""
     return shown_position(job.position), int(job.estimate)
@@ -186,8 +191,7 @@ def place_of(job: Job) -> tuple[int, int]:
 
 def place_in(status: Object) -> tuple[int, int]:
     """The position and the estimate that a status shows."""
-    estimate = status.get("estimatedStart")
-    return int(status.get("position", 0)), int(seconds_of(estimate)) if estimate else 0
+    return int(status.get("position", 0)), int(moment_of(status.get("estimatedStart")))
 
 
 def shown_position(position: int) -> int:

@@ -19,46 +19,44 @@ from msgspec import Struct
 
 from ...graph.request import JobRequest, RequestError
 from ...graph.selection import Selection
-from ...kube.runtime.events import Report
 from ...kube.runtime.kinds import PODS
 from ...kube.runtime.timestamps import seconds_of
 from ...kube.runtime.writes import patch_of
 from ...queueing.queue import Planned, Refused, Started
 from ...queueing.reasons import Explainer
 from ...queueing.why import refusal, shortage
-from ...spec import duration as durations
 from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
 from ...spec.jobid import FluidGenerator
 from .. import nodes, requests
-from ..admission import gate_index, is_bound_here, is_skipped
+from ..admission import gate_index, is_skipped
 from ..crd import Settings, WrongQueueError, settings_of
-from ..names import FLUXJOBS, FLUXQUEUES, HELD, HOLD, JOBID, PLACE
+from ..names import FLUXJOBS, FLUXQUEUES, HOLD, JOBID
 from ..quotas import Account
 from ..workloads import Malformed, PodSet, Wish
-from . import actions, fluxjobs, pin
+from . import actions, fluxjobs
 from .asking import Refusal, asked_of, check_marks, check_placement, check_priority, request_of
+from .binding import NOT_BOUND, Binding
 from .chronicle import Chronicle, Record
 from .cluster_queue import ClusterQueue
 from .external import Externals, is_external
+from .fluxjobs import moment_of
 from .job import WINDOW, Job, State, parts_of, started, waits_of
 from .places import Places, beside
 from .queue_nodes import QueueNodes, divided
-from .world import Change, Touched, World, is_live, node_of, workload_of
+from .world import Change, Touched, World, is_held, is_live, is_placed, node_of, workload_of
+from .writes import BEHIND, STATUS_INTERVAL, Writes
 
 Object = dict[str, Any]
 
-# Seconds between two looks at the positions and estimates of those who wait, and between two writes of a status in
-# which nothing else has changed; how many such writes there are in a second, all together.
+# Seconds between two looks at the positions and estimates of those who wait; and how many statuses are written in a
+# second, all together, in which nothing else has changed.
 LOOK_INTERVAL = 2.0
-STATUS_INTERVAL = 30.0
 STATUS_RATE = 50.0
 # How many times one step has a queue start what the starts before have put in front of it.
 _ROUNDS = 8
-_NOT_BOUND = "not bound by kube-scheduler"
 OUTSIDE = "its gate was taken away by somebody: it runs outside the queue, where kube-scheduler puts it"
 NO_PODS = "it asks for no pods"
-BEHIND = "waits for the jobs before it"
 STRANDED = "a place is on a node that takes no pods, and no other has room"
 # The time of the first job id, in milliseconds: 2025-01-01. Ids last for 35 years from then on.
 _EPOCH = 1_735_689_600_000
@@ -94,12 +92,8 @@ class Core:
         self.externals = Externals(self.queues)
         # Jobs with a place on a node that takes no pods, and no other node to move it to.
         self._stranded: dict[str, None] = {}
-        # Jobs with a pod that is to be bound, and a node that takes none now or has no room for it.
-        self._unbindable: dict[str, None] = {}
-        # When the next pod of a job is to be bound, by the uid of the job.
-        self._unbound: dict[str, float] = {}
-        # When the counts of pods that were not worth a write at once are to be told, by the uid of the job.
-        self._untold: dict[str, float] = {}
+        self.binding = Binding(self.world)
+        self.writes = Writes(self.world, self.queues, self.places, self.binding)
         self._look_at = 0.0
         # Ids of parts of jobs in front of a graph: those of jobs are far greater.
         self._parts = count(1)
@@ -111,9 +105,9 @@ class Core:
         """
         touched = self._observe(list(changes), now)
         self._touched, self.places.loads = touched.workloads, touched.loads
-        self._touched.update({**self._stranded, **self._unbindable})
-        self._unbindable.clear()
-        for times in (self._unbound, self._untold):
+        self._touched.update({**self._stranded, **self.writes.unbindable})
+        self.writes.unbindable.clear()
+        for times in (self.binding.due, self.writes.untold):
             self._touched.update({uid: None for uid, at in times.items() if at <= now})
         for queue in self.queues.values():
             queue.queue.advance(int(now))
@@ -138,7 +132,7 @@ class Core:
             job = self.jobs.get(uid)
             if job and job.is_submitted and not job.position:
                 self._line_up(job, int(now))
-            found = tuple(self._writes_of(job, now)) if job else tuple(self._ungate_skipped(uid))
+            found = tuple(self.writes.about(job, now) if job else self.writes.ungate_skipped(uid))
             if found:
                 writes[uid] = found
         writes.update(self.externals.begun(self.world.externals, touched.workloads, now))
@@ -146,8 +140,8 @@ class Core:
         wake_at = min(
             [
                 *starts,
-                *self._unbound.values(),
-                *self._untold.values(),
+                *self.binding.due.values(),
+                *self.writes.untold.values(),
                 self._look_at if self.places.changed else inf,
                 self.externals.next_start(self.world.externals, now),
                 now if any(goes_on) else inf,
@@ -311,20 +305,20 @@ class Core:
                 return
             job = self._enter(uid, wish, now)
         job.item, job.wish = item, wish
-        if job.is_claimed and kind.is_suspended(item) and not _is_held(item):
+        if job.is_claimed and kind.is_suspended(item) and not is_held(item):
             job.is_claimed = False
             if job.state.has_nodes:
                 self._requeue(job)
         if wish.end and not job.state.is_over:
             self._withdraw(job)
             job.state, job.reason, job.ended_at = State(wish.end), "", now
-        if job.leaving and (job.state.is_over or self._is_told(job)):
+        if job.leaving and (job.state.is_over or self.writes.is_told(job)):
             self.places.leave(job)
         if job.state.has_nodes or job.places:
             self._settle(job, int(now))
         if not job.state.is_over:
             self._wait(job, problem, now)
-        self._await_binding(job, now)
+        self.binding.review(job, self.queues.get(job.queue), now)
 
     def _waits(self, uid: str, item: Object, wish: Wish) -> bool:
         """Whether a workload is to have a FluxJob: it has one, or it is held in a namespace with a queue."""
@@ -332,7 +326,7 @@ class Core:
             return uid in self.world.fluxjobs
         labelled = self.world.queue_of(item["metadata"]["namespace"])
         pods = self.world.pods_of(uid)
-        return bool(labelled) and (_is_held(item) or any(gate_index(pod) >= 0 or _is_placed(pod) for pod in pods))
+        return bool(labelled) and (is_held(item) or any(gate_index(pod) >= 0 or is_placed(pod) for pod in pods))
 
     def _enter(self, uid: str, wish: Wish, now: float) -> Job:
         """A job for a workload, as its FluxJob says, or its pods where somebody has deleted that; else a new one."""
@@ -341,7 +335,7 @@ class Core:
         flux = self.world.fluxjobs.get(uid) or {}
         told = flux.get("status") or {}
         reason = told.get("reason", "")
-        placed = [pod for pod in self.world.live_pods(uid) if _is_placed(pod)]
+        placed = [pod for pod in self.world.live_pods(uid) if is_placed(pod)]
         jobid = int((flux.get("metadata", {}).get("labels") or {}).get(JOBID, 0))
         if not jobid and placed:
             jobid = int(placed[0]["metadata"]["labels"][JOBID])
@@ -353,16 +347,16 @@ class Core:
             wish=wish,
             jobid=jobid or self._ids.next(int(now * 1000)),
             queue=flux.get("spec", {}).get("queue") or self.world.queue_of(meta["namespace"]),
-            queued_at=_moment(told.get("queuedAt")) or seconds_of(meta["creationTimestamp"]),
+            queued_at=moment_of(told.get("queuedAt")) or seconds_of(meta["creationTimestamp"]),
             state=State(told.get("state", "Held")),
             nodes=list(Hostlist.parse(told.get("nodes", ""))),
             sets=[],
             places=[],
             freed=set(Idset.parse(told.get("freed", ""))),
-            reason="" if reason.startswith(_NOT_BOUND) else reason,
-            unbound=reason if reason.startswith(_NOT_BOUND) else "",
-            started_at=_moment(told.get("startedAt")),
-            ended_at=_moment(told.get("endedAt")),
+            reason="" if reason.startswith(NOT_BOUND) else reason,
+            unbound=reason if reason.startswith(NOT_BOUND) else "",
+            started_at=moment_of(told.get("startedAt")),
+            ended_at=moment_of(told.get("endedAt")),
             waits=fluxjobs.waits_in(told),
             told_at=now,
             told_place=fluxjobs.place_in(told),
@@ -385,8 +379,8 @@ class Core:
         if account := self._account_of(job):
             account.forget(job.jobid)
             account.forget(-job.jobid)
-        self._unbound.pop(job.uid, None)
-        self._untold.pop(job.uid, None)
+        self.binding.forget(job)
+        self.writes.forget(job)
         del self.jobs[job.uid], self._jobs_by_id[job.jobid]
 
     def _withdraw(self, job: Job) -> None:
@@ -470,12 +464,12 @@ class Core:
         did. What they have of their nodes is counted as that of others (`_count_foreign`).
         """
         pods = list(self.world.live_pods(job.uid))
-        is_free = bool(pods) and not any(gate_index(pod) >= 0 or _is_placed(pod) for pod in pods)
+        is_free = bool(pods) and not any(gate_index(pod) >= 0 or is_placed(pod) for pod in pods)
         return is_free and job.workload.kind == PODS and not job.places
 
     def _kept_out(self, job: Job) -> str:
         """Why a job is not in the order of its queue; "" if it may be."""
-        if _annotations(job.item).get(HOLD) == "true":
+        if (job.item["metadata"].get("annotations") or {}).get(HOLD) == "true":
             job.position, job.estimate, job.is_reserved = 0, 0, False
             return f"its user keeps it waiting: annotation {HOLD}"
         if job.queue not in self.queues:
@@ -543,27 +537,6 @@ class Core:
         if job and queue and job.state.has_nodes and not self.places.leave_lost_nodes(job, queue, now):
             self._stranded[uid] = None
             job.reason = job.reason or STRANDED
-
-    def _await_binding(self, job: Job, now: float) -> None:
-        """Note which pods kube-scheduler has not bound in time, and when the next is to be bound."""
-        self._unbound.pop(job.uid, None)
-        queue, pods = self.queues.get(job.queue), list(self.world.live_pods(job.uid)) if job.state.has_nodes else []
-        waits = {pod["metadata"]["uid"]: pod for pod in pods if _waits_for_binding(pod)}
-        job.pinned_at = {uid: job.pinned_at.get(uid, _pinned_at(job, pod)) for uid, pod in waits.items()}
-        job.late = []
-        if not job.state.has_nodes:
-            job.unbound = ""
-        if queue is None or not job.state.has_nodes:
-            return
-        ends = {uid: at + queue.settings.ready_timeout for uid, at in job.pinned_at.items()}
-        job.late = [uid for uid, end in ends.items() if end <= now]
-        if job.late and not job.unbound:
-            limit = durations.encode(queue.settings.ready_timeout)
-            job.unbound = f"{_NOT_BOUND} in {limit}: {_why_not_bound(waits[job.late[0]])}"
-        elif sum(1 for pod in pods if pod["spec"].get("nodeName")) >= job.wish.pods:
-            job.unbound = ""
-        if len(job.late) < len(ends):
-            self._unbound[job.uid] = min(end for uid, end in ends.items() if uid not in job.late)
 
     # --- quotas and the order
 
@@ -730,129 +703,6 @@ class Core:
         is_kept_back = position > 1 and queue.queue.policy.backfill and job.asked and not job.asked.duration
         return _growing(job, why + _UNLIMITED if is_kept_back else why)
 
-    # --- what to write
-
-    def _writes_of(self, job: Job, now: float) -> Iterator[actions.Action]:
-        flux = self.world.fluxjobs.get(job.uid)
-        if flux is None:
-            queue = self.queues.get(job.queue)
-            yield actions.Create(fluxjobs.made_of(job, bool(queue and queue.queue.policy.reservations != 0)))
-            return
-        told: Object = flux.get("status") or {}
-        if not job.is_claimed and told.get("state") == "Held":
-            if not _is_held(job.item):
-                body = {"metadata": {"annotations": {HELD: "true"}}}
-                yield actions.Change(job.workload.kind, job.item, body)
-                return
-            job.is_claimed = True
-        spec = fluxjobs.changed_spec(job, flux.get("spec") or {})
-        if spec:
-            # The status is written to the version that comes of this.
-            yield actions.Change(FLUXJOBS, flux, {"spec": spec})
-            return
-        pods = {pod["metadata"]["uid"]: pod for pod in self.world.live_pods(job.uid)}
-        wanted = fluxjobs.status_of(job, told, self._counts(job, pods), now)
-        is_due = job.is_due or (job.state.has_nodes and now - job.told_at >= STATUS_INTERVAL)
-        patch = patch_of(told, wanted)
-        self._untold.pop(job.uid, None)
-        if _matters(told, wanted) or (is_due and patch):
-            yield from _report(job, told, wanted)
-            yield actions.Publish(FLUXJOBS, flux, patch)
-            job.told_at, job.told_place, job.is_due = now, fluxjobs.place_of(job), False
-        else:
-            if patch and job.state.has_nodes:
-                self._untold[job.uid] = job.told_at + STATUS_INTERVAL
-            # A write that was refused told nothing.
-            job.told_place = fluxjobs.place_in(told)
-            if job.told_place != fluxjobs.place_of(job):
-                self.places.changed[job.queue] = None
-        if job.state.has_nodes and self._is_told(job):
-            yield from self._effects(job, pods, now)
-
-    def _is_told(self, job: Job) -> bool:
-        """Whether the status says which nodes a job has."""
-        told: Object = (self.world.fluxjobs.get(job.uid) or {}).get("status") or {}
-        has_nodes = State(told.get("state", "Held")).has_nodes
-        return has_nodes and {
-            key: told[key] for key in ("nodes", "sets", "freed", "waits") if key in told
-        } == fluxjobs.nodes_of(job)
-
-    def _effects(self, job: Job, pods: dict[str, Object], now: float) -> Iterator[actions.Action]:
-        """What makes a job run whose nodes are told."""
-        workload, queue = job.workload, self.queues.get(job.queue)
-        limit = job.seconds if queue and queue.settings.enforce_duration else 0
-        if workload.is_suspended(job.item) or _is_held(job.item):
-            body = workload.released(job.item, limit)
-            yield actions.Change(workload.kind, job.item, {"metadata": {"annotations": {HELD: None}}, **body})
-        for place in job.places:
-            pod = pods.get(place.pod)
-            if pod is not None and gate_index(pod) >= 0:
-                if queue and not self.places.is_usable(job, queue, place):
-                    # A pod that is pinned could not go to another node (`Places.leave_lost_nodes`).
-                    continue
-                give = pin.mark if is_bound_here(pod) else pin.pin
-                yield actions.PatchPod(pod, give(pod, place.node, job.jobid, 0 if workload.deadline else limit))
-                job.pinned_at[place.pod] = now
-                if queue and queue.settings.ready_timeout:
-                    end = now + queue.settings.ready_timeout
-                    self._unbound[job.uid] = min(end, self._unbound.get(job.uid, inf))
-            elif pod is not None and queue and _is_to_bind(pod):
-                if not queue.is_usable(place.node, None) or not queue.has_room(place.node):
-                    self._unbindable[job.uid] = None
-                    continue
-                report = Report("Normal", "Scheduled", f"bound to {place.node}")
-                yield actions.Bind(pod, place.node)
-                yield actions.Tell(PODS, pod, {}, report, pod["spec"]["schedulerName"])
-        yield from self._evictions(job, pods)
-
-    def _evictions(self, job: Job, pods: dict[str, Object]) -> Iterator[actions.Action]:
-        """Take pods away that kube-scheduler did not bind in time, where their owner makes new ones. A workload none of
-        whose pods is bound is suspended, as if by its user, and so waits anew; where some are, the others are left.
-        """
-        late = [pods[uid] for uid in job.late if uid in pods]
-        if late and job.workload.suspend and not any(pod["spec"].get("nodeName") for pod in pods.values()):
-            if not job.workload.is_suspended(job.item):
-                yield actions.Change(job.workload.kind, job.item, job.workload.suspended())
-            return
-        for pod in late:
-            if any(owner.get("controller") for owner in pod["metadata"].get("ownerReferences") or ()):
-                yield actions.Delete(pod)
-
-    def _ungate_skipped(self, uid: str) -> Iterator[actions.Action]:
-        """Pods of an object that is left alone do not wait, though every pod gets the gate."""
-        found = self.world.workloads.get(uid)
-        if found and (is_skipped(found[1]) or found[0].left_alone(found[1])):
-            for pod in self.world.pods_of(uid):
-                if gate_index(pod) >= 0:
-                    yield actions.PatchPod(pod, pin.ungate(pod))
-
-    def _counts(self, job: Job, pods: dict[str, Object]) -> Object:
-        running = sum(1 for pod in pods.values() if (pod.get("status") or {}).get("phase") == "Running")
-        placed = sum(1 for place in job.places if place.pod)
-        return {"wanted": job.wish.pods, "placed": placed, "running": running} if job.state.has_nodes else {}
-
-
-def _report(job: Job, told: Object, wanted: Object) -> Iterator[actions.Action]:
-    """The Event about a change of state, or of why a job waits."""
-    state = job.state
-    reports = {
-        State.HELD: Report("Normal", "Queued", f"in queue {job.queue}: {job.reason or BEHIND}"),
-        State.REFUSED: Report("Warning", "Refused", job.reason),
-        State.RELEASED: Report("Normal", "Released", f"on {wanted.get('nodes')}"),
-    }
-    known = told.get("state") == state.value
-    if job.unbound and job.unbound != told.get("reason"):
-        yield actions.Tell(
-            job.workload.kind, job.workload.objects(job.item)[0], told, Report("Warning", "NotBound", job.unbound)
-        )
-    if not told.get("state") and job.asked and job.asked.left:
-        text = f"not planned for, left to kube-scheduler on the node that a pod is given: {', '.join(job.asked.left)}"
-        yield actions.Tell(
-            job.workload.kind, job.workload.objects(job.item)[0], told, Report("Normal", "LeftToScheduler", text)
-        )
-    if state in reports and not (known and (state is not State.HELD or _kind_of(told) == _kind_of(wanted))):
-        yield actions.Tell(job.workload.kind, job.workload.objects(job.item)[0], told, reports[state])
-
 
 def _no_room(queue: ClusterQueue, jobspec: Object, request: JobRequest, now: int, reserves: bool) -> str:
     """Why a job of another scheduler is given nothing."""
@@ -877,45 +727,6 @@ def _first_part(queue: ClusterQueue, job: Job) -> int:
     return min(job.line, key=lambda part: queue.queue.pending[part].position)
 
 
-def _kind_of(status: Object) -> str:
-    """A reason without its amounts."""
-    return str(status.get("reason", "")).partition(":")[0]
-
-
-def _matters(told: Object, wanted: Object) -> bool:
-    """Whether a status is to be written at once: not if only a position, an estimate or a count has changed."""
-    keys = ("state", "reason", "nodes", "sets", "freed", "waits", "jobid", "startedAt", "endedAt")
-    return any(told.get(key) != wanted.get(key) for key in keys)
-
-
-def _annotations(item: Object) -> Object:
-    return item["metadata"].get("annotations") or {}
-
-
-def _is_to_bind(pod: Object) -> bool:
-    """Whether a pod that has a place is to be bound to its node by this program, now that no gate is left."""
-    spec, meta = pod["spec"], pod["metadata"]
-    is_free = not spec.get("nodeName") and not spec.get("schedulingGates") and not meta.get("deletionTimestamp")
-    return is_bound_here(pod) and is_free
-
-
-def _waits_for_binding(pod: Object) -> bool:
-    """Whether a pod was given to a node, and kube-scheduler has not bound it yet."""
-    is_bound = bool(pod["spec"].get("nodeName"))
-    return _is_placed(pod) and gate_index(pod) < 0 and not is_bound and "deletionTimestamp" not in pod["metadata"]
-
-
-def _pinned_at(job: Job, pod: Object) -> float:
-    """When a pod was pinned that was so already when this core began."""
-    return max(job.started_at, _moment(pod["metadata"].get("creationTimestamp")))
-
-
-def _why_not_bound(pod: Object) -> str:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    told = (one.get("message") for one in conditions if one["type"] == "PodScheduled")
-    return next((str(one) for one in told if one), "it does not say why")
-
-
 def _settings_of(item: Object) -> Settings:
     """The settings of a FluxQueue; the defaults for one that does not make sense, which has no nodes (`divided`)."""
     try:
@@ -924,19 +735,6 @@ def _settings_of(item: Object) -> Settings:
         return Settings()
 
 
-def _is_held(item: Object) -> bool:
-    return bool(_annotations(item).get(HELD) == "true")
-
-
-def _is_placed(pod: Object) -> bool:
-    meta = pod["metadata"]
-    return PLACE in (meta.get("annotations") or {}) and JOBID in (meta.get("labels") or {}) and is_live(pod)
-
-
 def _natural(name: str) -> list[tuple[int, str]]:
     """Orders names with numbers in them as people do: node-2 before node-10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
-
-
-def _moment(text: str | None) -> float:
-    return seconds_of(text) if text else 0

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ...kube.runtime.cache import owner_of
 from ...kube.runtime.kinds import PODS, Kind
 from ..admission import gate_index
-from ..names import CLAIMS, FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, PLACE, PRIORITY_CLASSES, QUEUE
+from ..names import CLAIMS, FLUXJOBS, FLUXQUEUES, HELD, JOBID, NAMESPACES, NODES, PLACE, PRIORITY_CLASSES, QUEUE
 from ..workloads import KINDS, Workload, group, maker_of, uid_of_group
 from ..workloads import owner_of as known_owner
 from . import external
@@ -247,3 +247,14 @@ def node_of(pod: Object) -> str:
 def is_live(pod: Object) -> bool:
     """Whether a pod is there and has not ended; one that is told to end holds what it has until it is gone."""
     return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+
+
+def is_held(item: Object) -> bool:
+    """Whether an object was created suspended by this program's webhook, and is so still."""
+    return bool((item["metadata"].get("annotations") or {}).get(HELD) == "true")
+
+
+def is_placed(pod: Object) -> bool:
+    """Whether a pod that holds something was given to a node as one of a job."""
+    meta = pod["metadata"]
+    return PLACE in (meta.get("annotations") or {}) and JOBID in (meta.get("labels") or {}) and is_live(pod)

@@ -1,0 +1,181 @@
+"""What is to be written about a job: its FluxJob and the Events of it, and what makes the job run once that tells its
+nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...kube.runtime.events import Report
+from ...kube.runtime.kinds import PODS
+from ...kube.runtime.writes import patch_of
+from ..admission import gate_index, is_bound_here, is_skipped
+from ..names import FLUXJOBS, HELD
+from . import actions, fluxjobs, pin
+from .binding import Binding
+from .cluster_queue import ClusterQueue
+from .job import Job, State
+from .places import Places
+from .world import World, is_held
+
+Object = dict[str, Any]
+
+# Seconds between two writes of a status in which only a position, an estimate or a count has changed.
+STATUS_INTERVAL = 30.0
+BEHIND = "waits for the jobs before it"
+
+
+class Writes:
+    """`untold` has by the uid of a job when counts of its pods are to be told that were not worth a write at once, and
+    `unbindable` jobs with a pod that is to be bound, and a node that takes none now or has no room for it.
+    """
+
+    def __init__(self, world: World, queues: dict[str, ClusterQueue], places: Places, binding: Binding) -> None:
+        self.untold: dict[str, float] = {}
+        self.unbindable: dict[str, None] = {}
+        self._world = world
+        self._queues = queues
+        self._places = places
+        self._binding = binding
+
+    def forget(self, job: Job) -> None:
+        """A job is gone."""
+        self.untold.pop(job.uid, None)
+
+    def about(self, job: Job, now: float) -> Iterator[actions.Action]:
+        """All that is to be written about a job now, in order."""
+        flux = self._world.fluxjobs.get(job.uid)
+        if flux is None:
+            queue = self._queues.get(job.queue)
+            yield actions.Create(fluxjobs.made_of(job, bool(queue and queue.queue.policy.reservations != 0)))
+            return
+        told: Object = flux.get("status") or {}
+        if not job.is_claimed and told.get("state") == "Held":
+            if not is_held(job.item):
+                body = {"metadata": {"annotations": {HELD: "true"}}}
+                yield actions.Change(job.workload.kind, job.item, body)
+                return
+            job.is_claimed = True
+        spec = fluxjobs.changed_spec(job, flux.get("spec") or {})
+        if spec:
+            # The status is written to the version that comes of this.
+            yield actions.Change(FLUXJOBS, flux, {"spec": spec})
+            return
+        pods = {pod["metadata"]["uid"]: pod for pod in self._world.live_pods(job.uid)}
+        wanted = fluxjobs.status_of(job, told, self._counts(job, pods), now)
+        is_due = job.is_due or (job.state.has_nodes and now - job.told_at >= STATUS_INTERVAL)
+        patch = patch_of(told, wanted)
+        self.untold.pop(job.uid, None)
+        if _matters(told, wanted) or (is_due and patch):
+            yield from _report(job, told, wanted)
+            yield actions.Publish(FLUXJOBS, flux, patch)
+            job.told_at, job.told_place, job.is_due = now, fluxjobs.place_of(job), False
+        else:
+            if patch and job.state.has_nodes:
+                self.untold[job.uid] = job.told_at + STATUS_INTERVAL
+            # A write that was refused told nothing.
+            job.told_place = fluxjobs.place_in(told)
+            if job.told_place != fluxjobs.place_of(job):
+                self._places.changed[job.queue] = None
+        if job.state.has_nodes and self.is_told(job):
+            yield from self._effects(job, pods, now)
+
+    def is_told(self, job: Job) -> bool:
+        """Whether the status says which nodes a job has."""
+        told: Object = (self._world.fluxjobs.get(job.uid) or {}).get("status") or {}
+        has_nodes = State(told.get("state", "Held")).has_nodes
+        return has_nodes and {
+            key: told[key] for key in ("nodes", "sets", "freed", "waits") if key in told
+        } == fluxjobs.nodes_of(job)
+
+    def _effects(self, job: Job, pods: dict[str, Object], now: float) -> Iterator[actions.Action]:
+        """What makes a job run whose nodes are told."""
+        workload, queue = job.workload, self._queues.get(job.queue)
+        limit = job.seconds if queue and queue.settings.enforce_duration else 0
+        if workload.is_suspended(job.item) or is_held(job.item):
+            body = workload.released(job.item, limit)
+            yield actions.Change(workload.kind, job.item, {"metadata": {"annotations": {HELD: None}}, **body})
+        for place in job.places:
+            pod = pods.get(place.pod)
+            if pod is not None and gate_index(pod) >= 0:
+                if queue and not self._places.is_usable(job, queue, place):
+                    # A pod that is pinned could not go to another node (`Places.leave_lost_nodes`).
+                    continue
+                give = pin.mark if is_bound_here(pod) else pin.pin
+                yield actions.PatchPod(pod, give(pod, place.node, job.jobid, 0 if workload.deadline else limit))
+                self._binding.pinned(job, queue, place.pod, now)
+            elif pod is not None and queue and _is_to_bind(pod):
+                if not queue.is_usable(place.node, None) or not queue.has_room(place.node):
+                    self.unbindable[job.uid] = None
+                    continue
+                report = Report("Normal", "Scheduled", f"bound to {place.node}")
+                yield actions.Bind(pod, place.node)
+                yield actions.Tell(PODS, pod, {}, report, pod["spec"]["schedulerName"])
+        yield from self._evictions(job, pods)
+
+    def _evictions(self, job: Job, pods: dict[str, Object]) -> Iterator[actions.Action]:
+        """Take pods away that kube-scheduler did not bind in time, where their owner makes new ones. A workload none of
+        whose pods is bound is suspended, as if by its user, and so waits anew; where some are, the others are left.
+        """
+        late = [pods[uid] for uid in job.late if uid in pods]
+        if late and job.workload.suspend and not any(pod["spec"].get("nodeName") for pod in pods.values()):
+            if not job.workload.is_suspended(job.item):
+                yield actions.Change(job.workload.kind, job.item, job.workload.suspended())
+            return
+        for pod in late:
+            if any(owner.get("controller") for owner in pod["metadata"].get("ownerReferences") or ()):
+                yield actions.Delete(pod)
+
+    def ungate_skipped(self, uid: str) -> Iterator[actions.Action]:
+        """Pods of an object that is left alone do not wait, though every pod gets the gate."""
+        found = self._world.workloads.get(uid)
+        if found and (is_skipped(found[1]) or found[0].left_alone(found[1])):
+            for pod in self._world.pods_of(uid):
+                if gate_index(pod) >= 0:
+                    yield actions.PatchPod(pod, pin.ungate(pod))
+
+    def _counts(self, job: Job, pods: dict[str, Object]) -> Object:
+        running = sum(1 for pod in pods.values() if (pod.get("status") or {}).get("phase") == "Running")
+        placed = sum(1 for place in job.places if place.pod)
+        return {"wanted": job.wish.pods, "placed": placed, "running": running} if job.state.has_nodes else {}
+
+
+def _report(job: Job, told: Object, wanted: Object) -> Iterator[actions.Action]:
+    """The Event about a change of state, or of why a job waits."""
+    state = job.state
+    reports = {
+        State.HELD: Report("Normal", "Queued", f"in queue {job.queue}: {job.reason or BEHIND}"),
+        State.REFUSED: Report("Warning", "Refused", job.reason),
+        State.RELEASED: Report("Normal", "Released", f"on {wanted.get('nodes')}"),
+    }
+    known = told.get("state") == state.value
+    if job.unbound and job.unbound != told.get("reason"):
+        yield actions.Tell(
+            job.workload.kind, job.workload.objects(job.item)[0], told, Report("Warning", "NotBound", job.unbound)
+        )
+    if not told.get("state") and job.asked and job.asked.left:
+        text = f"not planned for, left to kube-scheduler on the node that a pod is given: {', '.join(job.asked.left)}"
+        yield actions.Tell(
+            job.workload.kind, job.workload.objects(job.item)[0], told, Report("Normal", "LeftToScheduler", text)
+        )
+    if state in reports and not (known and (state is not State.HELD or _kind_of(told) == _kind_of(wanted))):
+        yield actions.Tell(job.workload.kind, job.workload.objects(job.item)[0], told, reports[state])
+
+
+def _kind_of(status: Object) -> str:
+    """A reason without its amounts."""
+    return str(status.get("reason", "")).partition(":")[0]
+
+
+def _matters(told: Object, wanted: Object) -> bool:
+    """Whether a status is to be written at once: not if only a position, an estimate or a count has changed."""
+    keys = ("state", "reason", "nodes", "sets", "freed", "waits", "jobid", "startedAt", "endedAt")
+    return any(told.get(key) != wanted.get(key) for key in keys)
+
+
+def _is_to_bind(pod: Object) -> bool:
+    """Whether a pod that has a place is to be bound to its node by this program, now that no gate is left."""
+    spec, meta = pod["spec"], pod["metadata"]
+    is_free = not spec.get("nodeName") and not spec.get("schedulingGates") and not meta.get("deletionTimestamp")
+    return is_bound_here(pod) and is_free
