@@ -138,9 +138,13 @@ def job_of(given: Given, system: str) -> Object:
 def cluster_of(nodes: int, system: str, policy: str, folder: Path) -> Iterator[Cluster]:
     """A cluster of played nodes that one of the systems schedules, with an audit log in the folder."""
     (folder / "policy.json").write_text(json.dumps(_POLICY))
-    audit = [f"--audit-policy-file={folder}/policy.json", f"--audit-log-path={folder}/audit.log"]
+    options = {
+        "kube-apiserver": [f"--audit-policy-file={folder}/policy.json", f"--audit-log-path={folder}/audit.log"],
+        # A machine that is slow for a while loses no played node: jobs on it would be none of the trace any more.
+        "kube-controller-manager": ["--node-monitor-grace-period=10m"],
+    }
     reading, writing = os.pipe()
-    world = Cluster.up(f"bench-{os.getpid()}", 0, lifeline=reading, api_server=audit)
+    world = Cluster.up(f"bench-{os.getpid()}", 0, lifeline=reading, options=options)
     try:
         capacity = {"cpu": str(CORES), "memory": "64Gi", "pods": "110"}
         kwok.play(

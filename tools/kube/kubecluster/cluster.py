@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -73,10 +73,10 @@ class Cluster:
         nodes: int = 1,
         archives: Sequence[Path] = (),
         lifeline: int | None = None,
-        api_server: Sequence[str] = (),
+        options: Mapping[str, Sequence[str]] = {},
     ) -> Cluster:
-        """Start a cluster with so many nodes (0 to 2), these images and further options of the API server, and wait
-        until it is ready.
+        """Start a cluster with so many nodes (0 to 2), these images and further options of parts of the control plane,
+        by program, and wait until it is ready.
 
         What is left of an earlier one whose start or machine broke off is removed first. Raises KubeError where one
         of this name runs, or the start fails; then nothing is left but the logs that the message quotes.
@@ -94,7 +94,7 @@ class Cluster:
         try:
             box = Box.make(state, lifeline)
             network.connect(box, addresses)
-            _start(box, addresses, nodes, archives, api_server)
+            _start(box, addresses, nodes, archives, options)
         except BaseException:
             down(name)
             raise
@@ -141,7 +141,9 @@ class Cluster:
         return self.box.run(argv, ["net"], input=input)
 
 
-def _start(box: Box, addresses: Addresses, nodes: int, archives: Sequence[Path], api_server: Sequence[str]) -> None:
+def _start(
+    box: Box, addresses: Addresses, nodes: int, archives: Sequence[Path], options: Mapping[str, Sequence[str]]
+) -> None:
     """Start all parts. Images are loaded while the control plane comes up."""
     control_plane.prepare(box.state)
     for index in range(nodes):
@@ -155,7 +157,7 @@ def _start(box: Box, addresses: Addresses, nodes: int, archives: Sequence[Path],
 
     with ThreadPoolExecutor(2) as pool:
         filled = [pool.submit(fill, index) for index in range(nodes)]
-        api = control_plane.start(box, addresses, api_server)
+        api = control_plane.start(box, addresses, options)
         if nodes:
             node.start_services(box, addresses)
         for index in range(nodes):

@@ -12,7 +12,7 @@ import secrets
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -173,12 +173,12 @@ def _scheduler(state: Path) -> list[str]:
     ]
 
 
-def start(box: Box, addresses: Addresses, api_server: Sequence[str] = ()) -> Api:
-    """Start the control plane, with these further options of the API server; a client of it, once its API is ready."""
+def start(box: Box, addresses: Addresses, options: Mapping[str, Sequence[str]]) -> Api:
+    """Start the control plane, with these further options by program; a client of it, once its API is ready."""
     state = box.state
     box.run([build.program("kubernetes", "kubernetes"), "service-account-key", str(state / "service-accounts.key")])
     box.start("etcd", _etcd(state))
-    box.start("kube-apiserver", [*_apiserver(state, addresses), *api_server])
+    box.start("kube-apiserver", [*_apiserver(state, addresses), *options.get("kube-apiserver", ())])
     api = Api(addresses.server, (state / "token").read_text())
 
     def ready() -> bool:
@@ -192,6 +192,7 @@ def start(box: Box, addresses: Addresses, api_server: Sequence[str] = ()) -> Api
     authority = (state / "certificates/apiserver.crt").read_bytes()
     (state / "kubeconfig").touch(0o600)
     (state / "kubeconfig").write_text(kubeconfig(addresses.server, (state / "token").read_text(), authority))
-    box.start("kube-controller-manager", _controller_manager(state, addresses))
+    further = options.get("kube-controller-manager", ())
+    box.start("kube-controller-manager", [*_controller_manager(state, addresses), *further])
     box.start("kube-scheduler", _scheduler(state))
     return api
