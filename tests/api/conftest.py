@@ -92,8 +92,10 @@ def serving(uri: str) -> Iterator[ServiceProcess]:
     env = clean_env(FLUX_URI=uri)
     with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/") as process:
         assert process.stdout is not None and process.stderr is not None
-        yield ServiceProcess(json.loads(process.stdout.readline())["url"], process.pid)
-        process.terminate()
+        try:
+            yield ServiceProcess(json.loads(process.stdout.readline())["url"], process.pid)
+        finally:
+            process.terminate()
         assert "Traceback" not in process.stderr.read()
         assert process.wait() == 0
 

@@ -15,6 +15,7 @@ from headrace.api.broker_link import Broker
 from headrace.api.fields import BadFields
 from headrace.api.guard import Guard
 from headrace.api.identity.access import Access
+from headrace.api.methods import Methods
 from headrace.api.metrics import Timed
 from headrace.api.pages import login
 from headrace.api.pages import routes as page_routes
@@ -54,6 +55,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.mount("/static", page_routes.static)
     for kind in (*problems.EXCEPTIONS, BadFields, OtherBody, v1_fields.BadBody, v2_fields.BadBody):
         app.add_exception_handler(kind, _answer)
+    app.add_middleware(Methods)
     app.add_middleware(Guard, hosts=settings.hosts)
     if settings.audit:
         app.add_middleware(Audit, path=settings.audit)

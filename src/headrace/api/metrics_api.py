@@ -20,12 +20,14 @@ from typing import Any
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 import headrace
 from headrace.api.broker_link import Broker
+from headrace.api.methods import Methods
 from headrace.api.metrics import Numbers, ask
 from headrace.api.serve import Server, configuration, run_until_signal
 from headrace.api.settings import SettingsError
@@ -185,6 +187,7 @@ def create_app(options: Options) -> Starlette:
             Route(f"{path}/namespaces/{{namespace}}/{{resource}}/{{name}}/{{metric}}", values),
             Route(f"{path}/{{resource}}/{{name}}/{{metric}}", values),
         ],
+        middleware=[Middleware(Methods)],
         exception_handlers={HTTPException: refused},
     )
 
