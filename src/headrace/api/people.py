@@ -34,7 +34,9 @@ class People:
         self._audit_file = audit_file
 
     def tokens(self, user: str = "") -> list[Token]:
-        """The own valid tokens, or those of another user ("all": of all users), the newest first."""
+        """The own valid tokens, or those of another user ("all": of all users), the newest first. Raises
+        NoSuchUser.
+        """
         if user and user != self._identity.name:
             self._check_admin()
         return self._accounts.tokens("" if user == "all" else user or self._identity.name)

@@ -47,6 +47,7 @@ def test_tokens_of_all_are_an_administrators(group: Any) -> None:
     assert ann.get("/v2/tokens?user=ann.x").status_code == 200
     for other in ("bob.x", "all", "nosuch.x"):
         assert ann.get(f"/v2/tokens?user={other}").status_code == 403
+    assert boss.get("/v2/tokens?user=nosuch").json()["detail"] == "there is no user 'nosuch'"
     assert {one["user"] for one in boss.get("/v2/tokens?user=bob.x").json()["tokens"]} == {"bob.x"}
     assert {one["user"] for one in everything(boss, "tokens", "tokens", 1000)} == {"boss.x"}
     ids = [one["id"] for one in boss.get("/v2/tokens?user=all&limit=1000").json()["tokens"]]

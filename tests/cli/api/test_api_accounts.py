@@ -91,6 +91,7 @@ def test_tokens_are_issued_listed_and_revoked(run: Run, tmp_path: Path) -> None:
     assert found is not None and found.name == "ann.x"
     (one,) = json.loads(run("headrace api tokens list --json --database=users")[1])
     assert (one["user"], one["note"], one["ends"] - one["issued"]) == ("ann.x", "nightly", 300.0)
+    run("headrace api users add bob.x --database=users", "long enough")
     for line, count in (
         ("headrace api tokens list --database=users", 2),
         ("headrace api tokens list ann.x --database=users", 2),
@@ -105,16 +106,22 @@ def test_tokens_are_issued_listed_and_revoked(run: Run, tmp_path: Path) -> None:
     engine.dispose()
 
 
+NOBODY = "there is no user 'nosuch': headrace api users list --database users shows users"
+NO_TOKEN = "there is no valid token with the id 'nosuch': headrace api tokens list --database users shows tokens"
+
+
 @pytest.mark.parametrize(
     ("line", "stdin", "told"),
     [
         ("headrace api users add 1x --database=users", "long enough", "'1x' cannot be a name"),
         ("headrace api users add ann --database=users", "", "a password has 1 to 1024 characters, this one 0"),
-        ("headrace api users password nosuch --database=users", "", "there is no user 'nosuch'"),
-        ("headrace api users remove nosuch --database=users", "", "there is no user 'nosuch'"),
-        ("headrace api users admin nosuch --database=users", "", "there is no user 'nosuch'"),
-        ("headrace api tokens issue nosuch --database=users", "", "there is no user 'nosuch'"),
-        ("headrace api tokens revoke nosuch --database=users", "", "there is no valid token with the id 'nosuch'"),
+        ("headrace api users password nosuch --database=users", "", NOBODY),
+        ("headrace api users remove nosuch --database=users", "", NOBODY),
+        ("headrace api users admin nosuch --database=users", "", NOBODY),
+        ("headrace api tokens issue nosuch --database=users", "", NOBODY),
+        ("headrace api tokens list nosuch --database=users", "", NOBODY),
+        ("headrace api tokens list nosuch --json --database=users", "", NOBODY),
+        ("headrace api tokens revoke nosuch --database=users", "", NO_TOKEN),
     ],
 )
 def test_what_is_wrong_is_told_in_a_line(run: Run, line: str, stdin: str, told: str) -> None:

@@ -62,7 +62,7 @@ class Accounts(Protocol):
         """Make a token invalid."""
 
     def tokens(self, name: str) -> list[Token]:
-        """The valid tokens of a user ("": of all), the newest first."""
+        """The valid tokens of a user ("": of all), the newest first. Raises NoSuchUser."""
 
     def revoke(self, id: str, name: str) -> Token:
         """Make the token with the id invalid; with a name it must be that user's. Raises NoSuchToken."""
@@ -108,7 +108,9 @@ class Owner:
         self._tokens.use_up(token)
 
     def tokens(self, name: str) -> list[Token]:
-        return self._tokens.listed() if name in ("", self._identity.name) else []
+        if name not in ("", self._identity.name):
+            raise NoSuchUser(f"there is no user '{name}'")
+        return self._tokens.listed()
 
     def revoke(self, id: str, name: str) -> Token:
         found = self._tokens.revoke(id)

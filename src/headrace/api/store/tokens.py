@@ -12,7 +12,7 @@ from sqlalchemy import Engine, delete, func, insert, select
 from headrace.api.identity.tokens import LONGEST_NOTE, Token
 from headrace.api.store.errors import NoSuchToken
 from headrace.api.store.tables import TOKENS, USERS
-from headrace.api.store.users import User
+from headrace.api.store.users import User, one
 
 # Tokens of a user at a time; the oldest makes room.
 MOST = 1000
@@ -47,13 +47,15 @@ def user_of(engine: Engine, token: str) -> User | None:
 
 
 def listed(engine: Engine, name: str = "") -> list[Token]:
-    """The valid tokens of a user ("": of all), the newest first."""
+    """The valid tokens of a user ("": of all), the newest first. Raises NoSuchUser."""
     query = select(TOKENS.c.id, USERS.c.name, TOKENS.c.note, TOKENS.c.session, TOKENS.c.issued, TOKENS.c.ends).join(
         USERS, TOKENS.c.userid == USERS.c.userid
     )
     query = query.where(TOKENS.c.ends > time.time()).order_by(TOKENS.c.issued.desc())
+    if name:
+        query = query.where(TOKENS.c.userid == one(engine, name).userid)
     with engine.connect() as connection:
-        return [Token(*row) for row in connection.execute(query.where(USERS.c.name == name) if name else query)]
+        return [Token(*row) for row in connection.execute(query)]
 
 
 def revoke(engine: Engine, id: str, name: str = "") -> Token:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 import time
 
@@ -108,10 +109,16 @@ def check_extra() -> None:
 def run(options: Any) -> int:
     """Carry out one of these commands. Raises StoreError, a ValueError."""
     from headrace.api.store import database as store
+    from headrace.api.store.errors import NoSuchToken, NoSuchUser
 
     engine = store.open_file(database(options))
+    where = f" --database {shlex.quote(options.database)}" if options.database else ""
     try:
         options.run(options, engine)
+    except NoSuchUser as exc:
+        raise NoSuchUser(f"{exc}: headrace api users list{where} shows users") from None
+    except NoSuchToken as exc:
+        raise NoSuchToken(f"{exc}: headrace api tokens list{where} shows tokens") from None
     finally:
         engine.dispose()
     return 0
