@@ -27,7 +27,7 @@ from headrace.api.v1 import routes as v1_routes
 from headrace.api.v2 import errors as v2_errors
 from headrace.api.v2 import fields as v2_fields
 from headrace.api.v2 import routes as v2_routes
-from headrace.api.v2.idempotency import Keys, OtherBody
+from headrace.api.v2.idempotency import BadKey, Keys, OtherBody
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -53,7 +53,7 @@ def create_app(settings: Settings) -> FastAPI:
     ):
         app.include_router(router)
     app.mount("/static", page_routes.static)
-    for kind in (*problems.EXCEPTIONS, BadFields, OtherBody, v1_fields.BadBody, v2_fields.BadBody):
+    for kind in (*problems.EXCEPTIONS, BadFields, BadKey, OtherBody, v1_fields.BadBody, v2_fields.BadBody):
         app.add_exception_handler(kind, _answer)
     app.add_middleware(Methods)
     app.add_middleware(Guard, hosts=settings.hosts)

@@ -18,7 +18,7 @@ from headrace.api.broker_link import BrokerUnreachable
 from headrace.api.fields import BadFields
 from headrace.api.jobs import JobHasEnded, Refused
 from headrace.api.v2.fields import BadBody
-from headrace.api.v2.idempotency import OtherBody
+from headrace.api.v2.idempotency import HEADER, BadKey, OtherBody
 
 MEDIA_TYPE = "application/problem+json"
 _PHRASES = {413: "Content Too Large", 422: "Unprocessable Content"}
@@ -31,6 +31,8 @@ def answer(exc: Exception) -> Response:
         return problem(422, errors[0]["detail"], field=errors[0]["field"], **more)
     if isinstance(exc, BadBody):
         return problem(400, str(exc))
+    if isinstance(exc, BadKey):
+        return problem(400, str(exc), field=HEADER)
     if isinstance(exc, (OtherBody, JobHasEnded)):
         return problem(409, str(exc))
     if isinstance(exc, Refused):

@@ -14,22 +14,37 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from starlette.datastructures import Headers
+
 from headrace.api import jobs
 from headrace.api.broker_link import BrokerLink, BrokerUnreachable
-from headrace.api.fields import BadFields
 from headrace.query.listing import Query
 
 HEADER = "Idempotency-Key"
 _SECONDS = 24 * 3600.0
 _MOST_OF_USER = 10_000
-_LONGEST = 255
+LONGEST = 255
 _MARK = "idempotency-key"
 # Seconds that the clocks of service and broker may differ.
 _CLOCKS = 60.0
 
 
+class BadKey(ValueError):
+    """The header cannot be a key; the text is for users."""
+
+
 class OtherBody(ValueError):
     """A key that was used for another request; the text is for users."""
+
+
+def key_of(headers: Headers) -> str | None:
+    """The key of a request, None without one. Raises BadKey."""
+    given = headers.getlist(HEADER)
+    if len(given) > 1:
+        raise BadKey(f"{HEADER} was sent {len(given)} times: a request has one key")
+    if given and not (0 < len(given[0]) <= LONGEST and given[0].isprintable()):
+        raise BadKey(f"{HEADER} must be 1 to {LONGEST} printable characters, not {len(given[0])}: {given[0][:40]!r}")
+    return given[0] if given else None
 
 
 @dataclass
@@ -54,10 +69,8 @@ class Keys:
         self, link: BrokerLink, key: str, body: bytes, jobspec: dict[str, Any], send: Callable[[], Awaitable[int]]
     ) -> int:
         """The job of this key and body: that of a request before, or what `send` submits, whose `jobspec` gets the mark
-        of the key. Raises OtherBody, BadFields, and what `send` raises.
+        of the key. Raises OtherBody, and what `send` raises.
         """
-        if not (0 < len(key) <= _LONGEST and key.isprintable()):
-            raise BadFields([(HEADER, f"must be 1 to {_LONGEST} printable characters")])
         userid = link.identity.userid if link.identity is not None else -1
         digest = hashlib.sha256(body).hexdigest()
         entry = self._entry(userid, key)

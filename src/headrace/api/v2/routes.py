@@ -24,7 +24,7 @@ _KEY = {
     "in": "header",
     "required": False,
     "description": "With a key, the same request is answered with the same job for 24 h",
-    "schema": {"type": "string", "maxLength": 255},
+    "schema": {"type": "string", "minLength": 1, "maxLength": idempotency.LONGEST},
 }
 
 
@@ -61,22 +61,21 @@ async def list_jobs(request: Request) -> Response:
 
 @router.post("/jobs", summary="Submit a job", openapi_extra=_SUBMIT)
 async def submit(request: Request) -> Response:
-    here = service.of(request)
+    here, key = service.of(request), idempotency.key_of(request.headers)
     chosen = fields.of_query(request, _DRY_RUN)
     found = submission.read(await fields.of_body(request), here.settings)
     if chosen.get("dry_run"):
         await jobs.check(here.link, found.jobspec)
         return _json({"jobspec": found.jobspec, "urgency": found.urgency})
-    return await _submit(request, found)
+    return await _submit(request, key, found)
 
 
-async def _submit(request: Request, found: submission.Submission) -> Response:
+async def _submit(request: Request, key: str | None, found: submission.Submission) -> Response:
     link = service.of(request).link
 
     async def send() -> int:
         return await jobs.submit(link, found.jobspec, found.urgency)
 
-    key = request.headers.get(idempotency.HEADER)
     if key is None:
         id = await send()
     else:
@@ -89,8 +88,9 @@ async def _submit(request: Request, found: submission.Submission) -> Response:
 
 @router.post("/jobs/{jobid}/resubmit", summary="Submit a job once more", openapi_extra=_RESUBMIT)
 async def resubmit(request: Request, jobid: str) -> Response:
+    key = idempotency.key_of(request.headers)
     jobspec = await changes.submitted(service.of(request).link, jobs.read_id(jobid))
-    return await _submit(request, submission.again(jobspec, await fields.of_body(request)))
+    return await _submit(request, key, submission.again(jobspec, await fields.of_body(request)))
 
 
 @router.post("/jobs/{jobid}/cancel", summary="Cancel a job", openapi_extra=_body(changes.CANCEL))
