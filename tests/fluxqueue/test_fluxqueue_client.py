@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.fluxqueue import client
+from headrace.fluxqueue.core import external
 from headrace.kube.runtime.api import ApiError, Listing
 from headrace.kube.runtime.kinds import Kind
 
@@ -142,3 +143,12 @@ def test_a_hold_annotates_the_object_and_what_runs_is_not_held() -> None:
     assert released["annotations"] == {"fluxqueue/hold": None}
     with pytest.raises(client.NoSuchJob, match="two is Running: only what waits can be held and released"):
         asyncio.run(client.put_on_hold(api, found(api, "two").job, True))
+
+
+def test_a_reservation_of_another_scheduler_is_not_held() -> None:
+    reserved = external.made_of(7, "team", "default", {"n0": {"cpu": 1000}}, {}, 60, 1_800_000_000)
+    reserved["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    reserved["status"] = external.status_of(reserved, 1_700_000_000)
+    api: Any = Answers(reserved)
+    with pytest.raises(client.NoSuchJob, match="match-7 is a reservation of another scheduler, which alone ends it"):
+        asyncio.run(client.put_on_hold(api, found(api, "match-7").job, True))

@@ -23,6 +23,7 @@ from running_operator import free_port
 
 from headrace.fluxqueue.install import Install
 from headrace.fluxqueue.names import FLUXQUEUE
+from headrace.kube.runtime.timestamps import text_of
 
 BIN = Path(sys.executable).parent
 
@@ -244,4 +245,14 @@ def test_a_match_by_grpc_holds_real_nodes_over_a_restart_until_it_is_cancelled(
         assert '"basename": "node-' in one.allocation and clients.cancel(one.jobid).status == 0
         with pytest.raises(grpc.RpcError, match=f"there is no job {one.jobid}"):
             clients.cancel(one.jobid)
+        slot = {"type": "slot", "count": 2, "label": "a", "with": [{"type": "core", "count": cores}]}
+        both = json.dumps({"resources": [slot], "attributes": {"system": {"duration": 20}}})
+        first, later = clients.match(both), clients.match(both, reservation=True)
+        assert later.reserved and later.at >= first.at + 20
+        assert clients.cancel(first.jobid).status == 0
+        get = ("-n", "fluxqueue-system", "get", "fj", f"match-{later.jobid}-external", "-o", "json")
+        assert json.loads(cluster.kubectl(*get))["spec"]["reservation"] is True
+        until(lambda: json.loads(cluster.kubectl(*get))["status"]["state"] == "Running")
+        assert json.loads(cluster.kubectl(*get))["status"]["startedAt"] == text_of(later.at)
+        assert clients.cancel(later.jobid).status == 0
     assert name not in cluster.kubectl("-n", "fluxqueue-system", "get", "fj", "-o", "name")

@@ -145,3 +145,16 @@ def test_starts_are_estimated_by_the_units_of_pools_that_are_named() -> None:
     fill(queue, milli(3000), milli(2000), milli(4000))
     found = dict(step for step in places(scheduler, [queue], NOW, ("cpu", "gpu")) if step is not None)
     assert found == {2: Place(0, NOW + HOUR), 3: Place(1, NOW + 2 * HOUR)}
+
+
+def test_without_backfill_a_job_waits_for_what_its_queue_holds_from_a_later_time_on() -> None:
+    queue = Queue(scheduler_of(), "fcfs")
+    queue.advance(NOW)
+    selection = queue.scheduler.match_at(cores(8), NOW + HOUR).selection
+    assert selection is not None
+    queue.enter(100, selection, NOW + HOUR, NOW + 2 * HOUR)
+    fill(queue, cores(8), cores(1, HOUR + 1), cores(1))
+    assert list(queue.pending) == [2, 3], "the first one ends before"
+    promised = "resources are free but promised to jobs before it"
+    queue.finish(1)
+    assert Explainer().explain(queue, 2, NOW, ANEW())["reason_pending"] == promised

@@ -166,9 +166,16 @@ def _fluxjob() -> Object:
         "name": {**_TEXT, "description": "Name of the object that waits"},
         "object": {**_TEXT, "format": "byte", "description": "Empty"},
         "duration": {**_LONG, "minimum": 0, "description": "How long it runs at most, in seconds; 0 is unknown"},
-        "reservation": {"type": "boolean", "description": "Whether its queue's policy makes reservations"},
+        "reservation": {
+            "type": "boolean",
+            "description": "Whether its queue's policy makes reservations; of a match, whether it is for a later time",
+        },
         "nodes": {**_WHOLE, "description": "How many pods it has at a time"},
-        "resources": {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "description": "Empty"},
+        "resources": {
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": True,
+            "description": "What a match has of each node, and the start of one for a later time; else empty",
+        },
         "queue": {**_TEXT, "description": "Name of the FluxQueue"},
         "priority": {**_LONG, "description": "Value of the PriorityClass"},
     }

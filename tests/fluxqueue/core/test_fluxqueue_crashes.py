@@ -10,9 +10,14 @@ from typing import Any
 import pytest
 from simulated_cluster import Cluster
 
+from headrace.fluxqueue import nodes, requests
+from headrace.fluxqueue.core import external
+from headrace.fluxqueue.core.asking import Refusal
 from headrace.fluxqueue.names import FLUXJOBS, NODES
 from headrace.fluxqueue.workloads import KINDS
+from headrace.graph import parse_jobspec
 from headrace.kube.runtime.kinds import JOBS, PODS
+from headrace.kube.runtime.timestamps import seconds_of
 
 
 def a_life(cluster: Cluster) -> None:
@@ -129,6 +134,122 @@ def test_a_crash_at_any_write_about_sets_changes_nothing_of_what_comes_of_it():
             a_life_of_sets(cluster)
             assert cluster.restarts == 2, (crash_at, after)
             assert outcome(cluster) == expected, (crash_at, after)
+
+
+def reserve(cluster: Cluster, pods: int, cores: int, seconds: int) -> int:
+    """A match for another scheduler, now or later; its job id. Raises Refusal."""
+    jobspec = requests.jobspec("a", "", pods, {"cpu": 1000 * cores, "pod": 1}, seconds)
+    jobid, selection, start = cluster.queue.give("default", jobspec, parse_jobspec(jobspec), cluster.now, True)
+    amounts, later = nodes.amounts_in(selection), start if start > cluster.now else 0
+    made = cluster.put(FLUXJOBS, external.made_of(jobid, "ns", "default", amounts, jobspec, seconds, later))
+    made["status"] = external.status_of(made, cluster.now)
+    cluster.put(FLUXJOBS, made)
+    return jobid
+
+
+def cancel(cluster: Cluster, jobid: int) -> None:
+    cluster.delete(FLUXJOBS, f"match-{jobid}-external")
+    cluster.queue.externals.drop(jobid)
+
+
+def a_life_of_reservations(cluster: Cluster) -> None:
+    """Other schedulers reserve nodes for after a job's end, and jobs run before, between and after these times."""
+    cluster.job("a", pods=2, cores=4, annotations={"fluxqueue/duration": "60"})
+    cluster.settle(5)
+    first = reserve(cluster, 2, 4, 40)
+    second = reserve(cluster, 1, 3, 30)
+    cluster.pod("endless", 2)
+    cluster.settle(5)
+    cluster.pod("short", 2, annotations={"fluxqueue/duration": "20"})
+    cluster.settle(5)
+    cluster.end_all("a")
+    cluster.settle(15)
+    cluster.end_all("short")
+    cluster.settle(40)
+    cancel(cluster, first)
+    cluster.settle(40)
+    cluster.pod("late", 2, annotations={"fluxqueue/duration": "20"})
+    cluster.settle(5)
+    cancel(cluster, second)
+    cluster.settle(5)
+
+
+def test_a_crash_at_any_write_leaves_each_reservation_its_time() -> None:
+    plain = Cluster(policy="easy")
+    a_life_of_reservations(plain)
+    expected = outcome(plain)
+    assert {name: one["state"] for name, one in expected[0].items()} == {
+        name: "Finished" if name in ("a-job", "short-pod") else "Running"
+        for name in ("a-job", "short-pod", "endless-pod", "late-pod")
+    }
+    assert [line for line in plain.log if "external" in line and "Running" in line] == [
+        line for line in plain.log if line.startswith("match-")
+    ]
+    for crash_at in range(len(plain.writes)):
+        for after in (False, True):
+            cluster = Cluster(policy="easy")
+            cluster.crash_at, cluster.crash_after = crash_at, after
+            a_life_of_reservations(cluster)
+            assert cluster.restarts == 2, (crash_at, after)
+            assert outcome(cluster) == expected, (crash_at, after)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_reservations_have_their_nodes_at_their_time_in_random_histories_with_crashes(seed: int) -> None:
+    """What has a duration ends with it, as do matches."""
+    rng = random.Random(seed)
+    policy = rng.choice(("fcfs", "easy", "hybrid", "conservative"))
+    cluster = Cluster(nodes=3, cores=4, policy=policy)
+    later = 0
+    for turn in range(60):
+        if rng.random() < 0.3:
+            cluster.crash_at, cluster.crash_after = rng.randrange(4), rng.random() < 0.5
+        choice = rng.random()
+        if choice < 0.5:
+            lasts = {"fluxqueue/duration": f"{rng.randint(5, 60)}"} if rng.random() < 0.8 else {}
+            cluster.job(f"j{turn}", rng.randint(1, 4), rng.randint(1, 3), annotations=lasts)
+        elif choice < 0.75:
+            try:
+                jobid = reserve(cluster, rng.randint(1, 3), rng.randint(1, 4), rng.randint(5, 60))
+                later += external.reserved_start(cluster.one(FLUXJOBS, f"match-{jobid}-external")) > 0
+            except Refusal:
+                pass
+        elif choice < 0.8:
+            matches = [flux for flux in cluster.all(FLUXJOBS) if external.is_external(flux)]
+            if matches:
+                cancel(cluster, external.jobid_of(rng.choice(matches)))
+        elif choice < 0.9:
+            for flux in cluster.all(FLUXJOBS):
+                if not flux["spec"].get("duration"):
+                    cluster.end_all(flux["spec"]["name"])
+        for _ in range(rng.choice((1, 5, 20))):
+            cluster.settle(1)
+            what_is_over_ends(cluster)
+            nobody_has_what_is_reserved(cluster)
+    assert later
+
+
+def what_is_over_ends(cluster: Cluster) -> None:
+    for flux in cluster.all(FLUXJOBS):
+        spec, told = flux["spec"], flux.get("status") or {}
+        if told.get("state") == "Running" and 0 < spec["duration"] <= cluster.now - seconds_of(told["startedAt"]):
+            if external.is_external(flux):
+                cancel(cluster, external.jobid_of(flux))
+            else:
+                cluster.end_all(spec["name"])
+
+
+def nobody_has_what_is_reserved(cluster: Cluster) -> None:
+    """What jobs and matches have of a node is no more than it has; a match has its nodes once its time has come."""
+    used = dict.fromkeys(cluster.queue.queues["default"].nodes, 0)
+    for job in cluster.queue.jobs.values():
+        for place in job.places:
+            used[place.node] += place.amounts.get("cpu", 0)
+    for flux in cluster.all(FLUXJOBS):
+        if external.is_external(flux) and external.start_of(flux) <= cluster.now:
+            for node, amounts in external.amounts_of(flux):
+                used[node] += amounts["cpu"]
+    assert max(used.values()) <= 4000, used
 
 
 def outcome(cluster: Cluster) -> Any:

@@ -49,8 +49,8 @@ class Controller:
 class Live:
     """A cluster of two nodes with four cores each, and the services on it. The simulated time is long past."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, policy: str = "fcfs") -> None:
-        self.cluster = Cluster(nodes=2, cores=4, policy=policy)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, policy: str = "fcfs", placement: str = "pin") -> None:
+        self.cluster = Cluster(nodes=2, cores=4, policy=policy, placement=placement)
         self.cluster.settle()
         monkeypatch.setattr("time.time", lambda: self.cluster.now)
         self.begin()
@@ -207,9 +207,12 @@ def test_a_match_that_finds_room_starts_now_also_with_reservation(live: Live) ->
     assert (fluxjob["spec"]["reservation"], fluxjob["status"]["state"]) == (False, "Running")
 
 
-@pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative", "hybrid"])
-def test_a_reservation_gets_its_nodes_at_its_time(monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
-    live = Live(monkeypatch, policy)
+@pytest.mark.parametrize(
+    ("policy", "placement"),
+    [("fcfs", "pin"), ("easy", "pin"), ("conservative", "pin"), ("hybrid", "pin"), ("easy", "bind")],
+)
+def test_a_reservation_gets_its_nodes_at_its_time(monkeypatch: pytest.MonkeyPatch, policy: str, placement: str) -> None:
+    live = Live(monkeypatch, policy, placement)
     live.runs("first", 2, 3, "100s")
     end = int(seconds_of(live.cluster.status("first")["startedAt"])) + 100 + LATENCY
     found = live.match(slots(2, 4), reserves=True)
@@ -325,3 +328,18 @@ def test_a_time_that_somebody_made_up_does_no_harm(live: Live, start: object) ->
     )
     live.cluster.settle(1)
     assert sorted(live.match(slots(1, 4)).cores) == [("n0" if str(start).startswith("9999") else "n1", 4)]
+
+
+def test_that_a_reservation_runs_is_asked_for_until_it_is_written(live: Live) -> None:
+    live.runs("first", 2, 4, "100s")
+    found = live.match(slots(2, 4), reserves=True)
+    live.cluster.settle()
+    core, about = live.cluster.queue, f"own/match-{found.jobid}-external"
+    assert core.step([], found.at - 1.0).wake_at <= found.at
+
+    def asked() -> int:
+        return len(core.step([], found.at + 0.5).writes.get(about, ()))
+
+    assert [asked(), asked()] == [1, 0]
+    core.touch(about)
+    assert [asked(), asked()] == [1, 0]
