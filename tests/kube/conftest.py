@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 import uuid
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 
 import base_images
 import diagnosis
+import front_proxy
 import peers
 import pytest
 from foreign_sets import Sets, our_runtimes
@@ -54,14 +57,16 @@ def _started(kind: str, nodes: int) -> Iterator[Cluster]:
     reason = unmet(nodes)
     if reason:
         pytest.skip(reason)
-    reading, writing = os.pipe()
-    started = Cluster.up(f"{kind}-{os.getpid()}", nodes, lifeline=reading)
-    try:
-        os.close(reading)
-        yield started
-    finally:
-        started.down()
-        os.close(writing)
+    with tempfile.TemporaryDirectory(prefix="headrace-front-proxy-") as folder:
+        reading, writing = os.pipe()
+        options = front_proxy.options(Path(folder))
+        started = Cluster.up(f"{kind}-{os.getpid()}", nodes, lifeline=reading, api_server=options)
+        try:
+            os.close(reading)
+            yield started
+        finally:
+            started.down()
+            os.close(writing)
 
 
 @pytest.fixture(scope=_FOLDER)

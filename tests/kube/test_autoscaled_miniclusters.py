@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
+import ssl
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +16,7 @@ import pytest
 from installed import apply, guarded, install, uninstall
 from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
-from patience import until
+from patience import PATIENCE, until
 from running_operator import MiniClusters, RunningOperator
 from test_elasticity import Elastic
 
@@ -90,6 +94,10 @@ def test_an_autoscaler_sizes_a_minicluster_by_its_jobs(
     until(lambda: demand() == "0")
     registered = cluster.api.get(f"{SERVICES}/{api_service_name(CUSTOM)}")["spec"]
     assert registered["caBundle"] and "insecureSkipTLSVerify" not in registered
+    # Whoever reaches the operator's port by another way than the API server is told nothing.
+    for headers in ({}, {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}):
+        refused = _ask(f"https://{serving.webhook}{where}", registered["caBundle"], headers)
+        assert (refused["code"], refused["reason"]) == (401, "Unauthorized"), refused
     # The other adapter is left alone, and the MiniCluster says so.
     assert "caBundle" not in cluster.api.get(f"{SERVICES}/{api_service_name(EXTERNAL)}")["spec"]
     until(
@@ -110,6 +118,15 @@ def test_an_autoscaler_sizes_a_minicluster_by_its_jobs(
     # The other adapter goes, and the operator takes its place.
     cluster.api.request("DELETE", f"{SERVICES}/{api_service_name(EXTERNAL)}")
     until(lambda: _external(cluster, namespace) == [("elastic", "0")])
+
+
+def _ask(url: str, bundle: str, headers: dict[str, str]) -> Any:
+    """The refusal of a request without a client certificate."""
+    trust = ssl.create_default_context(cadata=base64.b64decode(bundle).decode())
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust))
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        opener.open(urllib.request.Request(url, headers=headers), timeout=PATIENCE)
+    return json.loads(refused.value.read())
 
 
 def _external(cluster: Cluster, namespace: str) -> list[tuple[str, str]]:

@@ -170,3 +170,17 @@ def test_a_minicluster_tells_that_another_program_has_the_metrics() -> None:
         told.append(next(one for one in conditions if one["type"] == "MetricsElsewhere"))
     assert [(one["status"], one["reason"]) for one in told] == [("True", "OtherAdapter"), ("False", "OurAdapter")]
     assert told[0]["message"] == "v1beta2.custom.metrics.k8s.io: others/adapter"
+
+
+def test_a_minicluster_tells_why_metrics_are_refused() -> None:
+    world = World()
+    world.apply(minicluster())
+    told = []
+    for why in ("there is no ConfigMap", ""):
+        world.operator.metrics_unanswered(why)
+        world.settle()
+        told.append(next(one for one in world.status["conditions"] if one["type"] == "MetricsUnanswered"))
+    assert [(one["status"], one["reason"], one["message"]) for one in told] == [
+        ("True", "AggregationLayerUnknown", "there is no ConfigMap"),
+        ("False", "AggregationLayerKnown", ""),
+    ]

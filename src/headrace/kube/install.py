@@ -35,7 +35,7 @@ from .operator_names import (
     WEBHOOK_PATH,
     WEBHOOK_PORT,
 )
-from .runtime.kinds import api_service_name
+from .runtime.kinds import AGGREGATION_NAMESPACE, AGGREGATION_READER, api_service_name
 
 Object = dict[str, Any]
 
@@ -49,6 +49,7 @@ AUTHORITY_LIFETIME = "87600h"
 POLICY = "headrace-miniclusters"
 JOBS_POLICY = "headrace-jobs"
 _TRAINER = f"{OPERATOR}-trainer"
+_RBAC = "rbac.authorization.k8s.io"
 _NAME_OF_NAMESPACE = "kubernetes.io/metadata.name"
 _LABELS = {"app.kubernetes.io/name": OPERATOR}
 RESOURCES: Object = {"requests": {"cpu": "50m", "memory": "100Mi"}, "limits": {"memory": "256Mi"}}
@@ -179,30 +180,40 @@ def access(install: Install) -> list[Object]:
 
 
 def metrics_api_access(install: Install) -> list[Object]:
-    """The right to register the APIs of metrics. A creation has no name yet by which the right could be limited."""
+    """The rights to register the APIs of metrics, and to know the API server's aggregation layer.
+
+    A creation has no name yet by which the right could be limited.
+    """
     names = [api_service_name(one) for one in (CUSTOM, EXTERNAL)]
     group = ["apiregistration.k8s.io"]
     rules = [
         _rule(group, ["apiservices"], ["create"]),
         _rule(group, ["apiservices"], ["get", "list", "watch", "patch"], names),
     ]
-    return _granted(install, f"{OPERATOR}-metrics-api", "", rules)
+    name = f"{OPERATOR}-metrics-api"
+    return [
+        *_granted(install, name, "", rules),
+        _binding(install, name, AGGREGATION_NAMESPACE, "Role", AGGREGATION_READER),
+    ]
 
 
 def _granted(install: Install, name: str, namespace: str, rules: list[Object]) -> list[Object]:
     """A role and its binding to the operator's account, for all namespaces if `namespace` is ""."""
     prefix = "" if namespace else "Cluster"
-    api = "rbac.authorization.k8s.io"
     metadata = _metadata(name, namespace)
-    role = {"apiVersion": f"{api}/v1", "kind": f"{prefix}Role", "metadata": metadata, "rules": rules}
-    binding = {
-        "apiVersion": f"{api}/v1",
-        "kind": f"{prefix}RoleBinding",
-        "metadata": metadata,
-        "roleRef": {"apiGroup": api, "kind": f"{prefix}Role", "name": name},
+    role = {"apiVersion": f"{_RBAC}/v1", "kind": f"{prefix}Role", "metadata": metadata, "rules": rules}
+    return [role, _binding(install, name, namespace, f"{prefix}Role", name)]
+
+
+def _binding(install: Install, name: str, namespace: str, kind: str, role: str) -> Object:
+    """The binding of a role of this kind to the operator's account, for all namespaces if `namespace` is ""."""
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": f"{'' if namespace else 'Cluster'}RoleBinding",
+        "metadata": _metadata(name, namespace),
+        "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": role},
         "subjects": [{"kind": "ServiceAccount", "name": OPERATOR, "namespace": install.namespace}],
     }
-    return [role, binding]
 
 
 def user_roles() -> list[Object]:
@@ -219,7 +230,7 @@ def _user_role(name: str, into: list[str], rules: list[Object]) -> Object:
     metadata = _metadata(f"headrace-{name}")
     for role in into:
         metadata["labels"][f"rbac.authorization.k8s.io/aggregate-to-{role}"] = "true"
-    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}
+    return {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}
 
 
 # --- the Deployment

@@ -80,6 +80,8 @@ class Operator:
         self._memory: dict[str, _Memory] = {}
         # Services of other programs that serve metrics in this one's place, by the names of their APIServices.
         self._metrics_elsewhere: dict[str, str] = {}
+        # Why requests for metrics are refused, "" while they are answered.
+        self._metrics_unanswered = ""
         self.pods = shared.watches.cache(_PODS)
         self.leases = shared.watches.cache(_OTHER_LEASES)
         self.controller = Controller(
@@ -143,8 +145,17 @@ class Operator:
         """The Service of another program, "" for none, has the APIService `name`; MiniClusters tell so."""
         if self._metrics_elsewhere.get(name, "") != owner:
             self._metrics_elsewhere[name] = owner
-            for cluster in self.clusters:
-                self.controller.queue.add(key_of(cluster))
+            self._tell_of_metrics()
+
+    def metrics_unanswered(self, why: str) -> None:
+        """Requests for metrics are refused, "" if they are answered; MiniClusters tell so."""
+        if self._metrics_unanswered != why:
+            self._metrics_unanswered = why
+            self._tell_of_metrics()
+
+    def _tell_of_metrics(self) -> None:
+        for cluster in self.clusters:
+            self.controller.queue.add(key_of(cluster))
 
     def _seen(self, kind: Kind, item: Object) -> None:
         """Put an object of a response into its cache before the watch reports it."""
@@ -238,6 +249,7 @@ class Operator:
             lead=self.links.lead(uid),
             channel_closed=self.links.closed(uid),
             metrics_elsewhere=", ".join(f"{name}: {by}" for name, by in sorted(self._metrics_elsewhere.items()) if by),
+            metrics_unanswered=self._metrics_unanswered,
             other_operator_until=now + other if other > 0 else 0.0,
             warnings=memory.warnings,
             pulled=memory.pulled,

@@ -37,6 +37,9 @@ async def serve(serving: program.Serving, options: Options) -> int:
     def owned_elsewhere(name: str, owner: str) -> None:
         made[0].metrics_elsewhere(name, owner)
 
+    def unanswered(why: str) -> None:
+        made[0].metrics_unanswered(why)
+
     operator = program.Program(
         component=OPERATOR,
         lease=LEASE,
@@ -45,8 +48,9 @@ async def serve(serving: program.Serving, options: Options) -> int:
         build=build,
         namespaces=options.namespaces,
         api_services=(CUSTOM, EXTERNAL) if options.metrics_api else (),
-        routes=lambda: routes(lambda: made[0].clusters) if options.metrics_api else (),
+        routes=lambda refusal: routes(lambda: made[0].clusters, refusal) if options.metrics_api else (),
         owned_elsewhere=owned_elsewhere,
+        unanswered=unanswered,
     )
     return await program.serve(serving, operator)
 

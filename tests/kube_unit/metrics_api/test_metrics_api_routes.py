@@ -31,10 +31,10 @@ CLUSTERS = [
 ]
 
 
-def ask(*paths: str) -> list[tuple[int, Any]]:
+def ask(*paths: str, refusal: str = "") -> list[tuple[int, Any]]:
     async def scenario() -> list[tuple[int, Any]]:
         app = web.Application()
-        app.add_routes(routes(lambda: CLUSTERS))
+        app.add_routes(routes(lambda: CLUSTERS, lambda request: refusal))
         found = []
         async with TestClient(TestServer(app)) as client:
             for path in paths:
@@ -86,6 +86,18 @@ def test_external_metrics_have_the_name_as_a_label() -> None:
 def test_without_a_value_the_answer_is_a_status(path: str, status: int) -> None:
     ((found, body),) = ask(path)
     assert (found, body["kind"], body["code"]) == (status, "Status", status) and body["message"]
+
+
+def test_nothing_is_told_to_a_request_that_is_refused() -> None:
+    paths = (
+        "/apis",
+        CUSTOM,
+        EXTERNAL,
+        f"{CUSTOM}/namespaces/ns/miniclusters/one/demand_nodes",
+        f"{EXTERNAL}/namespaces/ns/nothing",
+    )
+    for status, body in ask(*paths, refusal="not you"):
+        assert (status, body["kind"], body["reason"], body["message"]) == (401, "Status", "Unauthorized", "not you")
 
 
 def test_lists_name_all_metrics() -> None:

@@ -61,7 +61,7 @@ def conditions_of(
         ("JobRunning", running, "HasRun" if running and end else _RUN_ENDED if told and end else phase, ran),
         ("JobFinished", end is not None, phase if end else "Unfinished", reason if end else ""),
     ]  # fmt: skip
-    elsewhere = observed.metrics_elsewhere
+    elsewhere, unanswered = observed.metrics_elsewhere, observed.metrics_unanswered
     silent, closed = ("", "") if end else (silence(observed), observed.channel_closed)
     services = services_trouble(observed)
     failure = _failure_reason(observed, end, lead_end, status, old) if phase == FAILED else "NotFailed"
@@ -76,6 +76,7 @@ def conditions_of(
         ("Foreign", bool(observed.taken), "NameTaken" if observed.taken else "NoneTaken", ", ".join(observed.taken)),
         ("Saving", view.saving, _saving(view), view.waits_for if view.saving else ""),
         ("MetricsElsewhere", bool(elsewhere), "OtherAdapter" if elsewhere else "OurAdapter", elsewhere),
+        ("MetricsUnanswered", bool(unanswered), _unanswered(unanswered), unanswered),
         ("StandingBack", bool(view.waits_for) and observed.other_operator_until > now, "OtherOperator", view.waits_for),
     ]
     # A condition that has never been true is omitted.
@@ -91,6 +92,10 @@ def _run_was_told(before: Object, old: Object) -> bool:
 
 def _saving(view: View) -> str:
     return CANNOT_SAVE if view.save_failed else "SavingQueue" if view.saving else "QueueSaved"
+
+
+def _unanswered(why: str) -> str:
+    return "AggregationLayerUnknown" if why else "AggregationLayerKnown"
 
 
 def _span(times: Object) -> str:

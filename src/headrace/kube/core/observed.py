@@ -46,11 +46,11 @@ class Observed(Struct, frozen=True, kw_only=True):
     `taken` names objects with our names and another owner ("Service/hello"); they are tried again at `try_taken_at`.
     `refused` is the API server's refusal of the last step, "" if it succeeded. `lead` is None without a connection to
     the lead; `channel_closed` is why the operator wants none, "" if it does. `metrics_elsewhere` names the
-    APIServices for metrics that another program has, with its Service. `other_operator_until` is when the Go
-    operator's Lease expires (0: it is not held). `warnings` are messages of Events about the MiniCluster's Jobs and
-    pods that no status has, such as an exceeded quota; `pulled` are the containers, by their pods' uids and their
-    names, whose images the kubelet has begun to pull. `deleting_since` is when this operator first saw that the
-    MiniCluster is being deleted (0: it is not).
+    APIServices for metrics that another program has, with its Service; `metrics_unanswered` is why requests for metrics
+    are refused. `other_operator_until` is when the Go operator's Lease expires (0: it is not held). `warnings` are
+    messages of Events about the MiniCluster's Jobs and pods that no status has, such as an exceeded quota; `pulled` are
+    the containers, by their pods' uids and their names, whose images the kubelet has begun to pull. `deleting_since` is
+    when this operator first saw that the MiniCluster is being deleted (0: it is not).
     """
 
     cluster: Object
@@ -66,6 +66,7 @@ class Observed(Struct, frozen=True, kw_only=True):
     lead: Lead | None = None
     channel_closed: str = ""
     metrics_elsewhere: str = ""
+    metrics_unanswered: str = ""
     other_operator_until: float = 0.0
     warnings: tuple[str, ...] = ()
     pulled: frozenset[tuple[str, str]] = frozenset()

@@ -1,7 +1,7 @@
 """`custom.metrics.k8s.io` and `external.metrics.k8s.io` for all MiniClusters, as pages of the operator's web server.
 
 A custom metric is about a MiniCluster; an external one has its name in the label `minicluster`. The API server has
-checked what the user may do, and passes requests on (aggregation layer).
+checked what the user may do, and passes requests on (aggregation layer); all others are refused.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import web
 
 from ..kinds import MINICLUSTERS
+from ..runtime.admission.aggregation import Refusal
 from ..runtime.timestamps import text_of
 from . import documents
 from .documents import CUSTOM, EXTERNAL, Described
@@ -36,8 +37,8 @@ class Refused(Exception):
         self.status = status
 
 
-def routes(clusters: Callable[[], Iterable[Object]]) -> list[web.RouteDef]:
-    """The pages; `clusters` are the MiniClusters that there are."""
+def routes(clusters: Callable[[], Iterable[Object]], refusal: Refusal) -> list[web.RouteDef]:
+    """The pages, for requests without a `refusal`; `clusters` are the MiniClusters that there are."""
 
     def within(request: web.Request, metric: str) -> list[tuple[Object, float]]:
         """The MiniClusters of the request's namespace that have a value. Raises Refused."""
@@ -75,7 +76,7 @@ def routes(clusters: Callable[[], Iterable[Object]]) -> list[web.RouteDef]:
         f"/apis/{CUSTOM}/namespaces/{{namespace}}/{{resource}}/{{name}}/{{metric}}": custom,
         f"/apis/{EXTERNAL}/namespaces/{{namespace}}/{{metric}}": external,
     }
-    return [web.get(path, _answering(page)) for path, page in pages.items()]
+    return [web.get(path, _answering(page, refusal)) for path, page in pages.items()]
 
 
 def _constant(content: Object) -> Callable[[web.Request], Any]:
@@ -85,14 +86,19 @@ def _constant(content: Object) -> Callable[[web.Request], Any]:
     return answer
 
 
-def _answering(page: Callable[[web.Request], Any]) -> Callable[[web.Request], Any]:
+def _answering(page: Callable[[web.Request], Any], refusal: Refusal) -> Callable[[web.Request], Any]:
     async def answer(request: web.Request) -> web.Response:
-        status = 200
+        status, why = 200, refusal(request)
         try:
+            if why:
+                raise Refused(401, why)
             content = await page(request)
         except Refused as exc:
             status, content = exc.status, documents.status(exc.status, str(exc))
-        return web.Response(status=status, body=msgspec.json.encode(content), content_type="application/json")
+        response = web.Response(status=status, body=msgspec.json.encode(content), content_type="application/json")
+        if why:
+            response.force_close()
+        return response
 
     return answer
 

@@ -43,6 +43,12 @@ VALIDATING = Kind(_ADMISSION, "v1", "validatingwebhookconfigurations", "Validati
 MUTATING = Kind(_ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration")
 APISERVICES = Kind("apiregistration.k8s.io", "v1", "apiservices", "APIService")
 
+# The ConfigMap in which the API server tells how its aggregation layer shows who it is, and the Role that allows to
+# read it. Kubernetes makes both.
+AGGREGATION_NAMESPACE = "kube-system"
+AGGREGATION_CONFIG_MAP = "extension-apiserver-authentication"
+AGGREGATION_READER = "extension-apiserver-authentication-reader"
+
 
 def api_service_name(group_version: str) -> str:
     """The name of the APIService of GROUP/VERSION."""

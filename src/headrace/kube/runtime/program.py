@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from ...exposition.metrics import CONTENT_TYPE, Metrics
 from . import credentials, lease
 from .admission import rotation
+from .admission.aggregation import Refusal
 from .admission.reviews import Handler
 from .api import Api
 from .controller import Shared
@@ -52,8 +53,9 @@ class Program(Struct, frozen=True, kw_only=True):
     its webhook: the name of the Service and of the Secret, and the configurations that are told its certificate.
 
     `build` makes the controllers, and returns the handlers of the webhook by path. The same server answers by `routes`
-    for the groups and versions of `api_services`; `owned_elsewhere` is as in `rotation.Settings`. `namespace` is where
-    one that runs outside of pods has its Lease, whichever context of a kubeconfig it uses; "": that of the context.
+    for the groups and versions of `api_services`, and refuses there what it is told to; `owned_elsewhere` and
+    `unanswered` are as in `rotation.Settings`. `namespace` is where one that runs outside of pods has its Lease,
+    whichever context of a kubeconfig it uses; "": that of the context.
     """
 
     component: str
@@ -63,8 +65,9 @@ class Program(Struct, frozen=True, kw_only=True):
     build: Callable[[Shared], Mapping[str, Handler]]
     namespaces: tuple[str, ...] = ()
     api_services: tuple[str, ...] = ()
-    routes: Callable[[], Iterable[web.RouteDef]] = tuple
+    routes: Callable[[Refusal], Iterable[web.RouteDef]] = lambda refusal: ()
     owned_elsewhere: Callable[[str, str], None] = lambda name, owner: None
+    unanswered: Callable[[str], None] = lambda why: None
     namespace: str = ""
 
 
@@ -129,6 +132,7 @@ class _Webhook:
             configurations=program.configurations,
             api_services=program.api_services,
             owned_elsewhere=program.owned_elsewhere,
+            unanswered=program.unanswered,
             host=host.strip("[]"),
             port=int(port),
             folder=serving.webhook_certificate,
@@ -136,7 +140,7 @@ class _Webhook:
         )
 
     async def run(self) -> None:
-        await rotation.serve(self._api, self._settings, self._handlers, self._ready, self._routes())
+        await rotation.serve(self._api, self._settings, self._handlers, self._ready, self._routes)
 
     def _ready(self, port: int) -> None:
         self.listens = True

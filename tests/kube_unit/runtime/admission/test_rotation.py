@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import ssl
+from collections.abc import AsyncIterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, cast
@@ -12,10 +13,13 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
+from headrace.kube.runtime.admission import rotation
+from headrace.kube.runtime.admission.aggregation import Aggregator
 from headrace.kube.runtime.admission.certificates import LIFETIME, Pair, certificates_in, decoded, make_pair, pair_of
 from headrace.kube.runtime.admission.rotation import Keeper, Settings, api_service, trusted_hook
 from headrace.kube.runtime.api import Api, ApiError, Listing, Unreachable
-from headrace.kube.runtime.kinds import APISERVICES, MUTATING, SECRETS, VALIDATING, Kind
+from headrace.kube.runtime.kinds import APISERVICES, CONFIG_MAPS, MUTATING, SECRETS, VALIDATING, Kind
+from waiting import until_in_loop
 
 CONFIGURATIONS = ((VALIDATING, "greetings"), (MUTATING, "greeters"))
 SETTINGS = Settings(
@@ -73,7 +77,7 @@ class Server:
             raise ApiError(409, "Conflict", "it has changed")
         return self.put(kind, wanted)
 
-    async def list_objects(self, kind: Kind, fields: str = "") -> Listing:
+    async def list_objects(self, kind: Kind, namespace: str = "", fields: str = "") -> Listing:
         raise Unreachable("not in this test")
 
     @property
@@ -259,3 +263,64 @@ def test_with_a_certificate_of_others_they_provide_the_authority() -> None:
     made = api_service(METRICS, registering({}, folder="/certificate"))
     assert made["metadata"]["annotations"] == {"cert-manager.io/inject-ca-from": "n/webhook"}
     assert "caBundle" not in made["spec"]
+
+
+class Published(Server):
+    """An API server whose ConfigMap of the aggregation layer changes; `answers` are its listings, None a refusal."""
+
+    def __init__(self, *answers: list[Object] | None) -> None:
+        super().__init__()
+        self.answers = list(answers)
+        self.events: asyncio.Queue[tuple[str, Object]] = asyncio.Queue()
+
+    async def list_objects(self, kind: Kind, namespace: str = "", fields: str = "") -> Listing:
+        if kind is not CONFIG_MAPS:
+            raise Unreachable("not in this test")
+        assert (namespace, fields) == ("kube-system", "metadata.name=extension-apiserver-authentication")
+        found = self.answers.pop(0)
+        if found is None:
+            raise ApiError(403, "Forbidden", "may not list configmaps")
+        return Listing(found, "1")
+
+    async def watch(
+        self, kind: Kind, version: str, namespace: str = "", fields: str = ""
+    ) -> AsyncIterator[tuple[str, Object]]:
+        assert namespace == "kube-system"
+        while (found := await self.events.get())[0]:
+            yield found
+        raise Unreachable("gone")
+
+
+def follow(server: Published, times: int, *events: tuple[str, Object]) -> list[Aggregator]:
+    """What is told of the aggregation layer until it has been told so many times."""
+    found: list[Aggregator] = []
+
+    async def run() -> None:
+        its = keeper(server, settings=registering({}))
+        keeping = asyncio.create_task(its.keep(lambda pair: None, found.append))
+        for event in events:
+            server.events.put_nowait(event)
+        await until_in_loop(lambda: len(found) >= times and not server.answers)
+        keeping.cancel()
+
+    asyncio.run(run())
+    return found
+
+
+def published(authority: str) -> Object:
+    return {"data": {"requestheader-client-ca-file": authority}}
+
+
+def test_the_aggregation_layer_is_told_whenever_its_config_map_changes() -> None:
+    one, other = (certificates_in(make_pair(["a"], NOW).authority)[0] for _ in range(2))
+    found = follow(Published([]), 4, ("ADDED", published(one)), ("MODIFIED", published(other)), ("DELETED", {}))
+    assert [each.authority for each in found] == ["", one, other, ""]
+    assert "there is no ConfigMap" in found[0].unknown and found[0] == found[3]
+
+
+def test_a_refused_config_map_is_told_and_leaves_what_was_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rotation, "_FIRST_RETRY", 0.001)
+    one = certificates_in(make_pair(["a"], NOW).authority)[0]
+    found = follow(Published(None, [published(one)], None, [published(one)]), 3, ("", {}))
+    assert [each.authority for each in found] == ["", one, one]
+    assert found[0].unknown.endswith("extension-apiserver-authentication cannot be read: may not list configmaps")

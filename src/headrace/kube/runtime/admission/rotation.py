@@ -21,10 +21,19 @@ from aiohttp import web
 from msgspec import Struct
 
 from ..api import Api, ApiError, Unreachable
-from ..kinds import APISERVICES, SECRETS, Kind, api_service_name
+from ..kinds import (
+    AGGREGATION_CONFIG_MAP,
+    AGGREGATION_NAMESPACE,
+    APISERVICES,
+    CONFIG_MAPS,
+    SECRETS,
+    Kind,
+    api_service_name,
+)
+from .aggregation import Aggregator, Clients, Refusal, aggregator_of, unreadable
 from .certificates import Pair, UnusablePair, decoded, encoded, make_pair, pair_of, renewal_time, secret_data, trusting
 from .reviews import Handler
-from .server import application, serving, tls_context, use_pair
+from .server import application, serving
 
 # Seconds between two checks of the time, or of the files in a folder.
 _LOOK = 60.0
@@ -41,9 +50,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     `configurations` are the kinds and names of the webhook configurations that trust the certificate; `component` is
     the name of the program (app.kubernetes.io/name). `api_services` are groups and versions of the API (GROUP/VERSION)
     for which the same server answers; `owned_elsewhere` is told the name of such an APIService and the Service of
-    another program that has it, "" while it is ours. With `folder`, the certificate is read from `tls.crt` and
-    `tls.key` in it, and nothing is stored in the cluster. `address` is the host name or address of a program outside
-    the cluster; the webhook configurations have it as a URL.
+    another program that has it, "" while it is ours, and `unanswered` why requests for these APIs are refused, "" while
+    they are answered. With `folder`, the certificate is read from `tls.crt` and `tls.key` in it, and nothing is stored
+    in the cluster. `address` is the host name or address of a program outside the cluster; the webhook configurations
+    have it as a URL.
     """
 
     namespace: str
@@ -53,6 +63,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     configurations: tuple[tuple[Kind, str], ...]
     api_services: tuple[str, ...] = ()
     owned_elsewhere: Callable[[str, str], None] = lambda name, owner: None
+    unanswered: Callable[[str], None] = lambda why: None
     host: str = ""
     port: int = 0
     folder: str = ""
@@ -73,19 +84,18 @@ async def serve(
     settings: Settings,
     handlers: Mapping[str, Handler],
     ready: Callable[[int], None] = lambda port: None,
-    routes: Iterable[web.RouteDef] = (),
+    routes: Callable[[Refusal], Iterable[web.RouteDef]] = lambda refusal: (),
 ) -> None:
-    """Serve the webhook until cancelled: `handlers` by path, and the `routes` of APIs; `ready` gets the port once it
-    listens. Raises OSError.
+    """Serve the webhook until cancelled: `handlers` by path, and the `routes` of APIs, which refuse the requests that
+    they are told to; `ready` gets the port once it listens. Raises OSError.
     """
     keeper = Keeper(api, settings)
-    pair = await keeper.first()
-    context = tls_context(pair)
+    clients = Clients(await keeper.first(), settings.unanswered)
     app = application(handlers)
-    app.add_routes(routes)
-    async with serving(app, context, settings.host, settings.port) as port:
+    app.add_routes(routes(clients.refusal))
+    async with serving(app, clients.context, settings.host, settings.port) as port:
         ready(port)
-        await keeper.keep(lambda other: use_pair(context, other))
+        await keeper.keep(clients.use_pair, clients.use_aggregator)
 
 
 class Keeper:
@@ -110,9 +120,15 @@ class Keeper:
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LAST_RETRY)
 
-    async def keep(self, use: Callable[[Pair], None]) -> None:
-        """Replace the pair in time, and keep its authority trusted, until cancelled."""
+    async def keep(
+        self, use: Callable[[Pair], None], use_aggregator: Callable[[Aggregator], None] = lambda found: None
+    ) -> None:
+        """Replace the pair in time, keep its authority trusted, and tell of the aggregation layer where the server
+        answers for APIs, until cancelled.
+        """
         running = [self._follow_api_service(one) for one in self.settings.api_services]
+        if self.settings.api_services:
+            running.append(self._follow_aggregator(use_aggregator))
         if self.settings.folder:
             running.append(self._follow_folder(use))
         else:
@@ -254,23 +270,45 @@ class Keeper:
 
         await self._follow_one(APISERVICES, api_service_name(group_version), check)
 
+    async def _follow_aggregator(self, use: Callable[[Aggregator], None]) -> None:
+        """Tell of the aggregation layer now, and when its ConfigMap changes."""
+        known = False
+
+        async def check(config_map: dict[str, Any] | None) -> None:
+            nonlocal known
+            found = aggregator_of(config_map)
+            known = not found.unknown
+            use(found)
+
+        def refused(exc: ApiError) -> None:
+            # An API server that has just started may refuse for a moment what it allows.
+            if not known:
+                use(unreadable(exc.message))
+
+        await self._follow_one(CONFIG_MAPS, AGGREGATION_CONFIG_MAP, check, AGGREGATION_NAMESPACE, refused)
+
     async def _follow_one(
-        self, kind: Kind, name: str, check: Callable[[dict[str, Any] | None], Awaitable[None]]
-    ) -> None:
-        """Call `check` with an object now and after each change, with None where there is none."""
+        self, kind: Kind, name: str, check: Callable[[dict[str, Any] | None], Awaitable[None]], namespace: str = "",
+        refused: Callable[[ApiError], None] = lambda exc: None,
+    ) -> None:  # fmt: skip
+        """Call `check` with an object now and after each change, with None where there is none, and `refused` where the
+        API server refuses it.
+        """
         fields = f"metadata.name={name}"
         pause = _FIRST_RETRY
         while True:
             try:
-                listing = await self.api.list_objects(kind, fields=fields)
+                listing = await self.api.list_objects(kind, namespace, fields=fields)
                 for found in listing.items or (None,):
                     await check(found)
-                async for event, one in self.api.watch(kind, listing.version, fields=fields):
+                async for event, one in self.api.watch(kind, listing.version, namespace, fields=fields):
                     if event in ("ADDED", "MODIFIED", "DELETED"):
                         await check(None if event == "DELETED" else one)
                 pause = _FIRST_RETRY
             except (ApiError, Unreachable) as exc:
                 log.warning("watching the %s %s: %s", kind.kind, name, exc)
+                if isinstance(exc, ApiError) and exc.status == 403:
+                    refused(exc)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LAST_RETRY)
 
