@@ -104,14 +104,14 @@ class Machine:
 class Instance:
     """An instance of root in a machine, whose users can reach its socket."""
 
-    def __init__(self, made: Machine, config: str, size: int = 1) -> None:
+    def __init__(self, made: Machine, config: str, size: int = 1, *options: str) -> None:
         self.machine = made
         self.config = made.folder / "conf.toml"
         self.config.write_text(config)
         self.run = made.folder / "run"
         self.run.mkdir()
         self.run.chmod(0o755)
-        start = ["flux", "start", f"-s{size}", f"-Srundir={self.run}", "-c", str(self.config)]
+        start = ["flux", "start", f"-s{size}", f"-Srundir={self.run}", "-c", str(self.config), *options]
         with open(INHERITED, "rb") as inherited:
             self._lead = subprocess.Popen(
                 made.argv("env", f"PATH={PATH}", *start, "sh", "-c", "echo $FLUX_URI; read -r _"),

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from pathlib import Path
 from threading import Event
-from typing import Any
 
 import pytest
 
@@ -33,13 +31,13 @@ def test_a_folder_is_gone_after_its_job_whether_it_was_used_or_not(tmp_path: Pat
 
 
 def test_nobody_waits_for_the_removal_of_what_a_job_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    may_go_on, remove_tree = Event(), shutil.rmtree
+    may_go_on, remove_tree = Event(), tmpdir._remove_tree
 
-    def remove_later(*arguments: Any) -> None:
+    def remove_later(path: str) -> None:
         assert may_go_on.wait(PATIENCE)
-        remove_tree(*arguments)
+        remove_tree(path)
 
-    monkeypatch.setattr(shutil, "rmtree", remove_later)
+    monkeypatch.setattr(tmpdir, "_remove_tree", remove_later)
     folders = Folders()
     for _ in range(2):
         # The same job twice: it was queued again.
@@ -51,6 +49,33 @@ def test_nobody_waits_for_the_removal_of_what_a_job_has_left(tmp_path: Path, mon
     may_go_on.set()
     tmpdir.wait_for_removals()
     assert os.listdir(tmp_path) == []
+
+
+def test_a_tree_goes_however_deep_and_wide_it_is_and_nothing_behind_a_link(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").touch()
+    folders, job = Folders(), tmp_path / "job"
+    folders.take(str(job))
+    for name in ("link", "dangling"):
+        (job / name).symlink_to(outside if name == "link" else tmp_path / "nowhere")
+    for number in range(300):
+        (job / f"file-{number}").touch()
+        (job / f"folder-{number}").mkdir()
+        (job / f"folder-{number}" / "file").touch()
+    os.mkfifo(job / "folder-0" / "pipe")
+    # Deeper than a path can be long, and than Python calls itself.
+    here = os.open(job, os.O_RDONLY)
+    for _ in range(5000):
+        os.mkdir("d", dir_fd=here)
+        os.symlink(outside, "deep-link", dir_fd=here)
+        deeper = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = deeper
+    os.close(here)
+    folders.give_back(str(job))
+    tmpdir.wait_for_removals()
+    assert os.listdir(tmp_path) == ["outside"] and os.listdir(outside) == ["file"]
 
 
 @pytest.mark.parametrize("spare", [False, True])

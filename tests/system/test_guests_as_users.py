@@ -319,3 +319,20 @@ def test_jobs_have_sessions_of_a_service_of_pam() -> None:
             assert refused.returncode and "PAM has no service 'absent'" in refused.stderr, refused
         finally:
             here.close()
+
+
+def test_files_of_an_instance_are_not_for_guests_to_read(tmp_path: Path) -> None:
+    with machine({"alice": ALICE, "bob": BOB}) as made:
+        state = made.folder / "state"
+        state.mkdir(mode=0o755)
+        here = World(made, CONFIG, 2, "-Sstatedir=" + str(state), "-Scontent.dump=auto")
+        try:
+            here.out("alice", "flux run sh -c 'echo SECRET; seq 100000' >out")
+            here.out("root", "flux kvs put a.b=SECRET; flux run -N2 sh -c 'echo SECRET; seq 100000' >/dev/null")
+            readable = "find {} ! -type l ! -type s -perm /077 -type f; grep -rls SECRET {}"
+            for folder in (here.run, state):
+                assert here.sh("bob", readable.replace("{}", str(folder))).stdout == ""
+        finally:
+            here.close()
+        assert list((state / "dump").iterdir())
+        assert made.run("sh", "-c", readable.replace("{}", str(state)), user="bob").stdout == ""

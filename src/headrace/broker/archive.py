@@ -72,7 +72,7 @@ async def dump(broker: BrokerBase) -> int:
     part = f"{folder}/.part-{os.getpid()}-{name}"
     try:
         if broker.attrs.get("content.dump") == "auto":
-            os.makedirs(folder, exist_ok=True)
+            os.makedirs(folder, mode=0o700, exist_ok=True)
         status = await _flux(broker, "dump", "--quiet", part)
         if status:
             with contextlib.suppress(FileNotFoundError):
@@ -95,5 +95,6 @@ def _point_to(folder: str, name: str) -> None:
 
 
 async def _flux(broker: BrokerBase, *words: str) -> int:
-    # PATH of a broker's programs begins with the folder of its own `flux`.
-    return await run_command(broker, shlex.join(["flux", *words]), f"content.{words[0]}")
+    # PATH of a broker's programs begins with the folder of its own `flux`. Nobody else may read what jobs have written.
+    command = f"umask 077; {shlex.join(['flux', *words])}"
+    return await run_command(broker, command, f"content.{words[0]}")

@@ -11,6 +11,8 @@ import errno
 import os
 import shutil
 import time
+from collections.abc import Iterator
+from itertools import count
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 _SPARE = 64
 # Nanoseconds after which a change of a folder is sure to have another time stamp: several ticks of the kernel.
 _TICKS = 100_000_000
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# How often a folder is looked through until it is empty.
+_PASSES = 3
 
 
 class Folders:
@@ -105,8 +110,65 @@ def remove(path: str) -> None:
     gone = f"{os.path.dirname(path)}/gone-{time.monotonic_ns():x}-{os.path.basename(path)}"
     os.rename(path, gone)
     _removals[:] = [thread for thread in _removals if thread.is_alive()]
-    _removals.append(Thread(target=shutil.rmtree, args=(gone, True)))
+    _removals.append(Thread(target=_remove_tree, args=(gone,)))
     _removals[-1].start()
+
+
+def _remove_tree(path: str) -> None:
+    """Remove a folder with all that is in it, however deep, while its user may still change it; what cannot be removed
+    stays.
+
+    A folder below is moved to the top before it is emptied, so there is no recursion and no long path. All names are
+    looked up in open folders that are no symbolic links: where root removes a user's folder, the user could lead it
+    elsewhere otherwise.
+    """
+    with contextlib.suppress(OSError):
+        top = os.open(path, _FOLDER)
+        try:
+            # Names may be left out where others are removed meanwhile (readdir(3)).
+            for _ in range(_PASSES):
+                _empty(top)
+                with contextlib.suppress(OSError):
+                    os.rmdir(path)
+                    break
+        finally:
+            os.close(top)
+
+
+def _empty(top: int) -> None:
+    names = (f"{os.urandom(8).hex()}-{number}" for number in count())
+    left = _clear(top, top, names)
+    while left:
+        name = left.pop()
+        with contextlib.suppress(OSError):
+            folder = os.open(name, _FOLDER, dir_fd=top)
+            try:
+                for _ in range(_PASSES):
+                    left += _clear(folder, top, names)
+                    with contextlib.suppress(OSError):
+                        os.rmdir(name, dir_fd=top)
+                        break
+            finally:
+                os.close(folder)
+
+
+def _clear(folder: int, top: int, names: Iterator[str]) -> list[str]:
+    """Remove what is no folder, or an empty one; the other folders go to the top. Returns the names there."""
+    left = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if not entry.is_dir(follow_symlinks=False):
+                    os.unlink(entry.name, dir_fd=folder)
+                    continue
+                with contextlib.suppress(OSError):
+                    os.rmdir(entry.name, dir_fd=folder)
+                    continue
+                name = entry.name if folder == top else next(names)
+                if folder != top:
+                    os.rename(entry.name, name, src_dir_fd=folder, dst_dir_fd=top)
+                left.append(name)
+    return left
 
 
 def wait_for_removals() -> None:

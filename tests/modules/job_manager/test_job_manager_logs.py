@@ -37,6 +37,9 @@ def test_only_the_end_of_a_long_log_stays_in_memory(tmp_path: Path) -> None:
         log.append(b"y" * 4000 + b"\n")
     assert log.size - log.spilled <= KEEP
     assert os.path.getsize(tmp_path / "output" / "log") == log.spilled
+    # The folder above may be open to guests.
+    assert os.stat(tmp_path / "output").st_mode & 0o777 == 0o700
+    assert os.stat(tmp_path / "output" / "log").st_mode & 0o777 == 0o600
     assert Log(str(tmp_path / "output" / "log"), log.spilled).read(0, 5000) == b"y" * 4000 + b"\n"
     log.discard()
     assert not (tmp_path / "output" / "log").exists()

@@ -145,7 +145,7 @@ class Journal:
         names = []
         if end_of_data(file, self._end) > self._end:
             names.append(self._aside(f"{self.number:08d}.{self._end}"))
-            with open(names[0], "wb") as handle:
+            with open(os.open(names[0], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as handle:
                 copy_rest(file, self._end, handle)
                 os.fsync(handle.fileno())
         for number in later:

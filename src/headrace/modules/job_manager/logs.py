@@ -24,6 +24,11 @@ _ASK_AGAIN = 0.5
 _AT_ONCE = 64 << 10
 
 
+def _private(path: str, flags: int) -> int:
+    """Open a file that nobody else can read: the folders above it may be open to guests."""
+    return os.open(path, flags, 0o600)
+
+
 class Log:
     """One log. `path` is its file, which is created only when the log grows."""
 
@@ -87,8 +92,8 @@ class Log:
         """Write the part in memory to the file. Raises OSError."""
         if not self._tail:
             return
-        os.makedirs(os.path.dirname(self._path), exist_ok=True)
-        with open(self._path, "r+b" if self._spilled else "wb", buffering=0) as handle:
+        os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+        with open(self._path, "r+b" if self._spilled else "wb", buffering=0, opener=_private) as handle:
             # The rest of a failed write is overwritten.
             handle.seek(self._spilled)
             view = memoryview(self._tail)
