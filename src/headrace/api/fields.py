@@ -4,8 +4,14 @@ must be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+
+_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 class BadFields(ValueError):
@@ -17,12 +23,12 @@ class BadFields(ValueError):
 
 
 class Field(NamedTuple):
-    """A field: what reads its value (raises ValueError), and its schema in OpenAPI."""
+    """A field: what reads its value (raises ValueError), and where OpenAPI tells of it, its schema there."""
 
     name: str
     read: Callable[[Any], Any]
-    schema: Mapping[str, Any]
-    description: str
+    schema: Mapping[str, Any] = {}
+    description: str = ""
 
 
 def checked_text(value: Any) -> str:
@@ -34,6 +40,33 @@ def checked_text(value: Any) -> str:
     return value
 
 
+def whole_number(least: int, most: int) -> Callable[[Any], int]:
+    """What reads a whole number of a query."""
+
+    def read(value: str) -> int:
+        if not _NUMBER.fullmatch(value) or not least <= int(value) <= most:
+            raise ValueError(f"must be a whole number from {least} to {most}, not '{value}'")
+        return int(value)
+
+    return read
+
+
+def choice(options: Collection[str]) -> Callable[[str], str]:
+    """What reads one of these words."""
+
+    def read(value: str) -> str:
+        if value not in options:
+            raise ValueError(f"must be one of {', '.join(options)}, not '{value}'")
+        return value
+
+    return read
+
+
+def optional(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """What reads the same, and an empty text as it is: a form sends its fields also where nothing was chosen."""
+    return lambda value: read(value) if value else value
+
+
 def pick(given: Mapping[str, Any], fields: Iterable[Field]) -> dict[str, Any]:
     """The values of those fields that were given. Raises BadFields."""
     known = {field.name: field for field in fields}
@@ -41,7 +74,7 @@ def pick(given: Mapping[str, Any], fields: Iterable[Field]) -> dict[str, Any]:
     for name, value in given.items():
         field = known.get(name)
         if field is None:
-            problems.append((name, f"is not known here: there are {', '.join(known) or 'no fields'}"))
+            problems.append((name, f"is not known here; known: {', '.join(known) or 'none'}"))
             continue
         try:
             values[name] = field.read(value)
@@ -50,3 +83,13 @@ def pick(given: Mapping[str, Any], fields: Iterable[Field]) -> dict[str, Any]:
     if problems:
         raise BadFields(problems)
     return values
+
+
+def of_query(request: Request, fields: Iterable[Field]) -> dict[str, Any]:
+    """The fields of the query. Raises BadFields."""
+    given: dict[str, str] = {}
+    for name, value in parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True):
+        if name in given:
+            raise BadFields([(name, f"must be given once, not as '{given[name]}' and as '{value}'")])
+        given[name] = value
+    return pick(given, fields)

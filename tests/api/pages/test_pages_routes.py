@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.api.test_ownership import routes
 
 import headrace
 from html_pages import Page, form_token, page, text_of
@@ -66,8 +68,61 @@ def test_a_page_has_fifty_jobs_and_leads_to_the_next(instance: Any, served: Any)
         path = after[0] if after else ""
     assert sizes == [50, 50, 20] and len(set(seen)) == 120
     assert any(attrs.get("rel") == "prev" for _, attrs in page(client, "/jobs?page=2").elements)
-    for wrong in ("0", "x", "-1", "99999999999999999999"):
-        assert len(page(client, f"/jobs?page={wrong}").rows) == 51
+
+
+NUMBER = "must be a whole number from {} to {}, not '{}'"
+SPANS = "1h, 6h, 24h, 7d, 30d, 90d"
+WRONG = [
+    *(
+        (f"/jobs?page={text}", "page " + NUMBER.format(1, 99999, text))
+        for text in ("x", "0", "-1", "1.5", "", "9" * 20)
+    ),
+    (
+        "/jobs?state=nosuch",
+        "state must be one of pending, running, inactive, completed, failed, canceled, timeout, not",
+    ),
+    ("/jobs?cancelled=many", "cancelled " + NUMBER.format(0, 50, "many")),
+    ("/jobs?stat=failed", "stat is not known here; known: state, user, name, queue, page, cancelled"),
+    ("/jobs?page=1&page=2", "page must be given once, not as '1' and as '2'"),
+    ("/jobs?name=%00", "name must be text without NUL"),
+    ("/jobs?page=x&state=y", "page " + NUMBER.format(1, 99999, "x") + "; state must be one of"),
+    ("/statistics?span=7y", f"span must be one of {SPANS}, not '7y'"),
+    ("/statistics?span=", f"span must be one of {SPANS}, not ''"),
+    ("/statistics?days=7", "days is not known here; known: span"),
+    (
+        "/machine?state=busy",
+        "state must be one of free, partly used, full, draining, drained, excluded, down, not 'busy'",
+    ),
+    ("/machine?page=x", "page " + NUMBER.format(1, 99999, "x")),
+    ("/people?before=x", "before " + NUMBER.format(0, (1 << 53) - 1, "x")),
+    ("/people?said=hello", "said must be one of revoked, added, removed, changed, not 'hello'"),
+    ("/jobs/1?said=hello", "said must be one of cancelled, signalled, ended, submitted, not 'hello'"),
+    ("/jobs/1/output/events?read=x", "read " + NUMBER.format(0, (1 << 53) - 1, "x")),
+    ("/login?next=//evil.example", "next must be a path of this service, such as /jobs, not '//evil.example'"),
+    ("/queue?name=%3Cb%3E", "name is not known here; known: none"),
+    ("/jobs?page=%3Cb%3E", "page " + NUMBER.format(1, 99999, "<b>")),
+]
+
+
+@pytest.mark.parametrize(("path", "told"), WRONG)
+def test_a_wrong_parameter_is_told_with_what_would_be_right(client: Any, path: str, told: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 400 and told in unescape(text_of(answer.text)) and "<b>" not in answer.text
+    assert 'role="alert"' in answer.text
+
+
+def test_no_page_takes_a_parameter_that_it_does_not_know(client: Any) -> None:
+    asked = [one for one in routes(client.app) if one.method == "GET" and not one.path.startswith(("/v1/", "/v2/"))]
+    asked = [one for one in asked if one.path not in ("/metrics", "/openapi.json")]
+    assert len(asked) >= 12
+    for route in asked:
+        answer = client.get(route.at({"job": "1"}) + "?nosuch=1")
+        assert answer.status_code == 400 and "nosuch is not known here; known: " in answer.text, route
+
+
+def test_what_forms_and_links_of_pages_send_is_right(client: Any) -> None:
+    for path in ("/jobs?state=&user=&name=&queue=", "/machine?state=&page=1", "/machine?state=partly+used&page=2"):
+        page(client, path)
 
 
 PATHS = [

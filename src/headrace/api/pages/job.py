@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from headrace.api import jobs, service
+from headrace.api.fields import Field, checked_text, choice, of_query, whole_number
 from headrace.api.pages import following, html, job_view, output_search
 from headrace.spec import jobid
 from headrace.spec.job_state import PENDING
@@ -22,18 +23,22 @@ SIGNALS = ("SIGTERM", "SIGINT", "SIGKILL", "SIGUSR1", "SIGUSR2", "SIGSTOP", "SIG
 SHOWN = 128 << 10
 # Bytes of output that are searched at a time.
 _TURN = 1 << 20
+_FIELDS = (Field("find", checked_text), Field("said", choice(job_view.SAID)))
+# Events of the output's log that the page has.
+_FOLLOW_FIELDS = (Field("read", whole_number(0, (1 << 53) - 1)),)
 
 router = APIRouter()
 
 
 @router.get("/jobs/{id}")
-async def show(request: Request, id: str, said: str = "", find: str = "") -> Response:
+async def show(request: Request, id: str) -> Response:
+    chosen = of_query(request, _FIELDS)
     link, number = service.of(request).link, jobs.read_id(id)
     raw = await jobs.one(link, number)
     if raw["state"] & PENDING:
         raw["annotations"] = await jobs.explanation(link, raw)
     stored = await jobs.lookup(link, number, ["eventlog", "jobspec", "J", *(["R"] if raw.get("t_run") else [])])
-    tail, search, problem = job_view.Tail(SHOWN), output_search.Search(find.strip()), ""
+    tail, search, problem = job_view.Tail(SHOWN), output_search.Search(chosen.get("find", "").strip()), ""
     turn = _TURN
     try:
         async for part in jobs.written(link, raw):
@@ -59,13 +64,14 @@ async def show(request: Request, id: str, said: str = "", find: str = "") -> Res
         output_problem=problem,
         search=search,
         signals=SIGNALS,
-        said=job_view.SAID.get(said, ""),
+        said=job_view.SAID.get(chosen.get("said", ""), ""),
     )
 
 
 @router.get("/jobs/{id}/output.txt")
 async def download(request: Request, id: str) -> Response:
     """All that a job that has ended has written; of another, what it has written until now."""
+    of_query(request, ())
     here, number = service.of(request), jobs.read_id(id)
     job = await jobs.one(here.link, number)
     pieces = (part.data or b"" async for part in jobs.written(here.link, job))
@@ -76,10 +82,13 @@ async def download(request: Request, id: str) -> Response:
 
 @router.get("/jobs/{id}/output/events")
 async def follow(request: Request, id: str) -> Response:
+    read = of_query(request, _FOLLOW_FIELDS).get("read", 0)
     here, number = service.of(request), jobs.read_id(id)
     await jobs.one(here.link, number)
-    text = request.headers.get("last-event-id") or request.query_params.get("read", "0")
-    read = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+    # A browser that was cut off asks for the same address again.
+    last = request.headers.get("last-event-id", "")
+    if last.isascii() and last.isdigit() and len(last) < 16:
+        read = int(last)
     return here.stream(following.events(here.link, number, read), "text/event-stream")
 
 

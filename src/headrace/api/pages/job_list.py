@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from headrace.api import jobs, service
+from headrace.api.fields import Field, checked_text, choice, of_query, optional, whole_number
 from headrace.api.pages import view
 from headrace.api.pages.html import changes, page
 from headrace.query.errors import QueryError
@@ -19,14 +20,22 @@ PER_PAGE = 50
 # The choices of the filter by state: the names that `flux jobs --filter` takes.
 STATES = ("pending", "running", "inactive", "completed", "failed", "canceled", "timeout")
 _FILTERS = ("state", "user", "name", "queue")
+_FIELDS = (
+    Field("state", optional(choice(STATES))),
+    *(Field(name, checked_text) for name in ("user", "name", "queue")),
+    Field("page", whole_number(1, 99_999)),
+    # How many were cancelled by the form whose answer leads here.
+    Field("cancelled", whole_number(0, PER_PAGE)),
+)
 
 router = APIRouter()
 
 
 @router.get("/jobs")
 async def list_jobs(request: Request) -> Response:
-    chosen = {name: request.query_params.get(name, "").strip() for name in _FILTERS}
-    number = _number(request.query_params.get("page", "1"))
+    asked = of_query(request, _FIELDS)
+    chosen = {name: asked.get(name, "").strip() for name in _FILTERS}
+    number = asked.get("page", 1)
     problem = ""
     found: list[dict[str, Any]] = []
     query = Query(count=number * PER_PAGE + 1)
@@ -44,7 +53,7 @@ async def list_jobs(request: Request) -> Response:
         400 if problem else 200,
         problem=problem,
         chosen=chosen,
-        said=_said(request.query_params.get("cancelled", "")),
+        said=_said(asked.get("cancelled")),
         here=urlencode({**given, "page": number}),
         states=STATES,
         rows=[view.row(raw, now) for raw in shown],
@@ -56,6 +65,7 @@ async def list_jobs(request: Request) -> Response:
 @router.post("/jobs/cancel")
 async def cancel(request: Request) -> Response:
     """Cancel the jobs that were chosen; back to the list, whose filters are in the address."""
+    asked = of_query(request, _FIELDS)
     form = await request.form()
     await changes(request)
     done = 0
@@ -66,16 +76,15 @@ async def cancel(request: Request) -> Response:
             # PermissionError: another user's job counts as one that never was.
             continue
         done += 1
-    kept = {name: request.query_params.get(name, "") for name in (*_FILTERS, "page")}
-    query = urlencode({**{name: value for name, value in kept.items() if value}, "cancelled": done})
+    query = urlencode({**{name: value for name, value in asked.items() if value}, "cancelled": done})
     return RedirectResponse(f"/jobs?{query}", 303)
 
 
-def _said(cancelled: str) -> str:
-    """The sentence on how many jobs were cancelled, "" for none that were asked for."""
-    if not (cancelled.isascii() and cancelled.isdigit()):
+def _said(cancelled: int | None) -> str:
+    """The sentence on how many jobs were cancelled, "" where none were chosen."""
+    if cancelled is None:
         return ""
-    return "One job is requested to end." if cancelled == "1" else f"{cancelled[:4]} jobs are requested to end."
+    return "One job is requested to end." if cancelled == 1 else f"{cancelled} jobs are requested to end."
 
 
 def _restrict(query: Query, chosen: dict[str, str]) -> None:
@@ -86,8 +95,3 @@ def _restrict(query: Query, chosen: dict[str, str]) -> None:
     for name in ("name", "queue"):
         if chosen[name]:
             query.add(name, [chosen[name]])
-
-
-def _number(text: str) -> int:
-    """The number of a page, from 1 on."""
-    return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 6 else 1

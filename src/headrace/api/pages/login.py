@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import RedirectResponse, Response
 
 from headrace.api import service
+from headrace.api.fields import Field, checked_text, of_query
 from headrace.api.identity import csrf
 from headrace.api.identity.access import Unauthenticated, cookie_name
 from headrace.api.identity.attempts import TooManyFailures
@@ -18,17 +20,27 @@ _FIRST = "/jobs"
 # A path of this service: `//host` is another one, and for browsers so are paths with `\\` or with control characters.
 _OWN_PATH = re.compile(r"/(?!/)[!-\[\]-~]*")
 
+
+def _own_path(value: str) -> str:
+    if not _OWN_PATH.fullmatch(value):
+        raise ValueError(f"must be a path of this service, such as {_FIRST}, not '{value}'")
+    return value
+
+
+_FIELDS = (Field("token", checked_text), Field("next", _own_path))
+
 public = APIRouter(include_in_schema=False)
 router = APIRouter(include_in_schema=False, dependencies=[Depends(service.by_cookie)])
 
 
 @public.get("/login")
-async def show(request: Request, token: str = "", next: str = _FIRST) -> Response:
+async def show(request: Request) -> Response:
     """Take the one-time token of the address that was printed, for a cookie; or show the form."""
+    chosen = of_query(request, _FIELDS)
     access = service.of(request).access
     if access.accounts.logs_in:
-        return _form(request, next)
-    if access.logins.use_up(token):
+        return _form(request, chosen.get("next", _FIRST))
+    if access.logins.use_up(chosen.get("token", "")):
         return _logged_in(request, owner(), _FIRST)
     # A browser that has the cookie already may open the one-time address again.
     await access.of_cookie(request)
@@ -58,6 +70,13 @@ async def log_out(request: Request) -> Response:
     found = RedirectResponse("/login", 303)
     found.delete_cookie(cookie_name(request))
     return found
+
+
+def to_form(request: Request) -> Response:
+    """To the form, and from there to the page that was asked for."""
+    url = request.url
+    next = url.path + (f"?{url.query}" if url.query else "")
+    return RedirectResponse("/login" + (f"?{urlencode({'next': next})}" if _OWN_PATH.fullmatch(next) else ""), 303)
 
 
 def _form(

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from headrace.api import jobs, service
+from headrace.api.fields import Field, choice, of_query, optional, whole_number
 from headrace.api.pages import html
 from headrace.query.job_info import username
 from headrace.query.listing import Query
@@ -22,6 +23,8 @@ PER_PAGE = 500
 # Running jobs that are looked for on nodes.
 _MOST_JOBS = 10_000
 _SHAPES = {"free": "○", "partly used": "◐", "full": "●", "draining": "◍", "drained": "⊘", "excluded": "⊖", "down": "✖"}
+# Links and reloads of the page have a state also where none was chosen.
+_FIELDS = (Field("state", optional(choice(_SHAPES))), Field("page", whole_number(1, 99_999)))
 
 router = APIRouter()
 
@@ -48,6 +51,8 @@ class Node(NamedTuple):
 
 @router.get("/machine")
 async def show(request: Request) -> Response:
+    given = of_query(request, _FIELDS)
+    chosen, number = given.get("state", ""), given.get("page", 1)
     link = service.of(request).link
     status = await link.call("resource.status", {}, nodeid=0)
     sched = await link.call("resource.sched-status", {}, nodeid=0)
@@ -55,11 +60,8 @@ async def show(request: Request) -> Response:
     query.states = RUNNING
     running = await jobs.listing(link, query, ["name", "userid", "ranks"])
     found = nodes(status, sched.get("allocated"), running)
-    chosen = request.query_params.get("state", "")
     counts = {state: sum(node.state == state for node in found) for state in _SHAPES}
     matching = [node for node in found if chosen in ("", node.state)]
-    page = request.query_params.get("page", "1")
-    number = max(1, int(page)) if page.isascii() and page.isdigit() and len(page) < 6 else 1
     return html.page(
         request,
         "machine.html",

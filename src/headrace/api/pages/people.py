@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from headrace.api import problems, service
+from headrace.api.fields import Field, choice, of_query, whole_number
 from headrace.api.pages import html
 from headrace.api.people import NoAudit
 from headrace.api.store.errors import StoreError
@@ -21,13 +22,15 @@ _SAID = {
     "removed": "The user is removed.",
     "changed": "The user is changed.",
 }
+# `before` is a byte of the audit's file.
+_FIELDS = (Field("before", whole_number(0, (1 << 53) - 1)), Field("said", choice(_SAID)))
 
 router = APIRouter()
 
 
 @router.get("/people")
 async def show(request: Request) -> Response:
-    return _page(request)
+    return _page(request, **of_query(request, _FIELDS))
 
 
 @router.post("/people/tokens")
@@ -89,10 +92,16 @@ def _wrong(request: Request, exc: StoreError) -> Response:
     return _page(request, str(exc), problems.of(exc).status)
 
 
-def _page(request: Request, problem: str = "", status: int = 200, token: str = "") -> Response:
+def _page(
+    request: Request,
+    problem: str = "",
+    status: int = 200,
+    token: str = "",
+    before: int | None = None,
+    said: str = "",
+) -> Response:
+    """`before` and `said` are those of the address."""
     here = service.of(request)
-    text = request.query_params.get("before", "")
-    before = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
     lines: list[dict[str, Any]] = []
     older, no_audit = 0, ""
     try:
@@ -107,7 +116,7 @@ def _page(request: Request, problem: str = "", status: int = 200, token: str = "
         "people.html",
         status,
         problem=problem,
-        said=_SAID.get(request.query_params.get("said", ""), ""),
+        said=_SAID.get(said, ""),
         token=token,
         me=here.identity,
         minutes=here.settings.token_minutes,

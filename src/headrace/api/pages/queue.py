@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from headrace.api import jobs, service
+from headrace.api.fields import of_query
 from headrace.api.pages import html, view
 from headrace.query.job_info import JobInfo
 from headrace.query.listing import Query
@@ -47,6 +48,7 @@ class Queue(NamedTuple):
 
 @router.get("/queue")
 async def show(request: Request) -> Response:
+    of_query(request, ())
     here = service.of(request)
     resources = SchedulerResources(Given(await here.link.call("resource.sched-status", {}, nodeid=0)))
     resources.configure(await here.own_link.call("config.get"))

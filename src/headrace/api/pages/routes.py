@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlencode
-
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import RedirectResponse, Response
 
 from headrace.api import problems, service
+from headrace.api.fields import BadFields, of_query
 from headrace.api.identity.access import Unauthenticated
-from headrace.api.pages import html, job, job_list, machine, people, queue, statistics, submit
+from headrace.api.pages import html, job, job_list, login, machine, people, queue, statistics, submit
 
 router = APIRouter(include_in_schema=False, dependencies=[Depends(service.by_cookie)])
 static = html.static
@@ -18,16 +17,18 @@ static = html.static
 def answer(request: Request, exc: Exception) -> Response:
     """The page for a problem; that to log in for one who may."""
     if isinstance(exc, Unauthenticated) and service.of(request).access.accounts.logs_in and request.method == "GET":
-        return RedirectResponse(
-            "/login?" + urlencode({"next": request.url.path + ("?" + request.url.query if request.url.query else "")}),
-            303,
-        )
-    problem = problems.of(exc)
+        return login.to_form(request)
+    if isinstance(exc, BadFields):
+        text = "; ".join(f"{name} {text}" for name, text in exc.problems)
+        problem = problems.Problem(400, f"The address of this page is wrong: {text}.", {})
+    else:
+        problem = problems.of(exc)
     return html.page(request, "problem.html", problem.status, problem=problem)
 
 
 @router.get("/")
-async def home() -> Response:
+async def home(request: Request) -> Response:
+    of_query(request, ())
     return RedirectResponse("/jobs", 303)
 
 

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from headrace.api import jobs, service
+from headrace.api.fields import Field, choice, of_query
 from headrace.api.pages import html, view
 from headrace.api.pages.job_view import Fact
 from headrace.api.statistics import ATTRIBUTES, statistics
@@ -29,6 +30,7 @@ SPANS = {
     "90d": (90 * _DAY, _DAY, "a day"),
 }
 _DEFAULT = "24h"
+_FIELDS = (Field("span", choice(SPANS)),)
 _RESULTS = ("completed", "failed", "canceled", "timeout")
 
 router = APIRouter()
@@ -46,8 +48,8 @@ class Figure(NamedTuple):
 @router.get("/statistics")
 async def show(request: Request) -> Response:
     here = service.of(request)
-    chosen = request.query_params.get("span", _DEFAULT)
-    span, width, bin = SPANS.get(chosen, SPANS[_DEFAULT])
+    chosen = of_query(request, _FIELDS).get("span", _DEFAULT)
+    span, width, bin = SPANS[chosen]
     now = time.time()
     begin = _begin(now - span, width)
     found = statistics(await jobs.between(here.link, begin, now, ATTRIBUTES), begin, now, width, now)
@@ -57,7 +59,7 @@ async def show(request: Request) -> Response:
         request,
         "statistics.html",
         spans=list(SPANS),
-        chosen=chosen if chosen in SPANS else _DEFAULT,
+        chosen=chosen,
         facts=facts(found, sizes["ncores"]),
         figures=figures(found, sizes["ncores"], sizes["nnodes"], bin),
         begin=begin,
@@ -67,7 +69,8 @@ async def show(request: Request) -> Response:
 
 
 @router.get("/charts.css")
-async def charts_css() -> Response:
+async def charts_css(request: Request) -> Response:
+    of_query(request, ())
     return Response(style.CSS, media_type="text/css")
 
 

@@ -9,9 +9,12 @@ from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from headrace.api import jobs, service
+from headrace.api.fields import Field, checked_text, of_query
 from headrace.api.pages import html, submission
 from headrace.query.resource_sets import Given, SchedulerResources
 from headrace.spec import jobid
+
+_FIELDS = (Field("from", checked_text),)
 
 router = APIRouter()
 
@@ -19,7 +22,7 @@ router = APIRouter()
 @router.get("/submit")
 async def form(request: Request) -> Response:
     """The empty form, or with `from` that of a job."""
-    again = request.query_params.get("from", "")
+    again = of_query(request, _FIELDS).get("from", "")
     values, lost = dict(submission.EMPTY), list[str]()
     if again:
         link, id = service.of(request).link, jobs.read_id(again)

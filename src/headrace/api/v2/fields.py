@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import Any
-from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.requests import Request
 
-from headrace.api.fields import BadFields, Field, checked_text, pick
+from headrace.api.fields import Field, checked_text
 from headrace.query import when
 
 _SWITCHES = {"true": True, "1": True, "false": False, "0": False}
-_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 # The latest time that calendars of programs have, in seconds since the epoch (the year 9999).
 _LATEST = 253402300799.0
 
@@ -33,17 +30,6 @@ class BadBody(ValueError):
 
 def text(value: Any) -> str:
     return checked_text(value)
-
-
-def number(least: int, most: int) -> Callable[[Any], int]:
-    """What reads a whole number of a query."""
-
-    def read(value: str) -> int:
-        if not _NUMBER.fullmatch(value) or not least <= int(value) <= most:
-            raise ValueError(f"must be a whole number from {least} to {most}, not '{value}'")
-        return int(value)
-
-    return read
 
 
 def switch(value: str) -> bool:
@@ -84,16 +70,6 @@ def _rfc3339(value: str) -> float | None:
 
 def _no_number(name: str) -> None:
     raise ValueError(f"{name} is no number of JSON")
-
-
-def of_query(request: Request, fields: Iterable[Field]) -> dict[str, Any]:
-    """The fields of the query. Raises BadFields."""
-    given: dict[str, str] = {}
-    for name, value in parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True):
-        if name in given:
-            raise BadFields([(name, "is given more than once")])
-        given[name] = value
-    return pick(given, fields)
 
 
 async def of_body(request: Request) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import HTMLResponse, Response
 
 from headrace.api import instance, jobs, service
-from headrace.api.fields import BadFields, Field
+from headrace.api.fields import BadFields, Field, of_query
 from headrace.api.statistics import ATTRIBUTES, statistics
 from headrace.api.v2 import documentation, fields
 from headrace.spec import duration
@@ -42,20 +42,20 @@ def _json(content: Any) -> Response:
 
 @router.get("/queues", summary="Queues: state, limits and resources")
 async def list_queues(request: Request) -> Response:
-    fields.of_query(request, ())
+    of_query(request, ())
     here = service.of(request)
     return _json({"queues": await instance.queues(here.link, here.own_link)})
 
 
 @router.get("/resources", summary="Resources by state, and each node")
 async def get_resources(request: Request) -> Response:
-    fields.of_query(request, ())
+    of_query(request, ())
     return _json(await instance.resources(service.of(request).link))
 
 
 @router.get("/resources/graph", summary="The resource graph (RFC 4, JGF)")
 async def get_graph(request: Request) -> Response:
-    fields.of_query(request, ())
+    of_query(request, ())
     return Response(await instance.graph(service.of(request).link), media_type="application/json")
 
 
@@ -65,7 +65,7 @@ async def get_graph(request: Request) -> Response:
     openapi_extra={"parameters": fields.parameters(_SPAN)},
 )
 async def get_statistics(request: Request) -> Response:
-    chosen = fields.of_query(request, _SPAN)
+    chosen = of_query(request, _SPAN)
     now = time.time()
     end = chosen.get("to", now)
     begin = chosen.get("from", max(0.0, end - _DAY))
@@ -80,7 +80,7 @@ async def get_statistics(request: Request) -> Response:
 
 @router.get("/me", summary="Who you are here")
 async def get_me(request: Request) -> Response:
-    fields.of_query(request, ())
+    of_query(request, ())
     here = service.of(request)
     who = here.identity
     return _json({"name": who.name, "userid": who.userid, "sees_all": who.sees_all, "auth": here.settings.auth})

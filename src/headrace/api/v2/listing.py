@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from headrace.api import jobs
 from headrace.api.broker_link import BrokerLink
-from headrace.api.fields import BadFields, Field
+from headrace.api.fields import BadFields, Field, whole_number
 from headrace.api.v2 import cursors, record
-from headrace.api.v2.fields import moment, number, text, words
+from headrace.api.v2.fields import moment, text, words
 from headrace.query.errors import QueryError
 from headrace.query.listing import STATE_NAMES, Query
 from headrace.spec.job_state import INACTIVE, PENDING, RESULT_BITS, RUNNING
@@ -91,7 +91,7 @@ FIELDS = (
     Field("before", moment, {"type": "string"}, "Submitted before"),
     Field(
         "limit",
-        number(1, MOST),
+        whole_number(1, MOST),
         {"type": "integer", "minimum": 1, "maximum": MOST, "default": _DEFAULT_LIMIT},
         "So many jobs at most",
     ),

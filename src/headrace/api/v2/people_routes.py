@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from headrace.api import service
-from headrace.api.fields import BadFields, Field, checked_text, pick
+from headrace.api.fields import BadFields, Field, checked_text, of_query, pick, whole_number
 from headrace.api.identity.tokens import LONGEST_NOTE
 from headrace.api.submission import named, truth, whole
 from headrace.api.v2 import cursors, fields
@@ -30,7 +30,7 @@ def _note(value: Any) -> str:
 _PAGE = (
     Field(
         "limit",
-        fields.number(1, _MOST),
+        whole_number(1, _MOST),
         {"type": "integer", "minimum": 1, "maximum": _MOST, "default": _DEFAULT_LIMIT},
         "So many at most",
     ),
@@ -77,7 +77,7 @@ def _page(name: str, rows: Sequence[_Row], key: Callable[[_Row], list[Any]], cho
     "/tokens", summary="Tokens that are valid, without themselves", openapi_extra=_parameters((_OF_USER, *_PAGE))
 )
 async def list_tokens(request: Request) -> Response:
-    chosen = fields.of_query(request, (_OF_USER, *_PAGE))
+    chosen = of_query(request, (_OF_USER, *_PAGE))
     found = service.of(request).people.tokens(chosen.get("user", ""))
     return _page("tokens", found, lambda token: [-token.issued, token.id], chosen)
 
@@ -101,7 +101,7 @@ async def revoke_token(request: Request, token_id: str) -> Response:
 
 @router.get("/users", summary="Users, for administrators", openapi_extra=_parameters(_PAGE))
 async def list_users(request: Request) -> Response:
-    chosen = fields.of_query(request, _PAGE)
+    chosen = of_query(request, _PAGE)
     return _page("users", service.of(request).people.users(), lambda user: [user.name], chosen)
 
 
@@ -136,7 +136,7 @@ async def remove_user(request: Request, name: str) -> Response:
 )
 async def read_audit(request: Request) -> Response:
     """A page may have fewer lines than asked for though there are more; `next` tells."""
-    chosen = fields.of_query(request, _PAGE)
+    chosen = of_query(request, _PAGE)
     begin = chosen.get("cursor")
     if begin is not None and not (len(begin) == 1 and type(begin[0]) is int and 0 <= begin[0] < 1 << 53):
         raise BadFields([("cursor", cursors.WRONG)])

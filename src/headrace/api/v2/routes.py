@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from headrace.api import jobs, service, submission
-from headrace.api.fields import BadFields, Field, pick
+from headrace.api.fields import BadFields, Field, of_query, pick
 from headrace.api.v2 import changes, fields, idempotency, instance_routes, listing, people_routes, stream_routes
 from headrace.api.v2.record import FIELDS, attributes, record
 from headrace.spec.jobid import encode
@@ -55,14 +55,14 @@ def _ready(body: bytes, status: int = 200, headers: dict[str, str] | None = None
 
 @router.get("/jobs", summary="Jobs, a page of them", openapi_extra={"parameters": fields.parameters(listing.FIELDS)})
 async def list_jobs(request: Request) -> Response:
-    chosen = fields.of_query(request, listing.FIELDS)
+    chosen = of_query(request, listing.FIELDS)
     return _json(await listing.page(service.of(request).link, chosen, time.time()))
 
 
 @router.post("/jobs", summary="Submit a job", openapi_extra=_SUBMIT)
 async def submit(request: Request) -> Response:
     here, key = service.of(request), idempotency.key_of(request.headers)
-    chosen = fields.of_query(request, _DRY_RUN)
+    chosen = of_query(request, _DRY_RUN)
     found = submission.read(await fields.of_body(request), here.settings)
     if chosen.get("dry_run"):
         await jobs.check(here.link, found.jobspec)

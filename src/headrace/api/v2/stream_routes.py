@@ -15,7 +15,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from headrace.api import jobs, service
-from headrace.api.fields import Field
+from headrace.api.fields import Field, choice, of_query, whole_number
 from headrace.api.journal import Journal, News
 from headrace.api.v2 import errors, fields
 from headrace.spec import eventlog, stdio
@@ -30,17 +30,11 @@ _LARGEST = (1 << 53) - 1
 _RANGE = re.compile(r"bytes=(\d{0,16})-(\d{0,16})", re.ASCII)
 
 
-def _stream_name(value: str) -> str:
-    if value not in _STREAMS:
-        raise ValueError(f"must be stdout or stderr, not '{value}'")
-    return value
-
-
 _OUTPUT = (
-    Field("stream", _stream_name, {"type": "string", "enum": list(_STREAMS)}, "This one alone (default: both)"),
+    Field("stream", choice(_STREAMS), {"type": "string", "enum": list(_STREAMS)}, "This one alone (default: both)"),
     Field(
         "offset",
-        fields.number(0, _LARGEST),
+        whole_number(0, _LARGEST),
         {"type": "integer", "minimum": 0, "maximum": _LARGEST},
         "From this byte on, in what was chosen",
     ),
@@ -60,7 +54,7 @@ _LAST = {
 @router.get("/jobs/{jobid}/output", summary="What a job writes", openapi_extra=_READ)
 async def get_output(request: Request, jobid: str) -> Response:
     here = service.of(request)
-    chosen = fields.of_query(request, _OUTPUT)
+    chosen = of_query(request, _OUTPUT)
     job = await jobs.one(here.link, jobs.read_id(jobid), ["state"])
     offset = chosen.get("offset", 0)
     if chosen.get("follow"):
