@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from html import unescape
 from typing import Any
 
 import pytest
@@ -34,11 +35,20 @@ def test_the_charts_tell_their_numbers() -> None:
     assert [row[1:] for row in ended.rows][:2] == [("1", "0", "0", "0"), ("0", "0", "0", "0")]
     assert waits.rows == [
         ("all jobs, 3–4 cores", "1", "10 s", "10 s", "10 s"),
-        ("all jobs, 9–16 cores", "1", "4.0 s", "4.0 s", "4.0 s"),
+        ("all jobs, 9–16 cores", "1", "4 s", "4 s", "4 s"),
         ("batch, 9–16 cores", "1", "20 s", "20 s", "20 s"),
     ]
     titles = [one.text for one in ET.fromstring(waits.svg).iter("{http://www.w3.org/2000/svg}title")]
     assert "9–16, batch: 20 s" in titles and "Of 32 cores 20 were in use on average, 32 at most." in used.svg
+
+
+def test_tiny_numbers_are_told_as_such() -> None:
+    found = statistics([job(0, 0.0001, 0.0005, ncores=1), job(1, 1.003, 1.1, ncores=1)], 0, 4000, 2000, 4000)
+    assert [fact.text for fact in facts(found, 4)][-2:] == ["<0.01 of 4", "<0.01 s"]
+    used, states, _, waits = figures(found, 4, 1, "a bin")
+    assert "Of 4 cores <0.01 were" in unescape(used.svg) and "At most <0.01 jobs ran" in unescape(states.svg)
+    cells = [cell for figure in (used, states, waits) for row in figure.rows for cell in row[1:]]
+    assert "<0.01" in cells and not any(re.search(r"\.\d{3}|e-", cell) for cell in cells)
 
 
 def test_without_jobs_and_without_resources_there_are_charts() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headrace.api.pages.view import elapsed, machine_moment, row
+from headrace.api.pages.view import amount, elapsed, machine_moment, row
 
 JOB: dict[str, Any] = {"id": 7, "name": "n", "userid": 0, "ntasks": 2, "nnodes": 1, "t_submit": 1.0, "t_run": 10.0}
 
@@ -14,7 +14,7 @@ JOB: dict[str, Any] = {"id": 7, "name": "n", "userid": 0, "ntasks": 2, "nnodes":
     [
         ({"state": 8, "annotations": {"sched": {"reason_pending": "why"}}}, "pending", "○", "Sched", "", "why"),
         ({"state": 2, "dependencies": ["after=1"]}, "pending", "◌", "Depend", "", "depends:after=1"),
-        ({"state": 16, "nodelist": "n1"}, "running", "▶", "Run", "5.0 s", "n1"),
+        ({"state": 16, "nodelist": "n1"}, "running", "▶", "Run", "5 s", "n1"),
         (
             {"state": 64, "result": 1, "t_cleanup": 100.0, "waitstatus": 0},
             "completed",
@@ -23,9 +23,9 @@ JOB: dict[str, Any] = {"id": 7, "name": "n", "userid": 0, "ntasks": 2, "nnodes":
             "1:30",
             "Exit 0",
         ),
-        ({"state": 64, "result": 2, "t_cleanup": 11.0, "waitstatus": 256}, "failed", "✖", "Failed", "1.0 s", "Exit 1"),
-        ({"state": 64, "result": 4, "t_cleanup": 11.0}, "canceled", "⊘", "Canceled", "1.0 s", "Canceled"),
-        ({"state": 64, "result": 8, "t_cleanup": 11.0}, "timeout", "◷", "Timeout", "1.0 s", "Timeout"),
+        ({"state": 64, "result": 2, "t_cleanup": 11.0, "waitstatus": 256}, "failed", "✖", "Failed", "1 s", "Exit 1"),
+        ({"state": 64, "result": 4, "t_cleanup": 11.0}, "canceled", "⊘", "Canceled", "1 s", "Canceled"),
+        ({"state": 64, "result": 8, "t_cleanup": 11.0}, "timeout", "◷", "Timeout", "1 s", "Timeout"),
     ],
 )
 def test_a_line(raw: Any, kind: str, shape: str, status: str, time: str, about: str) -> None:
@@ -36,10 +36,31 @@ def test_a_line(raw: Any, kind: str, shape: str, status: str, time: str, about: 
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.04, "0.0 s"), (9.94, "9.9 s"), (59.9, "59 s"), (60, "1:00"), (7384, "2:03:04"), (90000, "1 d 01:00:00")],
+    [
+        (0, "0 s"),
+        (0.0004, "<0.01 s"),
+        (0.0449, "0.045 s"),
+        (9.94, "9.9 s"),
+        (59.9, "59 s"),
+        (60, "1:00"),
+        (7384, "2:03:04"),
+        (90000, "1 d 01:00:00"),
+    ],
 )
 def test_lengths_of_time(seconds: float, text: str) -> None:
     assert elapsed(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *((0, "0"), (0.0, "0"), (0.000557, "<0.01"), (0.00999, "<0.01"), (0.01, "0.01"), (0.0557, "0.056")),
+        *((0.999, "1"), (4, "4"), (5.57, "5.6"), (9.97, "10"), (55.71, "55.7"), (64, "64"), (100, "100")),
+        *((123.4, "123"), (99.97, "100"), (12345678.9, "12345679")),
+    ],
+)
+def test_numbers_have_the_digits_that_people_read(value: float, text: str) -> None:
+    assert amount(value) == text
 
 
 def test_a_moment_for_programs() -> None:

@@ -88,7 +88,7 @@ def facts(found: dict[str, Any], cores: int) -> list[Fact]:
     if total["ended"]:
         ends = ", ".join(f"{total[name]} {name}" for name in _RESULTS if total[name])
         facts.append(Fact("Of these", ends))
-    facts.append(Fact("Cores in use, on average", f"{_mean(found, 'cores'):.3g} of {cores}"))
+    facts.append(Fact("Cores in use, on average", f"{view.amount(_mean(found, 'cores'))} of {cores}"))
     if found["waits"]:
         longest = max(one["max"] for one in found["waits"])
         facts.append(Fact("Longest wait", view.elapsed(longest)))
@@ -97,9 +97,9 @@ def facts(found: dict[str, Any], cores: int) -> list[Fact]:
 
 def figures(found: dict[str, Any], cores: int, nodes: int, bin: str) -> list[Figure]:
     """The charts of what `statistics` has found, on a machine of so many cores and nodes."""
-    used = _mean(found, "cores"), max(row["cores"] for row in found["bins"])
-    about = f"Of {cores} cores {used[0]:.3g} were in use on average, {used[1]:.3g} at most."
-    states = max(row["running"] for row in found["bins"]), max(row["pending"] for row in found["bins"])
+    mean = view.amount(_mean(found, "cores"))
+    most = {name: view.amount(max(row[name] for row in found["bins"])) for name in ("cores", "running", "pending")}
+    about = f"Of {cores} cores {mean} were in use on average, {most['cores']} at most."
     ended = sum(row["ended"] for row in found["bins"])
     return [
         _over_time(
@@ -112,7 +112,7 @@ def figures(found: dict[str, Any], cores: int, nodes: int, bin: str) -> list[Fig
         ),
         _over_time(
             "Jobs by state",
-            f"At most {states[0]:.3g} jobs ran, and {states[1]:.3g} waited at a time.",
+            f"At most {most['running']} jobs ran, and {most['pending']} waited at a time.",
             found,
             {name: itemgetter(name) for name in ("running", "pending")},
             Axis("jobs"),
@@ -145,7 +145,7 @@ def _over_time(
     ]
     time_axis = Axis("time", scale.clock, scale.clock_ticks)
     rows = [
-        (view.moment(row["t"]), *(scale.number(of(row)) for of in values.values())) for row in reversed(found["bins"])
+        (view.moment(row["t"]), *(view.amount(of(row)) for of in values.values())) for row in reversed(found["bins"])
     ]
     units = " (%)" if y.label.startswith("%") else ""
     columns = ["From", *(name.capitalize() + units for name in values)]

@@ -61,11 +61,20 @@ def row(raw: dict[str, Any], now: float) -> Row:
     )
 
 
+def amount(value: float) -> str:
+    """A number as people read it, on all pages: `<0.01`, `0.056`, `5.6`, `56.3`, `563`."""
+    if 0 < value < 0.01:
+        return "<0.01"
+    if abs(value) >= 100:
+        return f"{value:.0f}"
+    return f"{value:.2g}" if abs(value) < 10 else f"{value:.3g}"
+
+
 def elapsed(seconds: float) -> str:
     """A length of time as `5 s`, `3:07`, `2:03:07` or `1 d 02:03:07`."""
     whole = int(seconds)
     if whole < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
+        return f"{amount(seconds)} s" if seconds < 10 else f"{whole} s"
     minutes, rest = divmod(whole, 60)
     if minutes < 60:
         return f"{minutes}:{rest:02}"
