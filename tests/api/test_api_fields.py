@@ -24,7 +24,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     with pytest.raises(BadFields) as caught:
         pick({"a": "1", "b": "\0", "c": 1}, TABLE)
     assert [name for name, _ in caught.value.problems] == ["a", "b", "c"]
-    assert "there are a, b" in caught.value.problems[2][1]
+    assert "known: a, b" in caught.value.problems[2][1]
 
 
 @pytest.mark.parametrize("value", [1, None, "a\0", "\ud800", ["a"]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from simulated_cluster import Cluster, Stale, _merged, _patch
 
 from headrace.exposition.metrics import Metrics
 from headrace.fluxqueue.controller import FluxqueueController, gathering_after, trimmed_pod, trimmed_workload
+from headrace.fluxqueue.core.step import Core
 from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES
 from headrace.fluxqueue.services.backend import Pods, Unanswerable
 from headrace.fluxqueue.services.live_graph import LiveGraph
@@ -202,6 +204,25 @@ def test_the_first_queue_is_made_where_there_is_none():
     cluster.pod("a")
     work(cluster, Unreachable("nobody answers"), until=lambda: is_pinned(cluster))
     assert cluster.one(FLUXQUEUES, "default", "")["spec"] == {}
+
+
+def test_the_loop_goes_on_while_the_core_takes_in_all_that_there_is(monkeypatch):
+    turned, step = threading.Event(), Core.step
+
+    def first(self, *arguments):
+        # Only the loop of the scenario sets it.
+        assert turned.wait(60)
+        return step(self, *arguments)
+
+    monkeypatch.setattr(Core, "step", first)
+    cluster = Cluster(nodes=1)
+    cluster.pod("a")
+
+    def goes_on() -> bool:
+        turned.set()
+        return is_pinned(cluster)
+
+    work(cluster, until=goes_on)
 
 
 def test_steps_take_at_most_a_tenth_of_a_core_and_none_is_put_off_for_more_than_a_second():

@@ -250,8 +250,13 @@ class FluxqueueController:
             self._wake.clear()
             changes, self._changes = self._changes, []
             began = time.perf_counter()
-            steps = self.core.step(changes, time.time())
-            self.begun.set()
+            if self.begun.is_set():
+                steps = self.core.step(changes, time.time())
+            else:
+                # The first step takes in all that there is. That may be so much that the Lease would be lost if nothing
+                # else went on meanwhile; nobody else uses the core before it has begun.
+                steps = await asyncio.to_thread(self.core.step, changes, time.time())
+                self.begun.set()
             self._shared.metrics.count(self._shared.reconciles, self.name)
             took = time.perf_counter() - began
             gathering = gathering_after(took)
