@@ -71,7 +71,7 @@ async def _answer(request: Request, exc: Exception) -> Response:
         return v2_errors.answer(exc)
     if request.url.path == metrics_route.PATH:
         return metrics_route.answer(exc)
-    return page_routes.answer(request, exc)
+    return await page_routes.answer(request, exc)
 
 
 async def _seen(request: Request, exc: Exception) -> Exception:

@@ -131,19 +131,20 @@ def of(request: Request) -> Here:
     return Here(request.app.state.service, request)
 
 
-async def _let_in(request: Request, whose: Callable[[Request], Awaitable[Identity]]) -> None:
+async def let_in(request: Request, whose: Callable[[Request], Awaitable[Identity]]) -> None:
+    """Have the request be of the user that `whose` finds. Raises Unauthenticated."""
     request.state.identity = await whose(request)
     request.state.whose = whose
 
 
 async def by_header(request: Request) -> None:
     """A router's dependency: the user is that of the header's token. Raises Unauthenticated."""
-    await _let_in(request, of(request).access.of_header)
+    await let_in(request, of(request).access.of_header)
 
 
 async def by_cookie(request: Request) -> None:
     """The same of the page's cookie. Changes need the token of the session's forms. Raises csrf.Forged, too."""
-    await _let_in(request, of(request).access.of_cookie)
+    await let_in(request, of(request).access.of_cookie)
     if request.method not in SAFE_METHODS:
         await csrf.check_request(request)
 

@@ -26,6 +26,36 @@ def test_who_is_not_logged_in_is_shown_the_form_and_then_what_was_asked_for(grou
     assert client.get("/jobs").status_code == 303, "the token of the cookie is not valid any more"
 
 
+@pytest.mark.parametrize("auth", ["users", "token"])
+def test_who_is_not_logged_in_is_shown_neither_pages_nor_where_the_instance_is(
+    group: Any, served: Any, auth: str
+) -> None:
+    client = group.client() if auth == "users" else served(group.instance, auth="token")
+    socket = group.instance.uri
+    paths = [
+        "/login",
+        "/login?token=x",
+        "/nosuch",
+        "/login?nosuch=1",
+        "/static/nosuch",
+        *(["/jobs"] * (auth == "token")),
+    ]
+    for path in paths:
+        text = client.get(path).text
+        assert "<h1>" in text and "<nav" not in text and socket not in text and socket[8:] not in text, path
+    assert "<nav" not in client.post("/login", data={"name": "a", "password": "b"}).text
+    if auth == "users":
+        log_in(client, "ann.x")
+    else:
+        client.get(f"/login?token={client.app.state.service.access.logins.issue()}")
+    for path in "/jobs", "/nosuch", "/jobs?page=x", "/jobs/nosuch":
+        text = client.get(path).text
+        assert "<nav" in text and socket in text and ("ann.x" in text) == (auth == "users"), path
+    # The form on such a page is of the session.
+    if auth == "users":
+        assert client.post("/logout", data={"csrf": forms_token(client, "/nosuch")}).status_code == 303
+
+
 @pytest.mark.parametrize(
     "next", ["https://example.org/", "//example.org", "/\\example.org", "", "x", "/\t/example.org"]
 )

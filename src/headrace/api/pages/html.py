@@ -30,11 +30,12 @@ _templates.filters.update(moment=view.moment, machine_moment=view.machine_moment
 def page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
     """A template of `templates/` with these values; `forms` is the token that forms of this session hold."""
     here = service.of(request)
-    # None where several users are served and this one has not logged in.
-    user = getattr(request.state, "identity", None) if here.access.accounts.several else None
+    identity = getattr(request.state, "identity", None)
     text = _templates.get_template(template).render(
         instance=here.uri,
-        user=user,
+        # Whoever has not logged in is shown neither where the instance is nor what the service has.
+        is_let_in=identity is not None,
+        user=identity if here.access.accounts.several else None,
         logs_in=here.access.accounts.logs_in,
         path=request.url.path,
         forms=csrf.token(request),

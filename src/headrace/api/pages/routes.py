@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import RedirectResponse, Response
 
@@ -14,8 +16,12 @@ router = APIRouter(include_in_schema=False, dependencies=[Depends(service.by_coo
 static = html.static
 
 
-def answer(request: Request, exc: Exception) -> Response:
+async def answer(request: Request, exc: Exception) -> Response:
     """The page for a problem; that to log in for one who may."""
+    if not hasattr(request.state, "identity") and not isinstance(exc, Unauthenticated):
+        # No route has asked who it is, as there is none of this path, or one for all.
+        with contextlib.suppress(Unauthenticated):
+            await service.let_in(request, service.of(request).access.of_cookie)
     if isinstance(exc, Unauthenticated) and service.of(request).access.accounts.logs_in and request.method == "GET":
         return login.to_form(request)
     if isinstance(exc, BadFields):
