@@ -117,11 +117,25 @@ def test_the_environment_says_what_options_do_not(tmp_path: Path) -> None:
         ("headrace api start --port 0", "Unable to connect to Flux: broker socket /nosuch was not found"),
         ("headrace api start --auth proxy", "--auth proxy believes whoever reaches the service, and every user"),
         ("headrace api start --auth proxy --host 127.0.0.1", "--auth proxy believes whoever reaches the service"),
-        (
-            "headrace api start --auth users --proxy-header X-U",
-            "--proxy-header and --unknown-users are for --auth proxy",
+        *(
+            (
+                f"headrace api start --port 0 --auth {auth} {option} x",
+                f"{option} is for --auth {kinds}, and has no effect with --auth {auth}",
+            )
+            for auth in ("token", "none", "users", "pam")
+            for option, kinds in (("--database", "users or proxy or pam"), ("--proxy-header", "proxy"))
+            if auth not in kinds
         ),
-        ("headrace api start --unknown-users add", "--proxy-header and --unknown-users are for --auth proxy"),
+        (
+            "headrace api start --port 0 --database x",
+            "--database is for --auth users or proxy or pam, and has no effect with --auth token",
+        ),
+        (
+            "headrace api start --port 0 --unknown-users add",
+            "--unknown-users is for --auth proxy, and has no effect with --auth token",
+        ),
+        ("headrace api start --socket api --port 0", "--port is for --host: a --socket has no port"),
+        ("headrace api start --socket api --name x", "--name is for --host: at a --socket the service may be called"),
         ("headrace api start --socket /nosuch/socket", "/nosuch/socket: No such file or directory"),
         ("headrace api start --socket /dev/null", "/dev/null: Address already in use"),
         ("headrace api start --port 0 --audit /nowhere/a", "/nowhere/a: No such file or directory"),

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List
 
-    from headrace.api.serve import Ready
+    from headrace.api.serve import Beyond, Listener, Ready
 
 PREFIX = "headrace-api: "
 _DEFAULT_PORT = 5000
@@ -109,17 +109,9 @@ def _start(options: Any) -> int:
             "--auth proxy believes whoever reaches the service, and every user of this machine reaches a port: give "
             "--socket PATH, to which you alone can connect, and your proxy"
         )
-    if options.auth != "proxy" and (options.proxy_header or options.unknown_users):
-        raise settings.SettingsError("--proxy-header and --unknown-users are for --auth proxy")
-    if options.socket:
-        if certificate:
-            raise settings.SettingsError("--socket is reached from this machine only, without TLS")
-        listener = serve.listen_at(options.socket)
-    else:
-        port = options.port if options.port is not None else settings.number(names, "PORT")
-        host = options.host or names.get("HOST") or "127.0.0.1"
-        listener = serve.listen(host, _DEFAULT_PORT if port is None else port, beyond)
+    listener = _listen(options, beyond)
     chosen = settings.from_environment(names, os.environ.get("FLUX_URI", ""), options.auth, listener.names)
+    _check_auth(options, chosen.auth)
     chosen = dataclasses.replace(chosen, behind_proxy=options.behind_proxy)
     if chosen.auth == "proxy":
         header = options.proxy_header or _PROXY_HEADER
@@ -144,6 +136,37 @@ def _start(options: Any) -> int:
         sys.stderr.write(f"{PREFIX}FLUX_SECRET_KEY is short, so that it can be guessed: take 32 random characters\n")
     serve.run(chosen, listener, _print_json if options.json else _print, beyond)
     return 0
+
+
+def _listen(options: Any, beyond: Beyond) -> Listener:
+    """Listen where the options say, or else HOST and PORT. Raises SettingsError, OSError."""
+    from headrace.api import serve, settings
+
+    if not options.socket:
+        port = options.port if options.port is not None else settings.number(os.environ, "PORT")
+        host = options.host or os.environ.get("HOST") or "127.0.0.1"
+        return serve.listen(host, _DEFAULT_PORT if port is None else port, beyond)
+    if beyond.certificate:
+        raise settings.SettingsError("--socket is reached from this machine only, without TLS")
+    if options.port is not None:
+        raise settings.SettingsError("--port is for --host: a --socket has no port")
+    if options.name:
+        raise settings.SettingsError("--name is for --host: at a --socket the service may be called by any name")
+    return serve.listen_at(options.socket)
+
+
+# Options that have no effect with another --auth than these.
+_OF_AUTH = {"database": accounts.SEVERAL, "proxy_header": ("proxy",), "unknown_users": ("proxy",)}
+
+
+def _check_auth(options: Any, auth: str) -> None:
+    """Raises SettingsError where an option has no effect with this `auth`."""
+    from headrace.api.settings import SettingsError
+
+    for name, kinds in _OF_AUTH.items():
+        if getattr(options, name) and auth not in kinds:
+            option = f"--{name.replace('_', '-')}"
+            raise SettingsError(f"{option} is for --auth {' or '.join(kinds)}, and has no effect with --auth {auth}")
 
 
 def _check_pam() -> None:
