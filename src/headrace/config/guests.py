@@ -9,6 +9,8 @@ a signature of the jobspec.
 
 from __future__ import annotations
 
+import os
+import stat
 from typing import Any
 
 KEY = "headrace.guests.submit"
@@ -43,6 +45,22 @@ def below_least(config: dict[str, Any], userid: int) -> str:
     if submit(config) != AS_USER or userid >= least:
         return ""
     return f"jobs run as their users here, and user {userid} is below {MIN_UID_KEY}, which is {least}"
+
+
+def closed_folder(path: str) -> str:
+    """What keeps users whose jobs run as themselves from passing the folder `path`, of which the last parts need not be
+    there yet; "" if nothing does. A folder that its group may pass is taken to be open for them.
+    """
+    parts = os.path.realpath(path).split("/")
+    for count in range(1, len(parts) + 1):
+        folder = "/".join(parts[:count]) or "/"
+        try:
+            mode = os.stat(folder).st_mode & 0o7777
+        except OSError:
+            break
+        if not mode & (stat.S_IXGRP | stat.S_IXOTH):
+            return f"{folder} has mode {mode:04o}, and must be passable for all, such as with {mode | 0o011:04o}"
+    return ""
 
 
 def _table(config: dict[str, Any]) -> dict[str, Any]:

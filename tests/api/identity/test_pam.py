@@ -172,6 +172,14 @@ def test_doctor_says_whether_it_fits_together(world: World) -> None:
         "ok    PAM has the service 'headrace'",
         "ok    this is root, for whom PAM checks all passwords",
     ]
+    assert f"ok    users of jobs can pass the run directory {world.run}" in checked.stdout.splitlines()
+    world.run.chmod(0o700)
+    try:
+        closed = world.sh("root", f"headrace api doctor --auth pam --database={world.database}-none")
+    finally:
+        world.run.chmod(0o755)
+    told = f"{world.run} has mode 0700, and must be passable for all, such as with 0711"
+    assert f"WRONG users of jobs cannot pass the run directory {world.run}: {told}" in closed.stdout.splitlines()
     other = f"{world.database}-other"
     added = f"echo long enough | headrace api users add stranger.x --database={other}"
     checked = world.sh("root", f"{added}; headrace api doctor --auth users --database={other}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,10 +60,18 @@ def test_a_run_directory_is_made_where_it_is_asked_for_or_in_tmpdir(
     assert made.stat().st_mode & 0o777 == 0o700
 
 
-def test_guests_whose_jobs_run_as_themselves_can_pass_a_new_run_directory(tmp_path: Path) -> None:
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that others can pass; those above `tmp_path` are closed."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        os.chmod(name, 0o755)
+        yield Path(name)
+
+
+def test_guests_whose_jobs_run_as_themselves_can_pass_a_new_run_directory(open_folder: Path) -> None:
     modes = {}
     for submit in ("refuse", "as-owner", "as-user"):
-        for attrs in ({"rundir": f"{tmp_path}/{submit}"}, {"rundir": "/tmp"}):
+        for attrs in ({"rundir": f"{open_folder}/{submit}"}, {"rundir": "/tmp"}):
             config = {"headrace": {"guests": {"submit": submit}}}
             made = Path(make_rundir(LaunchOptions(attrs=attrs, config=config)))
             modes[submit, attrs["rundir"] == "/tmp"] = made.stat().st_mode & 0o777
@@ -71,3 +81,41 @@ def test_guests_whose_jobs_run_as_themselves_can_pass_a_new_run_directory(tmp_pa
         for submit in ("refuse", "as-owner", "as-user")
         for there in (False, True)
     }
+
+
+AS_USER = {"headrace": {"guests": {"submit": "as-user"}}}
+
+
+@pytest.mark.parametrize("by", ["attribute", "option"])
+@pytest.mark.parametrize(
+    ("mode", "closed"), [(0o700, True), (0o600, True), (0o744, True), (0o711, False), (0o710, False), (0o1777, False)]
+)
+def test_one_that_is_there_and_that_they_cannot_pass_is_told_with_the_mode_it_needs(
+    open_folder: Path, by: str, mode: int, closed: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rundir = open_folder / "run"
+    rundir.mkdir()
+    rundir.chmod(mode)
+    attrs, option = ({"rundir": str(rundir)}, "") if by == "attribute" else ({}, str(rundir))
+    make_rundir(LaunchOptions(config=AS_USER, attrs=dict(attrs), rundir=option))
+    told = (
+        f'flux-broker: warning: rundir {rundir}: headrace.guests.submit is "as-user", and jobs of guests will fail: '
+        f"{rundir} has mode {mode:04o}, and must be passable for all, such as with {mode | 0o011:04o}\n"
+    )
+    assert capfd.readouterr().err == (told if closed else "")
+    # Other jobs of guests run as the owner, or not at all.
+    other = {"headrace": {"guests": {"submit": "as-owner"}}}
+    make_rundir(LaunchOptions(config=other, attrs=dict(attrs), rundir=option))
+    assert capfd.readouterr().err == ""
+
+
+def test_so_is_a_folder_above_a_new_one(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    closed = open_folder / "closed"
+    (closed / "inner").mkdir(parents=True)
+    closed.chmod(0o700)
+    monkeypatch.setenv("TMPDIR", f"{closed}/inner")
+    for attrs in {}, {"rundir": f"{closed}/inner/run"}:
+        make_rundir(LaunchOptions(config=AS_USER, attrs=dict(attrs)))
+        assert f"{closed} has mode 0700, and must be passable for all" in capfd.readouterr().err

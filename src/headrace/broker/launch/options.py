@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -119,9 +120,21 @@ def make_rundir(options: LaunchOptions, later: bool = False) -> str:
     except LaunchError:
         _leave_no_statedir(options)
         raise
+    _warn_of_closed(options, path)
     if not later:
         make_unmade(options)
     return path
+
+
+def _warn_of_closed(options: LaunchOptions, rundir: str) -> None:
+    """Tell on stderr where guests whose jobs run as themselves could not reach their folders in the run directory."""
+    if _rundir_mode(options) == _PASSABLE:
+        from headrace.config import guests
+
+        why = guests.closed_folder(rundir)
+        if why:
+            text = f'rundir {rundir}: {guests.KEY} is "{guests.AS_USER}", and jobs of guests will fail: {why}'
+            print(f"flux-broker: warning: {text}", file=sys.stderr, flush=True)
 
 
 def _check_local_uri(uri: str, rundir: str) -> None:

@@ -35,6 +35,11 @@ def _checks(options: Any) -> Iterator[Tuple[bool, str]]:
             config = handle.rpc("config.get").get()
             submit = guests.submit(config)
             yield submit != guests.REFUSE, f'{guests.KEY} is "{submit}": {_MEANINGS[submit]}'
+            if submit == guests.AS_USER:
+                rundir = handle.attr_get("rundir")
+                closed = guests.closed_folder(rundir)
+                text = f"users of jobs can{'not' if closed else ''} pass the run directory {rundir}"
+                yield not closed, f"{text}: {closed}" if closed else text
             if guests.mechanism(config) != guests.NONE:
                 yield False, f'{guests.MECHANISM_KEY} is "{guests.MUNGE}", and the service cannot sign for its users'
     except OSError as exc:
