@@ -8,7 +8,7 @@ import pytest
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.named_formats import Formats
-from headrace.cli.common.table import layout_of, show
+from headrace.cli.common.table import layout_of, printable, show
 from headrace.query.format import Format
 
 FORMATS = {"default": "{name:<4} ?:{note}"}
@@ -41,3 +41,19 @@ def test_help_lists_the_formats_and_is_no_layout(capsys: pytest.CaptureFixture[s
 def test_a_format_that_cannot_be_used_ends_the_command(text: str, message: str) -> None:
     with pytest.raises(CommandError, match=message):
         layout(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("", ""),
+        ("a b", "a b"),
+        ("\x1b[31m\r\n\t", "\\x1b[31m\\r\\n\\t"),
+        ("\x7f\x85\x9b2J", "\\x7f\\x85\\x9b2J"),
+        ("a\u202etxt.exe\u2066\u2028", "a\\u202etxt.exe\\u2066\\u2028"),
+        # Characters that are no letters are only shown, also such as a no-break space and a joined emoji.
+        ("\u0192\u00e9\u00a0\U0001f469\u200d\U0001f52c", "\u0192\u00e9\u00a0\U0001f469\u200d\U0001f52c"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_written_as_escapes(text: str, shown: str) -> None:
+    assert printable(text) == shown

@@ -9,6 +9,7 @@ import sys
 import time
 
 from headrace.cli.common.errors import missing_extra
+from headrace.cli.common.table import printable
 
 # The values of --auth by which there are several users.
 SEVERAL = ("users", "proxy", "pam")
@@ -230,15 +231,11 @@ def _print_json(rows: List[Any]) -> None:
 
 
 def _print_rows(header: str, rows: Iterable[Tuple[str, ...]]) -> None:
-    # Users write the notes, so a note may have escape sequences, which the terminal of an administrator would obey.
-    table = [tuple(header.split()), *(tuple(map(_printable, row)) for row in rows)]
+    # Users write the notes.
+    table = [tuple(header.split()), *(tuple(map(printable, row)) for row in rows)]
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     for row in table:
         print("  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip())
-
-
-def _printable(text: str) -> str:
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def _date(seconds: float) -> str:

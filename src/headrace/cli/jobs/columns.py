@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.cli.common.table import printable
 from headrace.query import job_info
 from headrace.query.format import Format
 
@@ -10,8 +11,6 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Iterable
 
     from headrace.query.job_info import JobInfo
-
-_CONTROL = r"[\x00-\x1f\x7f-\x9f]"
 
 
 def columns(text: str) -> Format:
@@ -39,17 +38,11 @@ def ask_instances(names: Iterable[str], jobs: Iterable[JobInfo]) -> None:
 
 
 def visible(job: JobInfo) -> Callable[[str], Any]:
-    """A function like `job.get` that writes control characters of texts as escapes, such as `\\n`.
-
-    Users choose the names of jobs. A line break or a terminal's escape sequence in a name would garble the table.
-    """
+    """A function like `job.get` whose texts are `printable`, as users choose the names of jobs."""
 
     def get(name: str) -> Any:
         value = job.get(name)
-        if isinstance(value, str) and not value.isprintable() and not name.startswith("color"):
-            import re
-
-            return re.sub(_CONTROL, lambda match: repr(match[0])[1:-1], value)
-        return value
+        # The fields of colours are sequences that the terminal is to obey.
+        return printable(value) if isinstance(value, str) and not name.startswith("color") else value
 
     return get
