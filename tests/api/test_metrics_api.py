@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.api.conftest import Instance, TestClient
 
+from headrace.api import metrics_api
 from headrace.api.metrics_api import DEFAULT_PATH, Options, create_app, read_user_file
 from headrace.api.settings import SettingsError
 from waiting import until
@@ -138,3 +139,15 @@ def test_without_a_broker_the_answer_is_to_come_again() -> None:
     asking = TestClient(create_app(Options(uri="local:///nowhere/local")), base_url="http://localhost")
     answer = asking.get(f"{DEFAULT_PATH}/namespaces/flux-operator/metrics/node_up_count")
     assert (answer.status_code, answer.json()["reason"]) == (503, "ServiceUnavailable")
+
+
+@pytest.mark.parametrize(
+    ("mounted", "variable", "namespace"),
+    [("team", "other", "team"), ("", "other", "other"), ("", "", "flux-operator")],
+)
+def test_the_namespace_is_the_pods(
+    monkeypatch: pytest.MonkeyPatch, mounted: str, variable: str, namespace: str
+) -> None:
+    monkeypatch.setattr(metrics_api, "pod_namespace", lambda: mounted)
+    monkeypatch.setenv("POD_NAMESPACE", variable)
+    assert metrics_api.own_namespace() == namespace

@@ -34,6 +34,7 @@ from headrace.api.settings import SettingsError
 from headrace.client.installation import FOLDERS
 from headrace.kube.metrics_api import documents
 from headrace.kube.metrics_api.documents import CUSTOM, Described
+from headrace.kube.runtime.credentials import pod_namespace
 from headrace.kube.runtime.timestamps import text_of
 from headrace.spec.message import use_json_codec
 
@@ -238,7 +239,4 @@ def run(options: Options, sock: socket.socket, certificate: tuple[str, str] | No
 
 def own_namespace() -> str:
     """That of the pod in which this runs; DEFAULT_NAMESPACE outside of pods."""
-    try:
-        return Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace").read_text().strip()
-    except OSError:
-        return os.environ.get("POD_NAMESPACE") or DEFAULT_NAMESPACE
+    return pod_namespace() or os.environ.get("POD_NAMESPACE") or DEFAULT_NAMESPACE

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from headrace.kube.runtime.credentials import CredentialsError, Identity, find, from_kubeconfig
+from headrace.kube.runtime.credentials import CredentialsError, Identity, find, from_kubeconfig, pod_namespace
 
 
 def config(folder: Path, user: dict[str, Any], name: str = "config", context: str = "here") -> Path:
@@ -84,3 +84,9 @@ def test_a_program_makes_tokens_that_expire(tmp_path: Path) -> None:
 def test_a_program_that_fails_is_named(program: dict[str, Any], why: str) -> None:
     with pytest.raises(CredentialsError, match=why):
         token(Identity(program=program))
+
+
+def test_the_namespace_of_a_pod_is_that_of_its_service_account(tmp_path: Path) -> None:
+    assert pod_namespace(tmp_path) == ""
+    (tmp_path / "namespace").write_text("team\n")
+    assert pod_namespace(tmp_path) == "team"

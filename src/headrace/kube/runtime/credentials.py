@@ -96,14 +96,21 @@ def find(kubeconfig: str = "", context: str = "", environ: dict[str, str] | None
 def in_cluster(environ: dict[str, str], folder: Path = SERVICE_ACCOUNT) -> Cluster:
     """The cluster of this process's pod, with the service account that is mounted there."""
     host, port = environ["KUBERNETES_SERVICE_HOST"], environ.get("KUBERNETES_SERVICE_PORT", "443")
-    namespace = folder / "namespace"
     return Cluster(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
         identity=Identity(file=folder / "token"),
         tls=ssl.create_default_context(cafile=str(folder / "ca.crt")),
-        namespace=namespace.read_text().strip() if namespace.exists() else "default",
+        namespace=pod_namespace(folder) or "default",
         is_of_pod=True,
     )
+
+
+def pod_namespace(folder: Path = SERVICE_ACCOUNT) -> str:
+    """The namespace of this process's pod; "" outside of pods, and where a pod has no service account's token."""
+    try:
+        return (folder / "namespace").read_text().strip()
+    except OSError:
+        return ""
 
 
 def from_kubeconfig(paths: list[Path], context: str = "") -> Cluster:
