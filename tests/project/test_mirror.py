@@ -68,6 +68,7 @@ ELSEWHERE = {
         "env.py": "system/test_run_levels.py",
         "fluxqueue/graph.py": "cli/fluxqueue/test_cli_fluxqueue_cluster.py",
         "fluxqueue/grpc_options.py": "cli/fluxqueue/test_fluxqueue_run.py",
+        "fluxqueue/hold.py": "cli/fluxqueue/test_cli_fluxqueue_cluster.py",
         "fluxqueue/list.py": "cli/fluxqueue/test_cli_fluxqueue_cluster.py",
         "fluxqueue/main.py": "cli/fluxqueue/test_cli_fluxqueue_cluster.py",
         "fluxqueue/match.py": "fluxqueue/services/test_fluxqueue_services.py",

@@ -44,16 +44,6 @@ def asked(options: Namespace, act: Callable[[Namespace, Api, str], Awaitable[Non
     return connected(options, run)
 
 
-async def put_on_hold(options: Namespace, api: Api, namespace: str, is_on_hold: bool) -> None:
-    """Hold or release the job of `options.name`, and tell so where JSON is asked for."""
-    from headrace.fluxqueue import client
-
-    line = await client.found(api, namespace, options.name)
-    await client.put_on_hold(api, line.job, is_on_hold)
-    if options.json:
-        print_json({"name": line.job["spec"].get("name"), "namespace": namespace, "hold": is_on_hold})
-
-
 def print_json(value: object) -> None:
     print(json.dumps(value, indent=2))
 
