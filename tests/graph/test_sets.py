@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import permutations
 
 import pytest
 
@@ -73,6 +74,42 @@ def test_a_set_that_could_have_other_nodes_leaves_those_that_another_needs():
     found = scheduler.allocate(1, together([slots(1, 4), slots(1, 2, fast=True)]), 0).allocation
     assert found is not None
     assert [taken(one) for one in found.selection.sets] == [{"n0": (4, 1)}, {"n1": (2, 1)}]
+
+
+def test_a_set_without_room_is_matched_before_those_that_have_taken_it():
+    # The set of two times three has no room last; first, it leaves none for that of four.
+    found = cluster([4, 8, 2]).allocate(1, together([slots(2, 2), slots(2, 3), slots(1, 4)]), 0).allocation
+    assert found is not None
+    assert [taken(one) for one in found.selection.sets] == [
+        *({"n1": (2, 1), "n2": (2, 1)}, {"n1": (6, 2)}, {"n0": (4, 1)}),
+    ]
+
+
+@pytest.mark.parametrize("policy", ["lonode", "hinode"])
+@pytest.mark.parametrize("number", [2, 3, 4])
+def test_nearly_every_order_is_found_that_would_do(policy, number):
+    """On nodes of which a request asks for most of what they have."""
+    rng = random.Random(number)
+    found = missed = 0
+    while found < 80:
+        cores = [rng.randint(2, 8) for _ in range(5)]
+        parts = [
+            slots(rng.randint(1, 3), rng.randint(1, 4), rng.choice((None, None, True, False))) for _ in range(number)
+        ]
+        wanted = sum(part.needs["cpu"] for part in parts)
+        if not 0.8 * sum(cores) <= wanted <= sum(cores):
+            continue
+        scheduler = cluster(cores, policy)
+        if scheduler.allocate(1, together(parts), 0).allocation is not None:
+            found += 1
+        elif any(fit_in_order(cluster(cores, policy), order) for order in permutations(parts)):
+            missed += 1
+    assert not missed
+
+
+def fit_in_order(scheduler: Scheduler, parts: tuple[JobRequest, ...]) -> bool:
+    """Whether requests find room one after the other."""
+    return all(scheduler.allocate(jobid, part, 0).allocation is not None for jobid, part in enumerate(parts, 1))
 
 
 def test_sets_that_are_apart_have_no_node_in_common():
