@@ -11,6 +11,7 @@ from headrace.api.broker_link import AWAY, BrokerUnreachable
 from headrace.api.identity.access import Unauthenticated
 from headrace.api.identity.attempts import TooManyFailures
 from headrace.api.identity.csrf import Forged
+from headrace.api.identity.userids import UseridMismatch
 from headrace.api.jobs import BadOutput, JobHasEnded, NoSuchJob, NothingYet, Refused
 from headrace.api.people import AdminsOnly, NoAudit
 from headrace.api.store.errors import NoSuchToken, NoSuchUser, StoreError
@@ -20,6 +21,7 @@ from headrace.api.streams import TooManyStreams
 _KINDS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (Unauthenticated, 401, {"WWW-Authenticate": "Bearer"}),
     (Forged, 403, {}),
+    (UseridMismatch, 403, {}),
     (AdminsOnly, 403, {}),
     (NoAudit, 404, {}),
     (NoSuchToken, 404, {}),

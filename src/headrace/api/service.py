@@ -20,6 +20,7 @@ from headrace.api.guard import SAFE_METHODS
 from headrace.api.identity import csrf
 from headrace.api.identity.access import Access, Unauthenticated
 from headrace.api.identity.credential import Identity
+from headrace.api.identity.userids import UseridMismatch
 from headrace.api.journal import Journal
 from headrace.api.metrics import Collector
 from headrace.api.people import People
@@ -90,7 +91,7 @@ class Here(NamedTuple):
         """Whether the request would be let in now, too, as the same user with the same role."""
         try:
             return bool(await self.request.state.whose(self.request) == self.identity)
-        except Unauthenticated:
+        except (Unauthenticated, UseridMismatch):
             return False
 
     @property

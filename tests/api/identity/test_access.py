@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import pwd
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from starlette.requests import Request
 
-from headrace.api.identity import csrf
+from headrace.api.identity import credential, csrf, userids
 from headrace.api.identity.access import Access, Unauthenticated
+from headrace.api.identity.accounts import ProxiedUsers
 from headrace.api.identity.attempts import MOST_FAILURES, TooManyFailures
+from headrace.api.identity.userids import UseridMismatch
 from headrace.api.settings import Settings
 from headrace.api.store import database, users
 
@@ -128,3 +132,45 @@ def test_forms_of_one_proxied_user_are_not_those_of_another(path: str) -> None:
     assert tokens[0] != tokens[1]
     with pytest.raises(csrf.Forged):
         csrf.check(asked, tokens[0])
+
+
+@pytest.mark.parametrize("auth", ["users", "proxy", "pam"])
+def test_a_user_who_has_another_userid_in_passwd_is_refused_by_each_way_in(
+    path: str, auth: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(userids, "LASTING", 0.0)
+    ids = {"ann.x": 200_000}
+    monkeypatch.setattr(pwd, "getpwnam", lambda name: pwd.struct_passwd((name, "x", ids[name], 9, "", "/", "")))
+    access = Access(Settings(auth=auth, database=path, proxy_header="X-Remote-User", adds_unknown=True))
+
+    async def right(*_: object) -> bool:
+        return True
+
+    if auth == "pam":
+        monkeypatch.setattr(access.accounts, "_passwords", SimpleNamespace(right=right))
+
+    async def ask() -> None:
+        token = access.accounts.issue(credential.user("ann.x", 200_000))
+        ways = [
+            lambda: access.of_header(request(("Authorization", f"Bearer {token}"))),
+            lambda: access.of_cookie(
+                request(("X-Remote-User", "ann.x") if auth == "proxy" else ("Cookie", f"headrace-5000={token}"))
+            ),
+        ]
+        if auth != "proxy":
+            ways.append(lambda: access.of_password(request(), "ann.x", "a password"))
+        for way in ways:
+            found = await way()
+            assert found is not None and found.userid == 200_000
+        ids["ann.x"] = 1050
+        for way in ways:
+            with pytest.raises(UseridMismatch, match="200000 in this service and 1050 in passwd"):
+                await way()
+        # A newcomer whose userid is that of a user of the store is told so.
+        ids["new.x"] = 200_000
+        if auth != "users":
+            assert isinstance(access.accounts, ProxiedUsers)
+            with pytest.raises(UseridMismatch, match=r"200000, is that of 'ann.x' in this service"):
+                await access.accounts.of_name("new.x")
+
+    asyncio.run(ask())

@@ -14,6 +14,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,9 @@ import pytest
 from headrace.api.identity import pam
 from headrace.process import pam_session
 from machine import PATH, Instance, machine, missing
-from waiting import PATIENCE
+from waiting import PATIENCE, until
 
-ALICE, BOB, CAROL = 61001, 61002, 61003
+ALICE, BOB, CAROL, DAVE, ERIN = 61001, 61002, 61003, 61004, 61005
 CONFIG = '[access]\nallow-guest-user = true\n[headrace.guests]\nsubmit = "as-user"\n'
 SERVICE = "auth required pam_unix.so nodelay\naccount required pam_unix.so\n"
 
@@ -115,9 +116,9 @@ def world() -> Iterator[World]:
     shadow = Path("/etc/shadow").read_text() if os.getuid() == 0 else ""
     # The last field but one is the day of 1970 on which an account expires.
     shadow += f"alice:{hashed('right')}:19000:0:99999:7:::\nbob:{hashed('right')}:19000:0:99999:7::1:\n"
-    shadow += f"carol:{hashed('right')}:19000:0:99999:7:::\n"
+    shadow += "".join(f"{name}:{hashed('right')}:19000:0:99999:7:::\n" for name in ("carol", "dave", "erin"))
     files = {"/etc/shadow": shadow, "/etc/pam.d/headrace": SERVICE}
-    with machine({"alice": ALICE, "bob": BOB, "carol": CAROL}, files) as made:
+    with machine({"alice": ALICE, "bob": BOB, "carol": CAROL, "dave": DAVE}, files) as made:
         here = World(made, CONFIG)
         here.serve()
         yield here
@@ -161,6 +162,35 @@ def test_who_is_removed_from_the_store_stays_out(world: World) -> None:
     assert world.ask("/v2/me", world.log_in("alice", "right")[1])[1]["sees_all"] is True
     assert users("remove", "alice", where).returncode == 0
     assert world.log_in("alice", "right")[0] in (400, 401)
+
+
+@real
+def test_nobodys_jobs_run_as_another_user_when_passwd_gives_userids_anew(world: World) -> None:
+    def is_refused(name: str) -> bool:
+        return world.log_in(name, "right")[0] == 403
+
+    passwd = world.machine.folder / "file-0"
+    before = passwd.read_text()
+    token = world.log_in("dave", "right")[1]
+    assert world.ask("/v2/me", token)[1]["userid"] == DAVE
+    # `usermod -u` of dave, and `useradd` of erin, who gets his former userid. The same file is mounted there.
+    moved = before.replace(f"dave:x:{DAVE}:{DAVE}", f"dave:x:{ERIN}:{ERIN}")
+    passwd.write_text(f"{moved}erin:x:{DAVE}:{DAVE}::/tmp:/bin/bash\n")
+    for name in ("dave", "erin"):
+        # What passwd has answered before holds for some seconds.
+        until(partial(is_refused, name))
+    assert world.log_in("dave", "right")[0] == 403, "the right password counts as no failure"
+    status, answer = world.ask("/v1/jobs/submit", token, command="id", workdir="/tmp")
+    reason = f"the userid of 'dave' is {DAVE} in this service and {ERIN} in passwd: headrace api users renumber dave"
+    assert status == 403 and reason in str(answer)
+    where = f"--database={world.database}"
+    checked = world.sh("root", f"headrace api doctor --auth pam {where}")
+    assert checked.returncode == 1 and f"WRONG {reason}" in checked.stdout
+    assert world.out("root", f"headrace api users renumber dave {where}") == f"dave has the userid {ERIN}"
+    assert world.ask("/v2/me", token)[0] == 401
+    for name, userid in (("dave", ERIN), ("erin", DAVE)):
+        assert world.ask("/v2/me", world.log_in(name, "right")[1])[1]["userid"] == userid
+    passwd.write_text(before)
 
 
 @real

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from html import unescape
@@ -190,7 +191,7 @@ def test_the_address_that_was_printed_opens_the_page_once(shared: Any, served: A
     assert client.get(f"/login?token={token}").status_code == 303
     client.cookies.clear()
     page(client, f"/login?token={token}", 401)
-    assert not access.accounts.of_token(token)
+    assert not asyncio.run(access.accounts.of_token(token))
 
 
 def test_a_cookie_is_no_token_for_scripts(shared: Any, served: Any) -> None:

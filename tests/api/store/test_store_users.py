@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from headrace.api.store import tokens, users
-from headrace.api.store.errors import StoreError
+from headrace.api.store.errors import StoreError, UseridTaken
 
 OWN_NAME = pwd.getpwuid(os.getuid()).pw_name
 
@@ -75,3 +75,41 @@ def test_an_administrator_is_made_and_unmade(engine: Engine) -> None:
     found = tokens.user_of(engine, token)
     assert found is not None and found.admin
     assert not users.set_admin(engine, "ann", False).admin and not users.one(engine, "ann").admin
+
+
+def test_a_user_takes_the_userid_that_passwd_has_and_leaves_the_former_to_nobody(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids: dict[str, int] = {}
+    monkeypatch.setattr(pwd, "getpwnam", lambda name: _entry(name, ids[name]))
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: _entry({id: name for name, id in ids.items()}[uid], uid))
+    ann = users.add(engine, "ann", "long enough", True)
+    token, _ = tokens.issue(engine, ann, 60)
+    assert users.renumber(engine, "ann") == ann and tokens.user_of(engine, token) == ann
+    ids.update(ann=1050)
+    assert users.renumber(engine, "ann") == ann._replace(userid=1050) == users.one(engine, "ann")
+    assert tokens.user_of(engine, token) is None and users.verified(engine, "ann", "long enough")
+    assert users.names(engine) == {1050: "ann", 200_000: "ann (200000)"}
+    assert users.add(engine, "own", "long enough", False).userid == 200_001
+    # A newcomer has the id that ann had: she must go from it first.
+    ids.update(ann=1051, bob=1050)
+    with pytest.raises(UseridTaken, match="1050, is that of 'ann' in this service: headrace api users renumber ann"):
+        users.add(engine, "bob", "long enough", False)
+    assert users.renumber(engine, "ann").userid == 1051
+    assert users.add(engine, "bob", "long enough", False).userid == 1050
+    # She leaves, and somebody by her name comes, and somebody else has her id.
+    users.remove(engine, "ann")
+    ids.update(ann=1052, eve=1051)
+    assert users.add(engine, "ann", "long enough", False).userid == 1052
+    assert users.add(engine, "eve", "long enough", False).userid == 1051
+    # An id that the store gave is another's now.
+    del ids["eve"]
+    ids.update(zed=200_001)
+    assert users.renumber(engine, "own").userid == 200_002
+    assert users.add(engine, "zed", "long enough", False).userid == 200_001
+    with pytest.raises(StoreError, match="there is no user 'nosuch'"):
+        users.renumber(engine, "nosuch")
+
+
+def _entry(name: str, uid: int) -> pwd.struct_passwd:
+    return pwd.struct_passwd((name, "x", uid, uid, "", "/", ""))

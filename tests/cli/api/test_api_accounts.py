@@ -63,6 +63,7 @@ def test_users_are_added_listed_changed_and_removed(run: Run, tmp_path: Path) ->
     assert [one.admin for one in users.everybody(engine)] == [True, False]
     assert run("headrace api users password ann.x --database=users", "another one\n") == (0, "", "")
     assert users.verified(engine, "ann.x", "another one")
+    assert run("headrace api users renumber ann.x --database=users") == (0, "ann.x has the userid 200000\n", "")
     assert run("headrace api users remove ann.x --database=users") == (0, "", "") and [
         one.name for one in users.everybody(engine)
     ] == ["bob.x"]
@@ -117,6 +118,7 @@ NO_TOKEN = "there is no valid token with the id 'nosuch': headrace api tokens li
         ("headrace api users add ann --database=users", "", "a password has 1 to 1024 characters, this one 0"),
         ("headrace api users password nosuch --database=users", "", NOBODY),
         ("headrace api users remove nosuch --database=users", "", NOBODY),
+        ("headrace api users renumber nosuch --database=users", "", NOBODY),
         ("headrace api users admin nosuch --database=users", "", NOBODY),
         ("headrace api tokens issue nosuch --database=users", "", NOBODY),
         ("headrace api tokens list nosuch --database=users", "", NOBODY),

@@ -10,6 +10,7 @@ from headrace.api.identity import accounts, credential
 from headrace.api.identity.attempts import Attempts
 from headrace.api.identity.credential import Identity
 from headrace.api.identity.tokens import Tokens
+from headrace.api.identity.userids import UseridMismatch
 from headrace.api.settings import Settings
 
 # Seconds that the address which is printed at the start can be opened for.
@@ -42,7 +43,7 @@ class Access:
         self._proxy_header = settings.proxy_header if settings.auth == "proxy" else ""
 
     async def of_header(self, request: Request) -> Identity:
-        """Whose token the header `Authorization` has, or whom the proxy names. Raises Unauthenticated."""
+        """Whose token the header `Authorization` has, or the proxy names. Raises Unauthenticated, UseridMismatch."""
         if not self.needed:
             return credential.owner()
         if self._proxy_header in request.headers:
@@ -50,19 +51,19 @@ class Access:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise Unauthenticated("a token is needed: Authorization: Bearer TOKEN")
-        found = self.accounts.of_token(token.strip())
+        found = await self.accounts.of_token(token.strip())
         if found is None:
             raise Unauthenticated("the token is not valid, or not any more")
         return found
 
     async def of_cookie(self, request: Request) -> Identity:
-        """Whose token the cookie of the page has, or whom the proxy names. Raises Unauthenticated."""
+        """Whose token the cookie of the page has, or whom the proxy names. Raises Unauthenticated, UseridMismatch."""
         if not self.needed:
             return credential.owner()
         if self._proxy_header:
             return await self._of_proxy(request)
         token = request.cookies.get(cookie_name(request), "")
-        found = self.accounts.of_token(token) if token else None
+        found = await self.accounts.of_token(token) if token else None
         if found is None:
             raise Unauthenticated(self.accounts.help)
         return found
@@ -81,7 +82,7 @@ class Access:
         return found
 
     async def of_password(self, request: Request, name: Any, password: Any) -> Identity | None:
-        """The user of this name and password. Raises TooManyFailures."""
+        """The user of this name and password. Raises TooManyFailures, UseridMismatch."""
         if not (isinstance(name, str) and isinstance(password, str) and name and password):
             return None
         where = address(request)
@@ -90,7 +91,12 @@ class Access:
         self._attempts.check(name, where)
         # It counts as a failure until it is known to be none: attempts at the same time are attempts, too.
         self._attempts.failed(name, where)
-        found = await self.accounts.of_password(name, password)
+        try:
+            found = await self.accounts.of_password(name, password)
+        except UseridMismatch:
+            # The password was right.
+            self._attempts.succeeded(name, where)
+            raise
         if found is not None:
             self._attempts.succeeded(name, where)
         return found

@@ -7,7 +7,6 @@ Both kinds answer the same questions, so that `Access` and the routes need not t
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import pwd
 import secrets
@@ -16,8 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from headrace.api.identity import credential, passwords
 from headrace.api.identity.credential import Identity
 from headrace.api.identity.tokens import Token, Tokens
+from headrace.api.identity.userids import UseridMismatch, Userids, mismatch
 from headrace.api.settings import Settings
-from headrace.api.store.errors import NoSuchToken, NoSuchUser, StoreError
+from headrace.api.store.errors import NoSuchToken, NoSuchUser, StoreError, UseridTaken
 from headrace.query.job_info import name_user
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ class Accounts(Protocol):
     logs_in: bool
     help: str
 
-    def of_token(self, token: str) -> Identity | None:
-        """Whose valid token this is."""
+    async def of_token(self, token: str) -> Identity | None:
+        """Whose valid token this is. Raises UseridMismatch."""
 
     def issue(self, identity: Identity, session: bool = False) -> str:
         """A new token; a session's is for a cookie."""
@@ -68,7 +68,7 @@ class Accounts(Protocol):
         """Make the token with the id invalid; with a name it must be that user's. Raises NoSuchToken."""
 
     async def of_password(self, name: str, password: str) -> Identity | None:
-        """The user of this name and password."""
+        """The user of this name and password. Raises UseridMismatch."""
 
     def users(self) -> list[Account]:
         """All users, by name."""
@@ -95,7 +95,7 @@ class Owner:
         self._identity = credential.owner()
         self._tokens = Tokens(settings.token_minutes * 60, self._identity.name)
 
-    def of_token(self, token: str) -> Identity | None:
+    async def of_token(self, token: str) -> Identity | None:
         return self._identity if self._tokens.valid(token) else None
 
     def issue(self, identity: Identity, session: bool = False) -> str:
@@ -135,13 +135,15 @@ class Owner:
 
 
 class StoredUsers:
-    """The users of the store, whom `headrace api users` adds. What is changed there holds for the next request."""
+    """The users of the store, whom `headrace api users` adds. What is changed there holds for the next request, and who
+    has another userid in passwd is refused.
+    """
 
     several = True
     logs_in = True
     help = "log in"
 
-    def __init__(self, engine: Engine, seconds: float) -> None:
+    def __init__(self, engine: Engine, seconds: float, must_be_in_passwd: bool = False) -> None:
         # Imported here: a service with one user needs no memory for it.
         from headrace.api.store import tokens, users
 
@@ -149,16 +151,22 @@ class StoredUsers:
         self._seconds = seconds
         self._tokens = tokens
         self._users = users
+        self._userids = Userids(must_be_in_passwd)
         for userid, name in users.names(engine).items():
-            name_user(userid, name)
+            if not mismatch(name, userid):
+                name_user(userid, name)
         # One password at a time is verified, which takes 64 MiB.
         self._verifying = asyncio.Semaphore(1)
 
-    def of_token(self, token: str) -> Identity | None:
-        found = self._tokens.user_of(self._engine, token)
+    async def of_token(self, token: str) -> Identity | None:
+        return await self._identity(self._tokens.user_of(self._engine, token))
+
+    async def _identity(self, found: User | None) -> Identity | None:
+        """Raises UseridMismatch."""
         if found is None:
             return None
-        # A user may have been added since the start, and only a user with a token can submit jobs, which show the name.
+        await self._userids.check(found.name, found.userid)
+        # A user may have been added since the start, and only one who is let in can submit jobs, which show the name.
         name_user(found.userid, found.name)
         return credential.user(found.name, found.userid, found.admin)
 
@@ -181,7 +189,7 @@ class StoredUsers:
     async def of_password(self, name: str, password: str) -> Identity | None:
         async with self._verifying:
             found = await asyncio.to_thread(self._users.verified, self._engine, name, password)
-        return None if found is None else credential.user(found.name, found.userid, found.admin)
+        return await self._identity(found)
 
     def users(self) -> list[Account]:
         return [_account(one) for one in self._users.everybody(self._engine)]
@@ -212,23 +220,28 @@ class ProxiedUsers(StoredUsers):
     logs_in = False
     help = "log in at the proxy before this service, which has named no user"
 
-    def __init__(self, engine: Engine, seconds: float, adds_unknown: bool) -> None:
-        super().__init__(engine, seconds)
+    def __init__(self, engine: Engine, seconds: float, adds_unknown: bool, must_be_in_passwd: bool = False) -> None:
+        super().__init__(engine, seconds, must_be_in_passwd)
         self._adds_unknown = adds_unknown
 
     async def of_name(self, name: str) -> Identity | None:
-        """The user whom the proxy names; None for one who is none here."""
+        """The user whom the proxy names; None for one who is none here. Raises UseridMismatch."""
         found = self._one(name)
-        if found is None and self._adds_unknown and not _is_of_the_system(name) and not self._was_removed(name):
-            # StoreError: no user can have such a name, or another request has added the user meanwhile.
-            with contextlib.suppress(StoreError):
-                # The proxy logs users in, so the store gets a random password, which is told to nobody.
-                await self.add(name, secrets.token_urlsafe(32), admin=False)
+        if found is None and self._adds_unknown and not self._was_removed(name):
+            if not await asyncio.to_thread(_is_of_the_system, name):
+                await self._add_unknown(name)
             found = self._one(name)
-        if found is None:
-            return None
-        name_user(found.userid, found.name)
-        return credential.user(found.name, found.userid, found.admin)
+        return await self._identity(found)
+
+    async def _add_unknown(self, name: str) -> None:
+        try:
+            # The proxy logs users in, so the store gets a random password, which is told to nobody.
+            await self.add(name, secrets.token_urlsafe(32), admin=False)
+        except UseridTaken as exc:
+            raise UseridMismatch(str(exc)) from None
+        except StoreError:
+            # No user can have such a name, or another request has added the user meanwhile.
+            pass
 
     def _one(self, name: str) -> User | None:
         try:
@@ -253,7 +266,7 @@ class PamUsers(ProxiedUsers):
     help = "log in"
 
     def __init__(self, engine: Engine, seconds: float) -> None:
-        super().__init__(engine, seconds, adds_unknown=True)
+        super().__init__(engine, seconds, adds_unknown=True, must_be_in_passwd=True)
         # Imported here: only this kind asks other processes.
         from headrace.api.identity.pam import Passwords
 

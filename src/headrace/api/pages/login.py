@@ -14,6 +14,7 @@ from headrace.api.identity import csrf
 from headrace.api.identity.access import Unauthenticated, cookie_name
 from headrace.api.identity.attempts import TooManyFailures
 from headrace.api.identity.credential import Identity, owner
+from headrace.api.identity.userids import UseridMismatch
 from headrace.api.pages.html import page
 
 _FIRST = "/jobs"
@@ -59,6 +60,8 @@ async def log_in(request: Request) -> Response:
         found = await access.of_password(request, name, password)
     except TooManyFailures as exc:
         return _form(request, next, str(exc), 429, {"Retry-After": str(exc.wait)})
+    except UseridMismatch as exc:
+        return _form(request, next, str(exc), 403)
     if found is None:
         return _form(request, next, "That is not the password of a user with this name.", 401)
     return _logged_in(request, found, next)

@@ -11,5 +11,9 @@ class NoSuchToken(StoreError):
     """No valid token of the user has the id."""
 
 
+class UseridTaken(StoreError):
+    """The userid that passwd has for a user is another user's in the store."""
+
+
 class NoSuchUser(StoreError):
     """No user has the name."""

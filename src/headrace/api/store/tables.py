@@ -7,7 +7,7 @@ from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, Large
 METADATA = MetaData()
 
 # Times are in seconds since the epoch. The row of a removed user stays, so that its userid, which is in its jobs, is
-# given to nobody else.
+# given to nobody else, unless passwd gives it.
 USERS = Table(
     "users",
     METADATA,

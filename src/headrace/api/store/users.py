@@ -11,7 +11,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
 
-from headrace.api.store.errors import NoSuchUser, StoreError
+from headrace.api.store.errors import NoSuchUser, StoreError, UseridTaken
 from headrace.api.store.tables import TOKENS, USERS
 
 # The userids of those who have no entry in passwd; they are given for good.
@@ -37,43 +37,83 @@ class User(NamedTuple):
 
 def add(engine: Engine, name: str, password: str, admin: bool, uid_range: tuple[int, int] = UID_RANGE) -> User:
     """A new user: with the userid that passwd has for the name, else with one that nobody ever had. One who was removed
-    has the former userid again. Raises StoreError.
+    has the former userid again, unless passwd has another one. Raises StoreError.
     """
     if not _NAME.fullmatch(name):
         raise StoreError(f"'{name}' cannot be a name: up to 64 letters, digits and _ . @ -, of which a letter is first")
     hashed = _hashed(password)
     now = time.time()
-    values = {"password": hashed, "admin": admin, "added": now, "removed": None}
+    values = {"name": name, "password": hashed, "admin": admin, "added": now, "removed": None}
     with engine.begin() as connection:
         found = connection.execute(select(USERS.c.userid, USERS.c.removed).where(USERS.c.name == name)).first()
-        if found is not None:
-            if found.removed is None:
-                raise StoreError(f"there is a user '{name}' already")
-            connection.execute(update(USERS).where(USERS.c.userid == found.userid).values(values))
-            return User(found.userid, name, admin, now)
-        userid = _new_userid(connection, name, uid_range)
-        connection.execute(insert(USERS).values(userid=userid, name=name, **values))
+        if found is not None and found.removed is None:
+            raise StoreError(f"there is a user '{name}' already")
+        userid = _right_userid(connection, name, None if found is None else found.userid, uid_range)
+        if found is not None and found.userid == userid:
+            connection.execute(update(USERS).where(USERS.c.userid == userid).values(values))
+        else:
+            if found is not None:
+                _leave(connection, name, found.userid)
+            connection.execute(insert(USERS).values(userid=userid, **values))
     return User(userid, name, admin, now)
 
 
-def _new_userid(connection: Connection, name: str, uid_range: tuple[int, int]) -> int:
-    taken = set(connection.execute(select(USERS.c.userid)).scalars())
+def renumber(engine: Engine, name: str, uid_range: tuple[int, int] = UID_RANGE) -> User:
+    """Give a user the userid that passwd has for the name; where passwd has given the user's to another one and has not
+    the name, a new one. Tokens that were issued for another userid are not valid any more. Raises StoreError.
+    """
+    found = one(engine, name)
+    with engine.begin() as connection:
+        userid = _right_userid(connection, name, found.userid, uid_range)
+        if userid != found.userid:
+            row = connection.execute(select(USERS).where(USERS.c.userid == found.userid)).one()
+            _leave(connection, name, found.userid)
+            connection.execute(insert(USERS).values(**{**row._mapping, "userid": userid}))
+    return found._replace(userid=userid)
+
+
+def _leave(connection: Connection, name: str, userid: int) -> None:
+    """Keep a userid that is not the user's any more, so that it is not given away: in the row of a removed user, whose
+    name no user can have.
+    """
+    connection.execute(delete(TOKENS).where(TOKENS.c.userid == userid))
+    values = {"name": f"{name} ({userid})", "password": "", "admin": False, "removed": time.time()}
+    connection.execute(update(USERS).where(USERS.c.userid == userid).values(values))
+
+
+def _right_userid(connection: Connection, name: str, former: int | None, uid_range: tuple[int, int]) -> int:
+    """The userid of passwd, which is then no removed user's any more; else the former one; else a new one."""
     try:
         userid = pwd.getpwnam(name).pw_uid
     except KeyError:
-        pass
-    else:
-        if userid in taken:
-            raise StoreError(f"the userid of '{name}' in passwd, {userid}, is another user's")
-        return userid
+        return former if former is not None and not _is_in_passwd(former) else _new_userid(connection, uid_range)
+    other = connection.execute(select(USERS.c.name, USERS.c.removed).where(USERS.c.userid == userid)).first()
+    if other is not None and other.name != name:
+        if other.removed is None:
+            raise UseridTaken(
+                f"the userid of '{name}' in passwd, {userid}, is that of '{other.name}' in this service: headrace api "
+                f"users renumber {other.name}, or users remove {other.name}"
+            )
+        connection.execute(delete(USERS).where(USERS.c.userid == userid))
+    return userid
+
+
+def _new_userid(connection: Connection, uid_range: tuple[int, int]) -> int:
+    taken = set(connection.execute(select(USERS.c.userid)).scalars())
     low, high = uid_range
     begin = max((one for one in taken if low <= one <= high), default=low - 1) + 1
     for userid in range(begin, high + 1):
-        try:
-            pwd.getpwuid(userid)
-        except KeyError:
+        if not _is_in_passwd(userid):
             return userid
     raise StoreError(f"no userid is left of {low}-{high}")
+
+
+def _is_in_passwd(userid: int) -> bool:
+    try:
+        pwd.getpwuid(userid)
+    except KeyError:
+        return False
+    return True
 
 
 def everybody(engine: Engine) -> list[User]:

@@ -47,6 +47,10 @@ def add_parsers(commands: Any) -> None:
         users, "users password", _set_password, "A new password; tokens of before are not valid any more"
     )
     password.add_argument("name", metavar="NAME")
+    renumber = _command(
+        users, "users renumber", _renumber, "Give a user the userid of passwd; tokens of before are not valid any more"
+    )
+    renumber.add_argument("name", metavar="NAME")
     admin = _command(users, "users admin", _set_admin, "Make a user an administrator")
     admin.add_argument("name", metavar="NAME")
     admin.add_argument("--off", action="store_true", help="Make the user none any more")
@@ -168,6 +172,13 @@ def _remove(options: Any, engine: Engine) -> None:
     from headrace.api.store import users
 
     users.remove(engine, options.name)
+
+
+def _renumber(options: Any, engine: Engine) -> None:
+    from headrace.api.store import users
+
+    found = users.renumber(engine, options.name)
+    print(f"{found.name} has the userid {found.userid}")
 
 
 def _set_password(options: Any, engine: Engine) -> None:

@@ -68,6 +68,7 @@ def _check_pam() -> Iterator[Tuple[bool, str]]:
 
 
 def _check_store(options: Any, submit: str) -> Iterator[Tuple[bool, str]]:
+    from headrace.api.identity import userids
     from headrace.api.store import database, users
 
     try:
@@ -85,6 +86,10 @@ def _check_store(options: Any, submit: str) -> Iterator[Tuple[bool, str]]:
     found = users.everybody(engine)
     engine.dispose()
     yield bool(found), f"{path}: {len(found)} users, {sum(one.admin for one in found)} of them administrators"
+    for one in found:
+        wrong = userids.mismatch(one.name, one.userid, must_be_there=options.auth == "pam")
+        if wrong:
+            yield False, wrong
     if submit == "as-user":
         strangers = [one.name for one in found if not _is_in_passwd(one.userid)]
         if strangers:
