@@ -335,4 +335,11 @@ def test_files_of_an_instance_are_not_for_guests_to_read(tmp_path: Path) -> None
         finally:
             here.close()
         assert list((state / "dump").iterdir())
+        # What has no statedir leaves nothing in a run directory that was there before.
+        shutil.rmtree(here.run)
+        other = World(made, CONFIG)
+        other.out("root", "flux run sh -c 'echo SECRET; seq 100000' >/dev/null")
+        assert [path.name for path in other.run.glob("output-*/*")]
+        other.close()
+        assert list(here.run.iterdir()) == []
         assert made.run("sh", "-c", readable.replace("{}", str(state)), user="bob").stdout == ""

@@ -60,6 +60,16 @@ def test_a_run_directory_is_made_where_it_is_asked_for_or_in_tmpdir(
     assert made.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, for a folder of another user")
+@pytest.mark.parametrize("attribute", ["rundir", "statedir"])
+def test_a_folder_of_another_user_is_refused(tmp_path: Path, attribute: str) -> None:
+    os.chown(tmp_path, 1234, 1234)
+    assert refusal(**{attribute: str(tmp_path)}) == (
+        f"{attribute} {tmp_path} is not owned by instance owner: it is user 1234's"
+    )
+    assert not os.listdir(tmp_path)
+
+
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """A folder that others can pass; those above `tmp_path` are closed."""

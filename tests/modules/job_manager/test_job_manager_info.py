@@ -136,7 +136,7 @@ def test_long_output_goes_through_a_file_and_comes_back_whole(in_broker: Run, tm
         for number in range(400):
             world.log(id, OUTPUT, [float(number + 1), "data", {"data": "x" * 1000}])
         await world.client.rpc("job-manager.getinfo")
-        assert list((tmp_path / "output").iterdir())
+        assert list(tmp_path.glob("output-*/*"))
         tag = world.watch(id, OUTPUT)
         world.end(id)
         assert await world.watched(tag) == ["data"] * 400
@@ -144,7 +144,7 @@ def test_long_output_goes_through_a_file_and_comes_back_whole(in_broker: Run, tm
         assert await world.watched(world.watch(id, OUTPUT)) == ["data"] * 400
         body = {"age_limit": -1.0, "num_limit": 0, "batch": 50, "force": True}
         await world.client.rpc("job-manager.purge", body)
-        await world.until(lambda: not list((tmp_path / "output").iterdir()))
+        await world.until(lambda: not list(tmp_path.glob("output-*/*")))
 
     in_broker(scenario, rundir=str(tmp_path))
 
@@ -162,7 +162,7 @@ def test_output_that_cannot_be_read_ends_its_own_stream_alone(
         for number in range(400):
             world.log(ids[0], OUTPUT, [float(number + 1), "data", {"data": "x" * 1000}])
         await world.client.rpc("job-manager.getinfo")
-        (path,) = (tmp_path / "output").iterdir()
+        (path,) = tmp_path.glob("output-*/*")
         if cut:
             # In the middle of a line.
             os.truncate(path, 500)

@@ -7,11 +7,13 @@ import select
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import pytest
 
 from headrace.agent.agent import Agent
+from headrace.shell.pmix import port
 from headrace.shell.pmix.offer import Offer
 from headrace.shell.pmix.port import Port
 
@@ -26,6 +28,9 @@ class Loop:
     def watch(self, fd: int, on_readable: Callable[[], None]) -> None:
         self._readers[fd] = on_readable
 
+    def unwatch(self, fd: int) -> None:
+        self._readers.pop(fd, None)
+
     def after(self, seconds: float, fn: Callable[[], None]) -> None:
         heapq.heappush(self._timers, (time.monotonic() + seconds, len(self._timers), fn))
 
@@ -34,7 +39,8 @@ class Loop:
         while not met():
             assert time.monotonic() < deadline
             for fd in select.select(list(self._readers), [], [], 0.001)[0]:
-                self._readers[fd]()
+                if fd in self._readers:
+                    self._readers[fd]()
             while self._timers and self._timers[0][0] <= time.monotonic():
                 heapq.heappop(self._timers)[2]()
 
@@ -67,6 +73,16 @@ class World:
 @pytest.fixture
 def world() -> World:
     return World()
+
+
+def _has_ended(client: socket.socket) -> bool:
+    client.setblocking(False)
+    try:
+        return client.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
 
 
 def test_jobs_share_a_port_and_each_gets_its_own_clients_with_all_they_said(world: World) -> None:
@@ -102,15 +118,26 @@ def test_a_client_of_a_job_that_is_over_or_of_none_is_turned_away(world: World) 
         client = world.connect()
         client.sendall(greeting)
         client.shutdown(socket.SHUT_WR)
-        client.setblocking(False)
-
-        def ended(client: socket.socket = client) -> bool:
-            try:
-                return client.recv(1) == b""
-            except BlockingIOError:
-                return False
-            except ConnectionResetError:
-                return True
-
-        world.loop.run_until(ended)
+        world.loop.run_until(partial(_has_ended, client))
     assert over.clients == []
+
+
+def test_strangers_hold_few_descriptors_and_keep_no_client_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(port, "_MOST", 8)
+    monkeypatch.setattr(port, "_PATIENCE", 0.5)
+    crowd = World()
+    job = crowd.job("fAB")
+    # One of them says something that is no greeting.
+    strangers = [crowd.connect() for _ in range(100)]
+    strangers[-1].sendall(b"x")
+    client = crowd.connect()
+    client.sendall(b"\0fAB\0")
+    crowd.loop.run_until(lambda: len(job.clients) == 1)
+    assert len(crowd.loop._readers) <= 1 + 8
+
+    def ended() -> int:
+        # A part of a greeting is peeked at for longer.
+        return sum(1 for one in strangers[:-1] if _has_ended(one))
+
+    crowd.loop.run_until(lambda: ended() == 99)
+    assert list(crowd.loop._readers) == [crowd.port._listener.fileno()] if crowd.port._listener else False

@@ -251,6 +251,9 @@ def _folder(attribute: str, path: str, mode: int) -> tuple[str, bool]:
         raise LaunchError(f"{attribute} {path}: {exc.strerror}") from None
     if not os.path.isdir(path):
         raise LaunchError(f"{attribute} {path}: Not a directory")
+    # Its owner could put other files in the place of ours. A volume of a pod is root's.
+    if (owner := os.stat(path).st_uid) not in (0, os.getuid()):
+        raise LaunchError(f"{attribute} {path} is not owned by instance owner: it is user {owner}'s")
     if not os.access(path, os.W_OK | os.X_OK):
         raise LaunchError(f"{attribute} {path}: not writable")
     return path, new

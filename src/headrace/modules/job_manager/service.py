@@ -10,6 +10,7 @@ import asyncio
 import errno
 import logging
 import os
+import shutil
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -79,7 +80,9 @@ class _Manager:
         statedir = ctx.attrs.get("statedir", "")
         folder = statedir or ctx.attrs.get("rundir", "") or os.environ.get("TMPDIR") or "/tmp"
         self.lost_output = LostOutput(ctx)
-        self.store = Store(folder, self.lost_output.add)
+        # Instances may share a run directory.
+        output = "output" if statedir else f"output-{ctx.attrs.get('broker.pid', '')}"
+        self.store = Store(folder, self.lost_output.add, output)
         self.core.deadlines.steady = ctx.monotonic
         self.journal = Journal(os.path.join(statedir, "jobs")) if statedir else None
         self.pipeline = Pipeline(ctx, self.core, self.store, self.journal, self._request, self._release, self._start)
@@ -414,6 +417,9 @@ class _Manager:
         await self.pipeline.close()
         self.lost_output.close()
         self.store.spill.close()
+        if self.journal is None:
+            # Nobody knows of these jobs any more.
+            shutil.rmtree(self.store.output, ignore_errors=True)
 
 
 def _events(key: str, text: str) -> bytes:

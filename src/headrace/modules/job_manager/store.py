@@ -33,15 +33,17 @@ MOST_TEXT = 64 << 20
 
 
 class Store:
-    """`active` holds jobs until finish() packs them. Files are made below `folder`. `tell` is given the id of a job
-    whose output is lost, and why.
+    """`active` holds jobs until finish() packs them. Files are made below `folder`, those of logs in `output` there.
+    `tell` is given the id of a job whose output is lost, and why.
     """
 
-    def __init__(self, folder: str, tell: Callable[[int, str], None] = lambda _id, _text: None) -> None:
+    def __init__(
+        self, folder: str, tell: Callable[[int, str], None] = lambda _id, _text: None, output: str = "output"
+    ) -> None:
         self.tell = tell
         self.active: dict[int, Job] = {}
         self.folder = folder
-        self.output = os.path.join(folder, "output")
+        self.output = os.path.join(folder, output)
         self.texts = Texts()
         self.submissions: dict[int, Submission] = {}
         self.logs: dict[int, dict[str, Log]] = {}

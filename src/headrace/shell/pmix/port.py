@@ -2,12 +2,18 @@
 
 Whether a program uses PMIx is not known before it runs (a script may start one), so every task gets the address of this
 port. The PMIx server of a job, which costs a process and the start of libpmix, is started by its first connection.
+
+Any user of the node can connect. So connections whose job is not known yet hold a part of the descriptors that the
+agent may have, and none for long.
 """
 
 from __future__ import annotations
 
 import re
+import resource
 import socket
+import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,7 +26,11 @@ _GREETING = 4096
 # Seconds between two looks at an incomplete greeting, and how often it is looked at.
 _AGAIN = 0.005
 _LOOKS = 400
+# Seconds that a client may take until its greeting begins.
+_PATIENCE = 10.0
 _BACKLOG = 1024
+# The part of the agent's descriptors that connections without a known job may be, and how many of these at most.
+_PART, _MOST = 4, 4096
 
 
 class Port:
@@ -31,6 +41,10 @@ class Port:
         self._listener: socket.socket | None = None
         self._offers: dict[str, Offer] = {}
         self._address = ""
+        # Connections whose job is not known yet, the oldest first, with the time when they came.
+        self._unknown: dict[socket.socket, float] = {}
+        self._most = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _PART, _MOST)
+        self._is_timed = False
 
     def add(self, offer: Offer) -> str:
         """Pass clients of the namespace of `offer` to it; returns the address (`tcp4://...`). Raises OSError."""
@@ -58,22 +72,53 @@ class Port:
         except OSError:
             return
         client.setblocking(False)
-        self._look(client, _LOOKS)
+        if len(self._unknown) >= self._most:
+            # A client that begins to speak at once is known before it is the oldest.
+            self._drop(next(iter(self._unknown)))
+        self._unknown[client] = time.monotonic()
+        self._agent.watch(client.fileno(), partial(self._look, client, _LOOKS))
+        self._time()
 
     def _look(self, client: socket.socket, looks: int) -> None:
         """Pass `client` to its job. Its greeting is only peeked at: libpmix reads it."""
+        if client not in self._unknown:
+            return
         try:
             greeting = client.recv(_GREETING, socket.MSG_PEEK)
         except BlockingIOError:
-            greeting = b"\n"
+            return
         except OSError:
             greeting = b""
         for found in _NAMESPACE.finditer(greeting):
             offer = self._offers.get(found.group(1).decode())
             if offer is not None:
+                self._forget(client)
                 offer.connected(client)
                 return
         if not greeting or not looks:
-            client.close()
-        else:
-            self._agent.after(_AGAIN, lambda: self._look(client, looks - 1))
+            self._drop(client)
+            return
+        # What was peeked at stays to be read, so that the socket would be ready all the time.
+        self._agent.unwatch(client.fileno())
+        self._agent.after(_AGAIN, partial(self._look, client, looks - 1))
+
+    def _time(self) -> None:
+        if not self._is_timed:
+            self._is_timed = True
+            self._agent.after(_PATIENCE, self._drop_silent)
+
+    def _drop_silent(self) -> None:
+        since = time.monotonic() - _PATIENCE
+        for client in [client for client, came in self._unknown.items() if came <= since]:
+            self._drop(client)
+        self._is_timed = False
+        if self._unknown:
+            self._time()
+
+    def _forget(self, client: socket.socket) -> None:
+        del self._unknown[client]
+        self._agent.unwatch(client.fileno())
+
+    def _drop(self, client: socket.socket) -> None:
+        self._forget(client)
+        client.close()
