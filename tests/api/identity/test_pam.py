@@ -141,6 +141,19 @@ def test_a_user_of_the_machine_logs_in_and_has_the_own_userid(world: World) -> N
 
 
 @real
+@pytest.mark.parametrize("envars", [{}, {"PATH": "/tmp"}])
+def test_no_program_of_a_user_is_started_beside_the_service(world: World, envars: dict[str, str]) -> None:
+    token, made = world.log_in("alice", "right")[1], world.machine.folder / "made-by-the-tool"
+    tool = world.machine.folder / "home" / "alice" / "snakemake"
+    world.out("alice", f"printf '#!/bin/sh\\nid >{made}\\n' >{tool}; chmod 755 {tool}")
+    status, answer = world.ask(
+        "/v1/jobs/submit", token, command=str(tool), is_launcher="true", envars=json.dumps(envars), workdir="/tmp"
+    )
+    assert status == 400 and 'headrace.guests.submit is "as-user" here' in answer["Message"], answer
+    assert not made.exists()
+
+
+@real
 def test_what_pam_refuses_is_a_failure_as_a_wrong_password_is(world: World) -> None:
     # An expired account with the right password, a user of none, and root, whom no form lets in.
     for name in ("bob", "nobody-there", "root"):

@@ -15,6 +15,7 @@ from headrace.api.identity import signed_header
 from headrace.api.v1 import fields, submission
 from headrace.api.v1.fields import Field, count, integer, switch, text
 from headrace.api.v1.record import mentions, record
+from headrace.config import guests
 from headrace.query.listing import Query
 from headrace.query.resource_sets import Given, SchedulerResources
 from headrace.spec.hostlist import Hostlist
@@ -144,7 +145,7 @@ async def submit(request: Request) -> Response:
     values = fields.pick(given, submission.FIELDS)
     try:
         if values.get("is_launcher"):
-            return _json({"Message": f"{_launch(here, values)} was started, and submits jobs.", "id": "MANY"})
+            return _json({"Message": f"{await _launch(here, values)} was started, and submits jobs.", "id": "MANY"})
         id = await jobs.submit(here.link, submission.jobspec(values, here.settings))
     except jobs.Refused as exc:
         return _json({"Message": f"The job is not submitted: {exc}.", "Errors": exc.problems}, 400)
@@ -152,9 +153,19 @@ async def submit(request: Request) -> Response:
     return _json({"Message": "The job is submitted.", "id": id})
 
 
-def _launch(here: service.Here, values: dict[str, Any]) -> str:
+async def _launch(here: service.Here, values: dict[str, Any]) -> str:
     """Start a workflow tool; returns its name. Raises jobs.Refused."""
     command, environment = submission.launcher(values)
+    if here.access.accounts.several:
+        # The tool is a process of the owner, as all jobs are where `submit` is as-owner, and there alone.
+        allowed = guests.submit(await here.own_link.call("config.get"))
+        if allowed != guests.AS_OWNER:
+            raise jobs.Refused(
+                [
+                    f'is_launcher would run {command[0]} as the owner of the instance, and {guests.KEY} is "{allowed}" '
+                    "here: submit it without is_launcher, as a job of yours, in which it submits jobs, too"
+                ]
+            )
     try:
         here.launch(command, environment, values.get("workdir") or here.settings.directory)
     except OSError as exc:

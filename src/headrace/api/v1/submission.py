@@ -25,7 +25,7 @@ FIELDS = (
     Field("option_flags", anything, "string", "Shell options: NAME=VALUE,..."),
     Field("workdir", text, "string", "Working directory (default: the service's)"),
     Field("runtime", integer, "integer", "Time limit in minutes (default, and 0: none)"),
-    Field("is_launcher", switch, "boolean", "Run the command beside the service: it submits jobs itself"),
+    Field("is_launcher", switch, "boolean", "Run the command beside the service, as the owner: it submits jobs itself"),
     Field("envars", anything, "object", "Variables of the job's environment"),
 )
 _LAUNCHERS = ("snakemake", "nextflow")
