@@ -48,3 +48,15 @@ def test_what_was_used_is_the_sum_over_the_bins(times: list[list[int]], begin: i
     )
     assert abs(used - expected) < 1e-3
     assert len(found["bins"]) == -(-(end - begin) // width)
+
+
+_MOMENTS = st.floats(1, 2e9)
+
+
+@given(_MOMENTS, st.floats(1, 1e8), st.integers(1, 1000))
+def test_any_span_has_as_many_bins_as_it_was_parted_into(begin: float, length: float, number: int) -> None:
+    end = begin + length
+    width = (end - begin) / number
+    found = statistics([job(begin, begin, end)], begin, end, width, end)
+    assert len(found["bins"]) == number
+    assert all(abs(row["cores"] - 1) < 1e-3 for row in found["bins"])

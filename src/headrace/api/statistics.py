@@ -6,6 +6,7 @@ Pure: from jobs as job-list describes them to numbers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import ceil
 from typing import Any
 
 from headrace.query.job_info import RESULTS
@@ -19,13 +20,17 @@ _COUNTS = ("submitted", "started", "ended", *(name.lower() for name in RESULTS.v
 # Averages over a bin.
 _LEVELS = ("pending", "running", "cores", "nodes")
 
+# Part of a bin.
+_TRIFLE = 1e-6
+
 
 class _Bins:
     """Sums over the bins of a span; spans of jobs are added in constant time by their ends."""
 
     def __init__(self, begin: float, end: float, width: float) -> None:
         self.begin, self.end, self.width = begin, end, width
-        self.number = max(1, -int(-(end - begin) // width))
+        # Rounding may make a span a trifle longer than the bins that it has; there is no bin for a trifle.
+        self.number = max(1, ceil((end - begin) / width - _TRIFLE))
         self.counts = {name: [0] * self.number for name in _COUNTS}
         # A level is the sum of the steps up to a bin, for spans that fill it, and of the parts of spans that begin or
         # end in it.
