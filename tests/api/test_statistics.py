@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,9 +31,17 @@ def test_jobs_are_counted_where_they_came_started_and_ended() -> None:
     assert [row["cores"] for row in bins] == [0, (10 + 20) / 10, (5 + 40) / 10, (20 + 10) / 10]
     assert [row["pending"] for row in bins] == [(10 + 5 + 9) / 10, (5 + 10) / 10, 2, 1]
     assert found["waits"] == [
-        {"queue": "", "size": 1, "count": 2, "median": 29, "p90": 29, "max": 29},
+        {"queue": "", "size": 1, "count": 2, "median": 10, "p90": 29, "max": 29},
         {"queue": "", "size": 4, "count": 1, "median": 10, "p90": 10, "max": 10},
     ]
+
+
+@pytest.mark.parametrize(
+    ("count", "median", "p90"), [(1, 1, 1), (2, 1, 2), (3, 2, 3), (10, 5, 9), (11, 6, 10), (100, 50, 90)]
+)
+def test_nine_of_ten_jobs_waited_no_longer_than_p90(count: int, median: int, p90: int) -> None:
+    (waits,) = statistics([job(0, wait, 101) for wait in range(1, count + 1)], 0, 200, 10, 200)["waits"]
+    assert (waits["median"], waits["p90"], waits["max"]) == (median, p90, count)
 
 
 _TIMES = st.lists(st.integers(0, 100), min_size=3, max_size=3).map(sorted)

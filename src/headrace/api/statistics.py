@@ -104,8 +104,9 @@ def statistics(jobs: Iterable[Mapping[str, Any]], begin: float, end: float, widt
 
 
 def _spread(values: list[float]) -> dict[str, Any]:
-    count = len(values)
-    return {
-        **{"count": count, "median": values[count // 2], "p90": values[min(count - 1, count * 9 // 10)]},
-        "max": values[-1],
-    }
+    """Of values in their order, at least one; percentiles are values that occurred (nearest rank)."""
+
+    def rank(tenths: int) -> float:
+        return values[ceil(len(values) * tenths / 10) - 1]
+
+    return {"count": len(values), "median": rank(5), "p90": rank(9), "max": values[-1]}
