@@ -100,6 +100,10 @@ WRONG = [
     ("/jobs/1?said=hello", "said must be one of cancelled, signalled, ended, submitted, not 'hello'"),
     ("/jobs/1/output/events?read=x", "read " + NUMBER.format(0, (1 << 53) - 1, "x")),
     ("/login?next=//evil.example", "next must be a path of this service, such as /jobs, not '//evil.example'"),
+    *(
+        (f"/submit?from={text}", f"from must be the id of a job, such as f6bJQNPLu, not '{text}'")
+        for text in ("nosuch", "")
+    ),
     ("/queue?name=%3Cb%3E", "name is not known here; known: none"),
     ("/jobs?page=%3Cb%3E", "page " + NUMBER.format(1, 99999, "<b>")),
 ]

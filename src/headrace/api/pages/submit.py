@@ -9,12 +9,20 @@ from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from headrace.api import jobs, service
-from headrace.api.fields import Field, checked_text, of_query
+from headrace.api.fields import Field, of_query
 from headrace.api.pages import html, submission
 from headrace.query.resource_sets import Given, SchedulerResources
 from headrace.spec import jobid
 
-_FIELDS = (Field("from", checked_text),)
+
+def _job_id(value: str) -> int:
+    try:
+        return jobid.parse(value)
+    except ValueError:
+        raise ValueError(f"must be the id of a job, such as f6bJQNPLu, not '{value}'") from None
+
+
+_FIELDS = (Field("from", _job_id),)
 
 router = APIRouter()
 
@@ -22,13 +30,13 @@ router = APIRouter()
 @router.get("/submit")
 async def form(request: Request) -> Response:
     """The empty form, or with `from` that of a job."""
-    again = of_query(request, _FIELDS).get("from", "")
+    again = of_query(request, _FIELDS).get("from")
     values, lost = dict(submission.EMPTY), list[str]()
-    if again:
-        link, id = service.of(request).link, jobs.read_id(again)
+    if again is not None:
+        link = service.of(request).link
         # Another user's job is answered as one that never was.
-        await jobs.one(link, id)
-        stored = await jobs.lookup(link, id, ["J"])
+        await jobs.one(link, again)
+        stored = await jobs.lookup(link, again, ["J"])
         values, lost = submission.of_job(stored["J"])
     return await _form(request, values, lost=lost)
 
