@@ -46,14 +46,16 @@ def test_tiny_numbers_are_told_as_such() -> None:
     found = statistics([job(0, 0.0001, 0.0005, ncores=1), job(1, 1.003, 1.1, ncores=1)], 0, 4000, 2000, 4000)
     assert [fact.text for fact in facts(found, 4)][-2:] == ["<0.01 of 4", "<0.01 s"]
     used, states, _, waits = figures(found, 4, 1, "a bin")
-    assert "Of 4 cores <0.01 were" in unescape(used.svg) and "At most <0.01 jobs ran" in unescape(states.svg)
+    assert "Of 4 cores <0.01 were" in unescape(used.svg) and "at most <0.01 ran" in unescape(states.svg)
     cells = [cell for figure in (used, states, waits) for row in figure.rows for cell in row[1:]]
     assert "<0.01" in cells and not any(re.search(r"\.\d{3}|e-", cell) for cell in cells)
 
 
 def test_without_jobs_and_without_resources_there_are_charts() -> None:
-    for figure in figures(statistics([], 0, 40, 10, 40), 0, 0, "10 s"):
+    found = figures(statistics([], 0, 40, 10, 40), 0, 0, "10 s")
+    for figure in found:
         ET.fromstring(figure.svg)
+    assert "No job started." in found[-1].svg and found[0].columns == ["From", "Cores (%)", "Nodes (%)"]
 
 
 @pytest.mark.parametrize("query", ["", *(f"?span={span}" for span in SPANS)])

@@ -84,15 +84,15 @@ def facts(found: dict[str, Any], cores: int) -> list[Fact]:
     """The whole span in a few numbers."""
     rows = found["bins"]
     total = {name: sum(row[name] for row in rows) for name in ("submitted", "started", "ended", *_RESULTS)}
-    facts = [Fact(f"Jobs {name}", str(total[name])) for name in ("submitted", "started", "ended")]
+    told = [Fact(f"Jobs {name}", str(total[name])) for name in ("submitted", "started", "ended")]
     if total["ended"]:
         ends = ", ".join(f"{total[name]} {name}" for name in _RESULTS if total[name])
-        facts.append(Fact("Of these", ends))
-    facts.append(Fact("Cores in use, on average", f"{view.amount(_mean(found, 'cores'))} of {cores}"))
+        told.append(Fact("Of these", ends))
+    told.append(Fact("Cores in use, on average", f"{view.amount(_mean(found, 'cores'))} of {cores}"))
     if found["waits"]:
         longest = max(one["max"] for one in found["waits"])
-        facts.append(Fact("Longest wait", view.elapsed(longest)))
-    return facts
+        told.append(Fact("Longest wait", view.elapsed(longest)))
+    return told
 
 
 def figures(found: dict[str, Any], cores: int, nodes: int, bin: str) -> list[Figure]:
@@ -107,22 +107,23 @@ def figures(found: dict[str, Any], cores: int, nodes: int, bin: str) -> list[Fig
             about,
             found,
             {"cores": lambda row: _share(row["cores"], cores), "nodes": lambda row: _share(row["nodes"], nodes)},
-            Axis("% in use"),
+            "% in use",
+            units=" (%)",
             stacked=False,
         ),
         _over_time(
             "Jobs by state",
-            f"At most {most['running']} jobs ran, and {most['pending']} waited at a time.",
+            f"Jobs at a time: at most {most['running']} ran, and {most['pending']} waited.",
             found,
             {name: itemgetter(name) for name in ("running", "pending")},
-            Axis("jobs"),
+            "jobs",
         ),
         _over_time(
             "Throughput",
-            f"{ended} jobs ended, by their results.",
+            f"Jobs that ended, by their results: {ended}.",
             found,
             {name: itemgetter(name) for name in _RESULTS},
-            Axis(f"jobs in {bin}"),
+            f"jobs in {bin}",
         ),
         _waits(found["waits"]),
     ]
@@ -133,10 +134,13 @@ def _over_time(
     about: str,
     found: dict[str, Any],
     values: dict[str, Callable[[dict[str, Any]], float]],
-    y: Axis,
+    label: str,
+    units: str = "",
     stacked: bool = True,
 ) -> Figure:
-    """Values over the bins, which are as wide as the time that they are for."""
+    """Values over the bins, which are as wide as the time that they are for. `label` is that of their axis, and columns
+    of the table have `units` behind their names.
+    """
     draw = lines.area if stacked else lines.line
     ends = [*(row["t"] for row in found["bins"][1:]), found["to"]]
     series = [
@@ -147,9 +151,8 @@ def _over_time(
     rows = [
         (view.moment(row["t"]), *(view.amount(of(row)) for of in values.values())) for row in reversed(found["bins"])
     ]
-    units = " (%)" if y.label.startswith("%") else ""
     columns = ["From", *(name.capitalize() + units for name in values)]
-    return Figure(title, draw(title, about, series, time_axis, y, SMALL), columns, rows)
+    return Figure(title, draw(title, about, series, time_axis, Axis(label), SMALL), columns, rows)
 
 
 def _waits(waits: list[dict[str, Any]]) -> Figure:
@@ -161,8 +164,10 @@ def _waits(waits: list[dict[str, Any]]) -> Figure:
     sizes = sorted({one["size"] for one in waits if one["queue"] in queues})
     medians = {(one["queue"], one["size"]): one["median"] for one in waits}
     title = "Waits by queue and size"
-    longest = max((one["max"] for one in waits), default=0.0)
-    about = f"How long jobs that started had waited, by their cores; the longest {view.elapsed(longest)}."
+    about = "No job started."
+    if waits:
+        longest = view.elapsed(max(one["max"] for one in waits))
+        about = f"How long jobs that started had waited, by their cores; the longest {longest}."
     given = [(queue, [medians.get((queue, size), 0.0) for size in sizes]) for queue in queues]
     svg = bars.bars(
         title, about, [_size(size) for size in sizes], given, "cores of a job", Axis("median", scale.length), SMALL
