@@ -93,6 +93,21 @@ def test_values_that_do_not_go_together_are_refused_as_choices_are(choice: Objec
         jsonschema.validate(values_of(Install(**choice)), values_schema())
 
 
+@pytest.mark.parametrize("text", ['x"y', "x\\y", "x\ny: z", "x y"])
+def test_a_text_that_would_not_be_itself_between_quotes_is_refused(text: str) -> None:
+    given: list[dict[str, Any]] = [
+        {"image": text},
+        {"store": {"url": f"postgresql://{text}"}},
+        {"store": {"url": "postgresql://a", "secret": text}},
+        {"store": {"claim": text}},
+        *({"grpc": {"enabled": True, **grpc}} for grpc in ({"queue": text}, {"secret": text})),
+        {"grpc": {"enabled": True, "secret": "a", "clientSecret": text}},
+    ]
+    for values in given:
+        with pytest.raises(jsonschema.ValidationError, match="does not match"):
+            jsonschema.validate(values, values_schema())
+
+
 def test_helm_finds_nothing_wrong_with_the_chart(chart: Path) -> None:
     line = [program(), "lint", "--strict", str(chart / "chart")]
     done = subprocess.run(line, capture_output=True, text=True, check=False)

@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from helm import by_helm, by_these_words, named, program, written
@@ -76,6 +77,22 @@ def test_helm_finds_nothing_wrong_with_the_chart(chart: Path) -> None:
         [program(), "lint", "--strict", str(chart / "chart")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+BREAKS = ['x"y', "x\\y", "x\ny: z", "x y"]
+
+
+@pytest.mark.parametrize("text", BREAKS)
+def test_a_text_that_would_not_be_itself_between_quotes_is_refused(text: str) -> None:
+    texts = [one for one in VALUES if one.schema["type"] in ("string", "array")]
+    assert len(texts) >= 6
+    for one in texts:
+        *parents, last = one.name.split(".")
+        given: Any = {last: [text] if one.schema["type"] == "array" else text}
+        for parent in reversed(parents):
+            given = {parent: given}
+        with pytest.raises(jsonschema.ValidationError, match="does not match"):
+            jsonschema.validate(given, values_schema())
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..kube.helm_templates import (
-    IMAGE,
+    NAME,
+    OPTIONAL_NAME,
     SWITCH,
-    TEXT,
+    UNQUOTED,
     Placeholders,
     Switches,
     Value,
@@ -29,7 +30,7 @@ from .names import DEFAULT_QUEUE, FLUXQUEUE
 Object = dict[str, Any]
 
 VALUES = (
-    Value("image", DEFAULT_IMAGE, IMAGE, "Image of the queue, which is that of the operator."),
+    Value("image", DEFAULT_IMAGE, NAME, "Image of the queue, which is that of the operator."),
     Value("replicas", 1, {"type": "integer", "minimum": 1}, "Processes; one of them acts, all answer the API server."),
     Value("resources", RESOURCES, {"type": "object"}, "Requests and limits of the queue's container."),
     Value(
@@ -47,18 +48,23 @@ VALUES = (
     Value(
         "store.url",
         "",
-        {"type": "string", "pattern": "^(postgres(ql)?://.*)?$"},
+        {"type": "string", "pattern": f"^(postgres(ql)?://{UNQUOTED}*)?$"},
         "Keep what was in this database, postgresql://USER@HOST/NAME.",
     ),
-    Value("store.secret", "", TEXT, "The Secret that has the password of its user under the key password."),
-    Value("store.claim", "", TEXT, "Keep what was in a file instead, in the volume of this claim."),
+    Value("store.secret", "", OPTIONAL_NAME, "The Secret that has the password of its user under the key password."),
+    Value("store.claim", "", OPTIONAL_NAME, "Keep what was in a file instead, in the volume of this claim."),
     Value("grpc.enabled", False, SWITCH, "Serve gRPC matching on the live graph, with a Service."),
-    Value("grpc.queue", DEFAULT_QUEUE, {"type": "string", "minLength": 1}, "The FluxQueue whose nodes are matched."),
-    Value("grpc.secret", "", TEXT, "The Secret with its certificate and key, tls.crt and tls.key; without it no TLS."),
+    Value("grpc.queue", DEFAULT_QUEUE, NAME, "The FluxQueue whose nodes are matched."),
+    Value(
+        "grpc.secret",
+        "",
+        OPTIONAL_NAME,
+        "The Secret with its certificate and key, tls.crt and tls.key; without it no TLS.",
+    ),
     Value(
         "grpc.clientSecret",
         "",
-        TEXT,
+        OPTIONAL_NAME,
         "Take only clients with a certificate that ca.crt of this Secret has signed.",
     ),
 )

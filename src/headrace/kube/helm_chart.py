@@ -9,10 +9,10 @@ from typing import Any
 from .builders.images import DEFAULT_VIEW
 from .crd import definition
 from .helm_templates import (
-    IMAGE,
+    NAME,
     NAMES,
+    OPTIONAL_NAME,
     SWITCH,
-    TEXT,
     Placeholders,
     Switches,
     Value,
@@ -30,8 +30,8 @@ from .yaml_text import yaml_text
 Object = dict[str, Any]
 
 VALUES = (
-    Value("image", DEFAULT_IMAGE, IMAGE, "Image of the operator."),
-    Value("viewImage", DEFAULT_VIEW, IMAGE, "Image that brings Headrace into pods."),
+    Value("image", DEFAULT_IMAGE, NAME, "Image of the operator."),
+    Value("viewImage", DEFAULT_VIEW, NAME, "Image that brings Headrace into pods."),
     Value(
         "viewAsVolume",
         False,
@@ -39,11 +39,11 @@ VALUES = (
         "Mount that image as a volume (feature ImageVolume of Kubernetes) instead of copying it in each pod.",
     ),
     Value("watchNamespaces", [], NAMES, "Namespaces whose MiniClusters are looked after; none for all."),
-    Value("clusterDomain", "", TEXT, "DNS domain of the cluster; cluster.local where it is empty."),
+    Value("clusterDomain", "", OPTIONAL_NAME, "DNS domain of the cluster; cluster.local where it is empty."),
     Value(
         "fluxOperatorNamespace",
         "",
-        TEXT,
+        OPTIONAL_NAME,
         "Namespace of the Flux Operator in Go, for operators of watchNamespaces: a Role there lets them see its Lease.",
     ),
     Value(

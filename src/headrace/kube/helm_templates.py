@@ -21,10 +21,13 @@ from .yaml_text import yaml_text
 
 Object = dict[str, Any]
 Made = TypeVar("Made", bound=msgspec.Struct)
-NAMES: Object = {"type": "array", "uniqueItems": True, "items": {"type": "string", "minLength": 1}}
-IMAGE: Object = {"type": "string", "minLength": 1}
+# Texts stand between double quotes in templates, where a quote, a backslash or a line end would not be itself. No name,
+# image or address has one.
+UNQUOTED = r'[^"\\\s]'
+NAMES: Object = {"type": "array", "uniqueItems": True, "items": {"type": "string", "pattern": r'^[^",\\\s]+$'}}
+NAME: Object = {"type": "string", "pattern": f"^{UNQUOTED}+$"}
 SWITCH: Object = {"type": "boolean"}
-TEXT: Object = {"type": "string"}
+OPTIONAL_NAME: Object = {"type": "string", "pattern": f"^{UNQUOTED}*$"}
 # Conditions of a chart, each with what an install has where it holds, and where it does not.
 Switches = tuple[tuple[str, dict[str, Any], dict[str, Any]], ...]
 
