@@ -1,21 +1,38 @@
-"""A connection of HTTP whose requests have to come within a time: uvicorn would wait for the rest of one for ever, and
-connections that are held so could use up all descriptors.
+"""A connection of HTTP whose requests have bounds before anything is known of them: uvicorn would wait for the rest of
+one for ever, so that connections that are held so could use up all descriptors, and would keep headers of any size.
 """
 
 from __future__ import annotations
 
 import asyncio
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 # Seconds from the begin of a connection, or of a request, until the request is whole, with its body.
 REQUEST_TIME = 60.0
+# Bytes of a request's address, and of its headers with the address; and how many headers there may be.
+HEAD_LIMIT = 1 << 16
+MOST_HEADERS = 100
+# Seconds in which what a refused client still sends is dropped: closed at once, a connection is reset, and many clients
+# then do not see the answer.
+_DROPPING = 1.0
+
+_TOO_LONG = (414, f"the address of the request is longer than {HEAD_LIMIT} bytes")
+_TOO_LARGE = (431, f"the headers of the request are more than {MOST_HEADERS}, or longer than {HEAD_LIMIT} bytes")
 
 
-class TimelyConnection(HttpToolsProtocol):
-    """Closed where a request is late. How long its answer takes is of no account."""
+class _Refused(Exception):
+    """Raised in a callback of the parser, which ends there."""
+
+
+class BoundedConnection(HttpToolsProtocol):
+    """Closed where a request is late or its head is too large. How long its answer takes is of no account."""
 
     _due: asyncio.TimerHandle | None = None
+    # Status and text of the refusal, after which all that comes is dropped.
+    _refusal: tuple[int, str] | None = None
+    # Bytes that came since a head, a piece of a body or a request was whole, which the parser keeps.
+    _pending = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -25,15 +42,64 @@ class TimelyConnection(HttpToolsProtocol):
         self._expect_nothing()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        if self._refusal is not None:
+            return
+        self._pending += len(data)
+        super().data_received(data)
+        if self._refusal is None and (self._pending > HEAD_LIMIT or len(self.headers or ()) > MOST_HEADERS):
+            self._refusal = _TOO_LARGE
+            self._refuse()
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
         # A request that was sent before the last one was answered waits for that answer.
         if self.cycle is None or self.cycle.response_complete:
             self._expect()
 
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        if len(self.url) > HEAD_LIMIT:
+            self._refusal = _TOO_LONG
+            raise _Refused
+
+    def on_headers_complete(self) -> None:
+        self._pending = 0
+        # Checked here and not for each header, which would cost each request: what came at once is not much.
+        length = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        if length > HEAD_LIMIT or len(self.headers) > MOST_HEADERS:
+            self._refusal = _TOO_LARGE
+            raise _Refused
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._pending = 0
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
+        self._pending = 0
         self._expect_nothing()
         super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        if self._refusal is None:
+            super().send_400_response(msg)
+        else:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        assert self._refusal is not None
+        if self.cycle is not None and not self.cycle.response_complete:
+            # The answer to an earlier request has begun, or that to this one, whose body has trailers.
+            self.transport.close()
+            return
+        self.url, self.headers = b"", []
+        status, text = self._refusal
+        body = text.encode() + b"\n"
+        head = b"content-type: text/plain; charset=utf-8\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
+        self.transport.write(STATUS_LINE[status] + head + body)
+        self._expect_nothing()
+        self._due = self.loop.call_later(_DROPPING, self.transport.close)
 
     def _expect(self) -> None:
         self._expect_nothing()

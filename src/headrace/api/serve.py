@@ -21,7 +21,7 @@ import uvicorn
 
 from headrace.api.app import create_app
 from headrace.api.broker_link import BrokerLink
-from headrace.api.http_connection import TimelyConnection
+from headrace.api.http_connection import BoundedConnection
 from headrace.api.identity import credential
 from headrace.api.settings import Settings, SettingsError
 from headrace.config import guests
@@ -197,7 +197,7 @@ def configuration(app: Any, certificate: tuple[str, str] | None, **more: Any) ->
     """How an application is served; `certificate` are the files of a certificate and its key, None for plain HTTP."""
     return uvicorn.Config(
         app,
-        http=TimelyConnection,
+        http=BoundedConnection,
         ws="none",
         log_level="warning",
         access_log=False,
