@@ -59,8 +59,8 @@ def _started(kind: str, nodes: int) -> Iterator[Cluster]:
         pytest.skip(reason)
     with tempfile.TemporaryDirectory(prefix="headrace-front-proxy-") as folder:
         reading, writing = os.pipe()
-        options = front_proxy.options(Path(folder))
-        started = Cluster.up(f"{kind}-{os.getpid()}", nodes, lifeline=reading, api_server=options)
+        options = {"kube-apiserver": front_proxy.options(Path(folder))}
+        started = Cluster.up(f"{kind}-{os.getpid()}", nodes, lifeline=reading, options=options)
         try:
             os.close(reading)
             yield started
