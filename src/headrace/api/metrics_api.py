@@ -219,7 +219,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def run(options: Options, sock: socket.socket, certificate: tuple[str, str] | None) -> None:
-    """Serve until SIGINT or SIGTERM."""
+    """Serve until SIGINT or SIGTERM. Raises BrokerUnreachable if no broker is there when it begins."""
     use_json_codec(msgspec.json.encode, msgspec.json.decode)
     config = configuration(create_app(options), certificate, lifespan="off")
     scheme, (host, port) = "https" if certificate else "http", sock.getsockname()[:2]
@@ -229,6 +229,9 @@ def run(options: Options, sock: socket.socket, certificate: tuple[str, str] | No
         print(f"Serving {scheme}://{at}:{port}{options.api_path}", flush=True)
 
     async def serve() -> None:
+        broker = Broker(options.uri)
+        await broker.link(None).call("attr.get", {"name": "size"})
+        broker.close()
         await Server(config, started, lambda: None).serve([sock])
 
     try:

@@ -57,14 +57,22 @@ class Beyond(NamedTuple):
     def is_protected(self) -> bool:
         return self.certificate is not None or self.behind_proxy
 
-    def check(self) -> None:
-        """Raises SettingsError where certificate and key cannot be used."""
-        if self.certificate is not None:
-            try:
-                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self.certificate)
-            except OSError as exc:
-                cert, key = self.certificate
-                raise SettingsError(f"--tls-cert {cert}, --tls-key {key}: {exc.strerror or exc}") from None
+
+def check_certificate(certificate: tuple[str, str] | None, options: tuple[str, str]) -> None:
+    """Raises SettingsError, by the name of an option, where the files of a certificate and its key cannot be used."""
+    if certificate is None:
+        return
+    for path, option in zip(certificate, options):
+        try:
+            with open(path, "rb"):
+                pass
+        except OSError as exc:
+            raise SettingsError(f"{option} {path}: {exc.strerror or exc}") from None
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*certificate)
+    except OSError as exc:
+        said = ", ".join(f"{option} {path}" for path, option in zip(certificate, options))
+        raise SettingsError(f"{said}: {exc.strerror or exc}") from None
 
 
 class Listener(NamedTuple):

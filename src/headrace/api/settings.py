@@ -95,6 +95,14 @@ def number(environment: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
+def port(environment: Mapping[str, str]) -> int | None:
+    """The number of a port that PORT is, None where it is not set. Raises SettingsError."""
+    found = number(environment, "PORT")
+    if found is not None and found >= 1 << 16:
+        raise SettingsError(f"PORT is '{found}', it must be a number from 1 to 65535")
+    return found
+
+
 def _switch(environment: Mapping[str, str], name: str) -> bool | None:
     text = environment.get(name)
     if not text:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from headrace.cli.common.arguments import Parser
+from headrace.cli.common.arguments import Parser, port
 from headrace.cli.common.errors import missing_extra
 
 TYPE_CHECKING = False
@@ -24,7 +24,7 @@ def _parser() -> Parser:
     text = "Serve until SIGINT or SIGTERM"
     start = commands.add_parser("start", prog="headrace metrics-api start", help=text, description=text)
     start.add_argument("--host", default="0.0.0.0", help="An address of this machine (default: 0.0.0.0, which is all)")
-    start.add_argument("--port", type=int, default=8443, help="0: any that is free (default: 8443)")
+    start.add_argument("--port", type=port, default=8443, help="0: any that is free (default: 8443)")
     start.add_argument(
         "--namespace",
         action="append",
@@ -46,11 +46,13 @@ def _parser() -> Parser:
 def main(argv: List[str]) -> int:
     options = _parser().parse_args(argv)
     try:
-        from headrace.api import metrics_api, settings
+        from headrace.api import metrics_api, serve, settings
     except ImportError as exc:
         raise missing_extra("the metrics API", "api", exc) from None
     if bool(options.ssl_certfile) != bool(options.ssl_keyfile):
         raise settings.SettingsError("--ssl-certfile and --ssl-keyfile go together")
+    certificate = (options.ssl_certfile, options.ssl_keyfile) if options.ssl_certfile else None
+    serve.check_certificate(certificate, ("--ssl-certfile", "--ssl-keyfile"))
     path = options.api_path or metrics_api.DEFAULT_PATH
     if not path.startswith("/"):
         raise settings.SettingsError(f"--api-path is {path}, it must begin with /")
@@ -62,6 +64,5 @@ def main(argv: List[str]) -> int:
         user_metrics=metrics_api.read_user_file(options.custom_metric) if options.custom_metric else {},
         cache=not options.no_cache,
     )
-    certificate = (options.ssl_certfile, options.ssl_keyfile) if options.ssl_certfile else None
     metrics_api.run(chosen, metrics_api.listen(options.host, options.port), certificate)
     return 0

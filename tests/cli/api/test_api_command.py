@@ -155,6 +155,12 @@ def test_what_cannot_be_is_told_in_a_line(
     assert err.startswith(f"headrace-api: {told}") and err.count("\n") == 1 and out == ""
 
 
+def test_the_port_of_the_environment_is_one(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PORT", "65536")
+    assert headrace(["api", "start"]) == 1
+    assert capfd.readouterr().err == "headrace-api: PORT is '65536', it must be a number from 1 to 65535\n"
+
+
 def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -236,7 +242,9 @@ end"""
     [
         ("--host 0.0.0.0", "there is no TLS: give --tls-cert and --tls-key, or --behind-proxy"),
         ("--tls-cert cert.pem", "--tls-cert and --tls-key go together"),
-        ("--tls-cert nosuch.pem --tls-key key.pem", "--tls-cert nosuch.pem, --tls-key key.pem: No such file"),
+        ("--tls-cert nosuch.pem --tls-key key.pem", "--tls-cert nosuch.pem: No such file"),
+        ("--tls-cert /dev/null --tls-key nosuch.pem", "--tls-key nosuch.pem: No such file"),
+        ("--tls-cert /dev/null --tls-key /dev/null", "--tls-cert /dev/null, --tls-key /dev/null: "),
         ("--host 0.0.0.0 --behind-proxy --auth none", "--auth none is for this machine only"),
     ],
 )

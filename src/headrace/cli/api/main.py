@@ -103,7 +103,7 @@ def _start(options: Any) -> int:
         raise settings.SettingsError("--tls-cert and --tls-key go together")
     certificate = (options.tls_cert, options.tls_key) if options.tls_cert else None
     beyond = serve.Beyond(certificate, options.behind_proxy, tuple(options.name))
-    beyond.check()
+    serve.check_certificate(certificate, ("--tls-cert", "--tls-key"))
     if options.auth == "proxy" and not options.socket:
         raise settings.SettingsError(
             "--auth proxy believes whoever reaches the service, and every user of this machine reaches a port: give "
@@ -143,7 +143,7 @@ def _listen(options: Any, beyond: Beyond) -> Listener:
     from headrace.api import serve, settings
 
     if not options.socket:
-        port = options.port if options.port is not None else settings.number(os.environ, "PORT")
+        port = options.port if options.port is not None else settings.port(os.environ)
         host = options.host or os.environ.get("HOST") or "127.0.0.1"
         return serve.listen(host, _DEFAULT_PORT if port is None else port, beyond)
     if beyond.certificate:
