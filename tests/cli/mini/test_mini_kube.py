@@ -16,10 +16,11 @@ import pytest
 import yaml
 
 from headrace.cli.main import headrace
-from headrace.cli.mini import main, program
+from headrace.cli.mini import hpa, main, program
 from headrace.kube.builders.images import Images
 from headrace.kube.foreign.names import STATUS_ANNOTATION
 from headrace.kube.foreign.policy import flux_job
+from headrace.minicluster import fields
 from headrace.minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
 from minicluster.foreign.samples import job
 
@@ -1055,3 +1056,39 @@ def test_hpa_says_what_it_cannot_size(
     server.answer("GET", f"{CLUSTERS}/sample", cluster())
     assert headrace(["mini", "hpa", *words]) == 1
     assert why in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "why"),
+    [
+        ("hpa sample --max 0", 2, "'0' is no whole number from 1 to 100000"),
+        ("hpa sample --max 100001", 2, "'100001' is no whole number from 1 to 100000"),
+        ("hpa sample --min -1", 2, "'-1' is no whole number from 1 to 100000"),
+        ("hpa sample --min 5 --max 4", 1, "--min 5 is above --max 4"),
+        ("hpa sample --idle -1", 2, "'-1' is no whole number from 0 to 3600"),
+        ("hpa sample --idle 3601", 2, "'3601' is no whole number from 0 to 3600"),
+        ("hpa job/sample", 1, "job/sample is no MiniCluster"),
+        *(
+            (f"{command} {more}", 2, "'Bad_Name' is no name")
+            for command in ("hpa", "logs", "status", "connect -n x")
+            for more in ("Bad_Name", "--namespace Bad_Name x")
+        ),
+        ("scale Bad_Name 1", 2, "'Bad_Name' is no name"),
+        ("status job/Bad_Name", 2, "'job/Bad_Name' is no name"),
+    ],
+)
+def test_options_are_looked_at_before_a_cluster_is_looked_for(
+    words: str,
+    status: int,
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    assert headrace(["mini", *words.split()]) == status
+    assert why in capsys.readouterr().err
+
+
+def test_the_most_pods_of_an_autoscaler_are_those_of_a_minicluster() -> None:
+    assert hpa.MOST_PODS == fields.MOST_PODS

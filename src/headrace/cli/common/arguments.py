@@ -114,6 +114,37 @@ def replicas(text: str) -> int:
     return int(text)
 
 
+def between(smallest: int, largest: int) -> Callable[[str], int]:
+    """The type of a whole number from `smallest` to `largest`; it raises ArgumentTypeError."""
+
+    def number(text: str) -> int:
+        try:
+            found = int(text)
+        except ValueError:
+            found = smallest - 1
+        if not smallest <= found <= largest:
+            raise argparse.ArgumentTypeError(f"'{text}' is no whole number from {smallest} to {largest}")
+        return found
+
+    return number
+
+
+def object_name(text: str) -> str:
+    """The name of an object of Kubernetes (a subdomain of RFC 1123), after KIND/ if there is one.
+
+    KIND/ alone passes: it is refused where the kinds are known. Raises ArgumentTypeError.
+    """
+    name = text.rpartition("/")[2]
+    label = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+    if text.endswith("/"):
+        return text
+    if len(name) > 253 or not re.fullmatch(rf"{label}(\.{label})*", name):
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no name, which has a-z, 0-9, - and ., and begins and ends with a letter or digit"
+        )
+    return text
+
+
 def namespace(text: str) -> str:
     """The name of a namespace of Kubernetes (a label of RFC 1123). Raises ArgumentTypeError."""
     if len(text) > 63 or not re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", text):

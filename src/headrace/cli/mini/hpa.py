@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.cli.common.arguments import between
 from headrace.cli.common.errors import CommandError
 from headrace.cli.mini.kube import add_cluster, add_name, connected
 
@@ -12,14 +13,20 @@ if TYPE_CHECKING:
     from headrace.cli.common.arguments import Parser
     from headrace.kube.runtime.api import Api
 
+# As minicluster.fields.MOST_PODS, which a command without extras cannot import.
+MOST_PODS = 100_000
+_PODS = between(1, MOST_PODS)
+# Of stabilizationWindowSeconds. Source: API reference, autoscaling/v2, HPAScalingRules.
+_LONGEST_IDLE = 3600
+
 
 def add_arguments(parser: Parser) -> None:
     add_cluster(parser)
-    parser.add_argument("--min", type=int, default=1, metavar="N", help="The fewest pods (default: 1)")
-    parser.add_argument("--max", type=int, metavar="N", help="The most pods (default: spec.maxSize, or spec.size)")
+    parser.add_argument("--min", type=_PODS, default=1, metavar="N", help="The fewest pods (default: 1)")
+    parser.add_argument("--max", type=_PODS, metavar="N", help="The most pods (default: spec.maxSize, or spec.size)")
     parser.add_argument(
         "--idle",
-        type=int,
+        type=between(0, _LONGEST_IDLE),
         default=60,
         metavar="SECONDS",
         help="How long less is wanted before it shrinks (60)",
@@ -29,13 +36,15 @@ def add_arguments(parser: Parser) -> None:
 
 
 def main(options: Namespace) -> int:
+    if "/" in options.name:
+        raise CommandError(f"{options.name} is no MiniCluster, of which alone an autoscaler knows the demand")
+    if options.max is not None and options.min > options.max:
+        raise CommandError(f"--min {options.min} is above --max {options.max}")
+
     async def act(api: Api, namespace: str) -> int:
         from headrace.kube import apply, client
         from headrace.kube.autoscaler import autoscaler
-        from headrace.kube.foreign import client as jobs
 
-        if jobs.kind_and_name(options.name):
-            raise CommandError(f"{options.name} is no MiniCluster, of which alone an autoscaler knows the demand")
         try:
             wanted = autoscaler(await client.find(api, namespace, options.name), options.min, options.max, options.idle)
         except ValueError as exc:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.cli.common.arguments import namespace, object_name
 from headrace.cli.common.errors import CommandError, missing_extra
 from headrace.cli.mini.program import in_its_words
 
@@ -20,7 +21,7 @@ OTHERS = "job/NAME, jobset/NAME, trainjob/NAME"
 
 def add_cluster(parser: Parser) -> None:
     """The options that choose a Kubernetes cluster and a namespace in it."""
-    parser.add_argument("-n", "--namespace", default="", metavar="NAME", help="Namespace (default: the context's)")
+    parser.add_argument("-n", "--namespace", type=namespace, metavar="NAME", help="Namespace (default: the context's)")
     parser.add_argument("--kubeconfig", default="", metavar="FILE", help="How to reach the cluster")
     parser.add_argument("--context", default="", metavar="NAME", help="The context of the kubeconfig")
 
@@ -28,7 +29,7 @@ def add_cluster(parser: Parser) -> None:
 def add_name(parser: Parser, with_kinds: bool = False) -> None:
     """The argument NAME; `with_kinds`: it may name a Job that is a cluster, or the object that the Job belongs to."""
     others = f", or {OTHERS}" if with_kinds else ""
-    parser.add_argument("name", metavar="NAME", help=f"Name of the MiniCluster{others}")
+    parser.add_argument("name", type=object_name, metavar="NAME", help=f"Name of the MiniCluster{others}")
 
 
 def connected(options: Namespace, act: Callable[[Api, str], Coroutine[Any, Any, int]]) -> int:

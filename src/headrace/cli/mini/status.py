@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from headrace.cli.common.arguments import object_name
 from headrace.cli.common.errors import CommandError
 from headrace.cli.mini.kube import OTHERS, add_cluster, connected
 from headrace.cli.mini.program import tell
@@ -28,7 +29,7 @@ def add_arguments(parser: Parser) -> None:
         "-w", "--wait", action="store_true", help="Wait for the end of NAME, and exit with its job's status"
     )
     name = f"Name of the MiniCluster (default: all), or {OTHERS}"
-    parser.add_argument("name", metavar="NAME", nargs="?", default="", help=name)
+    parser.add_argument("name", type=object_name, metavar="NAME", nargs="?", help=name)
 
 
 def main(options: Namespace) -> int:
