@@ -93,7 +93,7 @@ def ran(
     file = rundir / "said"
     file.write_bytes(said)
 
-    def stand_in(_argv: list[str], env: dict[str, str], fds: Any) -> int:
+    def stand_in(_argv: list[str], env: dict[str, str], fds: Any, session: bool) -> int:
         return spawn([sys.executable, "-c", STAND_IN, str(file), then], env, fds)
 
     monkeypatch.setattr(guests, "spawn", stand_in)

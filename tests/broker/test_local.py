@@ -195,6 +195,46 @@ def test_what_a_guest_holds_is_counted_and_given_back_when_it_goes(tmp_path: Pat
     asyncio.run(main())
 
 
+def test_a_guest_speaks_neither_as_another_client_nor_for_a_service(tmp_path: Path):
+    async def main() -> None:
+        broker = LittleBroker()
+        box = broker.router.services["box"] = Box()
+        server = server_of(broker, str(tmp_path / "s"))
+        server.start()
+        owners = await connected(tmp_path / "s")
+        await broker.loop.sock_sendall(owners, m.frame(m.request("box.watch", matchtag=1, flags=m.FLAG_STREAMING)))
+        await until_in_loop(lambda: len(box.got) == 1)
+        victim = box.got[0].sender
+        guests = await guest_at(server, tmp_path / "s")
+        # The uuid of the owner's client, which a guest may have seen somewhere.
+        for topic, flags in (
+            ("box.disconnect", m.FLAG_NORESPONSE),
+            ("box.cancel", m.FLAG_NORESPONSE),
+            ("box.ask", 0),
+        ):
+            ask = m.request(topic, {"matchtag": 1}, matchtag=0 if flags else 7, flags=flags)
+            ask.routes = [victim.encode(), b"proxy"]
+            await broker.loop.sock_sendall(guests, m.frame(ask))
+        forged = m.response(box.got[0], {"forged": True})
+        await broker.loop.sock_sendall(guests, m.frame(forged))
+        await broker.loop.sock_sendall(guests, m.frame(m.request("box.last", matchtag=8)))
+        await until_in_loop(lambda: box.got[-1].topic == "box.last")
+        assert victim not in {msg.sender for msg in box.got[1:]}
+        # What a proxy has written is there again in the answer.
+        broker.router.response(m.response(box.got[-2]))
+        (answer,) = await answers(guests, 1)
+        assert (answer.routes, answer.matchtag) == ([victim.encode(), b"proxy"], 7)
+        # The owner's client has got nothing but what the service says.
+        broker.router.response(m.response(box.got[0], {"forged": False}))
+        assert [one.obj for one in await answers(owners, 1)] == [{"forged": False}]
+        owners.close()
+        guests.close()
+        await turns()
+        server.stop()
+
+    asyncio.run(main())
+
+
 def test_a_message_beyond_a_guests_budget_is_refused_and_what_follows_is_taken(tmp_path: Path):
     async def main() -> None:
         broker = LittleBroker()

@@ -84,6 +84,15 @@ def test_tasks_are_processes_of_their_user_on_all_ranks(world: World) -> None:
     assert world.out("root", "flux jobs -Aano '{userid} {status_abbrev}' | sort -u") == f"0 CD\n{ALICE} CD"
 
 
+def test_a_job_has_no_terminal_of_the_owner(world: World) -> None:
+    # The controlling terminal is that of the session: with the owner's, a job could type into the owner's shell.
+    script = "ps -o sid= -p $$ -p $PPID; echo $PPID; cut -d' ' -f7 /proc/$$/stat; : </dev/tty"
+    done = world.sh("alice", f"flux run sh -c '{script.replace(chr(39), chr(34))}'")
+    own, shells, pid, terminal = done.stdout.split()
+    assert own == shells == pid and terminal == "0"
+    assert "No such device or address" in done.stderr
+
+
 def test_output_files_and_folders_are_made_as_the_user(world: World) -> None:
     home = world.machine.folder / "home/alice"
     world.out("alice", "flux run --output=out-{{id}}.txt --cwd=$HOME echo to a file")

@@ -11,7 +11,6 @@ import contextlib
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ import msgspec
 from headrace.jobs.storable import is_deep
 from headrace.process import linux
 from headrace.process.feed import Feed
+from headrace.process.python import running
 from headrace.process.spawn import spawn
 
 from ..shell import node_variables
@@ -119,12 +119,13 @@ class Guests:
     def _spawn(self, op: Start, folder: str, text: str) -> _Shell:
         ours, its = socket.socketpair()
         with its:
-            argv = [sys.executable, "-m", PROGRAM, str(op["userid"]), text, op.get("pam_service", "")]
+            argv = running(PROGRAM, str(op["userid"]), text, op.get("pam_service", ""))
             own = {
                 name: value for name, value in os.environ.items() if name in _OWN or name.startswith(("LC_", "PYTHON"))
             }
             try:
-                pid = spawn(argv, own, [(its.fileno(), SOCKET)])
+                # The terminal in which root has started the instance would be that of the user's processes, too.
+                pid = spawn(argv, own, [(its.fileno(), SOCKET)], session=True)
             except OSError:
                 ours.close()
                 raise

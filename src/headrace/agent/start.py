@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from headrace.agent import reaper
 from headrace.process import linux
+from headrace.process.python import running
 from headrace.process.spawn import raise_file_limit, spawn
 
 from .protocol import frame
@@ -57,7 +58,7 @@ def spawn_another(rundir: str, starter: int, rank: int) -> tuple[int, socket.soc
     ours, its = socket.socketpair()
     with its:
         values = (_SOCKET, os.getpid(), rundir, starter, rank)
-        argv = [sys.executable, "-m", __name__, *map(str, values)]
+        argv = running(__name__, *map(str, values))
         pid = spawn(argv, os.environ, [(its.fileno(), _SOCKET)])
     return pid, ours
 

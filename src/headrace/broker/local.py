@@ -69,6 +69,9 @@ class LocalClient(asyncio.BufferedProtocol):
         self.broker = server.broker
         self.uuid = new_uuid()
         self._route = self.uuid.encode()
+        # Where the first route of a guest's request begins that came with it, from behind `flux proxy`: services know a
+        # sender by it, and would take the guest for another client whose uuid it has written there.
+        self._claimed = self._route + b"/"
         self.userid = m.USERID_UNKNOWN
         self.rolemask = m.ROLE_NONE
         self._transport: asyncio.Transport | None = None
@@ -275,6 +278,8 @@ class LocalClient(asyncio.BufferedProtocol):
         self.server.sent[kind] += 1
         if kind == m.REQUEST:
             msg.flags |= m.FLAG_ROUTE
+            if self.is_guest and msg.routes:
+                msg.routes = [self._claimed + msg.routes[0], *msg.routes[1:]]
             # Before the route is there, since it is gone again when the response comes to `send`.
             if is_guest(msg) and not self._charge(msg):
                 return
@@ -285,6 +290,9 @@ class LocalClient(asyncio.BufferedProtocol):
                     raise MessageError(f"it asked more than {MOST_SERVICES} services")
             self.broker.router.request(msg)
         elif kind == m.RESPONSE:
+            if self.is_guest:
+                # It provides no service, so nothing was asked of it.
+                return
             if self._owing is not None:
                 self._owing.answered(msg, sender_of(msg))
             self.broker.router.response(msg)
@@ -306,12 +314,13 @@ class LocalClient(asyncio.BufferedProtocol):
             if self._owing is None:
                 self._owing = Outstanding()
             self._owing.passed(msg, sender_of(msg))
+        if self.account is not None and msg.type == m.RESPONSE:
+            self.account.answered(msg)
+        if self.is_guest and msg.routes and msg.routes[0].startswith(self._claimed):
+            msg.routes = [msg.routes[0][len(self._claimed) :], *msg.routes[1:]]
         data = m.frame(msg)
-        if self.account is not None:
-            if msg.type == m.RESPONSE:
-                self.account.answered(msg)
-            if self.is_guest:
-                data = self._affordable(msg, data)
+        if self.account is not None and self.is_guest:
+            data = self._affordable(msg, data)
         if not self._out:
             self.broker.router.at_turn_end(self._write)
         self.server.received[msg.type] += 1

@@ -98,11 +98,13 @@ def spawn(
     fds: Sequence[tuple[int, int]],
     limits: Mapping[int, int] | None = None,
     terminal: str = "",
+    session: bool = False,
     group: int = 0,
     runs_text: bool = True,
     cpus: frozenset[int] | None = None,
 ) -> int:
-    """Start `argv` in a process group of its own; `fds` are (ours, its) pairs. Returns the pid.
+    """Start `argv` in a process group of its own, or with `session` in a session of its own, without a controlling
+    terminal; `fds` are (ours, its) pairs. Returns the pid.
 
     It is bound to the processors `cpus`, None for those of this process.
 
@@ -120,7 +122,7 @@ def spawn(
         # count.
         opened = (os.POSIX_SPAWN_OPEN, 0, terminal, os.O_RDWR, 0)
         actions = [opened, (os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2), *actions]
-    how = (_given if limits is None else limits, bool(terminal), group, cpus)
+    how = (_given if limits is None else limits, session or bool(terminal), group, cpus)
     try:
         return _spawn(path, argv, env, actions, *how)
     except OSError as exc:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 from headrace.process import pam_session
+from headrace.process.python import running
 
 SERVICE = "headrace"
 SECONDS = 10.0
@@ -36,7 +37,7 @@ class Passwords:
         """Whether PAM lets the user in with this password, and the account may be used now."""
         async with self._turns:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", __name__, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+                *running(__name__), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
             )
             text = json.dumps([name, password]).encode()
             try:

@@ -14,7 +14,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import IO, TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from headrace.broker.module.context import FINALIZING, INIT, RUNNING, RpcError
 from headrace.broker.module.pipe import ModulePipe, control
 from headrace.broker.router import new_uuid
 from headrace.broker.tbon.outstanding import Outstanding, sender_of
+from headrace.process.python import calling
 from headrace.spec import message as m
 from headrace.spec.idset import Idset
 from headrace.spec.lines import LineReader
@@ -31,11 +31,7 @@ from headrace.spec.message import Message
 if TYPE_CHECKING:
     from headrace.broker.parts import BrokerBase
 
-# The process imports this package from the broker's installation, whatever its working folder and environment are.
-_BOOT = (
-    "import sys; sys.path[:] = sys.argv.pop(1).split(chr(10)); "
-    "from headrace.broker.module.remote import main; main(sys.argv[1:])"
-)
+_MAIN = "from headrace.broker.module.remote import main; main(sys.argv[1:])"
 # Seconds that a module has to unload, and a process to end after its socket was closed, before it is killed.
 _UNLOAD_TIMEOUT = 30.0
 _EXIT_TIMEOUT = 5.0
@@ -347,7 +343,7 @@ def _spawn(path: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
     ours, its = socket.socketpair()
     try:
         process = subprocess.Popen(
-            [sys.executable, "-c", _BOOT, "\n".join(sys.path), str(its.fileno()), path],
+            calling(_MAIN, str(its.fileno()), path),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

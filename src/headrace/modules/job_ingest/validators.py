@@ -13,7 +13,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import threading
 import time
 from typing import Any
@@ -21,13 +20,11 @@ from typing import Any
 from headrace.broker.module.context import ModuleContext, RpcError
 from headrace.client.installation import FOLDERS
 from headrace.modules.common.background import Background
+from headrace.process.python import calling
 
 # Seconds in which the process must answer for one job.
 ANSWER_WITHIN = 30.0
-_BOOT = (
-    "import sys; sys.path[:] = sys.argv.pop(1).split(chr(10)); "
-    "from headrace.modules.job_ingest.validator_worker import main; main(sys.argv[1:])"
-)
+_MAIN = "from headrace.modules.job_ingest.validator_worker import main; main(sys.argv[1:])"
 _LONGEST_ANSWER = 1 << 20
 
 
@@ -97,11 +94,10 @@ class Validators:
         if self._closed.is_set():
             raise RpcError(errno.ENOSYS, f"{self._ctx.name} was unloaded")
         ours, its = socket.socketpair()
-        path = "\n".join([FOLDERS["python_path"], *(entry for entry in sys.path if entry)])
         uri = self._ctx.attrs.get("local-uri", "")
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, path, *command],
+                calling(_MAIN, *command, first=FOLDERS["python_path"]),
                 stdin=its.fileno(),
                 stdout=subprocess.DEVNULL,
                 env={**os.environ, **({"FLUX_URI": uri} if uri else {})},
