@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from tests.api.test_ownership import routes
 
 from headrace.spec import jobid
 
@@ -91,3 +92,15 @@ def test_a_broker_that_is_away(tmp_path: Any, served: Any) -> None:
 
     answer = served(Nowhere()).get("/v2/jobs")
     assert refused(answer, 503)["errno"] is None and answer.headers["retry-after"]
+
+
+def test_no_route_takes_a_field_in_the_query_that_it_does_not_have_there(client: Any, done: str) -> None:
+    asked = [one for one in routes(client.app) if one.path.startswith("/v2/")]
+    assert len(asked) > 25
+    things = {"job": str(jobid.parse(done)), "token": "0" * 8, "account": "nobody.x"}
+    for route in asked:
+        found = refused(client.request(route.method, route.at(things) + "?nosuch=1"), 422)
+        assert (found["field"], found["detail"].partition(";")[0]) == ("nosuch", "nosuch is not known here"), route
+    # That of a body is none of the query.
+    found = refused(client.post(f"/v2/jobs/{things['job']}/cancel?note=x"), 422)
+    assert found["field"] == "note"

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from starlette.requests import Request
 
-from headrace.api.fields import Field, checked_text
+from headrace.api.fields import Field, checked_text, of_query
 from headrace.query import when
 
 _SWITCHES = {"true": True, "1": True, "false": False, "0": False}
@@ -72,8 +72,11 @@ def _no_number(name: str) -> None:
     raise ValueError(f"{name} is no number of JSON")
 
 
-async def of_body(request: Request) -> dict[str, Any]:
-    """The JSON object that the body is; empty without a body. Raises BadBody."""
+async def of_body(request: Request, query: Iterable[Field] = ()) -> dict[str, Any]:
+    """The JSON object that the body is; empty without a body. Raises BadBody, and BadFields for a query that has other
+    fields than `query`.
+    """
+    of_query(request, query)
     body = await request.body()
     if not body.strip():
         return {}

@@ -87,10 +87,12 @@ async def get_me(request: Request) -> Response:
 
 
 @public.get("/openapi.json", include_in_schema=False)
-async def get_openapi() -> Response:
+async def get_openapi(request: Request) -> Response:
+    of_query(request, ())
     return Response(documentation.KEPT.read_bytes(), media_type="application/json")
 
 
 @public.get("/docs", include_in_schema=False)
-async def get_documentation() -> Response:
+async def get_documentation(request: Request) -> Response:
+    of_query(request, ())
     return HTMLResponse(documentation.page())

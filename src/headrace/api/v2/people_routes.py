@@ -95,6 +95,7 @@ async def issue_token(request: Request) -> Response:
 
 @router.delete("/tokens/{token_id}", summary="Revoke a token", status_code=204)
 async def revoke_token(request: Request, token_id: str) -> Response:
+    of_query(request, ())
     service.of(request).people.revoke(token_id)
     return Response(status_code=204)
 
@@ -125,6 +126,7 @@ async def change_user(request: Request, name: str) -> Response:
 
 @router.delete("/users/{name}", summary="Remove a user with the tokens; the userid is given to nobody", status_code=204)
 async def remove_user(request: Request, name: str) -> Response:
+    of_query(request, ())
     service.of(request).people.remove(name)
     return Response(status_code=204)
 

@@ -63,7 +63,7 @@ async def list_jobs(request: Request) -> Response:
 async def submit(request: Request) -> Response:
     here, key = service.of(request), idempotency.key_of(request.headers)
     chosen = of_query(request, _DRY_RUN)
-    found = submission.read(await fields.of_body(request), here.settings)
+    found = submission.read(await fields.of_body(request, _DRY_RUN), here.settings)
     if chosen.get("dry_run"):
         await jobs.check(here.link, found.jobspec)
         return _json({"jobspec": found.jobspec, "urgency": found.urgency})
@@ -128,6 +128,7 @@ async def _change(request: Request, jobid: str, method: str, what: dict[str, Any
 
 @router.get("/jobs/{jobid}", summary="A job, and why it waits")
 async def get_job(request: Request, jobid: str) -> Response:
+    of_query(request, ())
     raw = await jobs.one(service.of(request).link, jobs.read_id(jobid), attributes(FIELDS))
     return _json(record(raw, FIELDS, time.time()))
 
@@ -143,12 +144,14 @@ async def get_resources(request: Request, jobid: str) -> Response:
 
 
 async def _kept(request: Request, jobid: str, key: str) -> Response:
+    of_query(request, ())
     # The broker keeps JSON.
     return _ready((await jobs.kept(service.of(request).link, jobs.read_id(jobid), key)).encode())
 
 
 @router.get("/jobs/{jobid}/eventlog", summary="A job's events until now (RFC 21)")
 async def get_eventlog(request: Request, jobid: str) -> Response:
+    of_query(request, ())
     text = await jobs.kept(service.of(request).link, jobs.read_id(jobid), "eventlog")
     # Each line is an event as JSON (RFC 18), in which a newline is escaped.
     return _ready(b'{"events":[%s]}' % text.rstrip("\n").replace("\n", ",").encode())

@@ -126,6 +126,7 @@ def _sent(id: str, data: bytes, name: str = "") -> bytes:
 
 @router.get("/jobs/{jobid}/events", summary="A job's events, as they come", openapi_extra=_LAST)
 async def follow_events(request: Request, jobid: str) -> Response:
+    of_query(request, ())
     here = service.of(request)
     job = await jobs.one(here.link, jobs.read_id(jobid), ["state"])
     last = request.headers.get("last-event-id", "")
@@ -148,6 +149,7 @@ async def follow_events(request: Request, jobid: str) -> Response:
 @router.get("/events", summary="The events of all jobs that are yours to see, as they come", openapi_extra=_LAST)
 async def follow_news(request: Request) -> Response:
     """Without Last-Event-ID, or with one that is too old, events from now on come, after one of the name `begin`."""
+    of_query(request, ())
     here = service.of(request)
     journal = here.service.news(here.own_link)
     now = await journal.begin()
