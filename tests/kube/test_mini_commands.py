@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ from typing import Any
 import pytest
 import yaml
 from kubecluster import build
-from patience import PATIENCE
+from patience import PATIENCE, until
 from running_operator import MiniClusters
 from terminal import terminal
+
+import headrace
 
 BIN = Path(sys.executable).parent
 HEADRACE = str(BIN / "headrace")
@@ -113,6 +116,38 @@ def test_a_shell_in_the_cluster_has_this_terminal(mini: Mini, miniclusters: Mini
         shell.expect("grown up\r\n")
         shell.type("exit 6\n")
         assert shell.wait() == 6
+
+
+def test_the_page_of_an_instance_opens_at_a_port_here(
+    mini: Mini, miniclusters: MiniClusters, image: Callable[[str], str]
+) -> None:
+    """In a container that has Headrace with its extra `api`: this environment, at its own place in an image that has
+    Debian's Python and the libraries of one.
+    """
+    places = {sys.prefix, sys.base_prefix, str(Path(headrace.__file__).parents[1])} - {"/usr"}
+    volumes = {f"part-{index}": {"hostPath": one, "path": one, "readOnly": True} for index, one in enumerate(places)}
+    path = {"PATH": f"{BIN}:/usr/local/bin:/usr/bin:/bin"}
+    containers = [{"image": image("lammps"), "command": "", "environment": path, "volumes": volumes}]
+    flux = {"container": {"disable": True, "mountPath": "/opt/instance"}, "brokerConfig": "[headrace.api]\nport = 0\n"}
+    applied = mini("apply", "-", input=text("web", "", size=1, interactive=True, containers=containers, flux=flux))
+    assert applied.returncode == 0, applied.stderr
+    until(lambda: mini("connect", "web", "headrace", "api", "url").returncode == 0)
+    assert mini("connect", "web", "flux", "run", "--job-name=seen-outside", "true").returncode == 0
+
+    where = {"KUBECONFIG": str(miniclusters.cluster.kubeconfig)}
+    with terminal(HEADRACE, "mini", "connect", "-n", miniclusters.namespace, "--web", "web", **where) as shown:
+        shown.expect("Open ")
+        browser = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPCookieProcessor())
+        with browser.open(shown.expect("\r\n"), timeout=PATIENCE) as page:
+            address, found = page.url, page.read().decode()
+        assert "seen-outside" in found
+        # Nothing listens at the port of the pod any more.
+        assert mini("connect", "web", "flux", "module", "remove", "api").returncode == 0
+        with pytest.raises(OSError):
+            browser.open(address, timeout=PATIENCE)
+        shown.expect(" of the pod: ")
+        shown.type("\x03")
+        assert shown.wait() == 0
 
 
 def test_logs_are_followed_from_before_the_pod_runs(mini: Mini, miniclusters: MiniClusters) -> None:

@@ -18,7 +18,9 @@ POD = "/api/v1/namespaces/team/pods/lead"
 
 
 async def forward(request: web.Request) -> web.WebSocketResponse:
-    """Relay to a port of this machine, as a kubelet does to one of a pod."""
+    """Relay to a port of this machine, as a kubelet does to one of a pod, which has no type for what it streams."""
+    if request.headers["Accept"] != "*/*":
+        raise web.HTTPNotAcceptable
     socket = web.WebSocketResponse(protocols=(port_forward.PROTOCOL,))
     await socket.prepare(request)
     port = int(request.query["ports"])

@@ -195,9 +195,11 @@ class Api:
         """An open WebSocket (aiohttp.ClientWebSocketResponse), such as a pod's `exec`. Raises ApiError, Unreachable."""
         self.counted("create", kind.plural)
         url = self.cluster.server + kind.path(namespace, name, subresource)
+        # A kubelet has no type for what it streams, and answers 406 where one is asked for.
+        headers = {**await self._headers(), "Accept": "*/*"}
         try:
             return await self._open().ws_connect(
-                url, params=query, headers=await self._headers(), protocols=(protocol,), ssl=self._tls, max_msg_size=0
+                url, params=query, headers=headers, protocols=(protocol,), ssl=self._tls, max_msg_size=0
             )
         except aiohttp.WSServerHandshakeError as exc:
             raise ApiError(exc.status, "", f"{subresource} of {name}: {exc.message} ({exc.status})") from None
