@@ -188,7 +188,15 @@ def test_an_administrator_sees_all_and_the_broker_still_decides(group: Any, anns
     boss = group.client("boss.x")
     assert boss.get(f"/v1/jobs/{anns}").json()["userid"] == 200_000
     assert boss.post(f"/v1/jobs/{anns}/cancel").status_code == 403
-    assert boss.get(f"/v1/jobs/{anns}/output").status_code == 403
+    page = group.client("boss.x", cookie=True)
+    for path in (
+        *("/v1/jobs/ID/output", "/v1/jobs/ID/output/stream", "/v2/jobs/ID/jobspec", "/v2/jobs/ID/eventlog"),
+        *("/v2/jobs/ID/output", "/v2/jobs/ID/output?follow=true", "/v2/jobs/ID/output?offset=1", "/v2/jobs/ID/events"),
+        *("/jobs/ID", "/jobs/ID?find=secret", "/jobs/ID/output.txt", "/jobs/ID/output/events"),
+    ):
+        asking = boss if path.startswith("/v") else page
+        assert asking.get(path.replace("ID", str(anns))).status_code == 403, path
+    assert boss.get(f"/v2/jobs/{anns}/output", headers={"Range": "bytes=0-3"}).status_code == 403
 
 
 def test_each_route_but_those_to_log_in_needs_a_user(group: Any) -> None:

@@ -91,6 +91,15 @@ async def one(link: BrokerLink, id: int, attrs: list[str] = ALL_ATTRIBUTES) -> d
     return job
 
 
+async def readable(link: BrokerLink, id: int, attrs: list[str] = ALL_ATTRIBUTES) -> dict[str, Any]:
+    """A job as `one` describes it, whose logs the user may read: a response that has begun to stream one can tell of no
+    refusal. An administrator sees jobs whose logs are their users' alone. Raises NoSuchJob, PermissionError.
+    """
+    job = await one(link, id, attrs)
+    await lookup(link, id, [])
+    return job
+
+
 async def check(link: BrokerLink, jobspec: dict[str, Any]) -> None:
     """Ask the scheduler whether it could ever run such a job. Raises Refused."""
     with _refusals():

@@ -73,7 +73,7 @@ async def download(request: Request, id: str) -> Response:
     """All that a job that has ended has written; of another, what it has written until now."""
     of_query(request, ())
     here, number = service.of(request), jobs.read_id(id)
-    job = await jobs.one(here.link, number)
+    job = await jobs.readable(here.link, number)
     pieces = (part.data or b"" async for part in jobs.written(here.link, job))
     name = f"{jobid.encode(number, 'f58plain')}.txt"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
@@ -84,7 +84,7 @@ async def download(request: Request, id: str) -> Response:
 async def follow(request: Request, id: str) -> Response:
     read = of_query(request, _FOLLOW_FIELDS).get("read", 0)
     here, number = service.of(request), jobs.read_id(id)
-    await jobs.one(here.link, number)
+    await jobs.readable(here.link, number)
     # A browser that was cut off asks for the same address again.
     last = request.headers.get("last-event-id", "")
     if last.isascii() and last.isdigit() and len(last) < 16:

@@ -200,7 +200,7 @@ async def get_output(request: Request, jobid: str) -> Response:
 @router.get("/jobs/{jobid}/output/stream", summary="What a job writes, as it comes")
 async def stream_output(request: Request, jobid: str) -> Response:
     here, id = service.of(request), jobs.read_id(jobid)
-    await jobs.one(here.link, id)
+    await jobs.readable(here.link, id)
 
     pieces = (part.data async for part in jobs.follow_output(here.link, id) if part.data)
     return here.stream(pieces, "text/plain; charset=utf-8")

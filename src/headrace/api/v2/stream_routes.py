@@ -55,7 +55,7 @@ _LAST = {
 async def get_output(request: Request, jobid: str) -> Response:
     here = service.of(request)
     chosen = of_query(request, _OUTPUT)
-    job = await jobs.one(here.link, jobs.read_id(jobid), ["state"])
+    job = await jobs.readable(here.link, jobs.read_id(jobid), ["state"])
     offset = chosen.get("offset", 0)
     if chosen.get("follow"):
         pieces = _beyond(_chosen(_followed(here, job["id"]), chosen), offset)
@@ -128,7 +128,7 @@ def _sent(id: str, data: bytes, name: str = "") -> bytes:
 async def follow_events(request: Request, jobid: str) -> Response:
     of_query(request, ())
     here = service.of(request)
-    job = await jobs.one(here.link, jobs.read_id(jobid), ["state"])
+    job = await jobs.readable(here.link, jobs.read_id(jobid), ["state"])
     last = request.headers.get("last-event-id", "")
     skip = int(last) if last.isascii() and last.isdigit() and len(last) < 10 else 0
     if skip and job["state"] == INACTIVE:
