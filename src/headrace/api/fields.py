@@ -4,6 +4,8 @@ must be.
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -29,6 +31,25 @@ class Field(NamedTuple):
     read: Callable[[Any], Any]
     schema: Mapping[str, Any] = {}
     description: str = ""
+
+
+def read_json(text: str | bytes) -> Any:
+    """The value of a JSON text. A number that is none, or is too large for a double and would be infinite, is refused,
+    wherever it stands. Raises ValueError, RecursionError.
+    """
+    # The standard library's reader says where the text is wrong.
+    return json.loads(text, parse_constant=_no_number, parse_float=_finite)
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    found = float(text)
+    if math.isinf(found):
+        raise ValueError(f"{text:.40} is larger than any number here")
+    return found
 
 
 def checked_text(value: Any) -> str:

@@ -6,6 +6,7 @@ two say what their own mean in terms of these.
 
 from __future__ import annotations
 
+import math
 import os
 import pwd
 import re
@@ -79,10 +80,10 @@ def limit(value: Any) -> float:
         seconds = duration.parse(value) if isinstance(value, str) else float(value)
     except (ValueError, TypeError, OverflowError):
         raise ValueError(f"{_LIMIT_TEXT} {value!r:.60}") from None
-    if isinstance(value, bool) or not seconds >= 0:
+    if isinstance(value, bool) or not seconds >= 0 or (seconds == math.inf and not isinstance(value, str)):
         raise ValueError(f"{_LIMIT_TEXT} {value!r:.60}")
-    # RFC 14 has no infinite duration; 0 means no limit.
-    return 0.0 if seconds == float("inf") else seconds
+    # RFC 14 has no infinite duration, which RFC 23 writes as inf or infinity; 0 means no limit.
+    return 0.0 if seconds == math.inf else seconds
 
 
 def urgency(value: Any) -> int:

@@ -123,6 +123,37 @@ def test_a_wrong_field_is_named_and_nothing_is_submitted(client: Any, given: Any
     assert found["field"] == field and found["detail"].startswith(field)
 
 
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        '{"command": "true", "duration": %s}',
+        '{"command": "true", "cores_per_task": %s}',
+        '{"command": "true", "urgency": %s}',
+        '{"command": "true", "attributes": {"system.duration": %s}}',
+        '{"command": "true", "options": {"x": [%s]}}',
+        '{"jobspec": {"attributes": {"system": {"duration": %s}}}}',
+    ],
+)
+def test_a_number_is_finite_wherever_it_stands(client: Any, submit: Any, form: str, number: str) -> None:
+    body = (form % number).encode()
+    refused(client.post("/v2/jobs", content=body), 400)
+    assert client.post("/v1/jobs/submit", content=body).status_code in (400, 422)
+
+
+def test_a_limit_is_infinite_by_its_word_alone(client: Any, submit: Any) -> None:
+    for word in ("inf", "infinity"):
+        answer = client.post("/v2/jobs?dry_run=true", json={"command": "true", "duration": word})
+        assert answer.json()["jobspec"]["attributes"]["system"]["duration"] == 0
+    for text in ("1e400", "nan", "-inf", "infinite"):
+        assert refused(client.post("/v2/jobs", json={"command": "true", "duration": text}), 422)["field"] == "duration"
+    id = submit(command="true", urgency="hold")
+    for path in ("update", "urgency", "resubmit"):
+        field = "urgency" if path == "urgency" else "duration"
+        refused(client.post(f"/v2/jobs/{id}/{path}", content=b'{"%s": 1e400}' % field.encode()), 400)
+    client.post(f"/v2/jobs/{id}/cancel")
+
+
 @pytest.mark.parametrize("body", [b"{", b"[]", b"\xff", b'{"command": NaN}', b"[" * 100_000, b"null"])
 def test_a_body_that_is_no_object_is_refused(client: Any, body: bytes) -> None:
     refused(client.post("/v2/jobs", content=body), 400)

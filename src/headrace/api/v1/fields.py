@@ -5,7 +5,6 @@ A table of fields is what a route reads, and what OpenAPI says of it.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from urllib.parse import parse_qsl
 from python_multipart.exceptions import FormParserError
 from starlette.requests import Request
 
-from headrace.api.fields import BadFields, checked_text
+from headrace.api.fields import BadFields, checked_text, read_json
 
 _SWITCHES = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.0*)?", re.ASCII)
@@ -113,7 +112,7 @@ async def of_body(request: Request) -> dict[str, Any]:
     if not body.strip():
         return {}
     try:
-        found = json.loads(body)
+        found = read_json(body)
     except (ValueError, RecursionError) as exc:
         raise BadBody(f"the body is neither a form nor JSON: {exc}") from None
     if found is None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import ast
-import json
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.api import submission
-from headrace.api.fields import BadFields
+from headrace.api.fields import BadFields, read_json
 from headrace.api.jobs import Refused
 from headrace.api.settings import Settings
 from headrace.api.v1.fields import Field, anything, integer, switch, text
-from headrace.spec import plain_json
 
 FIELDS = (
     Field("command", anything, "string", "The command and its arguments, as a shell reads them (required)"),
@@ -121,7 +119,7 @@ def _shell_options(value: Any) -> dict[str, Any]:
 def _json_or_text(value: str) -> Any:
     """The value of a shell option, as `flux submit -o` reads it; but files of this machine cannot be named."""
     try:
-        return plain_json.loads(value, constants=False)
+        return read_json(value)
     except (ValueError, RecursionError):
         return value
 
@@ -136,7 +134,7 @@ def _variables(value: Any) -> Any:
 
 def _object(value: str) -> Any:
     """An object as text: JSON, or as Python shows a dictionary, which clients of flux-restful-api put into queries."""
-    for read in (json.loads, ast.literal_eval):
+    for read in (read_json, ast.literal_eval):
         try:
             return read(value)
         except (ValueError, SyntaxError, MemoryError, RecursionError):

@@ -6,7 +6,6 @@ it is most often the name of another that is misspelt.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Iterable
@@ -16,7 +15,7 @@ from typing import Any
 import msgspec
 from starlette.requests import Request
 
-from headrace.api.fields import Field, checked_text, of_query
+from headrace.api.fields import Field, checked_text, of_query, read_json
 from headrace.query import when
 
 _SWITCHES = {"true": True, "1": True, "false": False, "0": False}
@@ -68,10 +67,6 @@ def _rfc3339(value: str) -> float | None:
     return None if found.tzinfo is None else (found - datetime(1970, 1, 1, tzinfo=timezone.utc)).total_seconds()
 
 
-def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
-
-
 async def of_body(request: Request, query: Iterable[Field] = ()) -> dict[str, Any]:
     """The JSON object that the body is; empty without a body. Raises BadBody, and BadFields for a query that has other
     fields than `query`.
@@ -81,8 +76,7 @@ async def of_body(request: Request, query: Iterable[Field] = ()) -> dict[str, An
     if not body.strip():
         return {}
     try:
-        # The standard library's reader says where it is wrong.
-        found = json.loads(body, parse_constant=_no_number)
+        found = read_json(body)
     except (ValueError, RecursionError) as exc:
         raise BadBody(f"the body is not JSON: {exc}") from None
     if not isinstance(found, dict):
