@@ -19,6 +19,22 @@ def test_another_name_is_refused_everywhere(shared: Any, served: Any, host: str,
 
 
 @pytest.mark.parametrize(
+    "hosts",
+    [
+        *(["localhost", "localhost"], ["localhost", "evil.example"], ["evil.example", "localhost"], ["localhost", ""]),
+        *(["localhost:5000:x"], ["localhost:x"], ["localhost:-1"], ["localhost:65536"], ["localhost:5000 "], ["[::1"]),
+        *(["localhost, evil.example"], ["user@localhost"], ["localhost/"], ["::1"], ["[::1]x"], ["localh\u00f6st"]),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_there_is_one_well_formed_host(shared: Any, served: Any, hosts: list[str], method: str) -> None:
+    headers = [(b"host", host.encode("latin-1")) for host in hosts]
+    for names in (frozenset({"localhost", "[::1]"}), frozenset()):
+        client = served(shared, hosts=names)
+        assert client.request(method, "/v1/auth", headers=headers).status_code == 400
+
+
+@pytest.mark.parametrize(
     ("headers", "status"),
     [
         ({}, 200),

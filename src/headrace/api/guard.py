@@ -8,6 +8,7 @@ from programs, which send neither `Origin` nor `Sec-Fetch-Site`.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
@@ -18,6 +19,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # Bytes of a request's body.
 BODY_LIMIT = 1 << 20
+# A header `Host` (RFC 9110 section 7.2), whose name has no characters that names of machines have not.
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]*)(:(?P<port>[0-9]{0,5}))?", re.ASCII)
+_LARGEST_PORT = (1 << 16) - 1
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
@@ -69,9 +73,14 @@ class Guard:
             await self._app(scope, receive_bounded, send_guarded)
 
     def _refusal(self, method: str, headers: Headers) -> tuple[int, str]:
-        host = headers.get("host", "")
-        if self._hosts and _name(host) not in self._hosts:
-            return 421, f"this service is not called '{_name(host)}'"
+        given = headers.getlist("host")
+        host = given[0] if given else ""
+        parts = _HOST.fullmatch(host)
+        if len(given) > 1 or parts is None or int(parts["port"] or 0) > _LARGEST_PORT:
+            return 400, f"a request has one header Host, NAME or NAME:PORT, not {', '.join(map(repr, given))}"
+        name = parts["name"].lower()
+        if self._hosts and name not in self._hosts:
+            return 421, f"this service is not called '{name}'"
         if method in SAFE_METHODS:
             return 0, ""
         origin = headers.get("origin")
@@ -80,10 +89,3 @@ class Guard:
         else:
             same = headers.get("sec-fetch-site", "none") in ("same-origin", "none")
         return (0, "") if same else (403, "this request comes from a page of another site")
-
-
-def _name(host: str) -> str:
-    """The name in a header `Host`, without its port."""
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0].lower()
