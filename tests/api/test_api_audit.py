@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from headrace.api import audit
 from headrace.api.identity.credential import user
+from headrace.api.settings import SettingsError
 
 
 def write(path: Path, count: int, note: str = "") -> list[dict[str, Any]]:
@@ -90,3 +92,39 @@ def test_a_change_that_failed_within_has_a_line(tmp_path: Path) -> None:
         asyncio.run(audit.Audit(app, str(tmp_path / "a"))(scope, None, None))  # type: ignore[arg-type]
     (line,) = audit.read(str(tmp_path / "a"), 9).lines
     assert (line["status"], line["address"]) == (500, "unix")
+
+
+def test_its_file_is_its_owners_alone(tmp_path: Path) -> None:
+    path, link, pipe = tmp_path / "a", tmp_path / "link", tmp_path / "pipe"
+    before = os.umask(0)
+    try:
+        os.close(audit.open_file(str(path)))
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600
+    os.close(audit.open_file(str(path)))
+    for mode in (0o666, 0o644, 0o640, 0o620, 0o602):
+        path.chmod(mode)
+        with pytest.raises(SettingsError, match=rf"others have rights.*mode {mode:o}.*chmod 600 {path}"):
+            audit.open_file(str(path))
+    path.chmod(0o600)
+    link.symlink_to(path)
+    with pytest.raises(SettingsError, match="link is a symbolic link: name the file"):
+        audit.open_file(str(link))
+    link.unlink()
+    link.symlink_to(tmp_path / "absent")
+    with pytest.raises(SettingsError, match="link is a symbolic link: name the file"):
+        audit.open_file(str(link))
+    assert not (tmp_path / "absent").exists()
+    os.mkfifo(pipe, 0o600)
+    with pytest.raises(OSError, match="pipe"):
+        audit.open_file(str(pipe))
+    with pytest.raises(SettingsError, match="must be a regular file"):
+        audit.open_file("/dev/null")
+
+
+def test_its_file_is_not_another_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.close(audit.open_file(str(tmp_path / "a")))
+    monkeypatch.setattr(audit.os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(SettingsError, match=f"must be a file of yours, not of user {os.getuid()}"):
+        audit.open_file(str(tmp_path / "a"))

@@ -38,6 +38,7 @@ def test_it_serves_with_tls_and_a_file_of_users(tmp_path: Path) -> None:
     pair = make_pair(["localhost"], datetime.now(timezone.utc))
     for name, text in (("cert", pair.certificate), ("key", pair.key), ("ca", pair.authority)):
         (tmp_path / f"{name}.pem").write_text(text)
+    (tmp_path / "key.pem").chmod(0o644)
     (tmp_path / "mine.py").write_text("def mine(handle):\n    return int(handle.attr_get('size')) / 4\n")
     (tmp_path / "ask.py").write_text(ASK)
     line = (
@@ -48,7 +49,8 @@ def test_it_serves_with_tls_and_a_file_of_users(tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = start("sh", "-c", script, cwd=str(tmp_path), PATH=path)
     assert done.out.splitlines() == ["https://127.0.0.1", "1", "one numbers 250m", "two numbers 250m", "ended 0"], done
-    assert done.err == "" and done.left == []
+    told = "headrace-metrics-api: --ssl-keyfile key.pem: others have rights to this file, which has a key (mode 644): "
+    assert done.err == f"{told}chmod 600 key.pem\n" and done.left == []
 
 
 @pytest.mark.parametrize(

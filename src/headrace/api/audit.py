@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
+import stat
 import time
 from typing import Any, NamedTuple
 
@@ -16,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.api.guard import SAFE_METHODS
 from headrace.api.identity.credential import Identity
+from headrace.api.settings import SettingsError
 
 # Refusals of requests that would change nothing.
 _REFUSALS = (401, 403, 404, 421, 429)
@@ -25,9 +28,35 @@ _MOST_READ = 1 << 24
 
 
 def open_file(path: str) -> int:
-    """The descriptor of the file, made if it is not there. Raises OSError."""
-    # Each line is one write to the end of the file, so that lines of several processes stay whole.
-    return os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    """The descriptor of the file, its owner's alone and made if it is not there. Raises OSError, SettingsError."""
+    # Each line is one write to the end of the file, so that lines of several processes stay whole. A link may be of
+    # another user, who would choose the file; a pipe would hold up the start until it is read.
+    flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        file = os.open(path, flags, 0o600)
+    except OSError as exc:
+        if exc.errno != errno.ELOOP:
+            raise
+        raise SettingsError(f"{path} is a symbolic link: name the file of the audit itself") from None
+    wrong = _wrong(path, os.fstat(file))
+    if wrong:
+        os.close(file)
+        raise SettingsError(f"{path}: {wrong}")
+    return file
+
+
+def _wrong(path: str, found: os.stat_result) -> str:
+    """Why this cannot be the file of the audit, "" if it can."""
+    mode = stat.S_IMODE(found.st_mode)
+    if not stat.S_ISREG(found.st_mode):
+        return "the audit must be a regular file"
+    if found.st_uid != os.geteuid():
+        return f"the audit must be a file of yours, not of user {found.st_uid}"
+    if mode & 0o077:
+        return (
+            f"others have rights to this file, which tells who did what (mode {mode:o}): chmod 600 {shlex.quote(path)}"
+        )
+    return ""
 
 
 class Audit:

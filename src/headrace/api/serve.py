@@ -7,6 +7,7 @@ import contextlib
 import ipaddress
 import logging
 import os
+import shlex
 import signal
 import socket
 import ssl
@@ -73,6 +74,17 @@ def check_certificate(certificate: tuple[str, str] | None, options: tuple[str, s
     except OSError as exc:
         said = ", ".join(f"{option} {path}" for path, option in zip(certificate, options))
         raise SettingsError(f"{said}: {exc.strerror or exc}") from None
+
+
+def exposed(key: str) -> str:
+    """What is wrong with a key file that others than its owner may read or write, "" if nothing is. As for ssh's keys,
+    the group of another user's file, which root has given to it, may be that of this process. Raises OSError.
+    """
+    found = os.stat(key)
+    mode = stat.S_IMODE(found.st_mode)
+    if not mode & (0o077 if found.st_uid == os.geteuid() else 0o007):
+        return ""
+    return f"{key}: others have rights to this file, which has a key (mode {mode:o}): chmod 600 {shlex.quote(key)}"
 
 
 class Listener(NamedTuple):

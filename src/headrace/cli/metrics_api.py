@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from headrace.cli.common.arguments import Parser, port
 from headrace.cli.common.errors import missing_extra
@@ -53,6 +54,9 @@ def main(argv: List[str]) -> int:
         raise settings.SettingsError("--ssl-certfile and --ssl-keyfile go together")
     certificate = (options.ssl_certfile, options.ssl_keyfile) if options.ssl_certfile else None
     serve.check_certificate(certificate, ("--ssl-certfile", "--ssl-keyfile"))
+    # A Secret is mounted with rights for all in its pod, who are no others.
+    if certificate and serve.exposed(options.ssl_keyfile):
+        sys.stderr.write(f"{PREFIX}--ssl-keyfile {serve.exposed(options.ssl_keyfile)}\n")
     path = options.api_path or metrics_api.DEFAULT_PATH
     if not path.startswith("/"):
         raise settings.SettingsError(f"--api-path is {path}, it must begin with /")

@@ -189,6 +189,7 @@ def certificate(tmp_path: Path) -> None:
     pair = make_pair(["localhost"], datetime.now(timezone.utc))
     for name, text in (("cert", pair.certificate), ("key", pair.key), ("ca", pair.authority)):
         (tmp_path / f"{name}.pem").write_text(text)
+    (tmp_path / "key.pem").chmod(0o600)
 
 
 ASK_TLS = f"""{sys.executable} - <<'end'
@@ -251,3 +252,13 @@ end"""
 def test_what_would_not_be_safe_is_refused(capsys: pytest.CaptureFixture[str], options: str, why: str) -> None:
     assert headrace(["api", "start", "--port", "0", *options.split()]) == 1
     assert why in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("certificate")
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o666])
+def test_a_key_that_others_may_read_is_refused(tmp_path: Path, mode: int, capsys: pytest.CaptureFixture[str]) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    key.chmod(mode)
+    assert headrace(["api", "start", "--port", "0", "--tls-cert", str(cert), "--tls-key", str(key)]) == 1
+    told = f"headrace-api: --tls-key {key}: others have rights to this file, which has a key (mode {mode:o}): chmod 600"
+    assert capsys.readouterr().err == f"{told} {key}\n"

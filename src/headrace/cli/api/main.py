@@ -104,6 +104,8 @@ def _start(options: Any) -> int:
     certificate = (options.tls_cert, options.tls_key) if options.tls_cert else None
     beyond = serve.Beyond(certificate, options.behind_proxy, tuple(options.name))
     serve.check_certificate(certificate, ("--tls-cert", "--tls-key"))
+    if certificate and serve.exposed(options.tls_key):
+        raise settings.SettingsError(f"--tls-key {serve.exposed(options.tls_key)}")
     if options.auth == "proxy" and not options.socket:
         raise settings.SettingsError(
             "--auth proxy believes whoever reaches the service, and every user of this machine reaches a port: give "
