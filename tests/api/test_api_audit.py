@@ -128,3 +128,44 @@ def test_its_file_is_not_another_users(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(audit.os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(SettingsError, match=f"must be a file of yours, not of user {os.getuid()}"):
         audit.open_file(str(tmp_path / "a"))
+
+
+def test_a_line_is_short_whatever_was_tried_and_one_of_before_that_is_not_hides_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    assert asked(path, "POST", 401, login="v" * 1_000_000)[0]["user"] == "v" * 200
+    assert path.stat().st_size < 1000
+    long = json.dumps({"user": "w" * 2 * audit._PIECE})
+    path.write_text('{"userid": 1}\n' + f"{long}\n" * 3 + '{"userid": 2}\n')
+    assert audit.read(str(path), 9).lines == [{"userid": 2}, {"userid": 1}]
+    assert pages(path, 1) == [{"userid": 2}, {"userid": 1}]
+
+
+def test_refusals_without_end_have_few_lines_and_changes_all(tmp_path: Path) -> None:
+    path, now = tmp_path / "a", [1000.0]
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        scope["state"].update(scope["of"])
+        await send({"type": "http.response.start", "status": scope["status"], "headers": []})
+
+    async def send(message: Any) -> None:
+        pass
+
+    kept = audit.Audit(app, str(path), lambda: now[0])
+
+    def ask(count: int, status: int, address: str = "10.0.0.1", **of: Any) -> int:
+        scope = {"type": "http", "method": "POST", "path": "/x", "client": (address, 9), "status": status, "of": of}
+        before = len(audit.read(str(path), 10_000).lines)
+        for _ in range(count):
+            asyncio.run(kept({**scope}, None, send))  # type: ignore[arg-type]
+        return len(audit.read(str(path), 10_000).lines) - before
+
+    assert ask(100, 429) == 60
+    assert [line.get("silent_until") for line in audit.read(str(path), 2).lines] == [1060.0, None]
+    assert ask(100, 201, identity=user("ann", 7)) == 100 and ask(3, 403, identity=user("ann", 7)) == 3
+    assert sum(ask(2, 401, f"10.0.1.{number}") for number in range(250)) == 300 - 60
+    assert ask(1100, 404, identity=user("ann", 7)) == 997
+    now[0] += 60.0
+    assert ask(100, 429) == 60
+    # The clock of the machine was set back.
+    now[0] -= 1000.0
+    assert ask(1, 429) == 1

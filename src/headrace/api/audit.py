@@ -1,16 +1,18 @@
 """The audit: a line of JSON for each change that was asked for, and for each request that was refused.
 
 It has who, from where, which path, and how it ended, but nothing of query, headers or body, in which passwords, tokens
-and environments come. Since every request passes here, no route can forget it.
+and environments come. Since every request passes here, no route can forget it. Whoever reaches the service may be
+refused without end, so refusals have a bound: their lines are short, and few in a minute.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import shlex
 import stat
 import time
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,6 +24,10 @@ from headrace.api.settings import SettingsError
 
 # Refusals of requests that would change nothing.
 _REFUSALS = (401, 403, 404, 421, 429)
+# Characters of a text in a line: names that somebody tried to log in with, and paths.
+_LONGEST = 200
+# Seconds, and how many refusals have a line within them: of a user; where no user is known, of an address and of all.
+_WINDOW, _MOST_OF_USER, _MOST_OF_ADDRESS, _MOST_UNKNOWN = 60.0, 1000, 60, 300
 # Bytes of the file that are read at a time, and for one request.
 _PIECE = 1 << 18
 _MOST_READ = 1 << 24
@@ -62,9 +68,14 @@ def _wrong(path: str, found: os.stat_result) -> str:
 class Audit:
     """The application, whose requests are told of in the file `path`."""
 
-    def __init__(self, app: ASGIApp, path: str) -> None:
+    def __init__(self, app: ASGIApp, path: str, clock: Callable[[], float] = time.time) -> None:
         self._app = app
         self._file = open_file(path)
+        self._clock = clock
+        # When the refusals are counted anew, and how many had a line until now by userid or address; "" are all without
+        # a user.
+        self._window_ends = 0.0
+        self._refusals: Counter[int | str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -92,18 +103,33 @@ class Audit:
     def _write(self, scope: Scope, state: dict[str, Any], status: int) -> None:
         identity: Identity | None = state.get("identity")
         client = scope.get("client")
+        login = state.get("login")
         line: dict[str, Any] = {
-            "time": time.time(),
-            "user": state.get("login") or (identity.name if identity else None),
+            "time": self._clock(),
+            "user": login[:_LONGEST] if login else identity.name if identity else None,
             "userid": identity.userid if identity else None,
             "address": client[0] if client else "unix",
             "method": scope["method"],
-            "path": scope["path"],
+            "path": scope["path"][:_LONGEST],
             "status": status,
         }
         # The id of a new job or token, or the name of a new user.
         line.update({name: state[name] for name in ("job", "token", "account") if name in state})
+        if status >= 400:
+            if not self._window_ends - _WINDOW <= line["time"] < self._window_ends:
+                self._window_ends = line["time"] + _WINDOW
+                self._refusals.clear()
+            address = {line["address"]: _MOST_OF_ADDRESS, "": _MOST_UNKNOWN}
+            bounds: dict[int | str, int] = {identity.userid: _MOST_OF_USER} if identity else address
+            if not self._has_room(bounds):
+                return
+            self._refusals.update(bounds.keys())
+            if not self._has_room(bounds):
+                line["silent_until"] = self._window_ends
         os.write(self._file, msgspec.json.encode(line) + b"\n")
+
+    def _has_room(self, bounds: Mapping[int | str, int]) -> bool:
+        return all(self._refusals[whose] < most for whose, most in bounds.items())
 
 
 class Part(NamedTuple):
@@ -126,11 +152,10 @@ def read(path: str, count: int, end: int | None = None, userid: int | None = Non
             begin = max(0, end - _PIECE)
             file.seek(begin)
             lines = file.read(end - begin).splitlines(keepends=True)
-            if begin:
-                # A line that is not whole, which the next piece has to its end.
+            if begin and len(lines) > 1:
+                # A line that is not whole, which the next piece has to its end. One longer than a piece is passed over
+                # in pieces, none of which can be decoded.
                 begin += len(lines.pop(0))
-            if not lines:
-                raise OSError(errno.EINVAL, f"{path}: a line is longer than {_PIECE} bytes")
             for line in reversed(lines):
                 end -= len(line)
                 entry = _decode(line)

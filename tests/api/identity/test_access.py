@@ -80,6 +80,8 @@ def test_guesses_of_a_password_are_bounded(path: str) -> None:
         assert [await log_in("x") for _ in range(MOST_FAILURES)] == [None] * MOST_FAILURES
         with pytest.raises(TooManyFailures):
             await log_in("a password")
+        # A name that no user can have is not kept.
+        assert [await access.of_password(request(), "x" * 1_000_000, "x") for _ in range(9)] == [None] * 9
 
     asyncio.run(guess())
 

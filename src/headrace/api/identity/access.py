@@ -15,6 +15,8 @@ from headrace.api.settings import Settings
 
 # Seconds that the address which is printed at the start can be opened for.
 _LOGIN_SECONDS = 3600.0
+# Characters of a name to log in with (LOGIN_NAME_MAX of Linux).
+_LONGEST_NAME = 256
 
 
 def cookie_name(request: Request) -> str:
@@ -88,6 +90,9 @@ class Access:
         where = address(request)
         # For the audit.
         request.state.login = name
+        if len(name) > _LONGEST_NAME:
+            # No user has such a name, and the failures of each name are kept.
+            return None
         self._attempts.check(name, where)
         # It counts as a failure until it is known to be none: attempts at the same time are attempts, too.
         self._attempts.failed(name, where)
