@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 from tests.api.conftest import ENVIRONMENT, Instance
 
+from headrace.api.broker_link import BrokerLink
 from waiting import until
 
 
@@ -23,6 +25,25 @@ def test_from_elsewhere_a_token_is_needed(group: Any) -> None:
     # The test client has no address of this machine.
     assert group.client().get("/metrics").status_code == 401
     assert group.client("ann.x").get("/metrics").status_code == 200
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "203.0.113.7"])
+def test_with_private_mode_an_administrator_reads_it(group: Any, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = BrokerLink.call
+
+    async def private(self: BrokerLink, topic: str, *arguments: Any, **more: Any) -> Any:
+        found = await call(self, topic, *arguments, **more)
+        return {**found, "access": {"private-mode": True}} if topic == "config.get" else found
+
+    def status(name: str) -> int:
+        client = TestClient(group.app, client=(host, 1), base_url="http://localhost")
+        if name:
+            client.headers["Authorization"] = group.client(name).headers["Authorization"]
+        return int(client.get("/metrics").status_code)
+
+    assert status("") == (200 if host == "127.0.0.1" else 401)
+    monkeypatch.setattr(BrokerLink, "call", private)
+    assert [status(name) for name in ("", "ann.x", "boss.x")] == [401, 403, 200]
 
 
 def free_port() -> int:

@@ -7,6 +7,7 @@ refused without end, so refusals have a bound: their lines are short, and few in
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import stat

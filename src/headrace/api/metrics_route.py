@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
 from headrace.api import problems, service
+from headrace.api.people import AdminsOnly
 from headrace.exposition.metrics import CONTENT_TYPE
 
 PATH = "/metrics"
@@ -27,8 +28,11 @@ def _is_local(request: Request) -> bool:
 @router.get(PATH, include_in_schema=False)
 async def get_metrics(request: Request) -> Response:
     here = service.of(request)
-    if not _is_local(request):
+    is_private = (await here.own_link.call("config.get")).get("access", {}).get("private-mode") is True
+    if is_private or not _is_local(request):
         await service.by_header(request)
+    if is_private and not here.identity.sees_all:
+        raise AdminsOnly("access.private-mode: the numbers of all jobs are for administrators only")
     return Response(await here.service.collector.text(here.own_link), media_type=CONTENT_TYPE)
 
 

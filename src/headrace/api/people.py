@@ -6,12 +6,13 @@ users. Another user's token is answered as one that there never was.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 
 from headrace.api import audit
 from headrace.api.identity.access import Access
-from headrace.api.identity.accounts import Account
+from headrace.api.identity.accounts import Account, is_of_the_system
 from headrace.api.identity.credential import Identity
 from headrace.api.identity.tokens import Token
 
@@ -56,16 +57,22 @@ class People:
 
     async def add(self, name: str, password: str, admin: bool) -> Account:
         self._check_admin()
+        if await asyncio.to_thread(is_of_the_system, name):
+            text = f"'{name}' is the owner of the instance, or a user of the system: headrace api users add {name}"
+            raise AdminsOnly(f"{text} is for the owner alone")
         return await self._accounts.add(name, password, admin)
 
     async def change(self, name: str, password: str | None, admin: bool | None) -> Account:
         """Change what is not None. Raises NoSuchUser."""
         self._check_admin()
+        if admin is False:
+            self._check_others(name)
         return await self._accounts.change(name, password, admin)
 
     def remove(self, name: str) -> None:
         """Raises NoSuchUser."""
         self._check_admin()
+        self._check_others(name)
         self._accounts.remove(name)
 
     def audit(self, count: int, end: int | None = None) -> audit.Part:
@@ -77,6 +84,12 @@ class People:
         except FileNotFoundError:
             text = f"{self._audit_file}: {os.strerror(errno.ENOENT)}: the service has kept its audit there"
             raise NoAudit(text) from None
+
+    def _check_others(self, name: str) -> None:
+        """There must be an administrator beside this one, as nobody else could make another. Raises AdminsOnly."""
+        admins = [user.name for user in self._accounts.users() if user.admin]
+        if admins == [name]:
+            raise AdminsOnly(f"'{name}' is the only administrator: make another first")
 
     def _check_admin(self) -> None:
         if not self._identity.sees_all:

@@ -22,6 +22,7 @@ import uvicorn
 
 from headrace.api.app import create_app
 from headrace.api.broker_link import BrokerLink
+from headrace.api.forwarded import Forwarded
 from headrace.api.http_connection import BoundedConnection
 from headrace.api.identity import credential
 from headrace.api.settings import Settings, SettingsError
@@ -244,13 +245,8 @@ def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None], 
     use_json_codec(msgspec.json.encode, msgspec.json.decode)
     app = create_app(settings)
     service = app.state.service
-    config = configuration(
-        app,
-        beyond.certificate,
-        lifespan="on",
-        proxy_headers=beyond.behind_proxy,
-        forwarded_allow_ips="*" if beyond.behind_proxy else None,
-    )
+    served = Forwarded(app) if beyond.behind_proxy else app
+    config = configuration(served, beyond.certificate, lifespan="on", proxy_headers=False)
 
     def started() -> None:
         access = service.access

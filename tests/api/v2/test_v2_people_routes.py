@@ -79,6 +79,19 @@ def test_users_are_added_changed_and_removed_by_administrators(group: Any) -> No
     assert (added["path"], added["user"], added["status"]) == ("/v2/users", "boss.x", 201)
 
 
+@pytest.mark.parametrize("name", ["root", "daemon"])
+def test_no_administrator_adds_the_owner_or_a_user_of_the_system(group: Any, name: str) -> None:
+    answer = group.client("boss.x").post("/v2/users", json={"name": name, "password": PASSWORD, "admin": True})
+    assert answer.status_code == 403 and "for the owner alone" in answer.json()["detail"]
+
+
+def test_there_is_always_an_administrator(group: Any) -> None:
+    boss = group.client("boss.x")
+    for answer in (boss.delete("/v2/users/boss.x"), boss.post("/v2/users/boss.x", json={"admin": False})):
+        assert answer.status_code == 403 and "the only administrator" in answer.json()["detail"]
+    assert boss.get("/v2/users").status_code == 200
+
+
 @pytest.mark.parametrize(
     ("path", "given", "field"),
     [

@@ -228,7 +228,7 @@ class ProxiedUsers(StoredUsers):
         """The user whom the proxy names; None for one who is none here. Raises UseridMismatch."""
         found = self._one(name)
         if found is None and self._adds_unknown and not self._was_removed(name):
-            if not await asyncio.to_thread(_is_of_the_system, name):
+            if not await asyncio.to_thread(is_of_the_system, name):
                 await self._add_unknown(name)
             found = self._one(name)
         return await self._identity(found)
@@ -276,7 +276,7 @@ class PamUsers(ProxiedUsers):
         return await self.of_name(name) if await self._passwords.right(name, password) else None
 
 
-def _is_of_the_system(name: str) -> bool:
+def is_of_the_system(name: str) -> bool:
     """Whether passwd has the name for the owner of the instance or a program, as whom no stranger may be served."""
     try:
         userid = pwd.getpwnam(name).pw_uid

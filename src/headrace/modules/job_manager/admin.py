@@ -190,6 +190,7 @@ class Admin:
         return {"max_jobid": self.core.max_jobid}
 
     def alloc_query(self, msg: Message) -> dict[str, Any]:
+        refuse_if_hidden(self.ctx, msg)
         core = self.core
         queued = sum(
             job.state == SCHED and job.priority > 0 and not job.alloc_pending and core.queues.started(job.queue)
