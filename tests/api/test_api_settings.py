@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.api.settings import Settings, SettingsError, from_environment
+from headrace.api.settings import Settings, SettingsError, from_environment, proxy_header
 
 
 def of(auth: str = "", **environment: str) -> Settings:
@@ -60,3 +60,34 @@ def test_the_mode_for_several_users_is_that_of_the_store() -> None:
     assert of(FLUX_SERVER_MODE="multi-user").auth == of("users", FLUX_SERVER_MODE="multi-user").auth == "users"
     with pytest.raises(SettingsError, match="FLUX_SERVER_MODE is 'multi-user', which --auth token is not"):
         of("token", FLUX_SERVER_MODE="multi-user")
+
+
+@pytest.mark.parametrize("name", ["X-Remote-User", "Remote-User", "x-forwarded-user", "X_User", "X-Auth-Request-Email"])
+def test_a_proxy_names_users_by_a_header_of_its_own(name: str) -> None:
+    assert proxy_header(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "X Y", "X:Y", "X-Us\u00e9r", "X\tY", "X-User\n", "(x)", "a,b", "x/y", '"x"'])
+def test_a_header_has_a_token_as_its_name(name: str) -> None:
+    with pytest.raises(SettingsError, match="it must be the name of a header"):
+        proxy_header(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Cookie", "HOST", "User-Agent", "Authorization", "Origin", "Referer", "Accept", "Accept-Language", "Via"),
+        *(
+            "X-Forwarded-For",
+            "X-Forwarded-Proto",
+            "Forwarded",
+            "Content-Type",
+            "Sec-Fetch-Site",
+            "Connection",
+            "If-Match",
+        ),
+    ],
+)
+def test_a_header_that_browsers_and_proxies_send_names_no_user(name: str) -> None:
+    with pytest.raises(SettingsError, match=f"--proxy-header is '{name}', which browsers and proxies send themselves"):
+        proxy_header(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,52 @@ class SettingsError(ValueError):
     """A setting has a value that it cannot have; the text is for users."""
 
 
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+# Headers that browsers, clients and proxies set for their own purposes (RFC 9110, RFC 6265, RFC 7239, Fetch), and those
+# of this service.
+_TAKEN = frozenset(
+    (
+        "accept",
+        "authorization",
+        "cache-control",
+        "connection",
+        "cookie",
+        "date",
+        "dnt",
+        "expect",
+        "forwarded",
+        "from",
+        "host",
+        "hx-request",
+        "idempotency-key",
+        "keep-alive",
+        "last-event-id",
+        "max-forwards",
+        "origin",
+        "pragma",
+        "priority",
+        "range",
+        "referer",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "upgrade-insecure-requests",
+        "user-agent",
+        "via",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-port",
+        "x-forwarded-proto",
+        "x-forwarded-server",
+        "x-forwarded-prefix",
+        "x-forwarded-scheme",
+        "x-real-ip",
+        "x-request-id",
+        "x-requested-with",
+    )
+)
+_TAKEN_FAMILIES = ("accept-", "access-control-", "content-", "if-", "proxy-", "sec-")
 # Bytes of FLUX_SECRET_KEY below which its signatures can be guessed (RFC 7518 section 3.2 asks for 32).
 SHORT_KEY = 14
 
@@ -93,6 +140,19 @@ def number(environment: Mapping[str, str], name: str) -> int | None:
     if not (text.isascii() and text.isdigit() and 0 < int(text[:10]) < 1 << 31):
         raise SettingsError(f"{name} is '{text}', it must be a number from 1 on")
     return int(text)
+
+
+def proxy_header(name: str) -> str:
+    """The name of a header by which a proxy names users: a token (RFC 9110 section 5.6.2) of which browsers and proxies
+    make no other use. Raises SettingsError.
+    """
+    if not _TOKEN.fullmatch(name):
+        raise SettingsError(f"--proxy-header is '{name}', it must be the name of a header, such as X-Remote-User")
+    if name.lower() in _TAKEN or name.lower().startswith(_TAKEN_FAMILIES):
+        raise SettingsError(
+            f"--proxy-header is '{name}', which browsers and proxies send themselves: name another, as X-Remote-User"
+        )
+    return name
 
 
 def port(environment: Mapping[str, str]) -> int | None:

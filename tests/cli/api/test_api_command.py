@@ -137,6 +137,10 @@ def test_the_environment_says_what_options_do_not(tmp_path: Path) -> None:
         ("headrace api start --socket api --port 0", "--port is for --host: a --socket has no port"),
         ("headrace api start --socket api --name x", "--name is for --host: at a --socket the service may be called"),
         ("headrace api start --socket /nosuch/socket", "/nosuch/socket: No such file or directory"),
+        (
+            "headrace api start --socket api --auth proxy --proxy-header Cookie",
+            "--proxy-header is 'Cookie', which browsers and proxies send themselves",
+        ),
         ("headrace api start --socket /dev/null", "/dev/null: Address already in use"),
         ("headrace api start --port 0 --audit /nowhere/a", "/nowhere/a: No such file or directory"),
     ],

@@ -111,12 +111,12 @@ def _start(options: Any) -> int:
             "--auth proxy believes whoever reaches the service, and every user of this machine reaches a port: give "
             "--socket PATH, to which you alone can connect, and your proxy"
         )
+    header = settings.proxy_header(options.proxy_header or _PROXY_HEADER)
     listener = _listen(options, beyond)
     chosen = settings.from_environment(names, os.environ.get("FLUX_URI", ""), options.auth, listener.names)
     _check_auth(options, chosen.auth)
     chosen = dataclasses.replace(chosen, behind_proxy=options.behind_proxy)
     if chosen.auth == "proxy":
-        header = options.proxy_header or _PROXY_HEADER
         chosen = dataclasses.replace(chosen, proxy_header=header, adds_unknown=options.unknown_users == "add")
     if chosen.several:
         accounts.check_extra()
