@@ -66,3 +66,19 @@ settle(hidden)
 left(hidden)
 """
     assert outcome(script) == ["True", "True", "True", "False"]
+
+
+def test_environments_of_users_whose_jobs_run_as_themselves_are_not_read() -> None:
+    script = """
+of_user, named = start("/f9/f1"), start("/f9/f1")
+leftovers.users.add(os.getuid())
+read = []
+linux.environment_of = lambda pid: read.append(pid) or {"FLUX_JOB_ID_PATH": "/f9/f1"}
+leftovers.kill_orphans(os.getpid(), [], "/f9", lambda: [], (0, 0))
+leftovers.kill_job("/f9/f1", signal.SIGKILL, [named.pid], os.getpid())
+settle(named)
+left(of_user, named)
+print(read)
+of_user.kill()
+"""
+    assert outcome(script) == ["True False", "[]"]

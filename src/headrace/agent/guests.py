@@ -30,7 +30,7 @@ from ..spec import jobspec as specs
 from ..spec.job_exception import EXEC, FATAL
 from ..spec.os_error import reason
 from ..spec.payload import form, mismatch
-from . import reaper
+from . import leftovers, reaper
 from .protocol import Reader, frame
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ class Guests:
 
     def start(self, op: Start) -> None:
         """Start the shell of a job."""
+        leftovers.users.add(op["userid"])
         text = id_text(op["id"], specs.environment(op["jobspec"]))
         folder = folder_of(op, text)
         try:

@@ -19,6 +19,11 @@ from headrace.process import linux
 if TYPE_CHECKING:
     from headrace.process.operations import Program
 
+# Users whose jobs run here as themselves. Their processes are ended by their own shells, and by the agent by their user
+# (`guests`): a read of the environment of one of them would wait for as long as its user likes, whose file system its
+# memory may be of.
+users: set[int] = set()
+
 # Rounds in which the kill catches up with processes that fork.
 _ROUNDS = 10
 # Seconds from a program's fork within which its exec is done, and its environment shows whose it is.
@@ -49,7 +54,7 @@ def kill_orphans(
     """
     paths: list[str] | None = None
     for pid in linux.children_of(agent):
-        if pid in known:
+        if pid in known or _is_users(pid):
             continue
         own = _path(pid)
         if not own and between[0] < linux.began(pid) < between[1]:
@@ -113,8 +118,12 @@ def _oldest_client_of(uri: str, since: int) -> int:
     return min(found, default=(0, 0))[1]
 
 
+def _is_users(pid: int) -> bool:
+    return bool(users) and linux.user_of(pid) in users
+
+
 def _path(pid: int) -> str:
-    return linux.environment_of(pid).get("FLUX_JOB_ID_PATH", "")
+    return "" if _is_users(pid) else linux.environment_of(pid).get("FLUX_JOB_ID_PATH", "")
 
 
 def _below(path: str, job: str) -> bool:
