@@ -27,7 +27,8 @@ LEFT_OUT = _names(
   tabnanny telnetlib test this tkinter trace tracemalloc turtle turtledemo unittest uu venv wave webbrowser wsgiref
   xdrlib xmlrpc zipapp zoneinfo _distutils_system_mod _markupbase cmd compileall filecmp
     fileinput ntpath pprint py_compile shelve statistics timeit __hello__ __phello__
-  asyncio.proactor_events asyncio.windows_events asyncio.windows_utils ctypes.macholib ctypes.test
+  asyncio.__main__ asyncio.proactor_events asyncio.windows_events asyncio.windows_utils concurrent.futures.process
+  ctypes._aix ctypes.macholib ctypes.test ctypes.wintypes logging.config urllib.robotparser
   http.cookiejar http.cookies http.server json.tool sqlite3.test xml.dom
     """
 )
