@@ -221,5 +221,7 @@ class Job(Struct, eq=False, kw_only=True):
 
     @property
     def end(self) -> float:
-        """When its pods should be gone, by its duration; 0 if that is not known."""
-        return self.started_at + self.asked.duration + LATENCY if self.asked and self.asked.duration else 0
+        """When its pods should be gone, by its duration; 0 if that is not known. It is the end of the allocation by
+        which the job was started, from that whole second on: a later end would break promises that begin then.
+        """
+        return int(self.started_at) + ceil(self.asked.duration + LATENCY) if self.asked and self.asked.duration else 0
