@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -18,6 +19,12 @@ from headrace.broker.events import Events
 from headrace.broker.module import process
 from headrace.broker.router import Router
 from headrace.spec import message as m
+
+
+@pytest.fixture(autouse=True)
+def _without_garbage() -> None:
+    """A forked process would collect what other tests have left, and close descriptors that are its own by then."""
+    gc.collect()
 
 
 async def until(met: Callable[[], object]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,12 @@ from headrace.spec import message as m
 from headrace.spec.message import Message
 
 START = {"uuid": "its-uuid", "args": ["a=1"], "rank": 3, "owner": 7, "may_grow": False, "config": {"x": {"y": 1}}}
+
+
+@pytest.fixture(autouse=True)
+def _without_garbage() -> None:
+    """A forked process would collect what other tests have left, and close descriptors that are its own by then."""
+    gc.collect()
 
 
 class Process:
