@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import zmq
@@ -22,6 +25,14 @@ zmq.Context.__del__ = lambda self: None  # type: ignore[method-assign]
 
 # Commands buffer what they print to a pipe, as users' do: what is seen only with this set is not seen by them.
 os.environ.pop("PYTHONUNBUFFERED", None)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that others can pass; those above `tmp_path` are closed."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        os.chmod(name, 0o755)
+        yield Path(name)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

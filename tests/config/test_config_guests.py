@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from headrace.config.guests import closed_folder
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder that others can pass, unlike those above `tmp_path`."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as name:
-        os.chmod(name, 0o755)
-        yield Path(name)
-
-
-def test_each_folder_on_the_way_counts_and_the_first_that_is_closed_is_told(folder: Path) -> None:
-    inner = folder / "a" / "b"
+def test_each_folder_on_the_way_counts_and_the_first_that_is_closed_is_told(open_folder: Path) -> None:
+    inner = open_folder / "a" / "b"
     inner.mkdir(parents=True)
     assert closed_folder(str(inner)) == closed_folder(str(inner / "not" / "there")) == ""
     inner.chmod(0o700)
@@ -33,7 +20,7 @@ def test_each_folder_on_the_way_counts_and_the_first_that_is_closed_is_told(fold
     assert closed_folder(str(inner)) == told
 
 
-def test_a_link_leads_to_what_counts(folder: Path) -> None:
-    (folder / "closed").mkdir(mode=0o700)
-    (folder / "link").symlink_to("closed")
-    assert closed_folder(str(folder / "link")).startswith(f"{folder}/closed has mode 0700")
+def test_a_link_leads_to_what_counts(open_folder: Path) -> None:
+    (open_folder / "closed").mkdir(mode=0o700)
+    (open_folder / "link").symlink_to("closed")
+    assert closed_folder(str(open_folder / "link")).startswith(f"{open_folder}/closed has mode 0700")

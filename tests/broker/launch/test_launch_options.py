@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,14 +66,6 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path, attribute: str) -> 
         f"{attribute} {tmp_path} is not owned by instance owner: it is user 1234's"
     )
     assert not os.listdir(tmp_path)
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that others can pass; those above `tmp_path` are closed."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as name:
-        os.chmod(name, 0o755)
-        yield Path(name)
 
 
 def test_guests_whose_jobs_run_as_themselves_can_pass_a_new_run_directory(open_folder: Path) -> None:
