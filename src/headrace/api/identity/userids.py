@@ -29,7 +29,7 @@ def mismatch(name: str, userid: int, must_be_there: bool = False) -> str:
         return ""
     if there is not None:
         return f"the userid of '{name}' is {userid} in this service and {there} in passwd: {mend}"
-    other = _name(userid)
+    other = name_in_passwd(userid)
     if other is not None:
         return f"the userid of '{name}' in this service, {userid}, is that of '{other}' in passwd: {mend}"
     return f"'{name}' has no entry in passwd: headrace api users remove {name}" if must_be_there else ""
@@ -42,7 +42,8 @@ def _userid(name: str) -> int | None:
         return None
 
 
-def _name(userid: int) -> str | None:
+def name_in_passwd(userid: int) -> str | None:
+    """The name that passwd has for a userid, None for none."""
     try:
         return pwd.getpwuid(userid).pw_name
     except (KeyError, OverflowError):

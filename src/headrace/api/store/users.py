@@ -11,6 +11,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
 
+from headrace.api.identity.userids import name_in_passwd
 from headrace.api.store.errors import NoSuchUser, StoreError, UseridTaken
 from headrace.api.store.tables import TOKENS, USERS
 
@@ -86,7 +87,7 @@ def _right_userid(connection: Connection, name: str, former: int | None, uid_ran
     try:
         userid = pwd.getpwnam(name).pw_uid
     except KeyError:
-        return former if former is not None and not _is_in_passwd(former) else _new_userid(connection, uid_range)
+        return former if former is not None and name_in_passwd(former) is None else _new_userid(connection, uid_range)
     other = connection.execute(select(USERS.c.name, USERS.c.removed).where(USERS.c.userid == userid)).first()
     if other is not None and other.name != name:
         if other.removed is None:
@@ -103,17 +104,9 @@ def _new_userid(connection: Connection, uid_range: tuple[int, int]) -> int:
     low, high = uid_range
     begin = max((one for one in taken if low <= one <= high), default=low - 1) + 1
     for userid in range(begin, high + 1):
-        if not _is_in_passwd(userid):
+        if name_in_passwd(userid) is None:
             return userid
     raise StoreError(f"no userid is left of {low}-{high}")
-
-
-def _is_in_passwd(userid: int) -> bool:
-    try:
-        pwd.getpwuid(userid)
-    except KeyError:
-        return False
-    return True
 
 
 def everybody(engine: Engine) -> list[User]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 
 from headrace.cli.api import accounts
 
@@ -91,14 +90,6 @@ def _check_store(options: Any, submit: str) -> Iterator[Tuple[bool, str]]:
         if wrong:
             yield False, wrong
     if submit == "as-user":
-        strangers = [one.name for one in found if not _is_in_passwd(one.userid)]
+        strangers = [one.name for one in found if userids.name_in_passwd(one.userid) is None]
         if strangers:
             yield False, f"no entry in passwd, so that their jobs are refused: {', '.join(strangers)}"
-
-
-def _is_in_passwd(userid: int) -> bool:
-    try:
-        pwd.getpwuid(userid)
-    except KeyError:
-        return False
-    return True
