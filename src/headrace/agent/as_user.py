@@ -24,7 +24,7 @@ def main(uid: int, job: str, pam_service: str) -> int:
     """
     linux.name_process("flux-shell", f"flux-shell: job {job} of user {uid}")
     sock = socket.socket(fileno=SOCKET)
-    # Modules are imported before this process is the user's, who may have no right to read their files.
+    # Modules are imported while this process is root's, as the user may have no right to read their files.
     prepare()
     try:
         whose = user.look_up(uid)

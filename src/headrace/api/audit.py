@@ -25,7 +25,7 @@ from headrace.api.settings import SettingsError
 
 # Refusals of requests that would change nothing.
 _REFUSALS = (401, 403, 404, 421, 429)
-# Characters of a text in a line: names that somebody tried to log in with, and paths.
+# The most characters of a name, with which somebody tried to log in, and of a path in a line.
 _LONGEST = 200
 # Seconds, and how many refusals have a line within them: of a user; where no user is known, of an address and of all.
 _WINDOW, _MOST_OF_USER, _MOST_OF_ADDRESS, _MOST_UNKNOWN = 60.0, 1000, 60, 300
@@ -36,8 +36,8 @@ _MOST_READ = 1 << 24
 
 def open_file(path: str) -> int:
     """The descriptor of the file, its owner's alone and made if it is not there. Raises OSError, SettingsError."""
-    # Each line is one write to the end of the file, so that lines of several processes stay whole. A link may be of
-    # another user, who would choose the file; a pipe would hold up the start until it is read.
+    # Each line is one write to the end of the file, so that lines of several processes stay whole. The owner of a
+    # link that is followed would choose the file. Without O_NONBLOCK the opening of a pipe waits for a reader.
     flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         file = os.open(path, flags, 0o600)

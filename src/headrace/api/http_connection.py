@@ -13,8 +13,8 @@ REQUEST_TIME = 60.0
 # Bytes of a request's address, and of its headers with the address; and how many headers there may be.
 HEAD_LIMIT = 1 << 16
 MOST_HEADERS = 100
-# Seconds in which what a refused client still sends is dropped: closed at once, a connection is reset, and many clients
-# then do not see the answer.
+# Seconds between the refusal of a request and the end of its connection, in which what still comes is dropped. If the
+# connection ended at once, the kernel would reset it, and many clients would not see the answer.
 _DROPPING = 1.0
 
 _TOO_LONG = (414, f"the address of the request is longer than {HEAD_LIMIT} bytes")
@@ -65,7 +65,8 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._pending = 0
-        # Checked here and not for each header, which would cost each request: what came at once is not much.
+        # The bounds are checked once, as a check at each header would cost every request. How large the headers can be
+        # by now is bounded by `data_received`.
         length = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         if length > HEAD_LIMIT or len(self.headers) > MOST_HEADERS:
             self._refusal = _TOO_LARGE

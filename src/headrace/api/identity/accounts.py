@@ -166,7 +166,8 @@ class StoredUsers:
         if found is None:
             return None
         await self._userids.check(found.name, found.userid)
-        # A user may have been added since the start, and only one who is let in can submit jobs, which show the name.
+        # Jobs show the names of their users. A user who was added after the start gets the name shown here, since only
+        # a user who is let in can submit jobs.
         name_user(found.userid, found.name)
         return credential.user(found.name, found.userid, found.admin)
 

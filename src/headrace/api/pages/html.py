@@ -33,7 +33,7 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
     identity = getattr(request.state, "identity", None)
     text = _templates.get_template(template).render(
         instance=here.uri,
-        # Whoever has not logged in is shown neither where the instance is nor what the service has.
+        # A page for somebody who has not logged in has neither the navigation nor the address of the instance.
         is_let_in=identity is not None,
         user=identity if here.access.accounts.several else None,
         logs_in=here.access.accounts.logs_in,

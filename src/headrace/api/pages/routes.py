@@ -19,7 +19,7 @@ static = html.static
 async def answer(request: Request, exc: Exception) -> Response:
     """The page for a problem; that to log in for one who may."""
     if not hasattr(request.state, "identity") and not isinstance(exc, Unauthenticated):
-        # No route has asked who it is, as there is none of this path, or one for all.
+        # The path has no route, or a public one, so the user of the request has not been looked up.
         with contextlib.suppress(Unauthenticated):
             await service.let_in(request, service.of(request).access.of_cookie)
     if isinstance(exc, Unauthenticated) and service.of(request).access.accounts.logs_in and request.method == "GET":
