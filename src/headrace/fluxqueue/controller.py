@@ -7,6 +7,7 @@ one workload in order. A write that fails is asked for again by the core, from w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -88,8 +89,13 @@ def trimmed_pod(pod: Object) -> Object:
 
 
 def trimmed_workload(item: Object) -> Object:
-    """An object that makes pods without what the queue does not read of their templates."""
-    return {**without_managed_fields(item), "spec": _trimmed_templates(item["spec"])}
+    """An object that makes pods without what the queue does not read of their templates. One whose templates are none,
+    as the definition of its kind may let users write, is left as it is for the core to refuse.
+    """
+    kept = without_managed_fields(item)
+    with contextlib.suppress(TypeError, AttributeError, KeyError):
+        return {**kept, "spec": _trimmed_templates(item["spec"])}
+    return kept
 
 
 def _trimmed_templates(part: Any) -> Any:
@@ -261,6 +267,9 @@ class FluxqueueController:
             took = time.perf_counter() - began
             gathering = gathering_after(took)
             self._shared.metrics.observe(self._shared.seconds, took, self.name)
+            for uid, exc in steps.defects:
+                self._shared.metrics.count(self._shared.errors, self.name)
+                log.error("defect of the queue, or of an object", extra={"workload": uid}, exc_info=exc)
             if self.store:
                 self.store.put(steps.records)
                 self.store.begin()

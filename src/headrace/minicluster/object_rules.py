@@ -320,9 +320,10 @@ def _check_seccomp(profile: SeccompProfile, path: str) -> Iterator[Problem]:
 
 
 def quantity(text: str) -> Fraction:
-    """The value of a Kubernetes quantity such as 500m, 1Gi or 2e3; the form must be valid."""
+    """The value of a Kubernetes quantity. Raises ValueError."""
     found = _NUMBER.match(text)
-    assert found
+    if not found or found[3] not in _SCALES:
+        raise ValueError(f"must be a quantity such as 500m, 1Gi or 2e3, not {text!r}")
     digits, exponent, suffix = found.groups()
     # Kubernetes uses 18 digits; larger exponents do not change a comparison.
     power = max(-40, min(int(Fraction(exponent or 0)), 40))

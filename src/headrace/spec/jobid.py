@@ -23,7 +23,7 @@ MAX_ID = (1 << 64) - 1
 TIMESTAMP_BITS, GENERATOR_BITS, SEQUENCE_BITS = 40, 14, 10
 MAX_GENERATOR = (1 << GENERATOR_BITS) - 1
 _SEQUENCES = 1 << SEQUENCE_BITS
-_TIMESTAMP_SHIFT = GENERATOR_BITS + SEQUENCE_BITS
+TIMESTAMP_SHIFT = GENERATOR_BITS + SEQUENCE_BITS
 
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _BASE58_VALUES = {digit: value for value, digit in enumerate(_BASE58)}
@@ -260,17 +260,17 @@ class FluidGenerator:
     def take(self, count: int, now_ms: int) -> List[int]:
         """Return `count` ids, ascending, for jobs submitted at `now_ms`. Raises JobIdError after 35 years."""
         timestamp, sequence = max(0, now_ms - self.epoch_ms), 0
-        if timestamp <= self.high_water >> _TIMESTAMP_SHIFT:
-            timestamp = self.high_water >> _TIMESTAMP_SHIFT
+        if timestamp <= self.high_water >> TIMESTAMP_SHIFT:
+            timestamp = self.high_water >> TIMESTAMP_SHIFT
             # If another generator issued the high water mark, all numbers of that millisecond are usable, or none.
-            used = self.high_water + 1 - (timestamp << _TIMESTAMP_SHIFT | self._generator_bits)
+            used = self.high_water + 1 - (timestamp << TIMESTAMP_SHIFT | self._generator_bits)
             sequence = max(0, min(used, _SEQUENCES))
         ids: List[int] = []
         while len(ids) < count:
             if sequence == _SEQUENCES:
                 timestamp, sequence = timestamp + 1, 0
             stop = min(_SEQUENCES, sequence + count - len(ids))
-            base = timestamp << _TIMESTAMP_SHIFT | self._generator_bits
+            base = timestamp << TIMESTAMP_SHIFT | self._generator_bits
             ids.extend(range(base + sequence, base + stop))
             sequence = stop
         if timestamp >> TIMESTAMP_BITS:
@@ -282,4 +282,4 @@ class FluidGenerator:
 
 def split(id: int) -> Tuple[int, int, int]:
     """Return an id's timestamp (ms since the instance's epoch), generator and sequence number."""
-    return id >> _TIMESTAMP_SHIFT, id >> SEQUENCE_BITS & MAX_GENERATOR, id & (_SEQUENCES - 1)
+    return id >> TIMESTAMP_SHIFT, id >> SEQUENCE_BITS & MAX_GENERATOR, id & (_SEQUENCES - 1)

@@ -13,6 +13,7 @@ from simulated_cluster import Cluster
 from headrace.fluxqueue import nodes, requests
 from headrace.fluxqueue.core import external
 from headrace.fluxqueue.core.asking import Refusal
+from headrace.fluxqueue.core.fluxjobs import jobid_in
 from headrace.fluxqueue.names import FLUXJOBS, NODES
 from headrace.fluxqueue.workloads import KINDS
 from headrace.graph import parse_jobspec
@@ -217,7 +218,7 @@ def test_reservations_have_their_nodes_at_their_time_in_random_histories_with_cr
         elif choice < 0.8:
             matches = [flux for flux in cluster.all(FLUXJOBS) if external.is_external(flux)]
             if matches:
-                cancel(cluster, external.jobid_of(rng.choice(matches)))
+                cancel(cluster, jobid_in(rng.choice(matches)))
         elif choice < 0.9:
             for flux in cluster.all(FLUXJOBS):
                 if not flux["spec"].get("duration"):
@@ -234,7 +235,7 @@ def what_is_over_ends(cluster: Cluster) -> None:
         spec, told = flux["spec"], flux.get("status") or {}
         if told.get("state") == "Running" and 0 < spec["duration"] <= cluster.now - seconds_of(told["startedAt"]):
             if external.is_external(flux):
-                cancel(cluster, external.jobid_of(flux))
+                cancel(cluster, jobid_in(flux))
             else:
                 cluster.end_all(spec["name"])
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from simulated_cluster import Cluster
 
+from headrace.fluxqueue.controller import trimmed_workload
 from headrace.fluxqueue.core import actions
 from headrace.fluxqueue.core.step import Core
 from headrace.fluxqueue.core.world import Change
@@ -1047,3 +1048,83 @@ def test_a_pod_whose_gate_somebody_takes_away_runs_outside_the_queue_and_holds_u
     cluster.end_all("second")
     cluster.settle(5)
     assert (cluster.state("first"), cluster.state("second")) == ("Running", "Finished")
+
+
+@pytest.mark.parametrize("jobid", ["abc", "9" * 40, "-1", str(2**63 - 1), "another's", "5", "0"])
+def test_marks_of_the_queue_that_a_user_has_written_give_nothing(jobid: str):
+    cluster = Cluster(nodes=1, cores=4)
+    cluster.pod("first", 4)
+    cluster.settle()
+    cluster.pod("second", 4)
+    cluster.settle()
+    if jobid == "another's":
+        jobid = cluster.status("first")["jobid"]
+    marks = {"labels": {"fluxqueue/jobid": jobid}, "annotations": {"fluxqueue/fluxion-nodes": "n0"}}
+    cluster.pod("liar", 4, **marks)
+    cluster.settle(5)
+    # One without a gate runs outside the queue, whatever it says of itself.
+    cluster.put(PODS, {**cluster.one(PODS, "liar"), "metadata": {"name": "free", "namespace": "ns", **marks}})
+    free = cluster.one(PODS, "free")
+    free["spec"] = {**free["spec"], "schedulingGates": []}
+    cluster.settle(5)
+    names = ("first", "second", "liar")
+    assert [cluster.state(name) for name in names] == ["Running", "Held", "Held"]
+    cluster.end_all("first")
+    cluster.delete(PODS, "free")
+    cluster.settle(5)
+    cluster.restart()
+    cluster.pod("later", 1)
+    cluster.settle(5)
+    assert [cluster.state(name) for name in (*names, "later")] == ["Finished", "Running", "Held", "Held"]
+    ids = [int(cluster.status(name)["jobid"]) for name in (*names, "later")]
+    assert sorted(set(ids)) == ids
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"mpiReplicaSpecs": "words"},
+        {"mpiReplicaSpecs": {"Worker": 5}},
+        {"mpiReplicaSpecs": {"Worker": {"replicas": "many", "template": {"spec": {"containers": []}}}}},
+        {"mpiReplicaSpecs": {"Worker": {"template": {}}}},
+        {"mpiReplicaSpecs": {"Worker": {"template": {"spec": 5}}}},
+        {"mpiReplicaSpecs": {"Worker": {"template": {"spec": {"containers": "words"}}}}},
+        {"mpiReplicaSpecs": {"Worker": {"template": {"spec": {"containers": 5}}}}},
+        {"mpiReplicaSpecs": {"Worker": {"template": {"spec": {"containers": [{"resources": {"requests": 5}}]}}}}},
+        {
+            "mpiReplicaSpecs": {
+                "Worker": {"template": {"spec": {"containers": [{"resources": {"requests": {"cpu": "abc"}}}]}}}
+            }
+        },
+    ],
+)
+def test_objects_that_nobody_has_checked_harm_no_others(spec: Any, monkeypatch: pytest.MonkeyPatch):
+    cluster = Cluster(nodes=1, cores=4)
+    monkeypatch.setattr(cluster, "_control_mpijob", lambda item: None)
+    cluster.create(KINDS["MPIJob"].kind, {"metadata": {"name": "wrong", "namespace": "ns"}, "spec": spec})
+    trimmed = trimmed_workload(cluster.one(KINDS["MPIJob"].kind, "wrong"))
+    assert trimmed["metadata"]["name"] == "wrong"
+    cluster.pod("a")
+    cluster.settle(3)
+    assert cluster.state("a") == "Running"
+    if cluster.state("wrong") != "Held":
+        assert cluster.state("wrong") == "Refused"
+        assert cluster.status("wrong")["reason"].startswith(("its fields are not those of a MPIJob", "its pods"))
+
+
+@pytest.mark.parametrize("wrong", [{"nodes": "n[0-"}, {"freed": "many"}, {"state": "Odd"}, {"startedAt": "yesterday"}])
+def test_a_status_that_somebody_has_edited_harms_no_others(wrong: dict[str, str]):
+    cluster = Cluster(nodes=2, cores=4)
+    cluster.job("a", pods=2)
+    cluster.settle()
+    flux = cluster.one(FLUXJOBS, "a-job")
+    flux["status"].update(wrong)
+    cluster.put(FLUXJOBS, flux)
+    cluster.settle(3)
+    cluster.restart()
+    cluster.settle(3)
+    cluster.pod("b")
+    cluster.settle(3)
+    assert cluster.state("b") == "Running"
+    assert cluster.queue.step([Change(FLUXJOBS, {**flux, "status": {**flux["status"], **wrong}})], cluster.now).defects

@@ -6,7 +6,6 @@ from math import inf
 from typing import Any
 
 from ...spec import duration as durations
-from ..admission import gate_index
 from .cluster_queue import ClusterQueue
 from .fluxjobs import moment_of
 from .job import Job
@@ -60,7 +59,7 @@ class Binding:
 def _waits_for_binding(pod: Object) -> bool:
     """Whether a pod was given to a node, and kube-scheduler has not bound it yet."""
     is_bound = bool(pod["spec"].get("nodeName"))
-    return is_placed(pod) and gate_index(pod) < 0 and not is_bound and "deletionTimestamp" not in pod["metadata"]
+    return is_placed(pod) and not is_bound and "deletionTimestamp" not in pod["metadata"]
 
 
 def _pinned_at(job: Job, pod: Object) -> float:

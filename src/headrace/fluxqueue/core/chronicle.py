@@ -14,9 +14,8 @@ from msgspec.structs import replace
 from ...kube.runtime.timestamps import seconds_of
 from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
-from ..names import JOBID
 from ..workloads import group
-from .fluxjobs import REQUEUED
+from .fluxjobs import REQUEUED, jobid_in
 from .job import State
 
 Object = dict[str, Any]
@@ -119,7 +118,7 @@ def facts_of(uid: str, fluxjob: Object) -> Facts | None:
     if not told:
         return None
     state, is_group = State(told.get("state", "Held")), spec.get("type") == group.WORKLOAD.number
-    jobid = int((meta.get("labels") or {}).get(JOBID, 0))
+    jobid = jobid_in(fluxjob)
     # Only the FluxJob of another scheduler's job has no owner.
     owners = meta.get("ownerReferences") or ({"kind": "External"},)
     nodes = len(Hostlist.parse(told.get("nodes", "")))

@@ -19,6 +19,7 @@ from .. import requests
 from ..names import EXTERNAL, FLUXJOBS, JOBID
 from . import actions
 from .cluster_queue import ClusterQueue
+from .fluxjobs import jobid_in
 from .job import State
 
 Object = dict[str, Any]
@@ -29,13 +30,7 @@ Amounts = Mapping[str, requests.Amounts]
 
 
 def is_external(fluxjob: Object) -> bool:
-    return bool((fluxjob.get("spec") or {}).get("type") == EXTERNAL and jobid_of(fluxjob))
-
-
-def jobid_of(fluxjob: Object) -> int:
-    """The id of a FluxJob's job; 0 where its label has none."""
-    text = str((fluxjob["metadata"].get("labels") or {}).get(JOBID, ""))
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return bool((fluxjob.get("spec") or {}).get("type") == EXTERNAL and jobid_in(fluxjob))
 
 
 def made_of(
@@ -83,7 +78,7 @@ def status_of(fluxjob: Object, now: float) -> Object:
     """The status of such a FluxJob. While its time is to come, its nodes are those of its `reason`."""
     hosts = Hostlist(node for node, _ in amounts_of(fluxjob)).encode()
     start, times = start_of(fluxjob), {"queuedAt": fluxjob["metadata"]["creationTimestamp"]}
-    head = {"jobid": str(jobid_of(fluxjob)), **times}
+    head = {"jobid": str(jobid_in(fluxjob)), **times}
     if reserved_start(fluxjob) > now:
         planned = {"estimatedStart": text_of(start), "reason": f"reserved on {hosts}"}
         return {"submitStatus": "statusNew", "state": State.HELD.value, **head, **planned}

@@ -17,6 +17,8 @@ from .job import Job, State, Wait
 Object = dict[str, Any]
 
 _LONGEST_NAME = 253
+# The largest job id: the store and gRPC have them as signed numbers of 64 bits.
+_MAX_ID = 2**63 - 1
 # A DNS subdomain (RFC 1123), which the API server wants a name to be.
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
@@ -25,6 +27,13 @@ _SUBMIT = {State.HELD: "statusNew", State.REFUSED: "statusError"}
 EXACT = 50
 # The reason of the condition Released of a job that waits anew.
 REQUEUED = "Requeued"
+
+
+def jobid_in(item: Object) -> int:
+    """The job id that an object's label tells; 0 for none, and for what is no id, as somebody may have written."""
+    text = str((item["metadata"].get("labels") or {}).get(JOBID, ""))
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(_MAX_ID))
+    return int(text) if is_number and int(text) <= _MAX_ID else 0
 
 
 def name_of(kind: str, name: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from math import inf
 from typing import Any
@@ -27,11 +28,11 @@ from ...queueing.reasons import Explainer
 from ...queueing.why import refusal, shortage
 from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
-from ...spec.jobid import FluidGenerator
+from ...spec.jobid import TIMESTAMP_SHIFT, FluidGenerator
 from .. import nodes, requests
 from ..admission import gate_index, is_skipped
 from ..crd import Settings, WrongQueueError, settings_of
-from ..names import FLUXJOBS, FLUXQUEUES, HOLD, JOBID
+from ..names import FLUXJOBS, FLUXQUEUES, HOLD
 from ..quotas import Account
 from ..workloads import Malformed, PodSet, Wish
 from . import actions, fluxjobs
@@ -40,7 +41,7 @@ from .binding import NOT_BOUND, Binding
 from .chronicle import Chronicle, Record
 from .cluster_queue import ClusterQueue
 from .external import Externals, is_external
-from .fluxjobs import moment_of
+from .fluxjobs import jobid_in, moment_of
 from .job import WINDOW, Job, State, parts_of, started, waits_of
 from .places import Places, beside
 from .queue_nodes import QueueNodes, divided
@@ -65,12 +66,14 @@ _UNLIMITED = "; its duration is not known, so it is never started ahead of a res
 
 class Steps(Struct, frozen=True):
     """The writes by the uid of their workload (or the name of their FluxQueue), each in order, and the time of the next
-    step if nothing changes (seconds since the epoch). `records` are what has happened, for the store.
+    step if nothing changes (seconds since the epoch). `records` are what has happened, for the store; `defects` what
+    went wrong, with the uid of the workload of which nothing else was done in this step.
     """
 
     writes: dict[str, tuple[actions.Action, ...]]
     wake_at: float
     records: tuple[Record, ...] = ()
+    defects: tuple[tuple[str, Exception], ...] = ()
 
 
 class Core:
@@ -98,6 +101,7 @@ class Core:
         # Ids of parts of jobs in front of a graph: those of jobs are far greater.
         self._parts = count(1)
         self._credit, self._credited_at = STATUS_RATE, 0.0
+        self._defects: list[tuple[str, Exception]] = []
 
     def step(self, changes: Iterable[Change], now: float) -> Steps:
         """What to do after some changes. Writes that are asked for and not seen done are asked for again when what they
@@ -115,26 +119,30 @@ class Core:
         if touched.queues or touched.nodes:
             writes.update(self._review_nodes(touched.nodes, touched.queues, int(now)))
         for uid in sorted(touched.workloads, key=self._order):
-            self._review(uid, now)
+            with self._contained(uid):
+                self._review(uid, now)
         self.externals.settle(self.world.externals, int(now))
         for node in self.places.loads:
             self._count_foreign(node, int(now))
         # By now all that jobs and others have is entered.
         for uid in [*self._stranded, *self._touched]:
-            self._leave_lost_nodes(uid, int(now))
+            with self._contained(uid):
+                self._leave_lost_nodes(uid, int(now))
         for uid in self._touched:
             if uid in self.jobs:
-                self._account(self.jobs[uid])
+                with self._contained(uid):
+                    self._account(self.jobs[uid])
         goes_on = [self._serve(name, now) for name in self.queues]
         if now >= self._look_at:
             self._look(now)
         for uid in self._touched:
-            job = self.jobs.get(uid)
-            if job and job.is_submitted and not job.position:
-                self._line_up(job, int(now))
-            found = tuple(self.writes.about(job, now) if job else self.writes.ungate_skipped(uid))
-            if found:
-                writes[uid] = found
+            with self._contained(uid):
+                job = self.jobs.get(uid)
+                if job and job.is_submitted and not job.position:
+                    self._line_up(job, int(now))
+                found = tuple(self.writes.about(job, now) if job else self.writes.ungate_skipped(uid))
+                if found:
+                    writes[uid] = found
         writes.update(self.externals.begun(self.world.externals, touched.workloads, now))
         starts = [start for queue in self.queues.values() if (start := queue.queue.next_start()) is not None]
         wake_at = min(
@@ -147,7 +155,20 @@ class Core:
                 now if any(goes_on) else inf,
             ]
         )
-        return Steps(writes, wake_at, self.chronicle.take())
+        defects, self._defects = self._defects, []
+        return Steps(writes, wake_at, self.chronicle.take(), tuple(defects))
+
+    @contextmanager
+    def _contained(self, uid: str) -> Iterator[None]:
+        """Keep from all others what goes wrong with one workload: what its users, or an administrator who edits its
+        FluxJob, have written may be of a form that nobody has thought of. It has no part in the order until it changes.
+        """
+        try:
+            yield
+        except Exception as exc:
+            self._defects.append((uid, exc))
+            if uid in self.jobs:
+                self._withdraw(self.jobs[uid])
 
     def _observe(self, changes: list[Change], now: float) -> Touched:
         """Take changes in; returns what they and calls of `touch` are about."""
@@ -156,7 +177,8 @@ class Core:
             if change.kind == FLUXJOBS and is_external(change.item):
                 self.chronicle.see_external(change.item, change.gone, now)
             elif change.kind == FLUXJOBS and not change.gone:
-                self.chronicle.see(workload_of(change.item), change.item, now)
+                with self._contained(workload_of(change.item)):
+                    self.chronicle.see(workload_of(change.item), change.item, now)
         for about in self._asked_again:
             (touched.queues if about in self.world.queues else touched.workloads)[about] = None
         self._asked_again = {}
@@ -298,8 +320,8 @@ class Core:
         problem, wish = "", job.wish if job else Wish(sets=(PodSet(pods=1, templates=()),))
         try:
             wish = kind.wish(item, self.world.made_by(uid))
-        except Malformed as exc:
-            problem = str(exc)
+        except Exception as exc:
+            problem = self._problem(uid, exc)
         if job is None:
             if is_skipped(item) or kind.left_alone(item) or not self._waits(uid, item, wish):
                 return
@@ -336,9 +358,7 @@ class Core:
         told = flux.get("status") or {}
         reason = told.get("reason", "")
         placed = [pod for pod in self.world.live_pods(uid) if is_placed(pod)]
-        jobid = int((flux.get("metadata", {}).get("labels") or {}).get(JOBID, 0))
-        if not jobid and placed:
-            jobid = int(placed[0]["metadata"]["labels"][JOBID])
+        jobid = self._known_id(flux, placed, now)
         self._ids.high_water = max(self._ids.high_water, jobid)
         job = Job(
             uid=uid,
@@ -369,6 +389,15 @@ class Core:
             job.started_at, job.sets = now, [own.name if own else first for own in found]
         self.jobs[uid] = self._jobs_by_id[job.jobid] = job
         return job
+
+    def _known_id(self, flux: Object, placed: list[Object], now: float) -> int:
+        """The job id of a workload, as its FluxJob says, or its pods; 0 for none. Users may write into the labels of
+        pods: that another has an id counts as none, as does one of a time to come, behind which all new ones would be.
+        """
+        newest = (int(now * 1000) - _EPOCH + 1) << TIMESTAMP_SHIFT
+        told = [jobid_in(pod) for pod in placed]
+        known = [jobid_in(flux) if flux else 0, *(one for one in told if one < newest)]
+        return next((one for one in known if one and one not in self._jobs_by_id), 0)
 
     def _drop(self, job: Job, now: int) -> None:
         """The workload is gone; what its pods still hold is counted as that of others."""
@@ -423,9 +452,9 @@ class Core:
             job.asked = asked_of(job, queue.settings if queue else Settings(), bool(queue and queue.has_taints))
             if queue:
                 check_placement(job, queue.settings, self.world.has_claim)
-        except (Refusal, RequestError) as exc:
+        except Exception as exc:
             self._withdraw(job)
-            job.reason = str(exc)
+            job.reason = self._problem(job.uid, exc)
             if not job.state.has_nodes:
                 job.asked, job.state = None, State.REFUSED
             return
@@ -458,6 +487,15 @@ class Core:
         job.is_ready = bool(job.waits)
         if self._account_of(job) is None or job.is_submitted:
             self._queue_up(job, queue)
+
+    def _problem(self, uid: str, exc: Exception) -> str:
+        """What is wrong with the objects of a workload. The definition of a kind may leave the form of its fields open;
+        what was found of another form than theirs may be a defect of this program as well.
+        """
+        if isinstance(exc, (Malformed, Refusal, RequestError)):
+            return str(exc)
+        self._defects.append((uid, exc))
+        return f"its fields are not those of a {self.world.workloads[uid][0].kind.kind}: {exc!r}"
 
     def _is_outside(self, job: Job) -> bool:
         """Whether somebody has taken the gate away from all pods of a job that is nothing but pods, before the queue

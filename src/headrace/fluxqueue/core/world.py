@@ -12,6 +12,7 @@ from ..names import CLAIMS, FLUXJOBS, FLUXQUEUES, HELD, JOBID, NAMESPACES, NODES
 from ..workloads import KINDS, Workload, group, maker_of, uid_of_group
 from ..workloads import owner_of as known_owner
 from . import external
+from .fluxjobs import jobid_in
 
 Object = dict[str, Any]
 
@@ -143,7 +144,7 @@ class World:
 
     def _apply_fluxjob(self, item: Object, uid: str, gone: bool, touched: Touched) -> None:
         if external.is_external(item):
-            self._apply_external(external.jobid_of(item), item, gone)
+            self._apply_external(jobid_in(item), item, gone)
             return
         owner = workload_of(item)
         if not gone:
@@ -255,6 +256,9 @@ def is_held(item: Object) -> bool:
 
 
 def is_placed(pod: Object) -> bool:
-    """Whether a pod that holds something was given to a node as one of a job."""
+    """Whether a pod that holds something was given to a node as one of a job. Its user may have created it with our
+    marks, but the gate goes only with the node.
+    """
     meta = pod["metadata"]
-    return PLACE in (meta.get("annotations") or {}) and JOBID in (meta.get("labels") or {}) and is_live(pod)
+    is_marked = PLACE in (meta.get("annotations") or {}) and JOBID in (meta.get("labels") or {})
+    return is_marked and gate_index(pod) < 0 and is_live(pod)

@@ -83,8 +83,8 @@ def _size(pods: list[Object]) -> int:
         raise Malformed(
             f"{GROUP_SIZES[0]}: must be the number of pods in the group, at least 1; no pod of it says that"
         )
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise Malformed(f"{GROUP_SIZES[0]}: must be the number of pods in the group, at least 1, not {text!r}")
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) < 1:
+        raise Malformed(f"{GROUP_SIZES[0]}: must be the number of pods in the group, at least 1, not {text[:40]!r}")
     return int(text)
 
 
