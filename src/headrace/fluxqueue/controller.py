@@ -25,7 +25,7 @@ from .core.actions import Action, Bind, Change, Create, Delete, PatchPod, Publis
 from .core.external import status_of
 from .core.step import Core
 from .core.world import Change as Seen
-from .crd import first_queue, settings_of
+from .crd import first_queue
 from .names import BINDINGS, CLAIMS, FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, PRIORITY_CLASSES, QUEUE
 from .store.writer import Writer
 from .workloads import KINDS, is_foreign, others
@@ -180,7 +180,7 @@ class FluxqueueController:
         space = self._caches[NAMESPACES.plural][1].get("", namespace)
         name = (space["metadata"].get("labels") or {}).get(QUEUE, "") if space else ""
         queue = self._caches[FLUXQUEUES.plural][1].get("", name)
-        return queue is not None and settings_of(queue).placement == "bind"
+        return queue is not None and (queue.get("spec") or {}).get("placement") == "bind"
 
     async def work(self) -> None:
         """Keep the queues, from all that is there on, until cancelled. The caches must be filled."""

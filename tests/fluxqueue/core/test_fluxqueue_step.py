@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -1128,3 +1129,117 @@ def test_a_status_that_somebody_has_edited_harms_no_others(wrong: dict[str, str]
     cluster.settle(3)
     assert cluster.state("b") == "Running"
     assert cluster.queue.step([Change(FLUXJOBS, {**flux, "status": {**flux["status"], **wrong}})], cluster.now).defects
+
+
+def owned_by(*owners: dict[str, Any]) -> dict[str, Any]:
+    """The references of an object that a user says to be made by Jobs."""
+    heads = ({"apiVersion": "batch/v1", "kind": "Job", "controller": True, **one} for one in owners)
+    return {"ownerReferences": list(heads)}
+
+
+def test_owners_in_a_circle_and_in_long_chains_harm_no_others():
+    cluster = Cluster(nodes=2, cores=4)
+    for name in ("self", "one", "other"):
+        cluster.job(name)
+    cluster.settle()
+    for name, owner in (("self", "self"), ("one", "other"), ("other", "one")):
+        item = cluster.one(JOBS, name)
+        reference = {"name": owner, "uid": cluster.one(JOBS, owner)["metadata"]["uid"]}
+        cluster.put(JOBS, {**item, "metadata": {**item["metadata"], **owned_by(reference)}})
+        cluster.queue.step([Change(JOBS, cluster.one(JOBS, name))], cluster.now)
+    core = Core()
+    above = ""
+    for index in range(1500):
+        name = f"link-{index}"
+        references = owned_by({"name": above, "uid": above}) if above else {}
+        meta = {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1", **references}
+        core.step(
+            [
+                Change(
+                    JOBS,
+                    {**cluster.one(JOBS, "self"), "metadata": {**meta, "creationTimestamp": "2027-01-01T00:00:00Z"}},
+                )
+            ],
+            cluster.now,
+        )
+        above = name
+    assert not core.step([], cluster.now).defects
+
+
+def test_an_owner_in_another_namespace_is_none():
+    cluster = Cluster(nodes=2, cores=4)
+    cluster.job("a", pods=1, cores=4)
+    cluster.settle()
+    victim = cluster.one(JOBS, "a")["metadata"]["uid"]
+    pod = copy.deepcopy(cluster.pods_of("a")[0])
+    marks = {"batch.kubernetes.io/job-completion-index": "0"}
+    pod["metadata"] = {"name": "liar", "namespace": "other", "labels": marks, **owned_by({"name": "a", "uid": victim})}
+    pod["spec"].pop("nodeName", None)
+    pod["spec"]["schedulingGates"] = [{"name": "fluxqueue"}]
+    pod["status"] = {"phase": "Pending"}
+    for one in cluster.pods_of("a"):
+        cluster.drop(PODS, one)
+    cluster.put(PODS, pod)
+    cluster.settle(5)
+    assert cluster.one(PODS, "liar", "other")["spec"]["schedulingGates"]
+
+
+def test_a_pod_that_a_controller_adopts_leaves_nothing_behind():
+    cluster = Cluster(nodes=1, cores=4)
+    cluster.pod("a", 4)
+    cluster.settle()
+    cluster.replicas("ReplicaSet", "set", 0, cores=4)
+    cluster.settle()
+    pod, owner = cluster.one(PODS, "a"), cluster.one(KINDS["ReplicaSet"].kind, "set")["metadata"]["uid"]
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "set", "uid": owner, "controller": True}
+    pod = cluster.put(PODS, {**pod, "metadata": {**pod["metadata"], "ownerReferences": [reference]}})
+    cluster.settle(3)
+    cluster.drop(PODS, pod)
+    cluster.settle(5)
+    cluster.pod("b", 4)
+    cluster.settle(5)
+    assert cluster.state("b") == "Running"
+
+
+def test_a_jobset_of_a_thousand_million_jobs_is_counted_and_not_made():
+    jobset = {
+        "metadata": {"name": "many", "namespace": "ns"},
+        "spec": {
+            "replicatedJobs": [
+                {
+                    "name": "one",
+                    "replicas": 10**9,
+                    "template": {"spec": {"parallelism": 2, "completions": 2, "template": {"spec": {}}}},
+                }
+            ]
+        },
+    }
+    assert KINDS["JobSet"].wish(jobset, {}).pods == 2 * 10**9
+
+
+def test_what_is_told_of_a_mark_is_short():
+    cluster = Cluster(nodes=1, cores=4)
+    cluster.job("a", annotations={"fluxqueue/duration": "x" * 100_000})
+    cluster.settle()
+    assert cluster.state("a") == "Refused"
+    assert len(cluster.status("a")["reason"]) <= 1000
+
+
+def test_a_priority_that_a_template_says_of_itself_is_not_believed():
+    cluster = Cluster(nodes=1, cores=4)
+    cluster.pod("first", 4)
+    cluster.settle()
+    for name in ("old", "liar"):
+        cluster.replicas("StatefulSet", name, 1, 4)
+        cluster.settle(2)
+    item = cluster.one(KINDS["StatefulSet"].kind, "liar")
+    item["spec"]["template"]["spec"]["priority"] = 2**31 - 1
+    cluster.put(KINDS["StatefulSet"].kind, item)
+    cluster.settle(3)
+    cluster.end_all("first")
+    cluster.settle(5)
+    assert states_of(cluster, "old", "liar") == ["Running", "Held"]
+
+
+def states_of(cluster: Cluster, *names: str) -> list[str]:
+    return [cluster.state(name) for name in names]

@@ -57,6 +57,8 @@ STATUS_RATE = 50.0
 # How many times one step has a queue start what the starts before have put in front of it.
 _ROUNDS = 8
 OUTSIDE = "its gate was taken away by somebody: it runs outside the queue, where kube-scheduler puts it"
+# How much is told of what a user has written: it becomes a part of keys in the store.
+_LONGEST_REASON = 1000
 NO_PODS = "it asks for no pods"
 STRANDED = "a place is on a node that takes no pods, and no other has room"
 # The time of the first job id, in milliseconds: 2025-01-01. Ids last for 35 years from then on.
@@ -493,9 +495,9 @@ class Core:
         what was found of another form than theirs may be a defect of this program as well.
         """
         if isinstance(exc, (Malformed, Refusal, RequestError)):
-            return str(exc)
+            return str(exc)[:_LONGEST_REASON]
         self._defects.append((uid, exc))
-        return f"its fields are not those of a {self.world.workloads[uid][0].kind.kind}: {exc!r}"
+        return f"its fields are not those of a {self.world.workloads[uid][0].kind.kind}: {exc!r}"[:_LONGEST_REASON]
 
     def _is_outside(self, job: Job) -> bool:
         """Whether somebody has taken the gate away from all pods of a job that is nothing but pods, before the queue
@@ -554,7 +556,8 @@ class Core:
 
     def _priority(self, job: Job) -> int:
         """The highest priority of its pods."""
-        return max((self.world.priority_of(one) for one in job.wish.templates), default=0)
+        is_pod = job.workload.kind == PODS
+        return max((self.world.priority_of(one, is_pod) for one in job.wish.templates), default=0)
 
     def _settle(self, job: Job, now: int) -> None:
         queue = self.queues.get(job.queue)

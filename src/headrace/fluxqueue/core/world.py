@@ -9,12 +9,15 @@ from ...kube.runtime.cache import owner_of
 from ...kube.runtime.kinds import PODS, Kind
 from ..admission import gate_index
 from ..names import CLAIMS, FLUXJOBS, FLUXQUEUES, HELD, JOBID, NAMESPACES, NODES, PLACE, PRIORITY_CLASSES, QUEUE
-from ..workloads import KINDS, Workload, group, maker_of, uid_of_group
+from ..workloads import KINDS, Workload, group, maker_of, name_in_uid, uid_of_group
 from ..workloads import owner_of as known_owner
 from . import external
 from .fluxjobs import jobid_in
 
 Object = dict[str, Any]
+
+# How many owners are looked at above an object: those of the known kinds are three. Users write owners as they like.
+_DEPTH = 8
 
 
 class Change(NamedTuple):
@@ -49,6 +52,7 @@ class World:
         self._owner: dict[str, str] = {}
         self._owns: dict[str, dict[str, None]] = {}
         self._made: dict[str, dict[str, Object]] = {}
+        self._maker: dict[str, str] = {}
         self.pods_on: dict[str, dict[str, Object]] = {}
         self.fluxjobs: dict[str, Object] = {}
         self.externals: dict[int, Object] = {}
@@ -72,15 +76,15 @@ class World:
         """Whether there is a PriorityClass."""
         return name in self._priorities
 
-    def priority_of(self, spec: Object) -> int:
-        """The priority of a PodSpec: the value that its PriorityClass has now, else the one that admission has put in,
-        else that of the default class.
+    def priority_of(self, spec: Object, is_pod: bool) -> int:
+        """The priority of a PodSpec: the value that its PriorityClass has now, else (of a pod) the one that admission
+        has put in, else that of the default class. What a template says of itself is not checked.
         """
         found = self._priorities.get(spec.get("priorityClassName") or "")
         if found is not None:
             return found[0]
         default = max((value for value, is_default in self._priorities.values() if is_default), default=0)
-        return int(spec.get("priority", default))
+        return int(spec.get("priority", default)) if is_pod else default
 
     def apply(self, changes: Iterable[Change]) -> Touched:
         """Take changes in; returns what they are about."""
@@ -93,15 +97,14 @@ class World:
         kind, item, gone = change
         name, uid = item["metadata"]["name"], item["metadata"].get("uid", "")
         if kind == PODS:
-            owner = maker_of(item)
+            owner, former = maker_of(item), self._maker.get(uid, "")
+            if former not in ("", owner):
+                # It has come to a controller or a group, or left one.
+                self._apply_pod(item, uid, former, True, touched)
+                self._apply_made(item, uid, former, True, touched)
+            _put(self._maker, uid, owner, gone)
             self._apply_pod(item, uid, owner, gone, touched)
-            name = group.name_of(item)
-            if owner == uid:
-                self._apply_workload(KINDS["Pod"], item, uid, gone, touched)
-            elif name and owner == uid_of_group(item["metadata"]["namespace"], name):
-                pods = self._made.get(owner, {}).values()
-                together = group.item_of(name, owner, pods) if pods else item
-                self._apply_workload(group.WORKLOAD, together, owner, not pods, touched)
+            self._apply_made(item, uid, owner, gone, touched)
         elif kind.kind in KINDS:
             self._apply_owner(KINDS[kind.kind], item, uid, gone, touched)
         elif kind == FLUXJOBS:
@@ -129,6 +132,8 @@ class World:
         """An object that may have an owner. Its pods go with it to another one, as they are found by what made them."""
         reference = None if gone else known_owner(item)
         owner = str(reference["uid"]) if reference else ""
+        if owner and uid in (owner, *self._above(owner)):
+            owner = ""
         before = self._owner.get(uid, "")
         if before != owner:
             if before:
@@ -141,6 +146,15 @@ class World:
         self._apply_workload(kind, item, uid, gone or bool(owner), touched)
         if owner:
             touched.workloads[self.root_of(owner)] = None
+
+    def _apply_made(self, pod: Object, uid: str, owner: str, gone: bool, touched: Touched) -> None:
+        """A pod that is a workload of its own, or makes up one with others of its group."""
+        if owner == uid:
+            self._apply_workload(KINDS["Pod"], pod, uid, gone, touched)
+        elif name := name_in_uid(owner):
+            pods = self._made.get(owner, {}).values()
+            together = group.item_of(name, owner, pods) if pods else pod
+            self._apply_workload(group.WORKLOAD, together, owner, not pods, touched)
 
     def _apply_fluxjob(self, item: Object, uid: str, gone: bool, touched: Touched) -> None:
         if external.is_external(item):
@@ -197,25 +211,45 @@ class World:
 
     def root_of(self, uid: str) -> str:
         """The uid of the workload to which an object belongs."""
-        while owner := self._owner.get(uid):
+        for _ in range(_DEPTH):
+            if not (owner := self._owner.get(uid)):
+                break
             uid = owner
         return uid
+
+    def _above(self, uid: str) -> Iterator[str]:
+        """The owner of an object, its owner, and so on."""
+        for _ in range(_DEPTH):
+            if not (uid := self._owner.get(uid, "")):
+                return
+            yield uid
+
+    def _below(self, uid: str, depth: int = _DEPTH) -> Iterator[str]:
+        """An object, and those that it has made, itself or by others."""
+        yield uid
+        for one in self._owns.get(uid, ()) if depth else ():
+            yield from self._below(one, depth - 1)
 
     def made_by(self, uid: str) -> dict[str, list[Object]]:
         """The objects of known kinds that a workload has made, itself or by others, by kind and in order of names."""
         found: dict[str, list[Object]] = {}
-        for one in self._owns.get(uid, ()):
-            workload, item = self._owned[one]
-            found.setdefault(workload.kind.kind, []).append(item)
-            for kind, items in self.made_by(one).items():
-                found.setdefault(kind, []).extend(items)
+        for one in self._below(uid):
+            workload, item = self._owned.get(one, (None, {}))
+            if workload and one != uid and self._is_beside(uid, item):
+                found.setdefault(workload.kind.kind, []).append(item)
         return {kind: sorted(items, key=lambda item: str(item["metadata"]["name"])) for kind, items in found.items()}
 
     def pods_of(self, uid: str) -> Iterator[Object]:
         """The pods of a workload."""
-        yield from self._made.get(uid, {}).values()
-        for one in self._owns.get(uid, ()):
-            yield from self.pods_of(one)
+        for one in self._below(uid):
+            yield from (pod for pod in self._made.get(one, {}).values() if self._is_beside(uid, pod))
+
+    def _is_beside(self, uid: str, item: Object) -> bool:
+        """Whether an object is in the namespace of a workload: references to owners in others are none (Kubernetes
+        1.34, "Owners and Dependents").
+        """
+        found = self.workloads.get(uid)
+        return found is None or found[1]["metadata"]["namespace"] == item["metadata"]["namespace"]
 
     def live_pods(self, uid: str) -> Iterator[Object]:
         """The pods of a workload that hold something of their nodes, or will."""

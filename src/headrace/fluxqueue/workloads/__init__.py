@@ -62,6 +62,11 @@ def uid_of_group(namespace: str, name: str) -> str:
     return f"group/{namespace}/{name}"
 
 
+def name_in_uid(uid: str) -> str:
+    """The name of the group that such a text stands for; "" for the uid of an object."""
+    return uid.split("/", 2)[2] if uid.startswith("group/") else ""
+
+
 def others() -> Iterator[Workload]:
     """The kinds whose objects make pods, themselves or by others."""
     return (one for one in KINDS.values() if one.kind != PODS)
@@ -87,6 +92,7 @@ __all__ = [
     "group",
     "is_foreign",
     "maker_of",
+    "name_in_uid",
     "ordinal_of",
     "others",
     "owner_of",

@@ -18,9 +18,12 @@ def wish(job: Object, made: Made = NOTHING) -> Wish:
     return Wish(sets=(several([job]),), end=end, limit=limit_of([job]))
 
 
-def several(jobs: Sequence[Object], **told: Any) -> PodSet:
-    """The pods of Jobs that ask for the same, as one set; `told` are other fields of that."""
+def several(jobs: Sequence[Object], more: int = 0, **told: Any) -> PodSet:
+    """The pods of Jobs that ask for the same, as one set: those of as many `more` as the last of them; `told` are other
+    fields of the set.
+    """
     pods = sum(0 if end_in(one.get("status") or {}, _ENDS) else _pods(one) for one in jobs)
+    pods += more * _pods(jobs[-1]) if more else 0
     templates = tuple(one["spec"]["template"]["spec"] for one in jobs)
     return PodSet(pods=pods, templates=templates, labels=_labels(jobs[0]) if jobs else {}, **told)
 

@@ -20,20 +20,24 @@ def wish(item: Object, made: Made = NOTHING) -> Wish:
     sets = tuple(
         job.several(
             [] if end else own,
+            0 if end else more,
             name=name,
             selector={_REPLICATED: name},
             per_job=max((int(one["spec"].get("parallelism", 1)) for one in own), default=1),
         )
-        for name, own in jobs.items()
+        for name, (own, more) in jobs.items()
     )
-    return Wish(sets=sets, end=end, limit=job.limit_of([one for own in jobs.values() for one in own]))
+    return Wish(sets=sets, end=end, limit=job.limit_of([one for own, _ in jobs.values() for one in own]))
 
 
-def _jobs_of(replicated: Object, made: Made) -> list[Object]:
-    """The Jobs of a replicated Job: those that are made, and those that are to come."""
+def _jobs_of(replicated: Object, made: Made) -> tuple[list[Object], int]:
+    """The Jobs of a replicated Job: those that are made and, the last, one of those that are to come; and how many more
+    of the latter there are.
+    """
     own = [job for job in made.get("Job", ()) if _replicated(job) == replicated["name"]]
     template = {"metadata": {"name": replicated["name"]}, "spec": replicated["template"]["spec"]}
-    return own + [template] * max(int(replicated.get("replicas", 1)) - len(own), 0)
+    missing = max(int(replicated.get("replicas", 1)) - len(own), 0)
+    return ([*own, template], missing - 1) if missing else (own, 0)
 
 
 def _replicated(item: Object) -> str:
