@@ -57,7 +57,8 @@ STATUS_RATE = 50.0
 # How many times one step has a queue start what the starts before have put in front of it.
 _ROUNDS = 8
 OUTSIDE = "its gate was taken away by somebody: it runs outside the queue, where kube-scheduler puts it"
-# How much is told of what a user has written: it becomes a part of keys in the store.
+# The most characters of a reason that repeats what a user has written: the store has reasons in keys, whose size
+# PostgreSQL limits.
 _LONGEST_REASON = 1000
 NO_PODS = "it asks for no pods"
 STRANDED = "a place is on a node that takes no pods, and no other has room"

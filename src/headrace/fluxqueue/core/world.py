@@ -47,7 +47,7 @@ class World:
     def __init__(self) -> None:
         self.workloads: dict[str, tuple[Workload, Object]] = {}
         self.pods: dict[str, Object] = {}
-        # Objects that others own, and what owns what, both by uid; pods by what has made them.
+        # Objects that others own, and what owns what, both by uid; pods by what has made them, and that by pod.
         self._owned: dict[str, tuple[Workload, Object]] = {}
         self._owner: dict[str, str] = {}
         self._owns: dict[str, dict[str, None]] = {}
@@ -211,11 +211,7 @@ class World:
 
     def root_of(self, uid: str) -> str:
         """The uid of the workload to which an object belongs."""
-        for _ in range(_DEPTH):
-            if not (owner := self._owner.get(uid)):
-                break
-            uid = owner
-        return uid
+        return [uid, *self._above(uid)][-1]
 
     def _above(self, uid: str) -> Iterator[str]:
         """The owner of an object, its owner, and so on."""
