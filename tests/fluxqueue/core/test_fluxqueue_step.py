@@ -1233,3 +1233,122 @@ def test_a_priority_that_a_template_says_of_itself_is_not_believed():
 
 def states_of(cluster: Cluster, *names: str) -> list[str]:
     return [cluster.state(name) for name in names]
+
+
+@pytest.mark.parametrize("how", ["another namespace", "left alone", "no gate"])
+def test_a_pod_that_is_only_said_to_be_on_a_node_has_nothing_of_it(how: str, monkeypatch: pytest.MonkeyPatch):
+    cluster = Cluster(nodes=1, cores=4)
+    monkeypatch.setattr(cluster, "_bind", lambda pod, bind=cluster._bind: _is_hog(pod) or bind(pod))
+    mark = {"fluxqueue/fluxion-nodes": "n0"}
+    labels = {"fluxqueue/skip": "true"} if how == "left alone" else {}
+    namespace = "other" if how == "another namespace" else "ns"
+    cluster.pod("hog", 1000, namespace, labels=labels, annotations=mark)
+    pod = cluster.one(PODS, "hog", namespace)
+    if how == "no gate":
+        del pod["spec"]["schedulingGates"]
+        pod["metadata"].update(labels={"fluxqueue/jobid": "1"}, annotations=mark)
+        cluster.put(PODS, pod)
+    cluster.settle(3)
+    cluster.pod("a", 4)
+    cluster.settle(5)
+    assert cluster.state("a") == "Running"
+
+
+def _is_hog(pod: dict[str, Any]) -> bool:
+    """It asks for what no scheduler has, so that it never runs."""
+    return bool(pod["metadata"]["name"] == "hog")
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative"])
+@pytest.mark.parametrize("back", [0.5, 5, 3600, 100_000])
+def test_a_clock_that_is_set_back_holds_up_nobody(policy: str, back: float):
+    cluster = Cluster(nodes=1, cores=4, policy=policy)
+    marks = {"fluxqueue/duration": "1h"}
+    for name in "abc":
+        cluster.pod(name, 4, annotations=marks)
+        cluster.settle(20)
+    cluster.end_all("a")
+    cluster.now -= back
+    cluster.settle(5)
+    assert states(cluster, "abc") == "Finished Running Held"
+    cluster.end_all("b")
+    cluster.pod("d", 4, annotations={"fluxqueue/duration": "5m"})
+    cluster.settle(5)
+    # By the clock, d may have come before c.
+    assert sorted(states_of(cluster, "c", "d")) == ["Held", "Running"]
+    first, then = sorted("cd", key=cluster.state, reverse=True)
+    cluster.end_all(first)
+    cluster.settle(60)
+    assert states_of(cluster, first, then) == ["Finished", "Running"]
+    jobids = [cluster.status(name)["jobid"] for name in "abcd"]
+    assert sorted(jobids, key=int) == jobids
+    assert len(set(jobids)) == 4
+
+
+def with_pods_of(cluster: Cluster, cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on admission has pods of Jobs and ReplicaSets ask for more than their templates."""
+
+    def create(kind: Any, item: dict[str, Any]) -> dict[str, Any]:
+        if kind is PODS and item["metadata"].get("ownerReferences"):
+            item["spec"]["containers"][0]["resources"]["requests"]["cpu"] = str(cores)
+        return Cluster.create(cluster, kind, item)
+
+    monkeypatch.setattr(cluster, "create", create)
+
+
+def test_a_pod_that_asks_for_more_than_its_template_waits_for_as_much(monkeypatch: pytest.MonkeyPatch):
+    cluster = Cluster(nodes=2, cores=64, quotas=[{"namespace": "ns", "cpu": 10}])
+    with_pods_of(cluster, 60, monkeypatch)
+    cluster.replicas("ReplicaSet", "tiny", 1, 1)
+    cluster.settle(5)
+    assert "quota of namespace ns: cpu 60 of 10 (50 over)" in cluster.status("tiny")["reason"]
+    assert cluster.pods_of("tiny")[0]["spec"]["schedulingGates"]
+    # One that asks for what there is room for is not held up by it.
+    with_pods_of(cluster, 8, monkeypatch)
+    cluster.replicas("ReplicaSet", "fits", 1, 1)
+    cluster.settle(5)
+    assert states_of(cluster, "tiny", "fits") == ["Held", "Running"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_admission_adds_to_the_pods_of_a_job_costs_it_neither_its_turn_nor_its_start(
+    restarts: bool, monkeypatch: pytest.MonkeyPatch
+):
+    cluster = Cluster(nodes=2, cores=8)
+    cluster.pod("first", 8)
+    cluster.pod("second", 6)
+    cluster.settle()
+    with_pods_of(cluster, 3, monkeypatch)
+    cluster.job("a", pods=2, cores=1)
+    cluster.settle(20)
+    cluster.pod("later", 8)
+    cluster.settle(20)
+    # Each pod was given a place of one core, which is too small: they wait for three, before whoever came after them.
+    assert states_of(cluster, "a", "later") == ["Released", "Held"]
+    assert "cpu x4000 short (6000 wanted, 2000 free)" in cluster.status("a")["reason"]
+    if restarts:
+        cluster.restart()
+        cluster.settle(5)
+    cluster.end_all("first")
+    cluster.settle(5)
+    assert states_of(cluster, "a", "later") == ["Running", "Held"]
+    assert len(cluster.pods_of("a")) == 2
+    cluster.end_all("a")
+    cluster.settle(5)
+    assert states_of(cluster, "a", "later") == ["Finished", "Running"]
+
+
+def test_what_a_pod_has_beyond_its_place_counts_against_the_quota():
+    cluster = Cluster(nodes=2, cores=8, quotas=[{"namespace": "ns", "cpu": 4}])
+    cluster.pod("a", 1)
+    cluster.settle(3)
+    pod = cluster.one(PODS, "a")
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "4"
+    cluster.put(PODS, pod)
+    cluster.settle(3)
+    cluster.pod("b", 1)
+    cluster.settle(3)
+    assert "cpu 5 of 4 (1 over, 4 taken)" in cluster.status("b")["reason"]
+    cluster.end_all("a")
+    cluster.settle(3)
+    assert cluster.state("b") == "Running"

@@ -11,7 +11,7 @@ from ...spec import duration as durations
 from .. import constraints, nodes, requests
 from ..crd import Settings
 from ..names import DURATION, GANG, GROUP_NAMES, GROUP_SIZES, HOLD, QUEUE, SCHEDULERS, SKIP, WITHIN
-from ..workloads import PodSet, Wish
+from ..workloads import PodSet
 from .job import Asked, AskedSet, Job
 
 Object = dict[str, Any]
@@ -36,7 +36,7 @@ def asked_of(job: Job, settings: Settings, has_taints: bool) -> Asked:
     level = nodes.level_of(within, settings.topology) if within else ""
     labels = [one.labels for one in wish.sets]
     left = dict.fromkeys(field for one in wish.templates for field in constraints.left_to_scheduler(one, *labels))
-    sets = {one.name: _asked_set(one, wish, has_taints) for one in wish.sets}
+    sets = {one.name: _asked_set(one, job, has_taints) for one in wish.sets}
     pods = {one.name: one.pods for one in wish.sets if one.pods} or {one.name: 1 for one in wish.sets[:1]}
     specs = _jobspecs(meta, pods, sets, seconds, level)
     return Asked(
@@ -49,10 +49,11 @@ def asked_of(job: Job, settings: Settings, has_taints: bool) -> Asked:
     )
 
 
-def _asked_set(one: PodSet, wish: Wish, has_taints: bool) -> AskedSet:
-    others = [other for other in wish.sets if other is not one]
+def _asked_set(one: PodSet, job: Job, has_taints: bool) -> AskedSet:
+    others = [other for other in job.wish.sets if other is not one]
+    grown = [job.grown[one.name][1]] if one.name in job.grown else []
     return AskedSet(
-        requests.largest(requests.amounts_of(template) for template in one.templates),
+        requests.largest([*grown, *(requests.amounts_of(template) for template in one.templates)]),
         constraints.together(constraints.constraint_of(template, has_taints) for template in one.templates),
         _avoids(one, one),
         any(_avoids(one, other) or _avoids(other, one) for other in others),

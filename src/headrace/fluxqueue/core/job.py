@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import Enum
 from itertools import islice
 from math import ceil
@@ -42,7 +43,8 @@ class State(Enum):
 
 class Place(Struct, eq=False):
     """Room for a pod of a set on a node of a queue, which stands at `index` in the job's nodes; `pod` is the uid of the
-    pod that has it, "" while there is none.
+    pod that has it, "" while there is none, and `beyond` what that has of the node beside `amounts`, as it was resized.
+    The pods of its set waited for it `since` that time.
     """
 
     index: int
@@ -51,7 +53,9 @@ class Place(Struct, eq=False):
     hold: int
     amounts: requests.Amounts
     queue: str
+    since: float = 0
     pod: str = ""
+    beyond: requests.Amounts = {}
 
 
 class Wait(NamedTuple):
@@ -90,6 +94,13 @@ def started(waits: list[Wait], part: Wait) -> list[Wait]:
     at = next(index for index, one in enumerate(waits) if one.since == part.since)
     left = waits[at].pods - part.pods
     return [*waits[:at], *([Wait(left, part.since)] if left else []), *waits[at + 1 :]]
+
+
+def waits_again(waits: list[Wait], outgrown: list[float]) -> list[Wait]:
+    """Waits, and those anew who have waited since these times before."""
+    found = Counter({one.since: one.pods for one in waits})
+    found.update(outgrown)
+    return [Wait(pods, since) for since, pods in sorted(found.items())]
 
 
 def parts_of(waits: list[Wait], together: bool, window: int = WINDOW) -> list[Wait]:
@@ -132,9 +143,11 @@ class Job(Struct, eq=False, kw_only=True):
     anew would take it for the job's.
 
     `asked` is None for a job that is refused. `waits` are the pods without places, `lacks` how many these are by set,
-    and `line` what of `waits` is in front of the graph, by id. `is_ready`: these may be in its queue's order, if its
-    namespace's quota lets them; `excess`: which limits of the quota it is over. `is_placed`: its places have been
-    taken. `is_due`: a status that differs in its position or counts alone is to be written.
+    and `line` what of `waits` is in front of the graph, by id. `grown`, by set: a pod (its uid) that asks for more than
+    the templates say, as what admission has added to it, and how much; `outgrown`: since when the pods waited whose
+    places became too small for them. `is_ready`: these may be in its queue's order, if its namespace's quota lets them;
+    `excess`: which limits of the quota it is over. `is_placed`: its places have been taken. `is_due`: a status that
+    differs in its position or counts alone is to be written.
     """
 
     uid: str
@@ -157,6 +170,8 @@ class Job(Struct, eq=False, kw_only=True):
     waits: list[Wait] = []
     lacks: dict[str, int] = {}
     line: dict[int, Wait] = {}
+    grown: dict[str, tuple[str, requests.Amounts]] = {}
+    outgrown: list[float] = []
     # What the parts in front of the graph ask for, but for the number of pods of a job of one set, and for which sets.
     shape: Any = None
     sets_in_line: tuple[str, ...] = ()
@@ -193,6 +208,8 @@ class Job(Struct, eq=False, kw_only=True):
         if not self.asked:
             return {"pod": 1}
         found = self.asked.sets.get(name)
+        if name in self.grown:
+            return requests.largest([self.grown[name][1], *([found.amounts] if found else [])])
         return found.amounts if found else requests.largest(one.amounts for one in self.asked.sets.values())
 
     @property
@@ -203,7 +220,7 @@ class Job(Struct, eq=False, kw_only=True):
     @property
     def holds(self) -> requests.Amounts:
         """What it has of its queue's nodes, and itself as one job."""
-        return {**requests.total(place.amounts for place in self.places), JOB: 1}
+        return {**requests.total(amounts for place in self.places for amounts in (place.amounts, place.beyond)), JOB: 1}
 
     @property
     def needs(self) -> requests.Amounts:

@@ -40,10 +40,11 @@ class Places:
         if not job.is_placed and job.state.has_nodes:
             job.is_placed = True
             taken = [index for index in range(len(job.nodes)) if index not in job.freed]
-            job.places = [self._place(job, queue, index, now) for index in taken]
+            job.places = [self._place(job, queue, index, now, job.queued_at) for index in taken]
         for place in job.places:
             if place.pod and place.pod not in pods:
                 self._vacate(place)
+        job.grown = {name: entry for name, entry in job.grown.items() if entry[0] in pods}
         free = [place for place in job.places if not place.pod]
         without = [entry for entry in pods.items() if entry[0] not in self.of_pod] if free else []
         # Pods that are on a node already have their places there before any other pod.
@@ -56,22 +57,25 @@ class Places:
             if found is not None:
                 free.remove(found)
                 self._occupy(found, uid)
+            elif not node:
+                _grow(job, fits, uid, pod)
         kept = {place.index for place in self._kept(job, free)}
         for place in [place for place in free if place.index not in kept]:
+            if _is_outgrown(job, place):
+                job.outgrown.append(place.since)
             self.give_back(job, place, keep=job.state.has_nodes)
         if job.state is State.RELEASED and _all_run(job, pods):
             job.state = State.RUNNING
 
-    def _place(self, job: Job, queue: ClusterQueue, index: int, now: int) -> Place:
-        """A place at an index of a job's nodes, which holds what a pod of its set asks for."""
+    def _place(self, job: Job, queue: ClusterQueue, index: int, now: int, since: float) -> Place:
+        """A place at an index of a job's nodes, which holds what a pod of its set asks for that waited since then."""
         node, own = job.nodes[index], job.sets[index]
         amounts = job.amounts_of(own)
-        return Place(index, node, own, queue.hold(node, amounts, now, job.end), amounts, job.queue)
+        return Place(index, node, own, queue.hold(node, amounts, now, job.end), amounts, job.queue, since)
 
     def _kept(self, job: Job, free: list[Place]) -> Iterator[Place]:
         """Of the places without a pod, those that wait for one."""
-        # Where the request has changed, a place may be too small for what is asked for now.
-        enough = [one for one in free if not requests.beyond(job.amounts_of(one.set), one.amounts)]
+        enough = [one for one in free if not _is_outgrown(job, one)]
         beside = []
         for name, left in self.left(job).items():
             own = [one for one in enough if one.set == name]
@@ -98,16 +102,16 @@ class Places:
         pods = self._world.live_pods(job.uid)
         return sum(1 for pod in pods if pod["metadata"]["uid"] not in self.of_pod and gate_index(pod) < 0)
 
-    def add(self, job: Job, queue: ClusterQueue, own: str, nodes: list[str], now: int) -> None:
-        """Give a job a place for a pod of a set on each of these nodes, at the first indexes of that set that its nodes
-        do not need any more.
+    def add(self, job: Job, queue: ClusterQueue, own: str, nodes: list[str], now: int, since: float) -> None:
+        """Give a job a place for a pod of a set that waited `since` then on each of these nodes, at the first indexes
+        of that set that its nodes do not need any more.
         """
         for node in nodes:
             index = min((one for one in job.freed if job.sets[one] == own), default=len(job.nodes))
             job.nodes[index : index + 1] = [node]
             job.sets[index : index + 1] = [own]
             job.freed.discard(index)
-            insort(job.places, self._place(job, queue, index, now), key=lambda place: place.index)
+            insort(job.places, self._place(job, queue, index, now, since), key=lambda place: place.index)
 
     def is_usable(self, job: Job, queue: ClusterQueue, place: Place) -> bool:
         """Whether the node of a place takes pods of the place's set."""
@@ -142,7 +146,7 @@ class Places:
 
     def _vacate(self, place: Place) -> None:
         self.of_pod.pop(place.pod, None)
-        place.pod = ""
+        place.pod, place.beyond = "", {}
         self.loads[place.node] = None
 
     def give_back(self, job: Job, place: Place, keep: bool = False) -> None:
@@ -202,16 +206,30 @@ def _is_apart(name: str, own: AskedSet, other_name: str, other: AskedSet | None)
     return own.is_apart if name == other_name else bool(own.keeps_apart and other and other.keeps_apart)
 
 
+def _is_outgrown(job: Job, place: Place) -> bool:
+    """Whether a place is too small for what is asked for now: templates were changed, or pods are larger than these."""
+    return bool(requests.beyond(job.amounts_of(place.set), place.amounts))
+
+
 def _best(job: Job, free: list[Place], pod: Object) -> Place | None:
-    """The place of a pod's set with its ordinal, else the first of its set that has room for it."""
+    """The place of a pod's set with its ordinal, else the first of its set that has room for it. A pod without the gate
+    is not held back any more: what it has beyond its place is counted where it is bound.
+    """
     own = job.wish.set_of(pod)
     fits = [one for one in free if one.set == own.name] if own else free
     index, amounts = _index_of(job, own, pod), requests.amounts_of(pod["spec"])
+    is_free = gate_index(pod) < 0
     first = [one for one in fits if one.index == index]
-    for place in [*first, *fits]:
-        if not requests.beyond(amounts, place.amounts) or place.amounts == job.amounts_of(place.set):
-            return place
-    return None
+    return next((one for one in [*first, *fits] if is_free or not requests.beyond(amounts, one.amounts)), None)
+
+
+def _grow(job: Job, free: list[Place], uid: str, pod: Object) -> None:
+    """Have a job ask for as much for a set of pods as one of them asks for that no place of its set has room for."""
+    own = job.wish.set_of(pod)
+    if own and any(one.set == own.name for one in free):
+        amounts = requests.amounts_of(pod["spec"])
+        if requests.beyond(amounts, job.amounts_of(own.name)):
+            job.grown[own.name] = uid, requests.largest([amounts, job.amounts_of(own.name)])
 
 
 def _index_of(job: Job, own: PodSet | None, pod: Object) -> int | None:

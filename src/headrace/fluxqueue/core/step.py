@@ -42,7 +42,7 @@ from .chronicle import Chronicle, Record
 from .cluster_queue import ClusterQueue
 from .external import Externals, is_external
 from .fluxjobs import jobid_in, moment_of
-from .job import WINDOW, Job, State, parts_of, started, waits_of
+from .job import WINDOW, Job, State, parts_of, started, waits_again, waits_of
 from .places import Places, beside
 from .queue_nodes import QueueNodes, divided
 from .world import Change, Touched, World, is_held, is_live, is_placed, node_of, workload_of
@@ -54,6 +54,8 @@ Object = dict[str, Any]
 # second, all together, in which nothing else has changed.
 LOOK_INTERVAL = 2.0
 STATUS_RATE = 50.0
+# How far (seconds) the clock may fall behind the last step without the queues beginning anew: it is held meanwhile.
+_CLOCK_SLACK = 1.0
 # How many times one step has a queue start what the starts before have put in front of it.
 _ROUNDS = 8
 OUTSIDE = "its gate was taken away by somebody: it runs outside the queue, where kube-scheduler puts it"
@@ -85,32 +87,42 @@ class Core:
     def __init__(self) -> None:
         self.world = World()
         self.chronicle = Chronicle()
-        self._asked_again: dict[str, None] = {}
-        self.jobs: dict[str, Job] = {}
         self.queues: dict[str, ClusterQueue] = {}
-        self.places = Places(self.world, self.queues)
-        self._jobs_by_id: dict[int, Job] = {}
+        self.externals = Externals(self.queues)
+        self._asked_again: dict[str, None] = {}
         self._ids = FluidGenerator(epoch_ms=_EPOCH)
+        # Ids of parts of jobs in front of a graph: those of jobs are far greater.
+        self._parts = count(1)
+        self._defects: list[tuple[str, Exception]] = []
+        self._begin(0)
+
+    def _begin(self, now: float) -> None:
+        """Know of no queue and no job, as a core does that has not seen the cluster yet."""
+        self._stepped_at = self._look_at = self._credited_at = now
+        self._credit = STATUS_RATE
+        self.jobs: dict[str, Job] = {}
+        self._jobs_by_id: dict[int, Job] = {}
+        self.queues.clear()
         self._queue_nodes: dict[str, QueueNodes] = {}
+        self.places = Places(self.world, self.queues)
         # By node, the queue and the hold of what pods without a place have of it, and how much that is.
         self._foreign: dict[str, tuple[ClusterQueue, int, requests.Amounts]] = {}
         self._explainer = Explainer()
-        self.externals = Externals(self.queues)
         # Jobs with a place on a node that takes no pods, and no other node to move it to.
         self._stranded: dict[str, None] = {}
         self.binding = Binding(self.world)
         self.writes = Writes(self.world, self.queues, self.places, self.binding)
-        self._look_at = 0.0
-        # Ids of parts of jobs in front of a graph: those of jobs are far greater.
-        self._parts = count(1)
-        self._credit, self._credited_at = STATUS_RATE, 0.0
-        self._defects: list[tuple[str, Exception]] = []
 
     def step(self, changes: Iterable[Change], now: float) -> Steps:
         """What to do after some changes. Writes that are asked for and not seen done are asked for again when what they
         are about changes, or is named by `touch`.
         """
         touched = self._observe(list(changes), now)
+        if now < self._stepped_at - _CLOCK_SLACK:
+            # The clock was set back. What is planned for the time from which it came would be kept until then.
+            self._begin(now)
+            touched = self.world.everything()
+        self._stepped_at = now = max(now, self._stepped_at)
         self._touched, self.places.loads = touched.workloads, touched.loads
         self._touched.update({**self._stranded, **self.writes.unbindable})
         self.writes.unbindable.clear()
@@ -294,7 +306,7 @@ class Core:
         """Hold what pods have of a node without a place there, or beyond it, as one that was resized."""
         name = next((name for name, one in self.queues.items() if node in one.nodes), "")
         queue, pods = self.queues.get(name), self.world.pods_on.get(node, {}).items()
-        amounts = requests.total(self._without_place(uid, pod, name) for uid, pod in pods if is_live(pod))
+        amounts = requests.total(self._beyond_place(uid, pod, name, node) for uid, pod in pods if is_live(pod))
         before = self._foreign.get(node)
         if before and (before[0], before[2]) == (queue, amounts):
             return
@@ -304,10 +316,20 @@ class Core:
         if queue and amounts:
             self._foreign[node] = queue, queue.hold(node, amounts, now), amounts
 
-    def _without_place(self, uid: str, pod: Object, queue: str) -> requests.Amounts:
-        """What a pod has of its node beyond its place in a queue; its node may have come to another queue since."""
-        amounts, place = requests.amounts_of(pod["spec"], pod.get("status")), self.places.of_pod.get(uid)
-        return requests.beyond(amounts, place.amounts) if place and place.queue == queue else amounts
+    def _beyond_place(self, uid: str, pod: Object, queue: str, node: str) -> requests.Amounts:
+        """What a pod has of its node beyond its place there in a queue; the node may have come to that queue since.
+
+        A pod that is only said to be given to the node, as users may write, has nothing without a place.
+        """
+        place = self.places.of_pod.get(uid)
+        if place and place.node != node:
+            place = None
+        if not pod["spec"].get("nodeName"):
+            return place.amounts if place and place.queue != queue else {}
+        amounts = requests.amounts_of(pod["spec"], pod.get("status"))
+        if place:
+            place.beyond = requests.beyond(amounts, place.amounts)
+        return place.beyond if place and place.queue == queue else amounts
 
     # --- one workload
 
@@ -386,9 +408,11 @@ class Core:
         )
         first = wish.sets[0].name if wish.sets else ""
         job.sets = fluxjobs.sets_in(told, len(job.nodes), first)
-        if not told and placed:
-            job.state, job.nodes = State.RELEASED, [node_of(pod) for pod in placed]
-            found = [wish.set_of(pod) for pod in placed]
+        # What says alone that a pod was given to a node may be of its user; that it is bound there is not.
+        bound = [pod for pod in placed if pod["spec"].get("nodeName")]
+        if not told and bound:
+            job.state, job.nodes = State.RELEASED, [node_of(pod) for pod in bound]
+            found = [wish.set_of(pod) for pod in bound]
             job.started_at, job.sets = now, [own.name if own else first for own in found]
         self.jobs[uid] = self._jobs_by_id[job.jobid] = job
         return job
@@ -440,7 +464,7 @@ class Core:
             self.places.give_back(job, place)
         self.places.leave(job)
         job.state, job.nodes, job.is_placed, job.started_at, job.reason = State.HELD, [], False, 0, ""
-        job.sets, job.freed, job.waits = [], set(), []
+        job.sets, job.freed, job.waits, job.outgrown = [], set(), [], []
 
     def _wait(self, job: Job, problem: str, now: float) -> None:
         """Have the pods of a job that have no places wait in its queue, with what it asks for now; `problem` is what is
@@ -479,6 +503,8 @@ class Core:
             job.lacks = self.places.lacks(job)
             # Creation times are whole seconds: growth in the second of a job's creation may have come after that job.
             since = float(int(now) + 1) if job.state.has_nodes else job.queued_at
+            if job.outgrown:
+                job.waits, job.outgrown = waits_again(job.waits, job.outgrown), []
             job.waits = waits_of(job.waits, sum(job.lacks.values()), job.wish.together, since)
         why = self._kept_out(job)
         if why or queue is None:
@@ -678,7 +704,7 @@ class Core:
             job.is_placed = True
         job.position, job.estimate, job.reason = 0, 0, ""
         for own, names in zip(job.sets_in_line, given, strict=True):
-            self.places.add(job, queue, own, names, int(now))
+            self.places.add(job, queue, own, names, int(now), wait.since)
 
     def _look(self, now: float) -> None:
         """Bring positions, reasons and estimates of those who wait up to date, and have some of them written."""

@@ -93,6 +93,11 @@ class World:
             self._apply(change, touched)
         return touched
 
+    def everything(self) -> Touched:
+        """As if all that there is had changed."""
+        uids = dict.fromkeys([*self.workloads, *self.fluxjobs])
+        return Touched(uids, dict.fromkeys(self.nodes), dict.fromkeys(self.pods_on), dict.fromkeys(self.queues))
+
     def _apply(self, change: Change, touched: Touched) -> None:
         kind, item, gone = change
         name, uid = item["metadata"]["name"], item["metadata"].get("uid", "")
