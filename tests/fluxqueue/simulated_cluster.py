@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable
 from typing import Any
 
 from headrace.fluxqueue import requests
@@ -56,6 +57,8 @@ class Cluster:
         self.restarts = 0
         # Names of nodes to which kube-scheduler binds nothing, for a reason of its own.
         self.unbindable: set[str] = set()
+        # How many cores admission adds to a pod that a controller makes.
+        self.sidecar: Callable[[], int] = lambda: 0
         self._version = 0
         self._changes: list[Change] = []
         self._wake_at = float("inf")
@@ -105,7 +108,10 @@ class Cluster:
             review = Review("", "CREATE", kind.plural, "", namespace, item["metadata"]["name"], item, None)
             binds = any(one["spec"].get("placement") == "bind" for one in self.all(FLUXQUEUES))
             item = judge(review, lambda namespace: binds).changed or item
-        return self.put(kind, copy.deepcopy(item))
+        item = copy.deepcopy(item)
+        if kind == PODS and item["metadata"].get("ownerReferences") and (more := self.sidecar()):
+            item["spec"]["containers"].append({"name": "sidecar", "resources": {"requests": {"cpu": str(more)}}})
+        return self.put(kind, item)
 
     def pod(self, name: str, cores: int = 1, namespace: str = "ns", **more: Any) -> Object:
         meta = {"name": name, "namespace": namespace, **more}

@@ -282,6 +282,38 @@ def test_a_crash_at_any_write_changes_nothing_of_what_comes_of_it(placement):
             assert outcome(cluster) == expected, (crash_at, after)
 
 
+def a_life_of_larger_pods(cluster: Cluster) -> None:
+    """Pods have a sidecar more than their templates, and fill the nodes."""
+    cluster.sidecar = lambda: 1
+    cluster.job("a", pods=2, cores=1, completions=3)
+    cluster.settle(5)
+    cluster.replicas("ReplicaSet", "set", 2, cores=1)
+    cluster.settle(5)
+    cluster.pod("b", 2)
+    cluster.settle(5)
+    for _ in range(3):
+        cluster.end(next(one for one in cluster.pods_of("a") if one["status"]["phase"] == "Running"))
+        cluster.settle(5)
+    cluster.change("ReplicaSet", "set", replicas=3)
+    cluster.settle(5)
+    cluster.end_all("b")
+    cluster.settle(60)
+
+
+@pytest.mark.parametrize("placement", ["pin", "bind"])
+def test_a_crash_at_any_write_overcommits_no_node_where_pods_are_larger_than_their_templates(placement: str):
+    plain = Cluster(placement=placement)
+    a_life_of_larger_pods(plain)
+    for crash_at in range(len(plain.writes)):
+        for after in (False, True):
+            cluster = Cluster(placement=placement)
+            cluster.crash_at, cluster.crash_after = crash_at, after
+            a_life_of_larger_pods(cluster)
+            states = {name: one["state"] for name, one in outcome(cluster)[0].items()}
+            assert states == {"a-job": "Finished", "set-replicaset": "Running", "b-pod": "Finished"}, (crash_at, after)
+            assert len(cluster.pods_of("set")) == 3
+
+
 # Kinds with two sets of pods, and the names of these.
 SETS = [
     *(("JobSet", "driver", "worker"), ("TrainJob", "initializer", "node")),
@@ -297,6 +329,8 @@ def test_random_histories_with_crashes_promise_no_node_twice(seed):
     cluster = Cluster(nodes=3, cores=4, policy=policy, placement=placement)
     gpu = {"gpu": "yes"}
     cluster.node("n2", 4, gpu)
+    larger = rng.choice((0, 0, 0.2, 1))
+    cluster.sidecar = lambda: int(rng.random() < larger)
     names: list[str] = []
     sets: list[tuple[str, str]] = []
     several: list[tuple[str, str]] = []
@@ -345,6 +379,8 @@ def test_random_histories_with_crashes_promise_no_node_twice(seed):
             node = cluster.one(NODES, f"n{rng.randrange(3)}", "")
             node["spec"] = {} if node["spec"] else {"unschedulable": True}
             cluster.put(NODES, node)
+        if rng.random() < 0.03:
+            cluster.now -= rng.choice((0.5, 30, 3600))
         cluster.settle(rng.choice((0, 1, 10, 100)))
         no_node_is_promised_twice(cluster)
     cluster.crash_at = None

@@ -1285,40 +1285,27 @@ def test_a_clock_that_is_set_back_holds_up_nobody(policy: str, back: float):
     assert len(set(jobids)) == 4
 
 
-def with_pods_of(cluster: Cluster, cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on admission has pods of Jobs and ReplicaSets ask for more than their templates."""
-
-    def create(kind: Any, item: dict[str, Any]) -> dict[str, Any]:
-        if kind is PODS and item["metadata"].get("ownerReferences"):
-            item["spec"]["containers"][0]["resources"]["requests"]["cpu"] = str(cores)
-        return Cluster.create(cluster, kind, item)
-
-    monkeypatch.setattr(cluster, "create", create)
-
-
-def test_a_pod_that_asks_for_more_than_its_template_waits_for_as_much(monkeypatch: pytest.MonkeyPatch):
+def test_a_pod_that_asks_for_more_than_its_template_waits_for_as_much():
     cluster = Cluster(nodes=2, cores=64, quotas=[{"namespace": "ns", "cpu": 10}])
-    with_pods_of(cluster, 60, monkeypatch)
+    cluster.sidecar = lambda: 59
     cluster.replicas("ReplicaSet", "tiny", 1, 1)
     cluster.settle(5)
     assert "quota of namespace ns: cpu 60 of 10 (50 over)" in cluster.status("tiny")["reason"]
     assert cluster.pods_of("tiny")[0]["spec"]["schedulingGates"]
     # One that asks for what there is room for is not held up by it.
-    with_pods_of(cluster, 8, monkeypatch)
+    cluster.sidecar = lambda: 7
     cluster.replicas("ReplicaSet", "fits", 1, 1)
     cluster.settle(5)
     assert states_of(cluster, "tiny", "fits") == ["Held", "Running"]
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_what_admission_adds_to_the_pods_of_a_job_costs_it_neither_its_turn_nor_its_start(
-    restarts: bool, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_admission_adds_to_the_pods_of_a_job_costs_it_neither_its_turn_nor_its_start(restarts: bool):
     cluster = Cluster(nodes=2, cores=8)
     cluster.pod("first", 8)
     cluster.pod("second", 6)
     cluster.settle()
-    with_pods_of(cluster, 3, monkeypatch)
+    cluster.sidecar = lambda: 2
     cluster.job("a", pods=2, cores=1)
     cluster.settle(20)
     cluster.pod("later", 8)

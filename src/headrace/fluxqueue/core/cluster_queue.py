@@ -166,10 +166,12 @@ class ClusterQueue:
         del self._holds_on[self.holds[hold].node][hold]
         del self.holds[hold]
 
-    def has_room(self, node: str) -> bool:
-        """Whether no more is held of a node now than it has: pods of others may have taken what a place was given."""
+    def has_room(self, node: str, more: requests.Amounts) -> bool:
+        """Whether no more is held of a node now, with so much more, than it has: pods of others may have taken what a
+        place was given.
+        """
         holds = [self.holds[hold] for hold in self._holds_on.get(node, ())]
-        held = requests.total(hold.amounts for hold in holds if hold.start <= self.queue.now)
+        held = requests.total([more, *(hold.amounts for hold in holds if hold.start <= self.queue.now)])
         has = nodes.amounts_of(self.nodes[node])
         return all(held.get(kind, 0) <= amount for kind, amount in has.items())
 

@@ -139,6 +139,21 @@ class Places:
                 all_have = False
         return all_have
 
+    def widen(self, job: Job, queue: ClusterQueue, place: Place, now: int) -> bool:
+        """Give a place as much as its pod asks for, which is to be bound; returns whether its node has room for that.
+        A pod whose gate its user has taken away, or that a core before this one has, may ask for more than the place
+        was made for.
+        """
+        asks = requests.amounts_of(self._world.pods[place.pod]["spec"])
+        more = requests.beyond(asks, place.amounts)
+        if not queue.has_room(place.node, more):
+            return False
+        if more:
+            queue.release(place.hold)
+            place.amounts = requests.largest([place.amounts, asks])
+            place.hold = queue.hold(place.node, place.amounts, now, job.end)
+        return True
+
     def _occupy(self, place: Place, pod: str) -> None:
         place.pod = pod
         self.of_pod[pod] = place

@@ -106,7 +106,7 @@ class Writes:
                 yield actions.PatchPod(pod, give(pod, place.node, job.jobid, 0 if workload.deadline else limit))
                 self._binding.pinned(job, queue, place.pod, now)
             elif pod is not None and queue and _is_to_bind(pod):
-                if not queue.is_usable(place.node, None) or not queue.has_room(place.node):
+                if not queue.is_usable(place.node, None) or not self._places.widen(job, queue, place, int(now)):
                     self.unbindable[job.uid] = None
                     continue
                 report = Report("Normal", "Scheduled", f"bound to {place.node}")
