@@ -283,35 +283,35 @@ def test_a_crash_at_any_write_changes_nothing_of_what_comes_of_it(placement):
 
 
 def a_life_of_larger_pods(cluster: Cluster) -> None:
-    """Pods have a sidecar more than their templates, and fill the nodes."""
+    """Pods have a sidecar more than their templates. At first both Jobs get places that are too small."""
     cluster.sidecar = lambda: 1
-    cluster.job("a", pods=2, cores=1, completions=3)
+    cluster.pod("first", 3)
     cluster.settle(5)
-    cluster.replicas("ReplicaSet", "set", 2, cores=1)
-    cluster.settle(5)
-    cluster.pod("b", 2)
-    cluster.settle(5)
-    for _ in range(3):
-        cluster.end(next(one for one in cluster.pods_of("a") if one["status"]["phase"] == "Running"))
+    for name in "ab":
+        cluster.job(name, pods=1, cores=1, completions=2)
         cluster.settle(5)
-    cluster.change("ReplicaSet", "set", replicas=3)
+    cluster.end_all("first")
     cluster.settle(5)
-    cluster.end_all("b")
-    cluster.settle(60)
+    for _ in range(2):
+        for name in "aabb":
+            cluster.end_all(name)
+            cluster.settle(5)
+    cluster.replicas("ReplicaSet", "set", 1, cores=1)
+    cluster.settle(5)
 
 
 @pytest.mark.parametrize("placement", ["pin", "bind"])
 def test_a_crash_at_any_write_overcommits_no_node_where_pods_are_larger_than_their_templates(placement: str):
-    plain = Cluster(placement=placement)
+    plain = Cluster(nodes=1, cores=3, placement=placement)
     a_life_of_larger_pods(plain)
     for crash_at in range(len(plain.writes)):
         for after in (False, True):
-            cluster = Cluster(placement=placement)
+            cluster = Cluster(nodes=1, cores=3, placement=placement)
             cluster.crash_at, cluster.crash_after = crash_at, after
             a_life_of_larger_pods(cluster)
             states = {name: one["state"] for name, one in outcome(cluster)[0].items()}
-            assert states == {"a-job": "Finished", "set-replicaset": "Running", "b-pod": "Finished"}, (crash_at, after)
-            assert len(cluster.pods_of("set")) == 3
+            expected = {"first-pod": "Finished", "a-job": "Finished", "b-job": "Finished", "set-replicaset": "Running"}
+            assert states == expected, (crash_at, after)
 
 
 # Kinds with two sets of pods, and the names of these.
@@ -321,7 +321,8 @@ SETS = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(40))
+# The last two have bound a pod that is larger than its template where its node had no room for it.
+@pytest.mark.parametrize("seed", [*range(40), 1045, 1149])
 def test_random_histories_with_crashes_promise_no_node_twice(seed):
     rng = random.Random(seed)
     policy = rng.choice(("fcfs", "easy", "hybrid", "conservative"))
