@@ -144,9 +144,9 @@ def nodes_of(job: Job) -> Object:
 
 
 def _sets_of(job: Job) -> Object:
-    """For whose pods the nodes are, where a job has pods of several sets."""
+    """For whose pods the nodes are, where that is not plain: a job of several sets may want pods of one alone."""
     names = dict.fromkeys(job.sets)
-    if len(names) < 2:
+    if not names or max(len(job.wish.sets), len(names)) < 2:
         return {}
     indexes = {name: [index for index, own in enumerate(job.sets) if own == name] for name in names}
     return {"sets": [{"name": name, "indexes": Idset(own).encode()} for name, own in indexes.items()]}
