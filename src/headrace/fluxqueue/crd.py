@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from ..graph.policies import POLICIES as MATCH_POLICIES
-from ..minicluster.object_rules import check_labels
+from ..minicluster.object_rules import check_key, check_labels
 from ..queueing.policies import POLICIES
 from ..spec import duration
 from .names import DEFAULT_QUEUE, FLUXHISTORIES, FLUXJOBS, FLUXQUEUES, GROUP, VERSION
@@ -42,6 +42,8 @@ _QUANTITY: Schema = {
     # Of those that are numbers. A rule in CEL would cost more than a list of quotas may.
     "minimum": 0,
 }
+# The longest duration (seconds) that a queue takes: Kubernetes takes none longer as the deadline of a pod.
+LONGEST = 2**31 - 1
 _POLICIES = sorted(POLICIES)
 # Pods share nodes, so policies that give nothing but whole nodes are none of a queue's.
 _MATCH_POLICIES = sorted(name for name, one in MATCH_POLICIES.items() if not one.whole)
@@ -83,7 +85,15 @@ def settings_of(queue: Object) -> Settings:
     """The settings of a FluxQueue. Raises WrongQueueError: a schema does not compare durations, and may be older than
     this program, or have admitted a queue before it had its rules.
     """
-    spec = queue.get("spec") or {}
+    try:
+        return _checked(queue.get("spec") or {})
+    except WrongQueueError:
+        raise
+    except Exception as exc:
+        raise WrongQueueError(f"spec: its fields are not those of a FluxQueue: {exc!r}") from exc
+
+
+def _checked(spec: Object) -> Settings:
     for name, known in (("policy", _POLICIES), ("matchPolicy", _MATCH_POLICIES)):
         if name in spec and spec[name] not in known:
             raise WrongQueueError(f"spec.{name}: must be one of {', '.join(known)}, not {spec[name]}")
@@ -94,8 +104,13 @@ def settings_of(queue: Object) -> Settings:
         text = spec.get(name)
         if text is not None and not (re.search(_DURATION["pattern"], str(text)) and re.search("[1-9]", str(text))):
             raise WrongQueueError(f"spec.{name}: must be a duration of more than zero, such as 30m, not {text}")
+        if _seconds(text) > LONGEST:
+            raise WrongQueueError(f"spec.{name}: must be at most {LONGEST} seconds, about 68 years, not {text}")
     for problem in check_labels(spec.get("nodeSelector") or {}, "spec.nodeSelector"):
         raise WrongQueueError(str(problem))
+    for label in spec.get("topology", TOPOLOGY):
+        for problem in check_key(label, "spec.topology"):
+            raise WrongQueueError(str(problem))
     _check_quotas(spec.get("quotas") or ())
     settings = _read(spec)
     if 0 < settings.max_duration < settings.default_duration:
@@ -140,7 +155,7 @@ def _read(spec: Object) -> Settings:
 
 
 def _seconds(text: str | None) -> float:
-    return duration.parse(text) if text else 0
+    return duration.parse(str(text)) if text else 0
 
 
 def first_queue() -> Object:

@@ -10,10 +10,12 @@ from simulated_cluster import Cluster
 
 from headrace.fluxqueue.controller import trimmed_workload
 from headrace.fluxqueue.core import actions
+from headrace.fluxqueue.core.cluster_queue import ClusterQueue
 from headrace.fluxqueue.core.step import Core
 from headrace.fluxqueue.core.world import Change
 from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, HELD, HOLD, NAMESPACES, NODES, PRIORITY_CLASSES
 from headrace.fluxqueue.workloads import KINDS
+from headrace.graph.request import RequestError
 from headrace.kube.runtime.kinds import JOBS, PODS
 from headrace.spec.hostlist import Hostlist
 
@@ -1205,6 +1207,53 @@ def test_a_jobset_of_a_thousand_million_jobs_is_counted_and_not_made():
         },
     }
     assert KINDS["JobSet"].wish(jobset, {}).pods == 2 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec", "where"),
+    [
+        ({"fluxqueue/duration": "1e18"}, {}, "metadata.annotations[fluxqueue/duration]"),
+        ({"fluxqueue/duration": "1e300s"}, {}, "metadata.annotations[fluxqueue/duration]"),
+        ({"fluxqueue/duration": "24856d"}, {}, "metadata.annotations[fluxqueue/duration]"),
+        ({}, {"activeDeadlineSeconds": 2**31}, "activeDeadlineSeconds"),
+        ({}, {"activeDeadlineSeconds": 2**63 - 1}, "activeDeadlineSeconds"),
+        ({}, {"activeDeadlineSeconds": 10**400}, "activeDeadlineSeconds"),
+        ({"fluxqueue/duration": "2147483647"}, {"activeDeadlineSeconds": 2**63 - 1}, ""),
+    ],
+)
+def test_no_job_runs_for_longer_than_a_deadline_may_be(annotations: Any, spec: Any, where: str):
+    cluster = Cluster(nodes=1, cores=4)
+    cluster.job("a", annotations=annotations, **spec)
+    cluster.settle()
+    if where:
+        assert cluster.state("a") == "Refused"
+        assert cluster.status("a")["reason"].startswith(f"{where}: must be at most 2147483647 seconds, about 68 years")
+    else:
+        assert cluster.state("a") == "Running"
+
+
+@pytest.mark.parametrize("quotas", [[], [{"namespace": "ns", "cpu": 8}]])
+def test_what_is_no_request_is_refused_wherever_that_is_found(quotas: Any, monkeypatch: pytest.MonkeyPatch):
+    submit = ClusterQueue.submit
+
+    def refusing(queue: ClusterQueue, jobid: int, request: Any, priority: int, arrival: float) -> None:
+        if request.duration == 77:
+            raise RequestError("attributes.system.duration: must be another")
+        submit(queue, jobid, request, priority, arrival)
+
+    monkeypatch.setattr(ClusterQueue, "submit", refusing)
+    cluster = Cluster(nodes=1, cores=4, quotas=quotas)
+    for name in ("a", "b"):
+        cluster.job(name, cores=4, annotations={"fluxqueue/duration": "77"} if name == "a" else {})
+    cluster.settle(3)
+    assert states(cluster, "ab") == "Refused Running"
+    assert cluster.status("a")["reason"] == "attributes.system.duration: must be another"
+    item = cluster.one(JOBS, "a")
+    item["metadata"]["annotations"]["fluxqueue/duration"] = "78"
+    cluster.put(JOBS, item)
+    cluster.end_all("b")
+    cluster.settle(3)
+    assert states(cluster, "ab") == "Running Finished"
 
 
 def test_what_is_told_of_a_mark_is_short():

@@ -9,7 +9,7 @@ from typing import Any
 from ...graph.request import JobRequest, parse_jobspec, together
 from ...spec import duration as durations
 from .. import constraints, nodes, requests
-from ..crd import Settings
+from ..crd import LONGEST, Settings
 from ..names import DURATION, GANG, GROUP_NAMES, GROUP_SIZES, HOLD, QUEUE, SCHEDULERS, SKIP, WITHIN
 from ..workloads import PodSet
 from .job import Asked, AskedSet, Job
@@ -144,8 +144,9 @@ def _check_bindable(template: Object, namespace: str, has_claim: Callable[[str, 
 def _duration(meta: Object, limit: float | None, settings: Settings) -> float:
     """How long an object runs, in seconds; 0 if that is not known. Raises Refusal."""
     text = (meta.get("annotations") or {}).get(DURATION)
-    seconds = float(limit) if limit is not None else settings.default_duration
-    if text is not None:
+    if text is None:
+        where, seconds = "activeDeadlineSeconds", settings.default_duration if limit is None else limit
+    else:
         where = f"metadata.annotations[{DURATION}]"
         try:
             seconds = durations.parse(text)
@@ -153,7 +154,9 @@ def _duration(meta: Object, limit: float | None, settings: Settings) -> float:
             raise Refusal(f"{where}: {exc}") from None
         if not seconds or not isfinite(seconds):
             raise Refusal(f"{where}: {text} is no time that a job could run: must be more than zero, such as 30m")
+    if seconds > LONGEST:
+        raise Refusal(f"{where}: must be at most {LONGEST} seconds, about 68 years, not {text or seconds}")
     if settings.max_duration and seconds > settings.max_duration:
         most = durations.encode(settings.max_duration)
         raise Refusal(f"its duration, {durations.encode(seconds)}, is over the queue's maxDuration, {most}")
-    return seconds
+    return float(seconds)

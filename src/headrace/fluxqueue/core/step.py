@@ -42,7 +42,7 @@ from .chronicle import Chronicle, Record
 from .cluster_queue import ClusterQueue
 from .external import Externals, is_external
 from .fluxjobs import jobid_in, moment_of
-from .job import WINDOW, Job, State, parts_of, started, waits_again, waits_of
+from .job import WINDOW, Asked, Job, State, parts_of, started, waits_again, waits_of
 from .places import Places, beside
 from .queue_nodes import QueueNodes, divided
 from .world import Change, Touched, World, is_held, is_live, is_placed, node_of, workload_of
@@ -480,10 +480,7 @@ class Core:
             if queue:
                 check_placement(job, queue.settings, self.world.has_claim)
         except Exception as exc:
-            self._withdraw(job)
-            job.reason = self._problem(job.uid, exc)
-            if not job.state.has_nodes:
-                job.asked, job.state = None, State.REFUSED
+            self._refuse(job, exc)
             return
         if job.state is State.REFUSED:
             job.state, job.reason = State.HELD, ""
@@ -516,6 +513,13 @@ class Core:
         job.is_ready = bool(job.waits)
         if self._account_of(job) is None or job.is_submitted:
             self._queue_up(job, queue)
+
+    def _refuse(self, job: Job, exc: Exception) -> None:
+        """No queue takes a job; one that has nodes keeps them."""
+        self._withdraw(job)
+        job.reason = self._problem(job.uid, exc)
+        if not job.state.has_nodes:
+            job.asked, job.state = None, State.REFUSED
 
     def _problem(self, uid: str, exc: Exception) -> str:
         """What is wrong with the objects of a workload. The definition of a kind may leave the form of its fields open;
@@ -553,10 +557,14 @@ class Core:
         return job.workload.lasts and not job.places and not job.leaving and not has_pods
 
     def _queue_up(self, job: Job, queue: ClusterQueue) -> None:
-        """Put what a job waits for in front of its queue's graph."""
-        asked = job.asked
-        if asked is None:
-            return
+        """Put what a job waits for in front of its queue's graph, or refuse the job where that is no request."""
+        try:
+            if job.asked:
+                self._submit(job, queue, job.asked)
+        except Exception as exc:
+            self._refuse(job, exc)
+
+    def _submit(self, job: Job, queue: ClusterQueue, asked: Asked) -> None:
         pods = job.wanted
         others = {name: beside(job, queue, name, job.places) for name in pods}
         numbers = pods if len(pods) > 1 else None
@@ -593,8 +601,8 @@ class Core:
         if job.asked is None:
             try:
                 job.asked = asked_of(job, queue.settings, queue.has_taints)
-            except (Refusal, RequestError):
-                # It was released by other settings; what it has is counted by its pods.
+            except Exception:
+                # It was released by other settings; what it has is counted by its pods. `_wait` says what is wrong.
                 pass
         self.places.settle(job, queue, now)
 
@@ -638,6 +646,7 @@ class Core:
             if is_within and not job.is_submitted:
                 job.excess = ""
                 self._queue_up(job, self.queues[job.queue])
+                self._account(job)
             elif not is_within:
                 self._keep_out(job, account.excess(jobid))
             self._touched[job.uid] = None
