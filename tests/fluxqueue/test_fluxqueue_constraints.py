@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from headrace.fluxqueue import constraints, nodes
+from headrace.fluxqueue import constraints, nodes, requests
 from headrace.spec import constraint as rfc31
 
-LABELS = {"zone": "a", "size": "5", "empty": ""}
+LABELS = {"zone": "a", "size": "5", "empty": "", "odd": "1_0", "large": "9" * 30}
 
 
 def node(taints: Any = (), **labels: str) -> dict[str, Any]:
@@ -56,6 +56,10 @@ def rule(key: str, operator: str, *values: str) -> dict[str, Any]:
         (rule("zone", "Gt", "1"), False),
         (rule("rack", "Lt", "1"), False),
         (rule("size", "Gt", "many"), False),
+        (rule("size", "Lt", "1_0"), False),
+        (rule("odd", "Lt", "11"), False),
+        (rule("large", "Gt", "1"), False),
+        (rule("size", "Lt", "9" * 30), False),
         (rule("size", "Unknown"), False),
     ],
 )
@@ -83,6 +87,35 @@ def test_the_name_of_a_node_is_a_field():
     assert not may(affinity({"matchFields": [rule("metadata.name", "In", "n2")]}), node())
     assert not may(affinity({"matchFields": [rule("metadata.name", "NotIn", "n1")]}), node())
     assert may(affinity({"matchFields": [rule("metadata.name", "NotIn", "n2")]}), node())
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        (affinity({"matchExpressions": [rule("gen>x", "In", "y")]}), "spec.affinity.nodeAffinity.gen>x: its name must"),
+        (affinity({"matchExpressions": [rule("gen>5", "Exists")]}), "spec.affinity.nodeAffinity.gen>5: its name must"),
+        (affinity({"matchExpressions": [rule("gen", "In", "a|b")]}), "spec.affinity.nodeAffinity.gen: must be up"),
+        (affinity({"matchExpressions": [rule("gen", "Gt", "1" * 5000)]}), "spec.affinity.nodeAffinity.gen: must be up"),
+        (
+            affinity({"matchFields": [rule("metadata.name", "In", "a[0-3", "b]")]}),
+            "spec.affinity.nodeAffinity: metadata.name: must be the name of a node, not 'a[0-3'",
+        ),
+        ({"nodeSelector": {"a^": "b"}}, "spec.nodeSelector.a^: its name must"),
+        ({"nodeSelector": {"a": ">5"}}, "spec.nodeSelector.a: must be up to 63"),
+        ({"tolerations": [{"key": "a'b", "operator": "Exists"}]}, "spec.tolerations.a'b: its name must"),
+        ({"tolerations": [{"key": "a", "value": "b,c"}]}, "spec.tolerations.a: must be up to 63"),
+    ],
+)
+def test_what_the_api_server_takes_of_no_pod_is_refused_by_name(spec, why):
+    with pytest.raises(requests.Malformed) as caught:
+        constraints.constraint_of(spec)
+    assert str(caught.value).startswith(why)
+
+
+@pytest.mark.parametrize("name", ["gen>x", "gen=>5", "a<b>1", "size>" + "9" * 5000])
+def test_a_property_with_a_sign_in_it_is_no_test_unless_a_number_follows(name):
+    assert not constraints.is_test(name)
+    assert constraints.is_test("gen>5") and constraints.is_test("gen<-5")
 
 
 def taint(key: str, value: str = "", effect: str = "NoSchedule") -> dict[str, str]:

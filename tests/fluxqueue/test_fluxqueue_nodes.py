@@ -43,6 +43,13 @@ def test_what_a_node_has_is_rounded_down():
     assert nodes.amounts_of({"metadata": {"name": "a"}}) == {"cpu": 0, "memory": 0, "pod": 0}
 
 
+def test_of_what_is_no_amount_a_node_has_nothing_and_at_most_what_a_graph_counts():
+    offered = {"cpu": str(2**63 - 1), "memory": "-1", "pods": "many", "a/b": "1" * 5000, "a/c": None}
+    item = {**node(), "status": {"allocatable": offered}}
+    assert nodes.amounts_of(item) == {"cpu": 2**62, "memory": 0, "pod": 0, "a~b": 2**62, "a~c": 0}
+    assert max(nodes.part_of(item, 1).size) == 2**62
+
+
 @pytest.mark.parametrize(
     ("spec", "usable"),
     [

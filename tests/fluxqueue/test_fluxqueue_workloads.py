@@ -149,3 +149,21 @@ def test_pods_belong_to_what_made_them_and_have_its_ordinals():
     labels = {"apps.kubernetes.io/pod-index": "3"}
     assert ordinal_of({"metadata": {"labels": labels}}) == 3
     assert ordinal_of(pod) is None
+
+
+@pytest.mark.parametrize("text", ["9" * 20, "1" * 5000, "-1", "1_0", " 1", "\u0663", "", None])
+def test_an_ordinal_that_a_user_has_written_is_as_large_as_those_of_kubernetes_or_none(text: Any):
+    labels = {"batch.kubernetes.io/job-completion-index": text}
+    assert ordinal_of({"metadata": {"labels": labels}}) is None
+    labels = {"batch.kubernetes.io/job-completion-index": "1", "jobset.sigs.k8s.io/job-index": text}
+    assert ordinal_of({"metadata": {"labels": labels}}, per_job=4) == 1
+
+
+@pytest.mark.parametrize("kind", ["Job", "JobSet", "MPIJob"])
+def test_less_than_none_is_none(kind: str):
+    spec: Object = {"parallelism": -5, "template": template("1")}
+    if kind == "JobSet":
+        spec = {"replicatedJobs": [{"name": "a", "replicas": 2, "template": {"spec": spec}}]}
+    elif kind == "MPIJob":
+        spec = {"mpiReplicaSpecs": {"Worker": {"replicas": -5, "template": template("1")}}}
+    assert KINDS[kind].wish({"metadata": {"name": "a"}, "spec": spec}, {}).pods == 0

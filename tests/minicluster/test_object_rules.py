@@ -108,6 +108,28 @@ def test_a_quantity_has_the_value_that_kubernetes_gives_it(text: str, value: Fra
     assert quantity(text) == value
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1" * 5000, Fraction(2**63 - 1)),
+        ("-" + "1" * 5000, Fraction(1 - 2**63)),
+        ("1e" + "1" * 5000, Fraction(2**63 - 1)),
+        ("0" * 5000 + "7", Fraction(7)),
+        ("7." + "0" * 5000, Fraction(7)),
+        ("1" * 25 + "n", Fraction("1111111111111111.111111111")),
+        ("9Ei", Fraction(2**63 - 1)),
+    ],
+)
+def test_a_quantity_of_many_digits_is_at_most_the_largest(text: str, value: Fraction) -> None:
+    assert quantity(text) == value
+
+
+@pytest.mark.parametrize("text", ["", ".", "1.2.3", "1e", "+-1", "abc", "1GB", "1_0", "\u0663"])
+def test_what_is_no_quantity_is_told(text: str) -> None:
+    with pytest.raises(ValueError, match="must be a quantity such as 500m, 1Gi or 2e3"):
+        quantity(text)
+
+
 def test_a_quantity_with_a_huge_exponent_is_no_work() -> None:
     assert quantity("1e999999999") > quantity("1E")
 

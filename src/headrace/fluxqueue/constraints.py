@@ -8,8 +8,12 @@ Nodes", "Taints and Tolerations".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+from ..minicluster.object_rules import check_labels
+from .requests import Malformed
 
 Object = dict[str, Any]
 
@@ -24,12 +28,19 @@ _REPELLING = ("NoSchedule", "NoExecute")
 _STATES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable")
 # A constraint that no node satisfies.
 _NOWHERE: Object = {"not": []}
+# A whole number as Kubernetes reads it of a label (Go's strconv.ParseInt); it has 64 bits.
+_WHOLE = re.compile(r"[-+]?[0-9]{1,64}", re.ASCII)
+# A property that is a test of a number. Names of labels have none of these signs.
+_COMPARISON = re.compile(r"([^=<>]+)([<>])(-?[0-9]{1,64})", re.ASCII)
+# The name of a node (RFC 1123).
+_NODE = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?", re.ASCII)
 
 
 def constraint_of(spec: Object, with_taints: bool = True) -> Any:
     """The constraint on the nodes of a pod with this spec (core/v1 PodSpec), None for all; `with_taints`: there are
-    nodes with taints.
+    nodes with taints. Raises Malformed for what the API server takes of no pod, as it may stand in a template.
     """
+    _check(spec.get("nodeSelector") or {}, "spec.nodeSelector")
     wanted = [f"{key}={value}" for key, value in sorted((spec.get("nodeSelector") or {}).items())]
     affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED)
     tolerated = _tolerated(spec.get("tolerations") or ()) if with_taints else None
@@ -67,6 +78,8 @@ def _term(term: Object) -> Object:
 
 def _expression(rule: Object) -> Object:
     key, operator, values = rule["key"], rule["operator"], list(rule.get("values") or ())
+    for value in values or [""]:
+        _check({key: value}, "spec.affinity.nodeAffinity")
     if operator == "In":
         return _any([{"properties": [f"{key}={value}"]} for value in values])
     if operator == "NotIn":
@@ -81,14 +94,21 @@ def _field(rule: Object) -> Object:
     names = {"hostlist": list(rule.get("values") or ())}
     if rule["key"] != "metadata.name" or rule["operator"] not in ("In", "NotIn"):
         return _NOWHERE
+    for name in names["hostlist"]:
+        if not _NODE.fullmatch(name):
+            raise Malformed(f"spec.affinity.nodeAffinity: metadata.name: must be the name of a node, not {name!r}")
     return names if rule["operator"] == "In" else {"not": [names]}
 
 
 def _number(text: object) -> int | None:
-    try:
-        return int(str(text))
-    except ValueError:
-        return None
+    number = int(str(text)) if _WHOLE.fullmatch(str(text)) else None
+    return number if number is not None and -(2**63) <= number < 2**63 else None
+
+
+def _check(labels: Mapping[str, str], path: str) -> None:
+    """Raises Malformed."""
+    for problem in check_labels(dict(labels), path):
+        raise Malformed(str(problem))
 
 
 def _tolerated(tolerations: Iterable[Object]) -> str | None:
@@ -100,7 +120,10 @@ def _tolerated(tolerations: Iterable[Object]) -> str | None:
             continue
         if not key and not effect:
             return None
-        value = "" if one.get("operator") == "Exists" else f"={one.get('value') or ''}"
+        exists = one.get("operator") == "Exists"
+        if key:
+            _check({key: "" if exists else one.get("value") or ""}, "spec.tolerations")
+        value = "" if exists else f"={one.get('value') or ''}"
         found.add(f"{key}{value}{':' if effect else ''}{effect}")
     return ",".join(sorted(found)) or _NOTHING
 
@@ -113,7 +136,7 @@ def taints_of(node: Object) -> list[Object]:
 
 def is_test(name: str) -> bool:
     """Whether a property is a test, which a node passes or not; others are labels and taints."""
-    return name.startswith(_TOLERATES) or ">" in name or "<" in name
+    return name.startswith(_TOLERATES) or _COMPARISON.fullmatch(name) is not None
 
 
 def passes(node: Object, test: str) -> bool:
@@ -121,7 +144,8 @@ def passes(node: Object, test: str) -> bool:
     if test.startswith(_TOLERATES):
         tolerated = test[len(_TOLERATES) :].split(",")
         return all(any(_tolerates(one, taint) for one in tolerated) for taint in taints_of(node))
-    key, sign, bound = test.partition(">" if ">" in test else "<")
+    compared = _COMPARISON.fullmatch(test)
+    key, sign, bound = compared.groups() if compared else ("", "", "")
     number = _number((node["metadata"].get("labels") or {}).get(key))
     if number is None:
         return False

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..graph import Graph
+from ..graph.model import MAX_SIZE
 from ..graph.selection import Selection
 from . import constraints, requests
 
@@ -61,10 +62,18 @@ def level_of(label: str, topology: Sequence[str]) -> str:
 def amounts_of(node: Object) -> dict[str, int]:
     """What the node has for pods, in the units of `requests.amounts_of`, rounded down."""
     offered = (node.get("status") or {}).get("allocatable") or {}
-    found = {
-        requests.type_of(name): requests.units_of(name, offered[name]) for name in offered if requests.is_counted(name)
-    }
-    return {"cpu": 0, "memory": 0, **found, "pod": requests.units_of("pods", offered.get("pods", 0))}
+    found = {requests.type_of(name): _units_of(name, offered) for name in offered if requests.is_counted(name)}
+    return {"cpu": 0, "memory": 0, **found, "pod": _units_of("pods", offered)}
+
+
+def _units_of(name: str, offered: Object) -> int:
+    """What a node has of a resource; of what is no amount, nothing, and at most as much as a graph counts. A device
+    plugin, or who patches a node's status, may have written anything.
+    """
+    try:
+        return max(0, min(requests.units_of(name, offered.get(name, 0)), MAX_SIZE))
+    except ValueError:
+        return 0
 
 
 def properties_of(node: Object, tests: Iterable[str] = ()) -> dict[str, str]:

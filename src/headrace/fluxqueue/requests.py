@@ -25,19 +25,23 @@ _GPU = "nvidia.com/gpu"
 _OF_PODS = ("cpu", "memory")
 
 
+class Malformed(ValueError):
+    """An object that no queue takes: the message names the field and the rule."""
+
+
 def amounts_of(spec: Object, status: Object | None = None) -> dict[str, int]:
     """What a pod with this spec (core/v1 PodSpec) takes of its node; `status` is that of a pod that there is, whose
-    kubelet may not have carried out a resize yet. Source: Kubernetes 1.34, "Resource sharing within containers" (init
-    and sidecar containers), "Pod Overhead", "Resize CPU and Memory Resources assigned to Containers".
+    kubelet may not have carried out a resize yet. Raises Malformed. Source: Kubernetes 1.34, "Resource sharing within
+    containers" (init and sidecar containers), "Pod Overhead", "Resize CPU and Memory Resources assigned to Containers".
     """
     found = _of_containers(spec, status or {})
     resources = spec.get("resources") or {}
     asked, limits = resources.get("requests") or {}, resources.get("limits") or {}
     for name in {**asked, **limits}:
         if name in asked:
-            found[name] = _value(asked[name])
+            found[name] = _value(name, asked[name])
         elif name not in found and (name in _OF_PODS or name.startswith("hugepages-")):
-            found[name] = _value(limits[name])
+            found[name] = _value(name, limits[name])
     _add(found, _values(spec.get("overhead") or {}))
     taken = {type_of(name): ceil(_in_units(name, amount)) for name, amount in found.items() if is_counted(name)}
     return {**{kind: amount for kind, amount in taken.items() if amount > 0}, "pod": 1}
@@ -93,12 +97,21 @@ def _of_container(container: Object, status: Object | None, keeps: bool) -> _Exa
 
 # Pods have few different amounts, and are counted whenever something of their node changes.
 @lru_cache(4096)
-def _value(text: object) -> Fraction:
+def _quantity(text: object) -> Fraction:
+    """Raises ValueError."""
     return quantity(str(text))
 
 
+def _value(name: str, text: object) -> Fraction:
+    """What a pod says of a resource. Raises Malformed."""
+    try:
+        return _quantity(text)
+    except ValueError as exc:
+        raise Malformed(f"resources of its pods: {name}: {exc}") from None
+
+
 def _values(texts: Mapping[str, object]) -> _Exact:
-    return {name: _value(text) for name, text in texts.items()}
+    return {name: _value(name, text) for name, text in texts.items()}
 
 
 def _add(into: _Exact, more: _Exact) -> None:
@@ -129,8 +142,8 @@ def resource_of(kind: str) -> str:
 
 
 def units_of(name: str, amount: object) -> int:
-    """The units of a pool of this amount (a quantity) of a resource, rounded down."""
-    return int(_in_units(name, _value(amount)))
+    """The units of a pool of this amount (a quantity) of a resource, rounded down. Raises ValueError."""
+    return int(_in_units(name, _quantity(amount)))
 
 
 def _in_units(name: str, amount: Fraction) -> Fraction:

@@ -1115,7 +1115,8 @@ def test_objects_that_nobody_has_checked_harm_no_others(spec: Any, monkeypatch: 
         assert cluster.status("wrong")["reason"] == "it asks for no pods"
         return
     assert cluster.state("wrong") == "Refused"
-    assert cluster.status("wrong")["reason"].startswith("its fields are not those of a MPIJob")
+    where = "resources of its pods: cpu: must be" if "abc" in str(spec) else "its fields are not those of a MPIJob"
+    assert cluster.status("wrong")["reason"].startswith(where)
 
 
 @pytest.mark.parametrize("wrong", [{"nodes": "n[0-"}, {"freed": "many"}, {"state": "Odd"}, {"startedAt": "yesterday"}])
@@ -1254,6 +1255,42 @@ def test_what_is_no_request_is_refused_wherever_that_is_found(quotas: Any, monke
     cluster.end_all("b")
     cluster.settle(3)
     assert states(cluster, "ab") == "Running Finished"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"allocatable": {"cpu": "9223372036854775807", "memory": "8Ei", "pods": "9223372036854775807"}},
+        {"allocatable": {"cpu": "-1", "pods": "-1"}},
+        {"allocatable": {"cpu": "1" * 5000, "pods": "words"}},
+        {"allocatable": "words"},
+        {"conditions": [{"status": "True"}]},
+    ],
+)
+@pytest.mark.parametrize("before", [False, True])
+def test_a_node_of_a_form_that_nobody_has_thought_of_costs_itself_alone(wrong: Any, before: bool):
+    cluster = Cluster(nodes=1, cores=4)
+    if before:
+        cluster.node("odd", 1)
+        cluster.settle()
+    odd = {"metadata": {"name": "odd"}, "spec": {"unschedulable": True}, "status": wrong}
+    cluster.queue.step([*cluster._changes, Change(NODES, odd)], cluster.now)
+    cluster._changes = []
+    cluster.pod("a", 4)
+    cluster.settle(3)
+    assert cluster.state("a") == "Running"
+    # It is used as soon as it makes sense.
+    cluster.node("odd", 8)
+    cluster.pod("b", 8)
+    cluster.settle(3)
+    assert cluster.status("b")["nodes"] == "odd"
+
+
+def test_an_ordinal_that_its_user_has_written_harms_no_others_and_not_itself():
+    cluster = Cluster(nodes=1, cores=4)
+    cluster.pod("a", labels={"batch.kubernetes.io/job-completion-index": "9" * 20})
+    cluster.settle()
+    assert cluster.state("a") == "Running"
 
 
 def test_what_is_told_of_a_mark_is_short():

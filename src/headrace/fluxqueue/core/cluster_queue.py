@@ -66,19 +66,18 @@ class ClusterQueue:
 
     def put_node(self, node: Object, now: int) -> bool:
         """Take a node in as it is now; returns whether anything has changed for jobs."""
-        name = node["metadata"]["name"]
+        name, topology = node["metadata"]["name"], self.settings.topology
         before = self.nodes.get(name)
-        self.nodes[name] = node
         self.has_taints = self.has_taints or bool(constraints.taints_of(node))
-        topology = self.settings.topology
         if before is not None and nodes.levels_of(before, topology) != nodes.levels_of(node, topology):
-            self._remove(name)
+            self.drop_node(name)
             before = None
         if before is None:
             self._ranks += 1
             self._add(name, nodes.part_of(node, self._ranks, self._tests, topology), now)
+            self.nodes[name] = node
         else:
-            generation = self.scheduler.generation
+            generation, self.nodes[name] = self.scheduler.generation, node
             self._resize(name, node, now)
             self._relabel(name)
             if (generation, nodes.is_usable(before)) == (self.scheduler.generation, nodes.is_usable(node)):

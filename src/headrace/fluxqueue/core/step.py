@@ -34,7 +34,7 @@ from ..admission import gate_index, is_skipped
 from ..crd import Settings, WrongQueueError, settings_of
 from ..names import FLUXJOBS, FLUXQUEUES, HOLD
 from ..quotas import Account
-from ..workloads import Malformed, PodSet, Wish
+from ..workloads import PodSet, Wish
 from . import actions, fluxjobs
 from .asking import Refusal, asked_of, check_marks, check_placement, check_priority, request_of
 from .binding import NOT_BOUND, Binding
@@ -72,7 +72,8 @@ _UNLIMITED = "; its duration is not known, so it is never started ahead of a res
 class Steps(Struct, frozen=True):
     """The writes by the uid of their workload (or the name of their FluxQueue), each in order, and the time of the next
     step if nothing changes (seconds since the epoch). `records` are what has happened, for the store; `defects` what
-    went wrong, with the uid of the workload of which nothing else was done in this step.
+    went wrong, with the uid of the workload of which nothing else was done in this step, or the name of a node that is
+    not used.
     """
 
     writes: dict[str, tuple[actions.Action, ...]]
@@ -261,7 +262,14 @@ class Core:
                 self.places.loads[node] = None
                 self._nodes_changed(name)
             for node in sorted((one for one in mine if one in nodes or one not in queue.nodes), key=_natural):
-                if queue.put_node(self.world.nodes[node], now):
+                try:
+                    has_changed = queue.put_node(self.world.nodes[node], now)
+                except Exception as exc:
+                    # One of a form that nobody has thought of costs itself alone.
+                    self._defects.append((node, exc))
+                    queue.drop_node(node)
+                    has_changed = True
+                if has_changed:
                     self.places.loads[node] = None
                     self._nodes_changed(name)
             if queue.has_taints != had_taints:
@@ -525,7 +533,7 @@ class Core:
         """What is wrong with the objects of a workload. The definition of a kind may leave the form of its fields open;
         what was found of another form than theirs may be a defect of this program as well.
         """
-        if isinstance(exc, (Malformed, Refusal, RequestError)):
+        if isinstance(exc, (requests.Malformed, Refusal, RequestError)):
             return str(exc)[:_LONGEST_REASON]
         self._defects.append((uid, exc))
         return f"its fields are not those of a {self.world.workloads[uid][0].kind.kind}: {exc!r}"[:_LONGEST_REASON]

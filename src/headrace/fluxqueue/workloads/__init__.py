@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from ...kube.runtime.kinds import PODS
 from . import deployment, group, job, jobset, minicluster, mpijob, pod, replicaset, statefulset, trainjob
-from .workload import Malformed, PodSet, Wish, Workload
+from .workload import PodSet, Wish, Workload
 
 Object = dict[str, Any]
 
@@ -42,6 +43,7 @@ _ORDINALS = (
     *("batch.kubernetes.io/job-completion-index", "apps.kubernetes.io/pod-index"),
     "training.kubeflow.org/replica-index",
 )
+_NUMBER = re.compile("[0-9]{1,10}", re.ASCII)
 _JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 
 
@@ -50,11 +52,17 @@ def ordinal_of(pod: Object, per_job: int = 0) -> int | None:
     with so many pods each.
     """
     labels = pod["metadata"].get("labels") or {}
-    own = next((int(labels[key]) for key in _ORDINALS if str(labels.get(key)).isdigit()), None)
-    before = str(labels.get(_JOB_INDEX, 0))
-    if own is None or not per_job or own >= per_job or not before.isdigit():
+    own = next((found for key in _ORDINALS if (found := _index(labels.get(key))) is not None), None)
+    before = _index(labels.get(_JOB_INDEX, 0))
+    if own is None or not per_job or own >= per_job or before is None:
         return own
-    return int(before) * per_job + own
+    return before * per_job + own
+
+
+def _index(text: object) -> int | None:
+    """The number that a label tells, as large as Kubernetes counts; None for another text, as users may write."""
+    found = _NUMBER.fullmatch(str(text))
+    return int(found[0]) if found else None
 
 
 def uid_of_group(namespace: str, name: str) -> str:
@@ -85,7 +93,6 @@ def reviewed() -> Iterator[Workload]:
 __all__ = [
     "BY_PLURAL",
     "KINDS",
-    "Malformed",
     "PodSet",
     "Wish",
     "Workload",

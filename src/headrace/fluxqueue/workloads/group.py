@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator
 from ...kube.runtime.kinds import PODS
 from .. import constraints, requests
 from ..names import GROUP_NAMES, GROUP_SIZES
+from ..requests import Malformed
 from .pod import ENDS, template_of
-from .workload import NOTHING, Made, Malformed, Object, PodSet, Wish, Workload
+from .workload import NOTHING, Made, Object, PodSet, Wish, Workload
 
 KIND = "Group"
 

@@ -56,7 +56,8 @@ def _holds(condition: Object) -> bool:
 
 def _pods(job: Object) -> int:
     spec, status = job["spec"], job.get("status") or {}
-    parallelism, succeeded = int(spec.get("parallelism", 1)), int(status.get("succeeded") or 0)
+    # A template of a Job, which nobody has checked yet, may say less than none.
+    parallelism, succeeded = max(int(spec.get("parallelism", 1)), 0), int(status.get("succeeded") or 0)
     if spec.get("completions") is None:
         # A work queue: after the first success no pod is made any more (Job patterns, "work queue").
         return int(status.get("active") or 0) if succeeded else parallelism

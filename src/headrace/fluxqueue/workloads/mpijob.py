@@ -23,7 +23,7 @@ def _pods_of(item: Object, role: str, replica: Object, has_ended: bool) -> PodSe
     template, mark = replica["template"], {_ROLE: role}
     given = (template.get("metadata") or {}).get("labels") or {}
     return PodSet(
-        pods=0 if has_ended else int(replica.get("replicas", 1)),
+        pods=0 if has_ended else max(int(replica.get("replicas", 1)), 0),
         templates=(template["spec"],),
         labels={**given, **mark, "training.kubeflow.org/job-name": item["metadata"]["name"]},
         name=role,

@@ -68,10 +68,6 @@ class Wish(Struct, frozen=True, kw_only=True):
         return next((one for one in self.sets if one.has(pod)), None) or next(rest, None)
 
 
-class Malformed(ValueError):
-    """An object that no queue takes: the message names the field and the rule."""
-
-
 def itself(item: Object) -> tuple[Object, ...]:
     return (item,)
 
@@ -79,7 +75,7 @@ def itself(item: Object) -> tuple[Object, ...]:
 class Workload(NamedTuple):
     """A kind: `number` is its `type` in a FluxJob, `suspend` the path of the field that keeps it from making pods, ()
     for a kind without one, `deadline` that of the seconds after which Kubernetes ends it, () for a kind whose pods are
-    ended one by one. `wish` takes an object and what it has made, and raises Malformed.
+    ended one by one. `wish` takes an object and what it has made, and raises `requests.Malformed`.
     `left_alone` says whether an object is another program's to manage. `objects` are those of the API that an item
     stands for, all of `kind`. `lasts`: it goes on until it is deleted.
     """
