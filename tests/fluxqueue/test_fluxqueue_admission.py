@@ -120,3 +120,47 @@ def test_pods_of_a_queue_that_binds_are_left_alone_by_other_schedulers(given, ma
     again = with_spec(POD, schedulerName=given, schedulingGates=[{"name": "fluxqueue"}])
     assert patched("pods", again, binds=True) == ([renamed] if made else [])
     assert patched("jobs", JOB, binds=True) == patched("jobs", JOB)
+
+
+HELD_MARK = {"fluxqueue/held": "true"}
+
+
+@pytest.mark.parametrize(
+    ("resource", "item", "changed"),
+    [
+        *[(one, {"metadata": {"name": "a"}}, None) for one in ("jobsets", "mpijobs", "trainjobs", "miniclusters")],
+        *[("jobsets", {"metadata": {"name": "a"}, "spec": spec}, None) for spec in (None, "words", [1])],
+        ("mpijobs", {"metadata": {"name": "a"}, "spec": {"runPolicy": "words"}}, None),
+        (
+            "mpijobs",
+            {"metadata": {"name": "a"}, "spec": {"runPolicy": None}},
+            {"metadata": {"name": "a", "annotations": HELD_MARK}, "spec": {"runPolicy": {"suspend": True}}},
+        ),
+        (
+            "jobs",
+            {"metadata": {"name": "a", "annotations": None, "labels": None, "ownerReferences": None}, "spec": {}},
+            {
+                "metadata": {"name": "a", "annotations": HELD_MARK, "labels": None, "ownerReferences": None},
+                "spec": {"suspend": True},
+            },
+        ),
+        (
+            "jobsets",
+            {"metadata": {"name": "a"}, "spec": {"managedBy": None, "suspend": None}},
+            {"metadata": {"name": "a", "annotations": HELD_MARK}, "spec": {"managedBy": None, "suspend": True}},
+        ),
+        (
+            "pods",
+            {"metadata": {"name": "a", "annotations": None, "labels": None}, "spec": {"schedulingGates": None}},
+            {
+                "metadata": {"name": "a", "annotations": None, "labels": None},
+                "spec": {"schedulingGates": [{"name": "fluxqueue"}]},
+            },
+        ),
+    ],
+)
+def test_what_is_missing_null_or_of_another_form_is_held_if_it_can_be_and_left_to_the_api_server(
+    resource: str, item: dict, changed: dict | None
+):
+    verdict = judge(review(resource, item), lambda namespace: False)
+    assert (verdict.refusal, verdict.changed) == (None, changed)

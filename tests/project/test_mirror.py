@@ -136,10 +136,8 @@ ELSEWHERE = {
     "fluxqueue/": {
         "core/job.py": "fluxqueue/core/test_fluxqueue_replicas.py",
         "workloads/workload.py": "fluxqueue/test_fluxqueue_workloads.py",
-        "workloads/jobset.py": "fluxqueue/core/test_fluxqueue_unequal_pods.py",
         "workloads/pod.py": "fluxqueue/core/test_fluxqueue_step.py",
         "workloads/minicluster.py": "fluxqueue/test_fluxqueue_workloads.py",
-        "workloads/mpijob.py": "fluxqueue/test_fluxqueue_workloads.py",
         "core/asking.py": "fluxqueue/core/test_fluxqueue_step.py",
         "core/binding.py": "fluxqueue/core/test_fluxqueue_step.py",
         "core/places.py": "fluxqueue/core/test_fluxqueue_step.py",

@@ -15,7 +15,7 @@ from ..kube.runtime.admission.reviews import Review, Verdict
 from ..kube.runtime.kinds import PODS
 from .names import GATE, HELD, KUEUE_QUEUE, SCHEDULERS, SKIP
 from .workloads import BY_PLURAL, Workload, owner_of
-from .workloads.workload import put_at
+from .workloads.workload import put_at, value_at
 
 Object = dict[str, Any]
 
@@ -69,7 +69,12 @@ def _gated(pod: Object, binds: bool) -> Object | None:
 def _suspended(item: Object, kind: Workload) -> Object | None:
     if not kind.suspend or kind.is_suspended(item) or owner_of(item):
         return None
+    # The API server checks an object after it was changed here: fields may be missing, null or of another form than
+    # theirs, for which it refuses the object.
+    spec, above = item.get("spec"), value_at(item, kind.suspend[:-1])
+    if not isinstance(spec, dict) or not isinstance(above, (dict, type(None))):
+        return None
     changed = copy.deepcopy(item)
-    changed["metadata"].setdefault("annotations", {})[HELD] = "true"
+    put_at(changed, ("metadata", "annotations", HELD), "true")
     put_at(changed, kind.suspend, True)
     return changed

@@ -10,7 +10,7 @@ from .workload import NOTHING, Made, Object, PodSet, Wish, Workload
 
 _ENDS = {"Complete": "Finished", "Failed": "Failed"}
 # The value of `managedBy` that stands for Kubernetes' own controller.
-_OWN_CONTROLLER = "kubernetes.io/job-controller"
+_CONTROLLER = "kubernetes.io/job-controller"
 
 
 def wish(job: Object, made: Made = NOTHING) -> Wish:
@@ -64,8 +64,6 @@ def _pods(job: Object) -> int:
     return max(min(parallelism, int(spec["completions"]) - succeeded), 0)
 
 
-def left_alone(job: Object) -> bool:
-    return bool(job["spec"].get("managedBy", _OWN_CONTROLLER) != _OWN_CONTROLLER)
-
-
-WORKLOAD = Workload(JOBS, 1, ("spec", "suspend"), wish, left_alone, deadline=("spec", "activeDeadlineSeconds"))
+WORKLOAD = Workload(
+    JOBS, 1, ("spec", "suspend"), wish, controller=_CONTROLLER, deadline=("spec", "activeDeadlineSeconds")
+)

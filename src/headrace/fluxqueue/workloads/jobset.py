@@ -10,7 +10,7 @@ from . import job
 from .workload import NOTHING, Made, Object, Wish, Workload
 
 _ENDS = {"Completed": "Finished", "Failed": "Failed"}
-_OWN_CONTROLLER = "jobset.sigs.k8s.io/jobset-controller"
+_CONTROLLER = "jobset.sigs.k8s.io/jobset-controller"
 _REPLICATED = "jobset.sigs.k8s.io/replicatedjob-name"
 
 
@@ -45,8 +45,4 @@ def _replicated(item: Object) -> str:
     return str((item["metadata"].get("labels") or {}).get(_REPLICATED, ""))
 
 
-def left_alone(item: Object) -> bool:
-    return bool(item["spec"].get("managedBy", _OWN_CONTROLLER) != _OWN_CONTROLLER)
-
-
-WORKLOAD = Workload(JOBSETS, 5, ("spec", "suspend"), wish, left_alone)
+WORKLOAD = Workload(JOBSETS, 5, ("spec", "suspend"), wish, controller=_CONTROLLER)

@@ -34,8 +34,4 @@ def _pods_of(one: Object) -> PodSet:
     return job.several([one], name=name, selector={"batch.kubernetes.io/job-name": name})
 
 
-def left_alone(item: Object) -> bool:
-    return item["spec"].get("managedBy", "") not in ("", MANAGED_BY_US)
-
-
-WORKLOAD = Workload(MINICLUSTERS, 8, ("spec", "suspend"), wish, left_alone)
+WORKLOAD = Workload(MINICLUSTERS, 8, ("spec", "suspend"), wish, controller=MANAGED_BY_US)

@@ -7,7 +7,7 @@ from . import job
 from .workload import NOTHING, Made, Object, PodSet, Wish, Workload
 
 _ENDS = {"Succeeded": "Finished", "Failed": "Failed"}
-_OWN_CONTROLLER = "kubeflow.org/mpi-operator"
+_CONTROLLER = "kubeflow.org/mpi-operator"
 _ROLE = "training.kubeflow.org/job-role"
 
 
@@ -31,10 +31,12 @@ def _pods_of(item: Object, role: str, replica: Object, has_ended: bool) -> PodSe
     )
 
 
-def left_alone(item: Object) -> bool:
-    policy = item["spec"].get("runPolicy") or {}
-    return bool(policy.get("managedBy", _OWN_CONTROLLER) != _OWN_CONTROLLER)
-
-
 MPIJOBS = Kind("kubeflow.org", "v2beta1", "mpijobs", "MPIJob")
-WORKLOAD = Workload(MPIJOBS, 6, ("spec", "runPolicy", "suspend"), wish, left_alone)
+WORKLOAD = Workload(
+    MPIJOBS,
+    6,
+    ("spec", "runPolicy", "suspend"),
+    wish,
+    controller=_CONTROLLER,
+    managed_by=("spec", "runPolicy", "managedBy"),
+)

@@ -9,7 +9,7 @@ from . import job, jobset
 from .workload import NOTHING, Made, Object, Wish, Workload
 
 _ENDS = {"Complete": "Finished", "Failed": "Failed"}
-_OWN_CONTROLLER = "trainer.kubeflow.org/trainjob-controller"
+_CONTROLLER = "trainer.kubeflow.org/trainjob-controller"
 
 
 def wish(item: Object, made: Made = NOTHING) -> Wish:
@@ -22,8 +22,4 @@ def wish(item: Object, made: Made = NOTHING) -> Wish:
     return replace(wanted, end="", limit=wanted.limit if limit is None else limit)
 
 
-def left_alone(item: Object) -> bool:
-    return bool(item["spec"].get("managedBy", _OWN_CONTROLLER) != _OWN_CONTROLLER)
-
-
-WORKLOAD = Workload(TRAINJOBS, 7, ("spec", "suspend"), wish, left_alone)
+WORKLOAD = Workload(TRAINJOBS, 7, ("spec", "suspend"), wish, controller=_CONTROLLER)

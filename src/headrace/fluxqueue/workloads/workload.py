@@ -76,7 +76,8 @@ class Workload(NamedTuple):
     """A kind: `number` is its `type` in a FluxJob, `suspend` the path of the field that keeps it from making pods, ()
     for a kind without one, `deadline` that of the seconds after which Kubernetes ends it, () for a kind whose pods are
     ended one by one. `wish` takes an object and what it has made, and raises `requests.Malformed`.
-    `left_alone` says whether an object is another program's to manage. `objects` are those of the API that an item
+    `controller` is what `managed_by` says where an object is for the kind's own controller; "" for a kind that always
+    is. `objects` are those of the API that an item
     stands for, all of `kind`. `lasts`: it goes on until it is deleted.
     """
 
@@ -84,10 +85,15 @@ class Workload(NamedTuple):
     number: int
     suspend: tuple[str, ...]
     wish: Callable[[Object, Made], Wish]
-    left_alone: Callable[[Object], bool] = lambda item: False
+    controller: str = ""
+    managed_by: tuple[str, ...] = ("spec", "managedBy")
     objects: Callable[[Object], tuple[Object, ...]] = itself
     deadline: tuple[str, ...] = ()
     lasts: bool = False
+
+    def left_alone(self, item: Object) -> bool:
+        """Whether an object is another program's to manage."""
+        return bool(self.controller) and value_at(item, self.managed_by) not in (None, "", self.controller)
 
     def is_suspended(self, item: Object) -> bool:
         return value_at(item, self.suspend) is True if self.suspend else False
@@ -114,14 +120,16 @@ def value_at(item: Object, path: tuple[str, ...]) -> Any:
     """The value of a field, None where it is not there."""
     value: Any = item
     for key in path:
-        value = (value or {}).get(key)
+        value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
 def put_at(item: Object, path: tuple[str, ...], value: Any) -> None:
     """Set a field."""
     for key in path[:-1]:
-        item = item.setdefault(key, {})
+        if item.get(key) is None:
+            item[key] = {}
+        item = item[key]
     item[path[-1]] = value
 
 
