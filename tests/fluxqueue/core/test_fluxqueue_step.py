@@ -13,7 +13,7 @@ from headrace.fluxqueue.core import actions
 from headrace.fluxqueue.core.cluster_queue import ClusterQueue
 from headrace.fluxqueue.core.step import Core
 from headrace.fluxqueue.core.world import Change
-from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, HELD, HOLD, NAMESPACES, NODES, PRIORITY_CLASSES
+from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, HELD, HOLD, JOBID, NAMESPACES, NODES, PRIORITY_CLASSES
 from headrace.fluxqueue.workloads import KINDS
 from headrace.graph.request import RequestError
 from headrace.kube.runtime.kinds import JOBS, PODS
@@ -1291,6 +1291,55 @@ def test_an_ordinal_that_its_user_has_written_harms_no_others_and_not_itself():
     cluster.pod("a", labels={"batch.kubernetes.io/job-completion-index": "9" * 20})
     cluster.settle()
     assert cluster.state("a") == "Running"
+
+
+@pytest.mark.parametrize(("edited", "other"), [("a", "b"), ("b", "a")])
+def test_a_fluxjob_that_is_labelled_with_the_id_of_another_leaves_both_their_own(edited: str, other: str):
+    cluster = Cluster(nodes=1, cores=4)
+    for name in "ab":
+        cluster.pod(name, 4)
+        cluster.settle(3)
+    ids = {name: cluster.status(name)["jobid"] for name in "ab"}
+    flux = cluster.one(FLUXJOBS, f"{edited}-pod")
+    flux["metadata"]["labels"][JOBID] = ids[other]
+    cluster.put(FLUXJOBS, flux)
+    cluster.settle(3)
+    cluster.restart()
+    cluster.settle(3)
+    assert {name: cluster.status(name)["jobid"] for name in "ab"} == ids
+    cluster.end_all("a")
+    cluster.settle(5)
+    assert states(cluster, "ab") == "Finished Running"
+    assert {str(one.facts.jobid): one.facts.name for one in cluster.records} == {ids["a"]: "a", ids["b"]: "b"}
+
+
+def external(name: str, jobid: str, node: str, told: str = "") -> dict[str, Any]:
+    given = {"nodes": [{"name": node, "amounts": {"cpu": 4000}}]}
+    return {
+        "metadata": {"name": name, "namespace": "ns", "labels": {JOBID: jobid}},
+        "spec": {"type": 10, "queue": "default", "resources": given},
+        "status": {"jobid": told} if told else {},
+    }
+
+
+def test_a_match_that_is_labelled_with_the_id_of_another_takes_nothing_from_it():
+    cluster = Cluster(nodes=3, cores=4)
+    cluster.put(FLUXJOBS, external("match-5-external", "5", "n0", "5"))
+    cluster.put(FLUXJOBS, external("match-6-external", "6", "n1", "6"))
+    third = cluster.put(FLUXJOBS, external("match-7-external", "5", "n2"))
+    cluster.settle()
+    assert set(cluster.queue.world.externals) == {5, 6}
+    second = cluster.one(FLUXJOBS, "match-6-external")
+    second["metadata"]["labels"][JOBID] = "5"
+    cluster.put(FLUXJOBS, second)
+    cluster.drop(FLUXJOBS, third)
+    cluster.pod("a", 4)
+    cluster.pod("b", 4)
+    cluster.settle(3)
+    assert (cluster.status("a")["nodes"], cluster.state("b")) == ("n2", "Held")
+    cluster.drop(FLUXJOBS, second)
+    cluster.settle(3)
+    assert cluster.status("b")["nodes"] == "n1"
 
 
 def test_what_is_told_of_a_mark_is_short():

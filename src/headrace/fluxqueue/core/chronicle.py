@@ -15,7 +15,7 @@ from ...kube.runtime.timestamps import seconds_of
 from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
 from ..workloads import group
-from .fluxjobs import REQUEUED, jobid_in
+from .fluxjobs import REQUEUED, jobid_of
 from .job import State
 
 Object = dict[str, Any]
@@ -118,7 +118,7 @@ def facts_of(uid: str, fluxjob: Object) -> Facts | None:
     if not told:
         return None
     state, is_group = State(told.get("state", "Held")), spec.get("type") == group.WORKLOAD.number
-    jobid = jobid_in(fluxjob)
+    jobid = jobid_of(fluxjob)
     # Only the FluxJob of another scheduler's job has no owner.
     owners = meta.get("ownerReferences") or ({"kind": "External"},)
     nodes = len(Hostlist.parse(told.get("nodes", "")))

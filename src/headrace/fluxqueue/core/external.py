@@ -19,7 +19,7 @@ from .. import requests
 from ..names import EXTERNAL, FLUXJOBS, JOBID
 from . import actions
 from .cluster_queue import ClusterQueue
-from .fluxjobs import jobid_in
+from .fluxjobs import jobid_of
 from .job import State
 
 Object = dict[str, Any]
@@ -30,7 +30,7 @@ Amounts = Mapping[str, requests.Amounts]
 
 
 def is_external(fluxjob: Object) -> bool:
-    return bool((fluxjob.get("spec") or {}).get("type") == EXTERNAL and jobid_in(fluxjob))
+    return bool((fluxjob.get("spec") or {}).get("type") == EXTERNAL and jobid_of(fluxjob))
 
 
 def made_of(
@@ -78,7 +78,7 @@ def status_of(fluxjob: Object, now: float) -> Object:
     """The status of such a FluxJob. While its time is to come, its nodes are those of its `reason`."""
     hosts = Hostlist(node for node, _ in amounts_of(fluxjob)).encode()
     start, times = start_of(fluxjob), {"queuedAt": fluxjob["metadata"]["creationTimestamp"]}
-    head = {"jobid": str(jobid_in(fluxjob)), **times}
+    head = {"jobid": str(jobid_of(fluxjob)), **times}
     if reserved_start(fluxjob) > now:
         planned = {"estimatedStart": text_of(start), "reason": f"reserved on {hosts}"}
         return {"submitStatus": "statusNew", "state": State.HELD.value, **head, **planned}

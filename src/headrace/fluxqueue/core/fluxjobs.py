@@ -31,9 +31,20 @@ REQUEUED = "Requeued"
 
 def jobid_in(item: Object) -> int:
     """The job id that an object's label tells; 0 for none, and for what is no id, as somebody may have written."""
-    text = str((item["metadata"].get("labels") or {}).get(JOBID, ""))
-    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(_MAX_ID))
-    return int(text) if is_number and int(text) <= _MAX_ID else 0
+    return _id_of((item["metadata"].get("labels") or {}).get(JOBID))
+
+
+def jobid_of(fluxjob: Object) -> int:
+    """The job id of a FluxJob, 0 for none: that of its status, which nobody writes but this program, and before it has
+    one that of its label, which people may edit.
+    """
+    return _id_of((fluxjob.get("status") or {}).get("jobid")) or jobid_in(fluxjob)
+
+
+def _id_of(text: object) -> int:
+    found = str(text)
+    is_number = found.isascii() and found.isdigit() and len(found) <= len(str(_MAX_ID))
+    return int(found) if is_number and int(found) <= _MAX_ID else 0
 
 
 def name_of(kind: str, name: str) -> str:

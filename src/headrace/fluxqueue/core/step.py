@@ -41,7 +41,7 @@ from .binding import NOT_BOUND, Binding
 from .chronicle import Chronicle, Record
 from .cluster_queue import ClusterQueue
 from .external import Externals, is_external
-from .fluxjobs import jobid_in, moment_of
+from .fluxjobs import jobid_in, jobid_of, moment_of
 from .job import WINDOW, Asked, Job, State, parts_of, started, waits_again, waits_of
 from .places import Places, beside
 from .queue_nodes import QueueNodes, divided
@@ -431,7 +431,7 @@ class Core:
         """
         newest = (int(now * 1000) - _EPOCH + 1) << TIMESTAMP_SHIFT
         told = [jobid_in(pod) for pod in placed]
-        known = [jobid_in(flux) if flux else 0, *(one for one in told if one < newest)]
+        known = [jobid_of(flux) if flux else 0, *(one for one in told if one < newest)]
         return next((one for one in known if one and one not in self._jobs_by_id), 0)
 
     def _drop(self, job: Job, now: int) -> None:

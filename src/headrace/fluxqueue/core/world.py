@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ...kube.runtime.cache import owner_of
 from ...kube.runtime.kinds import PODS, Kind
@@ -12,9 +12,10 @@ from ..names import CLAIMS, FLUXJOBS, FLUXQUEUES, HELD, JOBID, NAMESPACES, NODES
 from ..workloads import KINDS, Workload, group, maker_of, name_in_uid, uid_of_group
 from ..workloads import owner_of as known_owner
 from . import external
-from .fluxjobs import jobid_in
+from .fluxjobs import jobid_of
 
 Object = dict[str, Any]
+_Key = TypeVar("_Key")
 
 # How many owners are looked at above an object: those of the known kinds are three. Users write owners as they like.
 _DEPTH = 8
@@ -56,6 +57,7 @@ class World:
         self.pods_on: dict[str, dict[str, Object]] = {}
         self.fluxjobs: dict[str, Object] = {}
         self.externals: dict[int, Object] = {}
+        self._external_ids: dict[str, int] = {}
         self.nodes: dict[str, Object] = {}
         self.queues: dict[str, Object] = {}
         self._queue_of: dict[str, str] = {}
@@ -163,7 +165,7 @@ class World:
 
     def _apply_fluxjob(self, item: Object, uid: str, gone: bool, touched: Touched) -> None:
         if external.is_external(item):
-            self._apply_external(jobid_in(item), item, gone)
+            self._apply_external(item, uid, gone)
             return
         owner = workload_of(item)
         if not gone:
@@ -172,12 +174,14 @@ class World:
             del self.fluxjobs[owner]
         touched.workloads[owner] = None
 
-    def _apply_external(self, jobid: int, item: Object, gone: bool) -> None:
-        known = self.externals.get(jobid)
-        if not gone:
-            self.externals[jobid] = item
-        elif known and known["metadata"]["uid"] == item["metadata"]["uid"]:
-            del self.externals[jobid]
+    def _apply_external(self, item: Object, uid: str, gone: bool) -> None:
+        """One keeps the id by which it was first seen, and another that is said to have the same counts for nothing."""
+        jobid = self._external_ids.setdefault(uid, jobid_of(item))
+        is_its_own = self.externals.get(jobid, item)["metadata"]["uid"] == uid
+        if gone:
+            del self._external_ids[uid]
+        if is_its_own:
+            _put(self.externals, jobid, item, gone)
 
     def _apply_claim(self, claim: Object, gone: bool, touched: Touched) -> None:
         key = claim["metadata"]["namespace"], claim["metadata"]["name"]
@@ -265,11 +269,11 @@ def workload_of(fluxjob: Object) -> str:
     return owner_of(fluxjob)
 
 
-def _put(into: dict[str, Any], name: str, value: Any, gone: bool) -> None:
+def _put(into: dict[_Key, Any], key: _Key, value: Any, gone: bool) -> None:
     if gone:
-        into.pop(name, None)
+        into.pop(key, None)
     else:
-        into[name] = value
+        into[key] = value
 
 
 def node_of(pod: Object) -> str:
