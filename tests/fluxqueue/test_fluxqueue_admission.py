@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import msgspec
 import pytest
 
 from headrace.fluxqueue.admission import judge
@@ -164,3 +165,14 @@ def test_what_is_missing_null_or_of_another_form_is_held_if_it_can_be_and_left_t
 ):
     verdict = judge(review(resource, item), lambda namespace: False)
     assert (verdict.refusal, verdict.changed) == (None, changed)
+
+
+def test_what_is_as_deep_as_python_decodes_is_held():
+    for levels in (300, 900):
+        deep = msgspec.json.decode(b'{"a":' * levels + b"1" + b"}" * levels)
+        item = {"metadata": {"name": "a"}, "spec": {"template": deep}}
+        verdict = judge(review("jobs", item), lambda namespace: False)
+        assert verdict.changed is not None and verdict.changed["spec"]["suspend"] is True
+        assert "suspend" not in item["spec"]
+        paths = sorted(one["path"] for one in json_patch(item, verdict.changed))
+        assert paths == ["/metadata/annotations", "/spec/suspend"]

@@ -17,7 +17,8 @@ Object = dict[str, Any]
 
 
 class HttpApi:
-    """`requests` has (method, path, query, body) of each request. `answers` take the next ones: (status, body); watches
+    """`requests` has (method, path, query, body) of each request. `answers` take the next ones: (status, body, which
+    may be bytes); watches
     take from `events` until None, which ends the connection in order, or an exception, which breaks it."""
 
     def __init__(self) -> None:
@@ -35,6 +36,8 @@ class HttpApi:
         if "watch" in request.query:
             return await self._watch(request)
         status, answer = self.answers.pop(0) if self.answers else (200, {})
+        if isinstance(answer, bytes):
+            return web.Response(body=answer, status=status, content_type="application/json")
         return web.json_response(answer, status=status)
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:

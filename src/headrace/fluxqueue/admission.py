@@ -7,7 +7,6 @@ wait they have no pods. Their templates are never changed.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ from ..kube.runtime.admission.reviews import Review, Verdict
 from ..kube.runtime.kinds import PODS
 from .names import GATE, HELD, KUEUE_QUEUE, SCHEDULERS, SKIP
 from .workloads import BY_PLURAL, Workload, owner_of
-from .workloads.workload import put_at, value_at
+from .workloads.workload import value_at, with_value
 
 Object = dict[str, Any]
 
@@ -74,7 +73,4 @@ def _suspended(item: Object, kind: Workload) -> Object | None:
     spec, above = item.get("spec"), value_at(item, kind.suspend[:-1])
     if not isinstance(spec, dict) or not isinstance(above, (dict, type(None))):
         return None
-    changed = copy.deepcopy(item)
-    put_at(changed, ("metadata", "annotations", HELD), "true")
-    put_at(changed, kind.suspend, True)
-    return changed
+    return with_value(with_value(item, ("metadata", "annotations", HELD), "true"), kind.suspend, True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from headrace.kube.runtime.cache import Cache
 
 Object = dict[str, Any]
@@ -74,3 +76,15 @@ def test_objects_are_trimmed_before_they_are_kept() -> None:
     cache = Cache(lambda one: {"metadata": {key: one["metadata"][key] for key in ("namespace", "name")}})
     cache.put({**item("a", 1), "spec": {"large": "x"}})
     assert cache.get("ns", "a") == {"metadata": {"namespace": "ns", "name": "a"}}
+
+
+def test_what_cannot_be_trimmed_is_kept_whole_and_costs_itself_alone(caplog: pytest.LogCaptureFixture) -> None:
+    def trim(item: Object) -> Object:
+        if item["metadata"]["name"] == "odd":
+            raise RecursionError("too deep")
+        return {"metadata": item["metadata"]}
+
+    cache = Cache(trim)
+    cache.replace([{**item(name, 1), "spec": {"a": 1}} for name in ("a", "odd", "z")])
+    assert [sorted(one) for one in cache] == [["metadata"], ["metadata", "spec"], ["metadata"]]
+    assert [(one.levelname, one.__dict__["object"]) for one in caplog.records] == [("WARNING", "odd")]

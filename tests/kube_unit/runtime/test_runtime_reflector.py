@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 from typing import Any
 
 import pytest
 from http_api import HttpApi, run
 
+from headrace.fluxqueue.controller import trimmed_workload
 from headrace.kube.runtime import reflector as reflector_module
 from headrace.kube.runtime.api import Api
 from headrace.kube.runtime.cache import Cache
@@ -166,3 +168,32 @@ def test_a_kind_that_is_not_defined_is_no_warning_and_is_there_when_it_is(
 
     run(test)
     assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
+
+
+def nested_pod(name: str, version: int, levels: int) -> bytes:
+    part = b'{"spec":' * levels + b"1" + b"}" * levels
+    return json.dumps(pod(name, version)).encode()[:-1] + b', "spec":' + part + b"}"
+
+
+def test_an_object_that_is_nested_too_deeply_costs_itself_alone() -> None:
+    async def test(http: HttpApi, api: Api) -> None:
+        cache = Cache(trimmed_workload)
+        head = b'{"metadata": {"resourceVersion": "5"}, "items": ['
+        http.answers.append((200, head + nested_pod("a", 3, 5000) + b"]}"))
+        task = asyncio.create_task(Reflector(api, PODS, cache, lambda item: None).run())
+        await until_in_loop(lambda: task.done() or not http.watched.empty())
+        events = http.watched.get_nowait()
+        assert [one["metadata"]["name"] for one in cache] == ["a"]
+        # Some are decoded, and too deep to be trimmed.
+        for version, levels in enumerate((200, 400, 600, 800, 960, 5000), 6):
+            deep = nested_pod(f"n{levels}", version, levels)
+            events.put_nowait(b'{"type": "ADDED", "object": ' + deep + b"}\n")
+        events.put_nowait({"type": "ADDED", "object": pod("last", 99)})
+        await until_in_loop(lambda: task.done() or cache.get("ns", "last") is not None)
+        assert not task.done() and len(cache) == 8
+        assert watches(http) == ["5"]
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    run(test)

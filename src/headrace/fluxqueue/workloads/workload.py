@@ -100,9 +100,7 @@ class Workload(NamedTuple):
 
     def suspended(self) -> Object:
         """The merge patch that keeps an object from having pods."""
-        body: Object = {}
-        put_at(body, self.suspend, True)
-        return body
+        return with_value({}, self.suspend, True)
 
     def released(self, item: Object, seconds: int) -> Object:
         """The merge patch that lets an object make its pods, and has Kubernetes end it after so many seconds, unless it
@@ -110,9 +108,9 @@ class Workload(NamedTuple):
         """
         body: Object = {}
         if self.suspend:
-            put_at(body, self.suspend, False)
+            body = with_value(body, self.suspend, False)
         if self.deadline and seconds and is_longer(value_at(item, self.deadline), seconds):
-            put_at(body, self.deadline, seconds)
+            body = with_value(body, self.deadline, seconds)
         return body
 
 
@@ -124,13 +122,11 @@ def value_at(item: Object, path: tuple[str, ...]) -> Any:
     return value
 
 
-def put_at(item: Object, path: tuple[str, ...], value: Any) -> None:
-    """Set a field."""
-    for key in path[:-1]:
-        if item.get(key) is None:
-            item[key] = {}
-        item = item[key]
-    item[path[-1]] = value
+def with_value(item: Object | None, path: tuple[str, ...], value: Any) -> Object:
+    """An object in which a field has a value; all but what is above that field is the object's own."""
+    key, *rest = path
+    above = item or {}
+    return {**above, key: with_value(above.get(key), tuple(rest), value) if rest else value}
 
 
 def is_longer(deadline: int | None, seconds: int) -> bool:

@@ -19,6 +19,7 @@ import msgspec
 
 from ...spec.lines import LineReader
 from .credentials import Cluster
+from .decoding import decoded
 from .kinds import Kind
 
 Object = dict[str, Any]
@@ -163,7 +164,7 @@ class Api:
                 if response.status >= 300:
                     raise await self._refusal(response)
                 async for line in _lines(response):
-                    event = msgspec.json.decode(line)
+                    event = decoded(line)
                     if event["type"] == "ERROR":
                         status = event["object"]
                         raise ApiError(status.get("code", 500), status.get("reason", ""), status.get("message", ""))
@@ -221,7 +222,7 @@ class Api:
             ) as response:  # fmt: skip
                 if response.status >= 300:
                     raise await self._refusal(response)
-                answer = msgspec.json.decode(await response.read())
+                answer = decoded(await response.read())
         except (aiohttp.ClientError, OSError, asyncio.TimeoutError, msgspec.DecodeError) as exc:
             raise self._unreachable(f"{verb} {kind.plural}", exc) from None
         return answer if isinstance(answer, dict) else {}

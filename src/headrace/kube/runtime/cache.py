@@ -1,15 +1,19 @@
 """A local copy of the objects of one kind, by namespace and name, with an index by owner.
 
 A reflector fills it; objects that the operator itself wrote are added at once (`put`), so that the next reconcile has
-them even before the watch reports them. Of two versions, the newer one is kept. Pure.
+them even before the watch reports them. Of two versions, the newer one is kept. Pure but
+for its log.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 Object = dict[str, Any]
+log = logging.getLogger("headrace.kube.cache")
+
 Key = tuple[str, str]
 """Namespace and name."""
 
@@ -62,9 +66,19 @@ class Cache:
             if _uid(old) == _uid(item) and version_of(old) > version_of(item):
                 return None
             self._unlink(key, old)
-        self._items[key] = self._trim(item)
+        self._items[key] = self._trimmed(key, item)
         self._owned.setdefault(owner_of(item), {})[key] = None
         return old
+
+    def _trimmed(self, key: Key, item: Object) -> Object:
+        """An object that cannot be trimmed, as its fields have a form that nobody has thought of, is kept whole, and
+        costs itself alone.
+        """
+        try:
+            return self._trim(item)
+        except Exception as exc:
+            log.warning("kept whole: %r", exc, extra={"namespace": key[0], "object": key[1]})
+            return item
 
     def drop(self, item: Object) -> None:
         """Remove a deleted object; a newer object of the same name is kept."""

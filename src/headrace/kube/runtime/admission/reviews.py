@@ -94,7 +94,9 @@ def response(review: Review, verdict: Verdict) -> Object:
 
 
 def json_patch(before: Object, after: Object, path: str = "") -> Iterator[Object]:
-    """The JSON patch (RFC 6902) from one object to another. A list that differs is replaced as a whole."""
+    """The JSON patch (RFC 6902) from one object to another. A list that differs is replaced as a whole; parts that both
+    have in common are not looked at.
+    """
     for key in before.keys() | after.keys():
         # RFC 6901, section 3: how a key is written in a path.
         at = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
@@ -102,6 +104,8 @@ def json_patch(before: Object, after: Object, path: str = "") -> Iterator[Object
             yield {"op": "remove", "path": at}
         elif key not in before:
             yield {"op": "add", "path": at, "value": after[key]}
+        elif before[key] is after[key]:
+            continue
         elif isinstance(before[key], dict) and isinstance(after[key], dict):
             yield from json_patch(before[key], after[key], at)
         elif before[key] != after[key]:

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from ..decoding import decoded
 from .certificates import Pair
 from .reviews import BadReview, Handler, parse, response
 
@@ -41,7 +42,7 @@ def _answering(handler: Handler) -> Callable[[web.Request], Awaitable[web.Respon
     async def answer(request: web.Request) -> web.Response:
         body = await request.read()
         try:
-            review = await handler.complete(parse(msgspec.json.decode(body)))
+            review = await handler.complete(parse(decoded(body)))
             large = len(body) > _LARGE
             verdict = await asyncio.to_thread(handler.judge, review) if large else handler.judge(review)
         except (msgspec.DecodeError, RecursionError) as exc:
