@@ -190,6 +190,15 @@ def test_what_the_api_server_does_not_take_is_told_and_what_has_changed_since_it
     assert "spec.nodes: Invalid value: 0" in told["message"]
     assert [one for one in caplog.messages if "refuses a write" in one and "spec.nodes" in one]
     caplog.clear()
+    # Of a group, one pod is told.
+    cluster = Cluster(nodes=1)
+    cluster.settle()
+    for name in "abc":
+        marks = {"labels": {"fluxqueue/group": "g"}, "annotations": {"fluxqueue/group-size": "3"}}
+        cluster.pod(name, **marks)
+    api = work(cluster, refused, until=lambda: is_pinned(cluster))
+    assert [one["involvedObject"]["name"] for one in api.events if one["reason"] == "NotQueued"] == ["a"]
+    caplog.clear()
     # A test of a patch that fails says that the pod has changed, as a conflict does.
     cluster = Cluster(nodes=1)
     cluster.settle()

@@ -321,7 +321,8 @@ class FluxqueueController:
         body = action.body if isinstance(action, Create) else action.item if isinstance(action, Change) else None
         meta = body["metadata"] if body else {}
         log.warning("the API server refuses a write: %s", exc, extra={"object": meta.get("name", "")})
-        for owner in (meta.get("ownerReferences") or ()) if isinstance(action, Create) else ():
+        # Of the pods of a group, the first is told.
+        for owner in (meta.get("ownerReferences") or ())[:1] if isinstance(action, Create) else ():
             own = {"name": owner["name"], "uid": owner["uid"], "namespace": meta["namespace"], "resourceVersion": ""}
             report = Report("Warning", "NotQueued", f"its FluxJob {meta['name']} is refused by the API server: {exc}")
             about = {"metadata": own, "status": {}}

@@ -8,6 +8,8 @@ import pytest
 from simulated_cluster import Cluster
 
 from headrace.fluxqueue.core import actions
+from headrace.fluxqueue.core.step import Core
+from headrace.fluxqueue.core.world import Change
 from headrace.fluxqueue.names import CLAIMS, FLUXQUEUES
 from headrace.kube.runtime.kinds import PODS
 
@@ -94,3 +96,20 @@ def test_volumes_are_to_be_bound_before_a_pod_is():
     cluster.put(CLAIMS, {**claim, "status": {"phase": "Bound"}})
     cluster.settle(5)
     assert (cluster.state("a"), cluster.state("b")) == ("Running", "Refused")
+
+
+def test_a_claim_that_is_bound_and_not_is_a_matter_of_those_that_use_it(monkeypatch: pytest.MonkeyPatch):
+    cluster = Cluster(placement="bind")
+    for name, claim in (("a", "one"), ("b", "two"), ("c", "")):
+        volume = {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
+        with_spec(cluster, name, volumes=[volume] if claim else [])
+    cluster.settle(3)
+    reviewed = []
+    review = Core._review
+    monkeypatch.setattr(Core, "_review", lambda core, uid, now: (reviewed.append(uid), review(core, uid, now)))
+    claim = {"metadata": {"name": "one", "namespace": "ns", "uid": "claim"}}
+    for namespace in ("ns", "other"):
+        for phase in ("Bound", "Lost"):
+            meta = {**claim["metadata"], "namespace": namespace}
+            cluster.queue.step([Change(CLAIMS, {"metadata": meta, "status": {"phase": phase}})], cluster.now)
+    assert reviewed == [cluster.one(PODS, "a")["metadata"]["uid"]] * 2

@@ -1342,6 +1342,32 @@ def test_a_match_that_is_labelled_with_the_id_of_another_takes_nothing_from_it()
     assert cluster.status("b")["nodes"] == "n1"
 
 
+def test_what_has_come_and_gone_leaves_nothing_behind():
+    cluster = Cluster(nodes=1, cores=4)
+    for turn in range(3):
+        cluster.sets("JobSet", f"s{turn}", w=(1, 1, 1, None))
+        cluster.put(
+            PODS,
+            {
+                "metadata": {
+                    "name": f"p{turn}",
+                    "namespace": f"gone-{turn}",
+                    "annotations": {"fluxqueue/fluxion-nodes": f"no-{turn}"},
+                },
+                "spec": {"containers": []},
+                "status": {},
+            },
+        )
+        cluster.settle(3)
+        assert cluster.state(f"s{turn}") == "Running"
+        cluster.delete(KINDS["JobSet"].kind, f"s{turn}")
+        cluster.delete(PODS, f"p{turn}", f"gone-{turn}")
+        cluster.settle(3)
+    world = cluster.queue.world
+    indexes = (world._owns, world._made, world.pods_on, world._in_namespace, world._owner, world._maker)
+    assert [dict(one) for one in indexes] == [{}] * len(indexes)
+
+
 def test_what_is_told_of_a_mark_is_short():
     cluster = Cluster(nodes=1, cores=4)
     cluster.job("a", annotations={"fluxqueue/duration": "x" * 100_000})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
 from typing import Any
 
@@ -127,12 +127,24 @@ def check_placement(job: Job, settings: Settings, has_claim: Callable[[str, str]
             _check_bindable(one, job.item["metadata"]["namespace"], has_claim)
 
 
+def claims_of(job: Job) -> Iterator[tuple[str, str]]:
+    """The claims for volumes of the pods of a job, by namespace and name."""
+    for one in job.wish.templates:
+        for volume in one.get("volumes") or ():
+            if claim := _claim_of(volume):
+                yield job.item["metadata"]["namespace"], claim
+
+
+def _claim_of(volume: Object) -> str:
+    return str((volume.get("persistentVolumeClaim") or {}).get("claimName") or "")
+
+
 def _check_bindable(template: Object, namespace: str, has_claim: Callable[[str, str], bool]) -> None:
     """Volumes and devices that kube-scheduler would find are none of a queue's that binds. Raises Refusal."""
     if template.get("resourceClaims"):
         raise Refusal("resourceClaims of its pods: a queue with placement bind finds no devices for claims")
     for volume in template.get("volumes") or ():
-        claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        claim = _claim_of(volume)
         if "ephemeral" in volume or (claim and not has_claim(namespace, claim)):
             which = f"PersistentVolumeClaim {claim}" if claim else "claim that it makes"
             raise Refusal(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from math import inf
 from typing import Any
@@ -36,7 +36,7 @@ from ..names import FLUXJOBS, FLUXQUEUES, HOLD
 from ..quotas import Account
 from ..workloads import PodSet, Wish
 from . import actions, fluxjobs
-from .asking import Refusal, asked_of, check_marks, check_placement, check_priority, request_of
+from .asking import Refusal, asked_of, check_marks, check_placement, check_priority, claims_of, request_of
 from .binding import NOT_BOUND, Binding
 from .chronicle import Chronicle, Record
 from .cluster_queue import ClusterQueue
@@ -195,6 +195,11 @@ class Core:
             elif change.kind == FLUXJOBS and not change.gone:
                 with self._contained(workload_of(change.item)):
                     self.chronicle.see(workload_of(change.item), change.item, now)
+        for uid, job in self.jobs.items() if touched.claims else ():
+            # A volume of another form is a matter of the review of its workload.
+            with suppress(Exception):
+                if any(one in touched.claims for one in claims_of(job)):
+                    touched.workloads[uid] = None
         for about in self._asked_again:
             (touched.queues if about in self.world.queues else touched.workloads)[about] = None
         self._asked_again = {}

@@ -30,12 +30,15 @@ class Change(NamedTuple):
 
 
 class Touched(NamedTuple):
-    """What changes are about: workloads by uid, nodes by name (what they are, and which pods they have), queues."""
+    """What changes are about: workloads by uid, nodes by name (what they are, and which pods they have), queues, and
+    claims for volumes by namespace and name.
+    """
 
     workloads: dict[str, None]
     nodes: dict[str, None]
     loads: dict[str, None]
     queues: dict[str, None]
+    claims: dict[tuple[str, str], None]
 
 
 class World:
@@ -90,7 +93,7 @@ class World:
 
     def apply(self, changes: Iterable[Change]) -> Touched:
         """Take changes in; returns what they are about."""
-        touched = Touched({}, {}, {}, {})
+        touched = Touched({}, {}, {}, {}, {})
         for change in changes:
             self._apply(change, touched)
         return touched
@@ -98,7 +101,7 @@ class World:
     def everything(self) -> Touched:
         """As if all that there is had changed."""
         uids = dict.fromkeys([*self.workloads, *self.fluxjobs])
-        return Touched(uids, dict.fromkeys(self.nodes), dict.fromkeys(self.pods_on), dict.fromkeys(self.queues))
+        return Touched(uids, dict.fromkeys(self.nodes), dict.fromkeys(self.pods_on), dict.fromkeys(self.queues), {})
 
     def _apply(self, change: Change, touched: Touched) -> None:
         kind, item, gone = change
@@ -144,7 +147,7 @@ class World:
         before = self._owner.get(uid, "")
         if before != owner:
             if before:
-                self._owns[before].pop(uid, None)
+                _leave(self._owns, before, uid)
                 touched.workloads[self.root_of(before)] = None
             _put(self._owner, uid, owner, not owner)
             if owner:
@@ -188,28 +191,26 @@ class World:
         is_bound = not gone and (claim.get("status") or {}).get("phase") == "Bound"
         if is_bound != (key in self._bound_claims):
             self._bound_claims ^= {key}
-            touched.workloads.update(self._in_namespace.get(key[0], {}))
+            touched.claims[key] = None
 
     def _apply_workload(self, kind: Workload, item: Object, uid: str, gone: bool, touched: Touched) -> None:
-        here = self._in_namespace.setdefault(item["metadata"]["namespace"], {})
+        namespace = item["metadata"]["namespace"]
         if gone:
             self.workloads.pop(uid, None)
-            here.pop(uid, None)
+            _leave(self._in_namespace, namespace, uid)
         else:
             self.workloads[uid] = kind, item
-            here[uid] = None
+            self._in_namespace.setdefault(namespace, {})[uid] = None
         touched.workloads[uid] = None
 
     def _apply_pod(self, pod: Object, uid: str, owner: str, gone: bool, touched: Touched) -> None:
         before = self.pods.pop(uid, None)
         if before is not None:
             node = node_of(before)
-            self.pods_on.get(node, {}).pop(uid, None)
+            _leave(self.pods_on, node, uid)
             touched.loads[node] = None
         if gone:
-            self._made.get(owner, {}).pop(uid, None)
-            if not self._made.get(owner):
-                self._made.pop(owner, None)
+            _leave(self._made, owner, uid)
         else:
             self.pods[uid] = pod
             self._made.setdefault(owner, {})[uid] = pod
@@ -267,6 +268,14 @@ def workload_of(fluxjob: Object) -> str:
     if spec.get("type") == group.WORKLOAD.number:
         return uid_of_group(meta["namespace"], spec.get("name", ""))
     return owner_of(fluxjob)
+
+
+def _leave(index: dict[str, dict[str, Any]], key: str, uid: str) -> None:
+    """Take one out of those of a key, which goes with its last."""
+    found = index.get(key, {})
+    found.pop(uid, None)
+    if not found:
+        index.pop(key, None)
 
 
 def _put(into: dict[_Key, Any], key: _Key, value: Any, gone: bool) -> None:
