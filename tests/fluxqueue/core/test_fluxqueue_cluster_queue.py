@@ -11,6 +11,7 @@ from headrace.fluxqueue import constraints, requests
 from headrace.fluxqueue.core.cluster_queue import ClusterQueue
 from headrace.fluxqueue.crd import Settings
 from headrace.graph import parse_jobspec
+from headrace.graph.request import together
 from headrace.queueing.queue import Started
 
 Object = dict[str, Any]
@@ -147,3 +148,34 @@ def test_levels_go_with_their_last_node_and_follow_their_labels():
         assert len(found) == len(labels) + 1
     queue.drop_node("n0")
     assert [graph.path(v) for v in graph.vertices()] == ["/cluster0"]
+
+
+def test_of_tests_that_users_write_those_of_jobs_that_wait_are_kept_and_no_more_than_some():
+    rng = random.Random(1)
+    queue = ClusterQueue(Settings())
+    item = node("n0", rng)
+    item["spec"], item["status"]["allocatable"] = {}, {"cpu": "8", "pods": "9"}
+    item["metadata"]["labels"]["size"] = "5"
+    queue.put_node(item, NOW)
+
+    def request(*bounds: int) -> Any:
+        found = [parse_jobspec(requests.jobspec("a", "ns", 1, {"pod": 1}, 0, larger(one))) for one in bounds]
+        return together(found) if len(found) > 1 else found[0]
+
+    hold = queue.hold("n0", {"pod": 9}, NOW)
+    queue.submit(1, request(3, 4), 0, NOW)
+    for bound in range(1000, 1300):
+        queue.submit(bound, request(bound), 0, NOW)
+        queue.withdraw(bound)
+        assert len(queue._tests) <= 102
+        assert not queue.is_usable("n0", larger(bound))
+    assert {"size>3", "size>4"} <= queue._tests.keys()
+    assert not [one for one, _ in queue.schedule(NOW) if isinstance(one, Started)]
+    queue.release(hold)
+    queue.submit(2, request(2), 0, NOW)
+    assert [one.jobid for one, _ in queue.schedule(NOW) if isinstance(one, Started)] == [1, 2]
+
+
+def larger(bound: int) -> Object:
+    """The constraint on nodes with a larger size."""
+    return {"properties": [f"size>{bound}"]}

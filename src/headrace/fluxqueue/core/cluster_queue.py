@@ -6,7 +6,7 @@ no pod has yet; so a pod that ends gives back its part alone. What pods of other
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -27,6 +27,8 @@ Object = dict[str, Any]
 
 # How often one step may call the queue again for what a call has left to the next.
 _CALLS = 8
+# Tests that are kept at least, whether a job that waits asks for them or not.
+_MOST_TESTS = 100
 
 
 class Hold(NamedTuple):
@@ -55,6 +57,7 @@ class ClusterQueue:
         # Whether there has been a node with a taint; properties of nodes that are tests.
         self.has_taints = False
         self._tests: dict[str, None] = {}
+        self._most_tests = _MOST_TESTS
         self._ranks = 0
         self.accounts = _accounts(settings)
 
@@ -111,13 +114,22 @@ class ClusterQueue:
 
     def _allowed(self, constraint: Any) -> frozenset[int] | None:
         """The vertices of the nodes that satisfy a constraint, None for all."""
-        tests = [value.lstrip("^") for kind, value in terms(constraint or {}) if kind == "properties"]
-        new = [test for test in tests if constraints.is_test(test) and test not in self._tests]
-        if new:
-            self._tests.update(dict.fromkeys(new))
-            for name in self.nodes:
-                self._relabel(name)
+        self._try([constraint])
         return self.scheduler.allowed(constraint)
+
+    def _try(self, wanted: Iterable[Any]) -> None:
+        """Have the nodes tell by their properties which of the tests in some constraints they pass."""
+        tests = dict.fromkeys(test for one in wanted for test in _tests_in(one))
+        if tests.keys() <= self._tests.keys():
+            return
+        self._tests.update(tests)
+        if len(self._tests) > self._most_tests:
+            # Users write as many tests as they like. Those of jobs that wait are kept; others come anew when asked for.
+            waiting = [one.constraint for job in self.queue.pending.values() for one in _sets_of(job.request)]
+            self._tests = {**dict.fromkeys(test for one in waiting for test in _tests_in(one)), **tests}
+            self._most_tests = max(2 * len(self._tests), _MOST_TESTS)
+        for name in self.nodes:
+            self._relabel(name)
 
     def _relabel(self, name: str) -> None:
         vertex, properties = self._vertex[name], nodes.properties_of(self.nodes[name], self._tests)
@@ -216,8 +228,7 @@ class ClusterQueue:
         return {"properties": [f"{label}={found[0].get(label, '')}"]} if found else None
 
     def submit(self, jobid: int, request: JobRequest, priority: int, arrival: float) -> None:
-        for one in request.sets or (request,):
-            self._allowed(one.constraint)
+        self._try(one.constraint for one in _sets_of(request))
         # A job whose end is not known is planned with one that is far off.
         full = request.lasting(request.duration + LATENCY if request.duration else UNLIMITED)
         self.queue.submit(jobid, full, priority, arrival)
@@ -251,6 +262,17 @@ class ClusterQueue:
                 yield decision, given
             if not self.queue.unfinished:
                 break
+
+
+def _sets_of(request: JobRequest) -> Sequence[JobRequest]:
+    return request.sets or (request,)
+
+
+def _tests_in(constraint: Any) -> Iterator[str]:
+    """The properties in a constraint that are tests."""
+    for kind, value in terms(constraint or {}):
+        if kind == "properties" and constraints.is_test(value.lstrip("^")):
+            yield value.lstrip("^")
 
 
 def _accounts(settings: Settings) -> dict[str, Account]:
