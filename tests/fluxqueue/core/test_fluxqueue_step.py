@@ -861,7 +861,7 @@ def test_a_job_none_of_whose_pods_is_bound_in_time_waits_anew():
     assert told == ["a: NotBound: not bound by kube-scheduler in 5m: it does not say why"]
     # It has the same node again, and waits there for five minutes more.
     assert (cluster.state("a"), nodes_of(cluster, "a")) == ("Released", ["n0"])
-    assert "reason" not in cluster.status("a")
+    assert cluster.status("a")["reason"].startswith("not bound by kube-scheduler in 5m")
     assert cluster.one(JOBS, "a")["status"]["active"] == 1
     cluster.unbindable = set()
     cluster.restart()
@@ -869,6 +869,68 @@ def test_a_job_none_of_whose_pods_is_bound_in_time_waits_anew():
     assert cluster.state("a") == "Running"
     cluster.settle(3600)
     assert cluster.state("a") == "Running"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_job_that_was_not_bound_in_time_waits_behind_all_others(restarts: bool):
+    cluster = Cluster(nodes=1, cores=2, readyTimeout="5m")
+    cluster.unbindable = {"n0"}
+    cluster.job("a", pods=1, cores=2)
+    cluster.settle(10)
+    cluster.pod("b", 2)
+    cluster.settle(270)
+    if restarts:
+        cluster.restart()
+    assert states(cluster, "ab") == "Released Held"
+    cluster.settle(30)
+    assert states(cluster, "ab") == "Held Released"
+    cluster.unbindable = set()
+    cluster.restart()
+    cluster.settle(5)
+    assert states(cluster, "ab") == "Held Running"
+    cluster.end_all("b")
+    cluster.settle(5)
+    assert cluster.state("a") == "Running"
+    assert "reason" not in cluster.status("a")
+
+
+@pytest.mark.parametrize("marks", [{}, {"labels": {"fluxqueue/group": "g"}}])
+def test_a_pod_that_somebody_else_keeps_back_gets_no_node_before_it_could_run(marks: dict[str, Any]):
+    cluster = Cluster(nodes=1, cores=4)
+    sizes = {"annotations": {"fluxqueue/group-size": "1"}} if marks else {}
+    cluster.pod("kept", 4, **marks, **sizes)
+    pod = cluster.one(PODS, "kept")
+    pod["spec"]["schedulingGates"].insert(0, {"name": "my/own"})
+    cluster.put(PODS, pod)
+    cluster.pod("a", 4)
+    cluster.settle(5)
+    assert cluster.state("a") == "Running"
+    flux = "g-group" if marks else "kept-pod"
+    kept = cluster.one(FLUXJOBS, flux)["status"]
+    assert (kept["state"], kept["reason"].endswith("its scheduling gate my/own is to be taken away")) == ("Held", True)
+    cluster.end_all("a")
+    cluster.settle(5)
+    pod = copy.deepcopy(cluster.one(PODS, "kept"))
+    del pod["spec"]["schedulingGates"][0]
+    cluster.put(PODS, pod)
+    cluster.settle(5)
+    assert cluster.one(FLUXJOBS, flux)["status"]["state"] == "Running"
+
+
+def test_a_group_all_of_whose_pods_have_ended_is_over_whatever_their_sizes_say():
+    cluster = Cluster(nodes=1, cores=4)
+    for name in "ab":
+        cluster.pod(name, 1, labels={"fluxqueue/group": "g"}, annotations={"fluxqueue/group-size": "2"})
+    cluster.settle(5)
+    cluster.pod("other", 1, labels={"fluxqueue/group": "g"}, annotations={"fluxqueue/group-size": "1"})
+    cluster.settle(5)
+    for name in ("a", "b", "other"):
+        cluster.end(cluster.one(PODS, name))
+        cluster.settle(5)
+    assert cluster.one(FLUXJOBS, "g-group")["status"]["state"] == "Finished"
+    cluster.pod("next", 4)
+    cluster.settle(5)
+    assert cluster.state("next") == "Running"
 
 
 @pytest.mark.parametrize("crash_at", [None, *range(8)])

@@ -37,7 +37,7 @@ class Binding:
         waits = {pod["metadata"]["uid"]: pod for pod in pods if _waits_for_binding(pod)}
         job.pinned_at = {uid: job.pinned_at.get(uid, _pinned_at(job, pod)) for uid, pod in waits.items()}
         job.late = []
-        if not job.state.has_nodes:
+        if job.state.is_over:
             job.unbound = ""
         if queue is None or not job.state.has_nodes:
             return

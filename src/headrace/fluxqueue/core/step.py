@@ -368,6 +368,9 @@ class Core:
         if job.is_claimed and kind.is_suspended(item) and not is_held(item):
             job.is_claimed = False
             if job.state.has_nodes:
+                if job.unbound:
+                    # What could not be bound would be given the same place at once, and keep all others from it.
+                    job.queued_at = now
                 self._requeue(job)
         if wish.end and not job.state.is_over:
             self._withdraw(job)

@@ -14,7 +14,7 @@ from ...kube.runtime.kinds import PODS
 from .. import constraints, requests
 from ..names import GROUP_NAMES, GROUP_SIZES
 from ..requests import Malformed
-from .pod import ENDS, template_of
+from .pod import ENDS, gates_left, template_of
 from .workload import NOTHING, Made, Object, PodSet, Wish, Workload
 
 KIND = "Group"
@@ -34,15 +34,16 @@ def item_of(name: str, uid: str, pods: Iterable[Object]) -> Object:
 
 def wish(item: Object, made: Made = NOTHING) -> Wish:
     pods: list[Object] = item["pods"]
-    size = _size(pods)
     phases = [(pod.get("status") or {}).get("phase", "") for pod in pods]
     ends = [ENDS[phase] for phase in phases if phase in ENDS]
-    sets = tuple(_sets_of(pods))
     if len(ends) == len(pods):
-        return Wish(sets=sets, end="Failed" if "Failed" in ends else "Finished")
+        return Wish(sets=tuple(_sets_of(pods)), end="Failed" if "Failed" in ends else "Finished")
+    size, sets = _size(pods), tuple(_sets_of(pods))
     limits = [pod["spec"].get("activeDeadlineSeconds") for pod in pods]
     limit = max(limits) if all(limits) else None
     missing = f"the group has {len(pods)} of {size} pods" if len(pods) < size else ""
+    left = (f"{pod['metadata']['name']}: {why}" for pod in pods if (why := gates_left(pod)))
+    missing = missing or next(left, "")
     return Wish(sets=sets, unseen=max(size - len(pods), 0), limit=limit, missing=missing)
 
 

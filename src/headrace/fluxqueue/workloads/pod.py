@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...kube.runtime.kinds import PODS
-from ..names import PLACE
+from ..names import GATE, PLACE
 from .workload import NOTHING, Made, Object, PodSet, Wish, Workload
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -15,7 +15,14 @@ def wish(pod: Object, made: Made = NOTHING) -> Wish:
     end = ENDS.get((pod.get("status") or {}).get("phase", ""), "")
     labels, limit = pod["metadata"].get("labels") or {}, spec.get("activeDeadlineSeconds")
     alone = PodSet(pods=0 if end else 1, templates=(template_of(pod),), labels=labels)
-    return Wish(sets=(alone,), end=end, limit=limit)
+    return Wish(sets=(alone,), end=end, limit=limit, missing=gates_left(pod))
+
+
+def gates_left(pod: Object) -> str:
+    """What has to come before a pod that waits could be bound: others have kept it back, too. "" for nothing."""
+    gates = [one["name"] for one in pod["spec"].get("schedulingGates") or ()]
+    others = [name for name in gates if name != GATE]
+    return f"its scheduling gate {others[0]} is to be taken away" if others and GATE in gates else ""
 
 
 def template_of(pod: Object) -> Object:
