@@ -300,7 +300,7 @@ def _places_of(job: Object) -> dict[str, list[requests.Amounts]]:
     found: dict[str, list[requests.Amounts]] = {}
     for index, (node, own) in enumerate(zip(names, sets_in(status, len(names), "pod"), strict=True)):
         if index not in freed:
-            found.setdefault(node, []).append(asked.get(own, {}))
+            found.setdefault(node, []).append(asked.get(own) or asked.get("pod", {}))
     return found
 
 

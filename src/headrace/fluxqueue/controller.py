@@ -58,6 +58,7 @@ _POD_SPEC = (
         "priorityClassName",
         "resourceClaims",
         "resources",
+        "restartPolicy",
         "schedulerName",
     ),
     *("schedulingGates", "tolerations", "topologySpreadConstraints", "activeDeadlineSeconds"),

@@ -361,7 +361,9 @@ def test_random_histories_with_crashes_promise_no_node_twice(seed):
         elif choice < 0.58 and sets:
             cluster.change(*rng.choice(sets), replicas=rng.randint(0, 5))
         elif choice < 0.6:
-            cluster.pod(f"f{turn}", rng.randint(1, 3), namespace="other")
+            foreign = cluster.pod(f"f{turn}", rng.randint(1, 3), namespace="other")
+            foreign["spec"]["restartPolicy"] = rng.choice(("Always", "Never"))
+            cluster.put(PODS, foreign)
         elif choice < 0.85:
             running = [pod for pod in cluster.all(PODS) if pod["status"]["phase"] == "Running"]
             if running:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from headrace.kube.runtime.kinds import JOBS, PODS
 from headrace.spec.hostlist import Hostlist
 
 
-def states(cluster: Cluster, names: str) -> str:
+def states(cluster: Cluster, names: Iterable[str]) -> str:
     return " ".join(cluster.state(name) for name in names)
 
 
@@ -131,6 +132,45 @@ def test_what_pods_of_others_have_is_not_given_to_jobs():
     cluster.end(cluster.one(PODS, "foreign", "other"))
     cluster.settle()
     assert cluster.status("b")["nodes"] == "n0"
+
+
+def lasting(cluster: Cluster, name: str, cores: int, node: str) -> dict[str, Any]:
+    """A pod of another namespace that runs until somebody deletes it, as those of a DaemonSet do."""
+    pod = cluster.pod(name, cores, namespace="other")
+    pod["spec"].update(restartPolicy="Always", nodeSelector={"kubernetes.io/hostname": node}, nodeName=node)
+    pod["status"] = {"phase": "Running"}
+    return cluster.put(PODS, pod)
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy"])
+def test_nobody_waits_for_pods_of_others_that_never_end(policy: str):
+    cluster = Cluster(nodes=2, cores=4, policy=policy)
+    daemons = [lasting(cluster, f"daemon-{index}", 1, f"n{index}") for index in range(2)]
+    cluster.settle()
+    cluster.job("all", pods=2, cores=4)
+    cluster.settle(5)
+    cluster.pod("a", 3)
+    cluster.settle(5)
+    assert states(cluster, ["all", "a"]) == "Held Running"
+    assert "no node could ever serve it as nodes are now" in cluster.status("all")["reason"]
+    # A job that waits already when such a pod comes is in nobody's way either.
+    cluster.job("wide", pods=2, cores=3)
+    cluster.settle(5)
+    assert "insufficient resources" in cluster.status("wide")["reason"]
+    daemons.append(lasting(cluster, "another", 1, "n1"))
+    cluster.settle(5)
+    cluster.pod("b", 2)
+    cluster.settle(5)
+    assert states(cluster, ["wide", "b"]) == "Held Running"
+    for pod in daemons:
+        cluster.drop(PODS, pod)
+    for name in "ab":
+        cluster.end_all(name)
+    cluster.settle(5)
+    assert states(cluster, ["all", "wide"]) == "Running Held"
+    cluster.restart()
+    cluster.settle(5)
+    assert states(cluster, ["all", "wide"]) == "Running Held"
 
 
 def test_a_pod_that_is_told_to_end_holds_what_it_has_until_it_is_gone():
@@ -319,6 +359,18 @@ def test_nodes_are_cordoned_go_and_come_back():
     cluster.node("n0", 2)
     cluster.settle(5)
     assert cluster.status("c")["nodes"] == "n0"
+
+
+def test_a_job_whose_queue_is_deleted_has_no_place_in_an_order():
+    cluster = Cluster(nodes=1, cores=4, policy="easy")
+    for name in "ab":
+        cluster.pod(name, 4, annotations={"fluxqueue/duration": "1m"})
+        cluster.settle(3)
+    assert cluster.status("b")["position"] == 1
+    cluster.delete(FLUXQUEUES, "default", "")
+    cluster.settle(60)
+    assert cluster.status("b")["reason"] == "there is no FluxQueue default"
+    assert not {"position", "estimatedStart"} & cluster.status("b").keys()
 
 
 def test_an_unknown_queue_holds_its_jobs_until_it_is_there():
@@ -1546,6 +1598,24 @@ def test_what_admission_adds_to_the_pods_of_a_job_costs_it_neither_its_turn_nor_
     cluster.end_all("a")
     cluster.settle(5)
     assert states_of(cluster, "a", "later") == ["Finished", "Running"]
+
+
+def test_a_pod_whose_gate_its_user_takes_away_counts_against_the_quota():
+    cluster = Cluster(nodes=2, cores=8, quotas=[{"namespace": "ns", "cpu": 4}])
+    cluster.pod("a", 6)
+    cluster.settle(3)
+    assert cluster.state("a") == "Held"
+    pod = cluster.one(PODS, "a")
+    del pod["spec"]["schedulingGates"]
+    cluster.put(PODS, pod)
+    cluster.settle(3)
+    cluster.pod("b", 1)
+    cluster.settle(3)
+    assert states(cluster, "ab") == "Running Held"
+    assert "cpu 7 of 4 (3 over, 6 taken)" in cluster.status("b")["reason"]
+    cluster.end_all("a")
+    cluster.settle(3)
+    assert states(cluster, "ab") == "Finished Running"
 
 
 def test_what_a_pod_has_beyond_its_place_counts_against_the_quota():

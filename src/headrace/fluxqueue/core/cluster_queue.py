@@ -57,6 +57,8 @@ class ClusterQueue:
         # Whether there has been a node with a taint; properties of nodes that are tests.
         self.has_taints = False
         self._tests: dict[str, None] = {}
+        # By node, what pods have of it for as long as nobody deletes them.
+        self._lasting: dict[str, requests.Amounts] = {}
         self._most_tests = _MOST_TESTS
         self._ranks = 0
         self.accounts = _accounts(settings)
@@ -79,6 +81,7 @@ class ClusterQueue:
             self._ranks += 1
             self._add(name, nodes.part_of(node, self._ranks, self._tests, topology), now)
             self.nodes[name] = node
+            self._resize(name, node, now)
         else:
             generation, self.nodes[name] = self.scheduler.generation, node
             self._resize(name, node, now)
@@ -148,13 +151,31 @@ class ClusterQueue:
 
     def _resize(self, name: str, node: Object, now: int) -> None:
         """Give a node's pools the sizes that they have now; one of a resource that the node has no more is empty."""
-        vertex, has, graph = self._vertex[name], nodes.amounts_of(node), self.scheduler.graph
+        vertex, has, graph = self._vertex[name], self._has(node), self.scheduler.graph
         pools = self._pools(name)
         for kind, v in pools.items():
             if graph.size[v] != has.get(kind, 0):
                 self.queue.drop_plans_of(self.scheduler.set_size(v, has.get(kind, 0)))
         if not has.keys() <= pools.keys():
             self._add(name, nodes.part_of(node, graph.rank[vertex], (), self.settings.topology), now)
+
+    def _has(self, node: Object) -> dict[str, int]:
+        """What a node has for pods that come and go."""
+        lasting = self._lasting.get(node["metadata"]["name"], {})
+        return {kind: max(amount - lasting.get(kind, 0), 0) for kind, amount in nodes.amounts_of(node).items()}
+
+    def set_lasting(self, name: str, amounts: requests.Amounts, now: int) -> bool:
+        """Count amounts of a node as if it did not have them, as pods have these that never end by themselves; returns
+        whether anything of it is free that was not. A job that would wait for such pods would keep all others waiting.
+        """
+        before = self._lasting.pop(name, {})
+        if amounts:
+            self._lasting[name] = amounts
+        if before == amounts or name not in self.nodes:
+            return False
+        self._resize(name, self.nodes[name], now)
+        self.queue.touch()
+        return bool(requests.beyond(before, amounts))
 
     def _pools(self, name: str) -> dict[str, int]:
         """The pools of a node by type."""
@@ -183,7 +204,7 @@ class ClusterQueue:
         """
         holds = [self.holds[hold] for hold in self._holds_on.get(node, ())]
         held = requests.total([more, *(hold.amounts for hold in holds if hold.start <= self.queue.now)])
-        has = nodes.amounts_of(self.nodes[node])
+        has = self._has(self.nodes[node])
         return all(held.get(kind, 0) <= amount for kind, amount in has.items())
 
     def _leave(self, hold: int) -> None:

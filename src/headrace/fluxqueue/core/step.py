@@ -45,7 +45,7 @@ from .fluxjobs import jobid_in, jobid_of, moment_of
 from .job import WINDOW, Asked, Job, State, parts_of, started, waits_again, waits_of
 from .places import Places, beside
 from .queue_nodes import QueueNodes, divided
-from .world import Change, Touched, World, is_held, is_live, is_placed, node_of, workload_of
+from .world import Change, Touched, World, is_held, is_live, is_placed, lasts_for_ever, node_of, workload_of
 from .writes import BEHIND, STATUS_INTERVAL, Writes
 
 Object = dict[str, Any]
@@ -168,7 +168,7 @@ class Core:
                 *self.writes.untold.values(),
                 self._look_at if self.places.changed else inf,
                 self.externals.next_start(self.world.externals, now),
-                now if any(goes_on) else inf,
+                now if any(goes_on) or self._asked_again else inf,
             ]
         )
         defects, self._defects = self._defects, []
@@ -316,11 +316,22 @@ class Core:
                 self._touched[uid] = None
 
     def _count_foreign(self, node: str, now: int) -> None:
-        """Hold what pods have of a node without a place there, or beyond it, as one that was resized."""
+        """Hold what pods have of a node without a place there, or beyond it, as one that was resized. What those have
+        that never end by themselves is as if the node did not have it.
+        """
         name = next((name for name, one in self.queues.items() if node in one.nodes), "")
-        queue, pods = self.queues.get(name), self.world.pods_on.get(node, {}).items()
-        amounts = requests.total(self._beyond_place(uid, pod, name, node) for uid, pod in pods if is_live(pod))
-        before = self._foreign.get(node)
+        queue = self.queues.get(name)
+        lasting, passing = [], []
+        for uid, pod in self.world.pods_on.get(node, {}).items():
+            if is_live(pod):
+                lasts = uid not in self.places.of_pod and lasts_for_ever(pod)
+                (lasting if lasts else passing).append(self._beyond_place(uid, pod, name, node))
+        if queue and queue.set_lasting(node, requests.total(lasting), now):
+            # Jobs that no node could serve are tried again.
+            for uid, job in self.jobs.items():
+                if job.queue == name and not job.is_ready:
+                    self.touch(uid)
+        amounts, before = requests.total(passing), self._foreign.get(node)
         if before and (before[0], before[2]) == (queue, amounts):
             return
         if before:
@@ -560,6 +571,7 @@ class Core:
             job.position, job.estimate, job.is_reserved = 0, 0, False
             return f"its user keeps it waiting: annotation {HOLD}"
         if job.queue not in self.queues:
+            job.position, job.estimate, job.is_reserved = 0, 0, False
             return f"there is no FluxQueue {job.queue}"
         if (found := self._queue_nodes[job.queue]).problem:
             return f"the FluxQueue {job.queue} is invalid: {found.problem}"
@@ -646,7 +658,9 @@ class Core:
                 self._queue_up(job, queue)
             return
         if job.state.has_nodes:
-            account.run(job.jobid, job.holds)
+            pods = self.world.live_pods(job.uid) if job.reason == OUTSIDE else ()
+            outside = (requests.amounts_of(pod["spec"], pod.get("status")) for pod in pods)
+            account.run(job.jobid, requests.total([job.holds, *outside]))
         # What waits beside what runs is entered by the negative id.
         waiting, other = (-job.jobid, 0) if job.state.has_nodes else (job.jobid, -job.jobid)
         if job.is_ready and job.waits:

@@ -298,6 +298,15 @@ def is_live(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
 
 
+def lasts_for_ever(pod: Object) -> bool:
+    """Whether a bound pod goes on until somebody deletes it: its containers are started again whenever they end
+    (core/v1 PodSpec, `restartPolicy`), as those of DaemonSets and Deployments are.
+    """
+    spec, meta = pod["spec"], pod["metadata"]
+    has_end = "activeDeadlineSeconds" in spec or "deletionTimestamp" in meta
+    return spec.get("restartPolicy") == "Always" and bool(spec.get("nodeName")) and not has_end
+
+
 def is_held(item: Object) -> bool:
     """Whether an object was created suspended by this program's webhook, and is so still."""
     return bool((item["metadata"].get("annotations") or {}).get(HELD) == "true")
