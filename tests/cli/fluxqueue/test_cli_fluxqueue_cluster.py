@@ -114,6 +114,27 @@ def test_list(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     assert asked and (asked.namespace, asked.kubeconfig, asked.context) == ("other", "file", "there")
 
 
+def test_options_may_stand_before_the_command(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "headrace fluxqueue -n team list") == run(capsys, "headrace fluxqueue list -n team")
+    run(capsys, "headrace fluxqueue -n list list -A")
+    assert server.asked and (server.asked.namespace, server.asked.all_namespaces) == ("list", True)
+    assert headrace(["fluxqueue", "--help"]) == 0
+    assert "COMMAND" in capsys.readouterr().out
+
+
+def test_a_cluster_without_the_queue_is_told_how_to_get_it(
+    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def absent(kind: Kind, namespace: str = "") -> Listing:
+        raise ApiError(404, "", "404 page not found")
+
+    monkeypatch.setattr(server, "list_objects", absent)
+    assert headrace(["fluxqueue", "list"]) == 1
+    told = capsys.readouterr().err
+    assert "this cluster does not have the queue (404 page not found)" in told
+    assert "headrace fluxqueue manifests" in told
+
+
 def test_why(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     lines = run(capsys, "headrace fluxqueue why second --namespace team --kubeconfig f --context c").splitlines()
     assert lines[1:3] == ["queue     default, position 1", "reason    waits for the jobs before it"]

@@ -361,9 +361,7 @@ def test_random_histories_with_crashes_promise_no_node_twice(seed):
         elif choice < 0.58 and sets:
             cluster.change(*rng.choice(sets), replicas=rng.randint(0, 5))
         elif choice < 0.6:
-            foreign = cluster.pod(f"f{turn}", rng.randint(1, 3), namespace="other")
-            foreign["spec"]["restartPolicy"] = rng.choice(("Always", "Never"))
-            cluster.put(PODS, foreign)
+            a_pod_of_others(cluster, f"f{turn}", rng)
         elif choice < 0.85:
             running = [pod for pod in cluster.all(PODS) if pod["status"]["phase"] == "Running"]
             if running:
@@ -391,6 +389,13 @@ def test_random_histories_with_crashes_promise_no_node_twice(seed):
     for kind, name in sets:
         cluster.delete(KINDS[kind].kind, name)
     all_that_waits_comes_to_its_turn(cluster, gpu)
+
+
+def a_pod_of_others(cluster: Cluster, name: str, rng: random.Random) -> None:
+    """One that ends by itself, or goes on until somebody ends it."""
+    pod = cluster.pod(name, rng.randint(1, 3), namespace="other")
+    pod["spec"]["restartPolicy"] = rng.choice(("Always", "Never"))
+    cluster.put(PODS, pod)
 
 
 def all_that_waits_comes_to_its_turn(cluster: Cluster, gpu: dict[str, str]) -> None:

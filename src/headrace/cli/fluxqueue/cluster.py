@@ -34,11 +34,18 @@ def asked(options: Namespace, act: Callable[[Namespace, Api, str], Awaitable[Non
 
     async def run(api: Api, namespace: str) -> int:
         from headrace.fluxqueue.client import NoSuchJob
+        from headrace.kube.runtime.api import ApiError
 
         try:
             await act(options, api, namespace)
         except NoSuchJob as exc:
             raise CommandError(str(exc)) from None
+        except ApiError as exc:
+            # Of an object that is not there, the API server names the reason.
+            if exc.status != 404 or exc.reason:
+                raise
+            how = "headrace fluxqueue manifests | kubectl apply --server-side -f -"
+            raise CommandError(f"this cluster does not have the queue ({exc.message}). {how} installs it") from None
         return 0
 
     return connected(options, run)

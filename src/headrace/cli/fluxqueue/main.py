@@ -62,6 +62,9 @@ def kubectl() -> int:
 
 
 def main(argv: List[str]) -> int:
+    at = next((index for index, word in enumerate(argv) if word in COMMANDS), 0)
+    # Options may stand before the command, as those of kubectl do.
+    argv = argv[at : at + 1] + argv[:at] + argv[at + 1 :]
     chosen = next((word for word in argv if not word.startswith("-")), "-")
     options = _parser(chosen).parse_args(argv)
     status: int = options.run(options)

@@ -170,5 +170,5 @@ def _duration(meta: Object, limit: float | None, settings: Settings) -> float:
         raise Refusal(f"{where}: must be at most {LONGEST} seconds, about 68 years, not {text or seconds}")
     if settings.max_duration and seconds > settings.max_duration:
         most = durations.encode(settings.max_duration)
-        raise Refusal(f"its duration, {durations.encode(seconds)}, is over the queue's maxDuration, {most}")
+        raise Refusal(f"{where}: its duration, {durations.encode(seconds)}, is over the queue's maxDuration, {most}")
     return float(seconds)

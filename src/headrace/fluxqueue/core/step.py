@@ -321,7 +321,8 @@ class Core:
         """
         name = next((name for name, one in self.queues.items() if node in one.nodes), "")
         queue = self.queues.get(name)
-        lasting, passing = [], []
+        lasting: list[requests.Amounts] = []
+        passing: list[requests.Amounts] = []
         for uid, pod in self.world.pods_on.get(node, {}).items():
             if is_live(pod):
                 lasts = uid not in self.places.of_pod and lasts_for_ever(pod)
