@@ -160,6 +160,20 @@ def test_collisions_with_pods_of_others_cost_no_pod(cluster: Cluster, held: Held
             left = unfinished()
 
 
+def test_nobody_waits_for_a_pod_of_others_that_never_ends(cluster: Cluster, held: Held) -> None:
+    with another_namespace(cluster) as other:
+        where = f"/api/v1/namespaces/{other}/pods"
+        spec = {**pod_spec("sleep 3600", "100m"), "restartPolicy": "Always"}
+        cluster.api.request("POST", where, {"metadata": {"name": "daemon"}, "spec": spec})
+        until(lambda: cluster.api.get(f"{where}/daemon")["spec"].get("nodeName"))
+        held.job("all", "echo all", whole(cluster), pods=2)
+        until(lambda: "no node could ever serve it" in held.status("all-job").get("reason", ""))
+        held.job("next", "echo next", "100m")
+        held.wait("next-job", "Finished")
+        assert held.status("all-job")["state"] == "Held"
+    held.wait("all-job", "Finished")
+
+
 @contextlib.contextmanager
 def another_namespace(cluster: Cluster) -> Iterator[str]:
     """A namespace without a queue."""
