@@ -111,6 +111,29 @@ def test_kinds_are_those_of_kubectl_and_a_pod_of_a_group_is_found_by_its_own_nam
             found(api, name)
 
 
+def test_a_pod_leads_to_the_job_of_what_has_made_it() -> None:
+    def made(named: str, **owner: str) -> Object:
+        """An object with a controller of a kind in apps/v1."""
+        head = {"apiVersion": "apps/v1", "controller": True, **owner}
+        return {"metadata": {"name": named, **({"ownerReferences": [head]} if owner else {})}, "spec": {}}
+
+    grouped = job("g", 2, kind="group", type=9)
+    api = Answers(job("d1", 1, kind="deployment"), grouped)
+    api.objects["pods", "d1-x-y"] = made("d1-x-y", kind="ReplicaSet", name="d1-x", uid="rs")
+    api.objects["replicasets", "d1-x"] = made("d1-x", kind="Deployment", name="d1", uid="uid-d1")
+    late = api.objects["pods", "late"] = made("late")
+    late["metadata"]["labels"] = {"fluxqueue/group": "g"}
+    for name, position in (("d1-x-y", 1), ("pod/d1-x-y", 1), ("late", 2)):
+        assert found(api, name).position == position
+    left = api.objects["pods", "left"] = made("left")
+    left["metadata"]["labels"] = {"fluxqueue/skip": "true"}
+    api.objects["pods", "round"] = made("round", kind="ReplicaSet", name="ring", uid="ring")
+    api.objects["replicasets", "ring"] = made("ring", kind="ReplicaSet", name="ring", uid="ring")
+    for name, why in (("left", "pod/left is left alone, as its labels say"), ("round", "no object round waits")):
+        with pytest.raises(client.NoSuchJob, match=why):
+            found(api, name)
+
+
 def test_an_object_that_its_user_has_suspended_waits_in_no_queue() -> None:
     api = Answers(job("one", 1))
     api.objects["jobs", "mine"] = {"metadata": {"name": "mine"}, "spec": {"suspend": True}}

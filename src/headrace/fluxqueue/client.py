@@ -17,6 +17,7 @@ from ..kube.runtime.timestamps import seconds_of
 from ..spec.hostlist import Hostlist
 from ..spec.idset import Idset
 from . import nodes, requests
+from .admission import is_skipped
 from .core import external
 from .core.cluster_queue import ClusterQueue
 from .core.fluxjobs import EXACT, sets_in
@@ -24,7 +25,7 @@ from .core.queue_nodes import divided
 from .core.world import is_live, node_of
 from .crd import settings_of
 from .names import FLUXJOBS, FLUXQUEUE, FLUXQUEUES, HELD, HOLD, JOBID, NODES
-from .workloads import KINDS
+from .workloads import KINDS, group, owner_of
 
 Object = dict[str, Any]
 _FORBIDDEN = 403
@@ -32,6 +33,8 @@ _NOT_FOUND = 404
 # The short names that kubectl has for kinds.
 _SHORT = {"po": "pod", "deploy": "deployment", "rs": "replicaset", "sts": "statefulset", "mc": "minicluster"}
 _OVER = ("Finished", "Failed")
+# How many owners are looked at above a pod: users write owners as they like, also in circles.
+_MOST_OWNERS = 8
 
 
 class NoSuchJob(Exception):
@@ -111,7 +114,7 @@ def _place(job: Object) -> tuple[int, float, int]:
 
 
 async def found(api: Api, namespace: str, name: str) -> Line:
-    """The job of an object by the object's name, also as `job/NAME`, by that of a pod of a group, or by the name of the
+    """The job of an object by the object's name, also as `job/NAME`, by that of a pod of it, or by the name of the
     FluxJob.
 
     Raises NoSuchJob, ApiError, Unreachable.
@@ -122,6 +125,7 @@ async def found(api: Api, namespace: str, name: str) -> Line:
     mine = [one for one in lines if one.job["spec"].get("name") == short and _is_of(one.job, kind)]
     mine = mine or [one for one in lines if any(_is_owner(owner, kind, short) for owner in _owners(one.job))]
     mine = mine or [one for one in lines if not slash and one.job["metadata"]["name"] == name]
+    mine = mine or (await _of_pod(api, namespace, short, lines) if _names_kind(kind, PODS.kind) else [])
     if len(mine) == 1:
         return mine[0]
     if mine:
@@ -159,18 +163,43 @@ def _is_owner(owner: Object, kind: str, name: str) -> bool:
     return owner["name"] == name and _names_kind(kind, owner["kind"])
 
 
+async def _of_pod(api: Api, namespace: str, name: str, lines: list[Line]) -> list[Line]:
+    """The job of a pod of this name, which is that of its group or of an object above it. Raises NoSuchJob."""
+    item = await _get(api, PODS, namespace, name)
+    if item is None:
+        return []
+    if is_skipped(item):
+        raise NoSuchJob(f"pod/{name} is left alone, as its labels say: it waits in no queue")
+    if group.name_of(item):
+        alike = (one for one in lines if one.job["spec"].get("type") == group.WORKLOAD.number)
+        return [one for one in alike if one.job["spec"].get("name") == group.name_of(item)]
+    for _ in range(_MOST_OWNERS):
+        if item is None or not (owner := owner_of(item)):
+            break
+        above = [one for one in lines if any(of["uid"] == owner["uid"] for of in _owners(one.job))]
+        if above:
+            return above
+        item = await _get(api, KINDS[owner["kind"]].kind, namespace, owner["name"])
+    return []
+
+
+async def _get(api: Api, kind: Kind, namespace: str, name: str) -> Object | None:
+    """An object; None for one that is not there, or that the user may not read."""
+    try:
+        return await api.get(kind, namespace, name)
+    except ApiError as exc:
+        if exc.status not in (_FORBIDDEN, _NOT_FOUND):
+            raise
+        return None
+
+
 async def _suspended_by_user(api: Api, namespace: str, kind: str, name: str) -> str:
     """The object of this name that its user keeps from having pods, as KIND/NAME; "" for none that may be read."""
     for one in KINDS.values():
         if not one.suspend or not _names_kind(kind, one.kind.kind):
             continue
-        try:
-            item = await api.get(one.kind, namespace, name)
-        except ApiError as exc:
-            if exc.status not in (_FORBIDDEN, _NOT_FOUND):
-                raise
-            continue
-        if one.is_suspended(item) and HELD not in (item["metadata"].get("annotations") or {}):
+        item = await _get(api, one.kind, namespace, name)
+        if item and one.is_suspended(item) and HELD not in (item["metadata"].get("annotations") or {}):
             return f"{one.kind.kind.lower()}/{name}"
     return ""
 
