@@ -30,7 +30,7 @@ GRPC: list[Object] = [
     {"grpc": True, "grpc_secret": "own", "grpc_client_secret": "theirs"},
 ]
 VARIANTS = [
-    Install(namespace="tools", image="registry.example/op:2", replicas=2, failure_policy="Ignore"),
+    Install(namespace="tools", image="registry.example/op:2", replicas=2, failure_policy="Ignore", strict=True),
     *(Install(**store, **grpc) for store, grpc in product(STORES, GRPC)),
 ]
 WRONG: list[Object] = [
@@ -49,7 +49,7 @@ def values_of(install: Install) -> Object:
     """The chart's values that choose an install."""
     return {
         **{"image": install.image, "replicas": install.replicas, "resources": install.resources, "crd": True},
-        "failurePolicy": install.failure_policy,
+        **{"failurePolicy": install.failure_policy, "strict": install.strict},
         "store": {"url": install.store, "secret": install.store_secret, "claim": install.store_claim},
         "grpc": {
             **{"enabled": install.grpc, "queue": install.grpc_queue},

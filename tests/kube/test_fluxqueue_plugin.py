@@ -4,25 +4,28 @@ matches by gRPC.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 from fluxion_clients import Clients, compiled
-from installed import account_kubeconfig
+from installed import account_kubeconfig, apply
 from kubecluster import build
 from kubecluster.cluster import Cluster
 from patience import PATIENCE, until
-from running_fluxqueue import Held, RunningFluxqueue, running
+from running_fluxqueue import Held, RunningFluxqueue, pod_spec, running
 from running_operator import free_port
 
 from headrace.fluxqueue.install import Install
 from headrace.fluxqueue.names import FLUXQUEUE
+from headrace.fluxqueue.policies import order_policy
 from headrace.kube.runtime.timestamps import text_of
 
 BIN = Path(sys.executable).parent
@@ -76,6 +79,73 @@ def user(cluster: Cluster, namespace: str, role: str, folder: Path) -> Plugin:
     # What a role has by aggregation is there moments after the install.
     until(lambda: plugin.run("list").returncode == 0)
     return plugin
+
+
+@contextlib.contextmanager
+def strict(cluster: Cluster) -> Iterator[None]:
+    """Users keep to the order."""
+    made = order_policy(Install().namespace)
+    apply(cluster, *made)
+    try:
+        yield
+    finally:
+        for one in made:
+            cluster.kubectl("delete", one["kind"], one["metadata"]["name"])
+
+
+def test_who_would_pass_by_the_order_is_refused_where_that_is_kept(
+    cluster: Cluster, fluxqueue: RunningFluxqueue, namespace: str, tmp_path: Path
+) -> None:
+    held = Held(cluster, namespace)
+    (tmp_path / "order").mkdir()
+    hers, admin = user(cluster, namespace, "admin", tmp_path / "order"), Plugin(cluster.kubeconfig, namespace)
+    cpu = str(cluster.api.get("/api/v1/nodes/node-0")["status"]["allocatable"]["cpu"])
+    left = {"metadata": {"name": "before", "labels": {"fluxqueue/skip": "true"}}, "spec": pod_spec("sleep 3600", "0")}
+    pod = {"apiVersion": "v1", "kind": "Pod"}
+    assert hers.kubectl("apply", "-f", "-", body={**pod, **left}).returncode == 0
+    held.job("runs", "sleep 3600", cpu, pods=2)
+    held.wait("runs-job", "Running")
+    held.pod("waits", "echo", cpu)
+    until(lambda: held.status("waits-pod").get("position") == 1)
+    with strict(cluster):
+
+        def refused(body: object) -> str:
+            return hers.kubectl("create", "--dry-run=server", "-f", "-", body=body).stderr
+
+        def labelled(kind: str, version: str, **labels: str) -> dict[str, Any]:
+            template = {"template": {"spec": pod_spec("echo", "0")}}
+            spec = pod_spec("echo", "0") if kind == "Pod" else template
+            return {"apiVersion": version, "kind": kind, "metadata": {"name": "x", "labels": labels}, "spec": spec}
+
+        until(lambda: "all objects wait their turn" in refused(labelled("Pod", "v1", **{"fluxqueue/skip": "true"})))
+        kueue = {"kueue.x-k8s.io/queue-name": "any"}
+        assert "all objects wait their turn" in refused(labelled("Job", "batch/v1", **kueue))
+        named = labelled("Pod", "v1")
+        named["spec"]["nodeName"] = "node-0"
+        assert "spec.nodeName: must not be set" in refused(named)
+        owned = labelled("Pod", "v1")
+        owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}
+        owned["metadata"]["ownerReferences"] = [owner]
+        assert "must name no DaemonSet" in refused(owned)
+        daemons = labelled("DaemonSet", "apps/v1", app="d")
+        daemons["spec"]["selector"] = {"matchLabels": {"app": "d"}}
+        daemons["spec"]["template"] = {
+            "metadata": {"labels": {"app": "d"}},
+            "spec": {**pod_spec("sleep 3600", "0"), "restartPolicy": "Always"},
+        }
+        assert "a DaemonSet's pods do not wait" in refused(daemons)
+        free = ("patch", "pod", "waits", "--type", "json", "-p", '[{"op": "remove", "path": "/spec/schedulingGates"}]')
+        assert "must keep the gate fluxqueue" in hers.kubectl(*free).stderr
+        # What keeps to the order, and what was there before, is as ever; so is what the queue does.
+        assert "created" in hers.kubectl("create", "-f", "-", body=labelled("Pod", "v1")).stdout
+        assert hers.kubectl("annotate", "pod", "before", "seen=yes").returncode == 0
+        held.delete("jobs", "runs")
+        held.wait("waits-pod", "Finished")
+        held.wait("x-pod", "Finished")
+        # An administrator may do what she likes.
+        body = labelled("Pod", "v1", **{"fluxqueue/skip": "true"})
+        body["metadata"]["name"] = "hers"
+        assert "created" in admin.kubectl("create", "--dry-run=server", "-f", "-", body=body).stdout
 
 
 def test_a_user_of_one_namespace_lists_holds_and_releases_what_is_hers(

@@ -24,8 +24,9 @@ from ..kube.helm_templates import (
 from ..kube.install import DEFAULT_IMAGE, RESOURCES
 from ..kube.yaml_text import yaml_text
 from .crd import definitions
-from .install import Install, access, history_policy, webhook, workload
+from .install import Install, access, webhook, workload
 from .names import DEFAULT_QUEUE, FLUXQUEUE
+from .policies import history_policy, order_policy
 
 Object = dict[str, Any]
 
@@ -38,6 +39,12 @@ VALUES = (
         "Fail",
         {"enum": ["Fail", "Ignore"]},
         "While no process answers, refuse what is created in labelled namespaces (Fail), or let it run (Ignore).",
+    ),
+    Value(
+        "strict",
+        False,
+        SWITCH,
+        "Refuse what passes by the order in labelled namespaces: labels that leave alone, nodeName, gates taken away.",
     ),
     Value(
         "crd",
@@ -142,6 +149,9 @@ def helm_chart() -> dict[str, str]:
         "values.schema.json": json.dumps(values_schema(), indent=2) + "\n",
         "templates/crd.yaml": either("$.Values.crd", yaml_text([kept(one) for one in definitions()]), ""),
         "templates/rbac.yaml": _template(lambda install: [*history_policy(), *access(install)]),
+        "templates/order.yaml": either(
+            "$.Values.strict", _template(lambda install: order_policy(install.namespace)), ""
+        ),
         "templates/fluxqueue.yaml": _template(workload, _SWITCHES),
         "templates/webhook.yaml": _template(webhook),
     }

@@ -38,16 +38,15 @@ from .names import (
     POLICIES,
     POLICY_BINDINGS,
     PRIORITY_CLASSES,
-    QUEUE,
     WEBHOOK,
     WEBHOOK_PORT,
 )
+from .policies import LABELS, held_namespaces, history_policy, order_policy
 from .store.database import Address
 from .workloads import others, reviewed
 
 Object = dict[str, Any]
 
-_LABELS = {"app.kubernetes.io/name": FLUXQUEUE}
 _RBAC = "rbac.authorization.k8s.io"
 # Where the pod has the folder of a store in a file, and the password of one in a database.
 _STATE = "/var/lib/fluxqueue"
@@ -56,19 +55,12 @@ _PASSWORD = "/etc/fluxqueue-store"
 _GRPC = "/etc/fluxqueue-grpc"
 _GRPC_CLIENTS = "/etc/fluxqueue-grpc-clients"
 _READ = ["get", "list", "watch"]
-# Whether the user that a FluxHistory names is its creator. An answer has what this user may read, so all that the API
-# server may be asked by is compared (CEL; fields that are empty are not there).
-_IS_CREATOR = " && ".join(
-    f"(has(object.spec.user.{name}) ? object.spec.user.{name} : {empty}) == "
-    f"(has(request.userInfo.{name}) ? request.userInfo.{name} : {empty})"
-    for name, empty in (("username", "''"), ("uid", "''"), ("groups", "[]"), ("extra", "{}"))
-)
 
 
 class Install(Struct, frozen=True, kw_only=True):
     """The choices of an installation. `replicas` is the number of processes; one of them acts, all of them serve the
     webhook. `failure_policy` is what the API server does about objects in labelled namespaces while none answers:
-    "Fail" refuses them, "Ignore" lets them run at once.
+    "Fail" refuses them, "Ignore" lets them run at once. `strict`: it refuses there what passes by the order.
 
     The store is the database of PostgreSQL with the address `store`, whose password is under the key `password` of the
     Secret `store_secret` ("" for none); or a file of SQLite in the volume of the claim `store_claim`, for one process.
@@ -85,6 +77,7 @@ class Install(Struct, frozen=True, kw_only=True):
     replicas: int | str = 1
     resources: Object | str = field(default_factory=lambda: RESOURCES)
     failure_policy: str = "Fail"
+    strict: bool = False
     store: str = ""
     store_secret: str = ""
     store_claim: str = ""
@@ -120,6 +113,7 @@ def objects(install: Install) -> list[Object]:
         *definitions(),
         namespace_object(install),
         *history_policy(),
+        *(order_policy(install.namespace) if install.strict else ()),
         *access(install),
         *workload(install),
         *webhook(install),
@@ -127,12 +121,12 @@ def objects(install: Install) -> list[Object]:
 
 
 def namespace_object(install: Install) -> Object:
-    labels = {**_LABELS, "pod-security.kubernetes.io/enforce": "restricted"}
+    labels = {**LABELS, "pod-security.kubernetes.io/enforce": "restricted"}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": install.namespace, "labels": labels}}
 
 
 def _metadata(name: str, namespace: str = "") -> Object:
-    return {"name": name, **({"namespace": namespace} if namespace else {}), "labels": dict(_LABELS)}
+    return {"name": name, **({"namespace": namespace} if namespace else {}), "labels": dict(LABELS)}
 
 
 def _rule(kinds: Any, verbs: list[str], names: list[str] | None = None, part: str = "") -> Object:
@@ -142,25 +136,6 @@ def _rule(kinds: Any, verbs: list[str], names: list[str] | None = None, part: st
         "verbs": verbs,
     }
     return {**rule, "resourceNames": names} if names else rule
-
-
-def history_policy() -> list[Object]:
-    """What has the API server refuse a FluxHistory that names another user than its creator, in all namespaces."""
-    check = {
-        "expression": _IS_CREATOR,
-        "message": "spec.user: must be who creates this object, as `kubectl auth whoami -o yaml` tells",
-        "reason": "Forbidden",
-    }
-    rule = {
-        **{"apiGroups": [GROUP], "apiVersions": ["*"]},
-        **{"operations": ["CREATE"], "resources": [FLUXHISTORIES.plural]},
-    }
-    policy = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [rule]}, "validations": [check]}
-    binding = {"policyName": HISTORY_POLICY, "validationActions": ["Deny"]}
-    return [
-        {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": _metadata(HISTORY_POLICY), "spec": spec}
-        for kind, spec in ((POLICIES, policy), (POLICY_BINDINGS, binding))
-    ]
 
 
 def access(install: Install) -> list[Object]:
@@ -254,8 +229,8 @@ def workload(install: Install) -> list[Object]:
         "replicas": install.replicas,
         # Of two processes, the second could not have the claim's volume.
         **({"strategy": {"type": "Recreate"}} if install.store_claim else {}),
-        "selector": {"matchLabels": dict(_LABELS)},
-        "template": {"metadata": {"labels": dict(_LABELS)}, "spec": pod},
+        "selector": {"matchLabels": dict(LABELS)},
+        "template": {"metadata": {"labels": dict(LABELS)}, "spec": pod},
     }
     metadata = _metadata(FLUXQUEUE, install.namespace)
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
@@ -264,7 +239,7 @@ def workload(install: Install) -> list[Object]:
 
 
 def _service(install: Install, name: str, port: int) -> Object:
-    spec = {"selector": dict(_LABELS), "ports": [{"name": name, "port": port, "targetPort": name}]}
+    spec = {"selector": dict(LABELS), "ports": [{"name": name, "port": port, "targetPort": name}]}
     metadata = _metadata(f"{FLUXQUEUE}-{name}", install.namespace)
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
@@ -309,17 +284,15 @@ def _grpc(install: Install) -> Iterator[_Part]:
 
 def webhook(install: Install) -> list[Object]:
     """The Service and the configuration of the webhook."""
-    spec = {"selector": dict(_LABELS), "ports": [{"port": 443, "targetPort": "webhook"}]}
+    spec = {"selector": dict(LABELS), "ports": [{"port": 443, "targetPort": "webhook"}]}
     service = {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(WEBHOOK, install.namespace), "spec": spec}
     address = {"namespace": install.namespace, "name": WEBHOOK, "path": HOLD_PATH, "port": 443}
     return [service, configuration({"service": address}, install)]
 
 
 def configuration(client: Object, install: Install) -> Object:
-    """The webhook configuration; `client` is how the API server reaches the webhook (`clientConfig`).
-
-    Only creations in labelled namespaces are reviewed, and never those of the system's namespaces and of the queue's
-    own: a cluster whose queue is away can start what brings it back.
+    """The webhook configuration; `client` is how the API server reaches the webhook (`clientConfig`). Only creations in
+    the namespaces of queues are reviewed.
     """
     kinds = [one.kind for one in reviewed()]
     rules = [
@@ -329,10 +302,9 @@ def configuration(client: Object, install: Install) -> Object:
         }
         for kind in kinds
     ]
-    never = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", install.namespace]}
     hook: Object = {
         **{"name": f"hold.fluxqueue.{GROUP}", "clientConfig": client, "rules": rules},
-        "namespaceSelector": {"matchExpressions": [{"key": QUEUE, "operator": "Exists"}, never]},
+        "namespaceSelector": held_namespaces(install.namespace),
         "failurePolicy": install.failure_policy,
         "sideEffects": "None",
         "reinvocationPolicy": "IfNeeded",

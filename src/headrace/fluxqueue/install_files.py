@@ -15,8 +15,9 @@ from ..kube.install_files import kustomization, marked
 from ..kube.yaml_text import yaml_text
 from .crd import definitions
 from .helm_chart import helm_chart
-from .install import Install, access, history_policy, namespace_object, objects, webhook, workload
+from .install import Install, access, namespace_object, objects, webhook, workload
 from .names import FLUXQUEUE
+from .policies import history_policy
 
 _SOURCE = "src/headrace/fluxqueue/install.py"
 

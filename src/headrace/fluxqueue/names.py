@@ -67,6 +67,8 @@ WEBHOOK = f"{FLUXQUEUE}-webhook"
 CONFIGURATION = FLUXQUEUE
 # The policy of FluxHistories, and its binding.
 HISTORY_POLICY = f"{FLUXQUEUE}-history"
+# The policy by which users keep to the order, and its binding.
+ORDER_POLICY = f"{FLUXQUEUE}-order"
 HOLD_PATH = "/hold-v1"
 WEBHOOK_PORT = 9443
 METRICS_PORT = 8080

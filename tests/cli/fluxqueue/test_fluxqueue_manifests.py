@@ -21,8 +21,8 @@ def printed(capsys: pytest.CaptureFixture[str], line: str) -> list[Any]:
 
 def test_what_installs_the_queue_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, "headrace fluxqueue manifests") == objects(Install())
-    line = "headrace fluxqueue manifests --namespace ops --image a:1 --replicas 2 --failure-policy Ignore"
-    chosen = Install(namespace="ops", image="a:1", replicas=2, failure_policy="Ignore")
+    line = "headrace fluxqueue manifests --namespace ops --image a:1 --replicas 2 --failure-policy Ignore --strict"
+    chosen = Install(namespace="ops", image="a:1", replicas=2, failure_policy="Ignore", strict=True)
     assert printed(capsys, line) == objects(chosen)
 
 

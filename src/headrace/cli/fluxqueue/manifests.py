@@ -22,6 +22,12 @@ def add_arguments(parser: Parser) -> None:
         default="Fail",
         help="While the queue is away, refuse what is created in labelled namespaces (the default), or let it run",
     )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="Refuse what passes by the order in labelled namespaces: labels that leave an object alone, pods that "
+        "name their node, gates taken away, DaemonSets",
+    )
     parser.add_argument("--store", default="", metavar="URL", help="Keep what was in postgresql://USER@HOST/NAME")
     parser.add_argument(
         "--store-secret", default="", metavar="NAME", help="The Secret that has its password under the key password"
