@@ -741,7 +741,7 @@ class Core:
         job.is_ready = bool(job.waits)
         if not job.state.has_nodes:
             job.state, job.nodes, job.sets, job.freed, job.started_at = State.RELEASED, [], [], set(), now
-            job.is_placed = True
+            job.is_placed, job.unbound = True, ""
         job.position, job.estimate, job.reason = 0, 0, ""
         for own, names in zip(job.sets_in_line, given, strict=True):
             self.places.add(job, queue, own, names, int(now), wait.since)
