@@ -44,6 +44,8 @@ SIZES = {
     "gangs": Size(5, 50),
     # pods of a Deployment in the cluster queue that grows from one to these, and shrinks back
     "replicas": Size(200, 5_000),
+    # sides of each write at which the cluster queue is killed: before it or after it, by turns, or both
+    "sides": Size(1, 2),
     # jobs through one broker
     "jobs": Size(10_000, 100_000),
     # kill -9 of the leading cluster queue, and the jobs amid which that happens

@@ -5,6 +5,7 @@ never killed does, and starts nothing twice.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,6 +20,13 @@ from headrace.fluxqueue.workloads import KINDS
 from headrace.graph import parse_jobspec
 from headrace.kube.runtime.kinds import JOBS, PODS
 from headrace.kube.runtime.timestamps import seconds_of
+from sizes import size
+
+
+def crashes(plain: Cluster) -> Iterator[tuple[int, bool]]:
+    """When to kill the core, as `crash_at` and `crash_after`: at each write of a life without crashes."""
+    for at in range(len(plain.writes)):
+        yield from ((at, after) for after in ((False, True) if size("sides") > 1 else (bool(at % 2),)))
 
 
 def a_life(cluster: Cluster) -> None:
@@ -71,6 +79,7 @@ def a_life_of_replicas(cluster: Cluster) -> None:
     cluster.settle(5)
 
 
+@pytest.mark.soak
 def test_a_crash_at_any_write_about_replicas_changes_nothing_of_what_comes_of_it():
     def what_runs(cluster: Cluster) -> Any:
         pods = [(one["metadata"]["labels"].get("job", "") if "labels" in one["metadata"] else "",
@@ -83,12 +92,11 @@ def test_a_crash_at_any_write_about_replicas_changes_nothing_of_what_comes_of_it
     a_life_of_replicas(plain)
     expected = what_runs(plain)
     assert set(expected[1].values()) == {"Running", "Finished"}
-    for crash_at in range(len(plain.writes)):
-        for after in (False, True):
-            cluster = Cluster()
-            cluster.crash_at, cluster.crash_after = crash_at, after
-            a_life_of_replicas(cluster)
-            assert what_runs(cluster) == expected, (crash_at, after)
+    for crash_at, after in crashes(plain):
+        cluster = Cluster()
+        cluster.crash_at, cluster.crash_after = crash_at, after
+        a_life_of_replicas(cluster)
+        assert what_runs(cluster) == expected, (crash_at, after)
 
 
 def a_life_of_sets(cluster: Cluster) -> None:
@@ -121,6 +129,7 @@ def a_life_of_sets(cluster: Cluster) -> None:
     cluster.settle(5)
 
 
+@pytest.mark.soak
 def test_a_crash_at_any_write_about_sets_changes_nothing_of_what_comes_of_it():
     plain = Cluster()
     a_life_of_sets(plain)
@@ -128,13 +137,12 @@ def test_a_crash_at_any_write_about_sets_changes_nothing_of_what_comes_of_it():
     assert {name: one["state"] for name, one in expected[0].items()} == {
         **{"js-jobset": "Finished", "mpi-mpijob": "Running", "mc-minicluster": "Running"}
     }
-    for crash_at in range(len(plain.writes)):
-        for after in (False, True):
-            cluster = Cluster()
-            cluster.crash_at, cluster.crash_after = crash_at, after
-            a_life_of_sets(cluster)
-            assert cluster.restarts == 2, (crash_at, after)
-            assert outcome(cluster) == expected, (crash_at, after)
+    for crash_at, after in crashes(plain):
+        cluster = Cluster()
+        cluster.crash_at, cluster.crash_after = crash_at, after
+        a_life_of_sets(cluster)
+        assert cluster.restarts == 2, (crash_at, after)
+        assert outcome(cluster) == expected, (crash_at, after)
 
 
 def reserve(cluster: Cluster, pods: int, cores: int, seconds: int) -> int:
@@ -175,6 +183,7 @@ def a_life_of_reservations(cluster: Cluster) -> None:
     cluster.settle(5)
 
 
+@pytest.mark.soak
 def test_a_crash_at_any_write_leaves_each_reservation_its_time() -> None:
     plain = Cluster(policy="easy")
     a_life_of_reservations(plain)
@@ -186,13 +195,12 @@ def test_a_crash_at_any_write_leaves_each_reservation_its_time() -> None:
     assert [line for line in plain.log if "external" in line and "Running" in line] == [
         line for line in plain.log if line.startswith("match-")
     ]
-    for crash_at in range(len(plain.writes)):
-        for after in (False, True):
-            cluster = Cluster(policy="easy")
-            cluster.crash_at, cluster.crash_after = crash_at, after
-            a_life_of_reservations(cluster)
-            assert cluster.restarts == 2, (crash_at, after)
-            assert outcome(cluster) == expected, (crash_at, after)
+    for crash_at, after in crashes(plain):
+        cluster = Cluster(policy="easy")
+        cluster.crash_at, cluster.crash_after = crash_at, after
+        a_life_of_reservations(cluster)
+        assert cluster.restarts == 2, (crash_at, after)
+        assert outcome(cluster) == expected, (crash_at, after)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -267,19 +275,19 @@ def outcome(cluster: Cluster) -> Any:
     return statuses, placed, starts
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("placement", ["pin", "bind"])
 def test_a_crash_at_any_write_changes_nothing_of_what_comes_of_it(placement):
     plain = Cluster(placement=placement)
     a_life(plain)
     expected = outcome(plain)
     assert expected[2] == ["a-job Released", "b-job Released", "b-job Released", "c-pod Released", "e-pod Released"]
-    for crash_at in range(len(plain.writes)):
-        for after in (False, True):
-            cluster = Cluster(placement=placement)
-            cluster.crash_at, cluster.crash_after = crash_at, after
-            a_life(cluster)
-            assert cluster.restarts == 2, (crash_at, after)
-            assert outcome(cluster) == expected, (crash_at, after)
+    for crash_at, after in crashes(plain):
+        cluster = Cluster(placement=placement)
+        cluster.crash_at, cluster.crash_after = crash_at, after
+        a_life(cluster)
+        assert cluster.restarts == 2, (crash_at, after)
+        assert outcome(cluster) == expected, (crash_at, after)
 
 
 def a_life_of_larger_pods(cluster: Cluster) -> None:
@@ -300,18 +308,18 @@ def a_life_of_larger_pods(cluster: Cluster) -> None:
     cluster.settle(5)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("placement", ["pin", "bind"])
 def test_a_crash_at_any_write_overcommits_no_node_where_pods_are_larger_than_their_templates(placement: str):
     plain = Cluster(nodes=1, cores=3, placement=placement)
     a_life_of_larger_pods(plain)
-    for crash_at in range(len(plain.writes)):
-        for after in (False, True):
-            cluster = Cluster(nodes=1, cores=3, placement=placement)
-            cluster.crash_at, cluster.crash_after = crash_at, after
-            a_life_of_larger_pods(cluster)
-            states = {name: one["state"] for name, one in outcome(cluster)[0].items()}
-            expected = {"first-pod": "Finished", "a-job": "Finished", "b-job": "Finished", "set-replicaset": "Running"}
-            assert states == expected, (crash_at, after)
+    for crash_at, after in crashes(plain):
+        cluster = Cluster(nodes=1, cores=3, placement=placement)
+        cluster.crash_at, cluster.crash_after = crash_at, after
+        a_life_of_larger_pods(cluster)
+        states = {name: one["state"] for name, one in outcome(cluster)[0].items()}
+        expected = {"first-pod": "Finished", "a-job": "Finished", "b-job": "Finished", "set-replicaset": "Running"}
+        assert states == expected, (crash_at, after)
 
 
 # Kinds with two sets of pods, and the names of these.
