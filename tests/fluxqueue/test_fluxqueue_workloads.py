@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.fluxqueue.admission import judge
-from headrace.fluxqueue.workloads import KINDS, Wish, maker_of, ordinal_of
+from headrace.fluxqueue.workloads import KINDS, Wish, group, maker_of, ordinal_of
 from headrace.kube.runtime.admission.reviews import Review
 
 Object = dict[str, Any]
@@ -167,3 +167,49 @@ def test_less_than_none_is_none(kind: str):
     elif kind == "MPIJob":
         spec = {"mpiReplicaSpecs": {"Worker": {"replicas": -5, "template": template("1")}}}
     assert KINDS[kind].wish({"metadata": {"name": "a"}, "spec": spec}, {}).pods == 0
+
+
+OOM_TOLD = "container c ended with exit code 137 (OOMKilled)"
+OOM = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "item", "failure"),
+    [
+        (
+            "Pod",
+            {"status": {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}},
+            "Evicted: low on memory",
+        ),
+        ("Pod", {"status": {"phase": "Failed", "containerStatuses": [{"name": "c", "state": OOM}]}}, OOM_TOLD),
+        ("Pod", {"status": {"phase": "Failed"}}, ""),
+        ("Pod", {"status": {"phase": "Succeeded", "reason": "Completed"}}, ""),
+        ("MiniCluster", {"status": {"phase": "Failed", "exitCode": 3}}, "ended with exit code 3"),
+        ("MiniCluster", {"status": {"phase": "Failed", "reason": "no image"}}, "no image"),
+        ("MiniCluster", {"status": {"phase": "Finished", "exitCode": 0}}, ""),
+    ],
+)
+def test_why_a_workload_has_failed_is_what_kubernetes_tells(kind: str, item: Object, failure: str):
+    assert wish(kind, {"spec": {"containers": []}, **item}).failure == failure
+
+
+@pytest.mark.parametrize("kind", ["Job", "JobSet", "MPIJob", "TrainJob"])
+def test_why_a_workload_has_failed_is_in_the_condition_that_says_so(kind: str):
+    failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "too often"}
+    others = [{"type": "Suspended", "status": "True", "message": "no"}, {**failed, "status": "False", "message": "no"}]
+    spec = job("a", 1)["spec"] if kind == "Job" else {}
+    found = wish(kind, {"spec": spec, "status": {"conditions": [*others, failed]}})
+    assert (found.end, found.failure) == ("Failed", "BackoffLimitExceeded: too often")
+    found = wish(kind, {"spec": spec, "status": {"conditions": [others[0], {"type": "Failed", "status": "True"}]}})
+    assert (found.end, found.failure) == ("Failed", "")
+
+
+def test_a_group_tells_which_of_its_pods_has_failed():
+    pods = [
+        {"metadata": {"name": name}, "spec": {"containers": []}, "status": {"phase": phase}}
+        for name, phase in (("a", "Succeeded"), ("b", "Failed"), ("c", "Failed"))
+    ]
+    assert group.wish({"pods": pods}).failure == "b"
+    pods[1]["status"]["reason"] = "Evicted"
+    found = group.wish({"pods": pods})
+    assert (found.end, found.failure) == ("Failed", "b: Evicted")

@@ -77,12 +77,13 @@ def trimmed_pod(pod: Object) -> Object:
     unmet = [
         one for one in status.get("conditions") or () if one["type"] == "PodScheduled" and one["status"] == "False"
     ]
-    told = [_only(one, (*_CONTAINER, "allocatedResources")) for one in status.get("containerStatuses") or ()]
+    read = (*_CONTAINER, "allocatedResources", *(("state",) if status.get("phase") == "Failed" else ()))
+    told = [_only(one, read) for one in status.get("containerStatuses") or ()]
     return {
         **kept,
         "spec": _trimmed_spec(pod["spec"]),
         "status": {
-            **_only(status, ("phase",)),
+            **_only(status, ("phase", "reason", "message")),
             **({"containerStatuses": told} if told else {}),
             **({"conditions": unmet} if unmet else {}),
         },

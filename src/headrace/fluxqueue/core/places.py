@@ -41,8 +41,12 @@ class Places:
             job.is_placed = True
             taken = [index for index in range(len(job.nodes)) if index not in job.freed]
             job.places = [self._place(job, queue, index, now, job.queued_at) for index in taken]
-        for place in job.places:
-            if place.pod and place.pod not in pods:
+        for place in [one for one in job.places if one.pod and one.pod not in pods]:
+            if place.pod in job.late:
+                # Its node might not take the next pod either: that waits anew.
+                self.give_back(job, place, keep=job.state.has_nodes)
+                job.unbound = ""
+            else:
                 self._vacate(place)
         job.grown = {name: entry for name, entry in job.grown.items() if entry[0] in pods}
         free = [place for place in job.places if not place.pod]

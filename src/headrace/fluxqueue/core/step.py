@@ -386,7 +386,7 @@ class Core:
                 self._requeue(job)
         if wish.end and not job.state.is_over:
             self._withdraw(job)
-            job.state, job.reason, job.ended_at = State(wish.end), "", now
+            job.state, job.reason, job.ended_at = State(wish.end), wish.failure[:_LONGEST_REASON], now
         if job.leaving and (job.state.is_over or self.writes.is_told(job)):
             self.places.leave(job)
         if job.state.has_nodes or job.places:

@@ -14,7 +14,7 @@ from ...kube.runtime.kinds import PODS
 from .. import constraints, requests
 from ..names import GROUP_NAMES, GROUP_SIZES
 from ..requests import Malformed
-from .pod import ENDS, gates_left, template_of
+from .pod import ENDS, failure_of, gates_left, template_of
 from .workload import NOTHING, Made, Object, PodSet, Wish, Workload
 
 KIND = "Group"
@@ -37,7 +37,9 @@ def wish(item: Object, made: Made = NOTHING) -> Wish:
     phases = [(pod.get("status") or {}).get("phase", "") for pod in pods]
     ends = [ENDS[phase] for phase in phases if phase in ENDS]
     if len(ends) == len(pods):
-        return Wish(sets=tuple(_sets_of(pods)), end="Failed" if "Failed" in ends else "Finished")
+        failed = [pod for pod, end in zip(pods, ends, strict=True) if end == "Failed"]
+        failure = ": ".join(filter(None, (failed[0]["metadata"]["name"], failure_of(failed[0])))) if failed else ""
+        return Wish(sets=tuple(_sets_of(pods)), end="Failed" if failed else "Finished", failure=failure)
     size, sets = _size(pods), tuple(_sets_of(pods))
     limits = [pod["spec"].get("activeDeadlineSeconds") for pod in pods]
     limit = max(limits) if all(limits) else None

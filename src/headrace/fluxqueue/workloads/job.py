@@ -14,8 +14,8 @@ _CONTROLLER = "kubernetes.io/job-controller"
 
 
 def wish(job: Object, made: Made = NOTHING) -> Wish:
-    end = end_in(job.get("status") or {}, _ENDS)
-    return Wish(sets=(several([job]),), end=end, limit=limit_of([job]))
+    status = job.get("status") or {}
+    return Wish(sets=(several([job]),), **told_end(status, _ENDS), limit=limit_of([job]))
 
 
 def several(jobs: Sequence[Object], more: int = 0, **told: Any) -> PodSet:
@@ -48,6 +48,14 @@ def end_in(status: Object, ends: Mapping[str, str]) -> str:
     """The end that conditions tell, by the types that stand for one; "" before it."""
     found = (ends[one["type"]] for one in status.get("conditions") or () if one["type"] in ends and _holds(one))
     return next(found, "")
+
+
+def told_end(status: Object, ends: Mapping[str, str]) -> Object:
+    """`end` and `failure` of a Wish, as conditions tell them."""
+    end = end_in(status, ends)
+    conditions = (one for one in status.get("conditions") or () if one["type"] == end == "Failed" and _holds(one))
+    found: Object = next(conditions, {})
+    return {"end": end, "failure": ": ".join(str(found[key]) for key in ("reason", "message") if found.get(key))}
 
 
 def _holds(condition: Object) -> bool:

@@ -15,19 +15,19 @@ _REPLICATED = "jobset.sigs.k8s.io/replicatedjob-name"
 
 
 def wish(item: Object, made: Made = NOTHING) -> Wish:
-    end = job.end_in(item.get("status") or {}, _ENDS)
+    told = job.told_end(item.get("status") or {}, _ENDS)
     jobs = {one["name"]: _jobs_of(one, made) for one in item["spec"].get("replicatedJobs") or ()}
     sets = tuple(
         job.several(
-            [] if end else own,
-            0 if end else more,
+            [] if told["end"] else own,
+            0 if told["end"] else more,
             name=name,
             selector={_REPLICATED: name},
             per_job=max((int(one["spec"].get("parallelism", 1)) for one in own), default=1),
         )
         for name, (own, more) in jobs.items()
     )
-    return Wish(sets=sets, end=end, limit=job.limit_of([one for own, _ in jobs.values() for one in own]))
+    return Wish(sets=sets, **told, limit=job.limit_of([one for own, _ in jobs.values() for one in own]))
 
 
 def _jobs_of(replicated: Object, made: Made) -> tuple[list[Object], int]:

@@ -17,9 +17,10 @@ _SERVICES = "the services"
 
 def wish(item: Object, made: Made = NOTHING) -> Wish:
     spec, jobs = item["spec"], made.get("Job", ())
-    end = _ENDS.get((item.get("status") or {}).get("phase", ""), "")
+    status = item.get("status") or {}
+    end = _ENDS.get(status.get("phase", ""), "")
     if end:
-        return Wish(end=end)
+        return Wish(end=end, failure=_failure(status) if end == "Failed" else "")
     missing = "" if jobs else "the operator has not made its Job yet"
     sets = [_pods_of(one) for one in jobs]
     services = spec.get("services") or []
@@ -27,6 +28,11 @@ def wish(item: Object, made: Made = NOTHING) -> Wish:
         pod = {key: value for key, value in (spec.get("pod") or {}).items() if key in ("nodeSelector", "tolerations")}
         sets.append(PodSet(pods=1, templates=({**pod, "containers": services},), name=_SERVICES))
     return Wish(sets=tuple(sets), limit=job.limit_of(jobs), missing=missing)
+
+
+def _failure(status: Object) -> str:
+    code = status.get("exitCode")
+    return str(status.get("reason") or ("" if code is None else f"ended with exit code {code}"))
 
 
 def _pods_of(one: Object) -> PodSet:

@@ -12,11 +12,11 @@ _ROLE = "training.kubeflow.org/job-role"
 
 
 def wish(item: Object, made: Made = NOTHING) -> Wish:
-    end = job.end_in(item.get("status") or {}, _ENDS)
+    told = job.told_end(item.get("status") or {}, _ENDS)
     roles = item["spec"].get("mpiReplicaSpecs") or {}
-    sets = tuple(_pods_of(item, role.lower(), one, bool(end)) for role, one in roles.items())
+    sets = tuple(_pods_of(item, role.lower(), one, bool(told["end"])) for role, one in roles.items())
     limit = (item["spec"].get("runPolicy") or {}).get("activeDeadlineSeconds")
-    return Wish(sets=sets, end=end, limit=limit)
+    return Wish(sets=sets, **told, limit=limit)
 
 
 def _pods_of(item: Object, role: str, replica: Object, has_ended: bool) -> PodSet:

@@ -12,10 +12,24 @@ ENDS = {"Succeeded": "Finished", "Failed": "Failed"}
 
 def wish(pod: Object, made: Made = NOTHING) -> Wish:
     spec = pod["spec"]
-    end = ENDS.get((pod.get("status") or {}).get("phase", ""), "")
+    status = pod.get("status") or {}
+    end = ENDS.get(status.get("phase", ""), "")
     labels, limit = pod["metadata"].get("labels") or {}, spec.get("activeDeadlineSeconds")
     alone = PodSet(pods=0 if end else 1, templates=(template_of(pod),), labels=labels)
-    return Wish(sets=(alone,), end=end, limit=limit, missing=gates_left(pod))
+    failure = failure_of(pod) if end == "Failed" else ""
+    return Wish(sets=(alone,), end=end, failure=failure, limit=limit, missing=gates_left(pod))
+
+
+def failure_of(pod: Object) -> str:
+    """Why a pod has failed: what Kubernetes says of it, else of the first container that has failed."""
+    status = pod["status"]
+    told = [str(status[key]) for key in ("reason", "message") if status.get(key)]
+    for one in status.get("containerStatuses") or () if not told else ():
+        ended = (one.get("state") or {}).get("terminated") or {}
+        if ended.get("exitCode"):
+            reason = f" ({ended['reason']})" if ended.get("reason", "Error") != "Error" else ""
+            return f"container {one['name']} ended with exit code {ended['exitCode']}{reason}"
+    return ": ".join(told)
 
 
 def gates_left(pod: Object) -> str:

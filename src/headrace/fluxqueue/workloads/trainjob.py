@@ -13,13 +13,13 @@ _CONTROLLER = "trainer.kubeflow.org/trainjob-controller"
 
 
 def wish(item: Object, made: Made = NOTHING) -> Wish:
-    end = job.end_in(item.get("status") or {}, _ENDS)
+    told = job.told_end(item.get("status") or {}, _ENDS)
     sets = made.get("JobSet", ())
-    if end or not sets:
-        return Wish(end=end, missing="" if end else "Kubeflow Trainer has not made its JobSet yet")
+    if told["end"] or not sets:
+        return Wish(**told, missing="" if told["end"] else "Kubeflow Trainer has not made its JobSet yet")
     limit = item["spec"].get("activeDeadlineSeconds")
     wanted = jobset.wish(sets[0], made)
-    return replace(wanted, end="", limit=wanted.limit if limit is None else limit)
+    return replace(wanted, end="", failure="", limit=wanted.limit if limit is None else limit)
 
 
 WORKLOAD = Workload(TRAINJOBS, 7, ("spec", "suspend"), wish, controller=_CONTROLLER)

@@ -42,12 +42,14 @@ class Wish(Struct, frozen=True, kw_only=True):
     """What an object wants now: pods in `sets`; all at once, or (not `together`, then of one set) each as soon as there
     is room. `unseen` is how many pods it wants beside these, of which nothing else is known. `end` is "" until it has
     ended, then "Finished" or "Failed". `limit` is the time after which Kubernetes ends it (seconds), None for none.
-    `missing` says what has to come before it can start, "" for nothing.
+    `failure` is why it has failed, as far as Kubernetes tells that, and `missing` what has to come before it can start,
+    "" for nothing.
     """
 
     sets: tuple[PodSet, ...] = ()
     unseen: int = 0
     end: str = ""
+    failure: str = ""
     limit: float | None = None
     missing: str = ""
     together: bool = True
