@@ -123,4 +123,5 @@ def test_the_next_job_finds_nothing_in_a_folder_that_was_handed_on(tmp_path: Pat
         assert following.stat().st_mode & 0o777 == 0o700
     folders.give_back(str(tmp_path / "200"))
     folders.remove_all()
+    tmpdir.wait_for_removals()
     assert os.listdir(tmp_path) == []
