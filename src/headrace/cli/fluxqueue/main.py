@@ -52,6 +52,10 @@ def _parser(chosen: str = "") -> Parser:
     return parser
 
 
+# The options of kubectl that take a value.
+_WITH_VALUES = ("-n", "--namespace", "--kubeconfig", "--context")
+
+
 def kubectl() -> int:
     """The plugin `kubectl fluxqueue`, which kubectl runs as `kubectl-fluxqueue`."""
     from headrace.cli.main import headrace
@@ -62,8 +66,10 @@ def kubectl() -> int:
 
 
 def main(argv: List[str]) -> int:
-    at = next((index for index, word in enumerate(argv) if word in COMMANDS), 0)
-    # Options may stand before the command, as those of kubectl do.
+    # Options may stand before the command, as those of kubectl do; their values may be words that are commands.
+    before = ["", *argv]
+    words = (at for at, word in enumerate(argv) if word in COMMANDS and before[at] not in _WITH_VALUES)
+    at = next(words, 0)
     argv = argv[at : at + 1] + argv[:at] + argv[at + 1 :]
     chosen = next((word for word in argv if not word.startswith("-")), "-")
     options = _parser(chosen).parse_args(argv)
