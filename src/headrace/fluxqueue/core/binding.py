@@ -37,16 +37,15 @@ class Binding:
         waits = {pod["metadata"]["uid"]: pod for pod in pods if _waits_for_binding(pod)}
         job.pinned_at = {uid: job.pinned_at.get(uid, _pinned_at(job, pod)) for uid, pod in waits.items()}
         # The places of those that are being deleted for that are given back when they are gone.
-        going = [pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" in pod["metadata"]]
-        going = [uid for uid in going if uid in job.late]
-        job.late = []
+        going = job.late.intersection(pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" in pod["metadata"])
+        job.late = set()
         if job.state.is_over:
             job.unbound = ""
         if queue is None or not job.state.has_nodes:
             return
         ends = {uid: at + queue.settings.ready_timeout for uid, at in job.pinned_at.items()}
         late = [uid for uid, end in ends.items() if end <= now]
-        job.late = [*late, *going]
+        job.late = going.union(late)
         if late and not job.unbound:
             limit = durations.encode(queue.settings.ready_timeout)
             job.unbound = f"{NOT_BOUND} in {limit}: {_why_not_bound(waits[late[0]])}"

@@ -186,7 +186,7 @@ class Job(Struct, eq=False, kw_only=True):
     ended_at: float = 0
     # By uid, when pods were pinned that are not bound yet, and those of them that kube-scheduler did not bind in time.
     pinned_at: dict[str, float] = {}
-    late: list[str] = []
+    late: set[str] = set()
     # Why they are not bound, until all pods are.
     unbound: str = ""
     # When the status was last asked to be written, with which position and estimate.

@@ -118,7 +118,7 @@ class Writes:
         """Take pods away that kube-scheduler did not bind in time, where their owner makes new ones. A workload none of
         whose pods is bound is suspended, as if by its user, and so waits anew; where some are, the others are left.
         """
-        late = [pods[uid] for uid in job.late if uid in pods and "deletionTimestamp" not in pods[uid]["metadata"]]
+        late = [pod for uid, pod in pods.items() if uid in job.late and "deletionTimestamp" not in pod["metadata"]]
         if late and job.workload.suspend and not any(pod["spec"].get("nodeName") for pod in pods.values()):
             if not job.workload.is_suspended(job.item):
                 yield actions.Change(job.workload.kind, job.item, job.workload.suspended())
