@@ -209,7 +209,7 @@ def test_a_group_tells_which_of_its_pods_has_failed():
         {"metadata": {"name": name}, "spec": {"containers": []}, "status": {"phase": phase}}
         for name, phase in (("a", "Succeeded"), ("b", "Failed"), ("c", "Failed"))
     ]
-    assert group.wish({"pods": pods}).failure == "b"
+    assert group.wish({"pods": pods}).failure == "b: Failed"
     pods[1]["status"]["reason"] = "Evicted"
     found = group.wish({"pods": pods})
     assert (found.end, found.failure) == ("Failed", "b: Evicted")

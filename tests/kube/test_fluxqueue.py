@@ -58,6 +58,13 @@ def test_pods_and_jobs_wait_their_turn_and_run_where_it_was_planned(cluster: Clu
     until(lambda: [one["metadata"]["name"] for one in held.get("fluxjobs")["items"]] == ["first-job"])
 
 
+def test_what_has_failed_says_why(cluster: Cluster, held: Held) -> None:
+    held.pod("one", "exit 3")
+    assert held.wait("one-pod", "Failed")["reason"].endswith("ended with exit code 3")
+    held.job("two", "exit 3")
+    assert held.wait("two-job", "Failed")["reason"].startswith("BackoffLimitExceeded: ")
+
+
 def test_who_waits_and_who_runs_may_be_deleted(cluster: Cluster, held: Held) -> None:
     cpu = whole(cluster)
     held.job("runs", "sleep 3600", cpu, pods=2)

@@ -35,11 +35,12 @@ def item_of(name: str, uid: str, pods: Iterable[Object]) -> Object:
 def wish(item: Object, made: Made = NOTHING) -> Wish:
     pods: list[Object] = item["pods"]
     phases = [(pod.get("status") or {}).get("phase", "") for pod in pods]
-    ends = [ENDS[phase] for phase in phases if phase in ENDS]
-    if len(ends) == len(pods):
-        failed = [pod for pod, end in zip(pods, ends, strict=True) if end == "Failed"]
-        failure = ": ".join(filter(None, (failed[0]["metadata"]["name"], failure_of(failed[0])))) if failed else ""
-        return Wish(sets=tuple(_sets_of(pods)), end="Failed" if failed else "Finished", failure=failure)
+    if all(phase in ENDS for phase in phases):
+        failed = next((pod for pod, phase in zip(pods, phases, strict=True) if phase == "Failed"), None)
+        if failed is None:
+            return Wish(sets=tuple(_sets_of(pods)), end="Finished")
+        failure = f"{failed['metadata']['name']}: {failure_of(failed) or 'Failed'}"
+        return Wish(sets=tuple(_sets_of(pods)), end="Failed", failure=failure)
     size, sets = _size(pods), tuple(_sets_of(pods))
     limits = [pod["spec"].get("activeDeadlineSeconds") for pod in pods]
     limit = max(limits) if all(limits) else None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...kube.runtime.kinds import JOBS
-from .workload import NOTHING, Made, Object, PodSet, Wish, Workload
+from .workload import NOTHING, Made, Object, PodSet, Wish, Workload, told_in
 
 _ENDS = {"Complete": "Finished", "Failed": "Failed"}
 # The value of `managedBy` that stands for Kubernetes' own controller.
@@ -54,8 +54,7 @@ def told_end(status: Object, ends: Mapping[str, str]) -> Object:
     """`end` and `failure` of a Wish, as conditions tell them."""
     end = end_in(status, ends)
     conditions = (one for one in status.get("conditions") or () if one["type"] == end == "Failed" and _holds(one))
-    found: Object = next(conditions, {})
-    return {"end": end, "failure": ": ".join(str(found[key]) for key in ("reason", "message") if found.get(key))}
+    return {"end": end, "failure": told_in(next(conditions, {}))}
 
 
 def _holds(condition: Object) -> bool:

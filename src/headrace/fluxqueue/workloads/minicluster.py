@@ -20,7 +20,7 @@ def wish(item: Object, made: Made = NOTHING) -> Wish:
     status = item.get("status") or {}
     end = _ENDS.get(status.get("phase", ""), "")
     if end:
-        return Wish(end=end, failure=_failure(status) if end == "Failed" else "")
+        return Wish(end=end, failure=_failure(status))
     missing = "" if jobs else "the operator has not made its Job yet"
     sets = [_pods_of(one) for one in jobs]
     services = spec.get("services") or []
@@ -31,6 +31,8 @@ def wish(item: Object, made: Made = NOTHING) -> Wish:
 
 
 def _failure(status: Object) -> str:
+    if status["phase"] != "Failed":
+        return ""
     code = status.get("exitCode")
     return str(status.get("reason") or ("" if code is None else f"ended with exit code {code}"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...kube.runtime.kinds import PODS
 from ..names import GATE, PLACE
-from .workload import NOTHING, Made, Object, PodSet, Wish, Workload
+from .workload import NOTHING, Made, Object, PodSet, Wish, Workload, told_in
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 ENDS = {"Succeeded": "Finished", "Failed": "Failed"}
@@ -12,24 +12,27 @@ ENDS = {"Succeeded": "Finished", "Failed": "Failed"}
 
 def wish(pod: Object, made: Made = NOTHING) -> Wish:
     spec = pod["spec"]
-    status = pod.get("status") or {}
-    end = ENDS.get(status.get("phase", ""), "")
+    end = ENDS.get((pod.get("status") or {}).get("phase", ""), "")
     labels, limit = pod["metadata"].get("labels") or {}, spec.get("activeDeadlineSeconds")
     alone = PodSet(pods=0 if end else 1, templates=(template_of(pod),), labels=labels)
-    failure = failure_of(pod) if end == "Failed" else ""
-    return Wish(sets=(alone,), end=end, failure=failure, limit=limit, missing=gates_left(pod))
+    return Wish(sets=(alone,), end=end, failure=failure_of(pod), limit=limit, missing=gates_left(pod))
 
 
 def failure_of(pod: Object) -> str:
-    """Why a pod has failed: what Kubernetes says of it, else of the first container that has failed."""
-    status = pod["status"]
-    told = [str(status[key]) for key in ("reason", "message") if status.get(key)]
-    for one in status.get("containerStatuses") or () if not told else ():
+    """Why a pod has failed: what Kubernetes says of it, else of the first container that has failed; "" for one that
+    has not.
+    """
+    status = pod.get("status") or {}
+    if status.get("phase") != "Failed":
+        return ""
+    if told := told_in(status):
+        return told
+    for one in status.get("containerStatuses") or ():
         ended = (one.get("state") or {}).get("terminated") or {}
         if ended.get("exitCode"):
             reason = f" ({ended['reason']})" if ended.get("reason", "Error") != "Error" else ""
             return f"container {one['name']} ended with exit code {ended['exitCode']}{reason}"
-    return ": ".join(told)
+    return ""
 
 
 def gates_left(pod: Object) -> str:

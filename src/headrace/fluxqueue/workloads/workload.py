@@ -124,6 +124,11 @@ def value_at(item: Object, path: tuple[str, ...]) -> Any:
     return value
 
 
+def told_in(part: Object) -> str:
+    """What a status, or a condition of one, tells by its `reason` and `message`; "" for nothing."""
+    return ": ".join(str(part[key]) for key in ("reason", "message") if part.get(key))
+
+
 def with_value(item: Object | None, path: tuple[str, ...], value: Any) -> Object:
     """An object in which a field has a value; all but what is above that field is the object's own."""
     key, *rest = path
