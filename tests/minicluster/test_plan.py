@@ -109,7 +109,7 @@ def test_lines_of_a_batch_are_submitted_one_by_one_and_waited_for(tmp_path: Path
     assert calls_of(script, tmp_path, FLUX_OUTPUT_DIR="/o") == [
         "submit --flags=waitable --error=/o/job-0.err --output=/o/job-0.out echo one",
         "submit --flags=waitable --error=/o/job-1.err --output=/o/job-1.out echo two",
-        "queue idle --quiet",
+        "queue drain",
         "jobs -a",
         "job wait --all",
     ]

@@ -240,8 +240,9 @@ def batch_script(lines: str, raw: bool) -> str:
     for index, line in job_lines(lines):
         files = f"--error=${{FLUX_OUTPUT_DIR}}/job-{index}.err --output=${{FLUX_OUTPUT_DIR}}/job-{index}.out"
         out.append(f"flux submit --flags=waitable {files} {line}")
-    # The wait is last: its status shows whether all jobs succeeded.
-    return "\n".join([*out, "flux queue idle --quiet", "flux jobs -a", "flux job wait --all"]) + "\n"
+    # Jobs that have not started yet are waited for, too: the queue is idle before the first one starts. The wait is
+    # last: its status shows whether all jobs succeeded.
+    return "\n".join([*out, "flux queue drain", "flux jobs -a", "flux job wait --all"]) + "\n"
 
 
 def initial_program(cluster: MiniCluster, *, with_groups: bool = False) -> str:
