@@ -153,3 +153,24 @@ reaper.kill_children(5)
 """
     )
     assert outcome(script) == ["local:///b"]
+
+
+def test_the_reaper_of_an_instance_in_a_job_removes_what_its_broker_left_before_it_is_killed() -> None:
+    script = """
+linux.become_subreaper()
+def reaper_of(name, seconds):
+    child = os.fork()
+    if child == 0:
+        linux.name_process(name)
+        print(name, flush=True)
+        time.sleep(seconds)
+        print("removed", name, flush=True)
+        os._exit(0)
+reaper_of("flux-reaper-0", 0.2)
+reaper_of("flux-zygote", 1000)
+while len([pid for pid in linux.children_of(os.getpid()) if linux.name_of(pid).startswith("flux-")]) < 2:
+    time.sleep(0.01)
+print(reaper.kill_children(2.0), linux.children_of(os.getpid()))
+"""
+    told = outcome(script)
+    assert told[2:] == ["removed", "flux-reaper-0", "True", "[]"]

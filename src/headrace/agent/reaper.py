@@ -22,6 +22,8 @@ from headrace.process import linux
 ORPHANED = signal.SIGUSR1
 # Seconds until killed processes must have ended.
 _KILL_TIMEOUT = 5.0
+# The command names of the reapers of instances that are tasks of this one.
+_REAPERS = ("flux-reaper-", "flux-zygote")
 
 _reapers: tuple[int, ...] = ()
 _followed = 0
@@ -63,8 +65,13 @@ def kill_children(timeout: float, wanted: Callable[[int], bool] = lambda _pid: T
 
 
 def _kill_all(find: Callable[[], list[int]], timeout: float, ours: bool) -> bool:
-    """Kill the processes of `find()` until there are none; collect them if they are `ours`, this process's children."""
-    deadline = time.monotonic() + timeout
+    """Kill the processes of `find()` until there are none; collect them if they are `ours`, this process's children.
+
+    A reaper ends by itself once its broker is dead, and removes that broker's run directory before. It has half of the
+    time for that.
+    """
+    now = time.monotonic()
+    deadline, patient_until = now + timeout, now + timeout / 2
     while True:
         mine = find()
         if not mine:
@@ -74,7 +81,8 @@ def _kill_all(find: Callable[[], list[int]], timeout: float, ours: bool) -> bool
         left = not ours
         for pid in mine:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+                if time.monotonic() > patient_until or not linux.name_of(pid).startswith(_REAPERS):
+                    os.kill(pid, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 left |= os.waitpid(pid, os.WNOHANG)[0] == 0
         if left:

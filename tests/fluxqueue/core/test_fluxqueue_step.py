@@ -48,6 +48,17 @@ def test_jobs_start_in_their_order_and_give_back_what_they_had():
     assert {name: cluster.status(name)["nodes"] for name in "abcd"} == {"a": "n[0-1]", "b": "n0", "c": "n1", "d": "n0"}
 
 
+def test_jobs_of_one_second_start_in_the_order_of_their_creation_whatever_writes_to_them_meanwhile():
+    cluster = Cluster(nodes=1, cores=4)
+    cluster.settle()
+    cluster.job("first", cores=4)
+    cluster.job("second", cores=4)
+    # As the Job controller says that it is suspended.
+    cluster.change("Job", "first", backoffLimit=1)
+    cluster.settle()
+    assert states(cluster, ("first", "second")) == "Running Held"
+
+
 def test_a_waiting_job_has_no_pods_and_a_waiting_pod_has_the_gate():
     cluster = Cluster(nodes=1, cores=1)
     cluster.pod("a")

@@ -372,6 +372,19 @@ def test_a_configuration_says_what_is_verified(in_broker: Run, verify: Any, drai
     with_world(in_broker, scenario, {"config": [{"hosts": "node[0-3]", "cores": "0-1"}], **verify})
 
 
+def test_nodes_that_report_before_the_eventlog_is_read_are_verified(in_broker: Run) -> None:
+    async def run(broker: Any) -> None:
+        world = World(broker)
+        await world.client.rpc("resource.gather", {"nodes": [[1, "other", "0-1", ""]]})
+        await world.settle()
+        assert (await world.client.rpc("resource.status"))["drain"]["1"]["reason"] == (
+            "got hostname 'other', expected 'node1'"
+        )
+
+    table = {"config": [{"hosts": "node[0-3]", "cores": "0-1"}]}
+    in_broker(run, config={"resource": table}, hostlist="node[0-3]", hostname="node0")
+
+
 @pytest.mark.parametrize("method", ["config", "test"])
 def test_configured_hosts_are_at_the_ranks_of_their_brokers(in_broker: Run, method: str) -> None:
     async def scenario(world: World) -> None:

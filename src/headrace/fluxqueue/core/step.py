@@ -238,8 +238,7 @@ class Core:
         found = self.world.workloads.get(uid)
         if found is None:
             return "", 0, uid
-        meta = found[1]["metadata"]
-        return meta.get("creationTimestamp", ""), int(meta.get("resourceVersion") or 0), uid
+        return found[1]["metadata"].get("creationTimestamp", ""), self.world.first_versions[uid], uid
 
     # --- nodes and queues
 

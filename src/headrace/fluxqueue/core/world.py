@@ -42,14 +42,16 @@ class Touched(NamedTuple):
 
 
 class World:
-    """`workloads`, `pods` are by uid, `fluxjobs` by the uid of their workload,
-    `externals` by job id, all else by name.
+    """`workloads`, `pods` are by uid, `fluxjobs` by the uid of their workload, `externals` by job id, all else by name.
 
     A workload is an object of a known kind that none of a known kind owns: what it owns, and all their pods, are its.
     """
 
     def __init__(self) -> None:
         self.workloads: dict[str, tuple[Workload, Object]] = {}
+        # The resource version in which each workload was first seen: creation times are whole seconds, and the present
+        # version is that of whoever has written last.
+        self.first_versions: dict[str, int] = {}
         self.pods: dict[str, Object] = {}
         # Objects that others own, and what owns what, both by uid; pods by what has made them, and that by pod.
         self._owned: dict[str, tuple[Workload, Object]] = {}
@@ -197,9 +199,11 @@ class World:
         namespace = item["metadata"]["namespace"]
         if gone:
             self.workloads.pop(uid, None)
+            self.first_versions.pop(uid, None)
             _leave(self._in_namespace, namespace, uid)
         else:
             self.workloads[uid] = kind, item
+            self.first_versions.setdefault(uid, int(item["metadata"].get("resourceVersion") or 0))
             self._in_namespace.setdefault(namespace, {})[uid] = None
         touched.workloads[uid] = None
 

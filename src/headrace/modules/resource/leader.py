@@ -142,7 +142,8 @@ class Leader:
             await self._inherit()
         else:
             await self._inherit()
-        self._add_found([count_node(self.ctx)])
+        # Others may have reported before R was known, by which their counts are verified.
+        self._add_found([*self.found.values(), count_node(self.ctx)])
         self._follow("broker.torpid", self._torpid)
         # In recovery mode (`flux start --recovery`) no rank is online, so that no restored job is started.
         if "monitor-force-up" in self.args:
