@@ -247,8 +247,9 @@ class Cluster:
         self.writes.append(action)
         if isinstance(action, actions.Create):
             body = copy.deepcopy(action.body)
-            if (FLUXJOBS.plural, "ns", body["metadata"]["name"]) not in self.items:
-                self.put(FLUXJOBS, body)
+            if (FLUXJOBS.plural, body["metadata"]["namespace"], body["metadata"]["name"]) in self.items:
+                raise Stale
+            self.put(FLUXJOBS, body)
         elif isinstance(action, actions.Publish):
             item = self._current(action.kind, action.item, with_version=True)
             item["status"] = _merged(item.get("status") or {}, action.status)
@@ -263,7 +264,7 @@ class Cluster:
         elif isinstance(action, actions.Bind):
             self._bind_to(copy.deepcopy(self._current(PODS, action.pod)), action.node)
         elif isinstance(action, actions.Delete):
-            self.drop(PODS, self._current(PODS, action.pod))
+            self.drop(action.kind, self._current(action.kind, action.item))
         elif isinstance(action, actions.Tell):
             self.log.append(f"{action.item['metadata']['name']}: {action.report.reason}: {action.report.message}")
         if self.crash_at is not None and self.crash_at < 0:

@@ -359,8 +359,8 @@ class FluxqueueController:
             }
             await api.create(BINDINGS, meta["namespace"], binding)
         elif isinstance(action, Delete):
-            meta = action.pod["metadata"]
-            await api.delete(PODS, meta["namespace"], meta["name"], meta["uid"])
+            meta = action.item["metadata"]
+            await api.delete(action.kind, meta["namespace"], meta["name"], meta["uid"])
         elif isinstance(action, Tell):
             about = {"metadata": action.item["metadata"], "status": action.before}
             component = action.component or self._shared.component

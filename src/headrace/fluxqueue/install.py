@@ -153,7 +153,7 @@ def access(install: Install) -> list[Object]:
         _rule([PODS], [*_READ, "patch", "delete"]),
         *(_rule([one.kind], [*_READ, "patch"] if one.suspend else _READ) for one in others()),
         _rule([FLUXJOBS, FLUXQUEUES], [*_READ, "create"]),
-        _rule([FLUXJOBS], ["patch"]),
+        _rule([FLUXJOBS], ["patch", "delete"]),
         _rule([FLUXJOBS, FLUXQUEUES], ["patch"], part="/status"),
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
         _rule([MUTATING], [*_READ, "patch"], [CONFIGURATION]),
@@ -163,8 +163,6 @@ def access(install: Install) -> list[Object]:
         _rule([ACCESS_REVIEWS], ["create"]),
     ]
     own = [
-        # Those of matches for other schedulers.
-        _rule([FLUXJOBS], ["delete"]),
         _rule([LEASES], ["create"]),
         _rule([LEASES], ["get", "update"], [FLUXQUEUE]),
         _rule([SECRETS], ["create"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -1013,11 +1014,11 @@ def test_a_pod_that_is_not_bound_in_time_is_made_anew_by_its_controller(crash_at
     assert sum("NotBound" in line for line in cluster.log) in (1, 2)
     deleted = [one for one in cluster.writes if isinstance(one, actions.Delete)]
     assert deleted
-    assert all(one.pod["metadata"]["uid"] not in [pod["metadata"]["uid"] for pod in pods] for one in deleted)
+    assert all(one.item["metadata"]["uid"] not in [pod["metadata"]["uid"] for pod in pods] for one in deleted)
     # Its pod has the node once more, and ten minutes. A core that begins just after a pod was deleted does not know
     # that it had waited in vain.
     assert cluster.state("a") == "Released"
-    assert ("reason" in cluster.status("a")) == (crash_at == 4)
+    assert ("reason" in cluster.status("a")) == (crash_at in (4, 5))
     cluster.unbindable = set()
     cluster.restart()
     cluster.settle(5)
@@ -1676,3 +1677,230 @@ def test_what_a_pod_has_beyond_its_place_counts_against_the_quota():
     cluster.end_all("a")
     cluster.settle(3)
     assert cluster.state("b") == "Running"
+
+
+def events(cluster: Cluster, name: str) -> list[str]:
+    """The Events about an object, as REASON: MESSAGE."""
+    return [line.partition(": ")[2] for line in cluster.log if line.startswith(f"{name}: ")]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_fluxjob_of_an_object_that_was_deleted_alone_makes_way_for_that_of_its_next(restarts):
+    cluster = Cluster(nodes=1, cores=4)
+    kind = KINDS["StatefulSet"].kind
+    cluster.replicas("StatefulSet", "web", 1)
+    cluster.settle(5)
+    # `kubectl delete --cascade=orphan`: the garbage collector takes the references to it out of what is its.
+    for one in [*cluster.all(FLUXJOBS), *cluster.all(PODS)]:
+        cluster.put(type_of(cluster, one), {**one, "metadata": {**one["metadata"], "ownerReferences": []}})
+    cluster.delete(kind, "web")
+    if restarts:
+        cluster.restart()
+    cluster.settle(5)
+    # Its pod is on its own now.
+    assert [one["metadata"]["name"] for one in cluster.all(FLUXJOBS)] == ["web-0-pod"]
+    for pod in cluster.pods_of("web"):
+        cluster.drop(PODS, pod)
+    cluster.replicas("StatefulSet", "web", 2)
+    cluster.settle(5)
+    assert cluster.state("web") == "Running"
+    assert [pod["spec"]["nodeName"] for pod in cluster.pods_of("web")] == ["n0", "n0"]
+
+
+def type_of(cluster: Cluster, item: dict[str, Any]) -> Any:
+    return next(kind for kind in (FLUXJOBS, PODS) if item in cluster.all(kind))
+
+
+def test_a_fluxjob_whose_name_another_object_has_meanwhile_goes_before_that_ones_is_made():
+    cluster = Cluster(nodes=1, cores=4)
+    cluster.job("a")
+    cluster.settle(5)
+    flux = cluster.one(FLUXJOBS, "a-job")
+    cluster.put(FLUXJOBS, {**flux, "metadata": {**flux["metadata"], "ownerReferences": []}})
+    for pod in cluster.pods_of("a"):
+        cluster.drop(PODS, pod)
+    cluster.delete(JOBS, "a")
+    cluster.job("a")
+    cluster.settle(5)
+    assert cluster.state("a") == "Running"
+    assert cluster.status("a")["jobid"] != flux["status"]["jobid"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_object_that_gets_the_label_of_those_left_alone_later_keeps_its_turn(restarts):
+    cluster = Cluster(nodes=1, cores=1)
+    for name in "ab":
+        cluster.job(name)
+        cluster.settle(2)
+    for name in "ab":
+        job = cluster.one(JOBS, name)
+        cluster.put(JOBS, {**job, "metadata": {**job["metadata"], "labels": {"fluxqueue/skip": "true"}}})
+    cluster.settle(2)
+    if restarts:
+        cluster.restart()
+        cluster.settle(2)
+    assert states(cluster, "ab") == "Running Held"
+    cluster.end_all("a")
+    cluster.settle(5)
+    assert states(cluster, "ab") == "Finished Running"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_pods_of_a_group_that_is_over_are_another_job(restarts):
+    cluster = Cluster(nodes=2, cores=1)
+
+    def run(*names: str, end: str) -> tuple[str, str]:
+        for name in names:
+            marks = {"labels": {"fluxqueue/group": "g"}, "annotations": {"fluxqueue/group-size": "2"}}
+            cluster.pod(name, **marks)
+            if restarts:
+                cluster.restart()
+            cluster.settle(5)
+        pods = [cluster.one(PODS, name) for name in names]
+        assert sorted(pod["spec"]["nodeName"] for pod in pods) == ["n0", "n1"]
+        for pod in pods:
+            cluster.end(pod, end)
+            if restarts:
+                cluster.restart()
+            cluster.settle(5)
+        told = cluster.one(FLUXJOBS, "g-group")["status"]
+        return told["state"], told["jobid"]
+
+    ended = [run("a", "b", end="Failed"), run("c", "d", end="Succeeded"), run("e", "f", end="Succeeded")]
+    assert [state for state, _ in ended] == ["Failed", "Finished", "Finished"]
+    assert len({jobid for _, jobid in ended}) == 3
+
+
+def test_a_group_of_which_one_pod_has_ended_is_not_yet_another():
+    cluster = Cluster(nodes=2, cores=1)
+    for name in "ab":
+        cluster.pod(name, labels={"fluxqueue/group": "g"}, annotations={"fluxqueue/group-size": "2"})
+    cluster.settle(5)
+    jobid = cluster.one(FLUXJOBS, "g-group")["status"]["jobid"]
+    cluster.end(cluster.one(PODS, "a"))
+    cluster.restart()
+    cluster.settle(5)
+    assert cluster.one(FLUXJOBS, "g-group")["status"]["state"] == "Running"
+    assert cluster.one(FLUXJOBS, "g-group")["status"]["jobid"] == jobid
+
+
+def test_a_job_that_its_user_keeps_suspended_comes_to_the_queue_when_it_may_run():
+    cluster = Cluster(nodes=1, cores=4)
+    cluster.job("old", cores=4, suspend=True)
+    cluster.settle(100)
+    for name in "ab":
+        cluster.job(name, cores=4)
+        cluster.settle(10)
+    cluster.change("Job", "old", suspend=False)
+    cluster.settle(5)
+    assert [cluster.status(name)["position"] for name in ("b", "old")] == [1, 2]
+
+
+def test_what_ran_before_its_namespace_had_a_queue_grows_behind_those_who_wait():
+    cluster = Cluster(nodes=2, cores=1)
+    space = cluster.one(NAMESPACES, "ns", "")
+    cluster.put(NAMESPACES, {**space, "metadata": {**space["metadata"], "labels": {}}})
+    cluster.replicas("Deployment", "web", 1)
+    cluster.settle(50)
+    cluster.put(NAMESPACES, space)
+    for name in "ab":
+        cluster.job(name)
+        cluster.settle(10)
+    cluster.change("Deployment", "web", replicas=2)
+    cluster.settle(5)
+    assert cluster.status("b")["position"] == 1
+    cluster.end_all("a")
+    cluster.settle(5)
+    assert cluster.state("b") == "Running"
+
+
+def test_each_change_of_a_reason_is_an_event():
+    cluster = Cluster(nodes=1, cores=2)
+    cluster.replicas("Deployment", "web", 2)
+    cluster.settle(5)
+    cluster.change("Deployment", "web", replicas=4)
+    cluster.settle(5)
+    assert [event for event in events(cluster, "web") if event.startswith("Waiting: 2 pods wait: insufficient")]
+    cluster.job("bad", annotations={"fluxqueue/duration": "abc"})
+    cluster.settle(2)
+    job = cluster.one(JOBS, "bad")
+    meta = {**job["metadata"], "annotations": {**job["metadata"]["annotations"], "fluxqueue/duration": "0"}}
+    cluster.put(JOBS, {**job, "metadata": meta})
+    cluster.settle(2)
+    assert len([event for event in events(cluster, "bad") if event.startswith("Refused: ")]) == 2
+
+
+def test_an_end_that_kubernetes_explains_is_an_event():
+    cluster = Cluster(nodes=1, cores=2)
+    cluster.pod("a")
+    cluster.settle(2)
+    cluster.put(PODS, {**cluster.one(PODS, "a"), "status": {"phase": "Failed", "reason": "Evicted"}})
+    cluster.settle(2)
+    assert [event for event in events(cluster, "a") if event.startswith("Failed: ")] == ["Failed: Evicted"]
+
+
+def test_a_job_behind_a_deployment_of_many_pods_has_one_before_it():
+    cluster = Cluster(nodes=1, cores=1)
+    cluster.pod("a")
+    cluster.settle(2)
+    cluster.replicas("Deployment", "web", 40)
+    cluster.settle(2)
+    cluster.job("b")
+    cluster.settle(1)
+    assert [cluster.status(name)["position"] for name in ("web", "b")] == [1, 2]
+
+
+@pytest.mark.parametrize("kept", [{"parallelism": 0}, None])
+def test_a_job_that_is_out_of_the_order_has_no_position_and_no_estimate(kept):
+    cluster = Cluster(nodes=1, cores=4, policy="easy")
+    cluster.job("a", cores=4, annotations={"fluxqueue/duration": "1h"})
+    cluster.settle(1)
+    cluster.job("b", cores=4, annotations={"fluxqueue/duration": "1m"})
+    cluster.settle(5)
+    assert cluster.status("b")["position"] == 1
+    if kept:
+        cluster.change("Job", "b", **kept)
+    else:
+        queue = cluster.one(FLUXQUEUES, "default", "")
+        cluster.put(FLUXQUEUES, {**queue, "spec": {**queue["spec"], "maxDuration": "1h", "defaultDuration": "2h"}})
+    cluster.settle(60)
+    told = cluster.status("b")
+    assert told["state"] == "Held"
+    assert "position" not in told
+    assert "estimatedStart" not in told
+    assert {one["type"]: one["status"] for one in told["conditions"]}["Reserved"] == "False"
+
+
+def test_of_two_queues_of_one_second_the_later_is_invalid_also_after_a_restart():
+    cluster = Cluster(nodes=0)
+    cluster.node("n", labels={"pool": "p"})
+    queue = cluster.one(FLUXQUEUES, "default", "")
+    cluster.put(FLUXQUEUES, {**queue, "spec": {**queue["spec"], "nodeSelector": {"pool": "q"}}})
+    cluster.settle(5)
+    for name in ("zeta", "alpha"):
+        cluster.put(FLUXQUEUES, {"metadata": {"name": name}, "spec": {"nodeSelector": {"pool": "p"}}})
+    for _ in range(2):
+        cluster.settle(5)
+        told = {name: cluster.one(FLUXQUEUES, name, "")["status"]["state"] for name in ("zeta", "alpha")}
+        assert told == {"zeta": "Active", "alpha": "Invalid"}
+        cluster.restart()
+
+
+def test_the_spec_follows_what_a_job_asks_for_and_the_policy_of_its_queue():
+    cluster = Cluster(nodes=2, cores=2)
+    cluster.pod("a", 2)
+    cluster.job("b", pods=1, cores=2)
+    cluster.settle(5)
+    cluster.job("c")
+    cluster.settle(5)
+    told = cluster.one(FLUXJOBS, "c-job")["spec"]
+    assert (told["reservation"], json.loads(told["jobspec"])["resources"][0]["with"][0]["count"]) == (False, 1000)
+    cluster.change("Job", "c", cores=2)
+    queue = cluster.one(FLUXQUEUES, "default", "")
+    cluster.put(FLUXQUEUES, {**queue, "spec": {**queue["spec"], "policy": "easy"}})
+    cluster.settle(5)
+    told = cluster.one(FLUXJOBS, "c-job")["spec"]
+    assert (told["reservation"], json.loads(told["jobspec"])["resources"][0]["with"][0]["count"]) == (True, 2000)
+    cluster.change("Job", "b", parallelism=2, completions=2)
+    cluster.settle(5)
+    assert cluster.one(FLUXJOBS, "b-job")["spec"]["nodes"] == 2

@@ -53,9 +53,10 @@ class Bind(Struct, frozen=True):
 
 
 class Delete(Struct, frozen=True):
-    """Delete the pod with this uid."""
+    """Delete the object with this uid."""
 
-    pod: Object
+    kind: Kind
+    item: Object
 
 
 class Tell(Struct, frozen=True):

@@ -73,16 +73,15 @@ def made_of(job: Job, reserves: bool) -> Object:
             "ownerReferences": _owners(job),
         },
         "spec": {
-            **_asked(job),
+            **_asked(job, reserves),
             "type": job.workload.number,
             "name": meta["name"],
-            "reservation": reserves,
             "queue": job.queue,
         },
     }
 
 
-def _asked(job: Job) -> Object:
+def _asked(job: Job, reserves: bool) -> Object:
     """The part of the spec that may change while a job waits."""
     asked = job.asked
     is_known = asked and asked.jobspec and not job.wish.missing
@@ -91,23 +90,38 @@ def _asked(job: Job) -> Object:
         "duration": int(asked.duration) if asked else 0,
         "nodes": job.wish.pods,
         "priority": job.priority,
+        "reservation": reserves,
     }
 
 
-def changed_spec(job: Job, told: Object) -> Object:
+def changed_spec(job: Job, reserves: bool, told: Object) -> Object:
     """What is to be changed in the spec of the FluxJob of a waiting job, or of one that has just got what it waits for
-    and nodes in one; {} for nothing.
+    and nodes in one; {} for nothing. `reserves` is as for `made_of`.
 
     An object without an end of its own wants another number when somebody says so, which is told while it runs, too;
-    that of a Job counts down with its pods.
+    others count down with their pods, and only that they want more is told.
 
-    Another jobspec alone, which says in other words where a job may run when nodes get taints, is not worth a write.
+    Another jobspec that differs in its constraints alone, which say in other words where a job may run when nodes get
+    taints, is not worth a write.
     """
-    wanted = _asked(job) if job.asked and not job.state.is_over else {}
-    is_new = bool(wanted and wanted["jobspec"] and not told.get("jobspec"))
-    differs = any(told.get(key) != wanted[key] for key in wanted if key != "jobspec")
-    may_differ = job.state is State.HELD or job.workload.lasts
-    return wanted if is_new or (differs and may_differ) else {}
+    if not job.asked or job.state.is_over:
+        return {}
+    wanted = _asked(job, reserves)
+    if wanted["jobspec"] and not told.get("jobspec"):
+        return wanted
+    if job.state is State.HELD:
+        differs = any(told.get(key) != wanted[key] for key in wanted if key != "jobspec")
+        return wanted if differs or _asks_for_other(told.get("jobspec", ""), wanted["jobspec"]) else {}
+    if job.workload.lasts:
+        return wanted if any(told.get(key) != wanted[key] for key in ("duration", "nodes", "priority")) else {}
+    return {"nodes": wanted["nodes"]} if wanted["nodes"] > told.get("nodes", 0) else {}
+
+
+def _asks_for_other(told: str, wanted: str) -> bool:
+    """Whether a jobspec asks for other resources than the one that is told; "" is not known."""
+    if "" in (told, wanted) or told == wanted:
+        return False
+    return bool(json.loads(told)["resources"] != json.loads(wanted)["resources"])
 
 
 def _owners(job: Job) -> list[Object]:

@@ -199,6 +199,11 @@ class Job(Struct, eq=False, kw_only=True):
         return bool(self.line)
 
     @property
+    def is_renewed(self) -> bool:
+        """Whether it is over, and its workload wants pods again: those that have come since are another job."""
+        return self.workload is group.WORKLOAD and self.state.is_over and not self.wish.end
+
+    @property
     def kind_name(self) -> str:
         """The kind of the workload, as in the name of its FluxJob."""
         return group.KIND if self.workload is group.WORKLOAD else self.workload.kind.kind

@@ -31,10 +31,12 @@ class QueueNodes(Struct, frozen=True):
 
 
 def divided(queues: Mapping[str, Object], nodes: Mapping[str, Object]) -> dict[str, QueueNodes]:
-    """The nodes of each queue, both by name."""
+    """The nodes of each queue, both by name; `queues` are in the order in which they were first seen, which tells more
+    than creation times of whole seconds. After a restart, the one that has nodes was first.
+    """
     owner: dict[str, str] = {}
     found: dict[str, QueueNodes] = {}
-    for name in sorted(queues, key=lambda name: (queues[name]["metadata"].get("creationTimestamp", ""), name)):
+    for name in sorted(queues, key=lambda name: _age(queues[name])):
         try:
             selector = settings_of(queues[name]).node_selector
         except WrongQueueError as exc:
@@ -48,6 +50,11 @@ def divided(queues: Mapping[str, Object], nodes: Mapping[str, Object]) -> dict[s
             found[name] = QueueNodes(frozenset(mine))
             owner.update(dict.fromkeys(mine, name))
     return found
+
+
+def _age(queue: Object) -> tuple[str, bool]:
+    is_active = (queue.get("status") or {}).get("state") == "Active"
+    return queue["metadata"].get("creationTimestamp", ""), not is_active
 
 
 def _selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:

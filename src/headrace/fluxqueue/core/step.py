@@ -9,6 +9,7 @@ that was.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +24,7 @@ from ...graph.selection import Selection
 from ...kube.runtime.kinds import PODS
 from ...kube.runtime.timestamps import seconds_of
 from ...kube.runtime.writes import patch_of
+from ...queueing.pending import Position
 from ...queueing.queue import Planned, Refused, Started
 from ...queueing.reasons import Explainer
 from ...queueing.why import refusal, shortage
@@ -34,7 +36,7 @@ from ..admission import gate_index, is_skipped
 from ..crd import Settings, WrongQueueError, settings_of
 from ..names import FLUXJOBS, FLUXQUEUES, HOLD
 from ..quotas import Account
-from ..workloads import PodSet, Wish
+from ..workloads import PodSet, Wish, group
 from . import actions, fluxjobs
 from .asking import Refusal, asked_of, check_marks, check_placement, check_priority, claims_of, request_of
 from .binding import NOT_BOUND, Binding
@@ -103,6 +105,10 @@ class Core:
         self._credit = STATUS_RATE
         self.jobs: dict[str, Job] = {}
         self._jobs_by_id: dict[int, Job] = {}
+        # Jobs that stand in front of a graph with several parts, by uid, and by queue the positions of all of their
+        # parts but the first of each, while they do not change.
+        self._in_parts: dict[str, Job] = {}
+        self._further_parts: dict[str, list[Position]] = {}
         self.queues.clear()
         self._queue_nodes: dict[str, QueueNodes] = {}
         self.places = Places(self.world, self.queues)
@@ -151,12 +157,13 @@ class Core:
         goes_on = [self._serve(name, now) for name in self.queues]
         if now >= self._look_at:
             self._look(now)
+        self._further_parts.clear()
         for uid in self._touched:
             with self._contained(uid):
                 job = self.jobs.get(uid)
                 if job and job.is_submitted and not job.position:
                     self._line_up(job, int(now))
-                found = tuple(self.writes.about(job, now) if job else self.writes.ungate_skipped(uid))
+                found = tuple(self.writes.about(job, now) if job else self.writes.without_job(uid))
                 if found:
                     writes[uid] = found
         writes.update(self.externals.begun(self.world.externals, touched.workloads, now))
@@ -192,9 +199,9 @@ class Core:
         for change in changes:
             if change.kind == FLUXJOBS and is_external(change.item):
                 self.chronicle.see_external(change.item, change.gone, now)
-            elif change.kind == FLUXJOBS and not change.gone:
-                with self._contained(workload_of(change.item)):
-                    self.chronicle.see(workload_of(change.item), change.item, now)
+            elif change.kind == FLUXJOBS and not change.gone and (uid := workload_of(change.item)):
+                with self._contained(uid):
+                    self.chronicle.see(uid, change.item, now)
         for uid, job in self.jobs.items() if touched.claims else ():
             # A volume of another form is a matter of the review of its workload.
             with suppress(Exception):
@@ -366,16 +373,25 @@ class Core:
                 self._drop(job, int(now))
             return
         kind, item = found
+        if kind is group.WORKLOAD:
+            flux = self.world.fluxjobs.get(uid)
+            item = group.without_former(item, job.jobid if job else jobid_of(flux) if flux else 0)
         problem, wish = "", job.wish if job else Wish(sets=(PodSet(pods=1, templates=()),))
         try:
             wish = kind.wish(item, self.world.made_by(uid))
         except Exception as exc:
             problem = self._problem(uid, exc)
         if job is None:
-            if is_skipped(item) or kind.left_alone(item) or not self._waits(uid, item, wish):
+            # What becomes left alone later keeps its FluxJob.
+            is_left_alone = uid not in self.world.fluxjobs and (is_skipped(item) or kind.left_alone(item))
+            if is_left_alone or not self._waits(uid, item, wish):
                 return
             job = self._enter(uid, wish, now)
         job.item, job.wish = item, wish
+        if job.is_renewed and uid not in self.world.fluxjobs:
+            self._drop(job, int(now))
+            self._review(uid, now)
+            return
         if job.is_claimed and kind.is_suspended(item) and not is_held(item):
             job.is_claimed = False
             if job.state.has_nodes:
@@ -419,7 +435,7 @@ class Core:
             wish=wish,
             jobid=jobid or self._ids.next(int(now * 1000)),
             queue=flux.get("spec", {}).get("queue") or self.world.queue_of(meta["namespace"]),
-            queued_at=moment_of(told.get("queuedAt")) or seconds_of(meta["creationTimestamp"]),
+            queued_at=moment_of(told.get("queuedAt")) or self._came_at(uid),
             state=State(told.get("state", "Held")),
             nodes=list(Hostlist.parse(told.get("nodes", ""))),
             sets=[],
@@ -443,6 +459,17 @@ class Core:
             job.started_at, job.sets = now, [own.name if own else first for own in found]
         self.jobs[uid] = self._jobs_by_id[job.jobid] = job
         return job
+
+    def _came_at(self, uid: str) -> float:
+        """When a workload came to its queue (seconds since the epoch): with its creation, but for one that was kept
+        from having pods by its user until later, or had pods before its namespace had a queue.
+        """
+        workload, item = self.world.workloads[uid]
+        pods = list(self.world.live_pods(uid))
+        is_late = (workload.suspend and not is_held(item)) or any(gate_index(pod) < 0 for pod in pods)
+        made = [seconds_of(pod["metadata"]["creationTimestamp"]) for pod in pods if gate_index(pod) >= 0]
+        created = seconds_of(item["metadata"]["creationTimestamp"])
+        return max(created, min(made)) if is_late and made else created
 
     def _known_id(self, flux: Object, placed: list[Object], now: float) -> int:
         """The job id of a workload, as its FluxJob says, or its pods; 0 for none. Users may write into the labels of
@@ -471,6 +498,7 @@ class Core:
         for part in list(job.line):
             self._withdraw_part(job, part)
         job.is_ready, job.excess = False, ""
+        job.position, job.estimate, job.is_reserved = 0, 0, False
 
     def _withdraw_part(self, job: Job, part: int) -> None:
         queue = self.queues.get(job.queue)
@@ -481,6 +509,8 @@ class Core:
 
     def _leave_line(self, job: Job, part: int) -> None:
         del job.line[part]
+        if len(job.line) < 2:
+            self._in_parts.pop(job.uid, None)
         if part != job.jobid:
             del self._jobs_by_id[part]
 
@@ -568,10 +598,8 @@ class Core:
     def _kept_out(self, job: Job) -> str:
         """Why a job is not in the order of its queue; "" if it may be."""
         if (job.item["metadata"].get("annotations") or {}).get(HOLD) == "true":
-            job.position, job.estimate, job.is_reserved = 0, 0, False
             return f"its user keeps it waiting: annotation {HOLD}"
         if job.queue not in self.queues:
-            job.position, job.estimate, job.is_reserved = 0, 0, False
             return f"there is no FluxQueue {job.queue}"
         if (found := self._queue_nodes[job.queue]).problem:
             return f"the FluxQueue {job.queue} is invalid: {found.problem}"
@@ -615,6 +643,8 @@ class Core:
                 queue.submit(part, request, job.priority, wait.since)
                 job.line[part] = wait
                 self._jobs_by_id[part] = job
+                if len(job.line) > 1:
+                    self._in_parts[job.uid] = job
                 self.places.changed[job.queue] = None
 
     def _priority(self, job: Job) -> int:
@@ -796,9 +826,20 @@ class Core:
         """The place of a job that has just come."""
         queue = self.queues[job.queue]
         first = _first_part(queue, job)
-        job.position = queue.queue.waiting.count_before(queue.queue.pending[first].position) + 1
+        at = queue.queue.pending[first].position
+        job.position = queue.queue.waiting.count_before(at) - self._count_further_parts(job.queue, at) + 1
         job.reason, job.estimate = self._why(queue, job, job.position, now), queue.reserved_start(first, now)
         job.is_reserved = job.estimate > 0
+
+    def _count_further_parts(self, name: str, before: Position) -> int:
+        """How many parts of jobs before a position in a queue are not the first of their job."""
+        found = self._further_parts.get(name)
+        if found is None:
+            pending = self.queues[name].queue.pending
+            parts = (job.line for job in self._in_parts.values() if job.queue == name)
+            found = sorted(at for line in parts for at in sorted(pending[part].position for part in line)[1:])
+            self._further_parts[name] = found
+        return bisect_left(found, before)
 
     def _why(self, queue: ClusterQueue, job: Job, position: int, now: int) -> str:
         """Why a job waits. Only the first one's reason has amounts, so that the others' rarely change."""

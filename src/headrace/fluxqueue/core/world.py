@@ -61,6 +61,10 @@ class World:
         self._maker: dict[str, str] = {}
         self.pods_on: dict[str, dict[str, Object]] = {}
         self.fluxjobs: dict[str, Object] = {}
+        # By their uid, the workloads of FluxJobs, and FluxJobs without one: an object that is deleted alone (`kubectl
+        # delete --cascade=orphan`) leaves its FluxJob behind.
+        self._workload_of: dict[str, str] = {}
+        self.orphans: dict[str, Object] = {}
         self.externals: dict[int, Object] = {}
         self._external_ids: dict[str, int] = {}
         self.nodes: dict[str, Object] = {}
@@ -102,7 +106,7 @@ class World:
 
     def everything(self) -> Touched:
         """As if all that there is had changed."""
-        uids = dict.fromkeys([*self.workloads, *self.fluxjobs])
+        uids = dict.fromkeys([*self.workloads, *self.fluxjobs, *self.orphans])
         return Touched(uids, dict.fromkeys(self.nodes), dict.fromkeys(self.pods_on), dict.fromkeys(self.queues), {})
 
     def _apply(self, change: Change, touched: Touched) -> None:
@@ -172,12 +176,18 @@ class World:
         if external.is_external(item):
             self._apply_external(item, uid, gone)
             return
-        owner = workload_of(item)
-        if not gone:
+        owner, former = "" if gone else workload_of(item), self._workload_of.get(uid, "")
+        if former != owner and self.fluxjobs.get(former, item)["metadata"]["uid"] == uid:
+            self.fluxjobs.pop(former, None)
+            touched.workloads[former] = None
+        _put(self._workload_of, uid, owner, not owner)
+        is_orphan = not gone and not owner
+        _put(self.orphans, uid, item, not is_orphan)
+        if owner:
             self.fluxjobs[owner] = item
-        elif owner in self.fluxjobs and self.fluxjobs[owner]["metadata"]["uid"] == uid:
-            del self.fluxjobs[owner]
-        touched.workloads[owner] = None
+            touched.workloads[owner] = None
+        elif is_orphan:
+            touched.workloads[uid] = None
 
     def _apply_external(self, item: Object, uid: str, gone: bool) -> None:
         """One keeps the id by which it was first seen, and another that is said to have the same counts for nothing."""
@@ -267,8 +277,10 @@ class World:
 
 
 def workload_of(fluxjob: Object) -> str:
-    """The uid of the workload of a FluxJob."""
+    """The uid of the workload of a FluxJob; "" for one that belongs to no object."""
     meta, spec = fluxjob["metadata"], fluxjob.get("spec") or {}
+    if not meta.get("ownerReferences"):
+        return ""
     if spec.get("type") == group.WORKLOAD.number:
         return uid_of_group(meta["namespace"], spec.get("name", ""))
     return owner_of(fluxjob)

@@ -4,6 +4,7 @@ nodes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,10 +46,13 @@ class Writes:
 
     def about(self, job: Job, now: float) -> Iterator[actions.Action]:
         """All that is to be written about a job now, in order."""
-        flux = self._world.fluxjobs.get(job.uid)
+        flux, queue = self._world.fluxjobs.get(job.uid), self._queues.get(job.queue)
+        reserves = bool(queue and queue.queue.policy.reservations != 0)
         if flux is None:
-            queue = self._queues.get(job.queue)
-            yield actions.Create(fluxjobs.made_of(job, bool(queue and queue.queue.policy.reservations != 0)))
+            yield actions.Create(fluxjobs.made_of(job, reserves))
+            return
+        if job.is_renewed:
+            yield actions.Delete(FLUXJOBS, flux)
             return
         told: Object = flux.get("status") or {}
         if not job.is_claimed and told.get("state") == "Held":
@@ -57,7 +61,7 @@ class Writes:
                 yield actions.Change(job.workload.kind, job.item, body)
                 return
             job.is_claimed = True
-        spec = fluxjobs.changed_spec(job, flux.get("spec") or {})
+        spec = fluxjobs.changed_spec(job, reserves, flux.get("spec") or {})
         if spec:
             # The status is written to the version that comes of this.
             yield actions.Change(FLUXJOBS, flux, {"spec": spec})
@@ -125,12 +129,16 @@ class Writes:
             return
         for pod in late:
             if any(owner.get("controller") for owner in pod["metadata"].get("ownerReferences") or ()):
-                yield actions.Delete(pod)
+                yield actions.Delete(PODS, pod)
 
-    def ungate_skipped(self, uid: str) -> Iterator[actions.Action]:
-        """Pods of an object that is left alone do not wait, though every pod gets the gate."""
+    def without_job(self, uid: str) -> Iterator[actions.Action]:
+        """What is to be written about what is no job: a FluxJob that has lost its object goes, and pods of an object
+        that is left alone do not wait, though every pod gets the gate.
+        """
+        if orphan := self._world.orphans.get(uid):
+            yield actions.Delete(FLUXJOBS, orphan)
         found = self._world.workloads.get(uid)
-        if found and (is_skipped(found[1]) or found[0].left_alone(found[1])):
+        if found and uid not in self._world.fluxjobs and (is_skipped(found[1]) or found[0].left_alone(found[1])):
             for pod in self._world.pods_of(uid):
                 if gate_index(pod) >= 0:
                     yield actions.PatchPod(pod, pin.ungate(pod))
@@ -142,30 +150,31 @@ class Writes:
 
 
 def _report(job: Job, told: Object, wanted: Object) -> Iterator[actions.Action]:
-    """The Event about a change of state, or of why a job waits."""
-    state = job.state
-    reports = {
-        State.HELD: Report("Normal", "Queued", f"in queue {job.queue}: {job.reason or BEHIND}"),
-        State.REFUSED: Report("Warning", "Refused", job.reason),
-        State.RELEASED: Report("Normal", "Released", f"on {wanted.get('nodes')}"),
-    }
-    known = told.get("state") == state.value
+    """The Events about a change of state, or of the reason of a job."""
+    is_new = told.get("state") != job.state.value
+    has_changed = is_new or _without_amounts(told) != _without_amounts(wanted)
+    reports = []
     if job.unbound and job.unbound != told.get("reason"):
-        yield actions.Tell(
-            job.workload.kind, job.workload.objects(job.item)[0], told, Report("Warning", "NotBound", job.unbound)
-        )
+        reports.append(Report("Warning", "NotBound", job.unbound))
     if not told.get("state") and job.asked and job.asked.left:
         text = f"not planned for, left to kube-scheduler on the node that a pod is given: {', '.join(job.asked.left)}"
-        yield actions.Tell(
-            job.workload.kind, job.workload.objects(job.item)[0], told, Report("Normal", "LeftToScheduler", text)
-        )
-    if state in reports and not (known and (state is not State.HELD or _kind_of(told) == _kind_of(wanted))):
-        yield actions.Tell(job.workload.kind, job.workload.objects(job.item)[0], told, reports[state])
+        reports.append(Report("Normal", "LeftToScheduler", text))
+    if job.state is State.HELD and has_changed:
+        reports.append(Report("Normal", "Queued", f"in queue {job.queue}: {job.reason or BEHIND}"))
+    elif job.state is State.REFUSED and (is_new or told.get("reason") != job.reason):
+        reports.append(Report("Warning", "Refused", job.reason))
+    elif job.state is State.RELEASED and is_new:
+        reports.append(Report("Normal", "Released", f"on {wanted.get('nodes')}"))
+    if job.reason and has_changed and job.state not in (State.HELD, State.REFUSED):
+        is_bad = job.state is State.FAILED
+        reports.append(Report("Warning" if is_bad else "Normal", "Failed" if is_bad else "Waiting", job.reason))
+    for report in reports:
+        yield actions.Tell(job.workload.kind, job.workload.objects(job.item)[0], told, report)
 
 
-def _kind_of(status: Object) -> str:
-    """A reason without its amounts."""
-    return str(status.get("reason", "")).partition(":")[0]
+def _without_amounts(status: Object) -> str:
+    """A reason without its amounts, which change all the time."""
+    return re.sub(r"\d+", "", str(status.get("reason", "")))
 
 
 def _matters(told: Object, wanted: Object) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from ...kube.runtime.kinds import PODS
 from .. import constraints, requests
-from ..names import GROUP_NAMES, GROUP_SIZES
+from ..names import GROUP_NAMES, GROUP_SIZES, JOBID
 from ..requests import Malformed
 from .pod import ENDS, failure_of, gates_left, template_of
 from .workload import NOTHING, Made, Object, PodSet, Wish, Workload
@@ -30,6 +30,20 @@ def item_of(name: str, uid: str, pods: Iterable[Object]) -> Object:
     """A group as an item, which is as old as its first pod and has that pod's labels and annotations."""
     found = sorted(pods, key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]))
     return {"metadata": {**found[0]["metadata"], "name": name, "uid": uid}, "pods": found}
+
+
+def without_former(item: Object, jobid: int) -> Object:
+    """A group without the pods of an earlier job of its name, which have ended; `jobid` is that of its own job, 0 for
+    none yet.
+    """
+    pods = [pod for pod in item["pods"] if not _is_former(pod, jobid)]
+    meta = item["metadata"]
+    return item_of(meta["name"], meta["uid"], pods) if 0 < len(pods) < len(item["pods"]) else item
+
+
+def _is_former(pod: Object, jobid: int) -> bool:
+    told = (pod["metadata"].get("labels") or {}).get(JOBID, "")
+    return bool(told) and told != str(jobid) and (pod.get("status") or {}).get("phase") in ENDS
 
 
 def wish(item: Object, made: Made = NOTHING) -> Wish:
