@@ -12,6 +12,7 @@ import pytest
 from simulated_cluster import Cluster, Stale, _merged, _patch
 
 from headrace.exposition.metrics import Metrics
+from headrace.fluxqueue import requests
 from headrace.fluxqueue.controller import FluxqueueController, gathering_after, trimmed_pod, trimmed_workload
 from headrace.fluxqueue.core.step import Core
 from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES
@@ -251,6 +252,31 @@ def test_of_pods_and_jobs_is_kept_what_is_read():
     assert trimmed_pod(pod) == {"metadata": {"name": "a"}, "spec": {**gates, **kept}, "status": {"phase": "Running"}}
     job = {"metadata": {"name": "a"}, "spec": {"parallelism": 2, "template": {"metadata": {}, "spec": {**spec}}}}
     assert trimmed_workload(job)["spec"] == {"parallelism": 2, "template": {"metadata": {}, "spec": {**gates, **kept}}}
+
+
+@pytest.mark.parametrize("reason", ["Infeasible", "Deferred"])
+def test_a_trimmed_pod_takes_what_the_whole_one_does_while_it_is_resized(reason: str):
+    def container(name: str, cpu: str, **more: str) -> Object:
+        return {"name": name, "image": "none", "resources": {"requests": {"cpu": cpu}}, **more}
+
+    def told(name: str, cpu: str) -> Object:
+        return {"name": name, "imageID": "x", "allocatedResources": {"cpu": cpu}, "state": {"running": {}}}
+
+    spec = {"containers": [container("main", "8")], "initContainers": [container("side", "1", restartPolicy="Always")]}
+    status = {
+        "phase": "Running",
+        "containerStatuses": [told("main", "2")],
+        "initContainerStatuses": [told("side", "3")],
+        "conditions": [
+            {"type": "Ready", "status": "True"},
+            {"type": "PodResizePending", "status": "True", "reason": reason},
+        ],
+    }
+    kept = trimmed_pod({"metadata": {"name": "a"}, "spec": spec, "status": status})
+    whole = requests.amounts_of(spec, status)
+    assert requests.amounts_of(kept["spec"], kept["status"]) == whole
+    assert whole["cpu"] == {"Infeasible": 5000, "Deferred": 11000}[reason]
+    assert "Ready" not in str(kept) and "imageID" not in str(kept) and "running" not in str(kept)
 
 
 def test_the_end_of_a_pod_that_comes_while_a_write_is_asked_for_again_is_not_missed():

@@ -67,27 +67,31 @@ _CONTAINER = ("name", "resources", "restartPolicy")
 # What is read of a volume: whether there is a claim for it.
 _VOLUME = ("name", "persistentVolumeClaim", "ephemeral")
 _CONTAINERS = ("containers", "initContainers")
+_STATUSES = ("containerStatuses", "initContainerStatuses")
 
 
 def trimmed_pod(pod: Object) -> Object:
     """A pod without what the queue does not read, as there may be very many."""
     kept = without_managed_fields(pod)
     status = pod.get("status") or {}
-    # Why a pod is not bound.
-    unmet = [
-        one for one in status.get("conditions") or () if one["type"] == "PodScheduled" and one["status"] == "False"
-    ]
+    told = [one for one in status.get("conditions") or () if _is_read(one)]
     read = (*_CONTAINER, "allocatedResources", *(("state",) if status.get("phase") == "Failed" else ()))
-    told = [_only(one, read) for one in status.get("containerStatuses") or ()]
+    statuses = {key: [_only(one, read) for one in status[key]] for key in _STATUSES if status.get(key)}
     return {
         **kept,
         "spec": _trimmed_spec(pod["spec"]),
         "status": {
             **_only(status, ("phase", "reason", "message")),
-            **({"containerStatuses": told} if told else {}),
-            **({"conditions": unmet} if unmet else {}),
+            **statuses,
+            **({"conditions": told} if told else {}),
         },
     }
+
+
+def _is_read(condition: Object) -> bool:
+    """Whether a condition of a pod says why it is not bound, or that its node cannot resize it now."""
+    is_unbound = condition["type"] == "PodScheduled" and condition["status"] == "False"
+    return is_unbound or condition["type"] == "PodResizePending"
 
 
 def trimmed_workload(item: Object) -> Object:
