@@ -11,6 +11,7 @@ from headrace.fluxqueue.core import actions
 from headrace.fluxqueue.core.step import Core
 from headrace.fluxqueue.core.world import Change
 from headrace.fluxqueue.names import CLAIMS, FLUXQUEUES
+from headrace.fluxqueue.workloads import KINDS
 from headrace.kube.runtime.kinds import PODS
 
 
@@ -96,6 +97,35 @@ def test_volumes_are_to_be_bound_before_a_pod_is():
     cluster.put(CLAIMS, {**claim, "status": {"phase": "Bound"}})
     cluster.settle(5)
     assert (cluster.state("a"), cluster.state("b")) == ("Running", "Refused")
+
+
+@pytest.mark.parametrize(
+    ("policy", "ordinals"), [({}, [0]), ({"podManagementPolicy": "Parallel", "ordinals": {"start": 3}}, [3, 4])]
+)
+def test_claims_of_a_statefulset_are_to_be_bound_before_its_pods_are(policy: dict[str, Any], ordinals: list[int]):
+    """Where the pods come one after the other, the claims of the second are made when the first is ready."""
+    cluster = Cluster(placement="bind")
+    made = cluster.replicas("StatefulSet", "web", 2)
+    made["spec"].update(volumeClaimTemplates=[{"metadata": {"name": "data"}, "spec": {}}], **policy)
+    cluster.put(KINDS["StatefulSet"].kind, made)
+    names = [f"data-web-{ordinal}" for ordinal in ordinals]
+    for name in names:
+        cluster.settle(5)
+        assert cluster.state("web") == "Refused"
+        why = f"spec.volumeClaimTemplates: the PersistentVolumeClaim {name} is not bound"
+        assert cluster.status("web")["reason"].startswith(why)
+        cluster.put(CLAIMS, {"metadata": {"name": name, "namespace": "ns"}, "status": {"phase": "Bound"}})
+    cluster.settle(5)
+    assert cluster.state("web") == "Running"
+
+
+def test_claims_of_a_statefulset_are_kube_schedulers_where_the_queue_pins():
+    cluster = Cluster()
+    made = cluster.replicas("StatefulSet", "web", 2)
+    made["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": {}}]
+    cluster.put(KINDS["StatefulSet"].kind, made)
+    cluster.settle(5)
+    assert cluster.state("web") == "Running"
 
 
 def test_a_claim_that_is_bound_and_not_is_a_matter_of_those_that_use_it(monkeypatch: pytest.MonkeyPatch):

@@ -125,14 +125,20 @@ def check_placement(job: Job, settings: Settings, has_claim: Callable[[str, str]
             )
         if settings.placement == "bind":
             _check_bindable(one, job.item["metadata"]["namespace"], has_claim)
+    for claim in job.wish.claims if settings.placement == "bind" else ():
+        if not has_claim(job.item["metadata"]["namespace"], claim):
+            raise Refusal(
+                f"spec.volumeClaimTemplates: the PersistentVolumeClaim {claim} is not bound, and a queue with "
+                "placement bind finds no volumes"
+            )
 
 
 def claims_of(job: Job) -> Iterator[tuple[str, str]]:
     """The claims for volumes of the pods of a job, by namespace and name."""
-    for one in job.wish.templates:
-        for volume in one.get("volumes") or ():
-            if claim := _claim_of(volume):
-                yield job.item["metadata"]["namespace"], claim
+    volumes = (volume for one in job.wish.templates for volume in one.get("volumes") or ())
+    for claim in (*map(_claim_of, volumes), *job.wish.claims):
+        if claim:
+            yield job.item["metadata"]["namespace"], claim
 
 
 def _claim_of(volume: Object) -> str:

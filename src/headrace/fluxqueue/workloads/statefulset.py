@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...kube.runtime.kinds import Kind
 from . import replicaset
 from .workload import NOTHING, Made, Object, Wish, Workload
 
 
 def wish(item: Object, made: Made = NOTHING) -> Wish:
-    return Wish(sets=(replicaset.pods_of(item),))
+    return Wish(sets=(replicaset.pods_of(item),), claims=tuple(_claims_of(item)))
+
+
+def _claims_of(item: Object) -> Iterator[str]:
+    """The names of the claims that are made with its pods. One pod after the other is made, with its claims, when those
+    before it are ready, unless `podManagementPolicy` is Parallel: nothing can be asked of later claims before.
+    """
+    spec = item["spec"]
+    first = int((spec.get("ordinals") or {}).get("start", 0))
+    replicas = replicaset.replicas_of(item)
+    made = replicas if spec.get("podManagementPolicy") == "Parallel" else min(replicas, 1)
+    for template in spec.get("volumeClaimTemplates") or ():
+        for ordinal in range(first, first + made):
+            yield f"{template['metadata']['name']}-{item['metadata']['name']}-{ordinal}"
 
 
 WORKLOAD = Workload(Kind("apps", "v1", "statefulsets", "StatefulSet"), 4, (), wish, lasts=True)

@@ -43,7 +43,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     is room. `unseen` is how many pods it wants beside these, of which nothing else is known. `end` is "" until it has
     ended, then "Finished" or "Failed". `limit` is the time after which Kubernetes ends it (seconds), None for none.
     `failure` is why it has failed, as far as Kubernetes tells that, and `missing` what has to come before it can start,
-    "" for nothing.
+    "" for nothing. `claims` are the names of claims for volumes that its pods get beside those of their templates.
     """
 
     sets: tuple[PodSet, ...] = ()
@@ -53,6 +53,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     limit: float | None = None
     missing: str = ""
     together: bool = True
+    claims: tuple[str, ...] = ()
 
     @property
     def pods(self) -> int:
