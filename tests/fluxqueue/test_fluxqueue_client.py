@@ -51,6 +51,24 @@ def test_who_reads_one_namespace_is_told_how_many_are_before_the_last() -> None:
     assert found.unread == {"default": 518}
 
 
+@pytest.mark.parametrize("reads_all", [True, False])
+def test_growth_that_waits_has_a_place_in_the_order_which_is_not_shown(reads_all: bool) -> None:
+    grows, first, last = job("j1", state="Running"), job("j2", 1), job("j3", 3)
+    grows["status"]["waits"] = [{"pods": 2, "since": "2026-01-01T00:01:00Z"}]
+    last["status"]["queuedAt"] = "2026-01-01T00:02:00Z"
+    found = client.lines_of([last, grows, first], "team", reads_all, False)
+    assert shown(found) == [("j1", 0, True), ("j2", 1, True), ("j3", 3, True)]
+    assert not any(found.unread.values())
+    # One that grows behind all that wait is before none of them, nor is one that is over its quota.
+    last["status"]["position"] = 2
+    for waits, quota in (("2026-01-01T00:03:00Z", "True"), ("2026-01-01T00:01:00Z", "False")):
+        grows["status"]["waits"][0]["since"] = waits
+        grows["status"]["conditions"] = [{"type": "Quota", "status": quota}]
+        found = client.lines_of([last, grows, first], "team", reads_all, False)
+        assert shown(found) == [("j1", 0, True), ("j2", 1, True), ("j3", 2, True)]
+        assert not any(found.unread.values())
+
+
 def test_what_has_ended_is_listed_if_it_is_asked_for() -> None:
     jobs = [job("j1", state="Finished"), job("j2", state="Failed"), job("j3", state="Refused")]
     assert [name for name, _, _ in shown(client.lines_of(jobs, "", True, False))] == ["j3"]

@@ -83,34 +83,52 @@ async def _fluxjobs(api: Api, namespace: str) -> tuple[list[Object], bool]:
 
 
 def lines_of(jobs: Iterable[Object], namespace: str, reads_all: bool, with_ended: bool) -> Listed:
-    """The list of those of `jobs` that are in a namespace ("": all); `reads_all`: `jobs` are all that there are."""
+    """The list of those of `jobs` that are in a namespace ("": all); `reads_all`: `jobs` are all that there are.
+
+    A job with nodes whose growth waits has a place in the order, which is counted and not shown.
+    """
     by_queue: dict[str, list[Object]] = {}
     rest: list[Line] = []
     for job in jobs:
-        if status_of(job).get("state", "Held") == "Held" and status_of(job).get("position"):
+        waits = _waits(job)
+        if waits or _grows(job):
             by_queue.setdefault(queue_of(job), []).append(job)
-        elif with_ended or status_of(job).get("state") not in _OVER:
+        if not waits and (with_ended or status_of(job).get("state") not in _OVER):
             rest.append(Line(job, 0, True))
     waiting: list[Line] = []
     unread: dict[str, int] = {}
     for queue in sorted(by_queue):
         # The order of `queueing.pending`.
         in_order = sorted(by_queue[queue], key=_place)
+        places = [(job, position) for position, job in enumerate(in_order, 1) if _waits(job)]
         if reads_all:
-            waiting += [Line(job, position, True) for position, job in enumerate(in_order, 1)]
-        else:
-            told = [int(status_of(job)["position"]) for job in in_order]
-            waiting += [Line(job, one, one <= EXACT) for job, one in zip(in_order, told, strict=True)]
-            unread[queue] = max(max(told) - len(told), 0)
+            waiting += [Line(job, position, True) for job, position in places]
+        elif places:
+            told = [int(status_of(job)["position"]) for job, _ in places]
+            waiting += [Line(job, one, one <= EXACT) for (job, _), one in zip(places, told, strict=True)]
+            # As many jobs are before the last of them as its position says, of which so many were read.
+            unread[queue] = max(max(told) - places[-1][1], 0)
     rest.sort(key=lambda line: (line.job["metadata"].get("creationTimestamp", ""), line.job["metadata"]["name"]))
     shown = [one for one in [*rest, *waiting] if namespace in ("", one.job["metadata"]["namespace"])]
     return Listed(shown, unread)
 
 
+def _waits(job: Object) -> bool:
+    """Whether a job without nodes has a place in the order of its queue."""
+    return status_of(job).get("state", "Held") == "Held" and bool(status_of(job).get("position"))
+
+
+def _grows(job: Object) -> bool:
+    """Whether a job that has nodes waits in its queue for more; over its quota it waits outside the order."""
+    status = status_of(job)
+    over = any(one["type"] == "Quota" and one["status"] == "False" for one in status.get("conditions") or ())
+    return status.get("state") not in _OVER and bool(status.get("waits")) and not over
+
+
 def _place(job: Object) -> tuple[int, float, int]:
     status = status_of(job)
-    queued_at = seconds_of(status["queuedAt"]) if "queuedAt" in status else 0.0
-    return -int(job["spec"].get("priority", 0)), queued_at, int(status.get("jobid", 0))
+    since = status["waits"][0]["since"] if status.get("waits") else status.get("queuedAt")
+    return -int(job["spec"].get("priority", 0)), seconds_of(since) if since else 0.0, int(status.get("jobid", 0))
 
 
 async def found(api: Api, namespace: str, name: str) -> Line:
