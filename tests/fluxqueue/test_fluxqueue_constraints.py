@@ -177,6 +177,13 @@ def anti(selector: Any, key: str = "kubernetes.io/hostname", **more: Any) -> dic
         (anti(None), False),
         (anti({"matchLabels": {"app": "a"}}, "topology.kubernetes.io/zone"), False),
         (anti({"matchLabels": {"app": "a"}}, namespaces=["other"]), False),
+        (anti({"matchLabels": {"app": "a"}}, namespaces=["other", "own"]), True),
+        (anti({"matchLabels": {"app": "b"}}, namespaces=["own"]), False),
+        (anti({}, namespaceSelector={}), True),
+        (anti({}, namespaceSelector={}, namespaces=["other"]), True),
+        (anti({}, namespaceSelector={"matchLabels": {"team": "a"}}), False),
+        (anti({}, namespaceSelector={"matchLabels": {"team": "a"}}, namespaces=["own"]), True),
+        (anti({}, namespaceSelector={"matchExpressions": [{"key": "team", "operator": "Exists"}]}), False),
         (anti({"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "b"]}]}), True),
         (anti({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["a"]}]}), False),
         (anti({"matchExpressions": [{"key": "job", "operator": "DoesNotExist"}]}), True),
@@ -184,9 +191,9 @@ def anti(selector: Any, key: str = "kubernetes.io/hostname", **more: Any) -> dic
     ],
 )
 def test_pods_that_keep_away_from_each_other_by_host_name_are_apart(spec, apart):
-    assert constraints.is_apart(spec, {"app": "a"}) is apart
+    assert constraints.is_apart(spec, "own", {"app": "a"}) is apart
     others = ["spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution"]
-    assert list(constraints.left_to_scheduler(spec, {"app": "a"})) == (others if spec and not apart else [])
+    assert list(constraints.left_to_scheduler(spec, "own", {"app": "a"})) == (others if spec and not apart else [])
 
 
 def test_what_is_left_to_kube_scheduler_is_named():
@@ -195,7 +202,7 @@ def test_what_is_left_to_kube_scheduler_is_named():
         "affinity": {"nodeAffinity": wish, "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}},
         "topologySpreadConstraints": [{"maxSkew": 1}],
     }
-    assert list(constraints.left_to_scheduler(spec, {})) == [
+    assert list(constraints.left_to_scheduler(spec, "own", {})) == [
         "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution",
         "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution",
         "spec.topologySpreadConstraints",

@@ -206,7 +206,7 @@ def test_why_a_workload_has_failed_is_in_the_condition_that_says_so(kind: str):
 
 def test_a_group_tells_which_of_its_pods_has_failed():
     pods = [
-        {"metadata": {"name": name}, "spec": {"containers": []}, "status": {"phase": phase}}
+        {"metadata": {"name": name, "namespace": "ns"}, "spec": {"containers": []}, "status": {"phase": phase}}
         for name, phase in (("a", "Succeeded"), ("b", "Failed"), ("c", "Failed"))
     ]
     assert group.wish({"pods": pods}).failure == "b: Failed"

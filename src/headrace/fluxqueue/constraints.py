@@ -163,15 +163,27 @@ def _tolerates(toleration: str, taint: Object) -> bool:
     )
 
 
-def is_apart(spec: Object, labels: Mapping[str, str]) -> bool:
-    """Whether pods with this spec keep away from those with these labels: one of them, and no other, on a node."""
+def is_apart(spec: Object, namespace: str, labels: Mapping[str, str]) -> bool:
+    """Whether pods with this spec keep away from those of the same namespace with these labels: one of them, and no
+    other, on a node.
+    """
     terms = ((spec.get("affinity") or {}).get("podAntiAffinity") or {}).get(_REQUIRED) or ()
-    return any(_is_of_itself(term, labels) for term in terms)
+    return any(_is_of_itself(term, namespace, labels) for term in terms)
 
 
-def _is_of_itself(term: Object, labels: Mapping[str, str]) -> bool:
-    elsewhere = term.get("namespaces") or term.get("namespaceSelector") is not None
-    return term.get("topologyKey") == HOSTNAME and not elsewhere and _selects(term.get("labelSelector"), labels)
+def _is_of_itself(term: Object, namespace: str, labels: Mapping[str, str]) -> bool:
+    is_here = _is_about(term, namespace)
+    return term.get("topologyKey") == HOSTNAME and is_here and _selects(term.get("labelSelector"), labels)
+
+
+def _is_about(term: Object, own: str) -> bool:
+    """Whether a term (PodAffinityTerm) of a pod is about pods of the pod's own namespace. A selector of namespaces that
+    is not empty goes by their labels, of which nothing is known here.
+    """
+    names, selector = term.get("namespaces") or (), term.get("namespaceSelector")
+    if selector is None:
+        return not names or own in names
+    return own in names or not (selector.get("matchLabels") or selector.get("matchExpressions"))
 
 
 def _selects(selector: Object | None, labels: Mapping[str, str]) -> bool:
@@ -193,9 +205,10 @@ def _selects(selector: Object | None, labels: Mapping[str, str]) -> bool:
     return True
 
 
-def left_to_scheduler(spec: Object, *labels: Mapping[str, str]) -> Iterator[str]:
+def left_to_scheduler(spec: Object, namespace: str, *labels: Mapping[str, str]) -> Iterator[str]:
     """The fields of a spec that say where pods go and of which no plan knows: kube-scheduler heeds the rules among them
-    on the node that a pod has got, and has no use for the wishes. `labels` are those of pods of the same job.
+    on the node that a pod has got, and has no use for the wishes. `labels` are those of pods of the same job, which is
+    in the namespace.
     """
     affinity = spec.get("affinity") or {}
     for kind in ("nodeAffinity", "podAffinity", "podAntiAffinity"):
@@ -205,7 +218,8 @@ def left_to_scheduler(spec: Object, *labels: Mapping[str, str]) -> Iterator[str]
         if kind == "nodeAffinity":
             continue
         required = rules.get(_REQUIRED) or ()
-        if any(kind == "podAffinity" or not any(_is_of_itself(one, own) for own in labels) for one in required):
+        of_itself = (any(_is_of_itself(one, namespace, own) for own in labels) for one in required)
+        if required and (kind == "podAffinity" or not all(of_itself)):
             yield f"spec.affinity.{kind}.{_REQUIRED}"
     if spec.get("topologySpreadConstraints"):
         yield "spec.topologySpreadConstraints"

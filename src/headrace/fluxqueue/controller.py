@@ -91,7 +91,7 @@ def trimmed_pod(pod: Object) -> Object:
 def _is_read(condition: Object) -> bool:
     """Whether a condition of a pod says why it is not bound, or that its node cannot resize it now."""
     is_unbound = condition["type"] == "PodScheduled" and condition["status"] == "False"
-    return is_unbound or condition["type"] == "PodResizePending"
+    return bool(is_unbound or condition["type"] == "PodResizePending")
 
 
 def trimmed_workload(item: Object) -> Object:

@@ -34,8 +34,8 @@ def asked_of(job: Job, settings: Settings, has_taints: bool) -> Asked:
             f"metadata.annotations[{WITHIN}]: must be a label of the queue's topology ({known}), not {within}"
         )
     level = nodes.level_of(within, settings.topology) if within else ""
-    labels = [one.labels for one in wish.sets]
-    left = dict.fromkeys(field for one in wish.templates for field in constraints.left_to_scheduler(one, *labels))
+    where = meta["namespace"], *(one.labels for one in wish.sets)
+    left = dict.fromkeys(field for one in wish.templates for field in constraints.left_to_scheduler(one, *where))
     sets = {one.name: _asked_set(one, job, has_taints) for one in wish.sets}
     pods = {one.name: one.pods for one in wish.sets if one.pods} or {one.name: 1 for one in wish.sets[:1]}
     specs = _jobspecs(meta, pods, sets, seconds, level)
@@ -50,18 +50,18 @@ def asked_of(job: Job, settings: Settings, has_taints: bool) -> Asked:
 
 
 def _asked_set(one: PodSet, job: Job, has_taints: bool) -> AskedSet:
-    others = [other for other in job.wish.sets if other is not one]
+    namespace, others = job.item["metadata"]["namespace"], [other for other in job.wish.sets if other is not one]
     grown = [job.grown[one.name][1]] if one.name in job.grown else []
     return AskedSet(
         requests.largest([*grown, *(requests.amounts_of(template) for template in one.templates)]),
         constraints.together(constraints.constraint_of(template, has_taints) for template in one.templates),
-        _avoids(one, one),
-        any(_avoids(one, other) or _avoids(other, one) for other in others),
+        _avoids(one, one, namespace),
+        any(_avoids(one, other, namespace) or _avoids(other, one, namespace) for other in others),
     )
 
 
-def _avoids(one: PodSet, other: PodSet) -> bool:
-    return any(constraints.is_apart(template, other.labels) for template in one.templates)
+def _avoids(one: PodSet, other: PodSet, namespace: str) -> bool:
+    return any(constraints.is_apart(template, namespace, other.labels) for template in one.templates)
 
 
 def _jobspecs(

@@ -70,8 +70,9 @@ def _sets_of(pods: list[Object]) -> Iterator[PodSet]:
     """
     found: dict[str, list[Object]] = {}
     for pod in pods:
-        spec, labels = template_of(pod), pod["metadata"].get("labels") or {}
-        asked = requests.amounts_of(spec), constraints.constraint_of(spec), constraints.is_apart(spec, labels)
+        spec, meta = template_of(pod), pod["metadata"]
+        is_apart = constraints.is_apart(spec, meta["namespace"], meta.get("labels") or {})
+        asked = requests.amounts_of(spec), constraints.constraint_of(spec), is_apart
         name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]
         found.setdefault(name, []).append(pod)
     for name, own in found.items():
