@@ -18,6 +18,7 @@ def test_the_webhook_stands_before_creations_in_labelled_namespaces_alone():
     assert hook["failurePolicy"] == "Fail"
     assert hook["namespaceSelector"]["matchExpressions"] == [
         {"key": "fluxqueue/queue", "operator": "Exists"},
+        {"key": "fluxqueue/queue", "operator": "NotIn", "values": [""]},
         {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "fluxqueue-system"]},
     ]
     assert [rule["resources"] for rule in hook["rules"]] == [[kind.kind.plural] for kind in reviewed()]

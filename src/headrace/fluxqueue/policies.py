@@ -93,10 +93,12 @@ def order_policy(namespace: str) -> list[Object]:
 
 def held_namespaces(own: str) -> Object:
     """The selector (metav1.LabelSelector) of the namespaces whose objects wait: never those of the system's, nor the
-    queue's `own`, so that a cluster whose queue is away can start what brings it back.
+    queue's `own`, so that a cluster whose queue is away can start what brings it back. A label without a value names no
+    queue. "NotIn" alone would select namespaces without the label, too.
     """
     never = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", own]}
-    return {"matchExpressions": [{"key": QUEUE, "operator": "Exists"}, never]}
+    named = {"key": QUEUE, "operator": "Exists"}, {"key": QUEUE, "operator": "NotIn", "values": [""]}
+    return {"matchExpressions": [*named, never]}
 
 
 def _skips(item: str) -> str:
