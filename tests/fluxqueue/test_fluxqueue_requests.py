@@ -102,6 +102,30 @@ def test_extended_resources_have_types_of_their_own():
     assert requests.amounts_of(spec) == {"pod": 1, "gpu": 2, "amd.com~gpu": 1, "hugepages-2Mi": 64}
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "rule"),
+    [
+        ("cpu", "-1", "must not be negative, it is -1"),
+        ("memory", "-1Gi", "must not be negative, it is -1Gi"),
+        ("nvidia.com/gpu", "500m", "must be a whole number, not 500m"),
+        ("nvidia.com/gpu", "-2", "must not be negative, it is -2"),
+        ("example.com/lease", "1.5", "must be a whole number, not 1.5"),
+        ("cpu", "many", "must be a quantity such as 500m, 1Gi or 2e3, not 'many'"),
+    ],
+)
+def test_amounts_that_the_api_server_takes_of_no_pod_are_refused_by_name(name, text, rule):
+    spec = {"containers": [{"name": "a", "resources": {"requests": {name: text}}}]}
+    for one in (spec, {"containers": [], "initContainers": spec["containers"]}, {"overhead": {name: text}}):
+        with pytest.raises(requests.Malformed) as caught:
+            requests.amounts_of(one)
+        assert str(caught.value) == f"resources of its pods: {name}: {rule}"
+
+
+def test_whole_numbers_of_devices_may_be_spelt_as_any_quantity():
+    spec = {"containers": [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": "2000m", "example.com/a": "1k"}}}]}
+    assert requests.amounts_of(spec) == {"pod": 1, "gpu": 2, "example.com~a": 1000}
+
+
 @pytest.mark.parametrize("name", ["nvidia.com/gpu", "amd.com/gpu", "example.com/a.b_c", "cpu", "hugepages-1Gi"])
 def test_the_spelling_of_a_resource_is_reversible(name):
     assert requests.resource_of(requests.type_of(name)) == name

@@ -103,11 +103,18 @@ def _quantity(text: object) -> Fraction:
 
 
 def _value(name: str, text: object) -> Fraction:
-    """What a pod says of a resource. Raises Malformed."""
+    """What a pod says of a resource, by the rules of the API server for pods, which it does not apply to all templates.
+    Raises Malformed.
+    """
     try:
-        return _quantity(text)
+        amount = _quantity(text)
     except ValueError as exc:
         raise Malformed(f"resources of its pods: {name}: {exc}") from None
+    if amount < 0:
+        raise Malformed(f"resources of its pods: {name}: must not be negative, it is {text}")
+    if "/" in name and amount.denominator != 1:
+        raise Malformed(f"resources of its pods: {name}: must be a whole number, not {text}")
+    return amount
 
 
 def _values(texts: Mapping[str, object]) -> _Exact:

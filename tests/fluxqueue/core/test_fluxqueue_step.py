@@ -1259,6 +1259,11 @@ def test_marks_of_the_queue_that_a_user_has_written_give_nothing(jobid: str):
                 "Worker": {"template": {"spec": {"containers": [{"resources": {"requests": {"cpu": "abc"}}}]}}}
             }
         },
+        {
+            "mpiReplicaSpecs": {
+                "Worker": {"template": {"spec": {"containers": [{"resources": {"requests": {"cpu": "-1"}}}]}}}
+            }
+        },
     ],
 )
 def test_objects_that_nobody_has_checked_harm_no_others(spec: Any, monkeypatch: pytest.MonkeyPatch):
@@ -1274,7 +1279,7 @@ def test_objects_that_nobody_has_checked_harm_no_others(spec: Any, monkeypatch: 
         assert cluster.status("wrong")["reason"] == "it asks for no pods"
         return
     assert cluster.state("wrong") == "Refused"
-    where = "resources of its pods: cpu: must be" if "abc" in str(spec) else "its fields are not those of a MPIJob"
+    where = "resources of its pods: cpu: must" if "'cpu'" in str(spec) else "its fields are not those of a MPIJob"
     assert cluster.status("wrong")["reason"].startswith(where)
 
 
