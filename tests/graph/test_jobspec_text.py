@@ -46,6 +46,16 @@ def test_aliases_that_expand_to_too_much_are_refused() -> None:
         read("\n".join(lines), graph())
 
 
+def test_yaml_that_would_take_seconds_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml, "load", lambda *_, **__: pytest.fail("it is read"))
+    long = "x" * 2**20
+    for text in (f"a: {long}", "{" + long):
+        with pytest.raises(RequestError, match=f"YAML must have at most 1048576 characters, not {len(text)}"):
+            read(text, graph())
+    # JSON is read a hundred times as fast.
+    assert read(json.dumps({**JOBSPEC, "name": long}), graph()).duration == 60
+
+
 @pytest.mark.parametrize("text", ["", "[]", "resources: 1", "a: [", "a: b: c", "{", "[" * 100_000, "{a: " * 50_000])
 def test_what_is_no_jobspec_is_an_error_of_the_listed_kinds(text: str) -> None:
     with pytest.raises(ERRORS):

@@ -12,6 +12,8 @@ from headrace.graph.model import Graph
 from headrace.graph.request import JobRequest, RequestError, parse_jobspec
 
 _MOST_VALUES = 100_000
+# Characters of a text. To compose as much YAML takes about a second, and its values are counted only after that.
+LARGEST = 2**20
 ERRORS = (RequestError, yaml.YAMLError, RecursionError)
 _YAML: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Base: Any = _YAML if issubclass(_YAML, Composer) else type("_Base", (Composer, _YAML), {})
@@ -31,12 +33,16 @@ def read(text: str, graph: Graph) -> JobRequest:
 
 
 def decoded(text: str) -> Any:
-    """The decoded text. Raises yaml.YAMLError or RecursionError, and RequestError where aliases expand to too much."""
+    """The decoded text. Raises yaml.YAMLError or RecursionError, and RequestError for YAML that is too long, or whose
+    aliases expand to too much.
+    """
     if text.lstrip().startswith("{"):
         try:
             return msgspec.json.decode(text)
         except msgspec.MsgspecError:
             pass
+    if len(text) > LARGEST:
+        raise RequestError(f"YAML must have at most {LARGEST} characters, not {len(text)}")
     try:
         found = yaml.load(text, Loader=_Loader)
     except ValueError as exc:
