@@ -12,7 +12,7 @@ from simulated_cluster import Cluster
 from headrace.fluxqueue import client
 from headrace.fluxqueue.core import external
 from headrace.fluxqueue.core.job import LATENCY
-from headrace.fluxqueue.names import FLUXJOBS
+from headrace.fluxqueue.names import FLUXJOBS, NODES
 from headrace.fluxqueue.services.backend import Matched, Pods, Unanswerable
 from headrace.fluxqueue.services.live_graph import LiveGraph
 from headrace.kube.runtime.api import ApiError, Listing
@@ -43,6 +43,8 @@ class Controller:
         return Listing(self.cluster.all(kind), "1")
 
     async def unmake_external(self, fluxjob: Object) -> None:
+        if fluxjob["metadata"]["name"] not in {one["metadata"]["name"] for one in self.cluster.all(FLUXJOBS)}:
+            raise ApiError(404, "NotFound", "")
         self.cluster.drop(FLUXJOBS, fluxjob)
 
 
@@ -130,6 +132,33 @@ def test_matches_survive_the_queue_and_end_with_their_fluxjobs(live: Live) -> No
     assert live.pods().jobid != found.jobid
 
 
+def test_matches_of_one_group_are_added_up(live: Live) -> None:
+    found = live.pods(2)
+    assert live.graph.groups() == {"g": 2}
+    live.cluster.settle()
+    live.pods(3)
+    assert live.graph.groups() == {"g": 5}
+    live.cancel(found.jobid)
+    live.cluster.settle()
+    assert live.graph.groups() == {"g": 3}
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_match_whose_fluxjob_somebody_deletes_is_over(live: Live, is_seen: bool) -> None:
+    """Also where the core hears of it and of its end at once."""
+    found = live.pods(2, 4)
+    if is_seen:
+        live.cluster.settle()
+    live.cluster.drop(FLUXJOBS, live.cluster.one(FLUXJOBS, f"match-{found.jobid}-external", "own"))
+    live.cluster.settle()
+    assert live.graph.groups() == {}
+    with pytest.raises(Unanswerable, match=f"there is no job {found.jobid}"):
+        live.cancel(found.jobid)
+    again = live.pods(2, 4)
+    assert again.cores
+    assert list(live.graph._made) == [again.jobid]
+
+
 def test_a_match_that_cannot_be_written_down_holds_nothing(live: Live) -> None:
     live.controller.failure = ApiError(500, "", "the disk is full")
     with pytest.raises(Unanswerable, match="the match could not be written down: the disk is full"):
@@ -148,6 +177,41 @@ def test_what_a_match_asks_for_is_part_of_a_pool_and_a_pod(live: Live) -> None:
     fluxjob = live.cluster.all(FLUXJOBS)[-1]
     (node,) = fluxjob["spec"]["resources"]["nodes"]
     assert node["amounts"]["pod"] == 1 and node["amounts"]["cpu"] in (1000, 3000, 4000)
+
+
+def test_amounts_may_have_units_and_be_ranges(live: Live) -> None:
+    node = live.cluster.one(NODES, "n0", "")
+    node["status"]["allocatable"]["memory"] = "4Gi"
+    live.cluster.put(NODES, node)
+    live.cluster.settle()
+    slot = {"type": "slot", "count": 1, "label": "a"}
+    cores = {"type": "core", "count": {"min": 1, "max": 3}}
+    found = live.match({"resources": [{**slot, "with": [cores, {"type": "memory", "count": 1, "unit": "GB"}]}]})
+    assert found.cores == (("n0", 3),)
+    (told,) = live.cluster.one(FLUXJOBS, f"match-{found.jobid}-external", "own")["spec"]["resources"]["nodes"]
+    assert told["amounts"] == {"cpu": 3000, "memory": 954, "pod": 1}
+    assert live.match({"resources": [{**slot, "with": [{"type": "core", "count": "1"}]}]}).cores == (("n0", 1),)
+    with pytest.raises(Unanswerable, match=r"^jobspec: resources\[0\].with\[0\].unit: 'W' cannot be converted"):
+        live.match({"resources": [{**slot, "with": [{"type": "memory", "count": 1, "unit": "W"}]}]})
+
+
+@pytest.mark.parametrize("label", ["", "topology.kubernetes.io/zone", "topology.kubernetes.io/rack"])
+def test_a_zone_is_asked_for_also_where_nodes_have_no_label_of_one(live: Live, label: str) -> None:
+    for name in ("n0", "n1"):
+        node = live.cluster.one(NODES, name, "")
+        node["metadata"]["labels"] = {label: "here"} if label else {}
+        live.cluster.put(NODES, node)
+    live.cluster.settle()
+    assert live.pods(2, 2, in_zone=True).cores == (("n0", 4),)
+    with pytest.raises(Unanswerable, match="no room now"):
+        live.pods(5, 1, in_zone=True)
+    subnet = {"type": "subnet", "count": 1, "with": [{"type": "node", "count": 1, "with": slots(2, 2)["resources"]}]}
+    assert live.match({"resources": [subnet]}).cores == (("n1", 4),)
+
+
+def test_a_jobspec_that_no_fluxjob_could_hold_is_refused(live: Live) -> None:
+    with pytest.raises(Unanswerable, match="jobspec: must have at most 1048576 characters, as a FluxJob holds it"):
+        live.match({**slots(1, 1), "name": "x" * 2**20})
 
 
 @pytest.mark.parametrize(

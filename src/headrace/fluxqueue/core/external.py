@@ -102,6 +102,14 @@ class Externals:
         self._new.add(jobid)
         self._hold(jobid, queue, amounts, now, start, end)
 
+    def is_new(self, jobid: int) -> bool:
+        """Whether the FluxJob of a job that was given resources has not been observed yet."""
+        return jobid in self._new
+
+    def observe(self, fluxjob: Object) -> None:
+        """A FluxJob is there, or has been: from now on its job holds something as long as it is there (`settle`)."""
+        self._new.discard(jobid_of(fluxjob))
+
     def drop(self, jobid: int) -> None:
         """A job holds nothing any more; unknown ones are ignored."""
         self._new.discard(jobid)
@@ -114,7 +122,6 @@ class Externals:
     def settle(self, fluxjobs: Mapping[int, Object], now: int) -> None:
         """Hold what the FluxJobs that there are say, in the queues as they are now."""
         for jobid, item in fluxjobs.items():
-            self._new.discard(jobid)
             queue = self._queues.get(item["spec"].get("queue", ""))
             held = self._holds.get(jobid)
             if held and held[0] is queue:

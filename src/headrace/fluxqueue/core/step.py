@@ -198,6 +198,7 @@ class Core:
         touched = self.world.apply(changes)
         for change in changes:
             if change.kind == FLUXJOBS and is_external(change.item):
+                self.externals.observe(change.item)
                 self.chronicle.see_external(change.item, change.gone, now)
             elif change.kind == FLUXJOBS and not change.gone and (uid := workload_of(change.item)):
                 with self._contained(uid):

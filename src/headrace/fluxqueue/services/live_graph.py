@@ -17,7 +17,7 @@ from msgspec import Struct
 from ...graph import jobspec_text
 from ...graph.formats import export
 from ...graph.formats.writers import graph_object
-from ...graph.request import JobRequest, parse_jobspec
+from ...graph.request import JobRequest, RequestError, parse_jobspec
 from ...graph.usage import Allocation
 from ...kube.runtime.api import ApiError, Unreachable
 from ...kube.runtime.credentials import CredentialsError
@@ -26,9 +26,11 @@ from .. import nodes, requests
 from ..controller import FluxqueueController
 from ..core import external
 from ..core.asking import Refusal
+from ..core.cluster_queue import ClusterQueue
 from ..names import DEFAULT_QUEUE, GROUP_NAMES
 from ..workloads import group
 from .backend import Matched, Pods, Unanswerable
+from .pools import CORE, in_pools
 from .server import Tls, start
 
 Object = dict[str, Any]
@@ -36,9 +38,6 @@ log = logging.getLogger("headrace.fluxqueue.services")
 
 _MIB = 2**20
 _GRACE = 1.0
-# Thousandths of a core, in which the cluster's graph counts.
-_CORE = 1000
-_SUBNET, _ZONE = "subnet", "zone"
 
 
 class Grpc(Struct, frozen=True, kw_only=True):
@@ -58,7 +57,7 @@ class LiveGraph:
         self.begun = controller.begun
         self._namespace = namespace
         self._queue = queue
-        # FluxJobs that the core may not have observed yet, by job id.
+        # FluxJobs of matches, by job id, until the core has observed them (`_unseen`).
         self._made: dict[int, Object] = {}
 
     def tell_unknown_queue(self) -> None:
@@ -72,19 +71,23 @@ class LiveGraph:
         return False
 
     async def match(self, jobspec: str, reserves: bool) -> Matched:
+        queue = self._served()
+        graph = queue.scheduler.graph
         try:
-            decoded = jobspec_text.decoded(jobspec)
-            in_pools = {**decoded, "resources": _in_pools(decoded.get("resources"))} if _is_map(decoded) else decoded
-            request = parse_jobspec(in_pools)
+            if len(jobspec) > jobspec_text.LARGEST:
+                most = jobspec_text.LARGEST
+                raise RequestError(f"must have at most {most} characters, as a FluxJob holds it, not {len(jobspec)}")
+            asked = in_pools(jobspec_text.decoded(jobspec), graph, queue.settings.topology)
+            request = parse_jobspec(asked, graph.units)
             if request.constraint:
                 validate(request.constraint)
         except (*jobspec_text.ERRORS, ConstraintError) as exc:
             raise Unanswerable(f"jobspec: {exc}") from None
-        return await self._match(in_pools, request, reserves)
+        return await self._match(asked, request, reserves)
 
     async def match_pods(self, pods: Pods) -> Matched:
         amounts = {
-            "cpu": pods.cores * _CORE,
+            "cpu": pods.cores * CORE,
             "memory": -(-pods.memory // _MIB),
             "ephemeral-storage": -(-pods.storage // _MIB),
             "gpu": pods.gpus,
@@ -92,8 +95,9 @@ class LiveGraph:
         }
         jobspec = requests.jobspec(pods.group, "", pods.number, {kind: of for kind, of in amounts.items() if of})
         if pods.in_zone:
+            # A node is in one zone, if the cluster has any.
             node = {"type": "node", "count": 1, "exclusive": False, "with": jobspec["resources"]}
-            jobspec = {**jobspec, "resources": [{"type": _ZONE, "count": 1, "exclusive": False, "with": [node]}]}
+            jobspec = {**jobspec, "resources": [node]}
         marks = {GROUP_NAMES[0]: pods.group, external.NUMBER: str(pods.number)} if pods.group else {}
         return await self._match(jobspec, parse_jobspec(jobspec), False, marks)
 
@@ -117,15 +121,16 @@ class LiveGraph:
             is_node = graph.type[item.vertex] == "node"
             node["metadata"].update(basename=named if is_node else graph.basename[item.vertex], name=named)
         try:
-            self._made[jobid] = await self._controller.make_external(body, now)
+            made = await self._controller.make_external(body, now)
         except (ApiError, Unreachable, CredentialsError) as exc:
             self._core.externals.drop(jobid)
             raise Unanswerable(f"the match could not be written down: {exc}") from None
-        cores = tuple((node, of.get("cpu", 0) // _CORE) for node, of in amounts.items())
+        self._made = {**self._unseen(), jobid: made}
+        cores = tuple((node, of.get("cpu", 0) // CORE) for node, of in amounts.items())
         return Matched(jobid, shown, cores, is_later, start, time.perf_counter() - began)
 
     async def cancel(self, jobid: int) -> None:
-        item = self._core.world.externals.get(jobid) or self._made.get(jobid)
+        item = self._core.world.externals.get(jobid) or self._unseen().get(jobid)
         self._made.pop(jobid, None)
         if item is None:
             raise Unanswerable(f"there is no job {jobid}")
@@ -139,52 +144,33 @@ class LiveGraph:
         self._core.externals.drop(jobid)
 
     def resources(self) -> str:
-        queue = self._core.queues.get(self._queue)
-        if queue is None:
-            raise Unanswerable(f"there is no FluxQueue {self._queue}")
-        return export.jgf(queue.scheduler.graph)
+        return export.jgf(self._served().scheduler.graph)
 
     def groups(self) -> Mapping[str, int]:
-        found = {
+        groups = {
             str(job.item["metadata"]["name"]): job.wish.pods
             for job in self._core.jobs.values()
             if job.workload is group.WORKLOAD and not job.state.is_over
         }
-        for item in {**self._made, **self._core.world.externals}.values():
+        matched: dict[str, int] = {}
+        for item in {**self._unseen(), **self._core.world.externals}.values():
             marks = item["metadata"].get("annotations") or {}
-            if GROUP_NAMES[0] in marks:
-                found[marks[GROUP_NAMES[0]]] = int(marks.get(external.NUMBER, 0))
-        return found
+            if name := marks.get(GROUP_NAMES[0]):
+                matched[name] = matched.get(name, 0) + int(marks.get(external.NUMBER, 0))
+        return {**groups, **matched}
 
+    def _served(self) -> ClusterQueue:
+        """Raises Unanswerable."""
+        queue = self._core.queues.get(self._queue)
+        if queue is None:
+            raise Unanswerable(f"there is no FluxQueue {self._queue}")
+        return queue
 
-def _is_map(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-def _in_pools(resources: Any) -> Any:
-    """The resources of a jobspec in the terms of the cluster's graph: cores as cpu in thousandths, a subnet as a zone;
-    of a pool as much as is asked for, not all of it; for each slot one of the node's pods. What is wrong stays as it
-    is.
-    """
-    if not isinstance(resources, list):
-        return resources
-    return [_in_pool(one) if _is_map(one) else one for one in resources]
-
-
-def _in_pool(one: Object) -> Object:
-    kind, count = one.get("type"), one.get("count")
-    inside = {"with": _in_pools(one["with"])} if "with" in one else {}
-    if kind == "core" and isinstance(count, int) and not isinstance(count, bool):
-        return {**one, **inside, "type": "cpu", "count": count * _CORE, "exclusive": False}
-    if kind == _SUBNET:
-        return {**one, **inside, "type": _ZONE}
-    if kind == "slot" and isinstance(inside.get("with"), list):
-        types = {str(part.get("type")) for part in inside["with"] if _is_map(part)}
-        if types and not types & {"pod", "node"}:
-            inside["with"] = [*inside["with"], {"type": "pod", "count": 1, "exclusive": False}]
-    if kind in ("cluster", "node", "slot", _ZONE, "rack") or "with" in one:
-        return {**one, **inside}
-    return {"exclusive": False, **one}
+    def _unseen(self) -> Mapping[int, Object]:
+        """The FluxJobs that were made and that the core has not observed yet; of the others it knows itself whether
+        they are still there.
+        """
+        return {jobid: item for jobid, item in self._made.items() if self._core.externals.is_new(jobid)}
 
 
 class LiveServices:
