@@ -9,7 +9,7 @@ from pathlib import Path
 
 import postgresql
 import pytest
-from stored import contents, life, opened
+from stored import contents, emptied, life, opened
 
 from headrace.fluxqueue.store.database import (
     Address,
@@ -19,6 +19,7 @@ from headrace.fluxqueue.store.database import (
     migrate,
     migrations,
     reading,
+    require,
     version_of,
 )
 from headrace.fluxqueue.store.history import history
@@ -96,6 +97,27 @@ def test_who_reads_needs_a_database_that_is_there_and_of_this_version(address: A
         database.execute("DROP TABLE other")
     with reading(address) as database:
         assert len(database.rows("SELECT * FROM jobs")) == 1
+
+
+def test_a_database_that_fails_is_not_told_to_be_an_empty_one(address: Address) -> None:
+    database = connect(address)
+    assert version_of(database) == 0
+    database.close()
+    with pytest.raises(StoreError, match="closed"):
+        version_of(database)
+
+
+def test_who_may_not_read_is_told_so(server: postgresql.Postgresql) -> None:
+    emptied(server.address)
+    with opened(server.address) as database:
+        database.execute("CREATE ROLE guest")
+        database.execute("SET ROLE guest")
+        try:
+            with pytest.raises(StoreError, match="permission denied for table version"):
+                require(database, at_least=NEWEST)
+        finally:
+            database.execute("RESET ROLE")
+            database.execute("DROP ROLE guest")
 
 
 def test_what_cannot_be_reached_is_an_error_of_the_store(tmp_path: Path, server: postgresql.Postgresql) -> None:

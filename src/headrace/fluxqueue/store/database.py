@@ -24,6 +24,8 @@ _CONNECT_TIMEOUT = 10
 _SILENCE = 30
 # Seconds for which another process may have SQLite's file locked.
 _LOCK_TIMEOUT = 30.0
+# PostgreSQL, "Error Codes": undefined_table.
+_UNDEFINED_TABLE = "42P01"
 
 Row = Sequence[Any]
 
@@ -166,12 +168,19 @@ def _postgresql(address: Address) -> Database:
 
 
 def version_of(database: Database) -> int:
-    """The number of the last file of the schema that a database has taken, 0 for an empty one."""
+    """The number of the last file of the schema that a database has taken, 0 for an empty one. Raises StoreError."""
     try:
         (row,) = database.rows("SELECT max(number) FROM version")
-    except StoreError:
-        return 0
+    except StoreError as exc:
+        if _lacks_table(exc.__cause__):
+            return 0
+        raise
     return int(row[0] or 0)
+
+
+def _lacks_table(error: BaseException | None) -> bool:
+    """Whether a statement failed as its table is not there: PostgreSQL has a code for that, SQLite a text alone."""
+    return getattr(error, "sqlstate", "") == _UNDEFINED_TABLE or str(error).startswith("no such table")
 
 
 def migrate(database: Database, files: Sequence[Migration] | None = None) -> None:
