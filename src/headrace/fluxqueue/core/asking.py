@@ -164,6 +164,8 @@ def _duration(meta: Object, limit: float | None, settings: Settings) -> float:
     text = (meta.get("annotations") or {}).get(DURATION)
     if text is None:
         where, seconds = "activeDeadlineSeconds", settings.default_duration if limit is None else limit
+        if limit == 0:
+            raise Refusal(f"{where}: 0 is no time that a job could run: must be more than zero")
     else:
         where = f"metadata.annotations[{DURATION}]"
         try:
