@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import Counter
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from headrace.fluxqueue import requests
@@ -314,11 +316,23 @@ class Cluster:
                 self.drop(PODS, one)
             active = []
         ended = {one["metadata"]["labels"][_INDEX] for one in pods if one["status"]["phase"] == "Succeeded"}
+        failures = Counter(one["metadata"]["labels"][_INDEX] for one in pods if one["status"]["phase"] == "Failed")
+        given_up = {index for index, number in failures.items() if number > spec.get("backoffLimitPerIndex", inf)}
         status.update(active=len(active), succeeded=len(ended))
-        if len(ended) == spec["completions"]:
-            status["conditions"] = [{"type": "Complete", "status": "True"}]
+        if given_up:
+            status["failedIndexes"] = Idset(map(int, given_up)).encode()
+        if spec.get("suspend"):
+            status.pop("startTime", None)
+        else:
+            status.setdefault("startTime", text_of(self.now))
+        if failures.total() > spec.get("backoffLimit", inf):
+            for one in active:
+                self.drop(PODS, one)
+            status["conditions"] = [{"type": "Failed", "status": "True"}]
+        elif len(ended | given_up) == spec["completions"]:
+            status["conditions"] = [{"type": "Failed" if given_up else "Complete", "status": "True"}]
         elif not spec.get("suspend"):
-            taken = ended | {one["metadata"]["labels"][_INDEX] for one in active}
+            taken = ended | given_up | {one["metadata"]["labels"][_INDEX] for one in active}
             left = [str(index) for index in range(spec["completions"]) if str(index) not in taken]
             given = spec["template"].get("metadata", {}).get("labels", {})
             for index in left[: spec["parallelism"] - len(active)]:
@@ -361,14 +375,28 @@ class Cluster:
 
     def _control_trainjob(self, item: Object) -> None:
         name, spec = item["metadata"]["name"], item["spec"]
-        jobset = {"replicatedJobs": spec["replicatedJobs"], "suspend": bool(spec.get("suspend"))}
+        jobset = {key: spec[key] for key in ("replicatedJobs", "failurePolicy") if key in spec}
+        jobset["suspend"] = bool(spec.get("suspend"))
         self._make(KINDS["JobSet"].kind, "TrainJob", item, name, jobset, {})
         made = self.one(KINDS["JobSet"].kind, name)
-        if (made.get("status") or {}).get("conditions"):
-            self._finish("TrainJob", item, {"conditions": [{"type": "Complete", "status": "True"}]})
+        if conditions := (made.get("status") or {}).get("conditions"):
+            end = "Failed" if conditions[0]["type"] == "Failed" else "Complete"
+            self._finish("TrainJob", item, {"conditions": [{"type": end, "status": "True"}]})
 
     def _control_jobset(self, item: Object) -> None:
-        name, spec = item["metadata"]["name"], item["spec"]
+        """Where a Job has failed, all are deleted and made anew, as often as the failure policy says."""
+        name, spec, status = item["metadata"]["name"], item["spec"], item.get("status") or {}
+        if status.get("conditions"):
+            return
+        jobs, restarts = self._owned_jobs(item), status.get("restarts", 0)
+        if any(_has_failed(job) for job in jobs):
+            if restarts < spec.get("failurePolicy", {}).get("maxRestarts", 0):
+                self._finish("JobSet", item, {"restarts": restarts + 1})
+            else:
+                self._finish("JobSet", item, {"conditions": [{"type": "Failed", "status": "True"}]})
+            for job in jobs:
+                self.drop(JOBS, job)
+            return
         for one in spec["replicatedJobs"]:
             for index in range(one["replicas"]):
                 labels = {_REPLICATED: one["name"], "jobset.sigs.k8s.io/job-index": str(index)}
@@ -462,7 +490,8 @@ class Cluster:
         ):
             self.drop(PODS, pod)
         taken = {_ordinal(pod) for pod in pods}
-        free = [index for index in range(spec["replicas"]) if index not in taken]
+        start = spec.get("ordinals", {}).get("start", 0)
+        free = [index for index in range(start, start + spec["replicas"]) if index not in taken]
         for count in range(spec["replicas"] - len(pods)):
             labels = dict(spec["template"]["metadata"]["labels"])
             name = f"{meta['name']}-{self._version}"
@@ -533,6 +562,10 @@ def _reference(version: str, kind: str, meta: Object) -> Object:
 
 def _owner(item: Object) -> str:
     return next((str(one["uid"]) for one in item["metadata"].get("ownerReferences", ())), "")
+
+
+def _has_failed(job: Object) -> bool:
+    return any(one["type"] == "Failed" for one in job["status"].get("conditions", ()))
 
 
 def _runs(pod: Object) -> bool:

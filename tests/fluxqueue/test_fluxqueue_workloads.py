@@ -54,6 +54,12 @@ def test_a_jobset_wants_the_pods_of_all_its_jobs_also_of_those_that_come_later()
         assert (ended.pods, ended.end) == (0, end)
 
 
+def test_a_job_wants_no_pod_for_an_index_that_has_failed_for_good():
+    item = job("a", 6, done=1)
+    item["status"]["failedIndexes"] = "1,3-4"
+    assert wish("Job", item).pods == 2
+
+
 def test_a_trainjob_wants_what_its_jobset_does():
     assert wish("TrainJob", {"spec": {}}).missing == "Kubeflow Trainer has not made its JobSet yet"
     jobset = {

@@ -21,6 +21,8 @@ from headrace.graph.request import RequestError
 from headrace.kube.runtime.kinds import JOBS, PODS
 from headrace.spec.hostlist import Hostlist
 
+INDEX = "batch.kubernetes.io/job-completion-index"
+
 
 def states(cluster: Cluster, names: Iterable[str]) -> str:
     return " ".join(cluster.state(name) for name in names)
@@ -426,6 +428,27 @@ def test_a_wrong_duration_is_refused_by_name_until_it_is_mended(text, why):
     cluster.settle()
     assert cluster.state("a") == "Running"
     assert "reason" not in cluster.status("a")
+
+
+def test_a_deadline_of_zero_seconds_is_no_duration():
+    cluster = Cluster(nodes=1, defaultDuration="1h")
+    cluster.job("a", activeDeadlineSeconds=0)
+    cluster.settle()
+    assert cluster.state("a") == "Refused"
+    assert cluster.status("a")["reason"].startswith("activeDeadlineSeconds: 0 is no time that a job could run")
+
+
+def test_the_place_of_an_index_that_failed_for_good_is_given_back():
+    cluster = Cluster(nodes=2, cores=1)
+    cluster.job("a", pods=2, backoffLimitPerIndex=1)
+    cluster.settle(5)
+    cluster.job("b")
+    cluster.settle(5)
+    for state in ("Held", "Running"):
+        cluster.end(next(one for one in cluster.pods_of("a") if one["metadata"]["labels"][INDEX] == "0"
+                         and one["status"]["phase"] == "Running"), "Failed")  # fmt: skip
+        cluster.settle(5)
+        assert states(cluster, "ab") == f"Running {state}"
 
 
 def test_under_easy_a_wide_job_has_a_reserved_start_which_small_ones_do_not_delay():

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...kube.runtime.kinds import JOBS
+from ...spec.idset import Idset
 from .workload import NOTHING, Made, Object, PodSet, Wish, Workload, told_in
 
 _ENDS = {"Complete": "Finished", "Failed": "Failed"}
@@ -68,7 +69,9 @@ def _pods(job: Object) -> int:
     if spec.get("completions") is None:
         # A work queue: after the first success no pod is made any more (Job patterns, "work queue").
         return int(status.get("active") or 0) if succeeded else parallelism
-    return max(min(parallelism, int(spec["completions"]) - succeeded), 0)
+    # With `backoffLimitPerIndex` no pod is made any more for an index that has failed as often as that.
+    failed = len(Idset.parse(str(status.get("failedIndexes") or "")))
+    return max(min(parallelism, int(spec["completions"]) - succeeded - failed), 0)
 
 
 WORKLOAD = Workload(
