@@ -75,6 +75,10 @@ def test_an_mpijob_wants_its_launcher_and_its_workers():
     roles = {"Launcher": {"template": template("1")}, "Worker": {"replicas": 4, "template": template("2")}}
     found = wish("MPIJob", {"spec": {"mpiReplicaSpecs": roles, "runPolicy": {"activeDeadlineSeconds": 60}}})
     assert (found.pods, found.limit, cpus(found)) == (5, 60, ["1", "2"])
+    # It ends with its launcher.
+    roles["Launcher"]["template"]["spec"]["activeDeadlineSeconds"] = 30
+    assert wish("MPIJob", {"spec": {"mpiReplicaSpecs": roles}}).limit == 30
+    assert wish("MPIJob", {"spec": {"mpiReplicaSpecs": roles, "runPolicy": {"activeDeadlineSeconds": 60}}}).limit == 60
     labels = {"training.kubeflow.org/job-role": "worker", "training.kubeflow.org/replica-index": "2"}
     worker = {"metadata": {"labels": labels}}
     assert (found.set_of(worker), ordinal_of(worker)) == (found.sets[1], 2)

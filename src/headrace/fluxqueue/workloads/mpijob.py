@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...kube.runtime.kinds import Kind
 from . import job
-from .workload import NOTHING, Made, Object, PodSet, Wish, Workload
+from .workload import NOTHING, Made, Object, PodSet, Wish, Workload, value_at
 
 _ENDS = {"Succeeded": "Finished", "Failed": "Failed"}
 _CONTROLLER = "kubeflow.org/mpi-operator"
@@ -16,6 +16,9 @@ def wish(item: Object, made: Made = NOTHING) -> Wish:
     roles = item["spec"].get("mpiReplicaSpecs") or {}
     sets = tuple(_pods_of(item, role.lower(), one, bool(told["end"])) for role, one in roles.items())
     limit = (item["spec"].get("runPolicy") or {}).get("activeDeadlineSeconds")
+    if limit is None:
+        # It ends with its launcher.
+        limit = value_at(roles, ("Launcher", "template", "spec", "activeDeadlineSeconds"))
     return Wish(sets=sets, **told, limit=limit)
 
 
