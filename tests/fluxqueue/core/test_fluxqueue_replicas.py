@@ -58,6 +58,23 @@ def test_a_gang_starts_all_at_once(kind):
     assert (running(cluster, "web"), cluster.state("web")) == (4, "Running")
 
 
+@pytest.mark.parametrize("start", [0, 2])
+def test_the_nodes_of_a_statefulset_are_in_the_order_of_its_ordinals(start: int):
+    cluster = Cluster(nodes=3, cores=1)
+    cluster.pod("first")
+    cluster.settle()
+    cluster.replicas("StatefulSet", "db", 3)
+    cluster.change("StatefulSet", "db", ordinals={"start": start})
+    cluster.settle(5)
+    for pod in cluster.pods_of("db"):
+        cluster.drop(PODS, pod)
+    cluster.end_all("first")
+    cluster.settle(5)
+    nodes = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in cluster.pods_of("db")}
+    assert nodes == {f"db-{start + index}": f"n{index}" for index in range(3)}
+    assert cluster.status("db")["nodes"] == "n[0-2]"
+
+
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
 def test_growth_waits_at_the_end_of_the_queue_and_shrinking_frees_what_went(kind):
     cluster = Cluster(nodes=2, cores=4)

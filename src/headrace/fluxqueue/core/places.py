@@ -254,9 +254,10 @@ def _grow(job: Job, free: list[Place], uid: str, pod: Object) -> None:
 def _index_of(job: Job, own: PodSet | None, pod: Object) -> int | None:
     """The index among a job's nodes that is a pod's by its ordinal in its set, None for none."""
     ordinal = ordinal_of(pod, own.per_job if own else 0)
-    if own is None or ordinal is None:
+    if own is None or ordinal is None or ordinal < own.first_ordinal:
         return None
-    return next(islice((index for index, name in enumerate(job.sets) if name == own.name), ordinal, None), None)
+    indexes = (index for index, name in enumerate(job.sets) if name == own.name)
+    return next(islice(indexes, ordinal - own.first_ordinal, None), None)
 
 
 def _all_run(job: Job, pods: dict[str, Object]) -> bool:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from ...kube.runtime.kinds import Kind
 from . import replicaset
-from .workload import NOTHING, Made, Object, Wish, Workload
+from .workload import NOTHING, Made, Object, Wish, Workload, value_at
 
 
 def wish(item: Object, made: Made = NOTHING) -> Wish:
-    return Wish(sets=(replicaset.pods_of(item),), claims=tuple(_claims_of(item)))
+    first = int(value_at(item, ("spec", "ordinals", "start")) or 0)
+    pods = replace(replicaset.pods_of(item), first_ordinal=first)
+    return Wish(sets=(pods,), claims=tuple(_claims_of(item, first, pods.pods)))
 
 
-def _claims_of(item: Object) -> Iterator[str]:
+def _claims_of(item: Object, first: int, replicas: int) -> Iterator[str]:
     """The names of the claims that are made with its pods. One pod after the other is made, with its claims, when those
     before it are ready, unless `podManagementPolicy` is Parallel: nothing can be asked of later claims before.
     """
     spec = item["spec"]
-    first = int((spec.get("ordinals") or {}).get("start", 0))
-    replicas = replicaset.replicas_of(item)
     made = replicas if spec.get("podManagementPolicy") == "Parallel" else min(replicas, 1)
     for template in spec.get("volumeClaimTemplates") or ():
         for ordinal in range(first, first + made):

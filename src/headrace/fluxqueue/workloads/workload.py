@@ -20,7 +20,8 @@ class PodSet(Struct, frozen=True, kw_only=True):
     and with these `labels`. `name` tells a set from the others of its object.
 
     A pod is of this set if it has all labels of `selector`, or one of `names`; a set without these has the pods of no
-    other set. Where a set is of several Jobs, `per_job` is how many pods each of them has at a time.
+    other set. Where a set is of several Jobs, `per_job` is how many pods each of them has at a time. `first_ordinal` is
+    the ordinal of its first pod.
     """
 
     pods: int
@@ -30,6 +31,7 @@ class PodSet(Struct, frozen=True, kw_only=True):
     selector: Object = {}
     names: frozenset[str] = frozenset()
     per_job: int = 0
+    first_ordinal: int = 0
 
     def has(self, pod: Object) -> bool:
         """Whether a pod is one of these by what tells them from others."""
