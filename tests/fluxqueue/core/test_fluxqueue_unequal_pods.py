@@ -10,7 +10,7 @@ from simulated_cluster import Cluster
 
 from headrace.fluxqueue.names import FLUXJOBS, NODES
 from headrace.fluxqueue.workloads import KINDS
-from headrace.kube.runtime.kinds import PODS
+from headrace.kube.runtime.kinds import JOBS, PODS
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
 
@@ -74,6 +74,46 @@ def test_all_sets_start_or_none(kind, first, second):
     cluster.end_all("before")
     cluster.settle(5)
     assert where(cluster, "b") == {first: ["n0"], second: ["g0"]}
+
+
+@pytest.mark.parametrize("kind", ["JobSet", "TrainJob"])
+def test_what_restarts_after_a_job_of_it_has_failed_keeps_its_places_until_it_fails_for_good(kind: str):
+    cluster = Cluster(nodes=2, cores=2)
+    cluster.sets(kind, "a", driver=(1, 1, 2, None), worker=(1, 1, 2, None))
+    item = cluster.one(KINDS[kind].kind, "a")
+    item["spec"]["failurePolicy"] = {"maxRestarts": 1}
+    for one in item["spec"]["replicatedJobs"]:
+        one["template"]["spec"]["backoffLimit"] = 0
+    cluster.put(KINDS[kind].kind, item)
+    cluster.settle(5)
+    ran = where(cluster, "a")
+    cluster.pod("next", 2)
+    cluster.settle(5)
+    for states in (("Running", "Held"), ("Failed", "Running")):
+        cluster.end(next(one for one in cluster.pods_of("a") if one["status"]["phase"] == "Running"), "Failed")
+        cluster.settle(5)
+        assert (cluster.state("a"), cluster.state("next")) == states
+        assert where(cluster, "a") == (ran if states[0] == "Running" else {})
+
+
+def test_a_minicluster_whose_jobs_are_made_anew_keeps_its_places(monkeypatch: pytest.MonkeyPatch):
+    cluster = Cluster(nodes=2, cores=2)
+    cluster.sets("MiniCluster", "a", brokers=(1, 1, 2, None), gpus=(1, 1, 2, None))
+    cluster.settle(5)
+    ran = where(cluster, "a")
+    cluster.pod("next", 2)
+    cluster.settle(5)
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster, "_control_minicluster", lambda item: None)
+        for job in cluster.all(JOBS):
+            cluster.drop(JOBS, job)
+        cluster.settle(5)
+        assert cluster.pods_of("a") == []
+    cluster.settle(5)
+    # The simulated operator acts when something changes.
+    cluster.put(KINDS["MiniCluster"].kind, cluster.one(KINDS["MiniCluster"].kind, "a"))
+    cluster.settle(5)
+    assert (where(cluster, "a"), cluster.state("next")) == (ran, "Held")
 
 
 def test_a_pod_that_is_lost_is_replaced_at_the_place_of_its_own_set_also_by_a_core_that_begins_anew():

@@ -80,6 +80,10 @@ class Places:
     def _kept(self, job: Job, free: list[Place]) -> Iterator[Place]:
         """Of the places without a pod, those that wait for one."""
         enough = [one for one in free if not _is_outgrown(job, one)]
+        if job.wish.missing and not job.wish.sets:
+            # What makes its pods is being made anew.
+            yield from enough
+            return
         beside = []
         for name, left in self.left(job).items():
             own = [one for one in enough if one.set == name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ...kube.runtime.kinds import JOBS
@@ -19,11 +19,11 @@ def wish(job: Object, made: Made = NOTHING) -> Wish:
     return Wish(sets=(several([job]),), **told_end(status, _ENDS), limit=limit_of([job]))
 
 
-def several(jobs: Sequence[Object], more: int = 0, **told: Any) -> PodSet:
-    """The pods of Jobs that ask for the same, as one set: those of as many `more` as the last of them; `told` are other
-    fields of the set.
+def several(jobs: Sequence[Object], more: int = 0, ends: Collection[str] = _ENDS, **told: Any) -> PodSet:
+    """The pods of Jobs that ask for the same, as one set: those of as many `more` as the last of them. `ends` are the
+    conditions of a Job that wants no pods any more, `told` other fields of the set.
     """
-    pods = sum(0 if end_in(one.get("status") or {}, _ENDS) else _pods(one) for one in jobs)
+    pods = sum(0 if _has_any(one, ends) else _pods(one) for one in jobs)
     pods += more * _pods(jobs[-1]) if more else 0
     templates = tuple(one["spec"]["template"]["spec"] for one in jobs)
     return PodSet(pods=pods, templates=templates, labels=_labels(jobs[0]) if jobs else {}, **told)
@@ -56,6 +56,12 @@ def told_end(status: Object, ends: Mapping[str, str]) -> Object:
     end = end_in(status, ends)
     conditions = (one for one in status.get("conditions") or () if one["type"] == end == "Failed" and _holds(one))
     return {"end": end, "failure": told_in(next(conditions, {}))}
+
+
+def _has_any(item: Object, types: Collection[str]) -> bool:
+    """Whether a condition of one of these types holds."""
+    conditions = (item.get("status") or {}).get("conditions") or ()
+    return any(one["type"] in types and _holds(one) for one in conditions)
 
 
 def _holds(condition: Object) -> bool:

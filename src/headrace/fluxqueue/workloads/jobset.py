@@ -21,6 +21,8 @@ def wish(item: Object, made: Made = NOTHING) -> Wish:
         job.several(
             [] if told["end"] else own,
             0 if told["end"] else more,
+            # Unless the JobSet fails by it, it makes a Job that has failed anew, with pods in the places of the lost.
+            ends=("Complete",),
             name=name,
             selector={_REPLICATED: name},
             per_job=max((int(one["spec"].get("parallelism", 1)) for one in own), default=1),
