@@ -790,6 +790,46 @@ def test_what_starts_is_told_to_end_by_its_duration_where_the_queue_enforces_tha
         assert len(changes) == 1
 
 
+@pytest.mark.parametrize("by_queue", [False, True])
+def test_a_job_that_its_user_unsuspends_ends_by_its_duration_from_its_start_on(by_queue: bool):
+    """Kubernetes counts a deadline from the time at which the Job was unsuspended: here it waits for 40 s from then on."""
+    cluster = Cluster(nodes=1, cores=1, enforceDuration=True)
+    cluster.pod("first")
+    cluster.settle(10)
+    cluster.job("a", pods=1, annotations={"fluxqueue/duration": "100"}, **({} if by_queue else {"suspend": True}))
+    cluster.settle(10)
+    cluster.change("Job", "a", suspend=False)
+    cluster.settle(40)
+    cluster.end_all("first")
+    cluster.settle(10)
+    assert cluster.state("a") == "Running"
+    assert cluster.one(JOBS, "a")["spec"]["activeDeadlineSeconds"] == 140
+    # A pod that replaces another changes nothing of that.
+    cluster.end(cluster.pods_of("a")[0], "Failed")
+    cluster.settle(10)
+    assert cluster.one(JOBS, "a")["spec"]["activeDeadlineSeconds"] == 140
+    changes = [one for one in cluster.writes if isinstance(one, actions.Change) and one.kind == JOBS]
+    assert len(changes) == 1
+
+
+def test_a_pod_that_replaces_another_ends_with_its_job():
+    cluster = Cluster(nodes=2, cores=1, enforceDuration=True)
+    annotations = {"fluxqueue/duration": "100"}
+    cluster.sets("JobSet", "a", annotations, worker=(1, 1, 1, None))
+    cluster.replicas("StatefulSet", "db", 1, **annotations)
+    cluster.settle(60)
+    ends = {"a": [100], "db": [100]}
+    # A StatefulSet has no end: each of its pods has its own.
+    for wait, left in ((60, 43), (50, 1)):
+        for name in ("a", "db"):
+            cluster.end(next(one for one in cluster.pods_of(name) if one["status"]["phase"] == "Running"), "Failed")
+        ends["a"].append(left)
+        ends["db"] = [100]
+        cluster.settle(wait)
+        found = {name: [one["spec"]["activeDeadlineSeconds"] for one in cluster.pods_of(name)] for name in ("a", "db")}
+        assert found == ends
+
+
 def test_a_node_that_comes_to_another_queue_takes_along_what_its_pods_have():
     cluster = Cluster(nodes=2, cores=2)
     for index in range(2):

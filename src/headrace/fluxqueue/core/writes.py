@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from math import ceil
 from typing import Any
 
 from ...kube.runtime.events import Report
@@ -13,6 +14,7 @@ from ...kube.runtime.kinds import PODS
 from ...kube.runtime.writes import patch_of
 from ..admission import gate_index, is_bound_here, is_skipped
 from ..names import FLUXJOBS, HELD
+from ..workloads.workload import value_at
 from . import actions, fluxjobs, pin
 from .binding import Binding
 from .cluster_queue import ClusterQueue
@@ -98,8 +100,16 @@ class Writes:
         workload, queue = job.workload, self._queues.get(job.queue)
         limit = job.seconds if queue and queue.settings.enforce_duration else 0
         if workload.is_suspended(job.item) or is_held(job.item):
-            body = workload.released(job.item, limit)
+            body = workload.released(job.item, limit, job.started_at)
             yield actions.Change(workload.kind, job.item, {"metadata": {"annotations": {HELD: None}}, **body})
+        elif workload.deadline and any(gate_index(pods[one.pod]) >= 0 for one in job.places if one.pod in pods):
+            # Its user has created it suspended, and unsuspended it: its pods alone were held.
+            body = workload.released(job.item, limit, job.started_at)
+            if value_at(body, workload.deadline):
+                yield actions.Change(workload.kind, job.item, body)
+        if limit and not workload.lasts and job.kind_name != PODS.kind:
+            # A pod that comes later than others of its job, as one that replaces a lost one, ends with them.
+            limit = min(limit, max(ceil(job.end - now), 1))
         for place in job.places:
             pod = pods.get(place.pod)
             if pod is not None and gate_index(pod) >= 0:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import ceil
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from ...kube.runtime.kinds import Kind
+from ...kube.runtime.timestamps import seconds_of
 
 Object = dict[str, Any]
 Made = Mapping[str, Sequence[Object]]
@@ -107,11 +109,15 @@ class Workload(NamedTuple):
         """The merge patch that keeps an object from having pods."""
         return with_value({}, self.suspend, True)
 
-    def released(self, item: Object, seconds: int) -> Object:
-        """The merge patch that lets an object make its pods, and has Kubernetes end it after so many seconds, unless it
-        is to do that earlier; 0: for no limit.
+    def released(self, item: Object, seconds: int, released_at: float) -> Object:
+        """The merge patch that lets an object make its pods, and has Kubernetes end it so many seconds after it was
+        released (seconds since the epoch), unless it is to do that earlier; 0: for no limit.
         """
         body: Object = {}
+        started = value_at(item, ("status", "startTime"))
+        if seconds and started and not self.is_suspended(item):
+            # Its user has unsuspended it. Kubernetes counts from then on, also while its pods were held.
+            seconds += max(ceil(released_at - seconds_of(started)), 0)
         if self.suspend:
             body = with_value(body, self.suspend, False)
         if self.deadline and seconds and is_longer(value_at(item, self.deadline), seconds):
