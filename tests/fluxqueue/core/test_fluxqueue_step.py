@@ -643,6 +643,72 @@ def test_what_is_held_waits_its_turn_though_its_namespace_has_lost_the_label():
     assert cluster.state("b") == "Running"
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_job_released_after_its_namespace_has_lost_the_label_has_what_kube_scheduler_gives_it(restarts: bool):
+    cluster = Cluster(nodes=2, cores=1, matchPolicy="hinode")
+    cluster.job("first", pods=2)
+    cluster.settle(5)
+    cluster.job("a")
+    cluster.settle(5)
+    cluster.put(NAMESPACES, {"metadata": {"name": "ns"}})
+    cluster.settle(5)
+    cluster.end_all("first")
+    cluster.settle(5)
+    if restarts:
+        cluster.restart()
+        cluster.settle(5)
+    # The queue has planned it for the other node.
+    assert (cluster.state("a"), cluster.pods_of("a")[0]["spec"]["nodeName"]) == ("Running", "n0")
+    cluster.put(NAMESPACES, {"metadata": {"name": "ns", "labels": {"fluxqueue/queue": "default"}}})
+    cluster.pod("b")
+    cluster.settle(5)
+    assert (cluster.state("b"), cluster.status("b")["nodes"]) == ("Running", "n1")
+
+
+def test_the_place_of_a_pod_without_the_gate_is_kept_until_kube_scheduler_has_bound_it(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    cluster = Cluster(nodes=1, cores=1)
+    cluster.pod("first")
+    cluster.settle(5)
+    cluster.job("a")
+    cluster.settle(5)
+    cluster.put(NAMESPACES, {"metadata": {"name": "ns"}})
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster, "_bind", lambda pod: None)
+        cluster.end_all("first")
+        cluster.settle(5)
+        cluster.put(NAMESPACES, {"metadata": {"name": "ns", "labels": {"fluxqueue/queue": "default"}}})
+        cluster.pod("b")
+        cluster.settle(5)
+    assert states(cluster, "ab") == "Released Held"
+    cluster.node("n1", 0)
+    cluster.settle(5)
+    assert states(cluster, "ab") == "Running Held"
+    assert cluster.status("a")["pods"] == {"wanted": 1, "placed": 1, "running": 1}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_job_that_ran_before_its_namespace_had_a_queue_asks_for_what_is_lost_alone(restarts: bool):
+    cluster = Cluster(nodes=3, cores=1)
+    cluster.put(NAMESPACES, {"metadata": {"name": "ns"}})
+    cluster.job("a", pods=3)
+    cluster.settle(5)
+    cluster.put(NAMESPACES, {"metadata": {"name": "ns", "labels": {"fluxqueue/queue": "default"}}})
+    cluster.settle(5)
+    cluster.end(cluster.pods_of("a")[1], "Failed")
+    cluster.settle(5)
+    if restarts:
+        cluster.restart()
+    cluster.pod("b")
+    cluster.settle(5)
+    assert states(cluster, "ab") == "Running Held"
+    assert sum(1 for one in cluster.pods_of("a") if one["status"]["phase"] == "Running") == 3
+    cluster.end_all("a")
+    cluster.settle(5)
+    assert states(cluster, "ab") == "Finished Running"
+
+
 def test_a_queue_may_change_its_policy_while_jobs_wait_and_run():
     cluster = Cluster(nodes=2, cores=1)
     for name, cores in (("a", 1), ("wide", 2), ("c", 1)):
@@ -792,7 +858,7 @@ def test_what_starts_is_told_to_end_by_its_duration_where_the_queue_enforces_tha
 
 @pytest.mark.parametrize("by_queue", [False, True])
 def test_a_job_that_its_user_unsuspends_ends_by_its_duration_from_its_start_on(by_queue: bool):
-    """Kubernetes counts a deadline from the time at which the Job was unsuspended: here it waits for 40 s from then on."""
+    """Kubernetes counts a deadline from when the Job was unsuspended: here it waits for 40 s from then on."""
     cluster = Cluster(nodes=1, cores=1, enforceDuration=True)
     cluster.pod("first")
     cluster.settle(10)

@@ -13,11 +13,11 @@ from itertools import islice
 from typing import Any
 
 from .. import constraints, requests
-from ..admission import gate_index
+from ..admission import gate_index, is_bound_here
 from ..workloads import PodSet, ordinal_of
 from .cluster_queue import ClusterQueue
 from .job import AskedSet, Job, Place, State
-from .world import World, node_of
+from .world import World, is_placed, node_of
 
 Object = dict[str, Any]
 
@@ -50,7 +50,7 @@ class Places:
                 self._vacate(place)
         job.grown = {name: entry for name, entry in job.grown.items() if entry[0] in pods}
         free = [place for place in job.places if not place.pod]
-        without = [entry for entry in pods.items() if entry[0] not in self.of_pod] if free else []
+        without = [one for one in pods.items() if one[0] not in self.of_pod and not _is_unbound(one[1])] if free else []
         # Pods that are on a node already have their places there before any other pod.
         for uid, pod in sorted(without, key=lambda entry: (not node_of(entry[1]), *_by_index(entry))):
             if not free:
@@ -95,20 +95,21 @@ class Places:
 
     def left(self, job: Job) -> dict[str, int]:
         """How many pods of each set a job wants beside those that have places or run without one."""
-        taken = Counter(place.set for place in job.places if place.pod)
-        return {one.name: max(one.pods - taken[one.name] - self.outside(job), 0) for one in job.wish.sets}
+        taken = self._outside(job)
+        taken.update(place.set for place in job.places if place.pod)
+        return {one.name: max(one.pods - taken[one.name], 0) for one in job.wish.sets}
 
     def lacks(self, job: Job) -> dict[str, int]:
         """How many pods of each set have no place."""
-        has = Counter(place.set for place in job.places)
-        return {one.name: max(one.pods - has[one.name] - self.outside(job), 0) for one in job.wish.sets}
+        has = self._outside(job)
+        has.update(place.set for place in job.places)
+        return {one.name: max(one.pods - has[one.name], 0) for one in job.wish.sets}
 
-    def outside(self, job: Job) -> int:
-        """The pods of a job that run without a place, as they were there before its namespace had a queue."""
-        if not job.workload.lasts:
-            return 0
-        pods = self._world.live_pods(job.uid)
-        return sum(1 for pod in pods if pod["metadata"]["uid"] not in self.of_pod and gate_index(pod) < 0)
+    def _outside(self, job: Job) -> Counter[str]:
+        """By set, how many pods of a job run without a place, as they were made while its namespace had no queue."""
+        pods = (pod for pod in self._world.live_pods(job.uid) if pod["metadata"]["uid"] not in self.of_pod)
+        runs = (pod for pod in pods if (gate_index(pod) < 0 if job.workload.lasts else _is_elsewhere(pod)))
+        return Counter(own.name for pod in runs if (own := job.wish.set_of(pod)))
 
     def add(self, job: Job, queue: ClusterQueue, own: str, nodes: list[str], now: int, since: float) -> None:
         """Give a job a place for a pod of a set that waited `since` then on each of these nodes, at the first indexes
@@ -227,6 +228,20 @@ def beside(job: Job, queue: ClusterQueue, name: str, places: Iterable[Place]) ->
 def _is_apart(name: str, own: AskedSet, other_name: str, other: AskedSet | None) -> bool:
     """Whether pods of two sets have no node in common."""
     return own.is_apart if name == other_name else bool(own.keeps_apart and other and other.keeps_apart)
+
+
+def _is_unbound(pod: Object) -> bool:
+    """Whether kube-scheduler is still to bind a pod to a node of its own choice. The place that its job may have for it
+    is kept until then.
+    """
+    return gate_index(pod) < 0 and not node_of(pod) and not is_bound_here(pod)
+
+
+def _is_elsewhere(pod: Object) -> bool:
+    """Whether kube-scheduler has bound a pod to a node of its own choice. Pods with marks were given a place, which a
+    job that is suspended has given back; they will end, as will those that are told to.
+    """
+    return bool(pod["spec"].get("nodeName")) and not is_placed(pod) and "deletionTimestamp" not in pod["metadata"]
 
 
 def _is_outgrown(job: Job, place: Place) -> bool:
