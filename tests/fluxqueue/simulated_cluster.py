@@ -120,7 +120,8 @@ class Cluster:
         return self.create(PODS, {"metadata": meta, "spec": _pod_spec(cores), "status": {"phase": "Pending"}})
 
     def job(self, name: str, pods: int = 1, cores: int = 1, **spec: Any) -> Object:
-        meta = {"name": name, "namespace": "ns", "annotations": spec.pop("annotations", {})}
+        marks = {key: spec.pop(key, {}) for key in ("annotations", "labels")}
+        meta = {"name": name, "namespace": "ns", **marks}
         return self.create(JOBS, {"metadata": meta, "spec": _job_spec(name, pods, cores, **spec), "status": {}})
 
     def sets(self, kind: str, name: str, annotations: Object | None = None, **sets: Any) -> Object:

@@ -48,6 +48,33 @@ def test_a_pod_is_not_bound_where_a_pod_of_others_has_taken_the_room():
     assert cluster.state("a") == "Running"
 
 
+@pytest.mark.parametrize("mark", [{"labels": {"fluxqueue/skip": "true"}}, {"managedBy": "example.org/another"}])
+@pytest.mark.parametrize("crash_at", [None, *range(8)])
+def test_pods_of_an_object_that_is_left_alone_are_bound_where_there_is_room(mark: Any, crash_at: int | None):
+    cluster = Cluster(nodes=2, cores=2, placement="bind")
+    cluster.node("gpus", 4, {"gpu": "yes"}, taints=[{"key": "gpu", "effect": "NoSchedule"}])
+    cluster.pod("first", 1)
+    cluster.settle(5)
+    cluster.crash_at, cluster.crash_after = crash_at, True
+    cluster.job("alone", pods=4, cores=1, **mark)
+    cluster.settle(5)
+    bound = [one for one in cluster.writes if isinstance(one, actions.Bind)]
+    assert [one.node for one in bound] == ["n0", "n0", "n1", "n1"]
+    assert cluster.status("alone") == {}
+    assert cluster.restarts == 1 + (crash_at is not None)
+    # What they have counts as that of others, and the last of them waits for room.
+    cluster.pod("next", 2)
+    cluster.settle(5)
+    assert cluster.state("next") == "Held"
+    cluster.end_all("first")
+    cluster.settle(5)
+    assert {pod["spec"]["nodeName"] for pod in cluster.pods_of("alone")} == {"n0", "n1"}
+    cluster.end_all("alone")
+    cluster.settle(5)
+    assert cluster.state("next") == "Running"
+    assert [one.node for one in cluster.queue.queues["default"].holds.values()] == [cluster.status("next")["nodes"]]
+
+
 @pytest.mark.parametrize("name", ["FluxionScheduler", "headrace", "fluence"])
 def test_a_queue_that_pins_refuses_the_names_of_schedulers_that_bind(name):
     cluster = Cluster()

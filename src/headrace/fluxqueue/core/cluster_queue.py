@@ -207,6 +207,11 @@ class ClusterQueue:
         has = self._has(self.nodes[node])
         return all(held.get(kind, 0) <= amount for kind, amount in has.items())
 
+    def node_with_room(self, amounts: requests.Amounts, constraint: Any) -> str:
+        """A node where a pod may start beside what is held now, whatever is planned; "" for none."""
+        has_all = (name for name, one in self.nodes.items() if amounts.keys() <= self._has(one).keys())
+        return next((one for one in has_all if self.is_usable(one, constraint) and self.has_room(one, amounts)), "")
+
     def _leave(self, hold: int) -> None:
         if hold in self.queue.running:
             self.queue.finish(hold)

@@ -8,11 +8,15 @@ pod. Source: Kubernetes 1.34, "Pod Scheduling Readiness" (mutable scheduling dir
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from ..admission import gate_index
+from ...kube.runtime.events import Report
+from ...kube.runtime.kinds import PODS
+from ..admission import gate_index, is_bound_here
 from ..names import JOBID, PLACE
 from ..workloads.workload import is_longer
+from . import actions
 
 Object = dict[str, Any]
 _AFFINITY = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
@@ -38,6 +42,20 @@ def mark(pod: Object, node: str, jobid: int, seconds: int = 0) -> tuple[Object, 
 def ungate(pod: Object) -> tuple[Object, ...]:
     """The operations that leave a gated pod to kube-scheduler."""
     return tuple(_ungate(pod))
+
+
+def is_to_bind(pod: Object) -> bool:
+    """Whether a pod is to be bound to its node by this program, now that no gate is left."""
+    spec, meta = pod["spec"], pod["metadata"]
+    is_free = not spec.get("nodeName") and not spec.get("schedulingGates") and not meta.get("deletionTimestamp")
+    return is_bound_here(pod) and is_free
+
+
+def bind(pod: Object, node: str) -> Iterator[actions.Action]:
+    """Bind a pod to a node, and say so in the name of its scheduler."""
+    yield actions.Bind(pod, node)
+    report = Report("Normal", "Scheduled", f"bound to {node}")
+    yield actions.Tell(PODS, pod, {}, report, pod["spec"]["schedulerName"])
 
 
 def _ungate(pod: Object) -> list[Object]:

@@ -45,6 +45,7 @@ from .cluster_queue import ClusterQueue
 from .external import Externals, is_external
 from .fluxjobs import jobid_in, jobid_of, moment_of
 from .job import WINDOW, Asked, Job, State, parts_of, started, waits_again, waits_of
+from .left_alone import LeftAlone
 from .places import Places, beside
 from .queue_nodes import QueueNodes, divided
 from .world import Change, Touched, World, is_held, is_live, is_placed, lasts_for_ever, node_of, workload_of
@@ -119,6 +120,7 @@ class Core:
         self._stranded: dict[str, None] = {}
         self.binding = Binding(self.world)
         self.writes = Writes(self.world, self.queues, self.places, self.binding)
+        self.left_alone = LeftAlone(self.world, self.queues)
 
     def step(self, changes: Iterable[Change], now: float) -> Steps:
         """What to do after some changes. Writes that are asked for and not seen done are asked for again when what they
@@ -131,8 +133,9 @@ class Core:
             touched = self.world.everything()
         self._stepped_at = now = max(now, self._stepped_at)
         self._touched, self.places.loads = touched.workloads, touched.loads
-        self._touched.update({**self._stranded, **self.writes.unbindable})
+        self._touched.update({**self._stranded, **self.writes.unbindable, **self.left_alone.unbindable})
         self.writes.unbindable.clear()
+        self.left_alone.unbindable.clear()
         for times in (self.binding.due, self.writes.untold):
             self._touched.update({uid: None for uid, at in times.items() if at <= now})
         for queue in self.queues.values():
@@ -144,6 +147,7 @@ class Core:
             with self._contained(uid):
                 self._review(uid, now)
         self.externals.settle(self.world.externals, int(now))
+        self.left_alone.settle()
         for node in self.places.loads:
             self._count_foreign(node, int(now))
         # By now all that jobs and others have is entered.
@@ -163,7 +167,7 @@ class Core:
                 job = self.jobs.get(uid)
                 if job and job.is_submitted and not job.position:
                     self._line_up(job, int(now))
-                found = tuple(self.writes.about(job, now) if job else self.writes.without_job(uid))
+                found = tuple(self.writes.about(job, now) if job else self._without_job(uid, now))
                 if found:
                     writes[uid] = found
         writes.update(self.externals.begun(self.world.externals, touched.workloads, now))
@@ -180,6 +184,12 @@ class Core:
         )
         defects, self._defects = self._defects, []
         return Steps(writes, wake_at, self.chronicle.take(), tuple(defects))
+
+    def _without_job(self, uid: str, now: float) -> Iterator[actions.Action]:
+        """What is to be written about what is no job: a FluxJob that has lost its object, or an object left alone."""
+        if orphan := self.world.orphans.get(uid):
+            yield actions.Delete(FLUXJOBS, orphan)
+        yield from self.left_alone.about(uid, now)
 
     @contextmanager
     def _contained(self, uid: str) -> Iterator[None]:

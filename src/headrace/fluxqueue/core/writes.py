@@ -12,7 +12,7 @@ from typing import Any
 from ...kube.runtime.events import Report
 from ...kube.runtime.kinds import PODS
 from ...kube.runtime.writes import patch_of
-from ..admission import gate_index, is_bound_here, is_skipped
+from ..admission import gate_index, is_bound_here
 from ..names import FLUXJOBS, HELD
 from ..workloads.workload import value_at
 from . import actions, fluxjobs, pin
@@ -119,13 +119,11 @@ class Writes:
                 give = pin.mark if is_bound_here(pod) else pin.pin
                 yield actions.PatchPod(pod, give(pod, place.node, job.jobid, 0 if workload.deadline else limit))
                 self._binding.pinned(job, queue, place.pod, now)
-            elif pod is not None and queue and _is_to_bind(pod):
+            elif pod is not None and queue and pin.is_to_bind(pod):
                 if not queue.is_usable(place.node, None) or not self._places.widen(job, queue, place, int(now)):
                     self.unbindable[job.uid] = None
                     continue
-                report = Report("Normal", "Scheduled", f"bound to {place.node}")
-                yield actions.Bind(pod, place.node)
-                yield actions.Tell(PODS, pod, {}, report, pod["spec"]["schedulerName"])
+                yield from pin.bind(pod, place.node)
         yield from self._evictions(job, pods)
 
     def _evictions(self, job: Job, pods: dict[str, Object]) -> Iterator[actions.Action]:
@@ -140,18 +138,6 @@ class Writes:
         for pod in late:
             if any(owner.get("controller") for owner in pod["metadata"].get("ownerReferences") or ()):
                 yield actions.Delete(PODS, pod)
-
-    def without_job(self, uid: str) -> Iterator[actions.Action]:
-        """What is to be written about what is no job: a FluxJob that has lost its object goes, and pods of an object
-        that is left alone do not wait, though every pod gets the gate.
-        """
-        if orphan := self._world.orphans.get(uid):
-            yield actions.Delete(FLUXJOBS, orphan)
-        found = self._world.workloads.get(uid)
-        if found and uid not in self._world.fluxjobs and (is_skipped(found[1]) or found[0].left_alone(found[1])):
-            for pod in self._world.pods_of(uid):
-                if gate_index(pod) >= 0:
-                    yield actions.PatchPod(pod, pin.ungate(pod))
 
     def _counts(self, job: Job, pods: dict[str, Object]) -> Object:
         running = sum(1 for pod in pods.values() if (pod.get("status") or {}).get("phase") == "Running")
@@ -191,10 +177,3 @@ def _matters(told: Object, wanted: Object) -> bool:
     """Whether a status is to be written at once: not if only a position, an estimate or a count has changed."""
     keys = ("state", "reason", "nodes", "sets", "freed", "waits", "jobid", "startedAt", "endedAt")
     return any(told.get(key) != wanted.get(key) for key in keys)
-
-
-def _is_to_bind(pod: Object) -> bool:
-    """Whether a pod that has a place is to be bound to its node by this program, now that no gate is left."""
-    spec, meta = pod["spec"], pod["metadata"]
-    is_free = not spec.get("nodeName") and not spec.get("schedulingGates") and not meta.get("deletionTimestamp")
-    return is_bound_here(pod) and is_free
