@@ -28,11 +28,15 @@ def test_the_webhook_stands_before_creations_in_labelled_namespaces_alone():
     assert open_hook["failurePolicy"] == "Ignore"
 
 
-def test_the_roles_have_no_right_to_delete_but_pods_and_answers_or_to_read_all_secrets():
+def test_the_roles_may_delete_pods_and_what_is_ours_alone_and_may_not_read_all_secrets():
     rules = one("ClusterRole")["rules"]
     verbs = {verb for rule in rules for verb in rule["verbs"]}
     assert verbs == {"get", "list", "watch", "patch", "create", "delete"}
-    assert [rule["resources"] for rule in rules if "delete" in rule["verbs"]] == [["pods"], ["fluxhistories"]]
+    assert [rule["resources"] for rule in rules if "delete" in rule["verbs"]] == [
+        ["pods"],
+        ["fluxjobs"],
+        ["fluxhistories"],
+    ]
     assert not any("secrets" in rule["resources"] for rule in rules)
     patched = {name for rule in rules if "patch" in rule["verbs"] for name in rule["resources"]}
     assert patched == {

@@ -63,7 +63,7 @@ LINES = [
     ),
     # An interrupt ends it, and not the job.
     Line(
-        "id=$(flux submit sh -c 'echo up; sleep inf'); flux watch $id >seen & until test -s seen; do sleep .02; done; "
+        "id=$(flux submit sh -c 'echo up; sleep inf'); flux watch $id >up & until test -s up; do sleep .02; done; "
         "kill -INT $!; wait $!; echo $?; flux jobs -no {state} $id; flux cancel $id",
         "130\nRUN\n",
     ),

@@ -276,6 +276,7 @@ _INTERRUPTIBLE = (
     "submit",
     "top",
     "update",
+    "watch",
 )
 
 # Commands that become brokers.

@@ -1954,7 +1954,7 @@ def test_each_change_of_a_reason_is_an_event():
     cluster.settle(5)
     cluster.change("Deployment", "web", replicas=4)
     cluster.settle(5)
-    assert [event for event in events(cluster, "web") if event.startswith("Waiting: 2 pods wait: insufficient")]
+    assert [event for event in events(cluster, "web") if event.startswith("Running: 2 pods wait: insufficient")]
     cluster.job("bad", annotations={"fluxqueue/duration": "abc"})
     cluster.settle(2)
     job = cluster.one(JOBS, "bad")

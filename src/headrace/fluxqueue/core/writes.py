@@ -162,8 +162,7 @@ def _report(job: Job, told: Object, wanted: Object) -> Iterator[actions.Action]:
     elif job.state is State.RELEASED and is_new:
         reports.append(Report("Normal", "Released", f"on {wanted.get('nodes')}"))
     if job.reason and has_changed and job.state not in (State.HELD, State.REFUSED):
-        is_bad = job.state is State.FAILED
-        reports.append(Report("Warning" if is_bad else "Normal", "Failed" if is_bad else "Waiting", job.reason))
+        reports.append(Report("Warning" if job.state is State.FAILED else "Normal", job.state.value, job.reason))
     for report in reports:
         yield actions.Tell(job.workload.kind, job.workload.objects(job.item)[0], told, report)
 
