@@ -54,8 +54,9 @@ def test_a_folder_without_permission_to_write_is_no_place_for_a_socket(tmp_path:
     assert f"flux-broker: local-uri directory permissions: {tmp_path} is not writable" in done.err
 
 
-def test_a_working_directory_that_was_removed_is_told_of() -> None:
-    done = start("sh", "-c", f"mkdir w; cd w; rmdir ../w; flux start {' '.join(BARE)} true; echo $?", cwd="/tmp")
+def test_a_working_directory_that_was_removed_is_told_of(tmp_path: Path) -> None:
+    script = f"mkdir w; cd w; rmdir ../w; flux start {' '.join(BARE)} true; echo $?"
+    done = start("sh", "-c", script, cwd=str(tmp_path))
     assert done.out == "1\n"
     assert "Unable to get current working directory" in done.err
 

@@ -37,8 +37,9 @@ R = {
 class World:
     """Plays `job-manager` with its journal, and `job-info`."""
 
-    def __init__(self, broker: Any) -> None:
+    def __init__(self, broker: Any, has_past: bool = False) -> None:
         self.broker = broker
+        self.has_past = has_past
         self.ctx = broker.context("world")
         self.journal: Message | None = None
         self.known: set[int] = set()
@@ -51,7 +52,12 @@ class World:
     def _journal(self, msg: Message) -> None:
         assert msg.obj == {"full": True}
         self.journal = msg
-        self.ctx.respond(msg, {"id": -1, "events": []})
+        if not self.has_past:
+            self.past_ends()
+
+    def past_ends(self) -> None:
+        assert self.journal is not None
+        self.ctx.respond(self.journal, {"id": -1, "events": []})
 
     def _lookup(self, msg: Message) -> Any:
         if msg.obj["id"] in self.known:
@@ -589,5 +595,26 @@ def test_metrics_are_for_the_owner_and_do_not_count_the_past(in_broker: Run) -> 
         assert sum(found["wait"]["counts"]) == sum(found["run"]["counts"]) == 1
         reply = await world.broker.client(guest=True).call("job-list.metrics")
         assert reply.errnum == errno.EPERM
+
+    in_broker(scenario)
+
+
+def test_who_asks_before_the_past_is_read_is_answered_with_all_of_it(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker, has_past=True)
+        await world.settle()
+        world.done(1)
+        listing = asyncio.ensure_future(world.listing())
+        stats = asyncio.ensure_future(world.client.rpc("job-list.job-stats"))
+        wrong = world.client.start("job-list.list", {"max_entries": -1, "attrs": []})
+        await world.settle()
+        world.pending(2)
+        await world.settle()
+        assert not listing.done()
+        assert not stats.done()
+        world.past_ends()
+        assert [job["id"] for job in await listing] == [2, 1]
+        assert (await stats)["job_states"]["inactive"] == 1
+        assert (await world.client.next(wrong)).errnum == errno.EPROTO
 
     in_broker(scenario)

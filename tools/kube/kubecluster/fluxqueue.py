@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import program
 from .box import wait_for
 from .cluster import Cluster
+from .errors import KubeError
 
 _QUEUES = "/apis/jobs.converged-computing.org/v1alpha1/fluxqueues"
 # The pods of the queue, and what leads to them.
@@ -18,7 +19,15 @@ def start(cluster: Cluster) -> None:
     wait_for(lambda: program.served(cluster, _QUEUES), "the kind FluxQueue", 30, 0.1)
     words = ["fluxqueue", "run", "--lease-namespace=fluxqueue-system", *webhook]
     program.start(cluster, "fluxqueue", words, 18082)
-    wait_for(lambda: bool(cluster.api.get(_QUEUES)["items"]), "the first queue", 60, 0.1)
+    wait_for(lambda: _has_queue(cluster), "the first queue", 60, 0.1)
+
+
+def _has_queue(cluster: Cluster) -> bool:
+    try:
+        return bool(cluster.api.get(_QUEUES)["items"])
+    except KubeError:
+        # The API server answers 404 for moments more while definitions come.
+        return False
 
 
 def stop(cluster: Cluster) -> None:

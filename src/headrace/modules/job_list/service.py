@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from headrace.broker.budget import is_guest
 from headrace.broker.module.args import only
-from headrace.broker.module.context import EMPTY, Empty, ModuleContext, RpcError
+from headrace.broker.module.context import EMPTY, Empty, Handler, ModuleContext, RpcError
 from headrace.broker.module.privacy import is_hidden, refuse_if_hidden
 from headrace.modules.job_list.match import Match, MatchError, compiled
 from headrace.modules.job_list.metrics import Passed, demand
@@ -90,11 +90,11 @@ class _Lister:
         ctx.service(
             NAME,
             {
-                "list": self._list,
+                "list": self._of_all(self._list),
                 "list-id": self._list_id,
                 "list-attrs": lambda msg: {"attrs": [*ATTRS[1:], "all"]},
-                "job-stats": self._job_stats,
-                "metrics": self._metrics,
+                "job-stats": self._of_all(self._job_stats),
+                "metrics": self._of_all(self._metrics),
                 "job-state-pause": self._pause,
                 "job-state-unpause": self._unpause,
             },
@@ -106,6 +106,18 @@ class _Lister:
         ctx.on_disconnect(self._disconnected)
         ctx.subscribe("job-purge-inactive", self._purged)
         ctx.call("job-manager.events-journal", {"full": True}, self._journal, streaming=True)
+
+    def _of_all(self, answer: Handler) -> Handler:
+        """A method that waits until the past events are read. Clients whose instance was restarted ask as soon as its
+        socket is there, while modules are being loaded.
+        """
+
+        async def later(msg: Message) -> Any:
+            await asyncio.shield(self.caught_up)
+            found = answer(msg)
+            return await found if isinstance(found, Awaitable) else found
+
+        return lambda msg: answer(msg) if self.caught_up.done() else later(msg)
 
     def _stats(self) -> dict[str, Any]:
         pending, running, inactive = self.stats.groups()
