@@ -2038,3 +2038,10 @@ def test_the_spec_follows_what_a_job_asks_for_and_the_policy_of_its_queue():
     cluster.change("Job", "b", parallelism=2, completions=2)
     cluster.settle(5)
     assert cluster.one(FLUXJOBS, "b-job")["spec"]["nodes"] == 2
+
+
+def test_a_fluxjob_that_somebody_else_has_made_is_left_alone():
+    cluster = Cluster()
+    cluster.put(FLUXJOBS, {"metadata": {"name": "a", "namespace": "ns"}, "spec": {"type": 1, "name": "a"}})
+    cluster.settle(5)
+    assert [one["metadata"]["name"] for one in cluster.all(FLUXJOBS)] == ["a"]

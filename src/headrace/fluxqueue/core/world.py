@@ -181,7 +181,8 @@ class World:
             self.fluxjobs.pop(former, None)
             touched.workloads[former] = None
         _put(self._workload_of, uid, owner, not owner)
-        is_orphan = not gone and not owner
+        # One without an id of a job is not of this program's making.
+        is_orphan = not gone and not owner and jobid_of(item) > 0
         _put(self.orphans, uid, item, not is_orphan)
         if owner:
             self.fluxjobs[owner] = item
