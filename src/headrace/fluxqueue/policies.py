@@ -27,8 +27,8 @@ Object = dict[str, Any]
 
 LABELS = {"app.kubernetes.io/name": FLUXQUEUE}
 _DAEMON_SETS = Kind("apps", "v1", "daemonsets", "DaemonSet")
-# Whether the user that a FluxHistory names is its creator. The answer to a FluxHistory has what the named user may
-# read, which may depend on name, uid, groups and extra: all four are compared. In CEL an empty field is not there.
+# True if a FluxHistory names its creator as its user (CEL). The answer to the FluxHistory has what the named user may
+# read, and that may depend on name, uid, groups and extra: all four are compared. In CEL an empty field is not there.
 _IS_CREATOR = " && ".join(
     f"(has(object.spec.user.{name}) ? object.spec.user.{name} : {empty}) == "
     f"(has(request.userInfo.{name}) ? request.userInfo.{name} : {empty})"

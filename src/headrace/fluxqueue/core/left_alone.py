@@ -26,7 +26,8 @@ class LeftAlone:
         self.unbindable: dict[str, None] = {}
         self._world = world
         self._queues = queues
-        # By the uid of a pod, what is held for it from the write that binds it until it is seen to be bound.
+        # By the uid of a pod, the hold that keeps its room on its node from the write of its binding on until the watch
+        # shows the pod as bound.
         self._holds: dict[str, tuple[ClusterQueue, int]] = {}
 
     def settle(self) -> None:

@@ -81,7 +81,7 @@ class Places:
         """Of the places without a pod, those that wait for one."""
         enough = [one for one in free if not _is_outgrown(job, one)]
         if job.wish.missing and not job.wish.sets:
-            # What makes its pods is being made anew.
+            # The Jobs that make the pods were deleted and are being made anew: until they are there, no set is known.
             yield from enough
             return
         beside = []

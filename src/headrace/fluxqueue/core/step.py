@@ -393,7 +393,7 @@ class Core:
         except Exception as exc:
             problem = self._problem(uid, exc)
         if job is None:
-            # What becomes left alone later keeps its FluxJob.
+            # An object that has a FluxJob keeps it when a label comes to say that the object is left alone.
             is_left_alone = uid not in self.world.fluxjobs and (is_skipped(item) or kind.left_alone(item))
             if is_left_alone or not self._waits(uid, item, wish):
                 return

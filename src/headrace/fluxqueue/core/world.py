@@ -49,8 +49,8 @@ class World:
 
     def __init__(self) -> None:
         self.workloads: dict[str, tuple[Workload, Object]] = {}
-        # The resource version in which each workload was first seen: creation times are whole seconds, and the present
-        # version is that of whoever has written last.
+        # The resource version in which each workload was first seen, which orders those of one second: creation times
+        # are whole seconds, and each write to an object gives that object a newer version.
         self.first_versions: dict[str, int] = {}
         self.pods: dict[str, Object] = {}
         # Objects that others own, and what owns what, both by uid; pods by what has made them, and that by pod.
