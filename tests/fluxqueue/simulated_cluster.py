@@ -445,7 +445,9 @@ class Cluster:
             self._finish("MPIJob", item, {"conditions": [{"type": "Succeeded", "status": "True"}]})
 
     def _control_deployment(self, deployment: Object) -> None:
-        """A rollout by one pod at a time: the old ReplicaSet gives up one, the new one has one more."""
+        """A rollout by one pod at a time: the old ReplicaSet gives up one, the new one has one more. With the strategy
+        Recreate all old pods go first.
+        """
         meta, spec = deployment["metadata"], deployment["spec"]
         kind = KINDS["ReplicaSet"].kind
         sets = [one for one in self.all(kind) if _owner(one) == meta["uid"]]
@@ -464,6 +466,15 @@ class Cluster:
             )
             return
         old = [one for one in sets if one["spec"]["replicas"] and one is not current[0]]
+        if (spec.get("strategy") or {}).get("type") == "Recreate":
+            for one in old:
+                one["spec"]["replicas"] = 0
+                self.put(kind, one)
+            if old or any(
+                _owner(pod) in [one["metadata"]["uid"] for one in sets if one is not current[0]]
+                for pod in self.all(PODS)
+            ):
+                return
         new, rest = current[0], sum(one["spec"]["replicas"] for one in old)
         ready = sum(1 for pod in self.all(PODS) if _owner(pod) == new["metadata"]["uid"] and _runs(pod))
         wanted = new["spec"]["replicas"]

@@ -134,6 +134,9 @@ def test_who_would_pass_by_the_order_is_refused_where_that_is_kept(
             "spec": {**pod_spec("sleep 3600", "0"), "restartPolicy": "Always"},
         }
         assert "a DaemonSet's pods do not wait" in refused(daemons)
+        managed = labelled("Job", "batch/v1")
+        managed["spec"]["managedBy"] = "example.com/other"
+        assert "spec.managedBy: must be kubernetes.io/job-controller or not set" in refused(managed)
         free = ("patch", "pod", "waits", "--type", "json", "-p", '[{"op": "remove", "path": "/spec/schedulingGates"}]')
         assert "must keep the gate fluxqueue" in hers.kubectl(*free).stderr
         # What keeps to the order, and what was there before, is as ever; so is what the queue does.
@@ -142,7 +145,12 @@ def test_who_would_pass_by_the_order_is_refused_where_that_is_kept(
         held.delete("jobs", "runs")
         held.wait("waits-pod", "Finished")
         held.wait("x-pod", "Finished")
-        # An administrator may do what she likes.
+        # An administrator may do what she likes, and her DaemonSets have their pods.
+        assert "created" in admin.kubectl("create", "-f", "-", body=daemons).stdout
+        until(
+            lambda: cluster.api.get(f"/apis/apps/v1/namespaces/{namespace}/daemonsets/x")["status"]["numberReady"] > 0
+        )
+        held.delete("daemonsets", "x")
         body = labelled("Pod", "v1", **{"fluxqueue/skip": "true"})
         body["metadata"]["name"] = "hers"
         assert "created" in admin.kubectl("create", "--dry-run=server", "-f", "-", body=body).stdout

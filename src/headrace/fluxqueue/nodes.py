@@ -99,7 +99,7 @@ def amounts_in(selection: Selection) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for item in selection.items:
         v, above = item.vertex, graph.parent[item.vertex]
-        if above >= 0 and graph.type[above] == "node":
+        if above >= 0 and graph.type[above] == "node" and item.needs:
             amounts = found.setdefault(graph.name(above), {})
             amounts[graph.type[v]] = amounts.get(graph.type[v], 0) + item.needs
     return found

@@ -35,6 +35,11 @@ _IS_CREATOR = " && ".join(
     for name, empty in (("username", "''"), ("uid", "''"), ("groups", "[]"), ("extra", "{}"))
 )
 
+# True for a request of the controller of DaemonSets, by its own account or by that of all controllers.
+_BY_DAEMON_SETS = "request.userInfo.username in " + str(
+    ["system:serviceaccount:kube-system:daemon-set-controller", "system:kube-controller-manager"]
+)
+
 
 def history_policy() -> list[Object]:
     """What has the API server refuse a FluxHistory that names another user than its creator, in all namespaces."""
@@ -45,8 +50,9 @@ def history_policy() -> list[Object]:
 
 def order_policy(namespace: str) -> list[Object]:
     """What has the API server refuse, in labelled namespaces, what passes by the order of a queue: labels by which an
-    object is left alone, pods that name their node, gates that are taken away, DaemonSets. The queue, whose own
-    namespace is given, kubelets, and who may create FluxQueues may do all this. What is so already stays.
+    object is left alone, managers of others, pods that name their node, gates that are taken away, DaemonSets. The
+    queue, whose own namespace is given, kubelets, and who may create FluxQueues may do all this. What is so already
+    stays: a DaemonSet that there is gets its pods.
     """
     pods = "request.resource.resource != 'pods' || "
     checks = [
@@ -63,8 +69,17 @@ def order_policy(namespace: str) -> list[Object]:
             f"spec.schedulingGates: must keep the gate {GATE}: the queue takes it away when it is the pod's turn",
         ),
         _check(
-            f"{pods}request.operation != 'CREATE' || !({_of_daemon_set('object')})",
+            f"{pods}request.operation != 'CREATE' || !({_of_daemon_set('object')}) || {_BY_DAEMON_SETS}",
             "metadata.ownerReferences: must name no DaemonSet: its pods do not wait, and here all pods wait their turn",
+        ),
+        *(
+            _check(
+                f"request.resource.resource != '{one.kind.plural}' || request.operation != 'CREATE' || "
+                f"dyn(object).{'.?'.join(one.managed_by)}.orValue('') in ['', '{one.controller}']",
+                f"{'.'.join(one.managed_by)}: must be {one.controller} or not set: here all objects wait their turn",
+            )
+            for one in others()
+            if one.controller
         ),
         _check(
             "request.resource.resource != 'daemonsets'",

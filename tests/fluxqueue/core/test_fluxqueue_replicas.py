@@ -124,6 +124,49 @@ def test_growth_in_the_second_in_which_a_job_came_goes_behind_that_job():
     assert (running(cluster, "web"), running(cluster, "db"), cluster.state("db")) == (1, 3, "Running")
 
 
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet"])
+def test_under_a_quota_all_pods_start_and_growth_does_as_far_as_the_quota_goes(kind):
+    cluster = Cluster(nodes=2, cores=8, quotas=[{"namespace": "ns", "pods": 7}])
+    cluster.replicas(kind, "web", 5)
+    cluster.settle(5)
+    assert running(cluster, "web") == 5
+    cluster.change(kind, "web", replicas=9)
+    cluster.settle(40)
+    assert running(cluster, "web") == 7
+    assert "2 pods wait: over the quota of namespace ns: pods 8 of 7" in cluster.status("web")["reason"]
+    cluster.change(kind, "web", replicas=7)
+    cluster.settle(40)
+    assert (running(cluster, "web"), cluster.status("web").get("reason")) == (7, None)
+
+
+def test_of_one_second_a_job_goes_before_the_further_pods_of_what_was_created_after_it():
+    cluster = Cluster(nodes=1, cores=4)
+    cluster.pod("runs", 3)
+    cluster.settle(5)
+    cluster.pod("first", 2)
+    cluster.replicas("Deployment", "web", 3)
+    cluster.settle(5)
+    assert (cluster.status("first")["position"], running(cluster, "web")) == (1, 0)
+
+
+def test_a_deployment_that_is_recreated_keeps_its_nodes():
+    cluster = Cluster(nodes=2, cores=2)
+    cluster.replicas("Deployment", "web", 2, cores=2)
+    cluster.settle(5)
+    cluster.pod("waits", 2)
+    cluster.settle(5)
+    deployment = cluster.one(cluster.kinds["deployments"], "web")
+    deployment["spec"]["strategy"] = {"type": "Recreate"}
+    deployment["spec"]["template"]["metadata"]["labels"] = {"job": "web", "version": "2"}
+    cluster.put(cluster.kinds["deployments"], deployment)
+    cluster.settle(5)
+    assert (running(cluster, "web"), cluster.state("waits")) == (2, "Held")
+    assert {pod["metadata"]["labels"]["version"] for pod in cluster.pods_of("web")} == {"2"}
+    cluster.change("Deployment", "web", replicas=1)
+    cluster.settle(5)
+    assert (running(cluster, "web"), cluster.state("waits")) == (1, "Running")
+
+
 def test_what_was_scaled_to_nothing_comes_anew():
     cluster = Cluster(nodes=1, cores=2)
     cluster.replicas("Deployment", "web", 2)

@@ -1905,6 +1905,91 @@ def test_pods_of_a_group_that_is_over_are_another_job(restarts):
     assert len({jobid for _, jobid in ended}) == 3
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_group_is_made_again_with_another_size_beside_its_ended_pods(restarts):
+    cluster = Cluster(nodes=2, cores=4)
+    for names in ("ab", "cde"):
+        for name in names:
+            marks = {
+                "labels": {"fluxqueue/group": "g", "job": names},
+                "annotations": {"fluxqueue/group-size": str(len(names))},
+            }
+            cluster.pod(name, **marks)
+        if restarts:
+            cluster.restart()
+        cluster.settle(5)
+        assert [pod["status"]["phase"] for pod in cluster.pods_of(names)] == ["Running"] * len(names)
+        cluster.end_all(names)
+        cluster.settle(5)
+        assert cluster.one(FLUXJOBS, "g-group")["status"]["state"] == "Finished"
+
+
+@pytest.mark.parametrize(
+    ("marks", "state", "told"),
+    [
+        ([{}, {"fluxqueue/hold": "true"}], "Held", "its user keeps it waiting: annotation fluxqueue/hold"),
+        ([{"fluxqueue/duration": "10m"}, {"fluxqueue/duration": "2h"}], "Running", 7200),
+        ([{}, {"fluxqueue/duration": "2h"}], "Running", 7200),
+        ([{}, {"fluxqueue/duration": "zork"}], "Refused", "g1: metadata.annotations[fluxqueue/duration]: "),
+        (
+            [{}, {"fluxqueue/hold": "yes"}],
+            "Refused",
+            'g1: metadata.annotations[fluxqueue/hold]: must be "true" or "false"',
+        ),
+        ([{}, {"fluxqueue/within": "zork"}], "Refused", "g1: metadata.annotations[fluxqueue/within]: must be a label"),
+        (
+            [{"fluxqueue/within": f"topology.kubernetes.io/{level}"} for level in ("zone", "rack")],
+            "Refused",
+            "metadata.annotations[fluxqueue/within]: must be the same in all pods of a group",
+        ),
+    ],
+)
+def test_the_marks_of_each_pod_of_a_group_count(marks: list[dict[str, str]], state: str, told: Any):
+    cluster = Cluster(nodes=2, cores=4)
+    for index, one in enumerate(marks):
+        annotations = {"fluxqueue/group-size": str(len(marks)), **one}
+        cluster.pod(f"g{index}", labels={"fluxqueue/group": "g"}, annotations=annotations)
+    cluster.settle(5)
+    found = cluster.one(FLUXJOBS, "g-group")
+    assert found["status"]["state"] == state
+    if isinstance(told, int):
+        assert found["spec"]["duration"] == told
+    else:
+        assert told in found["status"]["reason"]
+
+
+def test_a_held_job_that_wants_no_pods_for_a_while_keeps_its_place():
+    cluster = Cluster(nodes=1, cores=2)
+    cluster.pod("runs", 2)
+    cluster.settle(2)
+    for name in "ab":
+        cluster.job(name, pods=2)
+        cluster.settle(2)
+    for pods in (0, 2):
+        cluster.change("Job", "a", parallelism=pods)
+        cluster.settle(5)
+    assert [cluster.status(name)["position"] for name in "ab"] == [1, 2]
+
+
+def test_the_fluxjob_of_a_group_belongs_to_all_its_pods_whichever_came_first():
+    cluster = Cluster(nodes=3, cores=1)
+    for name in "cab":
+        cluster.pod(name, labels={"fluxqueue/group": "g"}, annotations={"fluxqueue/group-size": "3"})
+        cluster.settle(60)
+    told = cluster.one(FLUXJOBS, "g-group")
+    assert sorted(one["name"] for one in told["metadata"]["ownerReferences"]) == ["a", "b", "c"]
+    for name in "ca":
+        cluster.end(cluster.one(PODS, name))
+        cluster.drop(PODS, cluster.one(PODS, name))
+        cluster.settle()
+        cluster.restart()
+        cluster.settle(5)
+    after = cluster.one(FLUXJOBS, "g-group")["status"]
+    assert [after[key] for key in ("queuedAt", "startedAt")] == [
+        told["status"][key] for key in ("queuedAt", "startedAt")
+    ]
+
+
 def test_a_group_of_which_one_pod_has_ended_is_not_yet_another():
     cluster = Cluster(nodes=2, cores=1)
     for name in "ab":

@@ -12,7 +12,7 @@ from simulated_cluster import Cluster
 from headrace.fluxqueue import client
 from headrace.fluxqueue.core import external
 from headrace.fluxqueue.core.job import LATENCY
-from headrace.fluxqueue.names import FLUXJOBS, NODES
+from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, QUEUE
 from headrace.fluxqueue.services.backend import Matched, Pods, Unanswerable
 from headrace.fluxqueue.services.live_graph import LiveGraph
 from headrace.kube.runtime.api import ApiError, Listing
@@ -130,6 +130,72 @@ def test_matches_survive_the_queue_and_end_with_their_fluxjobs(live: Live) -> No
     assert live.cluster.state("waits") == "Running"
     assert live.graph.groups() == {}
     assert live.pods().jobid != found.jobid
+
+
+def test_a_match_of_whole_nodes_with_nothing_of_some_resource_survives_the_queue(live: Live) -> None:
+    """Kubelets tell of huge pages that a node has none."""
+    for name in ("n0", "n1"):
+        node = live.cluster.one(NODES, name, "")
+        node["status"]["allocatable"]["hugepages-2Mi"] = "0"
+        live.cluster.put(NODES, node)
+    live.cluster.settle(5)
+    whole = {"type": "slot", "count": 1, "label": "a", "with": [{"type": "node", "count": 1}]}
+    jobspec = {"version": 1, "resources": [whole], "attributes": {"system": {"duration": 3600}}}
+    matched = live.match(jobspec)
+    live.cluster.settle(5)
+    (fluxjob,) = live.cluster.all(FLUXJOBS)
+    assert "hugepages-2Mi" not in fluxjob["spec"]["resources"]["nodes"][0]["amounts"]
+    live.cluster.restart()
+    live.begin()
+    live.cluster.settle(5)
+    assert live.match(jobspec).cores != matched.cores
+    with pytest.raises(Unanswerable, match="no room now"):
+        live.match(slots(1, 1))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_a_match_has_of_a_node_goes_with_it_to_another_queue(live: Live, restarts: bool) -> None:
+    cluster = live.cluster
+
+    def label(node: str, pool: str) -> None:
+        item = cluster.one(NODES, node, "")
+        item["metadata"]["labels"] = {"pool": pool}
+        cluster.put(NODES, item)
+
+    label("n0", "a")
+    label("n1", "b")
+    default = cluster.one(FLUXQUEUES, "default", "")
+    default["spec"]["nodeSelector"] = {"pool": "a"}
+    cluster.put(FLUXQUEUES, default)
+    cluster.put(FLUXQUEUES, {"metadata": {"name": "two"}, "spec": {"nodeSelector": {"pool": "b"}}})
+    cluster.settle(2)
+    matched = live.match(slots(1, 4))
+    cluster.settle(2)
+    label("n0", "b")
+    if restarts:
+        cluster.restart()
+        live.begin()
+    cluster.settle(2)
+    cluster.put(NAMESPACES, {"metadata": {"name": "ns", "labels": {QUEUE: "two"}}})
+    cluster.job("wide", 2, 4)
+    cluster.settle(5)
+    assert cluster.state("wide") == "Held"
+    live.cancel(matched.jobid)
+    cluster.settle(5)
+    assert cluster.state("wide") == "Running"
+
+
+def test_a_match_gets_no_node_with_a_taint_unless_it_asks_for_nodes_itself(live: Live) -> None:
+    tainted = live.cluster.node("n0", taints=[{"key": "gpu", "value": "", "effect": "NoSchedule"}])
+    tainted["metadata"]["labels"] = {"gpu": "yes"}
+    live.cluster.put(NODES, tainted)
+    live.cluster.settle(2)
+    assert live.match(slots(1, 3)).cores == (("n1", 3),)
+    with pytest.raises(Unanswerable):
+        live.match(slots(1, 3))
+    asked = slots(1, 3)
+    asked["attributes"]["system"]["constraints"] = {"properties": ["gpu=yes"]}
+    assert live.match(asked).cores == (("n0", 3),)
 
 
 def test_matches_of_one_group_are_added_up(live: Live) -> None:

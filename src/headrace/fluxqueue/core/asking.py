@@ -11,7 +11,7 @@ from ...spec import duration as durations
 from .. import constraints, nodes, requests
 from ..crd import LONGEST, Settings
 from ..names import DURATION, GANG, GROUP_NAMES, GROUP_SIZES, HOLD, QUEUE, SCHEDULERS, SKIP, WITHIN
-from ..workloads import PodSet
+from ..workloads import PodSet, group
 from .job import Asked, AskedSet, Job
 
 Object = dict[str, Any]
@@ -26,13 +26,8 @@ def asked_of(job: Job, settings: Settings, has_taints: bool) -> Asked:
     RequestError.
     """
     meta, wish = job.item["metadata"], job.wish
-    seconds = _duration(meta, wish.limit, settings)
-    within = (meta.get("annotations") or {}).get(WITHIN, "")
-    if within and within not in settings.topology:
-        known = ", ".join(settings.topology) or "none"
-        raise Refusal(
-            f"metadata.annotations[{WITHIN}]: must be a label of the queue's topology ({known}), not {within}"
-        )
+    seconds = _duration(job, settings)
+    within = _within(job, settings)
     level = nodes.level_of(within, settings.topology) if within else ""
     where = meta["namespace"], *(one.labels for one in wish.sets)
     left = dict.fromkeys(field for one in wish.templates for field in constraints.left_to_scheduler(one, *where))
@@ -88,20 +83,35 @@ def request_of(job: Job, asked: Asked, pods: Mapping[str, int], others: Mapping[
     return together(found, asked.level) if len(found) > 1 else found[0]
 
 
-def check_marks(meta: Object, queue: str) -> None:
-    """Whether the labels and annotations of an object in a queue say what they can say. Raises Refusal."""
-    labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
-    for where, marks, names in (("annotations", annotations, (HOLD, GANG)), ("labels", labels, (SKIP,))):
-        for name in names:
-            if marks.get(name, "true") not in ("true", "false"):
-                raise Refusal(f'metadata.{where}[{name}]: must be "true" or "false", not {marks[name]!r}')
-    if GROUP_NAMES[0] in annotations and GROUP_NAMES[0] not in labels:
-        raise Refusal(
-            f"metadata.annotations[{GROUP_NAMES[0]}]: must be a label of the pods that start together, whose number is "
-            f"their annotation {GROUP_SIZES[0]}, not an annotation"
-        )
-    if labels.get(QUEUE, queue) != queue:
-        raise Refusal(f"metadata.labels[{QUEUE}]: must be a label of the namespace, whose queue is {queue}")
+def marks_of(job: Job, name: str) -> Iterator[tuple[str, str]]:
+    """What the objects of a job, which are several for a group, say by an annotation, each with where it stands."""
+    for meta in (one["metadata"] for one in job.workload.objects(job.item)):
+        if name in (annotations := meta.get("annotations") or {}):
+            yield str(annotations[name]), f"{_whose(job, meta)}metadata.annotations[{name}]"
+
+
+def _whose(job: Job, meta: Object) -> str:
+    """Which object of a job a refusal is about: "" where it has no other."""
+    return f"{meta['name']}: " if job.workload is group.WORKLOAD else ""
+
+
+def check_marks(job: Job) -> None:
+    """Whether the labels and annotations of a job's objects say what they can say. Raises Refusal."""
+    for meta in (one["metadata"] for one in job.workload.objects(job.item)):
+        whose, labels, annotations = _whose(job, meta), meta.get("labels") or {}, meta.get("annotations") or {}
+        for where, marks, names in (("annotations", annotations, (HOLD, GANG)), ("labels", labels, (SKIP,))):
+            for name in names:
+                if marks.get(name, "true") not in ("true", "false"):
+                    raise Refusal(f'{whose}metadata.{where}[{name}]: must be "true" or "false", not {marks[name]!r}')
+        if GROUP_NAMES[0] in annotations and GROUP_NAMES[0] not in labels:
+            raise Refusal(
+                f"metadata.annotations[{GROUP_NAMES[0]}]: must be a label of the pods that start together, whose "
+                f"number is their annotation {GROUP_SIZES[0]}, not an annotation"
+            )
+        if labels.get(QUEUE, job.queue) != job.queue:
+            raise Refusal(
+                f"{whose}metadata.labels[{QUEUE}]: must be a label of the namespace, whose queue is {job.queue}"
+            )
 
 
 def check_priority(job: Job, has_class: Callable[[str], bool]) -> None:
@@ -159,24 +169,42 @@ def _check_bindable(template: Object, namespace: str, has_claim: Callable[[str, 
             )
 
 
-def _duration(meta: Object, limit: float | None, settings: Settings) -> float:
-    """How long an object runs, in seconds; 0 if that is not known. Raises Refusal."""
-    text = (meta.get("annotations") or {}).get(DURATION)
-    if text is None:
+def _within(job: Job, settings: Settings) -> str:
+    """The label of which all nodes of a job have one value, "" for none. Raises Refusal."""
+    told = {text: where for text, where in marks_of(job, WITHIN) if text}
+    for text, where in told.items():
+        if text not in settings.topology:
+            known = ", ".join(settings.topology) or "none"
+            raise Refusal(f"{where}: must be a label of the queue's topology ({known}), not {text}")
+        if len(told) > 1:
+            raise Refusal(f"{where}: must be the same in all pods of a group that say it, not {' or '.join(told)}")
+    return next(iter(told), "")
+
+
+def _duration(job: Job, settings: Settings) -> float:
+    """How long a job runs, in seconds: the longest that its objects say; 0 if that is not known. Raises Refusal."""
+    told = [(_parsed(text, where), text, where) for text, where in marks_of(job, DURATION)]
+    if told:
+        seconds, text, where = max(told)
+    else:
+        limit = job.wish.limit
         where, seconds = "activeDeadlineSeconds", settings.default_duration if limit is None else limit
+        text = str(seconds)
         if limit == 0:
             raise Refusal(f"{where}: 0 is no time that a job could run: must be more than zero")
-    else:
-        where = f"metadata.annotations[{DURATION}]"
-        try:
-            seconds = durations.parse(text)
-        except durations.DurationError as exc:
-            raise Refusal(f"{where}: {exc}") from None
-        if not seconds or not isfinite(seconds):
-            raise Refusal(f"{where}: {text} is no time that a job could run: must be more than zero, such as 30m")
     if seconds > LONGEST:
-        raise Refusal(f"{where}: must be at most {LONGEST} seconds, about 68 years, not {text or seconds}")
+        raise Refusal(f"{where}: must be at most {LONGEST} seconds, about 68 years, not {text}")
     if settings.max_duration and seconds > settings.max_duration:
         most = durations.encode(settings.max_duration)
         raise Refusal(f"{where}: its duration, {durations.encode(seconds)}, is over the queue's maxDuration, {most}")
     return float(seconds)
+
+
+def _parsed(text: str, where: str) -> float:
+    try:
+        seconds = durations.parse(text)
+    except durations.DurationError as exc:
+        raise Refusal(f"{where}: {exc}") from None
+    if not seconds or not isfinite(seconds):
+        raise Refusal(f"{where}: {text} is no time that a job could run: must be more than zero, such as 30m")
+    return seconds

@@ -87,11 +87,17 @@ def status_of(fluxjob: Object, now: float) -> Object:
 
 
 class Externals:
-    """The holds of external jobs in the queues, by job id."""
+    """The holds of external jobs in the queues, by job id. `changed` are the nodes of jobs that have come or gone since
+    it was cleared.
+    """
 
     def __init__(self, queues: Mapping[str, ClusterQueue]) -> None:
+        self.changed: dict[str, None] = {}
         self._queues = queues
         self._holds: dict[int, tuple[ClusterQueue, list[int]]] = {}
+        # What jobs have of a node, by their ids.
+        self._on: dict[str, dict[int, requests.Amounts]] = {}
+        self._nodes: dict[int, Amounts] = {}
         # Jobs whose FluxJobs have not been observed yet.
         self._new: set[int] = set()
         # The versions of the FluxJobs for which was asked to say that they run.
@@ -100,6 +106,7 @@ class Externals:
     def give(self, jobid: int, queue: ClusterQueue, amounts: Amounts, now: int, start: int, end: int) -> None:
         """A new job holds amounts of nodes, from a time on to another one (0: for ever)."""
         self._new.add(jobid)
+        self._place(jobid, amounts)
         self._hold(jobid, queue, amounts, now, start, end)
 
     def is_new(self, jobid: int) -> bool:
@@ -118,20 +125,39 @@ class Externals:
         for hold in holds:
             if queue:
                 queue.release(hold)
+        for node in self._nodes.pop(jobid, ()):
+            self._on[node].pop(jobid)
+            if not self._on[node]:
+                del self._on[node]
+            self.changed[node] = None
+
+    def elsewhere(self, node: str, queue: ClusterQueue | None) -> Iterator[requests.Amounts]:
+        """What jobs have of a node that has come to this queue, and is not of theirs any more."""
+        for jobid, amounts in self._on.get(node, {}).items():
+            if jobid not in self._holds or self._holds[jobid][0] is not queue:
+                yield amounts
+
+    def _place(self, jobid: int, amounts: Amounts) -> None:
+        self._nodes[jobid] = amounts
+        for node, of in amounts.items():
+            self._on.setdefault(node, {})[jobid] = of
+            self.changed[node] = None
 
     def settle(self, fluxjobs: Mapping[int, Object], now: int) -> None:
         """Hold what the FluxJobs that there are say, in the queues as they are now."""
         for jobid, item in fluxjobs.items():
             queue = self._queues.get(item["spec"].get("queue", ""))
             held = self._holds.get(jobid)
+            if jobid not in self._nodes:
+                self._place(jobid, dict(amounts_of(item)))
             if held and held[0] is queue:
                 continue
             self._holds.pop(jobid, None)
             if queue:
                 duration = item["spec"].get("duration", 0)
                 end = start_of(item) + duration if duration else 0
-                self._hold(jobid, queue, dict(amounts_of(item)), now, reserved_start(item), end)
-        for jobid in [one for one in self._holds if one not in fluxjobs and one not in self._new]:
+                self._hold(jobid, queue, self._nodes[jobid], now, reserved_start(item), end)
+        for jobid in [one for one in self._nodes if one not in fluxjobs and one not in self._new]:
             self.drop(jobid)
 
     def _hold(self, jobid: int, queue: ClusterQueue, amounts: Amounts, now: int, start: float, end: float) -> None:
@@ -168,5 +194,5 @@ def amounts_of(fluxjob: Object) -> Iterator[tuple[str, requests.Amounts]]:
     found = (fluxjob["spec"].get("resources") or {}).get("nodes")
     for one in found if isinstance(found, list) else ():
         amounts = one.get("amounts") if isinstance(one, dict) else None
-        if isinstance(amounts, dict) and all(type(of) is int and of > 0 for of in amounts.values()):
-            yield str(one.get("name")), amounts
+        if isinstance(amounts, dict) and all(type(of) is int and of >= 0 for of in amounts.values()):
+            yield str(one.get("name")), {kind: of for kind, of in amounts.items() if of}

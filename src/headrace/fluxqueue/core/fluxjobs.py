@@ -94,7 +94,17 @@ def _asked(job: Job, reserves: bool) -> Object:
     }
 
 
-def changed_spec(job: Job, reserves: bool, told: Object) -> Object:
+def changes_of(job: Job, reserves: bool, fluxjob: Object) -> Object:
+    """The merge patch of the FluxJob of a job that brings spec and owners up to date; {} for nothing."""
+    spec, owners = _changed_spec(job, reserves, fluxjob.get("spec") or {}), _owners(job)
+    told = {one["uid"] for one in fluxjob["metadata"].get("ownerReferences") or ()}
+    # It was made with the first pods of its group.
+    is_grown = not job.wish.missing and not job.state.is_over and not told.issuperset(one["uid"] for one in owners)
+    metadata = {"ownerReferences": owners} if is_grown else {}
+    return {key: value for key, value in (("metadata", metadata), ("spec", spec)) if value}
+
+
+def _changed_spec(job: Job, reserves: bool, told: Object) -> Object:
     """What is to be changed in the spec of the FluxJob of a waiting job, or of one that has just got what it waits for
     and nodes in one; {} for nothing. `reserves` is as for `made_of`.
 

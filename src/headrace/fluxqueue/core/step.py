@@ -31,14 +31,14 @@ from ...queueing.why import refusal, shortage
 from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
 from ...spec.jobid import TIMESTAMP_SHIFT, FluidGenerator
-from .. import nodes, requests
+from .. import constraints, nodes, requests
 from ..admission import gate_index, is_skipped
 from ..crd import Settings, WrongQueueError, settings_of
 from ..names import FLUXJOBS, FLUXQUEUES, HOLD
 from ..quotas import Account
 from ..workloads import PodSet, Wish, group
 from . import actions, fluxjobs
-from .asking import Refusal, asked_of, check_marks, check_placement, check_priority, claims_of, request_of
+from .asking import Refusal, asked_of, check_marks, check_placement, check_priority, claims_of, marks_of, request_of
 from .binding import NOT_BOUND, Binding
 from .chronicle import Chronicle, Record
 from .cluster_queue import ClusterQueue
@@ -95,8 +95,9 @@ class Core:
         self.externals = Externals(self.queues)
         self._asked_again: dict[str, None] = {}
         self._ids = FluidGenerator(epoch_ms=_EPOCH)
-        # Ids of parts of jobs in front of a graph: those of jobs are far greater.
-        self._parts = count(1)
+        # Ids of parts of jobs in front of a graph. Those of jobs are smaller: of one second, a job goes before what
+        # others ask for beside their first part.
+        self._parts = count(1 << 63)
         self._defects: list[tuple[str, Exception]] = []
         self._begin(0)
 
@@ -147,6 +148,8 @@ class Core:
             with self._contained(uid):
                 self._review(uid, now)
         self.externals.settle(self.world.externals, int(now))
+        self.places.loads.update(self.externals.changed)
+        self.externals.changed.clear()
         self.left_alone.settle()
         for node in self.places.loads:
             self._count_foreign(node, int(now))
@@ -241,6 +244,9 @@ class Core:
         queue = self.queues.get(name)
         if queue is None:
             raise Refusal(f"there is no FluxQueue {name}")
+        if queue.has_taints and request.constraint is None and not request.sets:
+            # As a pod that tolerates no taint: what the other scheduler runs there is not known.
+            request = JobRequest(request.resources, request.duration, constraints.constraint_of({}))
         found = queue.earliest(request, int(now), reserves)
         if found.selection is None:
             raise Refusal(_no_room(queue, jobspec, request, int(now), reserves))
@@ -339,7 +345,7 @@ class Core:
         name = next((name for name, one in self.queues.items() if node in one.nodes), "")
         queue = self.queues.get(name)
         lasting: list[requests.Amounts] = []
-        passing: list[requests.Amounts] = []
+        passing = list(self.externals.elsewhere(node, queue))
         for uid, pod in self.world.pods_on.get(node, {}).items():
             if is_live(pod):
                 lasts = uid not in self.places.of_pod and lasts_for_ever(pod)
@@ -385,8 +391,7 @@ class Core:
             return
         kind, item = found
         if kind is group.WORKLOAD:
-            flux = self.world.fluxjobs.get(uid)
-            item = group.without_former(item, job.jobid if job else jobid_of(flux) if flux else 0)
+            item = group.without_former(item, self._group_jobid(uid, job))
         problem, wish = "", job.wish if job else Wish(sets=(PodSet(pods=1, templates=()),))
         try:
             wish = kind.wish(item, self.world.made_by(uid))
@@ -420,6 +425,13 @@ class Core:
         if not job.state.is_over:
             self._wait(job, problem, now)
         self.binding.review(job, self.queues.get(job.queue), now)
+
+    def _group_jobid(self, uid: str, job: Job | None) -> int:
+        """The id of the job to which the pods of a group belong; 0 if they are to be another, or it has none yet."""
+        if job:
+            return 0 if job.state.is_over else job.jobid
+        flux = self.world.fluxjobs.get(uid)
+        return jobid_of(flux) if flux else 0
 
     def _waits(self, uid: str, item: Object, wish: Wish) -> bool:
         """Whether a workload is to have a FluxJob: it has one, or it is held in a namespace with a queue."""
@@ -542,7 +554,7 @@ class Core:
         try:
             if problem:
                 raise Refusal(problem)
-            check_marks(job.item["metadata"], job.queue)
+            check_marks(job)
             check_priority(job, self.world.has_priority_class)
             job.asked = asked_of(job, queue.settings if queue else Settings(), bool(queue and queue.has_taints))
             if queue:
@@ -561,7 +573,7 @@ class Core:
         if job.state.has_nodes and self._is_idle(job):
             self._requeue(job)
             job.reason = NO_PODS
-        if job.reason == NO_PODS:
+        if job.reason == NO_PODS and job.workload.lasts:
             # What was scaled down to nothing comes anew when it wants pods again.
             job.queued_at = now
         if queue is not None:
@@ -608,7 +620,7 @@ class Core:
 
     def _kept_out(self, job: Job) -> str:
         """Why a job is not in the order of its queue; "" if it may be."""
-        if (job.item["metadata"].get("annotations") or {}).get(HOLD) == "true":
+        if any(text == "true" for text, _ in marks_of(job, HOLD)):
             return f"its user keeps it waiting: annotation {HOLD}"
         if job.queue not in self.queues:
             return f"there is no FluxQueue {job.queue}"
@@ -785,6 +797,9 @@ class Core:
         job.position, job.estimate, job.reason = 0, 0, ""
         for own, names in zip(job.sets_in_line, given, strict=True):
             self.places.add(job, queue, own, names, int(now), wait.since)
+        if account := self._account_of(job):
+            # What it waits for now is new to the quota, also where it asks for as much as before.
+            account.forget(-job.jobid)
 
     def _look(self, now: float) -> None:
         """Bring positions, reasons and estimates of those who wait up to date, and have some of them written."""

@@ -63,10 +63,10 @@ class Writes:
                 yield actions.Change(job.workload.kind, job.item, body)
                 return
             job.is_claimed = True
-        spec = fluxjobs.changed_spec(job, reserves, flux.get("spec") or {})
-        if spec:
+        body = fluxjobs.changes_of(job, reserves, flux)
+        if body:
             # The status is written to the version that comes of this.
-            yield actions.Change(FLUXJOBS, flux, {"spec": spec})
+            yield actions.Change(FLUXJOBS, flux, body)
             return
         pods = {pod["metadata"]["uid"]: pod for pod in self._world.live_pods(job.uid)}
         wanted = fluxjobs.status_of(job, told, self._counts(job, pods), now)

@@ -8,10 +8,12 @@ from .workload import NOTHING, Made, Object, PodSet, Wish, Workload
 
 
 def wish(deployment: Object, made: Made = NOTHING) -> Wish:
-    """A ReplicaSet that is rolled out wants pods beyond `replicas`, as many as `maxSurge` lets it."""
+    """A ReplicaSet that is rolled out wants pods beyond `replicas`, as many as `maxSurge` lets it. With the strategy
+    Recreate all want none for a while: what the pods had is kept for the next.
+    """
     wanted = [one for one in made.get("ReplicaSet", ()) if replicaset.replicas_of(one)]
     pods = PodSet(
-        pods=sum(replicaset.replicas_of(one) for one in wanted),
+        pods=max(sum(replicaset.replicas_of(one) for one in wanted), replicaset.replicas_of(deployment)),
         templates=tuple(one["spec"]["template"]["spec"] for one in wanted) or (deployment["spec"]["template"]["spec"],),
         labels=replicaset.labels_of(deployment),
     )
