@@ -44,6 +44,8 @@ PLACE = "fluxqueue/fluxion-nodes"
 # The annotation of an object that the webhook has suspended. An object that is suspended without it was suspended by
 # its user.
 HELD = "fluxqueue/held"
+# The annotation of an object with the deadline that the queue has given it (seconds): it is not its user's.
+DEADLINE = "fluxqueue/deadline"
 # The annotation by which a user keeps an object that waits out of the order of its queue ("true"), until it is gone.
 HOLD = "fluxqueue/hold"
 # The annotation that says how long an object runs (RFC 23).

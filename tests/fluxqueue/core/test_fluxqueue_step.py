@@ -878,6 +878,27 @@ def test_a_job_that_its_user_unsuspends_ends_by_its_duration_from_its_start_on(b
     assert len(changes) == 1
 
 
+@pytest.mark.parametrize(("own", "deadlines"), [(None, [1800, 7205]), (600, [600, 600])])
+@pytest.mark.parametrize("by_default", [False, True])
+def test_a_job_that_starts_anew_ends_by_the_duration_that_it_has_then(own, deadlines, by_default):
+    """The deadline that the queue gave it at its first start was not its user's."""
+    cluster = Cluster(nodes=1, cores=2, enforceDuration=True, defaultDuration="30m" if by_default else None)
+    marks = {} if by_default else {"fluxqueue/duration": "30m"}
+    cluster.job("a", annotations=marks, **({"activeDeadlineSeconds": own} if own else {}))
+    cluster.settle(5)
+    assert cluster.one(JOBS, "a")["spec"]["activeDeadlineSeconds"] == deadlines[0]
+    job, queue = cluster.one(JOBS, "a"), cluster.one(FLUXQUEUES, "default", "")
+    job["spec"]["suspend"] = True
+    job["metadata"]["annotations"].update({} if by_default else {"fluxqueue/duration": "2h"})
+    cluster.put(JOBS, job)
+    if by_default:
+        queue["spec"]["defaultDuration"] = "2h"
+        cluster.put(FLUXQUEUES, queue)
+    cluster.settle(5)
+    assert cluster.state("a") == "Running"
+    assert cluster.one(JOBS, "a")["spec"]["activeDeadlineSeconds"] == deadlines[1]
+
+
 def test_a_pod_that_replaces_another_ends_with_its_job():
     cluster = Cluster(nodes=2, cores=1, enforceDuration=True)
     annotations = {"fluxqueue/duration": "100"}

@@ -13,7 +13,7 @@ from ...kube.runtime.events import Report
 from ...kube.runtime.kinds import PODS
 from ...kube.runtime.writes import patch_of
 from ..admission import gate_index, is_bound_here
-from ..names import FLUXJOBS, HELD
+from ..names import FLUXJOBS
 from ..workloads.workload import value_at
 from . import actions, fluxjobs, pin
 from .binding import Binding
@@ -59,8 +59,7 @@ class Writes:
         told: Object = flux.get("status") or {}
         if not job.is_claimed and told.get("state") == "Held":
             if not is_held(job.item):
-                body = {"metadata": {"annotations": {HELD: "true"}}}
-                yield actions.Change(job.workload.kind, job.item, body)
+                yield actions.Change(job.workload.kind, job.item, job.workload.held_again(job.item))
                 return
             job.is_claimed = True
         body = fluxjobs.changes_of(job, reserves, flux)
@@ -100,8 +99,7 @@ class Writes:
         workload, queue = job.workload, self._queues.get(job.queue)
         limit = job.seconds if queue and queue.settings.enforce_duration else 0
         if workload.is_suspended(job.item) or is_held(job.item):
-            body = workload.released(job.item, limit, job.started_at)
-            yield actions.Change(workload.kind, job.item, {"metadata": {"annotations": {HELD: None}}, **body})
+            yield actions.Change(workload.kind, job.item, workload.released(job.item, limit, job.started_at))
         elif workload.deadline and any(gate_index(pods[one.pod]) >= 0 for one in job.places if one.pod in pods):
             # Its user has created it suspended, and unsuspended it: its pods alone were held.
             body = workload.released(job.item, limit, job.started_at)

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from ...kube.runtime.kinds import Kind
 from ...kube.runtime.timestamps import seconds_of
+from ..names import DEADLINE, HELD
 
 Object = dict[str, Any]
 Made = Mapping[str, Sequence[Object]]
@@ -109,6 +110,15 @@ class Workload(NamedTuple):
         """The merge patch that keeps an object from having pods."""
         return with_value({}, self.suspend, True)
 
+    def held_again(self, item: Object) -> Object:
+        """The merge patch by which an object that its user has suspended waits anew, without the deadline that the
+        queue has given it at its last start.
+        """
+        body, own = with_value({}, _mark(HELD), "true"), value_at(item, self.deadline)
+        if self.deadline and own is not None and value_at(item, _mark(DEADLINE)) == str(own):
+            body = with_value(with_value(body, self.deadline, None), _mark(DEADLINE), None)
+        return body
+
     def released(self, item: Object, seconds: int, released_at: float) -> Object:
         """The merge patch that lets an object make its pods, and has Kubernetes end it so many seconds after it was
         released (seconds since the epoch), unless it is to do that earlier; 0: for no limit.
@@ -118,11 +128,18 @@ class Workload(NamedTuple):
         if seconds and started and not self.is_suspended(item):
             # Its user has unsuspended it. Kubernetes counts from then on, also while its pods were held.
             seconds += max(ceil(released_at - seconds_of(started)), 0)
+        if value_at(item, _mark(HELD)) is not None:
+            body = with_value(body, _mark(HELD), None)
         if self.suspend:
             body = with_value(body, self.suspend, False)
         if self.deadline and seconds and is_longer(value_at(item, self.deadline), seconds):
-            body = with_value(body, self.deadline, seconds)
+            body = with_value(with_value(body, self.deadline, seconds), _mark(DEADLINE), str(seconds))
         return body
+
+
+def _mark(name: str) -> tuple[str, ...]:
+    """The path of an annotation."""
+    return ("metadata", "annotations", name)
 
 
 def value_at(item: Object, path: tuple[str, ...]) -> Any:
