@@ -10,7 +10,16 @@ import pytest
 from headrace.graph import Graph, Scheduler, parse_jobspec
 from headrace.graph.selection import from_vertices
 from headrace.queueing.policies import by_name
-from headrace.queueing.queue import MAX_STARTS, Planned, Queue, Refused, Started, overrun
+from headrace.queueing.queue import (
+    MAX_CANCELLED,
+    MAX_STARTS,
+    REORDERED_PER_SECOND,
+    Planned,
+    Queue,
+    Refused,
+    Started,
+    overrun,
+)
 
 
 def cluster(nodes: int = 4, cores: int = 4) -> Graph:
@@ -308,3 +317,127 @@ def test_a_job_enters_with_what_it_holds_in_fact_and_breaks_what_was_promised() 
     assert started(q.schedule(71)) == []
     q.finish(-1)
     assert started(q.schedule(72)) == [2]
+
+
+KEEPING = ["hybrid", "conservative"]
+
+
+def line(policy: str, *waiting: int) -> Queue:
+    """A queue of jobs of the whole system for 50 s: job 1 runs, the others have reservations in order."""
+    q = queue(policy)
+    for jobid in (1, *waiting):
+        q.submit(jobid, nodes(4, 50), arrival=10 * jobid)
+    q.schedule(0)
+    assert list(q.planned) == list(waiting)
+    return q
+
+
+def starts(q: Queue) -> dict[int, int]:
+    return {jobid: plan.start for jobid, plan in sorted(q.planned.items())}
+
+
+@pytest.mark.parametrize("policy", KEEPING)
+def test_a_job_of_higher_priority_is_planned_before_those_that_have_a_promise(policy: str) -> None:
+    q = line(policy, 2, 3)
+    q.submit(4, nodes(4, 50), priority=20, arrival=40)
+    assert Planned(4, 50) in q.schedule(1)
+    assert starts(q) == {2: 100, 3: 150, 4: 50}
+    q.finish(1)
+    assert started(q.schedule(2)) == [4]
+
+
+@pytest.mark.parametrize("policy", KEEPING)
+def test_a_job_that_runs_beyond_its_end_leaves_the_order_as_it_is(policy: str) -> None:
+    q = line(policy, 2, 3)
+    for now in range(50, 55):
+        assert started(q.schedule(now)) == []
+    q.finish(1)
+    assert started(q.schedule(55)) == [2]
+
+
+@pytest.mark.parametrize("policy", KEEPING)
+def test_a_job_that_comes_back_with_its_arrival_is_back_in_its_place(policy: str) -> None:
+    q = line(policy, 2, 3, 4)
+    q.cancel(2)
+    q.schedule(1)
+    assert starts(q) == {3: 50, 4: 100}
+    q.submit(2, nodes(4, 60), arrival=20)
+    q.schedule(2)
+    assert starts(q) == {2: 50, 3: 110, 4: 160}
+    # In the moment of an early end, too.
+    q.cancel(2)
+    q.submit(2, nodes(4, 50), arrival=20)
+    q.finish(1)
+    assert started(q.schedule(3)) == [2]
+
+
+@pytest.mark.parametrize("policy", KEEPING)
+def test_a_promise_that_is_broken_is_made_anew_before_those_behind_it(policy: str) -> None:
+    q = line(policy, 2, 3)
+    q.drop_plans_of([2])
+    q.schedule(1)
+    assert starts(q) == {2: 50, 3: 100}
+
+
+@pytest.mark.parametrize("policy", KEEPING)
+def test_jobs_with_a_promise_that_move_in_the_queue_are_planned_where_they_are(policy: str) -> None:
+    q = line(policy, 2, 3, 4)
+    q.reprioritize(4, 20)
+    q.schedule(1)
+    assert starts(q) == {2: 100, 3: 150, 4: 50}
+    q.reprioritize(2, 10)
+    q.schedule(2)
+    assert starts(q) == {2: 150, 3: 100, 4: 50}
+
+
+@pytest.mark.parametrize("policy", KEEPING)
+def test_promises_are_kept_as_they_are_by_what_does_not_have_to_break_them(policy: str) -> None:
+    q = queue(policy)
+    for jobid, request in enumerate([nodes(3, 50), nodes(4, 50), nodes(4, 50)], 1):
+        q.submit(jobid, request)
+    q.schedule(0)
+    kept = dict(q.planned)
+    # Behind the others of its priority; of a lower one; one that can start at once; one whose place stays the same.
+    q.submit(4, nodes(4, 50))
+    q.submit(5, nodes(4, 50), priority=10)
+    q.submit(6, nodes(1, 20), priority=20)
+    q.reprioritize(2, 17)
+    assert started(q.schedule(1)) == [6]
+    assert all(q.planned[jobid] is plan for jobid, plan in kept.items())
+    # One for which the nodes that are up do not suffice.
+    q.submit(7, nodes(4, 50), priority=30)
+    q.scheduler.set_status(next(v for v in q.scheduler.graph.vertices() if q.scheduler.graph.type[v] == "node"), False)
+    q.touch()
+    q.submit(8, nodes(3, 10))
+    q.schedule(2)
+    plan = q.planned[8]
+    q.submit(9, nodes(3, 10))
+    q.schedule(3)
+    assert q.planned[8] is plan
+    assert 7 not in q.planned
+
+
+def test_many_promises_are_made_anew_in_slices_and_at_a_pace() -> None:
+    q = queue("conservative")
+    most = 2 * REORDERED_PER_SECOND - 1
+    for jobid in range(1, most + 2):
+        q.submit(jobid, nodes(4, 50))
+    while q.schedule(0) or q.unfinished:
+        pass
+    q.submit(10001, nodes(4, 50), priority=20)
+    planned = len(q.planned)
+    q.schedule(1)
+    while q.unfinished:
+        assert len(q.planned) >= planned - MAX_CANCELLED
+        planned = len(q.planned)
+        q.schedule(1)
+    assert (q.planned[10001].start, q.planned[2].start, len(q.planned)) == (50, 100, most + 1)
+    # The next one is at the end until the pace allows to make so many anew, and nobody has to ask for it.
+    q.submit(10002, nodes(4, 50), priority=30)
+    q.schedule(1)
+    assert q.planned[10002].start == 50 * (most + 2)
+    assert q.next_start() == 1 + 2
+    while q.schedule(3) or q.unfinished:
+        pass
+    assert (q.planned[10002].start, q.planned[10001].start, q.planned[2].start) == (50, 100, 150)
+    assert q.next_start() == 50

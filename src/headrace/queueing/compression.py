@@ -1,7 +1,7 @@
 """Compression of a schedule: when a job ends early, reservations move forward into the released resources.
 
-Reservations are never rebuilt. Each may only move forward, and only onto resources that were released since its start
-was last checked, so most reservations are skipped without a search.
+Compression makes no reservation anew. Each may only move forward, and only onto resources that were released since its
+start was last checked, so most reservations are skipped without a search.
 """
 
 from __future__ import annotations

@@ -4,14 +4,20 @@
 resources in the graph, so jobs that are matched later cannot delay it. Once a shape of request does not fit now, no
 other job of that shape is tried.
 
-Reservations are never rebuilt: released resources are offered to the jobs with reservations in order, and their
-starts only move forward. A call that would take too long leaves the rest to the next one (`unfinished`).
+A job is planned as if no job behind it had a reservation. So jobs that come in order leave the reservations before them
+as they are: released resources are offered to the jobs with reservations in order, and their starts only move forward.
+Where a job without a reservation precedes jobs with one (it has a higher priority, has come back, or its own
+reservation was broken) and cannot start at once, the reservations behind it are cancelled and made anew in order, all
+of them: each may have to give way to the one before.
+
+A call that would take too long leaves the rest to the next one (`unfinished`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heapreplace, merge
+from math import ceil
 from typing import NamedTuple
 
 from headrace.graph.matcher import Failure
@@ -33,6 +39,13 @@ OVERRUN = 30
 SEARCH_BUDGET = 32
 # How many jobs one call may start in order. A start takes about .04 ms.
 MAX_STARTS = 64
+# How many reservations one call may cancel because they are out of order. Cancelling one takes about .12 ms.
+MAX_CANCELLED = 128
+# How many reservations may be made anew in order per second, on average. Each takes about .5 ms of processor time, so
+# without a limit a stream of urgent jobs before thousands of others would occupy the scheduler for good.
+REORDERED_PER_SECOND = 500
+# Up to so many reservations are made anew whenever they are out of order.
+_REORDERED_AT_ONCE = 64
 # Up to so many jobs with reservations are looked at one by one, more of them shape by shape.
 _FEW_RESERVATIONS = 64
 
@@ -53,7 +66,9 @@ class Started(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """The job has a reservation: it starts at `start` (seconds) or earlier, unless jobs of higher priority come."""
+    """The job has a reservation: it starts at `start` (seconds) or earlier, unless jobs come that precede it, or a job
+    runs beyond its end.
+    """
 
     jobid: int
     start: int
@@ -108,6 +123,9 @@ class Queue:
         self._changed = False
         # True if allocations may have changed in the scheduler without this queue.
         self._resized = False
+        # The position from which on reservations are to be made anew in order, and the earliest time for it.
+        self._disorder: Position | None = None
+        self._reorder_from = 0
         # The count of releases after which all jobs with reservations were last offered a start at once.
         self._offered = 0
         # Where an offer ended because the budget was used up: the position, and the time and count of releases.
@@ -140,9 +158,12 @@ class Queue:
 
     def reprioritize(self, jobid: int, priority: int) -> None:
         """Change a pending job's priority. Raises KeyError."""
-        position = self.pending[jobid].position
-        self._reserved.served = min(self._reserved.served, *self.waiting.move(jobid, priority))
-        self._reserved.reposition(jobid, position)
+        was = self.pending[jobid].position
+        before, after = self.waiting.move(jobid, priority)
+        self._reserved.served = min(self._reserved.served, before, after)
+        self._reserved.reposition(jobid, was)
+        if before != after:
+            self._note_disorder(min(was, self.pending[jobid].position))
         self._changed = True
 
     def cancel(self, jobid: int) -> None:
@@ -217,8 +238,13 @@ class Queue:
         self._changed = True
 
     def next_start(self) -> int | None:
-        """The earliest reserved start: `schedule` must be called then even if nothing changes."""
-        return self._reserved.next_start()
+        """The moment (seconds) at which `schedule` must be called even if nothing changes: the earliest reserved start,
+        or that from which reservations that are out of order may be made anew. None if there is no such moment.
+        """
+        start = self._reserved.next_start()
+        if self._disorder is None:
+            return start
+        return self._reorder_from if start is None else min(start, self._reorder_from)
 
     def _remove(self, jobid: int) -> None:
         shape = self.pending[jobid].shape
@@ -246,21 +272,23 @@ class Queue:
         self.advance(now)
         if self._generation != self.scheduler.generation:
             self._drop_lost()
-        first = self._reserved.next_start()
-        if not (self._changed or search.unfinished or (first is not None and first <= now)):
+        due = self.next_start()
+        if not (self._changed or search.unfinished or (due is not None and due <= now)):
             return []
         decisions: list[Decision] = []
         fresh = not search.unfinished
         search.begin_call()
         self._refuse_new(decisions)
+        in_order = self._restore_order(now)
         self._start_due(now, decisions)
         if not self.policy.keeps:
             self._demote()
-        # Released resources are offered to jobs with reservations first. Where compression takes more than one call,
-        # new jobs are served before it in every other call.
-        if fresh:
+        # Released resources are offered to jobs with reservations first, unless a job without one precedes them. Where
+        # compression takes more than one call, new jobs are served before it in every other call.
+        if fresh and self._reserved.in_order:
             self._compress(decisions)
-        self._serve_first(now, decisions)
+        if in_order:
+            self._serve_first(now, decisions)
         if not search.unfinished:
             self._compress(decisions)
         # No job is backfilled before all jobs that the policy gives reservations have been served.
@@ -303,6 +331,28 @@ class Queue:
         limit, positions = self.policy.reservations, self._reserved.positions
         while limit is not None and positions and self.waiting.count_before(positions[-1]) >= limit:
             self._reserved.drop(positions[-1][2])
+
+    def _note_disorder(self, position: Position) -> None:
+        """Have the reservations from a position on made anew in order, as soon as the pace allows."""
+        self._disorder = position if self._disorder is None else min(position, self._disorder)
+
+    def _restore_order(self, now: int) -> bool:
+        """Cancel the reservations that are out of order, the last first, if the pace allows; `_serve_first` makes them
+        anew. False if this call could not cancel all of them.
+        """
+        first, reserved = self._disorder, self._reserved
+        if first is None or now < self._reorder_from:
+            return True
+        if reserved.reaches(first):
+            if not reserved.drop_last(first, MAX_CANCELLED):
+                self._search.unfinished = True
+                return False
+            anew = len(self.waiting.order) - self.waiting.count_before(first)
+            if self.policy.reservations is not None:
+                anew = min(anew, self.policy.reservations)
+            self._reorder_from = now + (ceil(anew / REORDERED_PER_SECOND) if anew > _REORDERED_AT_ONCE else 0)
+        self._disorder = None
+        return True
 
     def _start_due(self, now: int, decisions: list[Decision]) -> None:
         for jobid in self._reserved.due(now):
@@ -435,11 +485,18 @@ class Queue:
         return merge(*found)
 
     def _plan(self, jobid: int, now: int, budget: int | None, decisions: list[Decision]) -> int | None:
-        """Start or refuse a job (0) or make its reservation if it has a start (1). None: the budget was used up."""
+        """Start or refuse a job (0) or make its reservation if it has a start (1). None: the rest is left to the next
+        call, as the budget was used up, or there are too many reservations out of order.
+        """
         job, search = self.pending[jobid], self._search
         found = search.earliest(job, search.ranges(job), budget)
         known = found.selection is not None or found.exhausted
         search.failed.add(job.shape, job.length, found.start if known else FOR_EVER)
+        if found.selection is not None and found.start > now and self._reserved.reaches(job.position):
+            # The reservations of jobs behind this one may be what delays it.
+            self._note_disorder(job.position)
+            if now >= self._reorder_from:
+                return self._plan(jobid, now, budget, decisions) if self._restore_order(now) else None
         if found.selection is not None:
             allocation = self.scheduler.enter(jobid, found.selection, found.start, found.end, found.start > now)
             if found.start == now:

@@ -58,6 +58,23 @@ class ReservedStarts:
         while self._starts and self._starts[0][0] < moment:
             self.drop(self._starts[0][1])
 
+    @property
+    def in_order(self) -> bool:
+        """Whether no job that is still to be planned precedes a job with a reservation."""
+        order = self._pending.order
+        return self.served >= len(order) or not self.reaches(order[self.served])
+
+    def reaches(self, position: Position) -> bool:
+        """Whether a job at a position of the queue or behind it has a reservation."""
+        return bool(self.positions) and self.positions[-1] >= position
+
+    def drop_last(self, first: Position, most: int) -> bool:
+        """Cancel reservations from the position `first` on, the last first, `most` at most. False if some are left."""
+        while most and self.reaches(first):
+            self.drop(self.positions[-1][2])
+            most -= 1
+        return not self.reaches(first)
+
     def pop(self, jobid: int) -> tuple[Allocation, int]:
         """Cancel a reservation without counting a release; returns the reservation and its holders."""
         allocation = self.allocations.pop(jobid)

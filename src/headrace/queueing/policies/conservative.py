@@ -1,4 +1,4 @@
-"""Conservative backfill: every pending job has a reservation, and no reservation is ever put off."""
+"""Conservative backfill: every pending job has a reservation, which no job behind it in the queue ever puts off."""
 
 from __future__ import annotations
 

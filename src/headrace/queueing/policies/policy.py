@@ -8,7 +8,8 @@ from typing import NamedTuple
 class QueuePolicy(NamedTuple):
     """`reservations`: how many of the first pending jobs have one, None for all. `backfill`: others may start first.
 
-    `keeps`: a reservation is kept when jobs of higher priority come; otherwise only the first jobs ever have one.
+    `keeps`: reservations beyond that number are kept while no job that precedes theirs has to wait for them; otherwise
+    only the first jobs ever have one.
     """
 
     name: str
