@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.graph import Graph, Scheduler, parse_jobspec
-from headrace.queueing.why import PROMISED, refusal, shortage
+from headrace.queueing.why import PROMISED, no_match, refusal, shortage
 
 NOW = 1_700_000_000
 
@@ -86,3 +86,47 @@ def test_a_job_that_can_never_run_is_told_what_the_whole_system_lacks(jobspec: d
     outcome = scheduler.satisfiable(request)
     assert outcome.unsatisfiable
     assert refusal(scheduler, jobspec, request, outcome.failure) == f"unsatisfiable request: {says}"
+
+
+def test_a_request_that_does_not_wait_is_told_whether_it_could_ever_be_met() -> None:
+    scheduler = cluster()
+
+    def told(jobspec: dict[str, Any], reserves: bool = False) -> str:
+        return no_match(scheduler, jobspec, parse_jobspec(jobspec), NOW, reserves)
+
+    most = scheduler.graph.end - NOW
+    too_long = f"unsatisfiable request: attributes.system.duration: must be at most {most} seconds here, not {most + 1}"
+    assert told(cores(1, duration=most + 1)) == too_long
+    first, second = scheduler.graph.nodes()
+    scheduler.set_status(first, False)
+    # A node that comes back would serve it.
+    down = "no room while 1 eligible node(s) are down or drained: 2 node wanted, 1 can be had in the whole graph"
+    assert told(exclusive(2)) == down
+    assert told(exclusive(3)).startswith("unsatisfiable request: need 3 exclusive node(s), only 2 eligible")
+    assert told(cores(9)).startswith("unsatisfiable request: need 9 slot(s)")
+    scheduler.set_status(second, False)
+    assert told(cores(1)).startswith(
+        "no room while 2 eligible node(s) are down or drained: 1 slot wanted, 0 can be had"
+    )
+    for node in (first, second):
+        scheduler.set_status(node, True)
+    assert scheduler.allocate(1, parse_jobspec(cores(6, duration=0)), NOW).allocation is not None
+    short = "no room now: insufficient resources: core x2 short (4 wanted, 2 free)"
+    assert told(cores(4)) == short
+    assert told(cores(4), True) == f"{short}; jobs whose ends are not known hold what it asks for"
+
+
+def test_nothing_is_told_to_be_promised_where_nothing_is() -> None:
+    """A slot takes a pool of cores whole, so sums of cores do not tell what is short."""
+    graph = Graph()
+    root = graph.add("cluster", id=0)
+    for n in range(2):
+        graph.add("core", graph.add("node", root, id=n, rank=n), id=0, size=4)
+    scheduler, jobspec = Scheduler(graph.finish(), "first"), cores(2)
+    assert scheduler.allocate(1, parse_jobspec(cores(1)), NOW).allocation is not None
+    told = no_match(scheduler, jobspec, parse_jobspec(jobspec), NOW, False)
+    assert told == "no room now: 2 slot wanted, 1 can be had in the whole graph"
+    # Beside what is reserved, resources may be free.
+    assert scheduler.reserve(2, parse_jobspec(jobspec), NOW).allocation is not None
+    beyond = parse_jobspec(cores(1, duration=90))
+    assert no_match(scheduler, cores(1), beyond, NOW, False) == f"no room now: {PROMISED}"

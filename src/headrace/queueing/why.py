@@ -27,6 +27,30 @@ class _Part(NamedTuple):
     idle: bool
 
 
+def no_match(scheduler: Scheduler, jobspec: Mapping[str, Any], request: JobRequest, now: int, reserves: bool) -> str:
+    """Why a request that does not wait is given nothing at `now` nor, if it `reserves`, at a later time: that it can
+    never be met, or what is short.
+    """
+    graph = scheduler.graph
+    if request.duration > graph.end - now:
+        most, asked = graph.end - now, request.duration
+        return f"unsatisfiable request: attributes.system.duration: must be at most {most} seconds here, not {asked}"
+    outcome = scheduler.satisfiable(request)
+    if outcome.unsatisfiable:
+        allowed = scheduler.allowed(request.constraint)
+        down = sum(not graph.up[v] for v in (graph.nodes() if allowed is None else allowed))
+        if down and outcome.failure and not (outcome.failure.structural or _lacking(scheduler, request)):
+            return f"no room while {down} eligible node(s) are down or drained: {explain(graph, outcome.failure)}"
+        return refusal(scheduler, jobspec, request, outcome.failure)
+    why = shortage(scheduler, request, now)
+    if why is PROMISED and not any(job.start > now for job in scheduler.jobs.values()):
+        # Sums of amounts do not show what is taken whole, with what it has that was not asked for.
+        matcher = scheduler.matcher(request, now)
+        matcher.match(request.resources)
+        why = explain(graph, matcher.failure) if matcher.failure else why
+    return f"no room now: {why}{'; jobs whose ends are not known hold what it asks for' if reserves else ''}"
+
+
 def shortage(scheduler: Scheduler, request: JobRequest, now: int) -> str:
     """What is short at `now` for a pending job."""
     if request.sets:
@@ -161,8 +185,12 @@ def _refusal(
 
 def _lacks(scheduler: Scheduler, request: JobRequest, failure: Failure | None) -> str:
     """What the whole system has too little of, or the matcher's reason."""
-    have = scheduler.graph.totals[scheduler.graph.root]
-    for kind, amount in request.needs.items():
-        if have.get(kind, 0) < amount:
-            return f"need {amount} {kind}, the whole system has {have.get(kind, 0)}"
+    for kind, amount, have in _lacking(scheduler, request):
+        return f"need {amount} {kind}, the whole system has {have}"
     return explain(scheduler.graph, failure) if failure is not None else "no part of the system matches it"
+
+
+def _lacking(scheduler: Scheduler, request: JobRequest) -> list[tuple[str, int, int]]:
+    """The types that the whole system has too little of, each with the amounts that are asked for and there."""
+    have = scheduler.graph.totals[scheduler.graph.root]
+    return [(kind, n, have.get(kind, 0)) for kind, n in request.needs.items() if have.get(kind, 0) < n]

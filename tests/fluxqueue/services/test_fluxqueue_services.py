@@ -122,7 +122,7 @@ def test_a_match_tells_its_nodes_and_a_cancel_gives_them_back(clients: Clients) 
     assert sorted(names(first.allocation)) == ["host-0-x", "host-1-x"]
     assert clients.match(jobspec(2, 4)).jobid == 2
     code, text = refused(clients.match, jobspec(1))
-    assert code is UNKNOWN and text.startswith("no room now: 1 core wanted, 0 can be had")
+    assert (code, text) == (UNKNOWN, "no room now: insufficient resources: core x1 short (1 wanted, 0 free)")
     assert clients.cancel(1).status == clients.messages.fluxion.CancelResponse.CANCEL_SUCCESS
     # A match that was refused has taken no id.
     again = clients.match(jobspec(2, 4))
@@ -141,6 +141,40 @@ def test_a_match_with_reservation_is_reserved_when_there_is_no_room(clients: Cli
     assert clients.match(jobspec(1, 4), reservation=True).at == 4100
     clients.cancel(2)
     assert clients.match(jobspec(1, 4), reservation=True).at == 500
+
+@pytest.mark.parametrize("reservation", [False, True])
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (jobspec(17), "need 17 slot(s) of 1 core(s), only 16 such slot(s) available (total cores: 16)"),
+        (jobspec(1, 5), "need 1 slot(s) of 5 core(s), only 0 such slot(s) available (total cores: 16)"),
+        (
+            jobspec(1).replace("3600", '60, "constraints": {"hostlist": ["elsewhere"]}'),
+            "need 1 slot(s) of 1 core(s), only 0 such slot(s) available (total cores: 0); no node has host elsewhere",
+        ),
+        (
+            jobspec(1, duration=4 * 10**9),
+            "attributes.system.duration: must be at most 3153600000 seconds here, not 4000000000",
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_full", [False, True])
+def test_what_can_never_be_met_is_told_as_such(
+    clients: Clients, text: str, why: str, reservation: bool, is_full: bool
+) -> None:
+    clients.init(graph())
+    if is_full:
+        clients.match(jobspec(16))
+    assert refused(clients.match, text, reservation) == (UNKNOWN, f"unsatisfiable request: {why}")
+
+
+def test_a_reservation_that_has_no_time_is_refused_with_what_is_short(clients: Clients) -> None:
+    clients.init(graph(zones=1, nodes=1))
+    clients.match(jobspec(3, duration=0))
+    why = "no room now: insufficient resources: core x1 short (2 wanted, 1 free)"
+    held = "; jobs whose ends are not known hold what it asks for"
+    assert refused(clients.match, jobspec(2), reservation=True) == (UNKNOWN, why + held)
+
 
 
 def test_init_begins_anew_and_a_wrong_one_changes_nothing(clients: Clients) -> None:
@@ -168,7 +202,7 @@ def test_init_begins_anew_and_a_wrong_one_changes_nothing(clients: Clients) -> N
         ("", "jobspec: must be a mapping"),
         ("resources: [", "while parsing"),
         ("resources: []", "resources"),
-        ("resources: [{type: zork, count: 1}]", "1 zork wanted, 0 can be had"),
+        ("resources: [{type: zork, count: 1}]", "unsatisfiable request: need 1 zork, the whole system has 0"),
         (jobspec(0), "count"),
         (jobspec(1, duration=-1), "attributes.system.duration"),
         ("[" * 100_000, "jobspec: "),
@@ -200,6 +234,13 @@ def test_pods_of_fluence_get_nodes_and_tasks(clients: Clients) -> None:
     for wrong in ({"cpu": -1}, {"memory": -1}, {"gpu": -1}, {"storage": -1}, {"count": 0}):
         code, why = refused(clients.match_pods, **wrong)
         assert code is UNKNOWN and next(iter(wrong)) in why
+
+def test_pods_of_no_group_are_in_none(clients: Clients) -> None:
+    clients.init(graph())
+    assert clients.match_pods(2).jobID == 1
+    assert clients.groups() == ("", 0)
+    assert refused(clients.group, "") == (UNKNOWN, "there is no group ''")
+
 
 
 def test_pods_with_the_label_zone_are_on_one_node(clients: Clients) -> None:

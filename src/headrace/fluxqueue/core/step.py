@@ -27,7 +27,7 @@ from ...kube.runtime.writes import patch_of
 from ...queueing.pending import Position
 from ...queueing.queue import Planned, Refused, Started
 from ...queueing.reasons import Explainer
-from ...queueing.why import refusal, shortage
+from ...queueing.why import no_match, refusal
 from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
 from ...spec.jobid import TIMESTAMP_SHIFT, FluidGenerator
@@ -249,7 +249,7 @@ class Core:
             request = JobRequest(request.resources, request.duration, constraints.constraint_of({}))
         found = queue.earliest(request, int(now), reserves)
         if found.selection is None:
-            raise Refusal(_no_room(queue, jobspec, request, int(now), reserves))
+            raise Refusal(no_match(queue.scheduler, jobspec, request, int(now), reserves))
         self._ids.high_water = max(self._ids.high_water, *self.world.externals, 0)
         jobid = self._ids.next(int(now * 1000))
         end = found.start + request.duration if request.duration else 0
@@ -876,16 +876,6 @@ class Core:
             why = BEHIND
         is_kept_back = position > 1 and queue.queue.policy.backfill and job.asked and not job.asked.duration
         return _growing(job, why + _UNLIMITED if is_kept_back else why)
-
-
-def _no_room(queue: ClusterQueue, jobspec: Object, request: JobRequest, now: int, reserves: bool) -> str:
-    """Why a job of another scheduler is given nothing."""
-    if reserves:
-        outcome = queue.scheduler.satisfiable(request)
-        if outcome.unsatisfiable:
-            return refusal(queue.scheduler, jobspec, request, outcome.failure)
-    why = f"no room now: {shortage(queue.scheduler, request, now)}"
-    return f"{why}; jobs whose ends are not known hold what it asks for" if reserves else why
 
 
 def _growing(job: Job, why: str) -> str:

@@ -14,12 +14,12 @@ from typing import Any
 from ...graph import Graph, GraphError, Scheduler
 from ...graph.formats import jgf
 from ...graph.formats.writers import graph_object
-from ...graph.jobspec_text import ERRORS, read
+from ...graph.jobspec_text import ERRORS, decoded
 from ...graph.labels import labels_of
-from ...graph.matcher import explain
 from ...graph.policies import by_name
 from ...graph.request import JobRequest, parse_jobspec
 from ...graph.usage import Allocation
+from ...queueing.why import no_match
 from ...spec.constraint import ConstraintError, validate
 from .backend import Matched, Pods, Unanswerable
 
@@ -66,30 +66,31 @@ class GivenGraph:
     async def match(self, jobspec: str, reserves: bool) -> Matched:
         scheduler = self._graph()
         try:
-            request = read(jobspec, scheduler.graph)
+            asked = decoded(jobspec)
+            request = parse_jobspec(asked, scheduler.graph.units)
             if request.constraint:
                 validate(request.constraint)
         except (*ERRORS, ConstraintError) as exc:
             raise Unanswerable(f"jobspec: {exc}") from None
-        return self._match(scheduler, request, reserves)
+        return self._match(scheduler, asked, request, reserves)
 
     async def match_pods(self, pods: Pods) -> Matched:
         scheduler = self._graph()
-        found = self._match(scheduler, parse_jobspec(_jobspec(pods)), False)
-        self._pods[found.jobid] = pods.group, pods.number
+        jobspec = _jobspec(pods)
+        found = self._match(scheduler, jobspec, parse_jobspec(jobspec), False)
+        if pods.group:
+            self._pods[found.jobid] = pods.group, pods.number
         return found
 
-    def _match(self, scheduler: Scheduler, request: JobRequest, reserves: bool) -> Matched:
+    def _match(self, scheduler: Scheduler, jobspec: Object, request: JobRequest, reserves: bool) -> Matched:
         began = time.perf_counter()
         jobid = self._last_jobid + 1
         if reserves:
-            outcome = scheduler.reserve(jobid, request, _NOW)
+            allocation = scheduler.reserve(jobid, request, _NOW).allocation
         else:
-            outcome = scheduler.allocate(jobid, request, _NOW, check_satisfiable=True)
-        allocation = outcome.allocation
+            allocation = scheduler.allocate(jobid, request, _NOW, explain=False).allocation
         if allocation is None:
-            why = explain(scheduler.graph, outcome.failure) if outcome.failure else "no part of the graph matches it"
-            raise Unanswerable(f"{'unsatisfiable request' if outcome.unsatisfiable else 'no room now'}: {why}")
+            raise Unanswerable(no_match(scheduler, jobspec, request, _NOW, reserves))
         self._last_jobid = jobid
         seconds = time.perf_counter() - began
         allocation.selection.labels = labels_of(allocation.selection, request)
