@@ -72,6 +72,8 @@ class Api:
 
     async def delete(self, kind: Kind, namespace: str, name: str, uid: str = "") -> None:
         self._begin("delete", kind)
+        if name not in {one["metadata"]["name"] for one in self.cluster.all(kind)}:
+            raise ApiError(404, "NotFound", f"{name} is not there")
         item = self.cluster.one(kind, name, namespace)
         self.cluster.drop(kind, item)
         self.tell(kind, "DELETED", item)
@@ -137,6 +139,18 @@ def test_a_match_for_another_scheduler_is_written_down_before_it_is_answered():
         api.failures.append(Unreachable("nobody answers"))
         with pytest.raises(Unanswerable, match="could not be written down: nobody answers"):
             await graph.match_pods(pods)
+        create = api.create
+
+        async def lost(*arguments: Any) -> Object:
+            await create(*arguments)
+            raise Unreachable("no answer")
+
+        api.create = lost  # type: ignore[method-assign]
+        with pytest.raises(Unanswerable, match="could not be written down: no answer"):
+            await graph.match_pods(pods)
+        api.create = create  # type: ignore[method-assign]
+        assert cluster.all(FLUXJOBS)
+        await until_in_loop(lambda: not cluster.all(FLUXJOBS) and not controller.core.world.externals)
         assert (await graph.match_pods(pods)).cores == (("n0", 4), ("n1", 4))
         for task in tasks:
             task.cancel()

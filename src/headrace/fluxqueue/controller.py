@@ -244,10 +244,13 @@ class FluxqueueController:
         return made
 
     async def unmake_external(self, fluxjob: Object) -> None:
-        """Such a job has ended. Raises ApiError, Unreachable, CredentialsError."""
+        """Such a job has ended. Its FluxJob has no uid where the answer to its creation was lost. Raises ApiError,
+        Unreachable, CredentialsError.
+        """
         meta = fluxjob["metadata"]
-        await self._api.delete(FLUXJOBS, meta["namespace"], meta["name"], meta["uid"])
-        self._note(Seen(FLUXJOBS, fluxjob, gone=True))
+        await self._api.delete(FLUXJOBS, meta["namespace"], meta["name"], meta.get("uid", ""))
+        if "uid" in meta:
+            self._note(Seen(FLUXJOBS, fluxjob, gone=True))
 
     # --- steps
 

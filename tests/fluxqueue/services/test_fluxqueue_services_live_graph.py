@@ -13,11 +13,13 @@ from headrace.fluxqueue import client
 from headrace.fluxqueue.core import external
 from headrace.fluxqueue.core.job import LATENCY
 from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, QUEUE
+from headrace.fluxqueue.services import live_graph
 from headrace.fluxqueue.services.backend import Matched, Pods, Unanswerable
-from headrace.fluxqueue.services.live_graph import LiveGraph
-from headrace.kube.runtime.api import ApiError, Listing
+from headrace.fluxqueue.services.live_graph import Grpc, LiveGraph, LiveServices
+from headrace.kube.runtime.api import ApiError, Listing, Unreachable
 from headrace.kube.runtime.kinds import Kind
 from headrace.kube.runtime.timestamps import seconds_of, text_of
+from waiting import until_in_loop
 
 Object = dict[str, Any]
 
@@ -233,6 +235,172 @@ def test_a_match_that_cannot_be_written_down_holds_nothing(live: Live) -> None:
     assert live.match(slots(2, 4)).cores
 
 
+class FailingController(Controller):
+    """The API server is slow to make an object or to answer (`gates`), loses an answer, and refuses some deletions."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        # What is waited for before the object is made, and after that.
+        self.gates: dict[str, asyncio.Event] = {}
+        self.is_at = ""
+        # "late": the object is made after the answer is lost.
+        self.loses_answer = ""
+        self.late: list[Object] = []
+        self.refusals: list[Exception] = []
+
+    async def make_external(self, fluxjob: Object, now: float) -> Object:
+        await self._pass("before")
+        if self.loses_answer == "late":
+            self.late.append(fluxjob)
+            raise Unreachable("timed out")
+        made = await super().make_external(fluxjob, now)
+        await self._pass("after")
+        if self.loses_answer:
+            raise Unreachable("timed out")
+        return made
+
+    async def _pass(self, gate: str) -> None:
+        self.is_at = gate
+        if gate in self.gates:
+            await self.gates[gate].wait()
+
+    async def unmake_external(self, fluxjob: Object) -> None:
+        if self.refusals:
+            raise self.refusals.pop(0)
+        if self.late:
+            # It is made after the first deletion of it.
+            self.cluster.put(FLUXJOBS, self.late.pop())
+            raise ApiError(404, "NotFound", "")
+        there = {one["metadata"]["name"]: one for one in self.cluster.all(FLUXJOBS)}
+        await super().unmake_external(there.get(fluxjob["metadata"]["name"], fluxjob))
+
+
+@pytest.fixture
+def failing(live: Live, monkeypatch: pytest.MonkeyPatch) -> Live:
+    live.controller = FailingController(live.cluster)
+    live.graph = LiveGraph(live.controller, "own", "default")
+    monkeypatch.setattr(live_graph, "_RETRY", 0.02)
+    monkeypatch.setattr(live_graph, "_REQUEST_TIMEOUT", 0.2)
+    return live
+
+
+async def ends(tasks: set[asyncio.Task[Any]]) -> None:
+    """Until what the services have begun by themselves is over."""
+    while tasks:
+        await asyncio.wait(tasks)
+
+
+async def match_of_all(live: Live) -> Matched:
+    return await live.graph.match(json.dumps(slots(2, 4)), False)
+
+
+async def match_without_client(live: Live, gate: str) -> None:
+    """A match whose client is gone when the API server is at a gate, which then opens."""
+    live.controller.gates, live.controller.is_at = {gate: asyncio.Event()}, ""
+    call = asyncio.create_task(match_of_all(live))
+    await until_in_loop(lambda: live.controller.is_at == gate)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    live.controller.gates[gate].set()
+
+
+@pytest.mark.parametrize("gate", ["before", "after"])
+def test_a_match_whose_client_is_gone_holds_nothing(failing: Live, gate: str) -> None:
+    """Also where that is before the FluxJob is made, or before its deletion succeeds."""
+    failing.controller.refusals = [Unreachable("timed out"), ApiError(500, "", "later")]
+
+    async def scenario() -> None:
+        await match_without_client(failing, gate)
+        await ends(failing.graph._tasks)
+
+    asyncio.run(scenario())
+    assert failing.cluster.all(FLUXJOBS) == [] and failing.controller.refusals == []
+    failing.cluster.settle()
+    failing.controller.gates = {}
+    assert failing.match(slots(2, 4)).cores
+
+
+@pytest.mark.parametrize("loses", ["in time", "late"])
+def test_a_match_whose_answer_of_the_api_server_is_lost_holds_nothing(failing: Live, loses: str) -> None:
+    """Also where the API server makes the FluxJob only after that."""
+    failing.controller.loses_answer = loses
+
+    async def scenario() -> None:
+        with pytest.raises(Unanswerable, match="the match could not be written down: timed out"):
+            await match_of_all(failing)
+        await ends(failing.graph._tasks)
+
+    asyncio.run(scenario())
+    assert failing.cluster.all(FLUXJOBS) == []
+    failing.cluster.settle()
+    failing.controller.loses_answer = ""
+    assert failing.match(slots(2, 4)).cores
+
+
+def test_what_the_services_have_begun_ends_with_them(
+    failing: Live, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A FluxJob that may be left is named."""
+    monkeypatch.setattr(live_graph, "_GRACE", 0.2)
+
+    async def scenario() -> set[asyncio.Task[Any]]:
+        await match_without_client(failing, "before")
+        await failing.graph.close()
+        return asyncio.all_tasks() - {asyncio.current_task()}
+
+    assert asyncio.run(scenario()) == set()
+    assert failing.cluster.all(FLUXJOBS) == [] and not caplog.messages
+    failing.cluster.settle()
+    failing.controller.refusals = [Unreachable("timed out") for _ in range(99)]
+    assert asyncio.run(scenario()) == set()
+    (left,) = failing.cluster.all(FLUXJOBS)
+    assert caplog.messages[-1] == f"{left['metadata']['name']}, of a match that failed, may be left: delete it by hand"
+
+
+def test_a_cancel_that_fails_may_be_tried_again(failing: Live) -> None:
+    found = failing.match(slots(2, 4))
+    failing.controller.refusals = [Unreachable("timed out")]
+    with pytest.raises(Unanswerable, match="the job could not be taken back: timed out"):
+        failing.cancel(found.jobid)
+    failing.cancel(found.jobid)
+    assert failing.cluster.all(FLUXJOBS) == []
+
+
+@pytest.mark.parametrize("reserves", [False, True])
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (slots(3, 4), "need 12000 cpu, the whole system has 8000"),
+        (
+            slots(1, 1, constraints={"properties": ["x=y"]}),
+            "1 slot wanted, 0 can be had in the whole graph; no release of resources can help; "
+            "no node has property x=y",
+        ),
+        (
+            slots(1, 1) | {"attributes": {"system": {"duration": 2**53 - 1}}},
+            f"attributes.system.duration: must be at most {2**52 - 1_800_000_000} seconds here, not {2**53 - 1}",
+        ),
+    ],
+)
+def test_what_can_never_be_met_is_told_as_such(live: Live, asked: Object, why: str, reserves: bool) -> None:
+    live.runs("endless", 2, 4)
+    live.cluster.now = 1_800_000_000
+    with pytest.raises(Unanswerable) as caught:
+        live.match(asked, reserves)
+    assert str(caught.value) == f"unsatisfiable request: {why}"
+
+
+def test_what_cordoned_nodes_could_serve_is_not_told_to_be_impossible(live: Live) -> None:
+    node = live.cluster.one(NODES, "n1", "")
+    live.cluster.put(NODES, {**node, "spec": {**node.get("spec", {}), "unschedulable": True}})
+    live.cluster.settle()
+    with pytest.raises(Unanswerable, match=r"^no room while 1 eligible node\(s\) are down or drained: 2 slot wanted, "):
+        live.match(slots(2, 4))
+    with pytest.raises(Unanswerable, match=r"^unsatisfiable request: need 12000 cpu"):
+        live.match(slots(3, 4))
+
+
 def test_what_a_match_asks_for_is_part_of_a_pool_and_a_pod(live: Live) -> None:
     assert live.pods(3, 1).cores == (("n0", 3),)
     assert live.match(slots(1, 1)).cores == (("n0", 1),)
@@ -269,7 +437,7 @@ def test_a_zone_is_asked_for_also_where_nodes_have_no_label_of_one(live: Live, l
         live.cluster.put(NODES, node)
     live.cluster.settle()
     assert live.pods(2, 2, in_zone=True).cores == (("n0", 4),)
-    with pytest.raises(Unanswerable, match="no room now"):
+    with pytest.raises(Unanswerable, match="unsatisfiable request"):
         live.pods(5, 1, in_zone=True)
     subnet = {"type": "subnet", "count": 1, "with": [{"type": "node", "count": 1, "with": slots(2, 2)["resources"]}]}
     assert live.match({"resources": [subnet]}).cores == (("n1", 4),)
@@ -473,3 +641,25 @@ def test_that_a_reservation_runs_is_asked_for_until_it_is_written(live: Live) ->
     assert [asked(), asked()] == [1, 0]
     core.touch(about)
     assert [asked(), asked()] == [1, 0]
+
+
+def test_the_services_end_what_they_have_begun_when_they_stop(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[bool] = []
+
+    async def close() -> None:
+        closed.append(True)
+
+    monkeypatch.setattr(live.graph, "close", close)
+    listens: list[int] = []
+    monkeypatch.setattr(live_graph.log, "info", lambda text, extra: listens.append(extra["port"]))
+
+    async def scenario() -> None:
+        live.graph.begun.set()
+        work = asyncio.create_task(LiveServices(live.graph, Grpc(address="127.0.0.1:0")).work())
+        await until_in_loop(lambda: bool(listens))
+        assert not closed
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+    asyncio.run(scenario())
+    assert closed

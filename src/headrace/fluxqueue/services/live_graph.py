@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -37,7 +37,16 @@ Object = dict[str, Any]
 log = logging.getLogger("headrace.fluxqueue.services")
 
 _MIB = 2**20
+# Seconds that calls, and after them the FluxJobs of those that failed, have to end when the services stop.
 _GRACE = 1.0
+# Seconds between attempts to delete such a FluxJob, at first and at most.
+_RETRY, _LONGEST_RETRY = 0.5, 30.0
+# Seconds for which the API server may still carry out a request whose answer was lost (its `--request-timeout`).
+_REQUEST_TIMEOUT = 60.0
+# Its answers from which on a request may have been carried out all the same; and those to the deletion of an object
+# that is not there, or another one by now.
+_SERVER_ERROR = 500
+_GONE = (404, 409)
 
 
 class Grpc(Struct, frozen=True, kw_only=True):
@@ -59,6 +68,9 @@ class LiveGraph:
         self._queue = queue
         # FluxJobs of matches, by job id, until the core has observed them (`_unseen`).
         self._made: dict[int, Object] = {}
+        # FluxJobs that are being written, and those of failed matches that are being deleted: asyncio itself keeps no
+        # task from being collected.
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     def tell_unknown_queue(self) -> None:
         """Say in the log that the FluxQueue is not there, if so; what is asked for is refused until it is."""
@@ -120,18 +132,67 @@ class LiveGraph:
             named = graph.name(item.vertex)
             is_node = graph.type[item.vertex] == "node"
             node["metadata"].update(basename=named if is_node else graph.basename[item.vertex], name=named)
+        name = body["metadata"]["name"]
+        # gRPC cancels a call whose client is gone, and cannot cancel what was sent to the API server for it.
+        writing = self._begin(name, self._controller.make_external(body, now))
         try:
-            made = await self._controller.make_external(body, now)
-        except (ApiError, Unreachable, CredentialsError) as exc:
+            made = await asyncio.shield(writing)
+        except BaseException as exc:
             self._core.externals.drop(jobid)
-            raise Unanswerable(f"the match could not be written down: {exc}") from None
+            self._begin(name, self._delete(body, writing))
+            if isinstance(exc, (ApiError, Unreachable, CredentialsError)):
+                raise Unanswerable(f"the match could not be written down: {exc}") from None
+            raise
         self._made = {**self._unseen(), jobid: made}
         cores = tuple((node, of.get("cpu", 0) // CORE) for node, of in amounts.items())
         return Matched(jobid, shown, cores, is_later, start, time.perf_counter() - began)
 
+    def _begin(self, fluxjob: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """A task about the FluxJob of this name."""
+        task = asyncio.create_task(work, name=fluxjob)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _delete(self, body: Object, writing: asyncio.Task[Object]) -> None:
+        """Delete the FluxJob of a match that failed, if there is one or may come to be one: nobody has its id, and it
+        would hold its nodes for ever.
+        """
+        clock, certain_at, delay = asyncio.get_running_loop().time, 0.0, _RETRY
+        name, fluxjob = body["metadata"]["name"], body
+        try:
+            fluxjob = await writing
+        except Exception as exc:
+            if isinstance(exc, CredentialsError) or (isinstance(exc, ApiError) and exc.status < _SERVER_ERROR):
+                return
+            certain_at = clock() + _REQUEST_TIMEOUT
+        while True:
+            try:
+                return await self._controller.unmake_external(fluxjob)
+            except (ApiError, Unreachable, CredentialsError) as exc:
+                if not isinstance(exc, ApiError) or exc.status not in _GONE:
+                    log.warning("%s, of a match that failed, is not deleted yet: %s", name, exc)
+                elif clock() >= certain_at:
+                    return
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, _LONGEST_RETRY)
+
+    async def close(self) -> None:
+        """End what is under way: give the FluxJobs of failed matches some time to be deleted, and name those that may
+        be left.
+        """
+        clock = asyncio.get_running_loop().time
+        end = clock() + _GRACE
+        while self._tasks and (left := end - clock()) > 0:
+            await asyncio.wait(self._tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+            log.warning("%s, of a match that failed, may be left: delete it by hand", task.get_name())
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     async def cancel(self, jobid: int) -> None:
         item = self._core.world.externals.get(jobid) or self._unseen().get(jobid)
-        self._made.pop(jobid, None)
         if item is None:
             raise Unanswerable(f"there is no job {jobid}")
         try:
@@ -141,6 +202,7 @@ class LiveGraph:
                 self._core.externals.drop(jobid)
                 raise Unanswerable(f"there is no job {jobid}") from None
             raise Unanswerable(f"the job could not be taken back: {exc}") from None
+        self._made.pop(jobid, None)
         self._core.externals.drop(jobid)
 
     def resources(self) -> str:
@@ -193,3 +255,4 @@ class LiveServices:
             await asyncio.Event().wait()
         finally:
             await server.stop(_GRACE)
+            await self._graph.close()
