@@ -67,7 +67,6 @@ ELSEWHERE = {
         "config/main.py": "system/test_configuration.py",
         "env.py": "system/test_run_levels.py",
         "fluxqueue/graph.py": "cli/fluxqueue/test_cli_fluxqueue_cluster.py",
-        "fluxqueue/grpc_options.py": "cli/fluxqueue/test_fluxqueue_run.py",
         "fluxqueue/hold.py": "cli/fluxqueue/test_cli_fluxqueue_cluster.py",
         "fluxqueue/list.py": "cli/fluxqueue/test_cli_fluxqueue_cluster.py",
         "fluxqueue/main.py": "cli/fluxqueue/test_cli_fluxqueue_cluster.py",

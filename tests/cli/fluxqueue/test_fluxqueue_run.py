@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from self_signed import self_signed
 
 from headrace.cli.main import headrace
 from headrace.fluxqueue import serve as serving_module
@@ -72,18 +73,20 @@ def test_grpc_on_the_live_graph(
     monkeypatch.chdir(tmp_path)
     run(served, "headrace fluxqueue run")
     run(served, "headrace fluxqueue run --grpc :4242")
-    for name in ("crt", "key", "ca"):
-        (tmp_path / name).write_text(name)
-    line = (
-        "headrace fluxqueue run --grpc :1 --grpc-queue large --grpc-tls-cert crt --grpc-tls-key key --grpc-client-ca ca"
-    )
-    run(served, line)
-    plain, full = Grpc(address=":4242"), Grpc(address=":1", queue="large", tls=Tls(b"crt", b"key", b"ca"))
+    (certificate, key), (client_ca, _) = self_signed(tmp_path, "own"), self_signed(tmp_path, "theirs")
+    tls = "--grpc-tls-cert own.crt --grpc-tls-key own.key --grpc-client-ca theirs.crt"
+    run(served, f"headrace fluxqueue run --grpc :1 --grpc-queue large {tls}")
+    plain, full = Grpc(address=":4242"), Grpc(address=":1", queue="large", tls=Tls(certificate, key, client_ca))
     assert matching == [None, plain, full]
     assert headrace(["fluxqueue", "run", "--grpc", "127.0.0.1"]) == 2
     assert "argument --grpc: '127.0.0.1' is no HOST:PORT" in capsys.readouterr().err
     assert headrace(["fluxqueue", "run", "--grpc-queue", "zz"]) == 1
     assert "--grpc-queue is the FluxQueue that --grpc matches" in capsys.readouterr().err
+    assert headrace(["fluxqueue", "run", *tls.split()]) == 1
+    why = "--grpc-tls-cert and --grpc-tls-key and --grpc-client-ca: for the services of --grpc: give that, too"
+    assert why in capsys.readouterr().err
+    assert headrace(["fluxqueue", "run", "--grpc", ":1", "--grpc-queue", "X Y"]) == 2
+    assert "argument --grpc-queue: 'X Y' is no name" in capsys.readouterr().err
     assert headrace(["fluxqueue", "run", "--grpc", ":1", "--grpc-tls-cert", "x"]) == 1
     assert "--grpc-tls-cert and --grpc-tls-key go together" in capsys.readouterr().err
 

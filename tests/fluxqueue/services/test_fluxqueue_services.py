@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 import signal
@@ -10,22 +11,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
-from ipaddress import ip_address
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import grpc
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 from fluxion_clients import Clients, compiled
+from self_signed import self_signed
 
-from headrace.fluxqueue.services.server import LARGEST
+from headrace.fluxqueue.services import server as services
+from headrace.fluxqueue.services.backend import Unanswerable
+from headrace.fluxqueue.services.given_graph import GivenGraph
+from headrace.fluxqueue.services.messages import message
+from headrace.fluxqueue.services.server import LARGEST, Tls, sendable
 from waiting import PATIENCE
 
 HEADRACE = str(Path(sys.executable).parent / "headrace")
@@ -142,6 +141,7 @@ def test_a_match_with_reservation_is_reserved_when_there_is_no_room(clients: Cli
     clients.cancel(2)
     assert clients.match(jobspec(1, 4), reservation=True).at == 500
 
+
 @pytest.mark.parametrize("reservation", [False, True])
 @pytest.mark.parametrize(
     ("text", "why"),
@@ -174,7 +174,6 @@ def test_a_reservation_that_has_no_time_is_refused_with_what_is_short(clients: C
     why = "no room now: insufficient resources: core x1 short (2 wanted, 1 free)"
     held = "; jobs whose ends are not known hold what it asks for"
     assert refused(clients.match, jobspec(2), reservation=True) == (UNKNOWN, why + held)
-
 
 
 def test_init_begins_anew_and_a_wrong_one_changes_nothing(clients: Clients) -> None:
@@ -235,12 +234,12 @@ def test_pods_of_fluence_get_nodes_and_tasks(clients: Clients) -> None:
         code, why = refused(clients.match_pods, **wrong)
         assert code is UNKNOWN and next(iter(wrong)) in why
 
+
 def test_pods_of_no_group_are_in_none(clients: Clients) -> None:
     clients.init(graph())
     assert clients.match_pods(2).jobID == 1
     assert clients.groups() == ("", 0)
     assert refused(clients.group, "") == (UNKNOWN, "there is no group ''")
-
 
 
 def test_pods_with_the_label_zone_are_on_one_node(clients: Clients) -> None:
@@ -270,6 +269,50 @@ def test_frames_that_are_wrong_cost_their_call_alone(clients: Clients, server: i
     assert clients.match(jobspec(1)).jobid == 1
 
 
+@pytest.mark.parametrize("name", ["g" * 20_000, "é" * 5_000, "\n%" * 5_000])
+def test_a_long_reason_is_cut_rather_than_lost(clients: Clients, name: str) -> None:
+    clients.init(graph())
+    code, why = refused(clients.group, name)
+    assert code is UNKNOWN and why.endswith("...")
+    assert f"there is no group {name!r}".startswith(why[:-3]) and len(why) > 600
+
+
+def test_a_reason_is_sent_whole_where_it_is_short() -> None:
+    assert sendable("a" * 4000) == "a" * 4000
+    assert sendable("a" * 4001) == "a" * 4000 + "..."
+    # A byte beyond ASCII is sent as three.
+    assert sendable("é" * 667) == "é" * 666 + "..."
+    assert sendable("\ud800") == "\\ud800"
+
+
+class Call:
+    """What gRPC has the method of a call know of it: its deadline is so many seconds away."""
+
+    def __init__(self, left: float | None) -> None:
+        self.left = left
+
+    def time_remaining(self) -> float | None:
+        return self.left
+
+    async def abort(self, code: grpc.StatusCode, details: str) -> None:
+        raise Unanswerable(code.name)
+
+
+def test_a_call_whose_deadline_has_passed_takes_nothing() -> None:
+    """As its client never learns what it would have to cancel."""
+    carried_out: list[Any] = []
+
+    async def handler(asked: Any) -> None:
+        carried_out.append(asked)
+
+    answer = services._answering(handler, message("fluxion", "MatchRequest"))
+    for left in (None, 1.0):
+        asyncio.run(answer(b"", Call(left)))
+    with pytest.raises(Unanswerable, match="DEADLINE_EXCEEDED"):
+        asyncio.run(answer(b"", Call(0.0)))
+    assert len(carried_out) == 2
+
+
 def test_it_says_where_it_listens_and_ends_in_order(stubs: SimpleNamespace, tmp_path: Path) -> None:
     (tmp_path / "graph.json").write_text(graph(zones=1, nodes=1))
     line = f"headrace fluxqueue match --host 127.0.0.1 --port 0 --policy lonode --graph {tmp_path}/graph.json"
@@ -286,25 +329,6 @@ def test_it_says_where_it_listens_and_ends_in_order(stubs: SimpleNamespace, tmp_
         assert process.returncode == 0
 
 
-def self_signed(folder: Path, name: str) -> tuple[bytes, bytes]:
-    """A certificate of 127.0.0.1 and its key, in files of a folder, too."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.now(timezone.utc)
-    certificate = (
-        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-        .public_bytes(Encoding.PEM)
-    )
-    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (folder / f"{name}.crt").write_bytes(certificate)
-    (folder / f"{name}.key").write_bytes(secret)
-    return certificate, secret
-
-
 def test_with_certificates_only_clients_with_theirs_are_served(stubs: SimpleNamespace, tmp_path: Path) -> None:
     server, _ = self_signed(tmp_path, "server")
     client, key = self_signed(tmp_path, "client")
@@ -319,6 +343,25 @@ def test_with_certificates_only_clients_with_theirs_are_served(stubs: SimpleName
                 assert refused(Clients(stubs, channel).init, graph())[0] is grpc.StatusCode.UNAVAILABLE
         with grpc.insecure_channel(address) as channel:
             assert refused(Clients(stubs, channel).init, graph())[0] is grpc.StatusCode.UNAVAILABLE
+
+
+def test_no_authority_is_not_the_same_as_an_empty_one(tmp_path: Path) -> None:
+    """The second has signed no client's certificate, so none is served."""
+    certificate, key = self_signed(tmp_path, "server")
+
+    async def resources(client_ca: bytes | None) -> None:
+        server, port = await services.start(GivenGraph(), "127.0.0.1:0", Tls(certificate, key, client_ca))
+        credentials = grpc.ssl_channel_credentials(certificate)
+        async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
+            try:
+                await channel.unary_unary("/service.ExternalPluginService/ListGroups")(b"")
+            finally:
+                await server.stop(None)
+
+    asyncio.run(resources(None))
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        asyncio.run(resources(b""))
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 @pytest.mark.parametrize(

@@ -134,10 +134,17 @@ def object_name(text: str) -> str:
 
     KIND/ alone passes: it is refused where the kinds are known. Raises ArgumentTypeError.
     """
-    name = text.rpartition("/")[2]
+    return text if text.endswith("/") else _named(text, text.rpartition("/")[2])
+
+
+def optional_name(text: str) -> str:
+    """The name of an object of Kubernetes (a subdomain of RFC 1123), "" for none. Raises ArgumentTypeError."""
+    return text and _named(text, text)
+
+
+def _named(text: str, name: str) -> str:
+    """The text of an argument, if the name in it may be an object's. Raises ArgumentTypeError."""
     label = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-    if text.endswith("/"):
-        return text
     if len(name) > 253 or not re.fullmatch(rf"{label}(\.{label})*", name):
         raise argparse.ArgumentTypeError(
             f"'{text}' is no name, which has a-z, 0-9, - and ., and begins and ends with a letter or digit"

@@ -26,7 +26,6 @@ def add_arguments(parser: Parser) -> None:
 
 def main(options: Namespace) -> int:
     grpc_options.need_extra()
-    import asyncio
     import json
 
     from headrace.fluxqueue.services import match
@@ -46,7 +45,7 @@ def main(options: Namespace) -> int:
             said = {"host": options.host, "port": found, "tls": chosen.tls is not None}
             print(json.dumps(said) if options.json else f"listening at {host}:{found}", flush=True)
 
-        asyncio.run(match.serve(chosen, listens))
+        match.run(chosen, listens)
     except (OSError, ValueError) as exc:
         raise CommandError(str(exc)) from None
     return 0

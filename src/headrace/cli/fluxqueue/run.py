@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from headrace.cli.common import controller_options
-from headrace.cli.common.arguments import address
+from headrace.cli.common.arguments import address, optional_name
 from headrace.cli.common.errors import CommandError
 from headrace.cli.fluxqueue import grpc_options, store_options
 
@@ -29,7 +29,11 @@ def add_arguments(parser: Parser) -> None:
         help="Where the gRPC services match on the live graph",
     )
     parser.add_argument(
-        "--grpc-queue", default="", metavar="NAME", help="The FluxQueue whose nodes these match (default: default)"
+        "--grpc-queue",
+        type=optional_name,
+        default="",
+        metavar="NAME",
+        help="The FluxQueue whose nodes these match (default: default)",
     )
     grpc_options.add_tls(parser, "grpc-")
 
@@ -39,6 +43,8 @@ def _grpc_of(options: Namespace) -> Optional[Grpc]:
     if not options.grpc:
         if options.grpc_queue:
             raise CommandError("--grpc-queue is the FluxQueue that --grpc matches: give that, too")
+        if given := grpc_options.given_tls(options, "grpc-"):
+            raise CommandError(f"{' and '.join(given)}: for the services of --grpc: give that, too")
         return None
     grpc_options.need_extra()
     from headrace.fluxqueue.services.live_graph import Grpc

@@ -27,14 +27,19 @@ class Matching(Struct, frozen=True, kw_only=True):
     tls: Tls | None = None
 
 
-async def serve(matching: Matching, listens: Callable[[int], None]) -> None:
+def run(matching: Matching, listens: Callable[[int], None]) -> None:
     """Serve until SIGTERM or SIGINT; `listens` is called with the port. Raises OSError, ValueError."""
     graph = GivenGraph(matching.policy)
     if matching.graph is not None:
+        # Outside the event loop, where SIGINT ends it at once.
         try:
             graph.load("", matching.graph)
         except Unanswerable as exc:
             raise ValueError(f"--graph: {exc}") from None
+    asyncio.run(_serve(graph, matching, listens))
+
+
+async def _serve(graph: GivenGraph, matching: Matching, listens: Callable[[int], None]) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

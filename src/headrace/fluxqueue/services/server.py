@@ -19,19 +19,21 @@ from .messages import SERVICES, message
 
 # The largest message in bytes, in either direction.
 LARGEST = 64 * 2**20
+# Bytes of a reason as they are sent. Clients take 8 KiB of metadata with an answer, and see none of a longer reason.
+_LONGEST_REASON = 4000
 _ZONE = "zone"
 
 Handler = Callable[[Any], Awaitable[Any]]
 
 
 class Tls(NamedTuple):
-    """The server's certificate and key (PEM), and the certificates of those who may sign its clients' (b"": clients
+    """The server's certificate and key (PEM), and the certificates of those who may sign its clients' (None: clients
     need none).
     """
 
     certificate: bytes
     key: bytes
-    client_ca: bytes = b""
+    client_ca: bytes | None = None
 
 
 class Services:
@@ -141,8 +143,8 @@ async def start(backend: Backend, address: str, tls: Tls | None = None) -> tuple
         else:
             credentials = grpc.ssl_server_credentials(
                 [(tls.key, tls.certificate)],
-                root_certificates=tls.client_ca or None,
-                require_client_auth=bool(tls.client_ca),
+                root_certificates=tls.client_ca,
+                require_client_auth=tls.client_ca is not None,
             )
             port = server.add_secure_port(address, credentials)
     except RuntimeError as exc:
@@ -155,11 +157,29 @@ def _answering(handler: Handler, request: Any) -> Any:
     """The method that takes the bytes of a request of a class."""
 
     async def answer(frame: bytes, context: Any) -> Any:
+        left = context.time_remaining()
+        if left is not None and left <= 0:
+            # Its client has given up, and would never cancel what it got.
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the deadline of the call had passed when it came")
         try:
             return await handler(request.FromString(frame))
         except DecodeError as exc:
-            await context.abort(grpc.StatusCode.INTERNAL, f"this is no {request.DESCRIPTOR.full_name}: {exc}")
+            why = f"this is no {request.DESCRIPTOR.full_name}: {exc}"
+            await context.abort(grpc.StatusCode.INTERNAL, sendable(why))
         except Unanswerable as exc:
-            await context.abort(grpc.StatusCode.UNKNOWN, str(exc))
+            await context.abort(grpc.StatusCode.UNKNOWN, sendable(str(exc)))
 
     return answer
+
+
+def sendable(reason: str) -> str:
+    """A reason as gRPC can send it: in UTF-8, and cut where it is too long as it is sent, percent-encoded ("gRPC over
+    HTTP2", Status-Message).
+    """
+    text = reason[: _LONGEST_REASON + 1].encode("utf-8", "backslashreplace").decode()
+    size = 0
+    for place, character in enumerate(text):
+        size += sum(1 if 0x20 <= byte <= 0x7E and byte != ord("%") else 3 for byte in character.encode())
+        if size > _LONGEST_REASON:
+            return f"{text[:place]}..."
+    return text
