@@ -29,7 +29,10 @@ GRPC: list[Object] = [
     {"grpc": True, "grpc_secret": "own"},
     {"grpc": True, "grpc_secret": "own", "grpc_client_secret": "theirs"},
 ]
+CHOSEN = {"limits": {"memory": "2Gi"}}
 VARIANTS = [
+    Install(resources=CHOSEN),
+    Install(resources=CHOSEN, grpc=True),
     Install(namespace="tools", image="registry.example/op:2", replicas=2, failure_policy="Ignore", strict=True),
     *(Install(**store, **grpc) for store, grpc in product(STORES, GRPC)),
 ]

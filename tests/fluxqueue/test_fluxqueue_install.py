@@ -153,3 +153,14 @@ def test_grpc_has_a_service_and_its_certificates_from_secrets():
     assert secrets[files["/etc/fluxqueue-grpc"]] == "own" and secrets[files["/etc/fluxqueue-grpc-clients"]] == "theirs"
     with pytest.raises(ValueError, match="not enough values"):
         one("Service", Install(), "headrace-fluxqueue-grpc")
+
+
+def test_with_grpc_there_is_memory_for_its_messages():
+    def resources(**choices: object) -> dict:
+        (container,) = one("Deployment", Install(**choices))["spec"]["template"]["spec"]["containers"]
+        return container["resources"]
+
+    assert resources()["limits"] == {"memory": "256Mi"}
+    assert resources(grpc=True) == {**resources(), "limits": {"memory": "1Gi"}}
+    chosen = {"limits": {"memory": "2Gi"}}
+    assert resources(resources=chosen) == resources(resources=chosen, grpc=True) == chosen

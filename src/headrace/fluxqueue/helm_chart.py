@@ -24,16 +24,27 @@ from ..kube.helm_templates import (
 from ..kube.install import DEFAULT_IMAGE, RESOURCES
 from ..kube.yaml_text import yaml_text
 from .crd import definitions
-from .install import Install, access, webhook, workload
+from .install import GRPC_RESOURCES, Install, access, webhook, workload
 from .names import DEFAULT_QUEUE, FLUXQUEUE
 from .policies import history_policy, order_policy
 
 Object = dict[str, Any]
 
+
+def _memory(resources: Object) -> str:
+    return str(resources["limits"]["memory"])
+
+
 VALUES = (
     Value("image", DEFAULT_IMAGE, NAME, "Image of the queue, which is that of the operator."),
     Value("replicas", 1, {"type": "integer", "minimum": 1}, "Processes; one of them acts, all answer the API server."),
-    Value("resources", RESOURCES, {"type": "object"}, "Requests and limits of the queue's container."),
+    Value(
+        "resources",
+        {},
+        {"type": "object"},
+        f"Requests and limits of the queue's container; {{}}: {_memory(RESOURCES)} of memory at most, with gRPC "
+        f"{_memory(GRPC_RESOURCES)}.",
+    ),
     Value(
         "failurePolicy",
         "Fail",
@@ -138,6 +149,7 @@ _SWITCHES: Switches = (
     ("$.Values.grpc.enabled", {}, {"grpc": False}),
     ("$.Values.grpc.secret", {}, {"grpc_secret": ""}),
     ("$.Values.grpc.clientSecret", {}, {"grpc_client_secret": ""}),
+    ("$.Values.resources", {}, {"resources": {}}),
 )
 
 

@@ -55,6 +55,8 @@ _PASSWORD = "/etc/fluxqueue-store"
 _GRPC = "/etc/fluxqueue-grpc"
 _GRPC_CLIENTS = "/etc/fluxqueue-grpc-clients"
 _READ = ["get", "list", "watch"]
+# A message of 64 MiB takes a few times that until it is answered.
+GRPC_RESOURCES: Object = {**RESOURCES, "limits": {**RESOURCES["limits"], "memory": "1Gi"}}
 
 
 class Install(Struct, frozen=True, kw_only=True):
@@ -69,13 +71,14 @@ class Install(Struct, frozen=True, kw_only=True):
     are `tls.crt` and `tls.key` of the Secret `grpc_secret` ("": no TLS); with `grpc_client_secret`, clients need a
     certificate that `ca.crt` of that Secret has signed.
 
-    Texts may be templates of a renderer, and so may `resources` (core/v1); `check` says what is wrong with others.
+    `resources` are those of the container (core/v1); with {}, `RESOURCES`, or `GRPC_RESOURCES` with `grpc`. They may be
+    a template of a renderer, and so may texts; `check` says what is wrong with others.
     """
 
     namespace: str = DEFAULT_NAMESPACE
     image: str = DEFAULT_IMAGE
     replicas: int | str = 1
-    resources: Object | str = field(default_factory=lambda: RESOURCES)
+    resources: Object | str = field(default_factory=dict)
     failure_policy: str = "Fail"
     strict: bool = False
     store: str = ""
@@ -197,8 +200,9 @@ def workload(install: Install) -> list[Object]:
     parts = [_store(install), *(_grpc(install) if install.grpc else ())]
     if install.grpc:
         ports["grpc"] = GRPC_PORT
+    resources = install.resources or (GRPC_RESOURCES if install.grpc else RESOURCES)
     container = {
-        **{"name": "fluxqueue", "image": install.image, "resources": install.resources},
+        **{"name": "fluxqueue", "image": install.image, "resources": resources},
         "command": [*words, *(option for part in parts for option in part.options)],
         "ports": [{"name": name, "containerPort": port} for name, port in ports.items()],
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}},
