@@ -70,3 +70,11 @@ def test_grpc_of_an_install(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, line) == objects(chosen)
     assert headrace(shlex.split(f"{line} --replicas 2")[1:]) == 1
     assert "gRPC is answered by one process, not by 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["store-secret", "store-claim", "grpc-queue", "grpc-secret", "grpc-client-secret"])
+@pytest.mark.parametrize("name", ["A B", "Upper", "-x", "a/b", "x" * 254])
+def test_what_is_no_name_is_not_printed(option: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert headrace(["fluxqueue", "manifests", "--grpc", f"--{option}={name}"]) == 2
+    out, err = capsys.readouterr()
+    assert f"argument --{option}: '{name}' is no name, which has a-z, 0-9" in err and not out

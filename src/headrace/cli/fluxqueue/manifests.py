@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.cli.common.arguments import namespace, replicas
+from headrace.cli.common.arguments import namespace, optional_name, replicas
 from headrace.cli.common.errors import CommandError
 
 TYPE_CHECKING = False
@@ -30,18 +30,33 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--store", default="", metavar="URL", help="Keep what was in postgresql://USER@HOST/NAME")
     parser.add_argument(
-        "--store-secret", default="", metavar="NAME", help="The Secret that has its password under the key password"
+        "--store-secret",
+        type=optional_name,
+        default="",
+        metavar="NAME",
+        help="The Secret that has its password under the key password",
     )
     parser.add_argument(
-        "--store-claim", default="", metavar="NAME", help="Keep what was in a file, in the volume of this claim"
+        "--store-claim",
+        type=optional_name,
+        default="",
+        metavar="NAME",
+        help="Keep what was in a file, in the volume of this claim",
     )
     parser.add_argument("--grpc", action="store_true", help="Serve gRPC matching on the live graph, with a Service")
-    parser.add_argument("--grpc-queue", default="", metavar="NAME", help="The FluxQueue whose nodes it matches")
     parser.add_argument(
-        "--grpc-secret", default="", metavar="NAME", help="The Secret with its certificate and key (tls.crt, tls.key)"
+        "--grpc-queue", type=optional_name, default="", metavar="NAME", help="The FluxQueue whose nodes it matches"
+    )
+    parser.add_argument(
+        "--grpc-secret",
+        type=optional_name,
+        default="",
+        metavar="NAME",
+        help="The Secret with its certificate and key (tls.crt, tls.key)",
     )
     parser.add_argument(
         "--grpc-client-secret",
+        type=optional_name,
         default="",
         metavar="NAME",
         help="Take only clients with a certificate that ca.crt of this Secret has signed",
