@@ -134,6 +134,13 @@ def test_what_cannot_be_reached_is_an_error_of_the_store(tmp_path: Path, server:
             connect(address)
 
 
+def test_a_password_that_is_no_text_is_told_with_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(StoreError, match=f"^{file}: must have a password as text in UTF-8: "):
+        connect(Address("postgresql://127.0.0.1:1/name", str(file)))
+
+
 def test_without_psycopg_the_store_is_there() -> None:
     code = (
         "import sys; sys.modules['psycopg'] = None\n"

@@ -151,7 +151,7 @@ def _postgresql(address: Address) -> Database:
     import psycopg
 
     try:
-        password = Path(address.password_file).read_text().rstrip("\r\n") if address.password_file else None
+        password = _password(address.password_file) if address.password_file else None
         connection = psycopg.connect(
             address.url,
             password=password,
@@ -165,6 +165,14 @@ def _postgresql(address: Address) -> Database:
     except (psycopg.Error, OSError) as exc:
         raise StoreError(str(exc).strip()) from exc
     return Database(connection, psycopg.Error, (psycopg.DataError,), r"%(\1)s")
+
+
+def _password(file: str) -> str:
+    """Raises StoreError, OSError."""
+    try:
+        return Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as exc:
+        raise StoreError(f"{file}: must have a password as text in UTF-8: {exc}") from None
 
 
 def version_of(database: Database) -> int:
