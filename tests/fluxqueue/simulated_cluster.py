@@ -21,6 +21,7 @@ from headrace.fluxqueue.core.chronicle import Record
 from headrace.fluxqueue.core.step import Core
 from headrace.fluxqueue.core.world import Change
 from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, QUEUE
+from headrace.fluxqueue.nodes import is_usable
 from headrace.fluxqueue.workloads import KINDS
 from headrace.kube.runtime.admission.reviews import Review
 from headrace.kube.runtime.kinds import JOBS, PODS, Kind
@@ -114,6 +115,29 @@ class Cluster:
         if kind == PODS and item["metadata"].get("ownerReferences") and (more := self.sidecar()):
             item["spec"]["containers"].append({"name": "sidecar", "resources": {"requests": {"cpu": str(more)}}})
         return self.put(kind, item)
+
+    def lose(self, name: str) -> None:
+        """The kubelet of a node dies, and Kubernetes tells its pods to end: they do not, as long as it is dead."""
+        self.set_ready(name, "Unknown")
+        for pod in self._pods_on(name):
+            pod["metadata"]["deletionTimestamp"] = text_of(self.now)
+            self.put(PODS, pod)
+
+    def bring_back(self, name: str) -> None:
+        """The kubelet of a node is back, and ends the pods that were told to."""
+        self.set_ready(name, "True")
+        for pod in self._pods_on(name):
+            if _is_told_to_end(pod):
+                self.drop(PODS, pod)
+
+    def set_ready(self, name: str, status: str) -> None:
+        node = self.one(NODES, name, "")
+        node["status"]["conditions"] = [{"type": "Ready", "status": status}]
+        self.put(NODES, node)
+
+    def _pods_on(self, node: str) -> list[Object]:
+        pods = (one for one in self.all(PODS) if one["spec"].get("nodeName") == node)
+        return [one for one in pods if one["status"]["phase"] == "Running"]
 
     def pod(self, name: str, cores: int = 1, namespace: str = "ns", **more: Any) -> Object:
         meta = {"name": name, "namespace": namespace, **more}
@@ -311,7 +335,7 @@ class Cluster:
         if status.get("conditions"):
             return
         pods = [one for one in self.all(PODS) if _owner(one) == meta["uid"]]
-        active = [one for one in pods if one["status"]["phase"] in ("Pending", "Running")]
+        active = [one for one in pods if one["status"]["phase"] in ("Pending", "Running") and not _is_told_to_end(one)]
         if spec.get("suspend"):
             for one in active:
                 self.drop(PODS, one)
@@ -495,6 +519,8 @@ class Cluster:
         for pod in [one for one in pods if one["status"]["phase"] not in ("Pending", "Running")]:
             self.drop(PODS, pod)
             pods.remove(pod)
+        if kind == "ReplicaSet":
+            pods = [pod for pod in pods if not _is_told_to_end(pod)]
         # Pods that do not run go first, and of a StatefulSet the last ones.
         pods.sort(key=lambda pod: (kind == "ReplicaSet" and not _runs(pod), _ordinal(pod) or 0))
         for pod in (
@@ -526,7 +552,7 @@ class Cluster:
     def _bind(self, pod: Object) -> None:
         for node in self.all(NODES):
             name = node["metadata"]["name"]
-            if name in self.unbindable or node["spec"].get("unschedulable") or not _may(pod, name):
+            if name in self.unbindable or not is_usable(node) or not _may(pod, name):
                 continue
             if self.free(name) >= requests.amounts_of(pod["spec"]).get("cpu", 0):
                 assert (pod["spec"].get("nodeSelector") or {}).items() <= node["metadata"]["labels"].items(), pod
@@ -545,18 +571,22 @@ class Cluster:
 
     def free(self, node: str) -> int:
         """The cores of a node that no pod has."""
-        on = [one for one in self.all(PODS) if one["spec"].get("nodeName") == node]
-        used = [requests.amounts_of(one["spec"]).get("cpu", 0) for one in on if one["status"]["phase"] == "Running"]
+        used = [requests.amounts_of(one["spec"]).get("cpu", 0) for one in self._pods_on(node)]
         return 1000 * int(self.one(NODES, node, "")["status"]["allocatable"]["cpu"]) - sum(used)
 
     # --- what must hold at every moment
 
     def check(self) -> None:
-        """A pod that runs in a labelled namespace is on a node that its FluxJob says, for a pod of its set."""
+        """A pod that runs in a labelled namespace, and is not told to end, is on a node that its FluxJob says, for a
+        pod of its set.
+        """
         for pod in self.all(PODS):
             meta = pod["metadata"]
             node = pod["spec"].get("nodeName")
             if not node or meta["namespace"] != "ns" or "fluxqueue/jobid" not in meta.get("labels", {}):
+                continue
+            if _is_told_to_end(pod):
+                # Its place may have gone to the pod that replaces it.
                 continue
             told = self.status(meta["labels"].get("job", meta["name"]))
             if pod["status"]["phase"] == "Running" and told.get("state") in ("Released", "Running"):
@@ -582,6 +612,10 @@ def _has_failed(job: Object) -> bool:
 
 def _runs(pod: Object) -> bool:
     return bool(pod["status"]["phase"] == "Running")
+
+
+def _is_told_to_end(pod: Object) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
 
 
 def _ordinal(pod: Object) -> int | None:

@@ -88,9 +88,13 @@ def properties_of(node: Object, tests: Iterable[str] = ()) -> dict[str, str]:
 
 def is_usable(node: Object) -> bool:
     """Whether pods that tolerate its taints may start on the node: it is ready, and not cordoned."""
-    spec, status = node.get("spec") or {}, node.get("status") or {}
-    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ())
-    return ready and not spec.get("unschedulable")
+    return is_ready(node) and not (node.get("spec") or {}).get("unschedulable")
+
+
+def is_ready(node: Object) -> bool:
+    """Whether the node's kubelet answers, and so starts and ends pods."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
 def amounts_in(selection: Selection) -> dict[str, dict[str, int]]:

@@ -99,6 +99,48 @@ def test_a_crash_at_any_write_about_replicas_changes_nothing_of_what_comes_of_it
         assert what_runs(cluster) == expected, (crash_at, after)
 
 
+def a_life_of_lost_nodes(cluster: Cluster) -> None:
+    """Nodes die under pods of a Deployment, a Job and a StatefulSet, some of which are lost twice, and come back."""
+    cluster.replicas("Deployment", "web", 2, cores=2)
+    cluster.settle(5)
+    cluster.job("a", pods=2, cores=2)
+    cluster.settle(5)
+    cluster.replicas("StatefulSet", "db", 2, cores=1)
+    cluster.settle(5)
+    cluster.pod("waits", 4)
+    cluster.settle(5)
+    cluster.lose("n0")
+    cluster.settle(40)
+    cluster.node("n3", 4)
+    cluster.settle(5)
+    for name in ("web", "a"):
+        cluster.end(cluster.pods_of(name)[-1], "Failed")
+        cluster.settle(5)
+    cluster.lose("n3")
+    cluster.settle(5)
+    cluster.bring_back("n0")
+    cluster.settle(40)
+    cluster.bring_back("n3")
+    cluster.settle(5)
+    cluster.end_all("a")
+    cluster.settle(5)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("placement", ["pin", "bind"])
+def test_a_crash_at_any_write_loses_no_place_of_a_pod_whose_node_dies(placement: str):
+    plain = Cluster(nodes=3, placement=placement)
+    a_life_of_lost_nodes(plain)
+    states = {flux["metadata"]["name"]: flux["status"]["state"] for flux in plain.all(FLUXJOBS)}
+    assert states == dict.fromkeys(("web-deployment", "db-statefulset", "waits-pod"), "Running") | {"a-job": "Finished"}
+    for crash_at, after in crashes(plain):
+        cluster = Cluster(nodes=3, placement=placement)
+        cluster.crash_at, cluster.crash_after = crash_at, after
+        a_life_of_lost_nodes(cluster)
+        assert cluster.restarts == 2, (crash_at, after)
+        assert outcome(cluster)[0] == outcome(plain)[0], (crash_at, after)
+
+
 def a_life_of_sets(cluster: Cluster) -> None:
     """Kinds whose pods ask for different things wait, start, lose pods, are suspended by their users, end and go."""
     cluster.node("g0", 4, {"gpu": "yes"})

@@ -285,3 +285,88 @@ def test_the_spec_of_a_group_that_was_refused_and_then_mended_is_that_of_what_ru
     (told,) = cluster.all(FLUXJOBS)
     assert (told["status"]["state"], told["spec"]["nodes"]) == ("Running", 2)
     assert json.loads(told["spec"]["jobspec"])["resources"][0]["count"] == 2
+
+
+def nodes_of_running(cluster: Cluster, name: str) -> list[str]:
+    """The nodes of the pods of a job that run and are not told to end."""
+    pods = [pod for pod in cluster.pods_of(name) if "deletionTimestamp" not in pod["metadata"]]
+    return sorted(pod["spec"]["nodeName"] for pod in pods if pod["status"]["phase"] == "Running")
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "Job"])
+@pytest.mark.parametrize("cores", [2, 3])
+def test_pods_of_a_node_that_does_not_answer_are_replaced_on_other_nodes(kind: str, cores: int):
+    """Kubernetes tells them to end, and they do not; the pods that replace them may be larger."""
+    cluster = Cluster(nodes=4, cores=3)
+    if kind == "Job":
+        cluster.job("web", 3, 2)
+    else:
+        cluster.replicas(kind, "web", 3, cores=2)
+    cluster.settle(5)
+    cluster.sidecar = lambda: cores - 2
+    cluster.lose("n0")
+    cluster.settle(40)
+    assert nodes_of_running(cluster, "web") == ["n1", "n2", "n3"]
+    assert cluster.status("web")["pods"]["placed"] == 3
+    # What the lost pod has of its node is nobody else's until it is gone.
+    cluster.node("n0", 3)
+    cluster.pod("next", 3)
+    cluster.settle(5)
+    assert (cluster.state("web"), cluster.state("next")) == ("Running", "Held")
+    cluster.bring_back("n0")
+    cluster.settle(5)
+    assert nodes_of_running(cluster, "web") == ["n1", "n2", "n3"]
+    assert (cluster.state("next"), cluster.free("n0")) == ("Running", 0)
+
+
+def test_a_pod_that_a_dead_node_kept_has_its_place_until_its_statefulset_makes_another():
+    cluster = Cluster(nodes=3, cores=2)
+    cluster.replicas("StatefulSet", "db", 2, cores=2)
+    cluster.settle(5)
+    cluster.lose("n0")
+    cluster.pod("next", 2)
+    cluster.settle(40)
+    # No other node is kept from others for as long as nobody deletes the lost pod.
+    assert (cluster.status("db")["nodes"], cluster.state("next")) == ("n[0-1]", "Running")
+    cluster.end_all("next")
+    cluster.drop(PODS, cluster.one(PODS, "db-0"))
+    cluster.settle(5)
+    assert nodes_of_running(cluster, "db") == ["n1", "n2"]
+
+
+@pytest.mark.parametrize("room", ["comes", "returns"])
+def test_who_replaces_a_lost_pod_waits_for_another_node_or_for_that_one(room: str):
+    cluster = Cluster(nodes=2, cores=2)
+    cluster.replicas("Deployment", "web", 2, cores=2)
+    cluster.settle(5)
+    # A drained node, the kubelet of which dies before its pods have ended.
+    cluster.node("n0", 2, unschedulable=True)
+    cluster.settle(5)
+    cluster.lose("n0")
+    cluster.settle(40)
+    assert nodes_of_running(cluster, "web") == ["n1"]
+    assert "no other that does has room" in cluster.status("web")["reason"]
+    if room == "comes":
+        cluster.node("n2", 2)
+    else:
+        cluster.node("n0", 2)
+        cluster.bring_back("n0")
+    cluster.settle(5)
+    assert nodes_of_running(cluster, "web") == (["n1", "n2"] if room == "comes" else ["n0", "n1"])
+    assert cluster.status("web").get("reason") is None
+
+
+def test_a_node_that_dies_while_its_cordoned_pods_end_gives_these_up():
+    cluster = Cluster(nodes=3, cores=2)
+    cluster.replicas("Deployment", "web", 2, cores=2)
+    cluster.settle(5)
+    cluster.node("n0", 2, unschedulable=True)
+    lost = next(pod for pod in cluster.pods_of("web") if pod["spec"]["nodeName"] == "n0")
+    lost["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:05Z"
+    cluster.put(PODS, lost)
+    cluster.settle(40)
+    # It holds its place until it is gone.
+    assert nodes_of_running(cluster, "web") == ["n1"]
+    cluster.set_ready("n0", "Unknown")
+    cluster.settle(5)
+    assert nodes_of_running(cluster, "web") == ["n1", "n2"]

@@ -603,7 +603,8 @@ def test_a_place_without_another_node_waits_for_one():
         cluster.end_all("a")
         cluster.settle()
         assert [bool(one["spec"].get("schedulingGates")) for one in cluster.pods_of("a")][-1]
-        assert cluster.status("a")["reason"] == "a place is on a node that takes no pods, and no other has room"
+        why = "a place is on a node that does not take its pod, and no other that does has room"
+        assert cluster.status("a")["reason"] == why
         cluster.node("n0" if comes == "uncordoned" else "n1", 2)
         cluster.settle(5)
         assert "reason" not in cluster.status("a")

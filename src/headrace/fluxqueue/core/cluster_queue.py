@@ -86,7 +86,8 @@ class ClusterQueue:
             generation, self.nodes[name] = self.scheduler.generation, node
             self._resize(name, node, now)
             self._relabel(name)
-            if (generation, nodes.is_usable(before)) == (self.scheduler.generation, nodes.is_usable(node)):
+            is_same = _state_of(before) == _state_of(node)
+            if generation == self.scheduler.generation and is_same:
                 return False
         self.scheduler.set_status(self._vertex[name], nodes.is_usable(node))
         self.queue.touch()
@@ -288,6 +289,11 @@ class ClusterQueue:
                 yield decision, given
             if not self.queue.unfinished:
                 break
+
+
+def _state_of(node: Object) -> tuple[bool, bool]:
+    """Whether a node takes pods, and whether it ends those that it has."""
+    return nodes.is_usable(node), nodes.is_ready(node)
 
 
 def _sets_of(request: JobRequest) -> Sequence[JobRequest]:

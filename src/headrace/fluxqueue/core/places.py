@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from .. import constraints, requests
+from .. import constraints, nodes, requests
 from ..admission import gate_index, is_bound_here
 from ..workloads import PodSet, ordinal_of
 from .cluster_queue import ClusterQueue
@@ -50,19 +50,22 @@ class Places:
                 self._vacate(place)
         job.grown = {name: entry for name, entry in job.grown.items() if entry[0] in pods}
         free = [place for place in job.places if not place.pod]
-        without = [one for one in pods.items() if one[0] not in self.of_pod and not _is_unbound(one[1])] if free else []
+        without = [one for one in pods.items() if one[0] not in self.of_pod and not _is_unbound(one[1])]
         # Pods that are on a node already have their places there before any other pod.
-        for uid, pod in sorted(without, key=lambda entry: (not node_of(entry[1]), *_by_index(entry))):
-            if not free:
-                break
-            node = node_of(pod)
-            fits = [one for one in free if one.node == node] if node else free
-            found = _best(job, fits, pod)
-            if found is not None:
+        for uid, pod in sorted((one for one in without if node_of(one[1])), key=_by_index) if free else ():
+            if found := _best(job, [one for one in free if one.node == node_of(pod)], pod):
                 free.remove(found)
                 self._occupy(found, uid)
-            elif not node:
-                _grow(job, fits, uid, pod)
+        waiting = [one for one in without if not node_of(one[1])]
+        free = [*free, *self._taken_over(job, pods, [pod for _, pod in waiting], free)]
+        for uid, pod in sorted(waiting, key=_by_index) if free else ():
+            if not free:
+                break
+            if found := _best(job, free, pod):
+                free.remove(found)
+                self._occupy(found, uid)
+            else:
+                _grow(job, free, uid, pod)
         kept = {place.index for place in self._kept(job, free)}
         for place in [place for place in free if place.index not in kept]:
             if _is_outgrown(job, place):
@@ -70,6 +73,30 @@ class Places:
             self.give_back(job, place, keep=job.state.has_nodes)
         if job.state is State.RELEASED and _all_run(job, pods):
             job.state = State.RUNNING
+
+    def _taken_over(
+        self, job: Job, pods: dict[str, Object], waiting: list[Object], free: list[Place]
+    ) -> Iterator[Place]:
+        """The places that lost pods leave to those pods that wait and for which no place of their set is free. A lost
+        pod keeps its place until then: a StatefulSet, say, makes another one only when the lost one is gone.
+        """
+        lost = [place for place in job.places if place.pod and self._is_lost(pods[place.pod])]
+        wanted = Counter(own.name for pod in waiting if (own := job.wish.set_of(pod))) if lost else Counter()
+        wanted.subtract(place.set for place in free)
+        for place in lost:
+            if wanted[place.set] > 0:
+                wanted[place.set] -= 1
+                self._vacate(place)
+                yield place
+
+    def _is_lost(self, pod: Object) -> bool:
+        """Whether a pod is told to end on a node that is gone or not ready: it stays until that is back, or somebody
+        deletes it by force. Most controllers make another one at once.
+        """
+        if "deletionTimestamp" not in pod["metadata"]:
+            return False
+        node = self._world.nodes.get(node_of(pod))
+        return node is None or not nodes.is_ready(node)
 
     def _place(self, job: Job, queue: ClusterQueue, index: int, now: int, since: float) -> Place:
         """A place at an index of a job's nodes, which holds what a pod of its set asks for that waited since then."""
@@ -80,6 +107,8 @@ class Places:
     def _kept(self, job: Job, free: list[Place]) -> Iterator[Place]:
         """Of the places without a pod, those that wait for one."""
         enough = [one for one in free if not _is_outgrown(job, one)]
+        if not enough:
+            return
         if job.wish.missing and not job.wish.sets:
             # The Jobs that make the pods were deleted and are being made anew: until they are there, no set is known.
             yield from enough
@@ -106,9 +135,10 @@ class Places:
         return {one.name: max(one.pods - has[one.name], 0) for one in job.wish.sets}
 
     def _outside(self, job: Job) -> Counter[str]:
-        """By set, how many pods of a job run without a place, as they were made while its namespace had no queue."""
+        """By set, how many pods of a job run on without a place, as they were made while its namespace had no queue."""
         pods = (pod for pod in self._world.live_pods(job.uid) if pod["metadata"]["uid"] not in self.of_pod)
-        runs = (pod for pod in pods if (gate_index(pod) < 0 if job.workload.lasts else _is_elsewhere(pod)))
+        stay = (pod for pod in pods if "deletionTimestamp" not in pod["metadata"])
+        runs = (pod for pod in stay if (gate_index(pod) < 0 if job.workload.lasts else _is_elsewhere(pod)))
         return Counter(own.name for pod in runs if (own := job.wish.set_of(pod)))
 
     def add(self, job: Job, queue: ClusterQueue, own: str, nodes: list[str], now: int, since: float) -> None:
@@ -239,9 +269,9 @@ def _is_unbound(pod: Object) -> bool:
 
 def _is_elsewhere(pod: Object) -> bool:
     """Whether kube-scheduler has bound a pod to a node of its own choice. Pods with marks were given a place, which a
-    job that is suspended has given back; they will end, as will those that are told to.
+    job that is suspended has given back; they will end.
     """
-    return bool(pod["spec"].get("nodeName")) and not is_placed(pod) and "deletionTimestamp" not in pod["metadata"]
+    return bool(pod["spec"].get("nodeName")) and not is_placed(pod)
 
 
 def _is_outgrown(job: Job, place: Place) -> bool:

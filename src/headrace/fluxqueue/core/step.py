@@ -66,7 +66,7 @@ OUTSIDE = "its gate was taken away by somebody: it runs outside the queue, where
 # PostgreSQL limits.
 _LONGEST_REASON = 1000
 NO_PODS = "it asks for no pods"
-STRANDED = "a place is on a node that takes no pods, and no other has room"
+STRANDED = "a place is on a node that does not take its pod, and no other that does has room"
 # The time of the first job id, in milliseconds: 2025-01-01. Ids last for 35 years from then on.
 _EPOCH = 1_735_689_600_000
 _UNLIMITED = "; its duration is not known, so it is never started ahead of a reservation"
@@ -117,7 +117,7 @@ class Core:
         # By node, the queue and the hold of what pods without a place have of it, and how much that is.
         self._foreign: dict[str, tuple[ClusterQueue, int, requests.Amounts]] = {}
         self._explainer = Explainer()
-        # Jobs with a place on a node that takes no pods, and no other node to move it to.
+        # Jobs with a place on a node that does not take its pod, and no other node to move it to.
         self._stranded: dict[str, None] = {}
         self.binding = Binding(self.world)
         self.writes = Writes(self.world, self.queues, self.places, self.binding)
