@@ -611,6 +611,29 @@ def test_a_place_without_another_node_waits_for_one():
         assert cluster.pods_of("a")[-1]["spec"]["nodeName"] == ("n0" if comes == "uncordoned" else "n1")
 
 
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "hybrid", "conservative"])
+@pytest.mark.parametrize("annotations", [{}, {"fluxqueue/duration": "1h"}])
+def test_a_job_that_has_lost_a_node_gets_another_before_who_waits_for_its_end(policy: str, annotations: dict[str, str]):
+    cluster = Cluster(nodes=3, cores=2, policy=policy)
+    cluster.job("runs", pods=2, cores=2, annotations=annotations)
+    cluster.job("other", pods=1, cores=2, annotations=annotations)
+    cluster.settle(5)
+    cluster.job("waits", pods=2, cores=2, annotations=annotations)
+    cluster.settle(5)
+    for pod in cluster.pods_of("runs"):
+        if pod["spec"]["nodeName"] == "n1":
+            cluster.drop(PODS, pod)
+    cluster.delete(NODES, "n1", "")
+    cluster.settle(60)
+    cluster.end_all("other")
+    cluster.settle(5)
+    assert nodes_of(cluster, "runs") == ["n0", "n2"]
+    assert states_of(cluster, "runs", "waits") == ["Running", "Held"]
+    cluster.end_all("runs")
+    cluster.settle(5)
+    assert cluster.state("waits") == "Running"
+
+
 def test_jobs_without_a_reservation_have_the_start_that_sums_of_resources_let_expect():
     cluster = Cluster(nodes=1, cores=1)
     for name in "abcd":

@@ -233,9 +233,11 @@ class ClusterQueue:
     # --- jobs
 
     def another_node(self, amounts: requests.Amounts, constraint: Any, now: int, end: float) -> str:
-        """A node where a pod could start now and run until `end` (0: for ever); "" for none."""
+        """A node where a pod could start now and run until `end` (0: for ever); "" for none. Plans that begin after ends
+        that are not known do not stand in the way: they are no promises, and are made anew.
+        """
         self._allowed(constraint)
-        seconds = max(ceil(end) - now, 1) if end else UNLIMITED
+        seconds = max(ceil(end) - now, 1) if end else FAR
         request = parse_jobspec(requests.jobspec("pod", "", 1, amounts, seconds, constraint))
         found = self.scheduler.search(request, now, [Starts(now, now + 1)])
         return nodes.names_in(found.selection)[0] if found.selection else ""
