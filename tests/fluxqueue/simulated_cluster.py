@@ -62,6 +62,8 @@ class Cluster:
         self.unbindable: set[str] = set()
         # How many cores admission adds to a pod that a controller makes.
         self.sidecar: Callable[[], int] = lambda: 0
+        # Fields that admission sets in the spec of a pod that a controller makes.
+        self.added: Object = {}
         self._version = 0
         self._changes: list[Change] = []
         self._wake_at = float("inf")
@@ -112,8 +114,10 @@ class Cluster:
             binds = any(one["spec"].get("placement") == "bind" for one in self.all(FLUXQUEUES))
             item = judge(review, lambda namespace: binds).changed or item
         item = copy.deepcopy(item)
-        if kind == PODS and item["metadata"].get("ownerReferences") and (more := self.sidecar()):
-            item["spec"]["containers"].append({"name": "sidecar", "resources": {"requests": {"cpu": str(more)}}})
+        if kind == PODS and item["metadata"].get("ownerReferences"):
+            item["spec"].update(copy.deepcopy(self.added))
+            if more := self.sidecar():
+                item["spec"]["containers"].append({"name": "sidecar", "resources": {"requests": {"cpu": str(more)}}})
         return self.put(kind, item)
 
     def lose(self, name: str) -> None:

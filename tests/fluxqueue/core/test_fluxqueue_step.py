@@ -1824,6 +1824,32 @@ def test_what_admission_adds_to_the_pods_of_a_job_costs_it_neither_its_turn_nor_
     assert states_of(cluster, "a", "later") == ["Finished", "Running"]
 
 
+@pytest.mark.parametrize("kind", ["Job", "Deployment"])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_pod_goes_to_a_node_that_admission_has_it_ask_for(kind: str, restarts: bool):
+    """As a RuntimeClass with a node selector does, which stands in no template."""
+    cluster = Cluster(nodes=2, cores=2)
+    cluster.node("n2", 2, labels={"sandbox": "yes"}, taints=[{"key": "sandbox", "effect": "NoSchedule"}])
+    cluster.added = {"nodeSelector": {"sandbox": "yes"}, "tolerations": [{"key": "sandbox", "operator": "Exists"}]}
+    cluster.pod("first", 2, **{"labels": {"fluxqueue/skip": "true"}})
+    pod = cluster.one(PODS, "first")
+    pod["spec"]["nodeName"] = "n2"
+    cluster.end(pod, "Running")
+    if kind == "Job":
+        cluster.job("a", 1, 1)
+    else:
+        cluster.replicas(kind, "a", 1)
+    cluster.settle(5)
+    why = "a place is on a node that does not take its pod, and no other that does has room"
+    assert (cluster.state("a"), cluster.status("a")["reason"]) == ("Released", why)
+    if restarts:
+        cluster.restart()
+        cluster.settle(5)
+    cluster.end_all("first")
+    cluster.settle(5)
+    assert (cluster.state("a"), nodes_of(cluster, "a")) == ("Running", ["n2"])
+
+
 def test_a_pod_whose_gate_its_user_takes_away_counts_against_the_quota():
     cluster = Cluster(nodes=2, cores=8, quotas=[{"namespace": "ns", "cpu": 4}])
     cluster.pod("a", 6)

@@ -15,6 +15,7 @@ from typing import Any
 from .. import constraints, nodes, requests
 from ..admission import gate_index, is_bound_here
 from ..workloads import PodSet, ordinal_of
+from ..workloads.pod import template_of
 from .cluster_queue import ClusterQueue
 from .job import AskedSet, Job, Place, State
 from .world import World, is_placed, node_of
@@ -153,8 +154,18 @@ class Places:
             insort(job.places, self._place(job, queue, index, now, since), key=lambda place: place.index)
 
     def is_usable(self, job: Job, queue: ClusterQueue, place: Place) -> bool:
-        """Whether the node of a place takes pods of the place's set."""
-        return queue.is_usable(place.node, _constraint(job, place))
+        """Whether the node of a place takes the place's pod, or while there is none, pods of its set."""
+        return queue.is_usable(place.node, self._constraint(job, queue, place))
+
+    def _constraint(self, job: Job, queue: ClusterQueue, place: Place) -> Any:
+        """What the pod of a place asks of its node, None for nothing. Admission may have added to what the templates of
+        its set say, which counts while there is no pod.
+        """
+        pod = self._world.pods.get(place.pod)
+        if pod is not None:
+            return constraints.constraint_of(template_of(pod), queue.has_taints)
+        asked = job.asked.sets.get(place.set) if job.asked else None
+        return asked.constraint if asked else None
 
     def leave_lost_nodes(self, job: Job, queue: ClusterQueue, now: int) -> bool:
         """Give the places of a job on nodes that take no pods any more to other nodes, now or as soon as there are
@@ -163,10 +174,11 @@ class Places:
         all_have = True
         for place in job.places:
             pod = self._world.pods.get(place.pod)
-            if self.is_usable(job, queue, place) or (pod is not None and gate_index(pod) < 0):
+            if (pod is not None and gate_index(pod) < 0) or self.is_usable(job, queue, place):
                 continue
             others = [one for one in job.places if one is not place]
-            constraint = constraints.together([_constraint(job, place), beside(job, queue, place.set, others)])
+            own = self._constraint(job, queue, place)
+            constraint = constraints.together([own, beside(job, queue, place.set, others)])
             amounts = job.amounts_of(place.set)
             node = queue.another_node(amounts, constraint, now, job.end)
             if node:
@@ -230,12 +242,6 @@ class Places:
         for place in job.places:
             self._vacate(place)
         job.places, job.leaving, job.is_placed = [], [], False
-
-
-def _constraint(job: Job, place: Place) -> Any:
-    """What the pods of a place's set ask of their nodes, None for nothing."""
-    asked = job.asked.sets.get(place.set) if job.asked else None
-    return asked.constraint if asked else None
 
 
 def _by_index(entry: tuple[str, Object]) -> tuple[int, str]:
