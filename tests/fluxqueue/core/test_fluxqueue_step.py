@@ -19,6 +19,7 @@ from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, HELD, HOLD, JOBID, NA
 from headrace.fluxqueue.workloads import KINDS
 from headrace.graph.request import RequestError
 from headrace.kube.runtime.kinds import JOBS, PODS
+from headrace.kube.runtime.timestamps import seconds_of
 from headrace.spec.hostlist import Hostlist
 
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -648,6 +649,23 @@ def test_jobs_without_a_reservation_have_the_start_that_sums_of_resources_let_ex
     ]
     conditions = {one["type"]: one["status"] for one in cluster.status("b")["conditions"]}
     assert conditions == {"Quota": "True", "Reserved": "False", "Released": "False"}
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy"])
+def test_the_estimates_of_those_behind_a_job_that_runs_too_long_are_made_anew(policy: str):
+    cluster = Cluster(nodes=1, cores=1, policy=policy)
+    for name in "abc":
+        cluster.pod(name, annotations={"fluxqueue/duration": "60s"})
+        cluster.settle()
+    cluster.settle(3600)
+    estimates = [seconds_of(cluster.status(name)["estimatedStart"]) for name in "bc"]
+    # A status is written each half minute at most.
+    assert [estimates[0] > cluster.now - 40, estimates[1] - estimates[0]] == [True, 63]
+    assert len(cluster.writes) < 500
+    written = len(cluster.writes)
+    cluster.delete(FLUXQUEUES, "default", "")
+    cluster.settle(3600)
+    assert len(cluster.writes) < written + 10
 
 
 def test_what_is_held_waits_its_turn_though_its_namespace_has_lost_the_label():

@@ -117,6 +117,9 @@ class Core:
         # By node, the queue and the hold of what pods without a place have of it, and how much that is.
         self._foreign: dict[str, tuple[ClusterQueue, int, requests.Amounts]] = {}
         self._explainer = Explainer()
+        # By queue, the first of the estimated starts of its jobs, when they are estimated anew: who runs beyond its
+        # duration may be all that keeps them.
+        self._first_estimates: dict[str, float] = {}
         # Jobs with a place on a node that does not take its pod, and no other node to move it to.
         self._stranded: dict[str, None] = {}
         self.binding = Binding(self.world)
@@ -141,6 +144,9 @@ class Core:
             self._touched.update({uid: None for uid, at in times.items() if at <= now})
         for queue in self.queues.values():
             queue.queue.advance(int(now))
+        for name in [name for name, at in self._first_estimates.items() if at <= now]:
+            del self._first_estimates[name]
+            self.places.changed[name] = None
         writes: dict[str, tuple[actions.Action, ...]] = {}
         if touched.queues or touched.nodes:
             writes.update(self._review_nodes(touched.nodes, touched.queues, int(now)))
@@ -180,6 +186,7 @@ class Core:
                 *starts,
                 *self.binding.due.values(),
                 *self.writes.untold.values(),
+                *self._first_estimates.values(),
                 self._look_at if self.places.changed else inf,
                 self.externals.next_start(self.world.externals, now),
                 now if any(goes_on) or self._asked_again else inf,
@@ -834,6 +841,9 @@ class Core:
                     self.places.changed[name] = None
                     continue
                 self._touched[job.uid] = None
+            estimates = (estimate for uid in places if (estimate := self.jobs[uid].estimate))
+            if first := min(estimates, default=0):
+                self._first_estimates[name] = first
             self._look_at_quotas(name, queue, now)
 
     def _look_at_quotas(self, name: str, queue: ClusterQueue, now: float) -> None:
