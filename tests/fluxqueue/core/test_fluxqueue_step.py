@@ -635,6 +635,39 @@ def test_a_job_that_has_lost_a_node_gets_another_before_who_waits_for_its_end(po
     assert cluster.state("waits") == "Running"
 
 
+@pytest.mark.parametrize("why", ["maxDuration", "annotation", "topology"])
+def test_a_job_that_its_queue_would_refuse_by_now_keeps_what_it_has_over_a_restart(why: str):
+    cluster = Cluster(nodes=0, topology=["zone"])
+    for index in range(3):
+        cluster.node(f"n{index}", 2, labels={"zone": "a"})
+    asked = {"fluxqueue/duration": "2h", "fluxqueue/within": "zone"}
+    cluster.job("a", pods=2, cores=2, annotations=asked)
+    cluster.settle(5)
+    if why == "annotation":
+        job = cluster.one(JOBS, "a")
+        job["metadata"]["annotations"].update({"fluxqueue/duration": "2 hours"})
+        cluster.put(JOBS, job)
+    else:
+        queue = cluster.one(FLUXQUEUES, "default", "")
+        queue["spec"].update({"maxDuration": "1h"} if why == "maxDuration" else {"topology": []})
+        cluster.put(FLUXQUEUES, queue)
+    cluster.settle(5)
+    cluster.restart()
+    cluster.settle(5)
+    assert cluster.status("a")["reason"].startswith("metadata.annotations[fluxqueue/")
+    # It ends when it was to.
+    (job,) = cluster.queue.jobs.values()
+    assert (cluster.one(FLUXJOBS, "a-job")["spec"]["duration"], job.end) == (7200, 1_800_007_203)
+    for lost, expected in (("one", ["n0", "n1"]), ("node", ["n0", "n2"])):
+        pod = cluster.pods_of("a")[-1]
+        if lost == "node":
+            cluster.delete(NODES, "n1", "")
+        cluster.end(pod, "Failed")
+        cluster.settle(5)
+        assert (cluster.state("a"), nodes_of(cluster, "a")) == ("Running", expected)
+        assert sum(one["status"]["phase"] == "Running" for one in cluster.pods_of("a")) == 2
+
+
 def test_jobs_without_a_reservation_have_the_start_that_sums_of_resources_let_expect():
     cluster = Cluster(nodes=1, cores=1)
     for name in "abcd":

@@ -21,13 +21,17 @@ class Refusal(ValueError):
     """A workload that no queue takes: the message names the field and the rule."""
 
 
-def asked_of(job: Job, settings: Settings, has_taints: bool) -> Asked:
-    """What a job asks for of a queue with these settings; `has_taints`: there are nodes with taints. Raises Refusal,
-    RequestError.
+def asked_of(job: Job, settings: Settings, has_taints: bool, started_with: float | None = None) -> Asked:
+    """What a job asks for of a queue with these settings; `has_taints`: there are nodes with taints. `started_with` is
+    the duration of a job that has nodes, whose own one and whose level may not be what the queue takes by now. Raises
+    Refusal, RequestError.
     """
     meta, wish = job.item["metadata"], job.wish
-    seconds = _duration(job, settings)
-    within = _within(job, settings)
+    if started_with is None:
+        seconds, within = _duration(job, settings), _within(job, settings)
+    else:
+        known = (text for text, _ in marks_of(job, WITHIN) if text in settings.topology)
+        seconds, within = started_with, next(known, "")
     level = nodes.level_of(within, settings.topology) if within else ""
     where = meta["namespace"], *(one.labels for one in wish.sets)
     left = dict.fromkeys(field for one in wish.templates for field in constraints.left_to_scheduler(one, *where))

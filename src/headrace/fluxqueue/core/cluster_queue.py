@@ -233,8 +233,8 @@ class ClusterQueue:
     # --- jobs
 
     def another_node(self, amounts: requests.Amounts, constraint: Any, now: int, end: float) -> str:
-        """A node where a pod could start now and run until `end` (0: for ever); "" for none. Plans that begin after ends
-        that are not known do not stand in the way: they are no promises, and are made anew.
+        """A node where a pod could start now and run until `end` (0: for ever); "" for none. Plans that begin after
+        ends that are not known do not stand in the way: they are no promises, and are made anew.
         """
         self._allowed(constraint)
         seconds = max(ceil(end) - now, 1) if end else FAR

@@ -687,12 +687,19 @@ class Core:
         if queue is None:
             return
         if job.asked is None:
-            try:
-                job.asked = asked_of(job, queue.settings, queue.has_taints)
-            except Exception:
-                # It was released by other settings; what it has is counted by its pods. `_wait` says what is wrong.
-                pass
+            job.asked = self._asked_at_start(job, queue)
         self.places.settle(job, queue, now)
+
+    def _asked_at_start(self, job: Job, queue: ClusterQueue) -> Asked | None:
+        """What a job asks for that has nodes, also where its queue would refuse it now (`_wait` says why): it has been
+        released by other settings, or its object was changed since. None where not even its pods make sense: what it
+        has is counted by these then.
+        """
+        spec = (self.world.fluxjobs.get(job.uid) or {}).get("spec") or {}
+        for started_with in (None, float(spec.get("duration") or 0)):
+            with suppress(Exception):
+                return asked_of(job, queue.settings, queue.has_taints, started_with)
+        return None
 
     def _leave_lost_nodes(self, uid: str, now: int) -> None:
         self._stranded.pop(uid, None)
