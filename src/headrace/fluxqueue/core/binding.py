@@ -1,4 +1,4 @@
-"""Pods that were given to nodes: whether kube-scheduler binds them within the queue's `readyTimeout`."""
+"""Pods that were given to nodes: whether they are bound within the queue's `readyTimeout`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from math import inf
 from typing import Any
 
 from ...spec import duration as durations
+from .. import nodes
+from ..admission import is_bound_here
 from .cluster_queue import ClusterQueue
 from .fluxjobs import moment_of
 from .job import Job
-from .world import World, is_placed
+from .world import World, is_placed, node_of
 
 Object = dict[str, Any]
 
 # How the reason begins of a job whose pods are not bound.
-NOT_BOUND = "not bound by kube-scheduler"
+NOT_BOUND = "not bound"
 
 
 class Binding:
@@ -31,7 +33,7 @@ class Binding:
             self.due[job.uid] = min(now + queue.settings.ready_timeout, self.due.get(job.uid, inf))
 
     def review(self, job: Job, queue: ClusterQueue | None, now: float) -> None:
-        """Note which pods kube-scheduler has not bound in time, and when the next is to be bound."""
+        """Note which pods were not bound in time, and when the next is to be bound."""
         self.due.pop(job.uid, None)
         pods = list(self._world.live_pods(job.uid)) if job.state.has_nodes else []
         waits = {pod["metadata"]["uid"]: pod for pod in pods if _waits_for_binding(pod)}
@@ -48,11 +50,22 @@ class Binding:
         job.late = going.union(late)
         if late and not job.unbound:
             limit = durations.encode(queue.settings.ready_timeout)
-            job.unbound = f"{NOT_BOUND} in {limit}: {_why_not_bound(waits[late[0]])}"
+            job.unbound = f"{NOT_BOUND} {self._why(waits[late[0]], limit)}"
         elif sum(1 for pod in pods if pod["spec"].get("nodeName")) >= job.wish.pods:
             job.unbound = ""
         if len(late) < len(ends):
             self.due[job.uid] = min(end for end in ends.values() if end > now)
+
+    def _why(self, pod: Object, limit: str) -> str:
+        """Why a pod is not bound."""
+        if not is_bound_here(pod):
+            conditions = (pod.get("status") or {}).get("conditions") or ()
+            told = (one.get("message") for one in conditions if one["type"] == "PodScheduled")
+            why = next((str(one) for one in told if one), "it does not say why")
+            return f"by kube-scheduler in {limit}: {why}"
+        node = self._world.nodes.get(node_of(pod))
+        lacks = "has no room for it" if node is not None and nodes.is_usable(node) else "takes no pods"
+        return f"in {limit}: its node {node_of(pod)} {lacks}"
 
     def forget(self, job: Job) -> None:
         """A job is gone."""
@@ -60,7 +73,7 @@ class Binding:
 
 
 def _waits_for_binding(pod: Object) -> bool:
-    """Whether a pod was given to a node, and kube-scheduler has not bound it yet."""
+    """Whether a pod was given to a node, and is not bound yet."""
     is_bound = bool(pod["spec"].get("nodeName"))
     return is_placed(pod) and not is_bound and "deletionTimestamp" not in pod["metadata"]
 
@@ -68,9 +81,3 @@ def _waits_for_binding(pod: Object) -> bool:
 def _pinned_at(job: Job, pod: Object) -> float:
     """When a pod was pinned that was so already when this core began."""
     return max(job.started_at, moment_of(pod["metadata"].get("creationTimestamp")))
-
-
-def _why_not_bound(pod: Object) -> str:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    told = (one.get("message") for one in conditions if one["type"] == "PodScheduled")
-    return next((str(one) for one in told if one), "it does not say why")

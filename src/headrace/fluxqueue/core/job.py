@@ -184,7 +184,7 @@ class Job(Struct, eq=False, kw_only=True):
     estimate: float = 0
     started_at: float = 0
     ended_at: float = 0
-    # By uid, when pods were pinned that are not bound yet, and those of them that kube-scheduler did not bind in time.
+    # By uid, when pods were pinned that are not bound yet, and those of them that were not bound in time.
     pinned_at: dict[str, float] = {}
     late: set[str] = set()
     # Why they are not bound, until all pods are.

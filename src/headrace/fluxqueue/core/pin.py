@@ -39,6 +39,11 @@ def mark(pod: Object, node: str, jobid: int, seconds: int = 0) -> tuple[Object, 
     return (*_ungate(pod), *_limit(pod["spec"], seconds), *_marks(pod, node, jobid))
 
 
+def move(pod: Object, node: str) -> tuple[Object, ...]:
+    """The operations that give a pod that was marked, and is not bound yet, to another node."""
+    return {"op": "test", "path": "/metadata/uid", "value": pod["metadata"]["uid"]}, *_put(pod, "annotations", PLACE, node)
+
+
 def ungate(pod: Object) -> tuple[Object, ...]:
     """The operations that leave a gated pod to kube-scheduler."""
     return tuple(_ungate(pod))

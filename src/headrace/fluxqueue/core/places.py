@@ -16,6 +16,7 @@ from .. import constraints, nodes, requests
 from ..admission import gate_index, is_bound_here
 from ..workloads import PodSet, ordinal_of
 from ..workloads.pod import template_of
+from . import pin
 from .cluster_queue import ClusterQueue
 from .job import AskedSet, Job, Place, State
 from .world import World, is_placed, node_of
@@ -57,7 +58,8 @@ class Places:
             if found := _best(job, [one for one in free if one.node == node_of(pod)], pod):
                 free.remove(found)
                 self._occupy(found, uid)
-        waiting = [one for one in without if not node_of(one[1])]
+        # The place of a pod that this program is still to bind may have moved since the pod was given its node.
+        waiting = [one for one in without if one[0] not in self.of_pod and _is_open(one[1])]
         free = [*free, *self._taken_over(job, pods, [pod for _, pod in waiting], free)]
         for uid, pod in sorted(waiting, key=_by_index) if free else ():
             if not free:
@@ -174,7 +176,7 @@ class Places:
         all_have = True
         for place in job.places:
             pod = self._world.pods.get(place.pod)
-            if (pod is not None and gate_index(pod) < 0) or self.is_usable(job, queue, place):
+            if (pod is not None and not _is_open(pod)) or self.is_usable(job, queue, place):
                 continue
             others = [one for one in job.places if one is not place]
             own = self._constraint(job, queue, place)
@@ -271,6 +273,11 @@ def _is_unbound(pod: Object) -> bool:
     is kept until then.
     """
     return gate_index(pod) < 0 and not node_of(pod) and not is_bound_here(pod)
+
+
+def _is_open(pod: Object) -> bool:
+    """Whether it is still for this program to say on which node a pod is."""
+    return gate_index(pod) >= 0 or pin.is_to_bind(pod)
 
 
 def _is_elsewhere(pod: Object) -> bool:

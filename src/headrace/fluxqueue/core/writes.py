@@ -20,7 +20,7 @@ from .binding import Binding
 from .cluster_queue import ClusterQueue
 from .job import Job, State
 from .places import Places
-from .world import World, is_held
+from .world import World, is_held, node_of
 
 Object = dict[str, Any]
 
@@ -121,11 +121,13 @@ class Writes:
                 if not queue.is_usable(place.node, None) or not self._places.widen(job, queue, place, int(now)):
                     self.unbindable[job.uid] = None
                     continue
+                if node_of(pod) != place.node:
+                    yield actions.PatchPod(pod, pin.move(pod, place.node))
                 yield from pin.bind(pod, place.node)
         yield from self._evictions(job, pods)
 
     def _evictions(self, job: Job, pods: dict[str, Object]) -> Iterator[actions.Action]:
-        """Take pods away that kube-scheduler did not bind in time, where their owner makes new ones. A workload none of
+        """Take pods away that were not bound in time, where their owner makes new ones. A workload none of
         whose pods is bound is suspended, as if by its user, and so waits anew; where some are, the others are left.
         """
         late = [pod for uid, pod in pods.items() if uid in job.late and "deletionTimestamp" not in pod["metadata"]]
