@@ -1163,6 +1163,23 @@ def test_a_job_none_of_whose_pods_is_bound_in_time_waits_anew():
     assert cluster.state("a") == "Running"
 
 
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("kind", ["Job", "Deployment"])
+def test_what_was_not_bound_in_time_goes_to_another_node_that_has_room(kind: str, cores: int):
+    cluster = Cluster(nodes=3, cores=2, readyTimeout="5m")
+    cluster.unbindable = {"n0", "n1"}
+    if kind == "Job":
+        cluster.job("a", pods=1, cores=cores)
+    else:
+        cluster.replicas(kind, "a", 1, cores=cores)
+    tried = []
+    for _ in range(3):
+        cluster.settle(5)
+        tried += nodes_of(cluster, "a")
+        cluster.settle(300)
+    assert (cluster.state("a"), tried) == ("Running", ["n0", "n1", "n2"])
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_job_that_was_not_bound_in_time_waits_behind_all_others(restarts: bool):
     cluster = Cluster(nodes=1, cores=2, readyTimeout="5m")

@@ -48,6 +48,7 @@ class Binding:
         ends = {uid: at + queue.settings.ready_timeout for uid, at in job.pinned_at.items()}
         late = [uid for uid, end in ends.items() if end <= now]
         job.late = going.union(late)
+        job.avoided.update(node_of(waits[uid]) for uid in late)
         if late and not job.unbound:
             limit = durations.encode(queue.settings.ready_timeout)
             job.unbound = f"{NOT_BOUND} {self._why(waits[late[0]], limit)}"

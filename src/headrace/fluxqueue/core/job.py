@@ -187,6 +187,8 @@ class Job(Struct, eq=False, kw_only=True):
     # By uid, when pods were pinned that are not bound yet, and those of them that were not bound in time.
     pinned_at: dict[str, float] = {}
     late: set[str] = set()
+    # Nodes to which pods of it were not bound in time: others that have room are preferred.
+    avoided: set[str] = set()
     # Why they are not bound, until all pods are.
     unbound: str = ""
     # When the status was last asked to be written, with which position and estimate.

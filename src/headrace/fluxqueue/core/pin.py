@@ -41,7 +41,7 @@ def mark(pod: Object, node: str, jobid: int, seconds: int = 0) -> tuple[Object, 
 
 def move(pod: Object, node: str) -> tuple[Object, ...]:
     """The operations that give a pod that was marked, and is not bound yet, to another node."""
-    return {"op": "test", "path": "/metadata/uid", "value": pod["metadata"]["uid"]}, *_put(pod, "annotations", PLACE, node)
+    return _is_same(pod), *_put(pod, "annotations", PLACE, node)
 
 
 def ungate(pod: Object) -> tuple[Object, ...]:
@@ -67,10 +67,14 @@ def _ungate(pod: Object) -> list[Object]:
     place = gate_index(pod)
     gate = pod["spec"]["schedulingGates"][place]
     return [
-        {"op": "test", "path": "/metadata/uid", "value": pod["metadata"]["uid"]},
+        _is_same(pod),
         {"op": "test", "path": f"/spec/schedulingGates/{place}", "value": gate},
         {"op": "remove", "path": f"/spec/schedulingGates/{place}"},
     ]
+
+
+def _is_same(pod: Object) -> Object:
+    return {"op": "test", "path": "/metadata/uid", "value": pod["metadata"]["uid"]}
 
 
 def _limit(spec: Object, seconds: int) -> list[Object]:

@@ -171,24 +171,28 @@ class Places:
 
     def leave_lost_nodes(self, job: Job, queue: ClusterQueue, now: int) -> bool:
         """Give the places of a job on nodes that take no pods any more to other nodes, now or as soon as there are
-        some; returns whether all have one. Pods that are bound or pinned stay.
+        some; returns whether all have one. Pods that are bound or pinned stay. A node to which a pod of the job was not
+        bound in time is left, too, if there is another one now.
         """
         all_have = True
         for place in job.places:
             pod = self._world.pods.get(place.pod)
-            if (pod is not None and not _is_open(pod)) or self.is_usable(job, queue, place):
+            if pod is not None and not _is_open(pod):
+                continue
+            is_usable = self.is_usable(job, queue, place)
+            if is_usable and place.node not in job.avoided:
                 continue
             others = [one for one in job.places if one is not place]
             own = self._constraint(job, queue, place)
-            constraint = constraints.together([own, beside(job, queue, place.set, others)])
+            parts = [own, beside(job, queue, place.set, others), *_none_of(job.avoided)]
             amounts = job.amounts_of(place.set)
-            node = queue.another_node(amounts, constraint, now, job.end)
+            node = queue.another_node(amounts, constraints.together(parts), now, job.end)
             if node:
                 job.leaving.append(place.hold)
                 place.node, place.hold = node, queue.hold(node, amounts, now, job.end)
                 place.amounts = amounts
                 job.nodes[place.index] = node
-            else:
+            elif not is_usable:
                 all_have = False
         return all_have
 
@@ -257,10 +261,15 @@ def beside(job: Job, queue: ClusterQueue, name: str, places: Iterable[Place]) ->
     if asked is None or own is None:
         return None
     taken = {one.node for one in places if _is_apart(name, own, one.set, asked.sets.get(one.set))}
-    parts = [{"not": [{"hostlist": sorted(taken)}]}] if taken else []
+    parts = _none_of(taken)
     if asked.within:
         parts.append(queue.beside([one.node for one in places], asked.within))
     return constraints.together(parts)
+
+
+def _none_of(names: set[str]) -> list[Any]:
+    """The constraint that keeps from some nodes, as a list of one; empty for none."""
+    return [{"not": [{"hostlist": sorted(names)}]}] if names else []
 
 
 def _is_apart(name: str, own: AskedSet, other_name: str, other: AskedSet | None) -> bool:

@@ -795,6 +795,9 @@ class Core:
         for job in decided.values():
             if job.state.has_nodes:
                 self._settle(job, int(now))
+            if job.avoided:
+                # It may have been given a node again to which its pod was not bound in time.
+                self._leave_lost_nodes(job.uid, int(now))
             self._account(job)
             self._touched[job.uid] = None
         return goes_on
