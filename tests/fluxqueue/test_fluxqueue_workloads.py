@@ -44,6 +44,12 @@ def test_a_jobset_wants_the_pods_of_all_its_jobs_also_of_those_that_come_later()
     own = found.set_of(pod)
     assert own is not None
     assert (own.name, ordinal_of(pod, own.per_job)) == ("worker", 11)
+    # Where a Job may have more pods at a time than it has completions, it has as many as these.
+    replicated[1]["template"]["spec"]["completions"] = 2
+    (_, own) = wish("JobSet", {"spec": spec}).sets
+    pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] = "1"
+    assert (own.pods, own.per_job, ordinal_of(pod, own.per_job)) == (6, 2, 5)
+    replicated[1]["template"]["spec"]["completions"] = 4
     # The first Job of the workers has two pods left.
     label = {"jobset.sigs.k8s.io/replicatedjob-name": "worker"}
     made = [job("a-worker-0", 4, done=2, **label)]

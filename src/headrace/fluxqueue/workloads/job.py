@@ -68,6 +68,12 @@ def _holds(condition: Object) -> bool:
     return str(condition.get("status")) == "True"
 
 
+def at_a_time(job: Object) -> int:
+    """How many pods a Job has at a time while none has ended."""
+    parallelism, completions = int(job["spec"].get("parallelism", 1)), job["spec"].get("completions")
+    return parallelism if completions is None else min(parallelism, int(completions))
+
+
 def _pods(job: Object) -> int:
     spec, status = job["spec"], job.get("status") or {}
     # A template of a Job, which nobody has checked yet, may say less than none.

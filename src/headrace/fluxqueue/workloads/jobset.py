@@ -25,7 +25,7 @@ def wish(item: Object, made: Made = NOTHING) -> Wish:
             ends=("Complete",),
             name=name,
             selector={_REPLICATED: name},
-            per_job=max((int(one["spec"].get("parallelism", 1)) for one in own), default=1),
+            per_job=max(map(job.at_a_time, own), default=1),
         )
         for name, (own, more) in jobs.items()
     )
