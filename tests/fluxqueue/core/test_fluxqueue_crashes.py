@@ -375,7 +375,15 @@ SETS = [
 # several sets that wants pods of the second alone were taken for those of the first.
 @pytest.mark.parametrize("seed", [*range(40), 1045, 1149, 2053])
 def test_random_histories_with_crashes_promise_no_node_twice(seed):
-    rng = random.Random(seed)
+    a_random_history(random.Random(seed))
+
+
+@pytest.mark.parametrize("seed", range(3003, 3011))
+def test_random_histories_with_crashes_and_nodes_that_die_promise_no_node_twice(seed: int):
+    a_random_history(random.Random(seed), deaths=random.Random(-seed))
+
+
+def a_random_history(rng: random.Random, deaths: random.Random | None = None) -> None:
     policy = rng.choice(("fcfs", "easy", "hybrid", "conservative"))
     placement = rng.choice(("pin", "bind"))
     cluster = Cluster(nodes=3, cores=4, policy=policy, placement=placement)
@@ -423,22 +431,30 @@ def test_random_histories_with_crashes_promise_no_node_twice(seed):
             which = several.pop(rng.randrange(len(several)))
             change(*which)
         elif choice < 0.92 and names:
-            kind, gone = JOBS, names.pop(rng.randrange(len(names)))
-            if ("jobs", "ns", gone) not in cluster.items:
-                kind = PODS
-            cluster.delete(kind, gone)
+            gone = names.pop(rng.randrange(len(names)))
+            for kind in (JOBS, PODS):
+                if (kind.plural, "ns", gone) in cluster.items:
+                    cluster.delete(kind, gone)
         else:
-            node = cluster.one(NODES, f"n{rng.randrange(3)}", "")
-            node["spec"] = {} if node["spec"] else {"unschedulable": True}
-            cluster.put(NODES, node)
+            cordon_or_uncordon(cluster, f"n{rng.randrange(3)}")
         if rng.random() < 0.03:
             cluster.now -= rng.choice((0.5, 30, 3600))
+        if deaths and deaths.random() < 0.2:
+            deaths.choice((cluster.lose, cluster.bring_back))(f"n{deaths.randrange(3)}")
         cluster.settle(rng.choice((0, 1, 10, 100)))
         no_node_is_promised_twice(cluster)
     cluster.crash_at = None
     for kind, name in sets:
         cluster.delete(KINDS[kind].kind, name)
+    for index in range(3):
+        cluster.bring_back(f"n{index}")
     all_that_waits_comes_to_its_turn(cluster, gpu)
+
+
+def cordon_or_uncordon(cluster: Cluster, name: str) -> None:
+    node = cluster.one(NODES, name, "")
+    node["spec"] = {} if node["spec"] else {"unschedulable": True}
+    cluster.put(NODES, node)
 
 
 def a_pod_of_others(cluster: Cluster, name: str, rng: random.Random) -> None:

@@ -127,8 +127,8 @@ class Writes:
         yield from self._evictions(job, pods)
 
     def _evictions(self, job: Job, pods: dict[str, Object]) -> Iterator[actions.Action]:
-        """Take pods away that were not bound in time, where their owner makes new ones. A workload none of
-        whose pods is bound is suspended, as if by its user, and so waits anew; where some are, the others are left.
+        """Take pods away that were not bound in time, where their owner makes new ones. A workload none of whose pods
+        is bound is suspended, as if by its user, and so waits anew; where some are, the others are left.
         """
         late = [pod for uid, pod in pods.items() if uid in job.late and "deletionTimestamp" not in pod["metadata"]]
         if late and job.workload.suspend and not any(pod["spec"].get("nodeName") for pod in pods.values()):
