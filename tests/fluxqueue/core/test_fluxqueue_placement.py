@@ -51,17 +51,28 @@ def test_a_pod_is_not_bound_where_a_pod_of_others_has_taken_the_room():
 @pytest.mark.parametrize("crash_at", [None, *range(4)])
 @pytest.mark.parametrize("after", [False, True])
 def test_a_pod_that_waits_to_be_bound_goes_to_another_node_where_its_own_is_gone(crash_at: int | None, after: bool):
-    cluster = Cluster(nodes=2, cores=4, placement="bind", readyTimeout="1m")
+    cluster = Cluster(nodes=2, cores=4, placement="bind")
     cluster.pod("a", 4)
     cluster.pod("foreign", 1, namespace="other")
-    cluster.settle(70)
-    assert cluster.status("a")["reason"] == "not bound in 1m: its node n0 has no room for it"
+    cluster.settle(5)
+    assert (cluster.state("a"), cluster.status("a")["nodes"]) == ("Released", "n0")
     cluster.crash_at, cluster.crash_after = crash_at, after
     cluster.delete(NODES, "n0", "")
     cluster.settle(5)
     pod = cluster.one(PODS, "a")
     assert (cluster.state("a"), pod["spec"]["nodeName"], cluster.status("a")["nodes"]) == ("Running", "n1", "n1")
     assert pod["metadata"]["annotations"]["fluxqueue/fluxion-nodes"] == "n1"
+
+
+def test_a_pod_that_is_not_bound_in_time_says_why_and_has_the_first_other_node():
+    cluster = Cluster(nodes=1, cores=4, placement="bind", readyTimeout="1m")
+    cluster.pod("a", 4)
+    cluster.pod("foreign", 1, namespace="other")
+    cluster.settle(70)
+    assert cluster.status("a")["reason"] == "not bound in 1m: its node n0 has no room for it"
+    cluster.node("n1", 4)
+    cluster.settle(5)
+    assert (cluster.state("a"), cluster.status("a")["nodes"]) == ("Running", "n1")
     assert "reason" not in cluster.status("a")
 
 

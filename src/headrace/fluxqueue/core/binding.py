@@ -6,7 +6,6 @@ from math import inf
 from typing import Any
 
 from ...spec import duration as durations
-from .. import nodes
 from ..admission import is_bound_here
 from .cluster_queue import ClusterQueue
 from .fluxjobs import moment_of
@@ -51,22 +50,11 @@ class Binding:
         job.avoided.update(node_of(waits[uid]) for uid in late)
         if late and not job.unbound:
             limit = durations.encode(queue.settings.ready_timeout)
-            job.unbound = f"{NOT_BOUND} {self._why(waits[late[0]], limit)}"
+            job.unbound = f"{NOT_BOUND} {_why_not_bound(waits[late[0]], limit)}"
         elif sum(1 for pod in pods if pod["spec"].get("nodeName")) >= job.wish.pods:
             job.unbound = ""
         if len(late) < len(ends):
             self.due[job.uid] = min(end for end in ends.values() if end > now)
-
-    def _why(self, pod: Object, limit: str) -> str:
-        """Why a pod is not bound."""
-        if not is_bound_here(pod):
-            conditions = (pod.get("status") or {}).get("conditions") or ()
-            told = (one.get("message") for one in conditions if one["type"] == "PodScheduled")
-            why = next((str(one) for one in told if one), "it does not say why")
-            return f"by kube-scheduler in {limit}: {why}"
-        node = self._world.nodes.get(node_of(pod))
-        lacks = "has no room for it" if node is not None and nodes.is_usable(node) else "takes no pods"
-        return f"in {limit}: its node {node_of(pod)} {lacks}"
 
     def forget(self, job: Job) -> None:
         """A job is gone."""
@@ -82,3 +70,12 @@ def _waits_for_binding(pod: Object) -> bool:
 def _pinned_at(job: Job, pod: Object) -> float:
     """When a pod was pinned that was so already when this core began."""
     return max(job.started_at, moment_of(pod["metadata"].get("creationTimestamp")))
+
+
+def _why_not_bound(pod: Object, limit: str) -> str:
+    if is_bound_here(pod):
+        return f"in {limit}: its node {node_of(pod)} has no room for it"
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    told = (one.get("message") for one in conditions if one["type"] == "PodScheduled")
+    why = next((str(one) for one in told if one), "it does not say why")
+    return f"by kube-scheduler in {limit}: {why}"
