@@ -83,8 +83,10 @@ class Places:
         """The places that lost pods leave to those pods that wait and for which no place of their set is free. A lost
         pod keeps its place until then: a StatefulSet, say, makes another one only when the lost one is gone.
         """
-        lost = [place for place in job.places if place.pod and self._is_lost(pods[place.pod])]
-        wanted = Counter(own.name for pod in waiting if (own := job.wish.set_of(pod))) if lost else Counter()
+        lost = [place for place in job.places if place.pod and self._is_lost(pods[place.pod])] if waiting else []
+        if not lost:
+            return
+        wanted = Counter(own.name for pod in waiting if (own := job.wish.set_of(pod)))
         wanted.subtract(place.set for place in free)
         for place in lost:
             if wanted[place.set] > 0:
