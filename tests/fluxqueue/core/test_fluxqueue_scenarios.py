@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from simulated_cluster import Cluster
 
-from headrace.fluxqueue.names import FLUXJOBS, NODES
+from headrace.fluxqueue.names import FLUXJOBS, NODES, PRIORITY_CLASSES
 from headrace.kube.runtime.kinds import JOBS, PODS
 from headrace.kube.runtime.timestamps import seconds_of
 
@@ -171,3 +171,40 @@ def test_under_conservative_no_start_comes_after_its_first_estimate_where_durati
                 heapq.heappush(events, (cluster.now + seconds, name))
     assert len(started) == 40 and len(estimates) > 10
     assert not {name: started[name] - at for name, at in estimates.items() if started[name] > at + TOLERANCE}
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "hybrid", "conservative"])
+@pytest.mark.parametrize(
+    "what", ["a job runs late", "the first is on hold for a while", "the first gets shorter", "a class"]
+)
+def test_jobs_start_in_their_order_whoever_has_a_reservation(policy, what):
+    """Of jobs that ask for the same, the first in the order starts first, whatever has happened meanwhile."""
+    cluster = Cluster(nodes=1, cores=2, policy=policy)
+    cluster.put(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 100})
+    first = "first"
+    for name in ("runs", "first", "second"):
+        cluster.job(name, 1, 2, annotations={"fluxqueue/duration": "60s"})
+        cluster.settle(5)
+    job = cluster.one(JOBS, "first")
+    if what == "a job runs late":
+        cluster.settle(60)
+    elif what == "the first is on hold for a while":
+        for text in ("true", "false"):
+            job["metadata"]["annotations"]["fluxqueue/hold"] = text
+            cluster.put(JOBS, job)
+            cluster.settle(5)
+    elif what == "the first gets shorter":
+        job["metadata"]["annotations"]["fluxqueue/duration"] = "50s"
+        cluster.put(JOBS, job)
+        cluster.settle(5)
+    else:
+        first = "urgent"
+        spec = cluster.job("urgent", 1, 2, annotations={"fluxqueue/duration": "60s"}, suspend=True)["spec"]
+        spec["template"]["spec"]["priorityClassName"] = "high"
+        cluster.change("Job", "urgent", **{**spec, "suspend": False})
+        cluster.settle(5)
+    assert cluster.status(first)["position"] == 1
+    cluster.end_all("runs")
+    cluster.settle(5)
+    running = [one["spec"]["name"] for one in cluster.all(FLUXJOBS) if one["status"]["state"] == "Running"]
+    assert running == [first]
