@@ -439,6 +439,13 @@ def test_a_deadline_of_zero_seconds_is_no_duration():
     assert cluster.status("a")["reason"].startswith("activeDeadlineSeconds: 0 is no time that a job could run")
 
 
+def test_a_duration_of_less_than_a_second_is_a_second():
+    cluster = Cluster()
+    cluster.job("a", annotations={"fluxqueue/duration": "0.5s"})
+    cluster.settle(5)
+    assert cluster.one(FLUXJOBS, "a-job")["spec"]["duration"] == 1
+
+
 def test_the_place_of_an_index_that_failed_for_good_is_given_back():
     cluster = Cluster(nodes=2, cores=1)
     cluster.job("a", pods=2, backoffLimitPerIndex=1)

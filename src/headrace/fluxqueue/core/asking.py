@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from math import isfinite
+from math import ceil, isfinite
 from typing import Any
 
 from ...graph.request import JobRequest, parse_jobspec, together
@@ -186,7 +186,9 @@ def _within(job: Job, settings: Settings) -> str:
 
 
 def _duration(job: Job, settings: Settings) -> float:
-    """How long a job runs, in seconds: the longest that its objects say; 0 if that is not known. Raises Refusal."""
+    """How long a job runs, in whole seconds, rounded up: the longest that its objects say; 0 if that is not known.
+    Raises Refusal.
+    """
     told = [(_parsed(text, where), text, where) for text, where in marks_of(job, DURATION)]
     if told:
         seconds, text, where = max(told)
@@ -201,7 +203,7 @@ def _duration(job: Job, settings: Settings) -> float:
     if settings.max_duration and seconds > settings.max_duration:
         most = durations.encode(settings.max_duration)
         raise Refusal(f"{where}: its duration, {durations.encode(seconds)}, is over the queue's maxDuration, {most}")
-    return float(seconds)
+    return float(ceil(seconds))
 
 
 def _parsed(text: str, where: str) -> float:

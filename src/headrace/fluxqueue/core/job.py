@@ -240,8 +240,8 @@ class Job(Struct, eq=False, kw_only=True):
 
     @property
     def seconds(self) -> int:
-        """Its duration as whole seconds, rounded up; 0 if that is not known."""
-        return ceil(self.asked.duration) if self.asked else 0
+        """Its duration; 0 if that is not known."""
+        return int(self.asked.duration) if self.asked else 0
 
     @property
     def end(self) -> float:
