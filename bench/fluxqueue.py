@@ -296,6 +296,10 @@ class Run:
             if phase == "Failed" and kind != "DELETED":
                 self.failed[pod["status"].get("reason", "")] += 1
             return
+        if name not in on and name in job.running:
+            # kwok was late, and has written that a pod runs which had ended by then.
+            self._check(self._pool.submit(end_pods, self._world, {name}))
+            return
         if name not in on:
             on.add(name)
             self.overcommitted += len(on) > 1

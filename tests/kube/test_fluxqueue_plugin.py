@@ -150,7 +150,7 @@ def test_who_would_pass_by_the_order_is_refused_where_that_is_kept(
         until(
             lambda: cluster.api.get(f"/apis/apps/v1/namespaces/{namespace}/daemonsets/x")["status"]["numberReady"] > 0
         )
-        held.delete("daemonsets", "x")
+        cluster.kubectl("delete", "daemonset", "x", "-n", namespace)
         body = labelled("Pod", "v1", **{"fluxqueue/skip": "true"})
         body["metadata"]["name"] = "hers"
         assert "created" in admin.kubectl("create", "--dry-run=server", "-f", "-", body=body).stdout
