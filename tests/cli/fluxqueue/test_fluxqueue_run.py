@@ -74,8 +74,11 @@ def test_grpc_on_the_live_graph(
     run(served, "headrace fluxqueue run")
     run(served, "headrace fluxqueue run --grpc :4242")
     (certificate, key), (client_ca, _) = self_signed(tmp_path, "own"), self_signed(tmp_path, "theirs")
-    tls = "--grpc-tls-cert own.crt --grpc-tls-key own.key --grpc-client-ca theirs.crt"
-    run(served, f"headrace fluxqueue run --grpc :1 --grpc-queue large {tls}")
+    line = (
+        "headrace fluxqueue run --grpc :1 --grpc-queue large --grpc-tls-cert own.crt --grpc-tls-key own.key "
+        "--grpc-client-ca theirs.crt"
+    )
+    run(served, line)
     plain, full = Grpc(address=":4242"), Grpc(address=":1", queue="large", tls=Tls(certificate, key, client_ca))
     assert matching == [None, plain, full]
     assert headrace(["fluxqueue", "run", "--grpc", "127.0.0.1"]) == 2
