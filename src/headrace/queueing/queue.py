@@ -493,7 +493,7 @@ class Queue:
         known = found.selection is not None or found.exhausted
         search.failed.add(job.shape, job.length, found.start if known else FOR_EVER)
         if found.selection is not None and found.start > now and self._reserved.reaches(job.position):
-            # The reservations of jobs behind this one may be what delays it.
+            # Reservations of jobs that come after this job in the queue may be what delays this job.
             self._note_disorder(job.position)
             if now >= self._reorder_from:
                 return self._plan(jobid, now, budget, decisions) if self._restore_order(now) else None

@@ -95,9 +95,9 @@ class Externals:
         self.changed: dict[str, None] = {}
         self._queues = queues
         self._holds: dict[int, tuple[ClusterQueue, list[int]]] = {}
-        # What jobs have of a node, by their ids.
-        self._on: dict[str, dict[int, requests.Amounts]] = {}
+        # What each job has of nodes, by job id; and the same by node, then by job id.
         self._nodes: dict[int, Amounts] = {}
+        self._on: dict[str, dict[int, requests.Amounts]] = {}
         # Jobs whose FluxJobs have not been observed yet.
         self._new: set[int] = set()
         # The versions of the FluxJobs for which was asked to say that they run.

@@ -117,8 +117,8 @@ class Core:
         # By node, the queue and the hold of what pods without a place have of it, and how much that is.
         self._foreign: dict[str, tuple[ClusterQueue, int, requests.Amounts]] = {}
         self._explainer = Explainer()
-        # By queue, the first of the estimated starts of its jobs, when they are estimated anew: who runs beyond its
-        # duration may be all that keeps them.
+        # By queue, the earliest estimated start of its waiting jobs. When that time comes and nothing has started, a job
+        # runs beyond its duration, and the estimates are made anew.
         self._first_estimates: dict[str, float] = {}
         # Jobs with a place on a node that does not take its pod, and no other node to move it to.
         self._stranded: dict[str, None] = {}
@@ -140,13 +140,9 @@ class Core:
         self._touched.update({**self._stranded, **self.writes.unbindable, **self.left_alone.unbindable})
         self.writes.unbindable.clear()
         self.left_alone.unbindable.clear()
-        for times in (self.binding.due, self.writes.untold):
-            self._touched.update({uid: None for uid, at in times.items() if at <= now})
+        self._take_due(now)
         for queue in self.queues.values():
             queue.queue.advance(int(now))
-        for name in [name for name, at in self._first_estimates.items() if at <= now]:
-            del self._first_estimates[name]
-            self.places.changed[name] = None
         writes: dict[str, tuple[actions.Action, ...]] = {}
         if touched.queues or touched.nodes:
             writes.update(self._review_nodes(touched.nodes, touched.queues, int(now)))
@@ -233,6 +229,14 @@ class Core:
         self._asked_again = {}
         return touched
 
+    def _take_due(self, now: float) -> None:
+        """Have this step look at jobs and queues for which a time has come."""
+        for times in (self.binding.due, self.writes.untold):
+            self._touched.update({uid: None for uid, at in times.items() if at <= now})
+        for name in [name for name, at in self._first_estimates.items() if at <= now]:
+            del self._first_estimates[name]
+            self.places.changed[name] = None
+
     def touch(self, about: str) -> None:
         """Have the next step ask again for what is to be written about a workload (its uid) or a FluxQueue (its name).
 
@@ -252,7 +256,8 @@ class Core:
         if queue is None:
             raise Refusal(f"there is no FluxQueue {name}")
         if queue.has_taints and request.constraint is None and not request.sets:
-            # As a pod that tolerates no taint: what the other scheduler runs there is not known.
+            # Nobody says which taints the other scheduler's pods tolerate. So a match gets nodes without taints, unless
+            # its jobspec has a constraint.
             request = JobRequest(request.resources, request.duration, constraints.constraint_of({}))
         found = queue.earliest(request, int(now), reserves)
         if found.selection is None:
@@ -815,7 +820,8 @@ class Core:
         for own, names in zip(job.sets_in_line, given, strict=True):
             self.places.add(job, queue, own, names, int(now), wait.since)
         if account := self._account_of(job):
-            # What it waits for now is new to the quota, also where it asks for as much as before.
+            # The account knows what waits beside what runs by this id. The job's next part has the same id, and often
+            # asks for the same amounts, but the quota has to let that part in, too.
             account.forget(-job.jobid)
 
     def _look(self, now: float) -> None:

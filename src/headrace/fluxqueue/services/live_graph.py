@@ -133,7 +133,8 @@ class LiveGraph:
             is_node = graph.type[item.vertex] == "node"
             node["metadata"].update(basename=named if is_node else graph.basename[item.vertex], name=named)
         name = body["metadata"]["name"]
-        # gRPC cancels a call whose client is gone, and cannot cancel what was sent to the API server for it.
+        # gRPC cancels the call of a client that is gone. The request that the call has sent to the API server is
+        # carried out all the same, so that is a task which the cancellation does not reach.
         writing = self._begin(name, self._controller.make_external(body, now))
         try:
             made = await asyncio.shield(writing)

@@ -159,7 +159,7 @@ def _answering(handler: Handler, request: Any) -> Any:
     async def answer(frame: bytes, context: Any) -> Any:
         left = context.time_remaining()
         if left is not None and left <= 0:
-            # Its client has given up, and would never cancel what it got.
+            # The client has given up: it would never learn the job's id, by which it could cancel the job.
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the deadline of the call had passed when it came")
         try:
             return await handler(request.FromString(frame))
