@@ -117,7 +117,7 @@ class Core:
         # By node, the queue and the hold of what pods without a place have of it, and how much that is.
         self._foreign: dict[str, tuple[ClusterQueue, int, requests.Amounts]] = {}
         self._explainer = Explainer()
-        # By queue, the earliest estimated start of its waiting jobs. When that time comes and nothing has started, a job
+        # By queue, the earliest estimated start of its waiting jobs. When that time comes and none has started, a job
         # runs beyond its duration, and the estimates are made anew.
         self._first_estimates: dict[str, float] = {}
         # Jobs with a place on a node that does not take its pod, and no other node to move it to.
