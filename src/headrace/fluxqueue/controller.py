@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..kube.runtime.api import ApiError, Unreachable
-from ..kube.runtime.cache import Cache
+from ..kube.runtime.cache import Cache, shared
 from ..kube.runtime.controller import SHORTEST_REQUEUE, Shared
 from ..kube.runtime.credentials import CredentialsError
 from ..kube.runtime.events import Report, record
@@ -67,6 +67,7 @@ _CONTAINER = ("name", "resources", "restartPolicy")
 # What is read of a volume: whether there is a claim for it.
 _VOLUME = ("name", "persistentVolumeClaim", "ephemeral")
 _CONTAINERS = ("containers", "initContainers")
+_MARKS = ("labels", "annotations")
 _STATUSES = ("containerStatuses", "initContainerStatuses")
 
 
@@ -79,7 +80,7 @@ def trimmed_pod(pod: Object) -> Object:
     statuses = {key: [_only(one, read) for one in status[key]] for key in _STATUSES if status.get(key)}
     return {
         **kept,
-        "spec": _trimmed_spec(pod["spec"]),
+        "spec": {key: shared(value) for key, value in _trimmed_spec(pod["spec"]).items()},
         "status": {
             **_only(status, ("phase", "reason", "message")),
             **statuses,
@@ -100,7 +101,8 @@ def trimmed_workload(item: Object) -> Object:
     """
     kept = without_managed_fields(item)
     with contextlib.suppress(TypeError, AttributeError, KeyError):
-        return {**kept, "spec": _trimmed_templates(item["spec"])}
+        kept = {**kept, "spec": _trimmed_templates(item["spec"]), "status": shared(item.get("status") or {})}
+        kept["metadata"].update({key: shared(kept["metadata"][key]) for key in _MARKS if key in kept["metadata"]})
     return kept
 
 
@@ -114,8 +116,17 @@ def _trimmed_templates(part: Any) -> Any:
     pod = (part.get("template") or {}).get("spec") if isinstance(part.get("template"), dict) else None
     if isinstance(pod, dict) and "containers" in pod:
         meta = part["template"].get("metadata") or {}
-        found["template"] = {"metadata": _only(meta, ("labels", "annotations")), "spec": _trimmed_spec(pod)}
+        marks = {key: shared(value) for key, value in _only(meta, _MARKS).items()}
+        found["template"] = {"metadata": marks, "spec": shared(_trimmed_spec(pod))}
     return found
+
+
+def trimmed_fluxjob(fluxjob: Object) -> Object:
+    """A FluxJob with one copy of what the statuses of those that wait have in common."""
+    kept, status = without_managed_fields(fluxjob), fluxjob.get("status") or {}
+    if "conditions" in status:
+        kept["status"] = {**status, "conditions": shared(status["conditions"])}
+    return kept
 
 
 def trimmed_node(node: Object) -> Object:
@@ -171,8 +182,9 @@ class FluxqueueController:
                 *(Selection(one.kind, trim=trimmed_workload) for one in others()),
                 Selection(NODES, trim=trimmed_node),
                 Selection(CLAIMS, trim=trimmed_claim),
+                Selection(FLUXJOBS, trim=trimmed_fluxjob),
             ),
-            *(Selection(kind) for kind in (FLUXJOBS, FLUXQUEUES, NAMESPACES, PRIORITY_CLASSES)),
+            *(Selection(kind) for kind in (FLUXQUEUES, NAMESPACES, PRIORITY_CLASSES)),
         ):
             without = "the cluster does not have this kind" if selection.kind in foreign else ""
             cache = shared.watches.cache(selection, self._changing(selection.kind), without=without)

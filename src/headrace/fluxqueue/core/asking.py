@@ -36,16 +36,16 @@ def asked_of(job: Job, settings: Settings, has_taints: bool, started_with: float
     where = meta["namespace"], *(one.labels for one in wish.sets)
     left = dict.fromkeys(field for one in wish.templates for field in constraints.left_to_scheduler(one, *where))
     sets = {one.name: _asked_set(one, job, has_taints) for one in wish.sets}
-    pods = {one.name: one.pods for one in wish.sets if one.pods} or {one.name: 1 for one in wish.sets[:1]}
-    specs = _jobspecs(meta, pods, sets, seconds, level)
-    return Asked(
-        sets=sets,
-        duration=seconds,
-        within=within,
-        level=level,
-        left=tuple(left),
-        jobspec=requests.jobspec_of_sets(specs, level) if len(specs) > 1 else next(iter(specs.values()), {}),
-    )
+    return Asked(sets=sets, duration=seconds, within=within, level=level, left=tuple(left))
+
+
+def jobspec_of(job: Job, asked: Asked) -> Object:
+    """The jobspec (RFC 14) of all pods of a job; {} where it has no sets. None is kept, as very many jobs wait."""
+    # A job that has nodes keeps what it has asked for when its object changes to what no queue takes.
+    sets = [one for one in job.wish.sets if one.name in asked.sets]
+    pods = {one.name: one.pods for one in sets if one.pods} or {one.name: 1 for one in sets[:1]}
+    specs = _jobspecs(job.item["metadata"], pods, asked)
+    return requests.jobspec_of_sets(specs, asked.level) if len(specs) > 1 else next(iter(specs.values()), {})
 
 
 def _asked_set(one: PodSet, job: Job, has_taints: bool) -> AskedSet:
@@ -63,22 +63,20 @@ def _avoids(one: PodSet, other: PodSet, namespace: str) -> bool:
     return any(constraints.is_apart(template, namespace, other.labels) for template in one.templates)
 
 
-def _jobspecs(
-    meta: Object, pods: Mapping[str, int], sets: Mapping[str, AskedSet], seconds: float, level: str
-) -> dict[str, Object]:
+def _jobspecs(meta: Object, pods: Mapping[str, int], asked: Asked) -> dict[str, Object]:
     """The jobspec of so many pods of each set. The level stands in that of an only one."""
     alone = len(pods) == 1
     found: dict[str, Object] = {}
     for name, number in pods.items():
-        own, label = sets[name], "pod" if alone else name
-        head = meta["name"], meta["namespace"], number, own.amounts, seconds, own.constraint
-        found[name] = requests.jobspec(*head, is_apart=own.is_apart, within=level if alone else "", label=label)
+        own, label = asked.sets[name], "pod" if alone else name
+        head = meta["name"], meta["namespace"], number, own.amounts, asked.duration, own.constraint
+        found[name] = requests.jobspec(*head, is_apart=own.is_apart, within=asked.level if alone else "", label=label)
     return found
 
 
 def request_of(job: Job, asked: Asked, pods: Mapping[str, int], others: Mapping[str, Any]) -> JobRequest:
     """The request for so many pods of each set; `others` are constraints by set, beside those of the pods."""
-    specs = _jobspecs(job.item["metadata"], pods, asked.sets, asked.duration, asked.level)
+    specs = _jobspecs(job.item["metadata"], pods, asked)
     found = []
     for name, spec in specs.items():
         request, own = parse_jobspec(spec), asked.sets[name]

@@ -16,6 +16,8 @@ Object = dict[str, Any]
 
 # How the reason begins of a job whose pods are not bound.
 NOT_BOUND = "not bound"
+# One for all jobs: Python makes each empty set anew, and very many jobs may wait.
+_NOBODY: frozenset[str] = frozenset()
 
 
 class Binding:
@@ -39,7 +41,7 @@ class Binding:
         job.pinned_at = {uid: job.pinned_at.get(uid, _pinned_at(job, pod)) for uid, pod in waits.items()}
         # The places of those that are being deleted for that are given back when they are gone.
         going = job.late.intersection(pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" in pod["metadata"])
-        job.late = set()
+        job.late = _NOBODY
         if job.state.is_over:
             job.unbound = ""
         if queue is None or not job.state.has_nodes:
@@ -47,7 +49,7 @@ class Binding:
         ends = {uid: at + queue.settings.ready_timeout for uid, at in job.pinned_at.items()}
         late = [uid for uid, end in ends.items() if end <= now]
         job.late = going.union(late)
-        job.avoided.update(node_of(waits[uid]) for uid in late)
+        job.avoided = job.avoided.union(node_of(waits[uid]) for uid in late)
         if late and not job.unbound:
             limit = durations.encode(queue.settings.ready_timeout)
             job.unbound = f"{NOT_BOUND} {_why_not_bound(waits[late[0]], limit)}"

@@ -12,6 +12,7 @@ from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
 from ..names import FLUXJOBS, JOBID
 from ..workloads import group
+from .asking import jobspec_of
 from .job import Job, State, Wait
 
 Object = dict[str, Any]
@@ -84,9 +85,9 @@ def made_of(job: Job, reserves: bool) -> Object:
 def _asked(job: Job, reserves: bool) -> Object:
     """The part of the spec that may change while a job waits."""
     asked = job.asked
-    is_known = asked and asked.jobspec and not job.wish.missing
+    jobspec = jobspec_of(job, asked) if asked and not job.wish.missing else {}
     return {
-        "jobspec": json.dumps(asked.jobspec, separators=(",", ":")) if asked and is_known else "",
+        "jobspec": json.dumps(jobspec, separators=(",", ":")) if jobspec else "",
         "duration": int(asked.duration) if asked else 0,
         "nodes": job.wish.pods,
         "priority": job.priority,

@@ -133,7 +133,6 @@ class Asked(Struct, frozen=True, kw_only=True):
     within: str = ""
     level: str = ""
     left: tuple[str, ...] = ()
-    jobspec: Object
 
 
 class Job(Struct, eq=False, kw_only=True):
@@ -163,7 +162,7 @@ class Job(Struct, eq=False, kw_only=True):
     nodes: list[str] = []
     sets: list[str] = []
     places: list[Place] = []
-    freed: set[int] = set()
+    freed: dict[int, None] = {}
     leaving: list[int] = []
     is_ready: bool = False
     excess: str = ""
@@ -186,9 +185,9 @@ class Job(Struct, eq=False, kw_only=True):
     ended_at: float = 0
     # By uid, when pods were pinned that are not bound yet, and those of them that were not bound in time.
     pinned_at: dict[str, float] = {}
-    late: set[str] = set()
+    late: frozenset[str] = frozenset()
     # Nodes to which pods of it were not bound in time: others that have room are preferred.
-    avoided: set[str] = set()
+    avoided: frozenset[str] = frozenset()
     # Why they are not bound, until all pods are.
     unbound: str = ""
     # When the status was last asked to be written, with which position and estimate.

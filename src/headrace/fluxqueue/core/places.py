@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -154,7 +154,7 @@ class Places:
             index = min((one for one in job.freed if job.sets[one] == own), default=len(job.nodes))
             job.nodes[index : index + 1] = [node]
             job.sets[index : index + 1] = [own]
-            job.freed.discard(index)
+            job.freed.pop(index, None)
             insort(job.places, self._place(job, queue, index, now, since), key=lambda place: place.index)
 
     def is_usable(self, job: Job, queue: ClusterQueue, place: Place) -> bool:
@@ -227,11 +227,11 @@ class Places:
         """A job has a place no more; `keep`: what that holds is kept until the status tells it."""
         self._vacate(place)
         job.places.remove(place)
-        job.freed.add(place.index)
+        job.freed[place.index] = None
         while job.workload.lasts and len(job.nodes) - 1 in job.freed:
             job.nodes.pop()
             job.sets.pop()
-            job.freed.discard(len(job.nodes))
+            job.freed.pop(len(job.nodes), None)
         job.leaving.append(place.hold)
         if not keep:
             self.leave(job)
@@ -269,7 +269,7 @@ def beside(job: Job, queue: ClusterQueue, name: str, places: Iterable[Place]) ->
     return constraints.together(parts)
 
 
-def _none_of(names: set[str]) -> list[Any]:
+def _none_of(names: Collection[str]) -> list[Any]:
     """The constraint that keeps from some nodes, as a list of one; empty for none."""
     return [{"not": [{"hostlist": sorted(names)}]}] if names else []
 

@@ -38,7 +38,17 @@ from ..names import FLUXJOBS, FLUXQUEUES, HOLD
 from ..quotas import Account
 from ..workloads import PodSet, Wish, group
 from . import actions, fluxjobs
-from .asking import Refusal, asked_of, check_marks, check_placement, check_priority, claims_of, marks_of, request_of
+from .asking import (
+    Refusal,
+    asked_of,
+    check_marks,
+    check_placement,
+    check_priority,
+    claims_of,
+    jobspec_of,
+    marks_of,
+    request_of,
+)
 from .binding import NOT_BOUND, Binding
 from .chronicle import Chronicle, Record
 from .cluster_queue import ClusterQueue
@@ -475,7 +485,7 @@ class Core:
             nodes=list(Hostlist.parse(told.get("nodes", ""))),
             sets=[],
             places=[],
-            freed=set(Idset.parse(told.get("freed", ""))),
+            freed=dict.fromkeys(Idset.parse(told.get("freed", ""))),
             reason="" if reason.startswith(NOT_BOUND) else reason,
             unbound=reason if reason.startswith(NOT_BOUND) else "",
             started_at=moment_of(told.get("startedAt")),
@@ -556,7 +566,7 @@ class Core:
             self.places.give_back(job, place)
         self.places.leave(job)
         job.state, job.nodes, job.is_placed, job.started_at, job.reason = State.HELD, [], False, 0, ""
-        job.sets, job.freed, job.waits, job.outgrown = [], set(), [], []
+        job.sets, job.freed, job.waits, job.outgrown = [], {}, [], []
 
     def _wait(self, job: Job, problem: str, now: float) -> None:
         """Have the pods of a job that have no places wait in its queue, with what it asks for now; `problem` is what is
@@ -659,7 +669,8 @@ class Core:
         pods = job.wanted
         others = {name: beside(job, queue, name, job.places) for name in pods}
         numbers = pods if len(pods) > 1 else None
-        shape = {name: asked.sets[name] for name in pods}, numbers, others, asked.duration, asked.within, job.priority
+        sets = tuple((name, asked.sets[name], others[name]) for name in pods)
+        shape = sets, numbers, asked.duration, asked.within, job.priority
         if shape != job.shape:
             for part in list(job.line):
                 self._withdraw_part(job, part)
@@ -792,7 +803,7 @@ class Core:
                 asked = job.asked
                 if asked:
                     request = request_of(job, asked, job.wanted, {})
-                    why = refusal(queue.scheduler, asked.jobspec, request, decision.failure)
+                    why = refusal(queue.scheduler, jobspec_of(job, asked), request, decision.failure)
                     job.reason = _growing(job, f"no node could ever serve it as nodes are now: {why}")
             decided[job.uid] = job
         # Several parts of a job may have started: who has its places, and what it asks for next, follows from all of
@@ -814,7 +825,7 @@ class Core:
         job.waits = started(job.waits, wait)
         job.is_ready = bool(job.waits)
         if not job.state.has_nodes:
-            job.state, job.nodes, job.sets, job.freed, job.started_at = State.RELEASED, [], [], set(), now
+            job.state, job.nodes, job.sets, job.freed, job.started_at = State.RELEASED, [], [], {}, now
             job.is_placed, job.unbound = True, ""
         job.position, job.estimate, job.reason = 0, 0, ""
         for own, names in zip(job.sets_in_line, given, strict=True):

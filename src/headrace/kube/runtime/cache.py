@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 Object = dict[str, Any]
 log = logging.getLogger("headrace.kube.cache")
@@ -35,6 +38,19 @@ def version_of(item: Object) -> int:
     """The resource version as a number (KEP-5504 makes versions comparable); 0 for any other text."""
     text = item["metadata"].get("resourceVersion", "")
     return int(text) if text.isdigit() else 0
+
+
+def shared(part: Any) -> Any:
+    """A part of an object, as JSON has it; of many that are equal there is one in memory, which nobody changes.
+
+    Raises RecursionError for one that is nested too deeply.
+    """
+    return _decoded(msgspec.json.encode(part))
+
+
+@lru_cache(4096)
+def _decoded(text: bytes) -> Any:
+    return msgspec.json.decode(text)
 
 
 class Cache:
