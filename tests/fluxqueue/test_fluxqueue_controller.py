@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -13,7 +13,13 @@ from simulated_cluster import Cluster, Stale, _merged, _patch
 
 from headrace.exposition.metrics import Metrics
 from headrace.fluxqueue import requests
-from headrace.fluxqueue.controller import FluxqueueController, gathering_after, trimmed_pod, trimmed_workload
+from headrace.fluxqueue.controller import (
+    FluxqueueController,
+    gathering_after,
+    trimmed_fluxjob,
+    trimmed_pod,
+    trimmed_workload,
+)
 from headrace.fluxqueue.core.step import Core
 from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES
 from headrace.fluxqueue.services.backend import Pods, Unanswerable
@@ -36,8 +42,15 @@ class Api:
         self.events: list[Object] = []
         self._watchers: dict[str, asyncio.Queue[tuple[str, Object]]] = {}
 
-    async def list_objects(self, kind: Kind, namespace: str = "", labels: str = "", fields: str = "") -> Listing:
-        return Listing(copy.deepcopy(self.cluster.all(kind)), "1")
+    async def list_objects(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        trim: Callable[[Object], Object] = lambda item: item,
+    ) -> Listing:
+        return Listing([trim(one) for one in copy.deepcopy(self.cluster.all(kind))], "1")
 
     async def watch(self, kind: Kind, version: str, *selected: str) -> AsyncIterator[tuple[str, Object]]:
         self._watchers[kind.plural] = asyncio.Queue()
@@ -266,6 +279,20 @@ def test_of_pods_and_jobs_is_kept_what_is_read():
     assert trimmed_pod(pod) == {"metadata": {"name": "a"}, "spec": {**gates, **kept}, "status": {"phase": "Running"}}
     job = {"metadata": {"name": "a"}, "spec": {"parallelism": 2, "template": {"metadata": {}, "spec": {**spec}}}}
     assert trimmed_workload(job)["spec"] == {"parallelism": 2, "template": {"metadata": {}, "spec": {**gates, **kept}}}
+
+
+def test_objects_that_wait_share_what_they_have_in_common():
+    def job() -> Object:
+        template = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}}
+        return {"metadata": {"labels": {"team": "a"}}, "spec": {"template": template}, "status": {"ready": 0}}
+
+    a, b = trimmed_workload(job()), trimmed_workload(job())
+    assert a["metadata"]["labels"] is b["metadata"]["labels"]
+    assert a["spec"]["template"]["spec"] is b["spec"]["template"]["spec"]
+    assert a["status"] is b["status"]
+    told = {"metadata": {"name": "f"}, "status": {"state": "Held", "conditions": [{"type": "Quota"}]}}
+    kept = [trimmed_fluxjob(copy.deepcopy(told)) for _ in range(2)]
+    assert kept[0] == told and kept[0]["status"]["conditions"] is kept[1]["status"]["conditions"]
 
 
 @pytest.mark.parametrize("reason", ["Infeasible", "Deferred"])

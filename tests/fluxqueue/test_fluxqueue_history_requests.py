@@ -43,7 +43,9 @@ class Server:
         self._changes: asyncio.Queue[tuple[str, Object]] = asyncio.Queue()
         self._version = 1
 
-    async def list_objects(self, kind: Kind, namespace: str = "", labels: str = "", fields: str = "") -> Listing:
+    async def list_objects(
+        self, kind: Kind, namespace: str = "", labels: str = "", fields: str = "", *_trim: Any
+    ) -> Listing:
         if not self.has_kind:
             raise ApiError(404, "NotFound", "the server could not find the requested resource")
         return Listing(copy.deepcopy(list(self.items.values())), "1")

@@ -72,7 +72,8 @@ class JobsWorld(Looks):
         }
         for kind, (cache, label) in caches.items():
             found = [one for one in self.server.all(kind.plural) if label in one["metadata"].get("labels", {})]
-            cache.replace([{key: one[key] for key in one if key not in ("kind", "apiVersion")} for one in found])
+            listed = [{key: one[key] for key in one if key not in ("kind", "apiVersion")} for one in found]
+            cache.replace(map(cache.trimmed, listed))
         for pod in self.server.all("pods"):
             list(self.clusters._concerned_by_pod(pod))
 

@@ -141,7 +141,8 @@ class World(Looks):
         for kind, cache in caches.items():
             ours = [one for one in self.server.all(kind.plural) if kind in (MINICLUSTERS, LEASES) or _is_ours(one)]
             # Listed objects do not say their kind.
-            cache.replace([{key: one[key] for key in one if key not in ("kind", "apiVersion")} for one in ours])
+            listed = [{key: one[key] for key in one if key not in ("kind", "apiVersion")} for one in ours]
+            cache.replace(map(cache.trimmed, listed))
 
     def changed(self, cache: Cache, item: Object) -> None:
         """The watch that fills a cache tells of a change."""

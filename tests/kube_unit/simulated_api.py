@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from headrace.kube.foreign.names import ID_LABEL
@@ -48,13 +48,20 @@ class Server:
         self._allow("get", kind)
         return copy.deepcopy(self._find(kind, namespace, name))
 
-    async def list_objects(self, kind: Kind, namespace: str = "", labels: str = "", fields: str = "") -> Listing:
+    async def list_objects(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        trim: Callable[[Object], Object] = lambda item: item,
+    ) -> Listing:
         """Field selectors name fields of the object itself."""
         self.requests.append(("list", kind.plural, ""))
         wanted = dict(part.split("=") for part in filter(None, fields.split(",")))
         found = [one for one in self.all(kind.plural) if all(one.get(key) == text for key, text in wanted.items())]
         found = [one for one in found if _has_labels(one, labels)]
-        return Listing([copy.deepcopy(one) for one in found], str(self._version))
+        return Listing([trim(copy.deepcopy(one)) for one in found], str(self._version))
 
     async def watch(
         self, kind: Kind, version: str, namespace: str = "", labels: str = "", fields: str = ""

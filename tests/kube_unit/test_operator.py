@@ -102,7 +102,9 @@ class Listed:
         self.leases: list[tuple[str, str]] = []
         self._refused = refused
 
-    async def list_objects(self, kind: Kind, namespace: str = "", labels: str = "", fields: str = "") -> Listing:
+    async def list_objects(
+        self, kind: Kind, namespace: str = "", labels: str = "", fields: str = "", *_trim: Any
+    ) -> Listing:
         if kind is not LEASES:
             return Listing([], "1")
         self.leases.append((namespace, fields))

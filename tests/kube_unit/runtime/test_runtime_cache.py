@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.kube.runtime.cache import Cache
+from headrace.kube.runtime.cache import Cache, shared
 
 Object = dict[str, Any]
 
@@ -85,6 +85,14 @@ def test_what_cannot_be_trimmed_is_kept_whole_and_costs_itself_alone(caplog: pyt
         return {"metadata": item["metadata"]}
 
     cache = Cache(trim)
-    cache.replace([{**item(name, 1), "spec": {"a": 1}} for name in ("a", "odd", "z")])
+    for name in ("a", "odd", "z"):
+        cache.put({**item(name, 1), "spec": {"a": 1}})
     assert [sorted(one) for one in cache] == [["metadata"], ["metadata", "spec"], ["metadata"]]
     assert [(one.levelname, one.__dict__["object"]) for one in caplog.records] == [("WARNING", "odd")]
+
+
+def test_of_equal_parts_one_is_kept_unless_they_are_large() -> None:
+    small, large = {"cpu": ["1", None, {"a": 2.5}]}, {"text": "x" * 10_000}
+    assert shared(dict(small)) == small
+    assert shared(dict(small)) is shared(dict(small))
+    assert shared(large) is large

@@ -267,10 +267,14 @@ class ClusterQueue:
         plan = self.queue.planned.get(jobid)
         return float(plan.start) if plan and now < plan.start < now + FAR else 0
 
-    def expected_starts(self, now: int) -> dict[int, float]:
-        """The starts of waiting jobs as sums of resources let expect them, where they let (`queueing.forecast`)."""
-        steps = places(self.scheduler, [self.queue], now, nodes.SUMMED)
-        return {step[0]: step[1].start for step in steps if step is not None and now < step[1].start < now + FAR}
+    def expected_starts(self, now: int) -> Iterator[tuple[int, float]]:
+        """The waiting jobs in order, each with the start that sums of resources let expect, 0 where they do not
+        (`queueing.forecast`). Jobs may come and go while it is iterated.
+        """
+        for step in places(self.scheduler, [self.queue], now, nodes.SUMMED):
+            if step is not None:
+                jobid, place = step
+                yield jobid, place.start if now < place.start < now + FAR else 0
 
     def withdraw(self, jobid: int) -> None:
         """A job waits no more; unknown ones are ignored."""

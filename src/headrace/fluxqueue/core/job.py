@@ -110,6 +110,14 @@ def parts_of(waits: list[Wait], together: bool, window: int = WINDOW) -> list[Wa
     return list(islice((Wait(1, wait.since) for wait in waits for _ in range(wait.pods)), window))
 
 
+def growing(job: Job, why: str) -> str:
+    """Why a job waits, or those of its pods that do while others have nodes."""
+    pods = sum(one.pods for one in job.waits)
+    if not job.state.has_nodes or not why:
+        return why
+    return f"{pods} pod{' waits' if pods == 1 else 's wait'}: {why}" if pods else ""
+
+
 class AskedSet(Struct, frozen=True):
     """What each pod of a set asks for: `amounts` of a node that satisfies the constraint. `is_apart`: no two of them on
     one node; `keeps_apart`: on no node of another set of which that is true.

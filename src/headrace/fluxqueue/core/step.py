@@ -9,7 +9,6 @@ that was.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -24,9 +23,7 @@ from ...graph.selection import Selection
 from ...kube.runtime.kinds import PODS
 from ...kube.runtime.timestamps import seconds_of
 from ...kube.runtime.writes import patch_of
-from ...queueing.pending import Position
 from ...queueing.queue import Planned, Refused, Started
-from ...queueing.reasons import Explainer
 from ...queueing.why import no_match, refusal
 from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
@@ -54,19 +51,16 @@ from .chronicle import Chronicle, Record
 from .cluster_queue import ClusterQueue
 from .external import Externals, is_external
 from .fluxjobs import jobid_in, jobid_of, moment_of
-from .job import WINDOW, Asked, Job, State, parts_of, started, waits_again, waits_of
+from .job import WINDOW, Asked, Job, State, growing, parts_of, started, waits_again, waits_of
 from .left_alone import LeftAlone
+from .looks import Looks
 from .places import Places, beside
 from .queue_nodes import QueueNodes, divided
 from .world import Change, Touched, World, is_held, is_live, is_placed, lasts_for_ever, node_of, workload_of
-from .writes import BEHIND, STATUS_INTERVAL, Writes
+from .writes import Writes
 
 Object = dict[str, Any]
 
-# Seconds between two looks at the positions and estimates of those who wait; and how many statuses are written in a
-# second, all together, in which nothing else has changed.
-LOOK_INTERVAL = 2.0
-STATUS_RATE = 50.0
 # How far (seconds) the clock may fall behind the last step without the queues beginning anew: it is held meanwhile.
 _CLOCK_SLACK = 1.0
 # How many times one step has a queue start what the starts before have put in front of it.
@@ -79,7 +73,6 @@ NO_PODS = "it asks for no pods"
 STRANDED = "a place is on a node that does not take its pod, and no other that does has room"
 # The time of the first job id, in milliseconds: 2025-01-01. Ids last for 35 years from then on.
 _EPOCH = 1_735_689_600_000
-_UNLIMITED = "; its duration is not known, so it is never started ahead of a reservation"
 
 
 class Steps(Struct, frozen=True):
@@ -113,23 +106,17 @@ class Core:
 
     def _begin(self, now: float) -> None:
         """Know of no queue and no job, as a core does that has not seen the cluster yet."""
-        self._stepped_at = self._look_at = self._credited_at = now
-        self._credit = STATUS_RATE
+        self._stepped_at = now
         self.jobs: dict[str, Job] = {}
         self._jobs_by_id: dict[int, Job] = {}
-        # Jobs that stand in front of a graph with several parts, by uid, and by queue the positions of all of their
-        # parts but the first of each, while they do not change.
+        # Jobs that stand in front of a graph with several parts, by uid.
         self._in_parts: dict[str, Job] = {}
-        self._further_parts: dict[str, list[Position]] = {}
         self.queues.clear()
         self._queue_nodes: dict[str, QueueNodes] = {}
         self.places = Places(self.world, self.queues)
         # By node, the queue and the hold of what pods without a place have of it, and how much that is.
         self._foreign: dict[str, tuple[ClusterQueue, int, requests.Amounts]] = {}
-        self._explainer = Explainer()
-        # By queue, the earliest estimated start of its waiting jobs. When that time comes and none has started, a job
-        # runs beyond its duration, and the estimates are made anew.
-        self._first_estimates: dict[str, float] = {}
+        self.looks = Looks(now, self.queues, self.places, self._jobs_by_id, self._in_parts)
         # Jobs with a place on a node that does not take its pod, and no other node to move it to.
         self._stranded: dict[str, None] = {}
         self.binding = Binding(self.world)
@@ -174,14 +161,15 @@ class Core:
                 with self._contained(uid):
                     self._account(self.jobs[uid])
         goes_on = [self._serve(name, now) for name in self.queues]
-        if now >= self._look_at:
-            self._look(now)
-        self._further_parts.clear()
+        self.looks.forget_positions()
+        if now >= self.looks.at:
+            self._touched.update({job.uid: None for job in self.looks.look(now)})
         for uid in self._touched:
             with self._contained(uid):
                 job = self.jobs.get(uid)
-                if job and job.is_submitted and not job.position:
-                    self._line_up(job, int(now))
+                if job and job.is_submitted:
+                    review = self.looks.explain_again if job.position else self.looks.line_up
+                    review(job, int(now))
                 found = tuple(self.writes.about(job, now) if job else self._without_job(uid, now))
                 if found:
                     writes[uid] = found
@@ -192,8 +180,8 @@ class Core:
                 *starts,
                 *self.binding.due.values(),
                 *self.writes.untold.values(),
-                *self._first_estimates.values(),
-                self._look_at if self.places.changed else inf,
+                *self.looks.first_estimates.values(),
+                self.looks.at if self.looks.is_due else inf,
                 self.externals.next_start(self.world.externals, now),
                 now if any(goes_on) or self._asked_again else inf,
             ]
@@ -243,8 +231,10 @@ class Core:
         """Have this step look at jobs and queues for which a time has come."""
         for times in (self.binding.due, self.writes.untold):
             self._touched.update({uid: None for uid, at in times.items() if at <= now})
-        for name in [name for name, at in self._first_estimates.items() if at <= now]:
-            del self._first_estimates[name]
+        # A job runs beyond its duration where the time of an estimate comes and none has started.
+        first = self.looks.first_estimates
+        for name in [name for name, at in first.items() if at <= now]:
+            del first[name]
             self.places.changed[name] = None
 
     def touch(self, about: str) -> None:
@@ -608,7 +598,7 @@ class Core:
         why = self._kept_out(job)
         if why or queue is None:
             self._withdraw(job)
-            job.reason = _growing(job, why)
+            job.reason = growing(job, why)
             return
         if job.state.has_nodes and not job.waits:
             job.reason = ""
@@ -768,7 +758,7 @@ class Core:
         for part in list(job.line):
             self._withdraw_part(job, part)
         job.is_reserved, job.position, job.estimate = False, 0, 0
-        job.reason, job.excess = _growing(job, excess), excess
+        job.reason, job.excess = growing(job, excess), excess
 
     # --- decisions
 
@@ -804,7 +794,7 @@ class Core:
                 if asked:
                     request = request_of(job, asked, job.wanted, {})
                     why = refusal(queue.scheduler, jobspec_of(job, asked), request, decision.failure)
-                    job.reason = _growing(job, f"no node could ever serve it as nodes are now: {why}")
+                    job.reason = growing(job, f"no node could ever serve it as nodes are now: {why}")
             decided[job.uid] = job
         # Several parts of a job may have started: who has its places, and what it asks for next, follows from all of
         # them.
@@ -834,98 +824,6 @@ class Core:
             # The account knows what waits beside what runs by this id. The job's next part has the same id, and often
             # asks for the same amounts, but the quota has to let that part in, too.
             account.forget(-job.jobid)
-
-    def _look(self, now: float) -> None:
-        """Bring positions, reasons and estimates of those who wait up to date, and have some of them written."""
-        self._credit = min(self._credit + (now - self._credited_at) * STATUS_RATE, STATUS_RATE)
-        self._credited_at, self._look_at = now, now + LOOK_INTERVAL
-        changed, self.places.changed = self.places.changed, {}
-        for name in changed:
-            queue = self.queues.get(name)
-            if queue is None:
-                continue
-            line = queue.queue.first(len(queue.queue.pending))
-            expected = queue.expected_starts(int(now))
-            places: dict[str, None] = {}
-            for jobid in line:
-                job = self._jobs_by_id[jobid]
-                if job.uid in places:
-                    continue
-                places[job.uid] = None
-                position = len(places)
-                reserved = queue.reserved_start(jobid, now)
-                job.position, job.is_reserved = position, reserved > 0
-                job.estimate = reserved or expected.get(jobid, 0)
-                reason = self._why(queue, job, position, int(now))
-                if reason != job.reason:
-                    job.reason, job.is_due = reason, True
-                elif fluxjobs.place_of(job) == job.told_place:
-                    continue
-                elif now - job.told_at >= STATUS_INTERVAL and self._credit >= 1:
-                    self._credit -= 1
-                    job.is_due = True
-                else:
-                    self.places.changed[name] = None
-                    continue
-                self._touched[job.uid] = None
-            estimates = (estimate for uid in places if (estimate := self.jobs[uid].estimate))
-            if first := min(estimates, default=0):
-                self._first_estimates[name] = first
-            self._look_at_quotas(name, queue, now)
-
-    def _look_at_quotas(self, name: str, queue: ClusterQueue, now: float) -> None:
-        """Bring the amounts up to date by which jobs are over quotas, as slowly as positions."""
-        for account in queue.accounts.values():
-            for jobid in account.outside():
-                job = self._jobs_by_id[abs(jobid)]
-                if now - job.told_at < STATUS_INTERVAL or self._credit < 1:
-                    self.places.changed[name] = None
-                elif (excess := account.excess(jobid)) != job.excess:
-                    self._credit -= 1
-                    job.reason, job.excess = _growing(job, excess), excess
-                    self._touched[job.uid] = None
-
-    def _line_up(self, job: Job, now: int) -> None:
-        """The place of a job that has just come."""
-        queue = self.queues[job.queue]
-        first = _first_part(queue, job)
-        at = queue.queue.pending[first].position
-        job.position = queue.queue.waiting.count_before(at) - self._count_further_parts(job.queue, at) + 1
-        job.reason, job.estimate = self._why(queue, job, job.position, now), queue.reserved_start(first, now)
-        job.is_reserved = job.estimate > 0
-
-    def _count_further_parts(self, name: str, before: Position) -> int:
-        """How many parts of jobs before a position in a queue are not the first of their job."""
-        found = self._further_parts.get(name)
-        if found is None:
-            pending = self.queues[name].queue.pending
-            parts = (job.line for job in self._in_parts.values() if job.queue == name)
-            found = sorted(at for line in parts for at in sorted(pending[part].position for part in line)[1:])
-            self._further_parts[name] = found
-        return bisect_left(found, before)
-
-    def _why(self, queue: ClusterQueue, job: Job, position: int, now: int) -> str:
-        """Why a job waits. Only the first one's reason has amounts, so that the others' rarely change."""
-        if position == 1:
-            state = queue.queue, queue.scheduler.generation, now
-            why = str(self._explainer.explain(queue.queue, _first_part(queue, job), now, state)["reason_pending"])
-        else:
-            why = BEHIND
-        is_kept_back = position > 1 and queue.queue.policy.backfill and job.asked and not job.asked.duration
-        return _growing(job, why + _UNLIMITED if is_kept_back else why)
-
-
-def _growing(job: Job, why: str) -> str:
-    """Why a job waits, or those of its pods that do while others have nodes."""
-    pods = sum(one.pods for one in job.waits)
-    if not job.state.has_nodes or not why:
-        return why
-    return f"{pods} pod{' waits' if pods == 1 else 's wait'}: {why}" if pods else ""
-
-
-def _first_part(queue: ClusterQueue, job: Job) -> int:
-    """That part of what a job waits for which is the first in the order of its queue."""
-    return min(job.line, key=lambda part: queue.queue.pending[part].position)
 
 
 def _settings_of(item: Object) -> Settings:

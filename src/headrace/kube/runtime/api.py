@@ -93,13 +93,22 @@ class Api:
     async def get(self, kind: Kind, namespace: str, name: str, subresource: str = "") -> Object:
         return await self._send("get", "GET", kind, kind.path(namespace, name, subresource))
 
-    async def list_objects(self, kind: Kind, namespace: str = "", labels: str = "", fields: str = "") -> Listing:
-        """All matching objects, fetched in chunks, and the resource version from which to watch."""
+    async def list_objects(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        trim: Callable[[Object], Object] = lambda item: item,
+    ) -> Listing:
+        """All matching objects, fetched in chunks, and the resource version from which to watch. `trim` returns what is
+        kept of an object: all that there is of very many may not fit into memory.
+        """
         items: list[Object] = []
         query = {"labelSelector": labels, "fieldSelector": fields, "limit": str(_CHUNK)}
         while True:
             page = await self._send("list", "GET", kind, kind.path(namespace), query)
-            items += page.get("items") or []
+            items += map(trim, page.get("items") or [])
             meta = page.get("metadata") or {}
             if not meta.get("continue"):
                 return Listing(items, meta.get("resourceVersion", ""))

@@ -17,6 +17,10 @@ import msgspec
 Object = dict[str, Any]
 log = logging.getLogger("headrace.kube.cache")
 
+# Bytes of the largest part that is kept once. Parts are kept beyond the object that they came with, so this and their
+# number limit how much memory users can have this program keep.
+_LARGEST_SHARED = 2048
+
 Key = tuple[str, str]
 """Namespace and name."""
 
@@ -41,11 +45,11 @@ def version_of(item: Object) -> int:
 
 
 def shared(part: Any) -> Any:
-    """A part of an object, as JSON has it; of many that are equal there is one in memory, which nobody changes.
-
-    Raises RecursionError for one that is nested too deeply.
+    """A part of an object, as JSON has it; of many small ones that are equal there is one in memory, which nobody
+    changes. Raises RecursionError for one that is nested too deeply, OverflowError for numbers beyond 64 bits.
     """
-    return _decoded(msgspec.json.encode(part))
+    text = msgspec.json.encode(part)
+    return _decoded(text) if len(text) <= _LARGEST_SHARED else part
 
 
 @lru_cache(4096)
@@ -76,24 +80,28 @@ class Cache:
 
     def put(self, item: Object) -> Object | None:
         """Store `item` unless a newer version with its uid is stored; returns the replaced object, or None."""
+        return self._store(self.trimmed(item))
+
+    def _store(self, item: Object) -> Object | None:
         key = key_of(item)
         old = self._items.get(key)
         if old is not None:
             if _uid(old) == _uid(item) and version_of(old) > version_of(item):
                 return None
             self._unlink(key, old)
-        self._items[key] = self._trimmed(key, item)
+        self._items[key] = item
         self._owned.setdefault(owner_of(item), {})[key] = None
         return old
 
-    def _trimmed(self, key: Key, item: Object) -> Object:
-        """An object that cannot be trimmed, as its fields have a form that nobody has thought of, is kept whole, and
-        costs itself alone.
+    def trimmed(self, item: Object) -> Object:
+        """What is stored of an object. One that cannot be trimmed, as its fields have a form that nobody has thought
+        of, is kept whole, and costs itself alone.
         """
         try:
             return self._trim(item)
         except Exception as exc:
-            log.warning("kept whole: %r", exc, extra={"namespace": key[0], "object": key[1]})
+            namespace, name = key_of(item)
+            log.warning("kept whole: %r", exc, extra={"namespace": namespace, "object": name})
             return item
 
     def drop(self, item: Object) -> None:
@@ -105,8 +113,8 @@ class Cache:
             del self._items[key]
 
     def replace(self, items: Iterable[Object], namespace: str = "", version: str = "") -> list[Object]:
-        """Store a whole listing, of one namespace or of all (""), that was made at `version`; returns the objects that
-        are gone. Objects that are newer than the listing are kept.
+        """Store a whole listing of `trimmed` objects, of one namespace or of all (""), that was made at `version`;
+        returns the objects that are gone. Objects that are newer than the listing are kept.
         """
         fresh = list(items)
         present = {(key_of(one), _uid(one)) for one in fresh}
@@ -116,7 +124,7 @@ class Cache:
         for one in gone:
             self.drop(one)
         for one in fresh:
-            self.put(one)
+            self._store(one)
         return gone
 
     def _unlink(self, key: Key, item: Object) -> None:

@@ -82,7 +82,8 @@ class Reflector:
                 await self._pause(str(exc))
 
     async def _list(self) -> None:
-        listing = await self._api.list_objects(self.kind, self._namespace, self._labels, self._fields)
+        where = self._namespace, self._labels, self._fields
+        listing = await self._api.list_objects(self.kind, *where, self.cache.trimmed)
         for gone in self.cache.replace(listing.items, self._namespace, listing.version):
             self._changed(gone)
         for item in listing.items:
