@@ -115,6 +115,12 @@ def _about() -> str:
     )
 
 
+def _collected(mark: str, paths: list[str]) -> str:
+    """What pytest says of the tests with a mark that it finds."""
+    argv = [*_PYTEST, "--collect-only", "-m", mark, *paths]
+    return subprocess.run(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False).stdout
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--into", type=Path, default=ROOT / "build" / "soak", metavar="FOLDER")
@@ -122,9 +128,8 @@ def main() -> int:
     parser.add_argument("paths", nargs="*", default=["tests"], metavar="PATH", help="where its tests are looked for")
     options = parser.parse_args()
     options.into.mkdir(parents=True, exist_ok=True)
-    collect = [*_PYTEST, "--collect-only", "-m", "soak", *options.paths]
-    collected = subprocess.run(collect, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False).stdout
-    every = [*pieces(collected), PROPERTIES]
+    collected = _collected("soak", options.paths)
+    every = [*pieces(collected), *([PROPERTIES] if pieces(_collected("hypothesis", options.paths)) else [])]
     chosen = [each for each in every if not options.only or any(word in each for word in options.only)]
     done: list[Outcome] = []
 
