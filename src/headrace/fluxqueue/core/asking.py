@@ -41,7 +41,8 @@ def asked_of(job: Job, settings: Settings, has_taints: bool, started_with: float
 
 def jobspec_of(job: Job, asked: Asked) -> Object:
     """The jobspec (RFC 14) of all pods of a job; {} where it has no sets. None is kept, as very many jobs wait."""
-    # A job that has nodes keeps what it has asked for when its object changes to what no queue takes.
+    # The object of a job that has nodes may have changed to something that no queue takes. `asked` is then still what
+    # the job was started with, and lacks sets that the object has by now.
     sets = [one for one in job.wish.sets if one.name in asked.sets]
     pods = {one.name: one.pods for one in sets if one.pods} or {one.name: 1 for one in sets[:1]}
     specs = _jobspecs(job.item["metadata"], pods, asked)

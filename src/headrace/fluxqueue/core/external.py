@@ -95,7 +95,7 @@ class Externals:
         self.changed: dict[str, None] = {}
         self._queues = queues
         self._holds: dict[int, tuple[ClusterQueue, list[int]]] = {}
-        # What each job has of nodes, by job id; and the same by node, then by job id.
+        # Amounts of nodes that each job has: by job id, and by node and job id.
         self._nodes: dict[int, Amounts] = {}
         self._on: dict[str, dict[int, requests.Amounts]] = {}
         # Jobs whose FluxJobs have not been observed yet.

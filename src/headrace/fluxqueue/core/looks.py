@@ -85,7 +85,7 @@ class Looks:
             if tour is None or tour.queue is not queue:
                 tour = _Tour(queue, line)
             elif name in changed:
-                # What this tour has passed may be what has changed.
+                # Jobs that this tour has passed may have other positions by now: another tour follows.
                 self._places.changed[name] = None
             yield from self._go_on(tour, name, now)
             yield from self._look_at_quotas(name, queue, now)
@@ -150,7 +150,7 @@ class Looks:
         at = queue.queue.pending[first].position
         job.position = queue.queue.waiting.count_before(at) - self._count_further_parts(job.queue, at) + 1
         reserved = queue.reserved_start(first, now)
-        # What is expected was found when the tour began.
+        # The expected start was worked out when the tour began, and may have passed since.
         job.is_reserved, job.estimate = reserved > 0, reserved or (expected if expected > now else 0)
         job.reason = self._why(queue, job, now)
 
