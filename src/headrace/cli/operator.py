@@ -97,9 +97,13 @@ def _names(text: str) -> Tuple[str, ...]:
 
 
 def _manifests(options: Namespace) -> int:
+    from headrace.cli.common import unpublished_images
     from headrace.kube.install import Install
     from headrace.kube.install_files import install_file
 
+    unpublished_images.notice(
+        *(name for name, given in (("--image", options.image), ("--view-image", options.view_image)) if not given)
+    )
     given = {
         **{"namespace": options.namespace, "image": options.image, "view_image": options.view_image},
         **{"watched": options.watch_namespace, "replicas": options.replicas},

@@ -11,11 +11,10 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from .. import __version__
 from ..minicluster.foreign import jobset, runtimes, trainjob
 from ..minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
 from ..minicluster.pod_plan import BROKER_PORT, CHANNEL_PORT
-from .builders.images import DEFAULT_VIEW
+from .builders.images import DEFAULT_OPERATOR, DEFAULT_VIEW
 from .crd import GROUP, PLURAL, VERSION, definition
 from .foreign.names import ID_LABEL
 from .foreign.updates import WRITTEN
@@ -39,7 +38,6 @@ from .runtime.kinds import AGGREGATION_NAMESPACE, AGGREGATION_READER, api_servic
 
 Object = dict[str, Any]
 
-DEFAULT_IMAGE = f"headrace-operator:{__version__}"
 # The mount of a certificate that another program provides.
 CERTIFICATE_FOLDER = "/certificate"
 # The authority of cert-manager's certificate: the name of its Issuer, Certificate and Secret, and its lifetime.
@@ -71,7 +69,7 @@ class Install(Struct, frozen=True, kw_only=True):
     """
 
     namespace: str = DEFAULT_NAMESPACE
-    image: str = DEFAULT_IMAGE
+    image: str = DEFAULT_OPERATOR
     view_image: str = DEFAULT_VIEW
     view_as_volume: bool = False
     watched: tuple[str, ...] = ()
