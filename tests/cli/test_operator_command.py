@@ -134,3 +134,18 @@ def test_a_kubeconfig_and_its_context(served: Any) -> None:
 def test_without_a_cluster_it_says_what_it_looked_for(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert headrace(["operator", "run", "--kubeconfig", f"{tmp_path}/none"]) == 1
     assert f"no kubeconfig: {tmp_path}/none is not there" in capsys.readouterr().err
+
+
+def test_manifests_of_a_development_version_say_how_its_images_are_made(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said(*options: str) -> str:
+        assert headrace(["operator", "manifests", *options]) == 0
+        return capsys.readouterr().err
+
+    for released in (False, True):
+        monkeypatch.setattr("headrace.kube.builders.images.is_release", lambda: released)
+        expected = "" if released else "--image and --view-image\n"
+        assert said().endswith(expected) and bool(said()) != released
+        assert said("--image", "a/b:1").endswith("" if released else "name them with --view-image\n")
+        assert said("--image", "a/b:1", "--view-image", "a/c:1") == ""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from ..kube.builders.images import DEFAULT_OPERATOR
 from ..kube.helm_templates import (
     NAME,
     OPTIONAL_NAME,
@@ -21,7 +22,6 @@ from ..kube.helm_templates import (
     template,
     values_text,
 )
-from ..kube.builders.images import DEFAULT_OPERATOR
 from ..kube.install import RESOURCES
 from ..kube.yaml_text import yaml_text
 from .crd import definitions

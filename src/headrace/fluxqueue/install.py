@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
-from ..kube.builders.images import UNPRIVILEGED
-from ..kube.builders.images import DEFAULT_OPERATOR
+from ..kube.builders.images import DEFAULT_OPERATOR, UNPRIVILEGED
 from ..kube.install import RESOURCES
 from ..kube.runtime.kinds import LEASES, MUTATING, PODS, SECRETS
 from .crd import definitions

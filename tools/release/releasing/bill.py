@@ -11,6 +11,7 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from .commands import run
 from .source import Source
@@ -22,16 +23,20 @@ from cyclonedx.validation.json import JsonStrictValidator
 error = JsonStrictValidator(SchemaVersion.V1_6).validate_str(open(sys.argv[1]).read())
 sys.exit(f"{sys.argv[1]}: {error}" if error else 0)
 """
-# The files of images that are not Python's, and the wheel that some are from.
+# What the images have besides Python packages: the interpreter, and the libraries that no wheel brought.
 _NATIVE = """
-import json, pathlib, sys
-from headrace.images import oci, pmix_libraries
-found = set()
-for path in sys.argv[1:]:
-    for name in oci.file_names(pathlib.Path(path).read_bytes()):
-        if "/lib/native/" in name or name.endswith("libexec/python3"):
-            found.add(name.rpartition("/")[2])
-print(json.dumps([sorted(found), pmix_libraries.NAMES, pmix_libraries.WHEEL]))
+import json, os, pathlib, sys, sysconfig
+from headrace.images import oci, pmix_libraries, view
+names = {name for path in sys.argv[1:] for name in oci.file_names(pathlib.Path(path).read_bytes())}
+native = {name.rpartition("/")[2] for name in names if "/lib/native/" in name}
+of_wheels = {path.name for path in pathlib.Path(sysconfig.get_path("purelib")).rglob("*.so*")}
+interpreter = view.choose_interpreter("")
+print(json.dumps({
+    "libraries": sorted(native - of_wheels - set(pmix_libraries.NAMES)),
+    "interpreter": os.path.realpath(interpreter.program),
+    "version": sys.version.split()[0],
+    "wheel": pmix_libraries.WHEEL,
+}))
 """
 
 
@@ -57,31 +62,35 @@ def write(source: Source, work: Path, contents: Path, tools: Path, out: Path) ->
 
 def _native(contents: Path, out: Path, work: Path) -> list[dict[str, Any]]:
     """Components for the interpreter and the libraries in the images."""
-    images = sorted(out.glob("*.oci.tar"))
-    files, of_wheel, wheel = json.loads(run(contents / "python", "-c", _NATIVE, *images, cwd=work))
-    name, _, version = wheel.partition("==")
-    found = {f"pkg:pypi/{name}@{version}": _component(name, version, f"pkg:pypi/{name}@{version}")}
-    for file in files:
-        if file in of_wheel:
-            continue
-        package, version = _debian_package(file)
-        purl = f"pkg:deb/debian/{package}@{version}" if version else f"pkg:generic/{package}"
-        found[purl] = _component(package, version, purl)
-    return [found[purl] for purl in sorted(found)]
+    found = json.loads(run(contents / "python", "-c", _NATIVE, *sorted(out.glob("*.oci.tar")), cwd=work))
+    name, _, version = found["wheel"].partition("==")
+    components = [_component(name, version, f"pkg:pypi/{name}@{version}")]
+    python = _debian_package(found["interpreter"])
+    components.append(_of_debian(*python) if python else _component("cpython", found["version"], "pkg:generic/cpython"))
+    for library in found["libraries"]:
+        # Libraries of the system lie in these folders; a package may have one of the same name in a folder of its own.
+        package = _debian_package(f"/lib/*/{library}") or _debian_package(f"/usr/lib/*/{library}")
+        components.append(_of_debian(*package) if package else _component(library, "", f"pkg:generic/{library}"))
+    by_reference = {one["bom-ref"]: one for one in components}
+    return [by_reference[reference] for reference in sorted(by_reference)]
 
 
 def _component(name: str, version: str, purl: str) -> dict[str, Any]:
     return {"type": "library", "name": name, "purl": purl, "bom-ref": purl, **({"version": version} if version else {})}
 
 
-def _debian_package(file: str) -> tuple[str, str]:
-    """(package, version) that a library of this machine comes from; (`file`, "") where no package has it."""
-    if shutil.which("dpkg-query"):
-        said = subprocess.run(["dpkg-query", "-S", f"*/{file}"], capture_output=True, text=True, check=False).stdout
-        for line in sorted(said.splitlines()):
-            package = line.partition(": ")[0].partition(",")[0]
-            asking = ["dpkg-query", "-W", "-f", "${Package} ${Version}", package]
-            words = subprocess.run(asking, capture_output=True, text=True, check=False).stdout.split()
-            if len(words) == 2:
-                return words[0], words[1]
-    return file, ""
+def _of_debian(package: str, version: str) -> dict[str, Any]:
+    return _component(package, version, f"pkg:deb/debian/{package}@{quote(version)}")
+
+
+def _debian_package(pattern: str) -> tuple[str, str] | None:
+    """(package, version) that has a file of this machine, by a pattern of dpkg; None where no package has it."""
+    if shutil.which("dpkg-query") is None:
+        return None
+    owners = subprocess.run(["dpkg-query", "-S", pattern], capture_output=True, text=True, check=False).stdout
+    for line in sorted(owners.splitlines()):
+        asking = ["dpkg-query", "-W", "-f", "${Package} ${Version}", line.partition(": ")[0].partition(",")[0]]
+        words = subprocess.run(asking, capture_output=True, text=True, check=False).stdout.split()
+        if len(words) == 2:
+            return words[0], words[1]
+    return None

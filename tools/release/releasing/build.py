@@ -13,6 +13,7 @@ from .commands import environment, install_into, run
 from .source import ReleaseError, Source
 
 CHECKSUMS = "SHA256SUMS"
+# The charts, which are also the names of the install files and their Deployments.
 CHARTS = ("headrace-operator", "headrace-fluxqueue")
 IMAGES = ("operator", "view")
 _LOCKS = Path("tools", "release")
@@ -77,7 +78,7 @@ def _python_packages(source: Source, places: Places, fixed: dict[str, str]) -> P
 
 
 def _install_files(source: Source, places: Places) -> None:
-    """Write install files, kustomize bases and charts. Raises ReleaseError where `deploy/` is not what the wheel makes."""
+    """Write install files, kustomize bases and charts. Raises ReleaseError if `deploy/` is not what the wheel makes."""
     deploy = places.tree / "deploy"
     made = places.work / "deploy"
     run(places.contents / "python", "-m", "headrace.fluxqueue.install_files", made, cwd=places.work)

@@ -38,6 +38,6 @@ def environment(folder: Path, *packages: str | Path) -> Path:
 
 
 def install_into(commands: Path, *packages: str | Path) -> None:
-    """Install `packages`, words of `pip install`, into the environment of the folder `commands`. Raises ReleaseError."""
+    """Install `packages` into the environment with the folder `commands`. Raises ReleaseError."""
     pip = (sys.executable, "-m", "pip", "--python", commands / "python", "install", "-q", "--no-compile")
     run(*pip, *packages, cwd=commands.parent)

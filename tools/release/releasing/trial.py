@@ -1,11 +1,9 @@
-"""Each file of a release, installed once into an empty place and used: environments, changed roots, a real Kubernetes."""
+"""Installs each file of a release once into an empty place: an environment, a changed root, a real Kubernetes."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import tarfile
 import tempfile
 from collections.abc import Callable
@@ -20,7 +18,8 @@ if TYPE_CHECKING:
     from kubecluster.cluster import Cluster
 
 _CLUSTER = "release"
-_NAMESPACE = "headrace-system"
+# The namespaces that the install files create, by their names.
+_NAMESPACES = {"headrace-operator": "headrace-system", "headrace-fluxqueue": "fluxqueue-system"}
 # The seconds that a Deployment or a MiniCluster may take on a busy machine.
 _PATIENCE = "300s"
 
@@ -124,13 +123,14 @@ def _in_kubernetes(source: Source, out: Path, work: Path, progress: Callable[[st
 
 def _install(found: Cluster, source: Source, out: Path, helm: str | None) -> None:
     for chart in CHARTS:
+        namespace = _NAMESPACES[chart]
         if helm is None:
             found.kubectl("apply", "--server-side", "-f", str(out / f"{chart}.yaml"))
         else:
             (archive,) = out.glob(f"{chart}-*.tgz")
-            words = (helm, "install", chart, archive, "--create-namespace", "--namespace", _NAMESPACE)
+            words = (helm, "install", chart, archive, "--create-namespace", "--namespace", namespace)
             run(*words, cwd=out, more={"KUBECONFIG": str(found.kubeconfig)})
-        found.kubectl("rollout", "status", f"--timeout={_PATIENCE}", "-n", _NAMESPACE, "deployment", chart)
+        found.kubectl("rollout", "status", f"--timeout={_PATIENCE}", "-n", namespace, "deployment", chart)
 
 
 def _run_minicluster(found: Cluster, out: Path, work: Path) -> None:
