@@ -144,7 +144,7 @@ def test_manifests_of_a_development_version_say_how_its_images_are_made(
         return capsys.readouterr().err
 
     for released in (False, True):
-        monkeypatch.setattr("headrace.kube.builders.images.is_release", lambda: released)
+        monkeypatch.setattr("headrace.kube.builders.images.is_release", lambda released=released: released)
         expected = "" if released else "--image and --view-image\n"
         assert said().endswith(expected) and bool(said()) != released
         assert said("--image", "a/b:1").endswith("" if released else "name them with --view-image\n")

@@ -10,8 +10,8 @@ import io
 import os
 import re
 import subprocess
+import sys
 import tarfile
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,11 @@ from releasing.source import ReleaseError
 from headrace import __version__
 from headrace.kube.builders.images import DEFAULT_OPERATOR, DEFAULT_VIEW, REGISTRY, is_release
 from headrace.kube.helm_templates import chart_version
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 CHANGELOG = "# Changelog\n\n## 1.2.0 (2026-12-01)\n\n- New.\n\n### Part\n\n- More.\n\n## 1.1.0 (2026-01-01)\n\n- Old.\n"
 

@@ -22,7 +22,7 @@ def packed(folder: Path, name: str, time: int) -> bytes:
 
 
 def repacked(archive: Path, into: Path, time: int) -> bytes:
-    """The .tar.gz at `archive`, which has one folder at its top, packed again; it is unpacked into the folder `into`."""
+    """The .tar.gz at `archive`, which has one folder at its top, packed again; `into` is where it is unpacked."""
     with tarfile.open(archive) as files:
         files.extractall(into, filter="data")
     (top,) = into.iterdir()
