@@ -31,7 +31,7 @@ def try_all(source: Source, tree: Path, out: Path, progress: Callable[[str], Non
     with tempfile.TemporaryDirectory(prefix="headrace-trial-") as folder:
         work = Path(folder)
         progress("trying the sdist")
-        (sdist,) = out.glob("headrace-*.tar.gz")
+        sdist = out / f"headrace-{source.version}.tar.gz"
         _says_version(environment(work / "sdist", sdist), source, work)
         progress("trying the wheel with the example of `make run`: LAMMPS on four brokers")
         (wheel,) = out.glob("*.whl")
@@ -78,6 +78,8 @@ def _images(source: Source, out: Path, work: Path) -> None:
         for blob in _layers(layout):
             with tarfile.open(blob) as layer:
                 layer.extractall(root, filter="fully_trusted")
+        # The volume of a pod, to which the view is copied.
+        (root / "mnt" / "flux").mkdir(parents=True)
         said = ""
         for words in programs[which]:
             said = run("chroot", root, *words, cwd=work)
