@@ -92,6 +92,12 @@ def test_a_launcher_is_told_of_its_processes(given: str | None, options: str, pr
     assert environment(with_sizes(cluster, None, procs))[0]["PET_NPROC_PER_NODE"] == told
 
 
+def test_a_number_of_processes_that_is_given_is_that_of_other_variables_too() -> None:
+    env = [{"name": "PET_NPROC_PER_NODE", "value": "4"}, {"name": "TOLD", "value": "$(PET_NPROC_PER_NODE)"}]
+    cluster = read(job(pod={"containers": [container(command=["torchrun", "x"], env=env)]}))
+    assert environment(with_sizes(cluster, None, 3))[0]["TOLD"] == "3"
+
+
 def test_a_program_is_that_of_an_instance() -> None:
     cluster = read(job("{run: program, queuePolicy: easy}"))
     found = jobspec(cluster, {}, "/", gpus=True)

@@ -38,8 +38,12 @@ def with_sizes(cluster: ForeignCluster, nodes: int | None, procs: int | None) ->
         part = structs.replace(cluster.parts[0], size=nodes, max_size=nodes)
         cluster = structs.replace(cluster, parts=(part,))
     if procs is not None:
-        others = tuple(one for one in cluster.environment if one.name != PROCS_VARIABLE)
-        cluster = structs.replace(cluster, procs=procs, environment=others)
+        # The variable keeps its place, as others may refer to it.
+        variables = tuple(
+            structs.replace(one, value=str(procs), source=None) if one.name == PROCS_VARIABLE else one
+            for one in cluster.environment
+        )
+        cluster = structs.replace(cluster, procs=procs, environment=variables)
     return cluster
 
 
