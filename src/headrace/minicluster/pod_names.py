@@ -18,7 +18,8 @@ from .plan import Plan
 # The address of all pods on one machine, as `-o torch` has it.
 ADDRESS = "127.0.0.1"
 # What may stand before and after a host. A slash alone begins a part of a path.
-_BEFORE = r"(?:(?<=//)|(?<![^\s,;=@\"'`(\[{<|&]))"
+_WORD = r"(?<![^\s,;=@\"'`(\[{<|&])"
+_BEFORE = rf"(?:(?<=//)|{_WORD})"
 _AFTER = r"(?=[\s,;:/?#\"'`)\]}>|&\\]|\Z)"
 # The job shell expands the template on each node.
 _INDEX = r"(?:(\d{1,6})|\{\{node\.id\}\})"
@@ -61,10 +62,18 @@ class PodNames(NamedTuple):
         found = re.fullmatch(rf"{re.escape(self.host)}-(\d{{1,6}})(?:{self._service()})?", text)
         return int(found[1]) if found and int(found[1]) < self.size else None
 
-    def found(self, text: str) -> str:
+    def left(self, text: str, given: str) -> str:
         """The first name of a pod in the text, "" for none. Names that a script completes (`HOST-$i.SERVICE`) and those
-        of pods that do not run here count, too.
+        of pods that do not run here count, too. A name without its Service counts if `given`, the text as users wrote
+        it, has it as a word, too: a pod's own name that a reference has put there does not.
         """
+        return self._found(text) or (self._alone(given) if self._alone(text) else "")
+
+    def _alone(self, text: str) -> str:
+        found = re.search(rf"{_WORD}{re.escape(self.host)}-\d{{1,6}}(?=[\s,;\"'`)\]}}>|&]|\Z)", text)
+        return found[0] if found else ""
+
+    def _found(self, text: str) -> str:
         if f"{self.owner}-" not in text:
             return ""
         others = rf"(?<![\w./-]){re.escape(self.owner)}-[^\s/,;\"'`]{{0,253}}{self._service()}(?![\w.-])"
@@ -96,11 +105,8 @@ def on_one_machine(plan: Plan, names: PodNames) -> tuple[Plan, list[str]]:
     environment = {name: names.replaced(value) for name, value in plan.environment.items()}
     texts = {name: names.replaced(getattr(plan, name)) for name in _TEXTS}
     left = {
-        **{
-            name: names.found(text) or (text if names.index_of(text) is not None else "")
-            for name, text in environment.items()
-        },
-        **{_TEXTS[name]: names.found(text) for name, text in texts.items()},
+        **{name: names.left(value, value) for name, value in environment.items()},
+        **{place: names.left(texts[name], texts[name]) for name, place in _TEXTS.items()},
     }
     return structs.replace(plan, environment=environment, **texts), [
         f"{place} ({pod})" for place, pod in left.items() if pod

@@ -68,16 +68,13 @@ def unresolved(cluster: ForeignCluster, *, local: bool) -> list[str]:
     as they are.
     """
     names, variables = _pod_names(cluster), _variables(cluster, _LEAD, local)
-    literals = {one.name for one in cluster.environment if one.source is None and names.index_of(one.value) is not None}
-    texts = {
-        name: names.found(value) or (value if name in literals and names.index_of(value) is not None else "")
-        for name, value in variables.items()
-        if local or name not in _left_to_torch(cluster, variables)
-    }
-    given = words(cluster, local=local)
+    given = {one.name: one.value for one in cluster.environment}
+    absent = set() if local else _left_to_torch(cluster, variables)
+    texts = {name: names.left(value, given.get(name, "")) for name, value in variables.items() if name not in absent}
     first = len(_container(cluster)["command"].items())
-    for index, word in enumerate(given):
-        texts[f"command[{index}]" if index < first else f"args[{index - first}]"] = names.found(word)
+    for index, word in enumerate(words(cluster, local=local)):
+        place = f"command[{index}]" if index < first else f"args[{index - first}]"
+        texts[place] = names.left(word, cluster.argv[index])
     return [f"{place} ({pod})" for place, pod in texts.items() if pod]
 
 
