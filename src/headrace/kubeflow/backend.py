@@ -79,6 +79,9 @@ class HeadraceBackend(RuntimeBackend):
         built = build(name, document, custom, place, time.time())
         if built.not_applied:
             _log.warning("TrainJob %s: not applied without Kubernetes: %s", name, ", ".join(built.not_applied))
+        if built.unresolved:
+            named = ", ".join(built.unresolved)
+            _log.warning("TrainJob %s: names of pods that do not resolve without Kubernetes: %s", name, named)
         self._jobs.start(name, built.cluster, built.jobspec)
         return name
 
