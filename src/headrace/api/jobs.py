@@ -29,6 +29,10 @@ class NoSuchJob(LookupError):
     """No job has the id, or the text is no id; the text is for users."""
 
 
+class BadId(NoSuchJob):
+    """The text is no id of a job in any form."""
+
+
 class NothingYet(LookupError):
     """The job is there, but not what was asked for; the text is for users."""
 
@@ -53,11 +57,11 @@ class JobHasEnded(ValueError):
 
 
 def read_id(text: str) -> int:
-    """A job's id in any form of RFC 19. Raises NoSuchJob."""
+    """A job's id in any form of RFC 19. Raises BadId."""
     try:
         return jobid.parse(text)
     except ValueError:
-        raise NoSuchJob(f"'{text}' is no id of a job") from None
+        raise BadId(f"'{text}' is no id of a job") from None
 
 
 async def listing(link: BrokerLink, query: Query, attrs: list[str]) -> list[dict[str, Any]]:
@@ -104,6 +108,17 @@ async def check(link: BrokerLink, jobspec: dict[str, Any]) -> None:
     """Ask the scheduler whether it could ever run such a job. Raises Refused."""
     with _refusals():
         await link.call("feasibility.check", {"jobspec": jobspec})
+
+
+async def check_if_possible(link: BrokerLink, jobspec: dict[str, Any]) -> None:
+    """Do the same where there is a scheduler that has its resources; else the answer is left to the job. Raises
+    Refused.
+    """
+    try:
+        await check(link, jobspec)
+    except (OSError, Refused) as exc:
+        if exc.errno not in (errno.ENOSYS, errno.EAGAIN):
+            raise
 
 
 async def explanation(link: BrokerLink, job: dict[str, Any]) -> dict[str, Any]:
