@@ -52,7 +52,7 @@ def test_every_interface_says_the_same_of_a_wrong_field(given: dict[str, Any]) -
     if "env" in given:
         texts["env"] = "=x"
     found = form.read({**form.EMPTY, "tasks": "", **texts}, HERE)
-    assert found.jobspec is None
+    assert found.job is None
     assert {name: text.replace("-1", "") for name, text in found.problems.items()} == dict(expected)
 
 
@@ -68,7 +68,7 @@ def test_every_interface_makes_the_same_jobspec() -> None:
     assert made["attributes"]["system"]["cwd"] == "/here"
     assert v1.jobspec({"runtime": 2, **{V1.get(k, k): v for k, v in given.items() if k != "duration"}}, HERE) == made
     texts = {**{name: str(value) for name, value in given.items()}, "env": "X=1", "duration": "2"}
-    assert form.read({**form.EMPTY, **texts}, HERE).jobspec == made
+    assert form.read({**form.EMPTY, **texts}, HERE).job == (made, 16)
 
 
 def test_a_whole_jobspec_is_taken_as_it_is() -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from headrace.api.pages import following, view
 from headrace.query.job_info import JobInfo
 from headrace.spec import duration, eventlog, jobid
-from headrace.spec.job_state import INACTIVE, PENDING, RUN
+from headrace.spec.job_state import COMPLETED, INACTIVE, PENDING, RUN
 from headrace.spec.rset import ResourceSet
 from headrace.spec.stdio import Data
 from headrace.spec.wait_status import how_ended
@@ -103,6 +103,10 @@ def has_ended(raw: Mapping[str, Any]) -> bool:
     return bool(raw["state"] == INACTIVE)
 
 
+def has_failed(raw: Mapping[str, Any]) -> bool:
+    return has_ended(raw) and raw.get("result") != COMPLETED
+
+
 def job(raw: dict[str, Any], stored: Mapping[str, Any], now: float) -> Job:
     """`raw` is what job-list says of a job, `stored` its eventlog, jobspec, J and, if it has run, R (jobs.lookup)."""
     jobspec = stored["jobspec"]
@@ -134,7 +138,7 @@ def _waits(raw: dict[str, Any], now: float) -> list[Fact]:
     if not raw["state"] & PENDING:
         return []
     job = JobInfo(raw, now)
-    facts = [Fact("Reason", str(job.get("sched.reason_pending") or job.get("contextual_info") or "not known yet"))]
+    facts = [Fact("Reason", view.why(job) or "not known yet")]
     ahead = job.get("sched.jobs_ahead")
     if isinstance(ahead, int):
         facts.append(Fact("Jobs ahead", str(ahead) if ahead else "none"))
@@ -159,7 +163,7 @@ def _about(name: str, context: Mapping[str, Any]) -> str:
     if name == "finish" and isinstance(context.get("status"), int):
         return how_ended(context["status"])
     if name == "exception":
-        note = f": {context['note']}" if context.get("note") else ""
+        note = f": {_short(context['note'])}" if context.get("note") else ""
         return f"{context.get('type', '')}, severity {context.get('severity', '')}{note}"
     shown = {key: value for key, value in context.items() if value not in ("", {}, [])}
     if shown.keys() <= {"annotations"}:
