@@ -291,15 +291,22 @@ def test_a_phone_shows_reasons_and_boxes_without_scrolling_to_the_side(site: Sit
     assert not wrong
 
 
-def test_what_is_rewritten_is_shown_once_while_it_is_followed(site: Site) -> None:
+def test_a_line_that_is_rewritten_is_shown_once_while_it_is_followed(site: Site) -> None:
     page, wrong = site.page()
-    page.goto(site.address("/submit"))
-    # A line that has not ended comes as soon as it is written where output is not buffered.
-    page.fill("#command", 'sh -c \'printf "\\033[32mok\\033[0m\\n10%%"; sleep 2; printf "\\r20%%"; exec sleep 1000\'')
-    page.click('button[value="submit"]')
-    page.wait_for_url(re.compile("/jobs/f"))
+    pieces = [
+        {"done": [["green", "ok"], ["", "\n"]], "line": [["", "10%"]]},
+        {"done": [], "line": [["", "20%"]]},
+        {"done": [["", "100%\n"]], "line": []},
+    ]
+    events = [{"writer": "stdout 7", "stream": "stdout", **piece} for piece in pieces]
+    body = "".join(f"id: {number}\ndata: {json.dumps(event)}\n\n" for number, event in enumerate(events))
+    page.route(
+        "**/output/events*",
+        lambda route: route.fulfill(body=body + "event: end\ndata:\n\n", content_type="text/event-stream"),
+    )
+    page.goto(site.address("/jobs/RUNS"))
+    expect(page.locator("#written")).to_contain_text("ok")
     expect(page.locator("#written .green")).to_have_text("ok")
-    page.click('form[action$="/cancel"] button')
-    expect(page.locator("#written")).to_have_text("ok\n20%")
+    until(lambda: page.locator("#written").evaluate("one => one.textContent").endswith("ok\n100%\n"))
     page.context.close()
     assert not wrong
