@@ -20,7 +20,7 @@ _WORDS = {
     **{"DEPEND": "Waiting", "PRIORITY": "Waiting", "SCHED": "Waiting", "RUN": "Running", "CLEANUP": "Ending"},
 }
 # Characters of a name and of a sentence in a listing, which shall not grow with what users write.
-_LONGEST_NAME, _LONGEST_TEXT = 80, 240
+LONGEST_NAME, _LONGEST_TEXT = 80, 240
 ATTRIBUTES = [
     *("name", "userid", "state", "result", "ntasks", "nnodes", "nodelist", "queue", "t_submit", "t_run", "t_cleanup"),
     *("duration", "annotations", "dependencies", "urgency", "priority", "waitstatus"),
@@ -58,9 +58,9 @@ def row(raw: dict[str, Any], now: float) -> Row:
     return Row(
         id=job.get("id.f58"),
         plain_id=job.get("id.f58plain"),
-        name=clipped(job.get("name"), _LONGEST_NAME),
-        user=clipped(job.get("username"), _LONGEST_NAME),
-        queue=clipped(job.get("queue"), _LONGEST_NAME),
+        name=clipped(job.get("name"), LONGEST_NAME),
+        user=clipped(job.get("username"), LONGEST_NAME),
+        queue=clipped(job.get("queue"), LONGEST_NAME),
         status=_WORDS.get(status) or status.capitalize(),
         state=status.capitalize() if status in _WORDS else "",
         kind=kind,
