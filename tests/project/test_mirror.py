@@ -29,6 +29,7 @@ ELSEWHERE = {
         "app.py": "api/v1/test_v1_routes.py",
         "instance.py": "api/v2/test_v2_instance_routes.py",
         "journal.py": "api/v2/test_v2_stream_routes.py",
+        "v1/errors.py": "api/v1/test_v1_routes.py",
         "v2/changes.py": "api/v2/test_v2_routes_submit.py",
         "v2/errors.py": "api/v2/test_v2_routes.py",
         "v2/fields.py": "api/v2/test_v2_listing.py",

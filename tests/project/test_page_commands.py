@@ -145,6 +145,8 @@ ELSEWHERE = {
     ),
     ("docs/user/metrics.md", "scrape_configs:"): ("is Prometheus' own", "tests/api/test_metrics_route.py"),
     ("docs/user/services.md", "from flux_restful"): ("takes a service", "tests/api/test_peer_client.py"),
+    ("docs/user/services.md", "curl -so v2.json"): ("takes a service", "tests/api/v2/test_v2_openapi.py"),
+    ("docs/user/services.md", "from headrace_client"): ("takes a service", "tests/api/v2/test_v2_openapi.py"),
     ("docs/user/view.md", "python -m headrace.images"): ("images of two architectures", "tests/images/test_oci.py"),
     ("docs/user/view.md", "spec:"): ("objects of other controllers", "tests/kube/test_recorded_operator_objects.py"),
 }
