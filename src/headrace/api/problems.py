@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from starlette.exceptions import HTTPException
 
+from headrace.api.audit import NotAudited
 from headrace.api.broker_link import AWAY, BrokerUnreachable
 from headrace.api.identity.access import Unauthenticated
 from headrace.api.identity.attempts import TooManyFailures
@@ -33,6 +34,7 @@ _KINDS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (Refused, 400, {}),
     (BadOutput, 502, {}),
     (TooManyStreams, 429, {}),
+    (NotAudited, 503, {"Retry-After": "60"}),
     (BrokerUnreachable, 503, {"Retry-After": "2"}),
 )
 # Refusals of the broker by these errors are the request's fault, or will be over soon.

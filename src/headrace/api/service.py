@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from starlette.requests import Request
 
+from headrace.api import audit
 from headrace.api.broker_link import Broker, BrokerLink
 from headrace.api.followers import Followers
 from headrace.api.guard import SAFE_METHODS
@@ -139,8 +140,12 @@ async def let_in(request: Request, whose: Callable[[Request], Awaitable[Identity
 
 
 async def by_header(request: Request) -> None:
-    """A router's dependency: the user is that of the header's token. Raises Unauthenticated."""
+    """A router's dependency: the user is that of the header's token. A change is in the audit from here on. Raises
+    Unauthenticated, NotAudited, TooManyFailures.
+    """
     await let_in(request, of(request).access.of_header)
+    if request.method not in SAFE_METHODS:
+        await audit.before_change(request)
 
 
 async def by_cookie(request: Request) -> None:
@@ -148,6 +153,7 @@ async def by_cookie(request: Request) -> None:
     await let_in(request, of(request).access.of_cookie)
     if request.method not in SAFE_METHODS:
         await csrf.check_request(request)
+        await audit.before_change(request)
 
 
 async def by_either(request: Request) -> None:

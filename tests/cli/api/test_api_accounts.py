@@ -173,7 +173,7 @@ def test_a_service_with_several_users_keeps_them_in_the_statedir(tmp_path: Path,
     assert lines[5:] == [
         '["url"]',
         "headrace-api: jobs of all users run as you: users are not protected from each other's processes",
-        *("200000 COMPLETED", str(Path("/proc/self").stat().st_uid), "2", "0"),
+        *("200000 COMPLETED", str(Path("/proc/self").stat().st_uid), "4", "0"),
     ]
     assert (state / "api.sqlite").stat().st_mode & 0o777 == 0o600
 

@@ -53,6 +53,7 @@ async def submit(request: Request) -> Response:
             await jobs.check(here.link, found.jobspec)
             return await _form(request, given, jobspec=found.jobspec)
         id = await jobs.submit(here.link, found.jobspec)
+        request.state.job = id
     except jobs.Refused as exc:
         resources = await _resources(request)
         return await _form(request, given, submission.too_large(given, resources.state("all")) or {"": str(exc)})
