@@ -15,7 +15,7 @@ from headrace.api.identity.csrf import Forged
 from headrace.api.identity.userids import UseridMismatch
 from headrace.api.jobs import BadOutput, JobHasEnded, NoSuchJob, NothingYet, Refused
 from headrace.api.people import AdminsOnly, NoAudit
-from headrace.api.store.errors import NoSuchToken, NoSuchUser, StoreError
+from headrace.api.store.errors import NoSuchToken, NoSuchUser, StoreError, StoreUnusable
 from headrace.api.streams import TooManyStreams
 
 # The status of each kind, and headers that go with it.
@@ -27,6 +27,7 @@ _KINDS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (NoAudit, 404, {}),
     (NoSuchToken, 404, {}),
     (NoSuchUser, 404, {}),
+    (StoreUnusable, 503, {"Retry-After": "10"}),
     (StoreError, 400, {}),
     (NoSuchJob, 404, {}),
     (NothingYet, 404, {}),

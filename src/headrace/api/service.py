@@ -26,6 +26,7 @@ from headrace.api.journal import Journal
 from headrace.api.metrics import Collector
 from headrace.api.people import People
 from headrace.api.settings import Settings
+from headrace.api.store.errors import StoreUnusable
 from headrace.api.streams import Slots, Stream
 
 # Seconds that a workflow tool has to end in order when the service ends.
@@ -92,7 +93,7 @@ class Here(NamedTuple):
         """Whether the request would be let in now, too, as the same user with the same role."""
         try:
             return bool(await self.request.state.whose(self.request) == self.identity)
-        except (Unauthenticated, UseridMismatch):
+        except (Unauthenticated, UseridMismatch, StoreUnusable):
             return False
 
     @property
