@@ -94,7 +94,7 @@ class Owner:
 
     several = False
     logs_in = False
-    help = "open the address that the service printed when it started"
+    help = "run `headrace api url` on the machine of this service, as the user who started it, and open what it prints"
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
