@@ -34,7 +34,6 @@ ELSEWHERE = {
         "v2/errors.py": "api/v2/test_v2_routes.py",
         "v2/fields.py": "api/v2/test_v2_listing.py",
         "v2/record.py": "api/v2/test_v2_routes.py",
-        "identity/accounts.py": "api/pages/test_pages_login.py",
         "jobs.py": "api/v1/test_v1_routes.py",
         "people.py": "api/v2/test_v2_people_routes.py",
         "pages/job_list.py": "api/pages/test_pages_routes.py",

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 import uvicorn
 
+from headrace.api import running
 from headrace.api.app import create_app
 from headrace.api.broker_link import BrokerLink
 from headrace.api.forwarded import Forwarded
@@ -248,27 +249,29 @@ def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None], 
     served = Forwarded(app) if beyond.behind_proxy else app
     config = configuration(served, beyond.certificate, lifespan="on", proxy_headers=False)
 
-    def started() -> None:
+    def told(token: bool) -> Ready:
+        """With an address that opens the page, which is another one each time where it has a token."""
         access = service.access
         if not access.needed or access.accounts.several:
-            ready(Ready(listener.url, listener.path, "", ""))
-            return
+            return Ready(listener.url, listener.path, "", "")
         login = f"{listener.url}/login?token={access.logins.issue()}"
-        ready(Ready(listener.url, listener.path, login, access.accounts.issue(credential.owner())))
+        return Ready(listener.url, listener.path, login, access.accounts.issue(credential.owner()) if token else "")
 
-    def tell_again() -> None:
-        """A further address that opens the page, or the same one where all addresses are the same."""
-        one_more = service.access.needed and not service.access.accounts.several
-        login = f"{listener.url}/login?token={service.access.logins.issue()}" if one_more else ""
-        ready(Ready(listener.url, listener.path, login, ""))
+    def to_the_user() -> dict[str, str]:
+        return {"uri": service.broker.uri, **{name: value for name, value in told(True)._asdict().items() if value}}
 
     async def serve() -> None:
         link = service.broker.link(None)
         await link.call("attr.get", {"name": "size"})
         if service.access.accounts.several:
             await _check_guests(link)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, tell_again)
-        await Server(config, started, service.broker.close).serve([listener.sock])
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, lambda: ready(told(False)))
+        with running.listen() as found_by:
+            answering = asyncio.ensure_future(running.answer(found_by, to_the_user))
+            try:
+                await Server(config, lambda: ready(told(True)), service.broker.close).serve([listener.sock])
+            finally:
+                answering.cancel()
 
     # A form with a fault is answered to its sender with the fault; the log does not repeat it.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)

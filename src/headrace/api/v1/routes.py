@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from headrace.api import jobs, service
+from headrace.api import audit, jobs, service
 from headrace.api.identity import signed_header
 from headrace.api.v1 import fields, submission
 from headrace.api.v1.fields import Field, count, if_valid, integer, switch, text
@@ -78,6 +78,7 @@ async def _token(request: Request, name: Any, password: Any) -> Response:
     found = await access.of_password(request, name, password)
     if found is None:
         return _json({"Message": "Denied"}, 400)
+    await audit.before_change(request)
     return _json({"access_token": access.accounts.issue(found), "token_type": "Bearer"})
 
 

@@ -88,6 +88,7 @@ async def _submit(request: Request, key: str | None, found: submission.Submissio
         keys: idempotency.Keys = request.app.state.keys
         what = b"%s\0%s" % (request.url.path.encode(), await request.body())
         id = await keys.submit(link, key, what, found.jobspec, send)
+    request.state.job = id
     text = encode(id, "f58plain")
     return _json({"id": text}, 201, {"Location": f"/v2/jobs/{text}"})
 
