@@ -17,6 +17,7 @@ from typing import Any
 
 from headrace.broker.module.args import only
 from headrace.broker.module.context import ModuleContext, RpcError
+from headrace.broker.module.privacy import is_private
 from headrace.broker.module.suspended import Resumption
 from headrace.broker.state.journal import Journal
 from headrace.jobs.pack import Submission, event_line
@@ -77,6 +78,7 @@ class _Manager:
         self.policy = _policy(ctx.config)
         self.core = Core(Queues(self.policy.names), ctx.owner)
         self.core.most_requeues = _most_requeues(ctx.config)
+        self.core.private = is_private(ctx.config)
         statedir = ctx.attrs.get("statedir", "")
         folder = statedir or ctx.attrs.get("rundir", "") or os.environ.get("TMPDIR") or "/tmp"
         self.lost_output = LostOutput(ctx)
@@ -279,7 +281,7 @@ class _Manager:
             case Rearm():
                 self._arm()
             case Raised(id, type, severity):
-                self.ctx.publish("job-exception", {"id": id, "type": type, "severity": severity})
+                self.ctx.publish("job-exception", {"id": id, "type": type, "severity": severity}, private=True)
             case Expiration(id, time):
                 self.sched.expiration(id, time)
                 self.exec.expiration(id, time)
@@ -288,7 +290,7 @@ class _Manager:
             case Purged(ids):
                 self.store.forget(ids)
                 self.ctx.removed(len(ids))
-                self.ctx.publish("job-purge-inactive", {"jobs": ids})
+                self.ctx.publish("job-purge-inactive", {"jobs": ids}, private=True)
 
     # -- time
 
@@ -386,6 +388,7 @@ class _Manager:
     def _configure(self, config: dict[str, Any]) -> None:
         policy, most_requeues = _policy(config), _most_requeues(config)
         self.core.most_requeues = most_requeues
+        self.core.private = is_private(config)
         self.policy = self.requests.policy = policy
         self.core.queues.configure(policy.names)
         self.admin.configure(config)
