@@ -129,6 +129,7 @@ class Leader:
                 # Decided once, whatever the configuration of the brokers below says.
                 "as_user": is_guests and guests.submit(self.ctx.config) == guests.AS_USER,
                 "pam_service": guests.pam_service(self.ctx.config),
+                **({"most_output": guests.limit(self.ctx.config, "output-bytes")} if is_guests else {}),
             },
             bits_of(ranks),
         )
