@@ -131,6 +131,11 @@ class Message:
             self._payload = _dumps(self._obj) + b"\0"
         return self._payload
 
+    @property
+    def encoded_size(self) -> int:
+        """Bytes of the body as it arrived; 0 without one, and for an object that was not encoded yet."""
+        return 0 if self._payload is None else len(self._payload)
+
     def forget_payload(self) -> None:
         """Drop the encoded body if there is an object; it is encoded again on demand."""
         if self._obj is not None:
