@@ -141,6 +141,11 @@ class Message:
         if self._obj is not None:
             self._payload = None
 
+    def forget_object(self) -> None:
+        """Drop the decoded body if there is an encoded one; it is decoded again on demand."""
+        if self._payload is not None:
+            self._obj = None
+
     def forget_body(self) -> None:
         """Drop the body of a message that was sent, where only its way back is still needed."""
         self._obj = self._payload = None
