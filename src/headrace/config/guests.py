@@ -25,7 +25,7 @@ _MIN_UID = 1000
 LIMITS_KEY = "headrace.guests.limits"
 # The limits of each guest, or of each job of a guest, where the table [headrace.guests.limits] has no others.
 # `output-bytes`: the default of Flux in instances of several users (flux-shell-options(7), output.limit).
-LIMITS = {"output-bytes": 10 << 20}
+LIMITS = {"active-jobs": 20_000, "active-bytes": 256 << 20, "output-bytes": 10 << 20}
 
 
 def submit(config: dict[str, Any]) -> str:
