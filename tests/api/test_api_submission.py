@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -67,6 +68,7 @@ def test_every_interface_makes_the_same_jobspec() -> None:
     made = submission.read(given, HERE).jobspec
     assert made["attributes"]["system"]["cwd"] == "/here"
     assert v1.jobspec({"runtime": 2, **{V1.get(k, k): v for k, v in given.items() if k != "duration"}}, HERE) == made
+    assert "cwd" not in submission.read(given, replace(HERE, directory="")).jobspec["attributes"]["system"]
     texts = {**{name: str(value) for name, value in given.items()}, "env": "X=1", "duration": "2"}
     assert form.read({**form.EMPTY, **texts}, HERE).job == (made, 16)
 

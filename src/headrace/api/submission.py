@@ -237,7 +237,8 @@ def read(given: Mapping[str, Any], settings: Settings) -> Submission:
     if "script" in values:
         jobspec_build.add_file(jobspec, "script", values["script"], perms=0o700)
         values.setdefault("name", "script")
-    values.setdefault("cwd", settings.directory)
+    if settings.directory:
+        values.setdefault("cwd", settings.directory)
     _set(jobspec, "options", {**settings.shell_options, **values.get("options", {})}, jobspec_build.set_shell_option)
     _change(jobspec, values)
     return Submission(jobspec, values.get("urgency", URGENCIES["default"]))

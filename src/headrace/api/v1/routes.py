@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from typing import Any
 
 import msgspec
@@ -171,7 +172,7 @@ async def _launch(here: service.Here, values: dict[str, Any]) -> str:
                 ]
             )
     try:
-        here.launch(command, environment, values.get("workdir") or here.settings.directory)
+        here.launch(command, environment, values.get("workdir") or here.settings.directory or os.getcwd())
     except OSError as exc:
         raise jobs.Refused([f"{command[0]}: {exc.strerror}"]) from None
     return command[0]

@@ -284,6 +284,8 @@ class ModuleContext:
         try:
             result = await pending
         except Exception as exc:
+            # The error refers to this frame, and a future refers to its error: the cycle would keep the request.
+            del pending
             self._failed(msg, exc)
             return
         if isinstance(result, dict):

@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 from headrace.broker.module.context import ModuleContext, RpcError
+from headrace.broker.module.privacy import is_hidden
 from headrace.broker.services import drain
 from headrace.jobs.pack import event_line
 from headrace.modules.job_manager.logs import Log
@@ -78,12 +79,14 @@ class JobInfo:
         )
 
     def _permit(self, msg: Message) -> int:
-        """The job of a request. Raises RpcError(ENOENT, EPERM)."""
+        """The job of a request. Raises RpcError(ENOENT, EPERM). In private mode, another user's job is not found."""
         id = msg.obj["id"]
         try:
             owner = self.store.owner(id)
         except (KeyError, IndexError):
             raise RpcError(errno.ENOENT) from None
+        if is_hidden(self.ctx, msg, owner):
+            raise RpcError(errno.ENOENT)
         if not msg.rolemask & ROLE_OWNER and msg.userid != owner:
             raise RpcError(errno.EPERM)
         return int(id)

@@ -190,7 +190,7 @@ class Pipeline:
         for record in records:
             match record:
                 case JobAdded(id):
-                    entries.append(JobSubmitted(id, store.submissions[id]))
+                    entries.append(JobSubmitted(id, store.submission(id)))
                     continue
                 case JobsPurged(_, ids):
                     self._forget(ids)

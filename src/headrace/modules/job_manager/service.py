@@ -17,8 +17,10 @@ from typing import Any
 
 from headrace.broker.module.args import only
 from headrace.broker.module.context import ModuleContext, RpcError
+from headrace.broker.module.privacy import is_private
 from headrace.broker.module.suspended import Resumption
 from headrace.broker.state.journal import Journal
+from headrace.config import guests
 from headrace.jobs.pack import Submission, event_line
 from headrace.jobs.policy import Policy, PolicyConfigError
 from headrace.jobs.record import Job
@@ -41,6 +43,7 @@ from headrace.modules.job_manager.effects import (
     Request,
     Start,
 )
+from headrace.modules.job_manager.guest_jobs import GuestJobs
 from headrace.modules.job_manager.info import JobInfo
 from headrace.modules.job_manager.lost_output import LostOutput
 from headrace.modules.job_manager.peers import Exec, Scheduler
@@ -77,6 +80,7 @@ class _Manager:
         self.policy = _policy(ctx.config)
         self.core = Core(Queues(self.policy.names), ctx.owner)
         self.core.most_requeues = _most_requeues(ctx.config)
+        self.core.private = is_private(ctx.config)
         statedir = ctx.attrs.get("statedir", "")
         folder = statedir or ctx.attrs.get("rundir", "") or os.environ.get("TMPDIR") or "/tmp"
         self.lost_output = LostOutput(ctx)
@@ -84,6 +88,7 @@ class _Manager:
         output = "output" if statedir else f"output-{ctx.attrs.get('broker.pid', '')}"
         self.store = Store(folder, self.lost_output.add, output)
         self.core.deadlines.steady = ctx.monotonic
+        self.guest_jobs = GuestJobs(ctx.owner, lambda name: guests.limit(ctx.config, name))
         self.journal = Journal(os.path.join(statedir, "jobs")) if statedir else None
         self.pipeline = Pipeline(ctx, self.core, self.store, self.journal, self._request, self._release, self._start)
         if self.journal is not None:
@@ -112,6 +117,8 @@ class _Manager:
         if self.journal is not None:
             restart(self.core)
             touch()
+            for job in self.store.active.values():
+                self._count(job)
 
     def _serve(self) -> None:
         requests, admin = self.requests, self.admin
@@ -187,6 +194,10 @@ class _Manager:
             return
         for body in jobs:
             id = body["id"]
+            refusal = self.guest_jobs.refusal(body["userid"], _submission_size(body))
+            if refusal:
+                errors.append([id, refusal, errno.EAGAIN])
+                continue
             head, text, tail, updates = body["submission"]
             first, second = self.store.texts.encode(text)
             submission = Submission(head, first, tail, updates, second)
@@ -198,8 +209,20 @@ class _Manager:
                 # A job whose dependency failed meanwhile is over already.
                 job = job or next(done for done in core.finished if done.id == id)
                 self.store.add(job, submission)
+                self._count(job, len(text))
         core.effects.append(Answer(msg, {"errors": errors}))
         self.pipeline.touch()
+
+    def _count(self, job: Job, size: int = 0) -> None:
+        """Count an active job of a guest, and keep its jobspec on disk."""
+        if job.userid == self.ctx.owner:
+            return
+        self.store.put_away(job)
+        self.guest_jobs.begin(job.id, job.userid, size or len(self.store.text(self.store.submission(job.id))))
+
+    def _finish(self, job: Job) -> None:
+        self.guest_jobs.end(job.id, job.userid)
+        self.store.finish(job)
 
     def _restore(self, msg: Message) -> None:
         """`restore {jobs: [{id, data: {KEY: text}}], final}`: jobs of another instance (restore.py); those that
@@ -221,6 +244,7 @@ class _Manager:
                     errors.append([body["id"], "there is a job of this id"])
                 else:
                     self._restored.append(job)
+                    self._count(job)
         if msg.obj["final"]:
             jobs, self._restored = self._restored, []
             restore.go_on(core, jobs)
@@ -252,7 +276,7 @@ class _Manager:
         safely(self.info.publish, batch.news)
         safely(self.events.publish, batch.news)
         for job in batch.finished:
-            safely(self.store.finish, job)
+            safely(self._finish, job)
         for effect in batch.effects:
             safely(self._take_effect, effect)
         # A job that is queued again runs no more, either.
@@ -279,7 +303,7 @@ class _Manager:
             case Rearm():
                 self._arm()
             case Raised(id, type, severity):
-                self.ctx.publish("job-exception", {"id": id, "type": type, "severity": severity})
+                self.ctx.publish("job-exception", {"id": id, "type": type, "severity": severity}, private=True)
             case Expiration(id, time):
                 self.sched.expiration(id, time)
                 self.exec.expiration(id, time)
@@ -288,7 +312,7 @@ class _Manager:
             case Purged(ids):
                 self.store.forget(ids)
                 self.ctx.removed(len(ids))
-                self.ctx.publish("job-purge-inactive", {"jobs": ids})
+                self.ctx.publish("job-purge-inactive", {"jobs": ids}, private=True)
 
     # -- time
 
@@ -386,6 +410,7 @@ class _Manager:
     def _configure(self, config: dict[str, Any]) -> None:
         policy, most_requeues = _policy(config), _most_requeues(config)
         self.core.most_requeues = most_requeues
+        self.core.private = is_private(config)
         self.policy = self.requests.policy = policy
         self.core.queues.configure(policy.names)
         self.admin.configure(config)
