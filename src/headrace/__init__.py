@@ -5,3 +5,6 @@ importing any room costs nothing else.
 """
 
 __version__ = "0.1.0"
+
+# The version of flux-core whose commands, protocols and bindings this implements. Programs choose their syntax by it.
+FLUX_VERSION = "0.88.0"
