@@ -239,8 +239,8 @@ class FutureExt(Future):
     def fulfill(self, result: Any = None) -> None:
         self._add((result, None))
 
-    def fulfill_error(self, errnum: int, text: Optional[str] = None) -> None:
-        self._add((None, OSError(errnum, text or _strerror(errnum))))
+    def fulfill_error(self, errnum: int, errstr: Optional[str] = None) -> None:
+        self._add((None, OSError(errnum, errstr or _strerror(errnum))))
 
     def _add(self, entry: Any) -> None:
         self._results.append(entry)
