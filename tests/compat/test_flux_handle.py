@@ -336,3 +336,27 @@ def test_a_loop_handle_gets_what_it_sends_without_a_broker():
     )
     answers = ["any.topic None", "{'n': 1}"]
     assert lines == [*answers, *answers, "{'twice': 8}", *["the topic of a request must not be empty"] * 2]
+
+
+def test_jobs_are_requested_without_waiting_for_them():
+    lines = run(
+        """
+        import flux.job as j
+        ids = [j.submit(h, j.JobspecV1.from_command(["true"])) for _ in range(2)]
+        for id in ids:
+            j.event_wait(h, id, "clean")
+        for listing in (j.JobList(h, max_entries=5), j.JobList(h, ids=[*ids, 1])):
+            future = listing.fetch_jobs()
+            future.then(lambda f: (print(len(list(f.get_jobinfos())), getattr(f, "errors", [])), h.reactor_stop()))
+            h.reactor_run()
+            print(future.is_ready(), len(listing.jobs()), len(future.get_jobs()), listing.errors)
+        looked = j.JobKVSLookup(h, [ids[0], "f9"], keys=["jobspec"])
+        future = looked.fetch_data()
+        print([found["jobspec"]["version"] for found in future.get_decode()], future.errors)
+        print(len(looked.data()), looked.errors)
+        """
+    )
+    assert lines == [
+        *("2 []", "True 2 2 []", "2 ['JobID 1 unknown']", "True 2 2 ['JobID 1 unknown']"),
+        *("[1] ['JobID f9 unknown']", "1 ['JobID f9 unknown']"),
+    ]

@@ -268,9 +268,8 @@ def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None], 
     async def serve() -> None:
         link = service.broker.link(None)
         await link.call("attr.get", {"name": "size"})
-        if service.access.accounts.several:
-            if await _check_guests(link) == guests.AS_USER:
-                service.settings = replace(service.settings, directory="")
+        if service.access.accounts.several and await _check_guests(link) == guests.AS_USER:
+            service.settings = replace(service.settings, directory="")
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, lambda: ready(told(False)))
         with running.listen() as found_by:
             answering = asyncio.ensure_future(running.answer(found_by, to_the_user))

@@ -53,7 +53,7 @@ async def submit(request: Request) -> Response:
             await jobs.check(here.link, found.job.jobspec)
             return await _form(request, given, jobspec=found.job.jobspec)
         id = await jobs.submit(here.link, found.job.jobspec, found.job.urgency)
-            request.state.job = id
+        request.state.job = id
     except jobs.Refused as exc:
         resources = await _resources(request)
         return await _form(request, given, submission.too_large(given, resources.state("all")) or _refused(exc))

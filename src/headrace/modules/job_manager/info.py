@@ -95,7 +95,10 @@ class JobInfo:
 
     def _lookup(self, msg: Message) -> Any:
         flags = _flags(msg, _DECODE | _CURRENT)
-        id = self._permit(msg)
+        try:
+            id = self._permit(msg)
+        except RpcError as exc:
+            raise RpcError(exc.errnum, "invalid job id" if exc.errnum == errno.ENOENT else exc.text) from None
         current = bool(flags & _CURRENT)
         out: dict[str, Any] = {"id": id}
         elsewhere = []
@@ -113,7 +116,7 @@ class JobInfo:
                     out[key] = self.store.lookup(id, key, current)
             except (KeyError, FileNotFoundError):
                 if not key.startswith("guest."):
-                    raise RpcError(errno.ENOENT) from None
+                    raise _no_key(key) from None
                 elsewhere.append(key)
             except OSError as exc:
                 raise RpcError(exc.errno or errno.EIO, exc.strerror or "") from None
@@ -126,7 +129,11 @@ class JobInfo:
         """
         folder = jobid.encode(out["id"], "kvs")
         for key in keys:
-            found = await self.ctx.rpc("kvs.lookup", {"key": f"{folder}.{key}", "flags": 0, "namespace": "primary"})
+            body = {"key": f"{folder}.{key}", "flags": 0, "namespace": "primary"}
+            try:
+                found = await self.ctx.rpc("kvs.lookup", body)
+            except RpcError as exc:
+                raise _no_key(key) if exc.errnum == errno.ENOENT else exc from None
             text = decode_val(found["val"]).decode("utf-8", "surrogateescape")
             out[key] = text
             if key == "eventlog":
@@ -348,6 +355,10 @@ class JobInfo:
             "guest_watchers": sum(map(len, self.guest.values())),
             "update_watchers": len(self.update_streams),
         }
+
+
+def _no_key(key: str) -> RpcError:
+    return RpcError(errno.ENOENT, f"{key}: key not found")
 
 
 def _flags(msg: Message, known: int) -> int:
