@@ -29,7 +29,7 @@ from headrace.modules.job_manager.records import (
     TextAdded,
 )
 from headrace.modules.job_manager.replay import replay, restore, restore_inactive
-from headrace.modules.job_manager.store import GUEST_LOGS, Store
+from headrace.modules.job_manager.store import LOGS, Store
 from headrace.spec.job_state import INACTIVE, RUNNING
 
 _decode = msgspec.msgpack.Decoder(list[Entry]).decode
@@ -195,7 +195,7 @@ class Recovery:
         for id, entries in self._appended.items():
             if id not in store.active:
                 continue
-            known = {name: log.size for name in GUEST_LOGS if (log := store.guest_log(id, name)) is not None}
+            known = {name: log.size for name in LOGS if (log := store.guest_log(id, name)) is not None}
             for _, (name, size, lines) in map(msgspec.structs.astuple, entries):
                 if size >= known.get(name, 0):
                     store.append(id, name, lines)

@@ -277,7 +277,7 @@ class Kvs:
                 unknown = set(reply.obj["unknown"])
                 done = [append for append in appends if append.path not in unknown]
                 for append in done:
-                    self.fetcher.forget(append.path.partition(".guest.")[0])
+                    self.fetcher.forget(append.job)
                 gone = {append.number for append in done}
                 change.ops = [op for number, op in enumerate(change.ops) if number not in gone]
             self.store.queue(change)
