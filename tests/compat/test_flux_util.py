@@ -26,6 +26,7 @@ from flux.util import (
     del_treedict,
     get_treedict,
     parse_datetime,
+    parse_fsd,
     set_treedict,
 )
 
@@ -49,6 +50,13 @@ def row(name: str, cores: int = 0, since: float = 0.0) -> SimpleNamespace:
 )
 def test_a_date_is_read_as_commands_read_it(text: str, future: bool, wanted: datetime) -> None:
     assert parse_datetime(text, NOW, assumeFuture=future) == wanted
+
+
+@pytest.mark.parametrize("text", ["foo", "-1", "nan", "1x"])
+def test_what_is_no_duration_is_a_value_error_with_the_words_that_services_pass_on(text: str) -> None:
+    with pytest.raises(ValueError, match="^invalid Flux standard duration") as caught:
+        parse_fsd(text)
+    assert type(caught.value) is ValueError
 
 
 @pytest.mark.parametrize("text", ["blursday", "+1x", "-", "11/45/2026"])

@@ -35,7 +35,11 @@ __all__ = [
 
 def parse_fsd(text: str) -> float:
     """The seconds of a Flux standard duration. Raises ValueError."""
-    return duration.parse(text)
+    try:
+        return duration.parse(text)
+    except ValueError as exc:
+        # Services show users the name of the class and the text.
+        raise ValueError(f"invalid Flux standard duration: {exc}") from None
 
 
 def fsd(seconds: float) -> str:
