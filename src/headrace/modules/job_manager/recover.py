@@ -174,6 +174,9 @@ class Recovery:
             case JobSubmitted(id, submission):
                 if id not in core.active and id not in core.inactive and id not in self.left_out:
                     self._replay_new(id, submission)
+            case EventsPosted(id, (first, _)) if id in core.active and first > len(core.active[id].events):
+                # What it has done in between is unknown.
+                self._leave_out(id, "some of its events were in a damaged part of the journal")
             case JobsPurged(_, ids):
                 replay(core, entry)
                 store.forget(ids)
@@ -204,7 +207,7 @@ class Recovery:
         try:
             job = Job(id, self.store.original(submission))
         except IndexError:
-            # Its text was in a database that is not there any more.
+            # Its text was in a database that is not there any more, or in a damaged part of the journal.
             self.illegible += 1
         else:
             self.store.add(job, submission)
