@@ -290,7 +290,7 @@ def test_events_services_and_futures_of_ones_own():
         h.reactor_run()
         """
     )
-    assert lines == ["{'n': 1} {\"n\":2}", "{'n': 8} Function not implemented", "False 7 True", "gone"]
+    assert lines == ["{'n': 1} {\"n\": 2}", "{'n': 8} Function not implemented", "False 7 True", "gone"]
 
 
 def test_resource_sets_and_host_lists_are_cut_and_changed():

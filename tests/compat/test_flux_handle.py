@@ -76,7 +76,7 @@ def test_a_sent_request_is_answered_to_a_watcher():
                 print(h.send(msg), h.reactor_run() > 0)
         """
     )
-    assert lines == ["(1, 'echo.it', '{\"a\": [1, 2]}') request", "(2, 'echo.it', '{\"a\":[1,2]}') 5", "0 True"]
+    assert lines == ["(1, 'echo.it', '{\"a\": [1, 2]}') request", "(2, 'echo.it', '{\"a\": [1, 2]}') 5", "0 True"]
 
 
 def test_what_no_watcher_walk_or_attribute_can_be_is_refused_at_once():
@@ -224,7 +224,7 @@ def test_the_owner_sends_as_another_user_or_role():
 def test_a_handler_takes_the_roles_that_it_is_told_to_allow_and_refuses_others():
     lines = run(
         """
-        import errno, threading
+        import threading
         from flux.constants import FLUX_MSGTYPE_REQUEST, FLUX_ROLE_USER
         from flux.message import Message
         h.service_register("who").get()
@@ -232,10 +232,6 @@ def test_a_handler_takes_the_roles_that_it_is_told_to_allow_and_refuses_others()
             if msg.topic == "who.end":
                 handle.reactor_stop()
                 return
-            try:
-                handle.respond_error(msg, 0)
-            except OSError as exc:
-                print(errno.errorcode[exc.errno])
             handle.respond(msg, {"userid": msg.userid})
         def ask(role, topic="who.asks"):
             request = Message()
@@ -262,7 +258,7 @@ def test_a_handler_takes_the_roles_that_it_is_told_to_allow_and_refuses_others()
         """
     )
     refused = "2 Request requires owner credentials"
-    assert lines == [refused, "EINVAL", '2 {"userid":42}', refused, f"2 {UNPRIVILEGED}", "None"]
+    assert lines == [refused, '2 {"userid": 42}', refused, f"2 {UNPRIVILEGED}", "None"]
 
 
 def test_an_event_may_carry_text_that_is_not_json():
@@ -360,3 +356,33 @@ def test_jobs_are_requested_without_waiting_for_them():
         *("2 []", "True 2 2 []", "2 ['JobID 1 unknown']", "True 2 2 ['JobID 1 unknown']"),
         *("[1] ['JobID f9 unknown']", "1 ['JobID f9 unknown']"),
     ]
+
+
+def test_every_number_of_an_error_is_answered_and_a_request_without_response_is_not():
+    lines = run(
+        """
+        import errno
+        from flux.constants import FLUX_MSGTYPE_REQUEST, FLUX_RPC_NORESPONSE
+        loop = flux.Flux("loop://")
+        for errnum in (0, -errno.EPERM, errno.EPERM):
+            call = loop.rpc("bank.add")
+            print(loop.respond_error(loop.recv(FLUX_MSGTYPE_REQUEST), errnum, "no such bank"))
+            try:
+                call.get()
+            except OSError as exc:
+                print(errno.errorcode[exc.errno], exc.strerror)
+        for payload in ('{"a": "ü"}', b'{"a": 1}', {"a": "ü"}, None):
+            call = loop.rpc("bank.add")
+            loop.respond(loop.recv(FLUX_MSGTYPE_REQUEST), payload)
+            print(call.get_str())
+        for answer in (loop.respond, lambda request: loop.respond_error(request, errno.EPERM)):
+            loop.rpc("bank.add", flags=FLUX_RPC_NORESPONSE)
+            answer(loop.recv(FLUX_MSGTYPE_REQUEST))
+            try:
+                loop.recv()
+            except OSError as exc:
+                print(exc.errno == errno.EDEADLK)
+        """
+    )
+    errors = ["0", "EINVAL no such bank", "0", "EINVAL no such bank", "0", "EPERM no such bank"]
+    assert lines == [*errors, '{"a": "ü"}', '{"a": 1}', '{"a": "ü"}', "None", "True", "True"]

@@ -53,6 +53,13 @@ def test_a_date_is_read_as_commands_read_it(text: str, future: bool, wanted: dat
     assert parse_datetime(text, NOW, assumeFuture=future) == wanted
 
 
+@pytest.mark.parametrize("text", ["foo", "-1", "nan", "1x"])
+def test_what_is_no_duration_is_a_value_error_with_the_words_that_services_pass_on(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^invalid Flux standard duration") as caught:
+        parse_fsd(text)
+    assert type(caught.value) is ValueError
+
+
 @pytest.mark.parametrize("text", ["blursday", "+1x", "-", "11/45/2026"])
 def test_what_is_no_date_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match="Invalid datetime"):

@@ -106,12 +106,16 @@ class Texts:
         if number < 0:
             return zlib.decompress(own)
         reference = self.table[number]
+        if start + end > len(reference):
+            raise IndexError(f"reference {number} was lost")
         return reference[:start] + own + (reference[-end:] if end else b"")
 
     def restore(self, number: int, text: bytes) -> None:
-        """Add a reference from the journal or the database; they must be added in order."""
-        if number == len(self.table):
-            self.table.append(text)
+        """Add a reference from the journal or the database, in order. Those that are missing before it are empty, so
+        what refers to them cannot be decoded.
+        """
+        if number >= len(self.table):
+            self.table += [b""] * (number - len(self.table)) + [text]
             self._size += len(text)
 
 

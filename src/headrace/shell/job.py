@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, Any
 from headrace.process import linux
 from headrace.process.spawn import limits_that_differ
 
-from ..spec import archive, job_exception, stdio
+from ..spec import archive, credential, job_exception, stdio
 from ..spec import jobspec as specs
 from ..spec.idset import Idset
+from ..spec.message import ROLE_USER
 from ..spec.os_error import reason, with_class
 from ..spec.wait_status import exit_code, how_ended
 from . import affinity, layout, node_variables, oom, time_limit_signal, torch
 from . import options as known
 from .early_exits import EarlyExits
-from .environment import guest_credential, id_text, job_environment, task_environment
+from .environment import id_text, job_environment, task_environment
 from .exit_timeout import ExitTimeout
 from .flow_control import Credits, SendWindow, size_of
 from .group import SharedGroup
@@ -399,7 +400,8 @@ class ShellJob:
             self.host,
         )
         if self.op["userid"] != os.getuid():
-            env.update(guest_credential(self.op["userid"]))
+            # `flux cancel --all` in a guest's job, which runs as the owner, is about the guest's jobs.
+            env.update(credential.environment(self.op["userid"], ROLE_USER))
         node_variables.exchange(env, os.environ)
         env.update((name, expand(value, self.names.lookup)) for name, value in templates.items())
         temporary(env)

@@ -177,10 +177,13 @@ class JobInfo:
         if "eventlog" in self.overlays.of(id):
             self.ctx.spawn(self._send_overlay(msg, id))
             return
-        events = self.store.events(id)
-        for event in events:
+        active = id in self.store.active
+        for event in self.store.main_log(id):
             self.ctx.respond(msg, {"event": event_line(event).decode("utf-8", "surrogateescape")})
-        if id in self.store.active:
+            if event[1] == "clean" and not active:
+                # What users appended later is in the log, but nobody waits for it.
+                break
+        if active:
             self.main.setdefault(id, []).append(msg)
         else:
             self._end(msg)
@@ -252,6 +255,12 @@ class JobInfo:
         """A guest log of a job grew."""
         for watch in self.guest.get(id, ()):
             self._pump(watch)
+
+    def appended_to_main(self, id: int, lines: bytes) -> None:
+        """A user appended to the main eventlog of a job."""
+        for msg in self.main.get(id, ()):
+            for line in lines.splitlines(keepends=True):
+                self.ctx.respond(msg, {"event": line.decode()})
 
     def _complete(self, id: int) -> bool:
         """No more is written to a job's guest logs: it ended, or will never start."""

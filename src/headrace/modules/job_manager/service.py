@@ -15,15 +15,18 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from headrace.broker.module.args import only
 from headrace.broker.module.context import ModuleContext, RpcError
 from headrace.broker.module.privacy import is_private
 from headrace.broker.module.suspended import Resumption
 from headrace.broker.state.journal import Journal
 from headrace.config import guests
-from headrace.jobs.pack import Submission, event_line
+from headrace.jobs.pack import Submission, event_line, events_of
 from headrace.jobs.policy import Policy, PolicyConfigError
 from headrace.jobs.record import Job
+from headrace.jobs.storable import TOO_DEEP, is_deep
 from headrace.modules.job_manager import restore
 from headrace.modules.job_manager.admin import Admin
 from headrace.modules.job_manager.core import MOST_REQUEUES, Core
@@ -53,7 +56,7 @@ from headrace.modules.job_manager.reasons import Reasons
 from headrace.modules.job_manager.records import LogAppended
 from headrace.modules.job_manager.replay import restart
 from headrace.modules.job_manager.requests import Requests
-from headrace.modules.job_manager.store import GUEST_LOGS, Store
+from headrace.modules.job_manager.store import GUEST_LOGS, LOGS, MAIN_LOG, Store
 from headrace.modules.job_manager.watch import EventsJournal
 from headrace.spec import eventlog, jobid
 from headrace.spec.job_exception import FATAL
@@ -382,7 +385,7 @@ class _Manager:
         unknown = []
         for path, text in msg.obj["logs"]:
             id, key = _split(path)
-            if id is None or id not in self.store or key not in GUEST_LOGS:
+            if id is None or id not in self.store or key not in LOGS:
                 unknown.append(path)
                 continue
             known.append((id, key, _events(key, text)))
@@ -395,7 +398,10 @@ class _Manager:
             except OSError as exc:
                 raise RpcError(exc.errno or errno.EIO, exc.strerror or "") from None
             self.core.records.append(LogAppended(id, (key, size, lines)))
-            self.info.appended(id)
+            if key == MAIN_LOG:
+                self.info.appended_to_main(id, lines)
+            else:
+                self.info.appended(id)
         self.core.effects.append(Answer(msg, {"unknown": unknown}))
         self.pipeline.touch()
 
@@ -453,8 +459,10 @@ def _events(key: str, text: str) -> bytes:
         eventlog.decode(text)
         if text and not text.endswith("\n"):
             raise eventlog.EventlogError("the last line has no newline")
+        if any(is_deep(context) for _, _, context in events_of(text)):
+            raise eventlog.EventlogError(TOO_DEEP)
         return text.encode()
-    except (eventlog.EventlogError, UnicodeEncodeError) as exc:
+    except (eventlog.EventlogError, msgspec.DecodeError, RecursionError, UnicodeEncodeError) as exc:
         raise RpcError(errno.EINVAL, f"{key}: only events can be appended to a log of a job: {exc}") from None
 
 

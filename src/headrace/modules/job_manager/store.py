@@ -9,13 +9,14 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from headrace.jobs.pack import Packed, SavedLog, Submission, Texts, event_line, join_j, pack, unpack
+from headrace.jobs.pack import Packed, SavedLog, Submission, Texts, event_line, events_of, join_j, pack, unpack
 from headrace.jobs.record import Event, Job, current_r, updated_jobspec
 from headrace.modules.job_manager.logs import Log, Spill
 from headrace.spec import jobid, stdio
@@ -23,6 +24,9 @@ from headrace.spec import jobspec as js
 from headrace.spec.os_error import reason
 
 GUEST_LOGS = ("guest.exec.eventlog", "guest.output", "guest.input")
+# The main eventlog comes from the job's events. Its log has only entries that users appended, which no state follows.
+MAIN_LOG = "eventlog"
+LOGS = (*GUEST_LOGS, MAIN_LOG)
 _JSON = msgspec.json.Encoder()
 _MSGPACK = msgspec.msgpack.Encoder()
 _read_submission = msgspec.msgpack.Decoder(Submission).decode
@@ -243,6 +247,20 @@ class Store:
             raise KeyError(id)
         return record.events
 
+    def main_log(self, id: int) -> list[Event]:
+        """The main eventlog with the entries that users appended to it, by time; raises KeyError for an unknown job."""
+        events = self.events(id)
+        log = self.guest_log(id, MAIN_LOG)
+        if log is None:
+            return events
+        left = deque(events)
+        merged = [left.popleft()]
+        for entry in events_of(log.text().decode()):
+            while left and left[0][0] <= entry[0]:
+                merged.append(left.popleft())
+            merged.append(entry)
+        return [*merged, *left]
+
     def owner(self, id: int) -> int:
         """The user id of a job. Raises KeyError for an unknown one."""
         job = self.active.get(id)
@@ -301,7 +319,7 @@ class Store:
     def lookup(self, id: int, key: str, current: bool = False) -> str:
         """The value of an RFC 16 key as text. Raises KeyError when there is none, OSError(EFBIG) if it is too long."""
         if key == "eventlog":
-            return b"".join(map(event_line, self.events(id))).decode("utf-8", "surrogateescape")
+            return b"".join(map(event_line, self.main_log(id))).decode("utf-8", "surrogateescape")
         if key == "jobspec":
             return _JSON.encode(self.jobspec(id, current)).decode("utf-8", "surrogateescape")
         if key == "R":
@@ -322,9 +340,9 @@ class Store:
 
     def keys(self, id: int) -> list[str]:
         """The RFC 16 keys that a job has."""
-        keys = ["J", "eventlog", "jobspec", *self.guest_names(id)]
+        keys = {"J", MAIN_LOG, "jobspec", *self.guest_names(id)}
         if self.r(id, False) is not None:
-            keys.append("R")
+            keys.add("R")
         return sorted(keys)
 
 

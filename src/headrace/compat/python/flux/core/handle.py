@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fnmatch
-import json
 import os
 import signal
 from typing import TYPE_CHECKING, Any, Callable, List, Optional, Union
@@ -14,11 +13,12 @@ from flux.constants import FLUX_MSGTYPE_ANY as MSGTYPE_ANY
 from flux.constants import FLUX_REACTOR_NOWAIT, FLUX_REACTOR_ONCE
 from flux.core.watchers import FDWatcher, MessageWatcher, SignalWatcher, TimerWatcher, TurnWatcher
 from flux.future import not_ignoring_interrupts
-from flux.message import Message, to_text
+from flux.message import Message, encoded, to_text
 from flux.rpc import RPC
 from headrace.client.handle import NODEID_ANY, Handle
 from headrace.client.reactor import Reactor
 from headrace.spec.message import ROLE_OWNER, error_response, response
+from headrace.spec.message import Message as RawMessage
 
 if TYPE_CHECKING:
     from flux.kvs import KVSTxn
@@ -167,15 +167,16 @@ class Flux:
             self.handle.pump()
 
     def respond(self, message: Message, payload: Any = None) -> int:
-        """Respond to a request to a service of this handle."""
-        self.handle.send(response(message.message, json.loads(payload) if isinstance(payload, str) else payload))
-        return 0
+        """Respond to a request to a service of this handle; a request that wants no response gets none."""
+        return self._respond(message, response(message.message, payload=encoded(payload)))
 
     def respond_error(self, message: Message, errnum: int, text: Optional[str] = None) -> int:
-        """Respond with an error. Raises OSError EINVAL for an `errnum` of 0."""
-        if errnum == 0:
-            raise OSError(errno.EINVAL, "an error's number is not 0")
-        self.handle.send(error_response(message.message, errnum, text or ""))
+        """Respond with an error; EINVAL for an `errnum` of 0 or less."""
+        return self._respond(message, error_response(message.message, max(errnum, 0) or errno.EINVAL, text or ""))
+
+    def _respond(self, request: Message, answer: RawMessage) -> int:
+        if not request.message.noresponse:
+            self.handle.send(answer)
         return 0
 
     def msg_watcher_create(
