@@ -149,3 +149,15 @@ def test_manifests_of_a_development_version_say_how_its_images_are_made(
         assert said().endswith(expected) and bool(said()) != released
         assert said("--image", "a/b:1").endswith("" if released else "name them with --view-image\n")
         assert said("--image", "a/b:1", "--view-image", "a/c:1") == ""
+
+
+def test_the_options_of_uninstall(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    for line in (
+        "headrace operator uninstall --dry-run --timeout 1m --json --delete-miniclusters --context other",
+        "headrace fluxqueue uninstall --dry-run --timeout 1m --json --delete-queues --context other",
+    ):
+        assert headrace([*shlex.split(line)[1:], "--kubeconfig", f"{tmp_path}/none"]) == 1
+        assert f"no kubeconfig: {tmp_path}/none is not there" in capsys.readouterr().err
+    for line in ("headrace operator uninstall --kubeconfig x", "headrace fluxqueue uninstall --kubeconfig x"):
+        assert headrace([*shlex.split(line)[1:], "--timeout", "soon"]) == 1
+        assert "--timeout: invalid duration 'soon'" in capsys.readouterr().err

@@ -101,9 +101,10 @@ ELSEWHERE = {
     ),
     ("docs/user/kubernetes.md", "headrace mini apply"): ("takes a Kubernetes", "tests/kube/test_mini_commands.py"),
     ("docs/user/kubernetes.md", "headrace mini connect"): ("takes a Kubernetes", "tests/kube/test_mini_commands.py"),
-    ("docs/user/kubernetes.md", "kubectl delete miniclusters"): (
+    ("docs/user/kubernetes.md", "headrace operator uninstall"): ("takes a Kubernetes", "tests/kube/test_uninstall.py"),
+    ("docs/user/cluster-queue.md", "headrace fluxqueue uninstall"): (
         "takes a Kubernetes",
-        "tests/kube/test_saved_queues.py",
+        "tests/kube/test_uninstall.py",
     ),
     ("docs/user/jobs-on-kubernetes.md", "headrace mini status  "): (
         "takes a Kubernetes",
