@@ -90,7 +90,7 @@ async def _submit(request: Request, key: str | None, found: submission.Submissio
 @router.post("/jobs/{jobid}/resubmit", summary="Submit a job once more", openapi_extra=_RESUBMIT)
 async def resubmit(request: Request, jobid: str) -> Response:
     key = idempotency.key_of(request.headers)
-    jobspec = await changes.submitted(service.of(request).link, jobs.read_id(jobid))
+    jobspec = idempotency.without_mark(await changes.submitted(service.of(request).link, jobs.read_id(jobid)))
     return await _submit(request, key, submission.again(jobspec, await fields.of_body(request)))
 
 
