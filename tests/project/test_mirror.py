@@ -29,6 +29,7 @@ ELSEWHERE = {
         "app.py": "api/v1/test_v1_routes.py",
         "instance.py": "api/v2/test_v2_instance_routes.py",
         "journal.py": "api/v2/test_v2_stream_routes.py",
+        "v1/errors.py": "api/v1/test_v1_routes.py",
         "v2/changes.py": "api/v2/test_v2_routes_submit.py",
         "v2/errors.py": "api/v2/test_v2_routes.py",
         "v2/fields.py": "api/v2/test_v2_listing.py",
@@ -60,6 +61,7 @@ ELSEWHERE = {
     },
     "cli/": {
         "common/controller_options.py": "cli/test_operator_command.py",
+        "common/uninstall_options.py": "kube/test_uninstall.py",
         "common/enclosing.py": "system/test_options_tools.py",
         "api/doctor.py": "cli/api/test_api_accounts.py",
         "api/url.py": "modules/test_modules_api.py",
@@ -195,6 +197,7 @@ ELSEWHERE = {
         "execute.py": "kube_unit/core/test_reconcile.py",
         "foreign/controller.py": "kube_unit/foreign/test_foreign_reconcile.py",
         "names.py": "kube_unit/builders/test_builders_jobs.py",
+        "removal.py": "kube/test_uninstall.py",
         "runtime/events.py": "kube_unit/runtime/test_controller.py",
         "runtime/writes.py": "kube_unit/core/test_reconcile_crashes.py",
         "serve.py": "kube/test_admission.py",

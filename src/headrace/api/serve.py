@@ -14,6 +14,7 @@ import ssl
 import stat
 import sys
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -165,10 +166,13 @@ def _is_no_cut(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith("ASGI callable returned without completing response")
 
 
-async def _check_guests(link: BrokerLink) -> None:
-    """Warn where jobs of all users are processes of the owner. Raises SettingsError where the instance refuses them."""
+async def _check_guests(link: BrokerLink) -> str:
+    """Warn where jobs of all users are processes of the owner; returns `submit` of [headrace.guests]. Raises
+    SettingsError where the instance refuses them.
+    """
     config = await link.call("config.get")
-    if guests.submit(config) == guests.REFUSE:
+    allowed = guests.submit(config)
+    if allowed == guests.REFUSE:
         raise SettingsError(
             f'several users cannot be served, as this instance refuses their jobs ({guests.KEY} is "refuse"): set '
             f'submit = "{guests.AS_OWNER}" in the table [headrace.guests] of its configuration'
@@ -177,9 +181,10 @@ async def _check_guests(link: BrokerLink) -> None:
         raise SettingsError(
             f'several users cannot be served, as they cannot sign their jobs here ({guests.MECHANISM_KEY} is "munge")'
         )
-    if guests.submit(config) == guests.AS_OWNER:
+    if allowed == guests.AS_OWNER:
         text = "jobs of all users run as you: users are not protected from each other's processes"
         print(f"headrace-api: {text}", file=sys.stderr, flush=True)
+    return allowed
 
 
 class Server(uvicorn.Server):
@@ -263,8 +268,8 @@ def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None], 
     async def serve() -> None:
         link = service.broker.link(None)
         await link.call("attr.get", {"name": "size"})
-        if service.access.accounts.several:
-            await _check_guests(link)
+        if service.access.accounts.several and await _check_guests(link) == guests.AS_USER:
+            service.settings = replace(service.settings, directory="")
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, lambda: ready(told(False)))
         with running.listen() as found_by:
             answering = asyncio.ensure_future(running.answer(found_by, to_the_user))
