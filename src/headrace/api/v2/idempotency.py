@@ -23,11 +23,12 @@ from headrace.query.listing import Query
 HEADER = "Idempotency-Key"
 _SECONDS = 24 * 3600.0
 # Keys of a user, and jobs that are looked through for them after a start.
-MOST = 10_000
+_MOST = 10_000
 # Jobspecs that the broker is asked for at a time.
 _AT_A_TIME = 64
 LONGEST = 255
-_MARK = "idempotency-key"
+# The attribute of a jobspec that has the mark, below `user`.
+MARK = "idempotency-key"
 # Seconds that the clocks of service and broker may differ.
 _CLOCKS = 60.0
 
@@ -102,7 +103,7 @@ class Keys:
                 return entry.id
             attributes = jobspec.get("attributes")
             if isinstance(attributes, dict) and isinstance(attributes.setdefault("user", {}), dict):
-                attributes["user"][_MARK] = f"{mark}:{digest}"
+                attributes["user"][MARK] = f"{mark}:{digest}"
             try:
                 entry.id = await send()
             except (BrokerUnreachable, asyncio.CancelledError):
@@ -121,7 +122,7 @@ class Keys:
                 for name, found in await _marked(link, now - _SECONDS):
                     own.entries.setdefault(name, found)
                 own.complete = True
-        while own.entries and (next(iter(own.entries.values())).since < now - _SECONDS or len(own.entries) > MOST):
+        while own.entries and (next(iter(own.entries.values())).since < now - _SECONDS or len(own.entries) > _MOST):
             del own.entries[next(iter(own.entries))]
         return own.entries.setdefault(mark, _Entry("", now))
 
@@ -132,7 +133,7 @@ async def _marked(link: BrokerLink, since: float) -> list[tuple[str, _Entry]]:
     query.add("t_submit", [f">={max(0.0, since)!r}"])
     if link.identity is not None:
         query.add("userid", [link.identity.userid])
-    listed = sorted(await jobs.listing(link, query, ["t_submit"]), key=lambda job: job["t_submit"])[-MOST:]
+    listed = sorted(await jobs.listing(link, query, ["t_submit"]), key=lambda job: job["t_submit"])[-_MOST:]
     found = []
     for begin in range(0, len(listed), _AT_A_TIME):
         some = listed[begin : begin + _AT_A_TIME]
@@ -150,13 +151,5 @@ async def _mark(link: BrokerLink, id: int) -> str:
     except (jobs.NoSuchJob, jobs.NothingYet):
         # It was purged meanwhile.
         return ""
-    found = ((jobspec.get("attributes") or {}).get("user") or {}).get(_MARK)
+    found = ((jobspec.get("attributes") or {}).get("user") or {}).get(MARK)
     return found if isinstance(found, str) else ""
-
-
-def without_mark(jobspec: dict[str, Any]) -> dict[str, Any]:
-    """The same jobspec for another job, which is not that of the key."""
-    own = (jobspec.get("attributes") or {}).get("user")
-    if isinstance(own, dict):
-        own.pop(_MARK, None)
-    return jobspec

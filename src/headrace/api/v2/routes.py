@@ -96,7 +96,7 @@ async def _submit(request: Request, key: str | None, found: submission.Submissio
 @router.post("/jobs/{jobid}/resubmit", summary="Submit a job once more", openapi_extra=_RESUBMIT)
 async def resubmit_job(request: Request, jobid: str) -> Response:
     key = idempotency.key_of(request.headers)
-    jobspec = idempotency.without_mark(await changes.submitted(service.of(request).link, jobs.read_id(jobid)))
+    jobspec = await changes.submitted(service.of(request).link, jobs.read_id(jobid))
     return await _submit(request, key, submission.again(jobspec, await fields.of_body(request)))
 
 
