@@ -149,7 +149,7 @@ def test_who_is_removed_or_has_another_role_is_not_let_in_any_more(group: Any) -
     header = group.client("follower").headers["Authorization"].encode()
 
     def here() -> Here:
-        request = Request({"type": "http", "headers": [(b"authorization", header)], "app": group.app})
+        request = Request({"type": "http", "method": "GET", "headers": [(b"authorization", header)], "app": group.app})
         asyncio.run(by_header(request))
         return of(request)
 

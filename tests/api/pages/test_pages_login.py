@@ -112,3 +112,16 @@ def test_the_audit_has_changes_and_refusals_but_no_secrets(group: Any) -> None:
     kept = group.audit.read_text()
     token = client.headers["Authorization"].partition(" ")[2]
     assert not any(text in kept for text in (secret, PASSWORD, token)) and group.audit.stat().st_mode & 0o077 == 0
+
+
+def test_the_owner_logs_out_and_is_told_how_to_come_in_again(shared: Any, served: Any) -> None:
+    client = served(shared, auth="token")
+    client.get(f"/login?token={client.app.state.service.access.logins.issue()}")
+    cookies = dict(client.cookies)
+    assert "Log out" in client.get("/jobs").text
+    assert (
+        client.post("/logout", data={"csrf": forms_token(client, "/jobs")}, follow_redirects=False).status_code == 303
+    )
+    answer = client.get("/jobs", cookies=cookies)
+    assert answer.status_code == 401 and "headrace api url" in answer.text and "Log out" not in answer.text
+    assert "Log out" not in served(shared, auth="none").get("/jobs").text

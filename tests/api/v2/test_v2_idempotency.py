@@ -52,6 +52,10 @@ def test_a_key_is_forgotten_after_a_day_and_is_its_users_own() -> None:
     class Link:
         identity = credential.user("a", 1000)
 
+        async def gather(self, topic: str, obj: Any) -> list[Any]:
+            """No jobs of before."""
+            return []
+
     now, count = [0.0], [0]
     keys = Keys(lambda: now[0])
 
@@ -71,3 +75,34 @@ def test_a_key_is_forgotten_after_a_day_and_is_its_users_own() -> None:
     Link.identity = credential.user("a", 1000)
     now[0] = 24 * 3600 + 1
     assert submit(b"two") == 3
+
+
+def test_keys_are_known_to_a_service_that_was_started_again(shared: Any) -> None:
+    async def scenario() -> None:
+        broker = Broker(shared.uri)
+        link = broker.link(credential.owner())
+
+        async def submit(keys: Keys, key: str, body: bytes) -> int:
+            made = jobspec()
+            return await keys.submit(link, key, body, made, lambda: jobs.submit(link, made))
+
+        ids = {key: await submit(Keys(), key, b"body") for key in ("before", "later")}
+        again = Keys()
+        for key, id in ids.items():
+            assert await submit(again, key, b"body") == id
+            with pytest.raises(OtherBody, match=f"'{key}' was used"):
+                await submit(again, key, b"another body")
+        assert await submit(again, "new", b"body") not in ids.values()
+        broker.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_key_of_a_job_is_not_that_of_one_submitted_again(shared: Any, served: Any) -> None:
+    key = {"Idempotency-Key": "of the first"}
+    first = served(shared).post("/v2/jobs", json={"command": "true"}, headers=key).json()["id"]
+    client = served(shared)
+    again = client.post(f"/v2/jobs/{first}/resubmit", json={}).json()["id"]
+    assert client.post("/v2/jobs", json={"command": "true"}, headers=key).json()["id"] == first != again
+    assert "idempotency-key" in client.get(f"/v2/jobs/{first}/jobspec").text
+    assert "idempotency-key" not in client.get(f"/v2/jobs/{again}/jobspec").text

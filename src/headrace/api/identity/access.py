@@ -44,6 +44,11 @@ class Access:
         self._attempts = Attempts()
         self._proxy_header = settings.proxy_header if settings.auth == "proxy" else ""
 
+    @property
+    def has_sessions(self) -> bool:
+        """Whether the page's cookie says whose a request is, so that a user can log out."""
+        return self.needed and not self._proxy_header
+
     async def of_header(self, request: Request) -> Identity:
         """Whose token the header `Authorization` has, or the proxy names. Raises Unauthenticated, UseridMismatch."""
         if not self.needed:

@@ -36,7 +36,7 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
         # A page for somebody who has not logged in has neither the navigation nor the address of the instance.
         is_let_in=identity is not None,
         user=identity if here.access.accounts.several else None,
-        logs_in=here.access.accounts.logs_in,
+        logs_out=identity is not None and here.access.has_sessions,
         path=request.url.path,
         forms=csrf.token(request),
         **values,

@@ -9,6 +9,7 @@ from typing import Any
 from headrace.api import jobs, submission
 from headrace.api.broker_link import BrokerLink
 from headrace.api.fields import BadFields, Field, checked_text
+from headrace.api.v2.idempotency import MARK
 from headrace.spec.jobspec_build import signal_number
 
 _DURATION = "attributes.system.duration"
@@ -66,5 +67,5 @@ async def submitted(link: BrokerLink, id: int) -> dict[str, Any]:
     jobspec: dict[str, Any] = (await jobs.lookup(link, id, ["J"]))["J"]
     jobspec["attributes"].setdefault("system", {})
     # The mark of a key is that of one job.
-    (jobspec["attributes"].get("user") or {}).pop("idempotency-key", None)
+    (jobspec["attributes"].get("user") or {}).pop(MARK, None)
     return jobspec
