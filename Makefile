@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .PHONY: help setup run run-timed packages kube fluxqueue kube-run kube-tools images test check unit system kube-test coverage docs \
-  screenshots soak install-files clean
+  screenshots soak install-files release release-lock clean
 
 .DEFAULT_GOAL := help
 
@@ -153,6 +153,20 @@ soak: packages kube-tools $(VENV)/.installed ## tests at the sizes of a soak
 install-files: $(VENV)/.installed ## write deploy/ and the page of a MiniCluster's fields
 	$(BIN)/python -m headrace.fluxqueue.install_files deploy
 	$(BIN)/python -m headrace.kube.field_page > docs/user/minicluster-fields.md
+
+# The files of a release in dist/, from the tag at HEAD, each installed once (docs/dev/release.md). REHEARSE=1 takes any
+# commit.
+release: $(VENV)/.installed packages kube-tools ## build the files of a release from the tag at HEAD, and try each
+	@[ "$$(id -u)" != 0 ] || $(BIN)/python tools/kube/kube build helm
+	$(BIN)/python tools/release/release --into dist $(if $(REHEARSE),--rehearse)
+
+# Newer versions of what images contain and of the programs that build a release, with their hashes, for the oldest
+# Python of images.
+LOCK := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --upgrade
+release-lock: $(VENV)/.installed ## write tools/release/*.txt: versions of what a release is built of
+	@$(BIN)/python -m pip install -q uv
+	UV_CUSTOM_COMPILE_COMMAND="make release-lock" $(LOCK) --extra fluxqueue pyproject.toml -o tools/release/contents.txt
+	UV_CUSTOM_COMPILE_COMMAND="make release-lock" $(LOCK) tools/release/tools.in -o tools/release/tools.txt
 
 clean: ## remove .venv and build
 	rm -rf $(VENV) build

@@ -25,7 +25,7 @@ TOGETHER = {
     # The control plane alone, and nodes of kwok beside one: 3 s to start.
     "control plane": (
         *("admission", "controller_runtime", "external_metrics", "install", "labelled_jobs", "limiting_policy"),
-        *("objects_accepted", "cluster_kwok", "fluxqueue_kwok", "fluxqueue_store"),
+        *("merges", "objects_accepted", "uninstall", "cluster_kwok", "fluxqueue_kwok", "fluxqueue_store"),
     ),
     # JobSet and Kubeflow Trainer in `cluster`: 25 s. They go on beside all tests that follow, so they are the last.
     "trainer": ("fluxqueue_sets", "jobsets", "trainer", "trainjobs"),

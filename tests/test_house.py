@@ -16,6 +16,8 @@ PAUSES = {
         "turns",
     ): "lets bytes pass between two sockets of one process; nothing tells when they have",
     ("broker/test_local.py", "send"): "stands for the work of a slow service",
+    ("broker/test_router.py", "send"): "stands for the work of a slow service",
+    ("broker/test_router.py", "more"): "stands for the work of a busy owner",
     (
         "modules/job_manager/test_job_manager_disk_faults.py",
         "first",

@@ -112,6 +112,7 @@ class World:
         env: dict[str, str] | None = None,
         cwd: str = "/tmp",
         expiration: float = 0.0,
+        most_output: int | None = None,
         **more: Any,
     ) -> Job:
         """Start a job on `nodes` (node 0 alone by default); `more` goes to jobspec_build.from_command."""
@@ -149,6 +150,7 @@ class World:
                 "instance_level": 0,
                 "expiration": expiration,
                 "service": f"{os.getuid()}-shell-f{job.id}",
+                **({} if most_output is None else {"most_output": most_output}),
             }
             self.send(op, node)
         return job

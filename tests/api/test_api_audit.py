@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_disk import fill, mounted
+from tests.api.conftest import TestClient, forms_token
 
 from headrace.api import audit
+from headrace.api.app import create_app
+from headrace.api.identity.attempts import TooManyFailures
 from headrace.api.identity.credential import user
-from headrace.api.settings import SettingsError
+from headrace.api.settings import Settings, SettingsError
 
 
 def write(path: Path, count: int, note: str = "") -> list[dict[str, Any]]:
@@ -117,7 +121,7 @@ def test_its_file_is_its_owners_alone(tmp_path: Path) -> None:
         audit.open_file(str(link))
     assert not (tmp_path / "absent").exists()
     os.mkfifo(pipe, 0o600)
-    with pytest.raises(OSError, match="pipe"):
+    with pytest.raises(SettingsError, match="pipe: the audit must be a regular file"):
         audit.open_file(str(pipe))
     with pytest.raises(SettingsError, match="must be a regular file"):
         audit.open_file("/dev/null")
@@ -169,3 +173,108 @@ def test_refusals_without_end_have_few_lines_and_changes_all(tmp_path: Path) -> 
     # The clock of the machine was set back.
     now[0] -= 1000.0
     assert ask(1, 429) == 1
+
+
+class Changes:
+    """An application whose changes have a first line, behind its audit; `made` are those that happened."""
+
+    def __init__(self, path: Path) -> None:
+        self.made = 0
+        self.path = path
+        self.audit = audit.Audit(self._app, str(path))  # type: ignore[arg-type]
+
+    async def _app(self, scope: Any, receive: Any, send: Any) -> None:
+        scope["state"]["identity"] = user("ann", 7)
+        await scope["state"]["begin_change"]()
+        self.made += 1
+        self.lines_before = self.path.read_text()
+        await send({"type": "http.response.start", "status": scope["answer"], "headers": []})
+
+    def make(self, answer: int = 201) -> None:
+        async def send(message: Any) -> None:
+            pass
+
+        scope = {"type": "http", "method": "POST", "path": "/x", "client": None, "answer": answer}
+        asyncio.run(self.audit(scope, None, send))  # type: ignore[arg-type]
+
+
+def test_the_first_line_of_a_change_is_there_before_it_happens_and_one_is_read(tmp_path: Path) -> None:
+    changes = Changes(tmp_path / "a")
+    changes.make()
+    first, second = map(json.loads, changes.path.read_text().splitlines())
+    assert json.loads(changes.lines_before) == first and first["status"] is None and first["user"] == "ann"
+    assert (second["status"], second["request"]) == (201, first["request"])
+    changes.make()
+    lines = pages(changes.path, 1)
+    assert [line["status"] for line in lines] == [201, 201] and "request" not in lines[0]
+    # The service was killed before it answered.
+    changes.path.write_text("".join(changes.path.read_text().splitlines(keepends=True)[:3]))
+    assert [line["status"] for line in pages(changes.path, 1)] == [None, 201]
+
+
+def test_a_user_who_is_refused_without_end_waits_so_that_first_lines_have_a_bound(tmp_path: Path) -> None:
+    changes = Changes(tmp_path / "a")
+    with pytest.raises(TooManyFailures):
+        for _ in range(1001):
+            changes.make(404)
+    assert changes.made == 1000
+
+
+def test_on_a_full_disk_no_change_happens_and_no_line_is_lost(tmp_path: Path, capfd: Any) -> None:
+    """The room ends at any byte of the first or of the second line of a change."""
+    with mounted(tmp_path / "disk", "size=128k") as disk:
+        for taken in range(0, 400, 37):
+            changes = Changes(disk / f"a{taken}")
+            changes.path.write_text(" " * taken + "\n")
+            filler = fill(disk)
+            with pytest.raises(audit.NotAudited, match="cannot be written: No space left on device"):
+                for _ in range(100):
+                    changes.make()
+            made = changes.made
+            for _ in range(3):
+                with pytest.raises(audit.NotAudited):
+                    changes.make()
+            assert changes.made == made > 0
+            assert capfd.readouterr().err.count("changes are refused until it can be") == 1
+            filler.unlink()
+            changes.make()
+            lines = audit.read(str(changes.path), 1000).lines
+            assert [line["status"] for line in lines if line["status"] != 500] == [201] * (made + 1)
+            os.truncate(changes.path, 0)
+
+
+def test_a_line_that_was_torn_has_a_newline_after_the_next_start(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text('{"userid": 1}\n{"us')
+    path.chmod(0o600)
+    changes = Changes(path)
+    assert path.read_text() == '{"userid": 1}\n{"us\n'
+    # Another service that writes to the file has torn one meanwhile.
+    path.write_text(path.read_text() + '{"x')
+    changes.make()
+    assert [line.get("status") for line in audit.read(str(path), 9).lines] == [201, None]
+
+
+def test_a_change_that_cannot_be_audited_is_refused_by_all_interfaces(tmp_path: Path, instance: Any) -> None:
+    with mounted(tmp_path / "disk", "size=64k") as disk:
+        settings = Settings(uri=instance.uri, auth="none", audit=str(disk / "audit"))
+        client = TestClient(create_app(settings), follow_redirects=False, base_url="http://localhost")
+        filler = fill(disk)
+        submission: dict[str, Any] = {"json": {"command": ["true"]}, "headers": {"Idempotency-Key": "one"}}
+        while (answer := client.post("/v2/jobs", json={"command": "true"})).status_code == 201:
+            pass
+        before = instance.flux("jobs", "-aA", "-c0", "-no", "{id}")
+        for _ in range(2):
+            answer = client.post("/v2/jobs", **submission)
+            assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json")
+            assert "No space left on device" in answer.json()["detail"] and str(disk) not in answer.text
+        answer = client.post("/v1/jobs/submit", params={"command": "true"})
+        assert answer.status_code == 503 and "audit" in answer.json()["Message"]
+        form = {"csrf": forms_token(client, "/submit"), "kind": "command", "command": "true"}
+        assert client.post("/submit", data=form).status_code == 503
+        assert client.get("/v2/jobs").status_code == 200
+        assert instance.flux("jobs", "-aA", "-c0", "-no", "{id}") == before
+        filler.unlink()
+        assert len({client.post("/v2/jobs", **submission).json()["id"] for _ in range(2)}) == 1
+        ids = [line["job"] for line in client.get("/v2/audit").json()["audit"] if line["status"] == 201]
+        assert len(ids) == len(before.splitlines()) + 2 and ids[0] == ids[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,6 +39,7 @@ def problems(**given: Any) -> list[tuple[str, str]]:
         {"command": "a", "nodes": 3, "tasks": 2},
         {"command": "a", "exclusive": True},
         {"command": "a", "env": {"": "x"}},
+        {"command": "a", "cwd": "/" + "x" * 4095},
         {"command": "a", "nodes": 5, "exclusive": True, "gpus_per_task": 1},
     ],
 )
@@ -51,8 +53,14 @@ def test_every_interface_says_the_same_of_a_wrong_field(given: dict[str, Any]) -
     if "env" in given:
         texts["env"] = "=x"
     found = form.read({**form.EMPTY, "tasks": "", **texts}, HERE)
-    assert found.jobspec is None
+    assert found.job is None
     assert {name: text.replace("-1", "") for name, text in found.problems.items()} == dict(expected)
+
+
+@pytest.mark.parametrize("name", ["name", "queue", "bank", "project"])
+def test_a_name_of_more_than_255_bytes_is_refused_by_its_field(name: str) -> None:
+    submission.read({"command": "a", name: "n" * 255}, HERE)
+    assert problems(command="a", **{name: "é" * 128}) == [(name, "must have 255 bytes at most, not 256")]
 
 
 def test_every_interface_makes_the_same_jobspec() -> None:
@@ -60,8 +68,9 @@ def test_every_interface_makes_the_same_jobspec() -> None:
     made = submission.read(given, HERE).jobspec
     assert made["attributes"]["system"]["cwd"] == "/here"
     assert v1.jobspec({"runtime": 2, **{V1.get(k, k): v for k, v in given.items() if k != "duration"}}, HERE) == made
+    assert "cwd" not in submission.read(given, replace(HERE, directory="")).jobspec["attributes"]["system"]
     texts = {**{name: str(value) for name, value in given.items()}, "env": "X=1", "duration": "2"}
-    assert form.read({**form.EMPTY, **texts}, HERE).jobspec == made
+    assert form.read({**form.EMPTY, **texts}, HERE).job == (made, 16)
 
 
 def test_a_whole_jobspec_is_taken_as_it_is() -> None:

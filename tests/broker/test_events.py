@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import errno
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import headrace
 from headrace.spec import message as m
 
+SOURCE = Path(headrace.__file__).parent
 Run = Callable[..., None]
 
 
@@ -85,6 +89,42 @@ def test_a_private_event_is_for_its_sender_and_the_owner(in_broker: Run) -> None
         assert (heard(owner), heard(guest), heard(other)) == ([("secret", 1)], [("secret", 1)], [])
 
     in_broker(scenario)
+
+
+# Events that guests may see: what the nodes and the configuration are is open to them.
+FOR_GUESTS = {
+    "broker.state",
+    "overlay.grow",
+    "config.update",
+    "heartbeat.pulse",
+    "resource-define",
+    "resource-expiration",
+}
+
+
+def test_all_other_events_of_the_instance_are_private() -> None:
+    """Most topics are literals; a topic that is computed or a constant is in the list by its text or its value."""
+    found = set()
+    for path in (SOURCE / "broker").rglob("*.py"), (SOURCE / "modules").rglob("*.py"):
+        for file in path:
+            tree = ast.parse(file.read_text())
+            constants = {
+                node.targets[0].id: node.value.value
+                for node in tree.body
+                if isinstance(node, ast.Assign)
+                and isinstance(node.targets[0], ast.Name)
+                and isinstance(node.value, ast.Constant)
+            }
+            for node in ast.walk(tree):
+                if not (
+                    isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("ctx.publish", "context.publish"))
+                ):
+                    continue
+                if any(word.arg == "private" for word in node.keywords):
+                    continue
+                topic = node.args[0]
+                found.add(constants[topic.id] if isinstance(topic, ast.Name) else ast.literal_eval(topic))
+    assert found == FOR_GUESTS
 
 
 @pytest.mark.parametrize("body", [{}, {"topic": 5}, {"topic": ""}, {"topic": "a\0b"}, {"topic": "a", "payload": "%"}])

@@ -117,6 +117,48 @@ def test_who_brings_more_is_asked_before_the_flush_but_cannot_put_it_off_for_eve
     assert len(order) < 40
 
 
+def test_a_large_request_of_a_guest_waits_for_all_else_and_not_for_ever():
+    class Slow(Box):
+        """A service that takes more than a turn for a guest's large request."""
+
+        def send(self, msg: m.Message) -> None:
+            super().send(msg)
+            if msg.encoded_size > 1000:
+                time.sleep(0.003)
+
+    def asked(tag: int, owner: bool, size: int = 0) -> m.Message:
+        role = m.ROLE_OWNER if owner else m.ROLE_USER
+        return m.request("kvs.x", matchtag=tag, userid=5, rolemask=role, payload=b"x" * size + b"\0")
+
+    async def main() -> tuple[list[int], list[int]]:
+        router = Router(0, asyncio.get_running_loop())
+        service = router.services["kvs"] = Slow("service")
+        for tag in (1, 2, 3):
+            router.request(asked(tag, False, 1 << 15))
+        router.request(asked(4, False))
+        router.request(asked(10, True))
+        router.at_turn_end(lambda: service.got.append(m.request("end", matchtag=20)))
+        await asyncio.sleep(0)
+        router.request(asked(11, True))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        first = [msg.matchtag for msg in service.got]
+
+        # An owner who leaves no turn to others.
+        def more(_msg: m.Message) -> None:
+            time.sleep(0.003)
+            if service.got[-1].matchtag != 30:
+                router.post(more, _msg)
+
+        router.request(asked(30, False, 1 << 15))
+        router.post(more, asked(0, True))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        return first, [msg.matchtag for msg in service.got[len(first) :]]
+
+    assert asyncio.run(main()) == ([10, 20, 1, 11, 2, 3, 4], [30])
+
+
 def test_a_failing_handler_does_not_stop_the_messages_behind_it():
     async def main() -> list[int]:
         loop = asyncio.get_running_loop()

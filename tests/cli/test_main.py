@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace import __version__
+from headrace.cli import main
 from headrace.cli.main import ABSENT, COMMANDS
 
 
@@ -122,6 +124,11 @@ def test_an_entry_of_the_help_that_names_no_command_is_passed_over(flux, tmp_pat
 def test_version_option_is_the_version_command(flux):
     assert flux("-V").stdout == flux("version").stdout
     assert flux("-V").stdout.startswith("commands:")
+
+
+def test_version_of_headrace_is_its_own(capsys):
+    assert main.headrace(["--version"]) == 0
+    assert capsys.readouterr().out == f"headrace {__version__}\n"
 
 
 def test_env_runs_a_command_with_bindings_in_reach(flux):

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from headrace.client.transport import connect, own_userid, split_uri, ssh_command, through_proxy
+from headrace.spec import credential
 
 HERE = os.path.dirname(os.path.abspath(sys.executable))
 
@@ -137,8 +138,16 @@ def test_a_connection_that_was_made_in_time_has_no_timeout_any_more(tmp_path):
         thread.join()
 
 
-def test_ones_own_userid_is_the_claimed_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FLUX_HANDLE_USERID", raising=False)
-    assert own_userid() == os.getuid()
+def test_ones_own_jobs_are_those_of_the_process_unless_a_guests_job_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in credential.VARIABLES:
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("FLUX_HANDLE_USERID", "1234")
+    assert own_userid() == os.getuid()
+    for name, value in credential.environment(1234, 2).items():
+        monkeypatch.setenv(name, value)
     assert own_userid() == 1234
+    monkeypatch.setenv("HEADRACE_USERID", "me")
+    with pytest.raises(OSError, match="HEADRACE_USERID is 'me'"):
+        own_userid()

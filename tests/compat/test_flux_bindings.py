@@ -271,7 +271,7 @@ def test_events_services_and_futures_of_ones_own():
         h.event_subscribe("tick")
         h.event_send("tick.1", {"n": 1})
         h.send(h.event_create("tick.2", {"n": 2}))
-        print(h.event_recv().payload, h.recv(c.FLUX_MSGTYPE_EVENT, "tick.*").payload_str)
+        print(h.event_recv().payload, h.recv(c.FLUX_MSGTYPE_EVENT, topic_glob="tick.*").payload_str)
         h.service_register("mine").get()
         def double(handle, watcher, msg, args):
             handle.respond(msg, {"n": 2 * msg.payload["n"]})
@@ -290,7 +290,7 @@ def test_events_services_and_futures_of_ones_own():
         h.reactor_run()
         """
     )
-    assert lines == ["{'n': 1} {\"n\":2}", "{'n': 8} Function not implemented", "False 7 True", "gone"]
+    assert lines == ["{'n': 1} {\"n\": 2}", "{'n': 8} Function not implemented", "False 7 True", "gone"]
 
 
 def test_resource_sets_and_host_lists_are_cut_and_changed():

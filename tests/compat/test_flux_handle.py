@@ -76,7 +76,7 @@ def test_a_sent_request_is_answered_to_a_watcher():
                 print(h.send(msg), h.reactor_run() > 0)
         """
     )
-    assert lines == ["(1, 'echo.it', '{\"a\": [1, 2]}') request", "(2, 'echo.it', '{\"a\":[1,2]}') 5", "0 True"]
+    assert lines == ["(1, 'echo.it', '{\"a\": [1, 2]}') request", "(2, 'echo.it', '{\"a\": [1, 2]}') 5", "0 True"]
 
 
 def test_what_no_watcher_walk_or_attribute_can_be_is_refused_at_once():
@@ -224,7 +224,7 @@ def test_the_owner_sends_as_another_user_or_role():
 def test_a_handler_takes_the_roles_that_it_is_told_to_allow_and_refuses_others():
     lines = run(
         """
-        import errno, threading
+        import threading
         from flux.constants import FLUX_MSGTYPE_REQUEST, FLUX_ROLE_USER
         from flux.message import Message
         h.service_register("who").get()
@@ -232,10 +232,6 @@ def test_a_handler_takes_the_roles_that_it_is_told_to_allow_and_refuses_others()
             if msg.topic == "who.end":
                 handle.reactor_stop()
                 return
-            try:
-                handle.respond_error(msg, 0)
-            except OSError as exc:
-                print(errno.errorcode[exc.errno])
             handle.respond(msg, {"userid": msg.userid})
         def ask(role, topic="who.asks"):
             request = Message()
@@ -262,7 +258,7 @@ def test_a_handler_takes_the_roles_that_it_is_told_to_allow_and_refuses_others()
         """
     )
     refused = "2 Request requires owner credentials"
-    assert lines == [refused, "EINVAL", '2 {"userid":42}', refused, f"2 {UNPRIVILEGED}", "None"]
+    assert lines == [refused, '2 {"userid": 42}', refused, f"2 {UNPRIVILEGED}", "None"]
 
 
 def test_an_event_may_carry_text_that_is_not_json():
@@ -336,3 +332,57 @@ def test_a_loop_handle_gets_what_it_sends_without_a_broker():
     )
     answers = ["any.topic None", "{'n': 1}"]
     assert lines == [*answers, *answers, "{'twice': 8}", *["the topic of a request must not be empty"] * 2]
+
+
+def test_jobs_are_requested_without_waiting_for_them():
+    lines = run(
+        """
+        import flux.job as j
+        ids = [j.submit(h, j.JobspecV1.from_command(["true"])) for _ in range(2)]
+        for id in ids:
+            j.event_wait(h, id, "clean")
+        for listing in (j.JobList(h, max_entries=5), j.JobList(h, ids=[*ids, 1])):
+            future = listing.fetch_jobs()
+            future.then(lambda f: (print(len(list(f.get_jobinfos())), getattr(f, "errors", [])), h.reactor_stop()))
+            h.reactor_run()
+            print(future.is_ready(), len(listing.jobs()), len(future.get_jobs()), listing.errors)
+        looked = j.JobKVSLookup(h, [ids[0], "f9"], keys=["jobspec"])
+        future = looked.fetch_data()
+        print([found["jobspec"]["version"] for found in future.get_decode()], future.errors)
+        print(len(looked.data()), looked.errors)
+        """
+    )
+    assert lines == [
+        *("2 []", "True 2 2 []", "2 ['JobID 1 unknown']", "True 2 2 ['JobID 1 unknown']"),
+        *("[1] ['JobID f9 unknown']", "1 ['JobID f9 unknown']"),
+    ]
+
+
+def test_every_number_of_an_error_is_answered_and_a_request_without_response_is_not():
+    lines = run(
+        """
+        import errno
+        from flux.constants import FLUX_MSGTYPE_REQUEST, FLUX_RPC_NORESPONSE
+        loop = flux.Flux("loop://")
+        for errnum in (0, -errno.EPERM, errno.EPERM):
+            call = loop.rpc("bank.add")
+            print(loop.respond_error(loop.recv(FLUX_MSGTYPE_REQUEST), errnum, "no such bank"))
+            try:
+                call.get()
+            except OSError as exc:
+                print(errno.errorcode[exc.errno], exc.strerror)
+        for payload in ('{"a": "ü"}', b'{"a": 1}', {"a": "ü"}, None):
+            call = loop.rpc("bank.add")
+            loop.respond(loop.recv(FLUX_MSGTYPE_REQUEST), payload)
+            print(call.get_str())
+        for answer in (loop.respond, lambda request: loop.respond_error(request, errno.EPERM)):
+            loop.rpc("bank.add", flags=FLUX_RPC_NORESPONSE)
+            answer(loop.recv(FLUX_MSGTYPE_REQUEST))
+            try:
+                loop.recv()
+            except OSError as exc:
+                print(exc.errno == errno.EDEADLK)
+        """
+    )
+    errors = ["0", "EINVAL no such bank", "0", "EINVAL no such bank", "0", "EPERM no such bank"]
+    assert lines == [*errors, '{"a": "ü"}', '{"a": 1}', '{"a": "ü"}', "None", "True", "True"]

@@ -11,6 +11,7 @@ import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "src", "headrace", "compat", "python"))
 from flux.job import JobInfo
+from flux.job.info import resulttoemoji, resulttostr, statetoemoji, statetostr, statustoemoji, statustostr
 
 from headrace.query import job_info as fields
 
@@ -43,6 +44,28 @@ def test_an_exception_is_four_values_also_for_programs_that_take_all_of_them() -
     """flux-restful-api makes JSON of `_exception.__dict__`."""
     told = {"occurred": True, "severity": "", "type": "exec", "note": ""}
     assert (JobInfo(RAW)._exception.__dict__, vars(JobInfo({"id": 7}).exception)["occurred"]) == (told, False)
+
+
+def test_all_that_was_sent_is_in_the_dictionary_of_the_object() -> None:
+    """flux-burst takes all attributes from `__dict__`, and those of exception and annotations."""
+    told = JobInfo(RAW).__dict__
+    assert {"_id", "_state_id", "_result_id", "_nnodes", "_t_run", "_sched", "_user"} <= told.keys()
+    assert all(name.startswith("_") and name not in ("_state", "_result", "_info") for name in told)
+    assert told["_exception"].__dict__["type"] == "exec"
+    assert told["_annotations"].__dict__ == {"annotationsDict": RAW["annotations"]}
+
+
+def test_an_annotation_that_is_missing_is_empty_however_deep() -> None:
+    job = JobInfo(RAW)
+    assert (str(job.user.a.b.c), f"{job.annotations.x.y:>3}", bool(job.sched.z), job.user.a) == ("", "   ", False, "")
+
+
+def test_states_and_results_have_names() -> None:
+    assert [statustostr(64, 1), statustostr(64, 1, "S"), statustostr(16, ""), statustostr(16, "", fmt="S")] == [
+        *("COMPLETED", "CD", "RUN", "R"),
+    ]
+    assert (resulttostr(""), statetostr(stateid=8), resulttostr(resultid=2, fmt="S")) == ("", "SCHED", "F")
+    assert statustoemoji(64, 1) == resulttoemoji(1) != statustoemoji(16, "") == statetoemoji(16)
 
 
 @pytest.mark.parametrize("name", ["_nosuch", "_state", "_result", "__len__"])

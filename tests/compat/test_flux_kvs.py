@@ -24,6 +24,24 @@ def test_values_are_json_text_or_bytes():
     assert lines == ["[None, {'a': 1}, {}, '{', b'\\xde!', 'as it is']"]
 
 
+def test_a_directory_is_what_its_key_has():
+    lines = run(
+        """
+        import flux.kvs as kvs
+        kvs.put(h, "a.b", 1)
+        kvs.commit(h)
+        found = kvs.get(h, "a")
+        print(type(found).__name__, dict(found), kvs.get(h, "a.b"))
+        for ask in (lambda: kvs.get_key_direct(h, "a"), lambda: kvs.get(h, "nosuch")):
+            try:
+                ask()
+            except OSError as exc:
+                print(type(exc).__name__)
+        """
+    )
+    assert lines == ["KVSDir {'b': 1} 1", "IsADirectoryError", "FileNotFoundError"]
+
+
 def test_transactions_are_apart_and_directories_share_theirs():
     lines = run(
         """

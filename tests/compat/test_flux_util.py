@@ -19,6 +19,7 @@ from flux.eventlog import EventLogFormatter
 from flux.job import BatchConfig
 from flux.util import (
     ColorAction,
+    DisplayValue,
     Fileref,
     OutputFormat,
     Tree,
@@ -26,6 +27,7 @@ from flux.util import (
     del_treedict,
     get_treedict,
     parse_datetime,
+    parse_fsd,
     set_treedict,
 )
 
@@ -49,6 +51,13 @@ def row(name: str, cores: int = 0, since: float = 0.0) -> SimpleNamespace:
 )
 def test_a_date_is_read_as_commands_read_it(text: str, future: bool, wanted: datetime) -> None:
     assert parse_datetime(text, NOW, assumeFuture=future) == wanted
+
+
+@pytest.mark.parametrize("text", ["foo", "-1", "nan", "1x"])
+def test_what_is_no_duration_is_a_value_error_with_the_words_that_services_pass_on(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^invalid Flux standard duration") as caught:
+        parse_fsd(text)
+    assert type(caught.value) is ValueError
 
 
 @pytest.mark.parametrize("text", ["blursday", "+1x", "-", "11/45/2026"])
@@ -124,7 +133,7 @@ def test_a_table_sorts_by_the_keys_of_its_format_or_others() -> None:
     few, many, more = row("few", 2, 1.0), row("many", 9, 2.0), row("more", 9, 3.0)
     table = OutputFormat("sort:-size.cores,name {name} {since}", HEADINGS)
     rows = [few, more, many]
-    table.sort_items(rows)
+    assert table.sort_items(rows) is rows
     assert rows == [many, more, few]
     assert table.get_format() == "sort:-size.cores,name {0.name} {0.since}"
     assert table.get_format(include_sort_prefix=False) == "{0.name} {0.since}"
@@ -214,3 +223,21 @@ def test_where_the_installation_keeps_what_has_names() -> None:
     for wrong in ({"name": "nosuch"}, {"name": "confdir", "which": "here"}):
         with pytest.raises(ValueError, match="invalid"):
             conf_builtin_get(**wrong)
+
+
+def test_unset_values_come_first_and_texts_of_numbers_among_numbers() -> None:
+    given = ["b", 10, "", "9", None, 2.5, "-", "a", True]
+    assert [value.value for value in sorted(map(DisplayValue, given))] == ["", None, "-", True, 2.5, "9", 10, "a", "b"]
+    assert DisplayValue("10") == DisplayValue(10.0) and DisplayValue("") == DisplayValue(None)
+    rows = [SimpleNamespace(n=value) for value in (3, "", "-", 1)]
+    assert [row.n for row in OutputFormat("sort:n {n}", headings={"n": "N"}).sort_items(rows)] == ["", "-", 1, 3]
+
+
+@pytest.mark.parametrize("text", ["x", "1y", "-1s", "nan", ""])
+def test_what_is_no_duration_is_named_as_one(text: str) -> None:
+    with pytest.raises(ValueError, match="invalid Flux standard duration"):
+        parse_fsd(fsd_string=text)
+
+
+def test_dates_with_two_digits_of_a_year() -> None:
+    assert parse_datetime("12/01/24") == datetime(2024, 12, 1)

@@ -192,6 +192,10 @@ def test_what_flux_knows_is_of_the_right_kind() -> None:
             "headrace.guests.submit = true",
             "Config file error [headrace]: headrace.guests.submit: Expected string, got True",
         ),
+        (
+            "headrace.guests.limits.output-bytes = -1",
+            "headrace.guests.limits.output-bytes: must be an integer, 0 or more, not -1",
+        ),
         ("headrace.guests = 'as-owner'", "headrace.guests: must be a table, not 'as-owner'"),
         ("exec.shell-exit-timeout = 'notfsd'", "invalid shell-exit-timeout: notfsd"),
         ("exec.max-kill-timeout = 'x'", "invalid duration 'x' specified for exec.max-kill-timeout"),

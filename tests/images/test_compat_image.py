@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from built_view import skip_without_tools
-from headrace import __version__
+from headrace import FLUX_VERSION
 from headrace.images.compat_image import compat_image
 from headrace.images.elf import BuildError
 from headrace.images.layer import write_folder
@@ -51,6 +51,6 @@ def test_a_script_copies_the_view_to_where_it_works(root: Path) -> None:
         ["chroot", str(root), "/bin/bash", "-c", _SCRIPT], env=env, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert (root / "mnt/flux/done.txt").read_text().split() == ["0", "commands:", __version__]
+    assert (root / "mnt/flux/done.txt").read_text().split() == ["0", "commands:", FLUX_VERSION]
     assert (root / "mnt/flux/view/bin/flux").stat().st_mode & 0o111
     assert (root / "tmp/headrace").exists()

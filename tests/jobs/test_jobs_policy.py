@@ -24,15 +24,18 @@ def test_without_policy_everything_goes() -> None:
     policy = Policy({})
     assert policy.updates(jobspec()) == {}
     policy.check(jobspec(duration=1e9))
-    with pytest.raises(UnknownQueue, match="Invalid queue 'x' specified"):
-        policy.updates(jobspec(queue="x"))
-    with pytest.raises(UnknownQueue, match="Invalid queue '' specified"):
-        policy.updates(jobspec(queue=""))
+    for name in ("x", ""):
+        with pytest.raises(PolicyError, match=f"'{name}' is not a valid queue"):
+            policy.updates(jobspec(queue=name))
 
 
-def test_named_queues_need_a_default_or_a_name() -> None:
+def test_named_queues_need_a_default_or_the_name_of_one() -> None:
+    policy = Policy({"queues": {"a": {}}})
     with pytest.raises(UnknownQueue, match="no queue specified"):
-        Policy({"queues": {"a": {}}}).updates(jobspec())
+        policy.updates(jobspec())
+    for name in ("x", ""):
+        with pytest.raises(UnknownQueue, match=f"Invalid queue '{name}' specified"):
+            policy.updates(jobspec(queue=name))
 
 
 @pytest.mark.parametrize(

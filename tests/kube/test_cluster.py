@@ -118,6 +118,39 @@ def test_errors_of_kubectl_are_raised(control_plane: Cluster, namespace: str) ->
         control_plane.kubectl("-n", namespace, "get", "pod", "none")
 
 
+def test_controllers_act_as_themselves_and_not_as_the_administrator(control_plane: Cluster, namespace: str) -> None:
+    """A policy lets nobody but the controller of Jobs make pods."""
+    only = "request.userInfo.username == 'system:serviceaccount:kube-system:job-controller'"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    made = {
+        "ValidatingAdmissionPolicy": {
+            "matchConstraints": {"namespaceSelector": selector, "resourceRules": [rule]},
+            "validations": [{"expression": only, "message": "for controllers alone"}],
+        },
+        "ValidatingAdmissionPolicyBinding": {"policyName": namespace, "validationActions": ["Deny"]},
+    }
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": namespace}}
+    items = [{**head, "kind": kind, "spec": spec} for kind, spec in made.items()]
+    control_plane.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    try:
+
+        def is_refused() -> bool:
+            probe = ("run", "probe", "--image=local/busybox:1", "--dry-run=server")
+            try:
+                control_plane.kubectl("-n", namespace, *probe)
+            except KubeError as exc:
+                return "for controllers alone" in str(exc)
+            return False
+
+        until(is_refused)
+        control_plane.kubectl("-n", namespace, "create", "job", "made", "--image=local/busybox:1")
+        until(lambda: control_plane.kubectl("-n", namespace, "get", "pods", "-l", "job-name=made", "-o", "name"))
+    finally:
+        for kind in made:
+            control_plane.kubectl("delete", kind, namespace)
+
+
 def test_a_control_plane_leaves_nothing_behind() -> None:
     if unmet(0):
         pytest.skip(unmet(0))

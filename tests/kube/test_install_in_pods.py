@@ -12,9 +12,10 @@ from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
 from labelled_jobs import Jobs as LabelledJobs
 from labelled_jobs import labelled
-from patience import until
-from running_operator import MiniClusters, RunningOperator
+from patience import TIMEOUT, until
+from running_operator import MiniClusters, RunningOperator, define_kind
 
+from headrace.cli.main import headrace
 from headrace.kube.install import Install
 from headrace.kube.operator_names import CONFIGURATION, OPERATOR
 
@@ -27,8 +28,9 @@ def installed(
 ) -> Iterator[MiniClusters]:
     """A namespace whose MiniClusters an installed operator of two replicas looks after; the other one rests."""
     chosen = Install(
-        namespace=PLACE, image=IMAGE, view_image=view, watched=(namespace,), replicas=2, flux_operator_namespace=PLACE
-    )
+        namespace=PLACE, image=IMAGE, view_image=view, watched=(namespace,), replicas=2, flux_operator_namespace=PLACE,
+        metrics_api=True,
+    )  # fmt: skip
     with installed_in_pods(cluster, operator, chosen, tmp_path):
         yield MiniClusters(cluster, namespace)
 
@@ -79,3 +81,22 @@ def test_the_installed_operator_guards_and_runs_miniclusters(cluster: Cluster, i
     for pod in cluster.kubectl("get", "pods", f"--namespace={PLACE}", "-o", "name").split():
         lines = cluster.kubectl("logs", pod, f"--namespace={PLACE}")
         assert "forbidden" not in lines.lower() and "Traceback" not in lines
+    _goes_without_a_trace(cluster)
+
+
+def _goes_without_a_trace(cluster: Cluster) -> None:
+    """The APIs of metrics are served, and go with the operator: else no namespace could be deleted any more."""
+
+    def apis() -> list[str]:
+        found = cluster.kubectl("get", "apiservices", "-l", f"app.kubernetes.io/name={OPERATOR}", "-o", "name")
+        return found.split()
+
+    for one in apis():
+        cluster.kubectl("wait", "--for=condition=Available", one, TIMEOUT)
+    assert len(apis()) == 2
+    assert headrace(["operator", "uninstall", "--kubeconfig", str(cluster.kubeconfig), "--delete-miniclusters"]) == 0
+    assert apis() == []
+    cluster.kubectl("create", "namespace", f"{PLACE}-after")
+    cluster.kubectl("delete", "namespace", f"{PLACE}-after", TIMEOUT)
+    # Other tests have MiniClusters in this cluster, too.
+    define_kind(cluster)

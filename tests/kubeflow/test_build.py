@@ -152,6 +152,15 @@ def test_what_does_not_apply_is_named() -> None:
     assert built().not_applied == []
 
 
+def test_names_of_the_jobs_pods_are_this_machine_or_are_named() -> None:
+    env = {"FIRST": "t1-node-0-0.t1:80", "OTHER": "t1-node-0-5.t1"}
+    local, distant = built(env=env), built(env=env, local=False)
+    assert system(local)["environment"]["FIRST"] == "127.0.0.1:80"
+    assert local.unresolved == ["OTHER (t1-node-0-5.t1)"]
+    assert system(distant)["environment"]["FIRST"] == "t1-node-0-0.t1:80"
+    assert distant.unresolved == ["FIRST (t1-node-0-0.t1)", "OTHER (t1-node-0-5.t1)"]
+
+
 @pytest.mark.parametrize(
     ("trainer", "rule"),
     [

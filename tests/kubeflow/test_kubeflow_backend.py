@@ -208,8 +208,9 @@ def test_what_is_not_there_is_a_value_error(client: TrainerClient) -> None:
         lambda: client.train(runtime, trainer=CustomTrainer(fail)),
     ]
     for ask in asks:
-        with pytest.raises(ValueError, match=r"No TrainJob with name|Runtime 'unknown' not found"):
-            ask()
+        for error in (RuntimeError, ValueError):
+            with pytest.raises(error, match=r"No TrainJob with name|Runtime 'unknown' not found"):
+                ask()
     assert client.list_jobs() == []
 
 
@@ -220,8 +221,9 @@ def test_a_wait_that_makes_no_sense_and_a_step_that_is_not_there_are_refused(cli
         with pytest.raises(ValueError):
             client.wait_for_job_status(name, **how)
     for step in ("node-1", "dataset-initializer", "train"):
-        with pytest.raises(ValueError, match=f"TrainJob {name} has no step '{step}': there are node-0"):
-            client.get_job_logs(name, step=step)
+        for error in (RuntimeError, ValueError):
+            with pytest.raises(error, match=f"TrainJob {name} has no step '{step}': there are node-0"):
+                client.get_job_logs(name, step=step)
     wait(client, name)
 
 

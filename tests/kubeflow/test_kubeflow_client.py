@@ -78,6 +78,7 @@ def test_a_configuration_that_is_wrong_is_a_value_error(given: dict[str, Any]) -
     ("uri", "error", "rule"),
     [
         ("local:///missing", RuntimeError, "the instance local:///missing: "),
+        ("nonsense:x", RuntimeError, "uri: nonsense:x: No plugin for URI scheme nonsense"),
         ("nonsense:x", ValueError, "uri: nonsense:x: No plugin for URI scheme nonsense"),
     ],
 )

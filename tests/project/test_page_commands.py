@@ -101,9 +101,10 @@ ELSEWHERE = {
     ),
     ("docs/user/kubernetes.md", "headrace mini apply"): ("takes a Kubernetes", "tests/kube/test_mini_commands.py"),
     ("docs/user/kubernetes.md", "headrace mini connect"): ("takes a Kubernetes", "tests/kube/test_mini_commands.py"),
-    ("docs/user/kubernetes.md", "kubectl delete miniclusters"): (
+    ("docs/user/kubernetes.md", "headrace operator uninstall"): ("takes a Kubernetes", "tests/kube/test_uninstall.py"),
+    ("docs/user/cluster-queue.md", "headrace fluxqueue uninstall"): (
         "takes a Kubernetes",
-        "tests/kube/test_saved_queues.py",
+        "tests/kube/test_uninstall.py",
     ),
     ("docs/user/jobs-on-kubernetes.md", "headrace mini status  "): (
         "takes a Kubernetes",
@@ -145,6 +146,8 @@ ELSEWHERE = {
     ),
     ("docs/user/metrics.md", "scrape_configs:"): ("is Prometheus' own", "tests/api/test_metrics_route.py"),
     ("docs/user/services.md", "from flux_restful"): ("takes a service", "tests/api/test_peer_client.py"),
+    ("docs/user/services.md", "curl -so v2.json"): ("takes a service", "tests/api/v2/test_v2_openapi.py"),
+    ("docs/user/services.md", "from headrace_client"): ("takes a service", "tests/api/v2/test_v2_openapi.py"),
     ("docs/user/view.md", "python -m headrace.images"): ("images of two architectures", "tests/images/test_oci.py"),
     ("docs/user/view.md", "spec:"): ("objects of other controllers", "tests/kube/test_recorded_operator_objects.py"),
 }

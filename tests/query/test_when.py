@@ -37,6 +37,16 @@ def test_a_span_may_be_counted_back(text, seconds):
         ("8:00:21 on monday", at(2026, 11, 23, 8, 0, 21)),
         ("in 2 hours", NOON + 7200),
         ("a day from now", NOON + 86400),
+        ("12/01/26", at(2026, 12, 1)),
+        ("12/01/26 3pm", at(2026, 12, 1, 15)),
+        ("12-01-2026 08:00:05", at(2026, 12, 1, 8, 0, 5)),
+        ("12.1.26", at(2026, 12, 1)),
+        ("2026-12-01T08:00", at(2026, 12, 1, 8)),
+        ("12/1", at(2026, 12, 1)),
+        ("11/21", at(2026, 11, 21)),
+        ("Nov 20", at(2027, 11, 20)),
+        ("December 1, 2026 13:30", at(2026, 12, 1, 13, 30)),
+        ("1 Dec", at(2026, 12, 1)),
         ("tomorrow morning", at(2026, 11, 22, 6)),
         ("next friday", at(2026, 11, 27)),
         ("2026-12-01", at(2026, 12, 1)),
@@ -64,7 +74,7 @@ def test_past_times(text, when):
     assert parse_past(text, NOON) == when
 
 
-@pytest.mark.parametrize("text", ["@1000", "", "25:00", "13pm", "soon", "+soon", "3"])
+@pytest.mark.parametrize("text", ["@1000", "", "13/01/26", "Feb 29", "25:00", "13pm", "soon", "+soon", "3"])
 def test_nonsense_is_refused_with_the_text(text):
     if text == "3":
         assert parse_future(text, NOON) == 3.0

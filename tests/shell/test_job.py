@@ -91,6 +91,15 @@ def test_the_output_limit_keeps_what_comes_before_it(world: World, script: str) 
     assert int(dropped) == int(rest.removesuffix(" bytes truncated")) - 1024
 
 
+@pytest.mark.parametrize(("asked", "kept"), [({}, 1024), ({"limit": "1G"}, 1024), ({"limit": "1000"}, 1000)])
+def test_a_job_cannot_ask_for_more_output_than_its_user_may_have(
+    world: World, asked: dict[str, str], kept: int
+) -> None:
+    job = world.shell("yes | head -c 5000", options={"output": asked}, most_output=1024)
+    assert len(b"".join(_raw(job))) == kept
+    assert job.logs()[0] == f"stdout truncated: output limit of {kept} bytes reached, the rest is dropped"
+
+
 def test_each_stream_has_its_own_limit(world: World) -> None:
     job = world.shell("head -c 600 /dev/zero; head -c 600 /dev/zero >&2", options={"output": {"limit": "1k"}})
     assert (len(job.text()), len(job.text("stderr")), job.logs()) == (600, 600, [])

@@ -74,9 +74,31 @@ def test_a_value_comes_back_as_it_was_put(value: str) -> None:
     assert pmi.say("cmd=get kvsname=fA key=k") == f"cmd=get_result rc=0 msg=success value={value}\n"
 
 
-@pytest.mark.parametrize(("key", "value"), [("", "v"), ("k" * 65, "v"), ("k", "v" * 1025)])
-def test_a_pair_that_is_too_long_is_refused(key: str, value: str) -> None:
-    assert "rc=-1" in Served().say(f"cmd=put kvsname=fA key={key} value={value}")
+@pytest.mark.parametrize(
+    ("key", "value", "answer"),
+    [
+        ("k" * 63, "v" * 1023, "rc=0 msg=success"),
+        ("", "v", "rc=-1 msg=key_or_value_too_long"),
+        ("k" * 64, "v", "rc=-1 msg=key_or_value_too_long"),
+        ("k", "v" * 1024, "rc=-1 msg=key_or_value_too_long"),
+        # lengths are bytes
+        ("k", "ü" * 511, "rc=0 msg=success"),
+        ("k", "ü" * 512, "rc=-1 msg=key_or_value_too_long"),
+        ("ü" * 32, "v", "rc=-1 msg=key_or_value_too_long"),
+        ("k", "\udcff", "rc=-1 msg=key_or_value_not_utf8"),
+        ("\udcff", "v", "rc=-1 msg=key_or_value_not_utf8"),
+    ],
+)
+def test_a_pair_is_taken_if_it_is_text_that_fits_a_clients_buffers(key: str, value: str, answer: str) -> None:
+    assert Served().say(f"cmd=put kvsname=fA key={key} value={value}") == f"cmd=put_result {answer}\n"
+
+
+def test_bytes_that_are_not_utf8_end_nothing() -> None:
+    pmi = Served()
+    assert pmi.say("cmd=\udcff") == "cmd=? rc=-1 msg=unknown_command\n"
+    assert "rc=-1" in pmi.say("cmd=get key=\udcff")
+    pmi.say("cmd=abort exitcode=3 error_msg=\udcff")
+    assert pmi.aborted == [(0, 3, "?")]
 
 
 _lines = st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=60)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.shell.environment import guest_credential, job_environment, task_environment
+from headrace.shell.environment import job_environment, task_environment
 
 
 def test_a_job_gets_its_own_identity_and_the_rest_of_the_submitters_environment() -> None:
@@ -29,7 +29,3 @@ def test_a_task_sees_its_gpus_only_where_they_are_dealt_out(gpus: str | None, sh
     assert (env["A"], env["FLUX_TASK_RANK"], env["FLUX_TASK_LOCAL_ID"]) == ("b", "5", "1")
     assert env.get("CUDA_VISIBLE_DEVICES") == shown
     assert job == {"A": "b"}
-
-
-def test_a_guests_job_speaks_with_the_guests_credential() -> None:
-    assert guest_credential(1234) == {"FLUX_HANDLE_USERID": "1234", "FLUX_HANDLE_ROLEMASK": "0x2"}

@@ -64,7 +64,7 @@ def test_what_does_no_harm_is_told() -> None:
     assert check({"output": {"mode": "foo"}}) == ["ignoring invalid output.mode=foo"]
     assert check({"input": {"limit": "1M"}}) == ["shell option input.limit has no effect in Headrace"]
     assert check({"gpu-affinity": "wrong"}) == [
-        "gpu-affinity: invalid option: wrong: it is on, off, per-task or map:LIST"
+        "gpu-affinity: Failed to get gpu-affinity shell option: wrong: it is on, off, per-task or map:LIST"
     ]
     assert check({"hwloc": {"xmlfile": 1}}) == ["shell option hwloc has no effect in Headrace"]
     assert [check({"pmi": method}) for method in ("off", "pmix,simple", "pmi2", "pmix")] == [[]] * 4

@@ -102,6 +102,7 @@ def test_attributes_and_their_defaults() -> None:
     plain = jobspec_build.from_command(["/usr/bin/hostname", "-f"])
     assert jobspec.name(plain) == "hostname"
     assert jobspec.name({**plain, "tasks": [{"command": ["/foo/bar/", "x"]}]}) == "/foo/bar/"
+    assert jobspec.name({**plain, "tasks": [{"command": ["a" + "é" * 300]}]}) == "a" + "é" * 127
     assert (jobspec.duration(plain), jobspec.cwd(plain), jobspec.queue(plain)) == (0.0, None, None)
     assert (jobspec.environment(plain), jobspec.dependencies(plain), jobspec.constraints(plain)) == ({}, [], None)
     assert jobspec.shell_options(plain) == {}

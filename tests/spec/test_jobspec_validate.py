@@ -151,6 +151,19 @@ def slot(spec: Dict[str, Any]) -> Dict[str, Any]:
         (lambda s: system(s)["environment"].update(A=1), "attributes.system.environment.A: must be a string"),
         (lambda s: system(s).update(cwd=1), "attributes.system.cwd: must be a string"),
         (lambda s: system(s).update(queue=None), "attributes.system.queue: must be a string"),
+        (lambda s: system(s).update(queue="q" * 256), "attributes.system.queue: must have 255 bytes at most, not 256"),
+        (lambda s: system(s).update(bank="b" * 256), "attributes.system.bank: must have 255 bytes at most"),
+        (lambda s: system(s).update(project="p" * 256), "attributes.system.project: must have 255 bytes at most"),
+        (lambda s: system(s).update(job={"name": "é" * 128}), "attributes.system.job.name: must have 255 bytes at"),
+        (lambda s: system(s).update(cwd="/" * 4096), "attributes.system.cwd: must have 4095 bytes at most, not 4096"),
+        (
+            lambda s: system(s).update(dependencies=[{"scheme": "x" * 256, "value": "1"}]),
+            "attributes.system.dependencies[0].scheme: must have 255 bytes",
+        ),
+        (
+            lambda s: system(s).update(dependencies=[{"scheme": "x", "value": "1" * 4096}]),
+            "attributes.system.dependencies[0].value: must have 4095 bytes",
+        ),
         (lambda s: system(s).update(job={"name": 1}), "attributes.system.job.name: must be a string"),
         (lambda s: system(s).update(dependencies={}), "attributes.system.dependencies: must be an array"),
         (lambda s: system(s).update(dependencies=[{"scheme": "a"}]), "attributes.system.dependencies[0]: missing"),
@@ -162,6 +175,11 @@ def test_version_1_errors_name_the_field(change: Callable[[Dict[str, Any]], obje
     with pytest.raises(JobspecError) as caught:
         validate(changed(change))
     assert message in str(caught.value)
+
+
+def test_names_and_paths_may_have_as_many_bytes_as_a_file_system_takes() -> None:
+    names = {"queue": "q" * 255, "bank": "é" * 127, "job": {"name": "n" * 255}, "cwd": "/" * 4095}
+    validate(changed(lambda s: system(s).update(names)))
 
 
 def test_the_only_slot_of_version_1_need_not_be_named_right_by_the_task() -> None:

@@ -20,10 +20,9 @@ def serve(socks: list[socket.socket]) -> None:
     live = list(socks)
 
     def answer(sock: socket.socket, command: str, **fields: str) -> None:
-        body = f"cmd={command}-response;rc=0;" + "".join(
-            f"{key}={value.replace(';', ';;')};" for key, value in fields.items()
-        )
-        sock.sendall(f"{len(body):6d}{body}".encode())
+        pairs = "".join(f"{key}={value.replace(';', ';;')};" for key, value in fields.items())
+        body = f"cmd={command}-response;rc=0;{pairs}".encode()
+        sock.sendall(b"%6d%b" % (len(body), body))
 
     while live:
         for sock in select.select(live, [], [])[0]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import errno
 import json
 import os
 import re
 import secrets
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,29 +16,13 @@ from pathlib import Path
 import instance
 import pytest
 from bootstrapped import Cluster, cluster, until
+from small_disk import fill, mounted
 
 from headrace.broker.state import disk as state_disk
 from headrace.client.handle import Handle
 from headrace.spec import jobspec_build
 
 SIZE = 24 << 20
-
-
-@contextlib.contextmanager
-def mounted(made: Path, options: str) -> Iterator[Path]:
-    """A file system of its own at `made`."""
-    if os.getuid() != 0:
-        pytest.skip("needs root to mount a small file system")
-    made.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "none", str(made)], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        pytest.skip(f"this machine mounts no tmpfs: {done.stderr.strip()}")
-    try:
-        yield made
-    finally:
-        subprocess.run(["umount", "-l", str(made)], check=True)
 
 
 @pytest.fixture
@@ -58,16 +40,6 @@ def submission(command: list[str], weight: int = 0) -> dict[str, object]:
     head = base64.b64encode(b"version\0i1\0userid\0i%d\0mechanism\0snone\0" % os.getuid()).decode()
     text = base64.b64encode(json.dumps(spec).encode()).decode()
     return {"J": f"{head}.{text}.none", "urgency": 16, "flags": 0}
-
-
-def fill(folder: Path, left: int = 0) -> Path:
-    """A file that takes all the room there is, but for `left` bytes."""
-    path = folder / "filler"
-    with open(path, "wb", buffering=0) as handle, contextlib.suppress(OSError):
-        while True:
-            handle.write(b"x" * (1 << 16))
-    os.truncate(path, path.stat().st_size - left)
-    return path
 
 
 def submit_until_refused(handle: Handle) -> tuple[list[int], OSError]:

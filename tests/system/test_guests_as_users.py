@@ -111,6 +111,21 @@ def test_output_files_and_folders_are_made_as_the_user(world: World) -> None:
     until(lambda: not list((world.machine.folder / "run").glob("jobtmp-*")))
 
 
+def test_a_job_begins_at_home_and_a_directory_that_its_user_cannot_enter_fails_it(world: World) -> None:
+    home = world.machine.folder / "home/alice"
+    spec = json.loads(world.out("alice", "flux submit --dry-run pwd"))
+    del spec["attributes"]["system"]["cwd"]
+    job = world.out("alice", f"echo '{json.dumps(spec)}' | flux job submit")
+    assert world.out("alice", f"flux job attach {job}") == str(home)
+    closed = world.machine.folder / "roots"
+    closed.mkdir(mode=0o700)
+    for cwd, reason in ((closed, "Permission denied"), (home / "gone", "No such file or directory")):
+        failed = world.sh("alice", f"flux run --cwd={cwd} pwd")
+        assert failed.returncode == 1
+        assert f"Could not change dir to {cwd}: {reason}" in failed.stderr
+        assert "/tmp" not in failed.stdout + failed.stderr.replace(str(world.machine.folder), "")
+
+
 def test_another_users_job_is_out_of_reach_by_any_road(world: World) -> None:
     script = (
         "umask 077; echo secret >$FLUX_JOB_TMPDIR/file; cd $FLUX_JOB_TMPDIR; "

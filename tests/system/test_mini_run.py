@@ -59,14 +59,16 @@ def left(env: dict[str, str]) -> tuple[list[str], list[str]]:
 
 def test_the_status_and_output_are_those_of_the_job_and_nothing_is_left(env: dict[str, str], tmp_path: Path) -> None:
     command = "sh -c 'echo rank $FLUX_TASK_RANK of $FLUX_JOB_SIZE $COLOUR; exit 7'"
-    container = {"image": "ubuntu", "command": command, "environment": {"COLOUR": "deep blue"}}
-    container["commands"] = {"init": "echo first", "pre": "export UNUSED=1", "post": "echo last"}
+    environment = {"COLOUR": "deep blue", "LEAD": "test-0.test:80", "PEER": "test-3.test"}
+    container = {"image": "ubuntu", "command": command, "environment": environment}
+    container["commands"] = {"init": "echo first", "pre": "export UNUSED=1", "post": "echo $LEAD"}
     done = mini(env, "run", write(tmp_path, container, size=3, tasks=3))
     assert done.returncode == 7
     lines = done.stdout.splitlines()
-    assert lines[0] == "first" and lines[-1] == "last"
+    assert lines[0] == "first" and lines[-1] == "127.0.0.1:80"
     assert sorted(lines[1:-1]) == [f"rank {rank} of 3 deep blue" for rank in range(3)]
     assert done.stderr.count("not applied on this machine: spec.containers[0].image") == 1
+    assert "names of pods that do not resolve on this machine: PEER (test-3.test)\n" in done.stderr
     assert "headrace-mini: running the commands before the brokers\n" in done.stderr
     assert "CREATE" in done.stderr and "DELETE" in done.stderr
     assert left(env) == ([], [])

@@ -93,6 +93,28 @@ def test_every_option_of_every_command_is_used_by_a_test(known, tested):
     assert {"jobs", "job attach", "resource list", "start", "overlay status", "mini run"} <= known.keys()
 
 
+def test_long_options_may_be_cut_short_where_the_command_is_a_c_program_in_flux():
+    """`flux start` is; `resource-query`, a tool of Fluxion's in C++, has a parser of its own."""
+    parsers, exact = {}, set()
+    for module in modules():
+        if hasattr(module, "_parser"):
+            parser = module._parser()
+            parsers[module.__name__] = parser.whole() if isinstance(parser, QuickParser) else parser
+        if any(isinstance(value, getopts.ExactCommand) for value in vars(module).values()):
+            exact.add(module.__name__.rpartition(".")[2])
+    assert sorted(name.rpartition(".")[2] for name, parser in parsers.items() if parser.allow_abbrev) == ["start"]
+    assert exact == {"cron", "modprobe"}
+
+
+def test_options_that_flux_takes_in_the_singular_too_are_taken(known):
+    singular = {"--state": ("cancel", "resource list", "resource info", "resource R", "resource status")}
+    singular["--dry"] = ("cancel", "update", "run", "submit", "bulksubmit", "batch", "alloc")
+    singular["--require"] = ("run", "submit", "bulksubmit", "batch", "alloc")
+    singular["--broker-opt"] = ("batch", "alloc")
+    for option, names in singular.items():
+        assert [name for name in names if option not in known[name].names] == [], option
+
+
 def test_an_option_counts_only_for_the_command_that_gets_it(known):
     uses = {
         "flux update -v 7 a=b": {("update", "--verbose")},

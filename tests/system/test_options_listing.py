@@ -90,6 +90,8 @@ LISTING = [
         "flux jobs -no {name}; flux jobs -Ano {name}; flux jobs --user=1234 -no {name}",
         "mine\nmine\n",
     ),
+    # a lesser credential changes who asks, not whose jobs are one's own
+    Line("FLUX_HANDLE_USERID=1234 FLUX_HANDLE_ROLEMASK=0x2 flux jobs -no {name}", "mine\n"),
     Line(
         "flux job list -s pending | jq -r .name; flux job list -s pending --all-users | jq -r .name; "
         "flux cancel --user=1234 --quiet; flux cancel --user=all --quiet",

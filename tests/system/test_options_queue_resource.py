@@ -9,6 +9,8 @@ import pytest
 from instance import start
 from option_lines import Line, after_first, answers, check, like, names
 
+from headrace import FLUX_VERSION, __version__
+
 EPOCH = r"1\d{9}\.\d{6}"
 CONFIG = Path(__file__).parent.parent / "data" / "commands"
 
@@ -370,6 +372,12 @@ R = [
     ),
     Line("flux config builtin odd", like("flux-config: odd is invalid.*\n"), 1),
     Line("flux version | cut -d: -f1", "commands\nlibflux-core\nbroker\nFLUX_URI\nbuild-options\n"),
+    # programs choose their syntax by the first number: it is Flux's, ours stands in the options
+    Line(
+        """flux version | awk '$1 != "FLUX_URI:" {print $1, $2}' | sed 's/+python.*//'""",
+        f"commands: {FLUX_VERSION}\nlibflux-core: {FLUX_VERSION}\nbroker: {FLUX_VERSION}\n"
+        f"build-options: +headrace=={__version__}\n",
+    ),
     Line(
         "env -u FLUX_URI flux version | cut -d: -f1; flux --version | head -n1 | cut -d: -f1",
         "commands\nlibflux-core\nbuild-options\ncommands\n",

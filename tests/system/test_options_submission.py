@@ -51,7 +51,7 @@ SHARED = [
     Line("flux submit --dry-run --queue=q true | jq -r .attributes.system.queue", "q\n"),
     Line("flux batch --dry-run --queue=q -n1 --wrap true | jq -r .attributes.system.queue", "q\n"),
     Line("flux alloc --dry-run --queue=q -n1 true | jq -r .attributes.system.queue", "q\n"),
-    Line("flux bulksubmit --queue=q true ::: a", like(".*Invalid queue 'q' specified\n"), 1),
+    Line("flux bulksubmit --queue=q true ::: a", like(".*'q' is not a valid queue\n"), 1),
     *[
         line
         for given, path, value in TASKS_BY_RESOURCE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -208,6 +209,41 @@ def test_processes_meet_by_the_variables_of_torch(env: dict[str, str], tmp_path:
     command = ["flux", "run", "-o", "torch", "-N2", "--tasks-per-node=1", sys.executable, str(tmp_path / "meet.py")]
     done = start("--test-size=2", *command)
     assert (done.rc, json.loads(done.out)) == (0, [[0, 1], "1", "0", "0"]), done.err
+
+
+AT_A_PORT = """
+import os, socket
+where, rank = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])), os.environ["JOB_COMPLETION_INDEX"]
+if rank == "0":
+    with socket.create_server(where) as server, server.accept()[0] as peer:
+        print("met", peer.makefile().readline())
+else:
+    while True:
+        try:
+            with socket.create_connection(where) as peer:
+                peer.sendall(rank.encode())
+            break
+        except ConnectionRefusedError:
+            pass
+"""
+
+
+def test_pods_meet_by_the_name_of_the_first(env: dict[str, str], tmp_path: Path) -> None:
+    """On brokers of one machine and in an instance; a name that leads nowhere is reported."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+    variables = {"MASTER_ADDR": "set-work-0-0.set", "MASTER_PORT": port, "DRIVER": "set-driver-0-0.set"}
+    document = jobset([sys.executable, "-c", AT_A_PORT])
+    (one,) = document["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
+    one["env"] = [{"name": name, "value": value} for name, value in variables.items()]
+    path = write(tmp_path, document)
+    alone = train(env, path)
+    assert (alone.returncode, alone.stdout.strip()) == (0, "met 1"), alone.stderr
+    line = "headrace-train: names of pods that do not resolve without Kubernetes: DRIVER (set-driver-0-0.set)"
+    assert alone.stderr.splitlines() == [line]
+    within = start("--test-size=2", HEADRACE, "train", "run", path)
+    assert (within.rc, within.out.strip()) == (0, "met 1"), within.err
+    assert line in within.err.splitlines()
 
 
 def test_torchrun_is_told_of_its_node(env: dict[str, str], tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def create_app(settings: Settings) -> FastAPI:
 async def _answer(request: Request, exc: Exception) -> Response:
     exc = await _seen(request, exc)
     if request.url.path.startswith("/v1/"):
-        return v1_errors.answer(exc)
+        return v1_errors.answer(request, exc)
     if request.url.path.startswith("/v2/"):
         return v2_errors.answer(exc)
     if request.url.path == metrics_route.PATH:

@@ -29,19 +29,24 @@ class NoSuchJob(LookupError):
     """No job has the id, or the text is no id; the text is for users."""
 
 
+class BadId(NoSuchJob):
+    """The text is no id of a job in any form."""
+
+
 class NothingYet(LookupError):
     """The job is there, but not what was asked for; the text is for users."""
 
 
 class Refused(ValueError):
-    """A submission that is wrong; `problems` has a sentence for users for each thing that is, `errno` is the broker's
-    where it was the broker that has refused it.
+    """A submission that is wrong; `problems` has a sentence for users for each thing that is. Where the broker has
+    refused it, `errno` is the broker's, and `field` the field that it is about, "" if that is not known.
     """
 
-    def __init__(self, problems: list[str], errno: int | None = None) -> None:
+    def __init__(self, problems: list[str], errno: int | None = None, field: str = "") -> None:
         super().__init__("; ".join(problems))
         self.problems = problems
         self.errno = errno
+        self.field = field
 
 
 class BadOutput(ValueError):
@@ -53,11 +58,11 @@ class JobHasEnded(ValueError):
 
 
 def read_id(text: str) -> int:
-    """A job's id in any form of RFC 19. Raises NoSuchJob."""
+    """A job's id in any form of RFC 19. Raises BadId."""
     try:
         return jobid.parse(text)
     except ValueError:
-        raise NoSuchJob(f"'{text}' is no id of a job") from None
+        raise BadId(f"'{text}' is no id of a job") from None
 
 
 async def listing(link: BrokerLink, query: Query, attrs: list[str]) -> list[dict[str, Any]]:
@@ -102,8 +107,19 @@ async def readable(link: BrokerLink, id: int, attrs: list[str] = ALL_ATTRIBUTES)
 
 async def check(link: BrokerLink, jobspec: dict[str, Any]) -> None:
     """Ask the scheduler whether it could ever run such a job. Raises Refused."""
-    with _refusals():
+    with _refusals(jobspec):
         await link.call("feasibility.check", {"jobspec": jobspec})
+
+
+async def check_if_possible(link: BrokerLink, jobspec: dict[str, Any]) -> None:
+    """Do the same where there is a scheduler that has its resources; else the answer is left to the job. Raises
+    Refused.
+    """
+    try:
+        await check(link, jobspec)
+    except (OSError, Refused) as exc:
+        if exc.errno not in (errno.ENOSYS, errno.EAGAIN):
+            raise
 
 
 async def explanation(link: BrokerLink, job: dict[str, Any]) -> dict[str, Any]:
@@ -120,23 +136,31 @@ async def explanation(link: BrokerLink, job: dict[str, Any]) -> dict[str, Any]:
 
 async def submit(link: BrokerLink, jobspec: dict[str, Any], urgency: int = URGENCIES["default"]) -> int:
     """The id of a new job. Raises Refused."""
-    with _refusals():
+    with _refusals(jobspec):
         answer = await link.call("job-ingest.submit", payload=jobspec_request(jobspec, urgency, userid=link.userid))
     return int(answer["id"])
 
 
 @contextlib.contextmanager
-def _refusals() -> Iterator[None]:
+def _refusals(jobspec: dict[str, Any]) -> Iterator[None]:
     """Raises Refused where the broker refuses a jobspec, or it cannot be sent."""
     try:
         yield
     except OSError as exc:
         if exc.errno in AWAY:
             raise
-        raise Refused([str(exc.strerror)], exc.errno) from None
+        raise Refused([str(exc.strerror)], exc.errno, _refused_field(jobspec, str(exc.strerror))) from None
     except (ValueError, RecursionError) as exc:
         # A request can hold halves of surrogate pairs and endlessly nested objects, which a jobspec cannot.
         raise Refused([str(exc)]) from None
+
+
+def _refused_field(jobspec: dict[str, Any], text: str) -> str:
+    """ "queue" if the broker's refusal names the queue of the jobspec, else ""."""
+    attributes = jobspec.get("attributes")
+    system = attributes.get("system") if isinstance(attributes, dict) else None
+    queue = system.get("queue") if isinstance(system, dict) else None
+    return "queue" if isinstance(queue, str) and f"'{queue}'" in text else ""
 
 
 async def lookup(link: BrokerLink, id: int, keys: list[str]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from starlette.exceptions import HTTPException
 
+from headrace.api.audit import NotAudited
 from headrace.api.broker_link import AWAY, BrokerUnreachable
 from headrace.api.identity.access import Unauthenticated
 from headrace.api.identity.attempts import TooManyFailures
@@ -14,7 +15,7 @@ from headrace.api.identity.csrf import Forged
 from headrace.api.identity.userids import UseridMismatch
 from headrace.api.jobs import BadOutput, JobHasEnded, NoSuchJob, NothingYet, Refused
 from headrace.api.people import AdminsOnly, NoAudit
-from headrace.api.store.errors import NoSuchToken, NoSuchUser, StoreError
+from headrace.api.store.errors import NoSuchToken, NoSuchUser, StoreError, StoreUnusable
 from headrace.api.streams import TooManyStreams
 
 # The status of each kind, and headers that go with it.
@@ -26,6 +27,7 @@ _KINDS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (NoAudit, 404, {}),
     (NoSuchToken, 404, {}),
     (NoSuchUser, 404, {}),
+    (StoreUnusable, 503, {"Retry-After": "10"}),
     (StoreError, 400, {}),
     (NoSuchJob, 404, {}),
     (NothingYet, 404, {}),
@@ -33,6 +35,7 @@ _KINDS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (Refused, 400, {}),
     (BadOutput, 502, {}),
     (TooManyStreams, 429, {}),
+    (NotAudited, 503, {"Retry-After": "60"}),
     (BrokerUnreachable, 503, {"Retry-After": "2"}),
 )
 # Refusals of the broker by these errors are the request's fault, or will be over soon.

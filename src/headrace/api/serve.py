@@ -14,12 +14,14 @@ import ssl
 import stat
 import sys
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from types import FrameType
 from typing import Any, NamedTuple
 
 import msgspec
 import uvicorn
 
+from headrace.api import running
 from headrace.api.app import create_app
 from headrace.api.broker_link import BrokerLink
 from headrace.api.forwarded import Forwarded
@@ -164,10 +166,13 @@ def _is_no_cut(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith("ASGI callable returned without completing response")
 
 
-async def _check_guests(link: BrokerLink) -> None:
-    """Warn where jobs of all users are processes of the owner. Raises SettingsError where the instance refuses them."""
+async def _check_guests(link: BrokerLink) -> str:
+    """Warn where jobs of all users are processes of the owner; returns `submit` of [headrace.guests]. Raises
+    SettingsError where the instance refuses them.
+    """
     config = await link.call("config.get")
-    if guests.submit(config) == guests.REFUSE:
+    allowed = guests.submit(config)
+    if allowed == guests.REFUSE:
         raise SettingsError(
             f'several users cannot be served, as this instance refuses their jobs ({guests.KEY} is "refuse"): set '
             f'submit = "{guests.AS_OWNER}" in the table [headrace.guests] of its configuration'
@@ -176,9 +181,10 @@ async def _check_guests(link: BrokerLink) -> None:
         raise SettingsError(
             f'several users cannot be served, as they cannot sign their jobs here ({guests.MECHANISM_KEY} is "munge")'
         )
-    if guests.submit(config) == guests.AS_OWNER:
+    if allowed == guests.AS_OWNER:
         text = "jobs of all users run as you: users are not protected from each other's processes"
         print(f"headrace-api: {text}", file=sys.stderr, flush=True)
+    return allowed
 
 
 class Server(uvicorn.Server):
@@ -248,27 +254,29 @@ def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None], 
     served = Forwarded(app) if beyond.behind_proxy else app
     config = configuration(served, beyond.certificate, lifespan="on", proxy_headers=False)
 
-    def started() -> None:
+    def told(token: bool) -> Ready:
+        """With an address that opens the page, which is another one each time where it has a token."""
         access = service.access
         if not access.needed or access.accounts.several:
-            ready(Ready(listener.url, listener.path, "", ""))
-            return
+            return Ready(listener.url, listener.path, "", "")
         login = f"{listener.url}/login?token={access.logins.issue()}"
-        ready(Ready(listener.url, listener.path, login, access.accounts.issue(credential.owner())))
+        return Ready(listener.url, listener.path, login, access.accounts.issue(credential.owner()) if token else "")
 
-    def tell_again() -> None:
-        """A further address that opens the page, or the same one where all addresses are the same."""
-        one_more = service.access.needed and not service.access.accounts.several
-        login = f"{listener.url}/login?token={service.access.logins.issue()}" if one_more else ""
-        ready(Ready(listener.url, listener.path, login, ""))
+    def to_the_user() -> dict[str, str]:
+        return {"uri": service.broker.uri, **{name: value for name, value in told(True)._asdict().items() if value}}
 
     async def serve() -> None:
         link = service.broker.link(None)
         await link.call("attr.get", {"name": "size"})
-        if service.access.accounts.several:
-            await _check_guests(link)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, tell_again)
-        await Server(config, started, service.broker.close).serve([listener.sock])
+        if service.access.accounts.several and await _check_guests(link) == guests.AS_USER:
+            service.settings = replace(service.settings, directory="")
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, lambda: ready(told(False)))
+        with running.listen() as found_by:
+            answering = asyncio.ensure_future(running.answer(found_by, to_the_user))
+            try:
+                await Server(config, lambda: ready(told(True)), service.broker.close).serve([listener.sock])
+            finally:
+                answering.cancel()
 
     # A form with a fault is answered to its sender with the fault; the log does not repeat it.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from starlette.requests import Request
 
+from headrace.api import audit
 from headrace.api.broker_link import Broker, BrokerLink
 from headrace.api.followers import Followers
 from headrace.api.guard import SAFE_METHODS
@@ -25,6 +26,7 @@ from headrace.api.journal import Journal
 from headrace.api.metrics import Collector
 from headrace.api.people import People
 from headrace.api.settings import Settings
+from headrace.api.store.errors import StoreUnusable
 from headrace.api.streams import Slots, Stream
 
 # Seconds that a workflow tool has to end in order when the service ends.
@@ -91,7 +93,7 @@ class Here(NamedTuple):
         """Whether the request would be let in now, too, as the same user with the same role."""
         try:
             return bool(await self.request.state.whose(self.request) == self.identity)
-        except (Unauthenticated, UseridMismatch):
+        except (Unauthenticated, UseridMismatch, StoreUnusable):
             return False
 
     @property
@@ -139,8 +141,12 @@ async def let_in(request: Request, whose: Callable[[Request], Awaitable[Identity
 
 
 async def by_header(request: Request) -> None:
-    """A router's dependency: the user is that of the header's token. Raises Unauthenticated."""
+    """A router's dependency: the user is that of the header's token. A change is in the audit from here on. Raises
+    Unauthenticated, NotAudited, TooManyFailures.
+    """
     await let_in(request, of(request).access.of_header)
+    if request.method not in SAFE_METHODS:
+        await audit.before_change(request)
 
 
 async def by_cookie(request: Request) -> None:
@@ -148,6 +154,7 @@ async def by_cookie(request: Request) -> None:
     await let_in(request, of(request).access.of_cookie)
     if request.method not in SAFE_METHODS:
         await csrf.check_request(request)
+        await audit.before_change(request)
 
 
 async def by_either(request: Request) -> None:

@@ -97,7 +97,7 @@ class Settings:
     nodes: int | None = None
     gpus: bool | None = None
     shell_options: Mapping[str, Any] = field(default_factory=dict)
-    # Where jobs run that do not say where.
+    # Where jobs run that do not say where; "": in the home of their user, as the instance decides.
     directory: str = field(default_factory=os.getcwd)
 
     @property

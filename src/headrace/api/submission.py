@@ -18,6 +18,7 @@ from headrace.api.fields import BadFields, Field, checked_text, pick
 from headrace.api.settings import Settings
 from headrace.query.submission import URGENCIES
 from headrace.spec import dependency, duration, jobspec_build
+from headrace.spec.jobspec_validate import MAX_NAME, MAX_PATH, fits
 
 _VARIABLE = re.compile(r"[^=\0]+")
 # Where the shell puts a file of the jobspec (RFC 37).
@@ -66,6 +67,17 @@ def named(value: Any) -> str:
     if not checked_text(value):
         raise ValueError("must not be empty")
     return str(value)
+
+
+def _name(value: Any) -> str:
+    """A text that is not empty, of as many bytes as a jobspec's name may have."""
+    return _bounded(named(value), MAX_NAME)
+
+
+def _bounded(text: str, most: int) -> str:
+    if not fits(text, most):
+        raise ValueError(f"must have {most} bytes at most, not {len(text.encode())}")
+    return text
 
 
 def mapping(value: Any) -> dict[str, Any]:
@@ -118,7 +130,7 @@ def _script(value: Any) -> str:
 def _directory(value: Any) -> str:
     if not checked_text(value).startswith("/"):
         raise ValueError("must begin with /")
-    return str(value)
+    return _bounded(value, MAX_PATH)
 
 
 def variables(value: Any) -> dict[str, str]:
@@ -146,18 +158,19 @@ def _dependencies(value: Any) -> list[dict[str, Any]]:
 
 
 _TEXT = {"type": "string"}
+_NAMED = {**_TEXT, "minLength": 1, "maxLength": MAX_NAME}
 _OBJECT = {"type": "object"}
 _TIME = {"type": ["number", "string"]}
 _COUNT = {"type": "integer", "minimum": 1, "maximum": _LARGEST}
 _ENV = {"type": "object", "additionalProperties": _TEXT}
 _URGENCY = {"type": ["integer", "string"], "default": 16}
 
-_NAME = Field("name", named, _TEXT, "The job's name (default: that of the command)")
+_NAME = Field("name", _name, _NAMED, "The job's name (default: that of the command)")
 _DURATION = Field("duration", limit, _TIME, "Time limit: seconds, or such as 30m; 0: none (default)")
-_QUEUE = Field("queue", named, _TEXT, "The queue (default: the instance's)")
-_BANK = Field("bank", named, _TEXT, "The bank")
-_PROJECT = Field("project", named, _TEXT, "The project")
-_CWD = Field("cwd", _directory, _TEXT, "Working directory (default: the service's)")
+_QUEUE = Field("queue", _name, _NAMED, "The queue (default: the instance's)")
+_BANK = Field("bank", _name, _NAMED, "The bank")
+_PROJECT = Field("project", _name, _NAMED, "The project")
+_CWD = Field("cwd", _directory, {**_TEXT, "maxLength": MAX_PATH}, "Working directory (default: the service's)")
 _ATTRIBUTES = Field("attributes", mapping, _OBJECT, "Attributes by key, as --setattr has them")
 URGENCY = Field("urgency", urgency, _URGENCY, "How soon: 0 to 31, hold, default (16) or expedite")
 FIELDS = (
@@ -224,7 +237,8 @@ def read(given: Mapping[str, Any], settings: Settings) -> Submission:
     if "script" in values:
         jobspec_build.add_file(jobspec, "script", values["script"], perms=0o700)
         values.setdefault("name", "script")
-    values.setdefault("cwd", settings.directory)
+    if settings.directory:
+        values.setdefault("cwd", settings.directory)
     _set(jobspec, "options", {**settings.shell_options, **values.get("options", {})}, jobspec_build.set_shell_option)
     _change(jobspec, values)
     return Submission(jobspec, values.get("urgency", URGENCIES["default"]))

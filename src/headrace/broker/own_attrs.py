@@ -7,6 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from headrace import FLUX_VERSION
 from headrace.broker.state import machine
 
 from ..spec.hostlist import Hostlist
@@ -14,9 +15,6 @@ from ..spec.idset import Idset
 
 if TYPE_CHECKING:
     from .parts import BrokerBase
-
-# The version of the Flux interface that Headrace implements; clients compare it.
-FLUX_VERSION = "0.88.0"
 
 
 def set_own(broker: BrokerBase) -> None:

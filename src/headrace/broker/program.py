@@ -20,6 +20,7 @@ from headrace.process import linux
 from headrace.process.spawn import spawn
 
 from ..client.usershell import user_shell
+from ..spec import credential
 from ..spec.pmix import is_of_one_job
 from ..spec.wait_status import exit_code, strsignal
 from .signals import YOUNG
@@ -110,7 +111,7 @@ class Program:
         if broker.attrs.get("jobid"):
             env["FLUX_ENCLOSING_ID"] = broker.attrs.get("jobid")
             # With these a guest's job speaks to the enclosing instance, whereas this one is the owner's.
-            for name in ("FLUX_HANDLE_USERID", "FLUX_HANDLE_ROLEMASK"):
+            for name in credential.VARIABLES:
                 env.pop(name, None)
         self._begin = time.monotonic()
         # At a terminal, the program is in the broker's foreground process group; elsewhere, it has its own, to be

@@ -2,6 +2,7 @@
 
 Messages are queued and delivered from one loop callback, so a handler never runs inside another one, and everything
 that one loop turn produces (journal records, socket writes, tree sends) is flushed together when the queue is empty.
+A large request of a guest waits until then, since its service may decode it at length.
 A link appends its peer's uuid to a request's routes when the request arrives, and a response goes to the peer whose
 uuid is last: that is the whole of the routing state.
 """
@@ -24,6 +25,9 @@ from ..spec.message import Message
 _SLICE = 0.002
 # Turns for which a flush waits for further messages of busy senders, since flushing them together is cheaper.
 _MOST_DEFERRALS = 4
+# Bytes of a guest's request above which it waits until nothing else is left to do, and the most turns that it waits.
+_LARGE = 16 << 10
+_MOST_GUEST_DEFERRALS = 25
 
 
 class Peer(Protocol):
@@ -54,6 +58,9 @@ class Router:
         self.up: Callable[[Message], bool] = lambda _msg: False
         self.toward: Callable[[Message, int], bool] = lambda _msg, _rank: False
         self._queue: deque[tuple[Callable[[Message], None], Message]] = deque()
+        # Large requests of guests, and all requests of guests while there are any, so that a sender's stay in order.
+        self._guests: deque[tuple[Callable[[Message], None], Message]] = deque()
+        self._guests_put_off = 0
         self._waiting: dict[Callable[[], None], None] = {}
         self._flush: dict[Callable[[], None], None] = {}
         self._last: dict[Callable[[], None], None] = {}
@@ -99,6 +106,8 @@ class Router:
         late = False
         overdue = self._put_off >= _MOST_DEFERRALS
         try:
+            if self._guests_put_off >= _MOST_GUEST_DEFERRALS:
+                self._deliver_guests(start)
             while not late:
                 while queue:
                     deliver, msg = queue.popleft()
@@ -119,6 +128,8 @@ class Router:
                 elif self._last:
                     _run_all(self._last)
                     late = late or time.monotonic() - start > _SLICE
+                elif self._guests:
+                    late = self._deliver_guests(start)
                 elif not queue:
                     break
         finally:
@@ -128,10 +139,22 @@ class Router:
             self.longest_turn = max(self.longest_turn, took)
             self.turns.observe(took)
             self._put_off += bool(self._flush)
-            if queue or self._waiting or self._flush or self._last:
+            self._guests_put_off += bool(self._guests)
+            if queue or self._guests or self._waiting or self._flush or self._last:
                 self.loop.call_soon(self._turn)
             else:
                 self._scheduled = False
+
+    def _deliver_guests(self, start: float) -> bool:
+        """Deliver requests of guests until the turn, which began at `start`, is over; returns whether it is."""
+        self._guests_put_off = 0
+        while self._guests:
+            deliver, msg = self._guests.popleft()
+            deliver(msg)
+            self.delivered += 1
+            if time.monotonic() - start > _SLICE:
+                return True
+        return False
 
     def request(self, msg: Message) -> None:
         """Route a request whose `routes` already have its sender."""
@@ -160,7 +183,11 @@ class Router:
         peer = self.service_of(msg.topic)
         if peer is None:
             return False
-        self.post(peer.send, msg)
+        if not msg.rolemask & m.ROLE_OWNER and (self._guests or msg.encoded_size > _LARGE):
+            self._guests.append((peer.send, msg))
+            self._schedule()
+        else:
+            self.post(peer.send, msg)
         return True
 
     def service_of(self, topic: str) -> Peer | None:
@@ -227,7 +254,7 @@ class Router:
     def stats(self) -> dict[str, Any]:
         return {
             "delivered": self.delivered,
-            "queued": len(self._queue),
+            "queued": len(self._queue) + len(self._guests),
             "longest_turn_ms": round(self.longest_turn * 1000, 3),
             "turns": self.turns.as_object(),
         }

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from headrace import __version__
+from headrace import FLUX_VERSION
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
 
@@ -55,7 +55,7 @@ def certificate(name: str, meta: str = "") -> str:
     now = time.localtime()
     entries = {
         "name": name,
-        "keygen.flux-core-version": __version__,
+        "keygen.flux-core-version": FLUX_VERSION,
         "keygen.hostname": os.uname().nodename,
         "keygen.time": time.strftime("%Y-%m-%dT%H:%M:%S", now),
         "keygen.userid": str(os.getuid()),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
+from headrace import __version__
 from headrace.cli.common import command_environment, encodings
 from headrace.cli.common.errors import CommandError, refusal
 from headrace.spec import jobid
@@ -163,7 +164,10 @@ def _run(args: List[str]) -> int:
 
 
 def headrace(argv: Optional[List[str]] = None) -> int:
-    """The same, under the project's own name."""
+    """The same, under the project's own name; `--version` alone is Headrace's, not that of the commands of Flux."""
+    if (sys.argv[1:] if argv is None else argv) in (["-V"], ["--version"]):
+        print(f"headrace {__version__}")
+        return 0
     return flux(argv)
 
 

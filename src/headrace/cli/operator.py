@@ -1,8 +1,10 @@
-"""`headrace operator run|manifests`: the operator that makes MiniClusters of pods on Kubernetes, and its install."""
+"""`headrace operator run|manifests|uninstall`: the operator that makes MiniClusters of pods on Kubernetes, its install,
+and its removal.
+"""
 
 from __future__ import annotations
 
-from headrace.cli.common import controller_options
+from headrace.cli.common import controller_options, uninstall_options
 from headrace.cli.common.arguments import Parser, namespace, replicas
 from headrace.cli.common.errors import CommandError
 
@@ -17,8 +19,8 @@ PREFIX = "headrace-operator: "
 def _parser() -> Parser:
     parser = Parser(
         "headrace operator",
-        usage="headrace operator {run,manifests} [OPTIONS]",
-        description="Run the operator that makes MiniClusters of pods on Kubernetes, or print what installs it",
+        usage="headrace operator {run,manifests,uninstall} [OPTIONS]",
+        description="Run the operator that makes MiniClusters of pods on Kubernetes, install it, or remove it",
     )
     commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
     run = commands.add_parser("run", prog="headrace operator run", help="Run the operator until it is told to stop")
@@ -53,6 +55,13 @@ def _parser() -> Parser:
         "manifests", prog="headrace operator manifests", help="Print the objects that install the operator"
     )
     _add_install(prints)
+    removes = commands.add_parser(
+        "uninstall", prog="headrace operator uninstall", help="Remove the operator from a cluster, wherever it is there"
+    )
+    uninstall_options.add_to(removes)
+    removes.add_argument(
+        "--delete-miniclusters", action="store_true", help="Delete all MiniClusters, too, after their queues are saved"
+    )
     return parser
 
 
@@ -97,9 +106,13 @@ def _names(text: str) -> Tuple[str, ...]:
 
 
 def _manifests(options: Namespace) -> int:
+    from headrace.cli.common import unpublished_images
     from headrace.kube.install import Install
     from headrace.kube.install_files import install_file
 
+    unpublished_images.notice(
+        *(name for name, given in (("--image", options.image), ("--view-image", options.view_image)) if not given)
+    )
     given = {
         **{"namespace": options.namespace, "image": options.image, "view_image": options.view_image},
         **{"watched": options.watch_namespace, "replicas": options.replicas},
@@ -115,12 +128,25 @@ def _manifests(options: Namespace) -> int:
 
 def main(argv: List[str]) -> int:
     options = _parser().parse_args(argv)
+    if options.action == "uninstall":
+        return _uninstall(options)
     if options.metrics_api and (options.no_webhook if options.action == "manifests" else not options.webhook_bind):
         raise CommandError("--metrics-api needs the webhook, whose server autoscalers ask")
     if options.action == "manifests":
         return _manifests(options)
     controller_options.need_extra("the operator")
     return _run(options)
+
+
+def _uninstall(options: Namespace) -> int:
+    controller_options.need_extra("Kubernetes")
+    from headrace.kube.operator_names import OPERATOR
+    from headrace.kube.uninstall import declared, uninstall
+
+    with_clusters = options.delete_miniclusters
+    return uninstall_options.removed(
+        options, "headrace operator", OPERATOR, declared, lambda removal: uninstall(removal, with_clusters)
+    )
 
 
 def _run(options: Namespace) -> int:

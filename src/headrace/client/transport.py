@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 
+from headrace.spec import credential
 from headrace.spec.stdlib_parts import socket
 
 TYPE_CHECKING = False
@@ -165,18 +166,21 @@ def _connect_ssh(host: str, path: str) -> socket.socket:
 
 
 def own_userid() -> int:
-    """The userid that a command means by one's own: that of FLUX_HANDLE_USERID, which jobs of guests have, or of this
+    """The userid that a command means by one's own: that of HEADRACE_USERID, which jobs of guests have, or of this
     process. Raises OSError(EINVAL).
     """
-    claimed = claimed_credentials()[0]
-    return os.getuid() if claimed is None else claimed
+    own = _number(credential.OWN_USERID)
+    return os.getuid() if own is None else own
 
 
 def claimed_credentials() -> Tuple[Optional[int], Optional[int]]:
     """The userid and role mask in FLUX_HANDLE_USERID and FLUX_HANDLE_ROLEMASK, by which an owner may claim less."""
-    user = os.environ.get("FLUX_HANDLE_USERID")
-    roles = os.environ.get("FLUX_HANDLE_ROLEMASK")
+    return _number(credential.USERID), _number(credential.ROLEMASK)
+
+
+def _number(variable: str) -> Optional[int]:
+    text = os.environ.get(variable)
     try:
-        return int(user, 0) if user else None, int(roles, 0) if roles else None
+        return int(text, 0) if text else None
     except ValueError:
-        raise OSError(errno.EINVAL, "FLUX_HANDLE_USERID and FLUX_HANDLE_ROLEMASK must be numbers") from None
+        raise OSError(errno.EINVAL, f"{variable} is {text!r}, it must be a number") from None

@@ -4,7 +4,7 @@
 processes of the job's user, which an owner that is root can start. `min-uid` is the lowest user id of `as-user`.
 With `pam-service`, the processes of `as-user` have sessions of that service of PAM.
 `mechanism` is the least that proves whose a job is: `none`, the kernel's word at a broker of the instance, or `munge`,
-a signature of the jobspec.
+a signature of the jobspec. The table `limits` bounds what each guest's jobs use.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ REFUSE, AS_OWNER, AS_USER = "refuse", "as-owner", "as-user"
 CHOICES = (REFUSE, AS_OWNER, AS_USER)
 # The user ids of people begin here on most distributions (UID_MIN of login.defs(5)).
 _MIN_UID = 1000
+LIMITS_KEY = "headrace.guests.limits"
+# The limits of each guest, or of each job of a guest, where the table [headrace.guests.limits] has no others.
+# `output-bytes`: the default of Flux in instances of several users (flux-shell-options(7), output.limit).
+LIMITS = {"active-jobs": 20_000, "active-bytes": 256 << 20, "output-bytes": 10 << 20}
 
 
 def submit(config: dict[str, Any]) -> str:
@@ -37,6 +41,11 @@ def mechanism(config: dict[str, Any]) -> str:
 def pam_service(config: dict[str, Any]) -> str:
     """The service of PAM that opens sessions for jobs that run as their users; "" for none."""
     return str(_table(config).get("pam-service", ""))
+
+
+def limit(config: dict[str, Any], name: str) -> int:
+    """A limit of the table [headrace.guests.limits], or its default in `LIMITS`."""
+    return int(_table(config).get("limits", {}).get(name, LIMITS[name]))
 
 
 def below_least(config: dict[str, Any], userid: int) -> str:

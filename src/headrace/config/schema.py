@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Union
 
+from . import guests
+
 
 class ValueType(NamedTuple):
     """The type that a key's value must have: `types` as TOML has them, `text` as errors say it. `has_effect`: whether
@@ -90,7 +92,11 @@ TABLES: dict[str, dict[str, Any]] = {
             "behind-proxy": BOOL,
             "name": TEXTS,
         },
-        "guests": {**dict.fromkeys(("mechanism", "pam-service", "submit"), TEXT), "min-uid": INTEGER},
+        "guests": {
+            **dict.fromkeys(("mechanism", "pam-service", "submit"), TEXT),
+            "min-uid": INTEGER,
+            "limits": dict.fromkeys(guests.LIMITS, LIMIT),
+        },
     },
     "heartbeat": dict.fromkeys(("period", "timeout", "warn_thresh"), ANY),
     "ingest": {

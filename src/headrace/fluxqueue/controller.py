@@ -23,6 +23,7 @@ from ..kube.runtime.watches import Selection, without_managed_fields
 from ..kube.runtime.work_queue import WorkQueue
 from .core.actions import Action, Bind, Change, Create, Delete, PatchPod, Publish, Tell
 from .core.external import status_of
+from .core.pin import binding
 from .core.step import Core
 from .core.world import MOST_OWNERS
 from .core.world import Change as Seen
@@ -383,14 +384,7 @@ class FluxqueueController:
             meta = action.pod["metadata"]
             self._seen(PODS, await api.patch(PODS, meta["namespace"], meta["name"], action.operations))
         elif isinstance(action, Bind):
-            meta = action.pod["metadata"]
-            binding: Object = {
-                **{"apiVersion": BINDINGS.api_version, "kind": BINDINGS.kind},
-                # A pod of the same name that came since is not bound.
-                "metadata": {"name": meta["name"], "uid": meta["uid"]},
-                "target": {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": action.node},
-            }
-            await api.create(BINDINGS, meta["namespace"], binding)
+            await api.create(BINDINGS, action.pod["metadata"]["namespace"], binding(action.pod, action.node))
         elif isinstance(action, Delete):
             meta = action.item["metadata"]
             await api.delete(action.kind, meta["namespace"], meta["name"], meta["uid"])

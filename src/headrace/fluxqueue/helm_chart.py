@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from ..kube.builders.images import DEFAULT_OPERATOR
 from ..kube.helm_templates import (
     NAME,
     OPTIONAL_NAME,
@@ -21,7 +22,7 @@ from ..kube.helm_templates import (
     template,
     values_text,
 )
-from ..kube.install import DEFAULT_IMAGE, RESOURCES
+from ..kube.install import RESOURCES
 from ..kube.yaml_text import yaml_text
 from .crd import definitions
 from .install import GRPC_RESOURCES, Install, access, policies, webhook, workload
@@ -36,7 +37,7 @@ def _memory(resources: Object) -> str:
 
 
 VALUES = (
-    Value("image", DEFAULT_IMAGE, NAME, "Image of the queue, which is that of the operator."),
+    Value("image", DEFAULT_OPERATOR, NAME, "Image of the queue, which is that of the operator."),
     Value("replicas", 1, {"type": "integer", "minimum": 1}, "Processes; one of them acts, all answer the API server."),
     Value(
         "resources",

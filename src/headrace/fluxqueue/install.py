@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
-from ..kube.builders.images import UNPRIVILEGED
-from ..kube.install import DEFAULT_IMAGE, RESOURCES
+from ..kube.builders.images import DEFAULT_OPERATOR, UNPRIVILEGED
+from ..kube.install import RESOURCES
 from ..kube.runtime.kinds import LEASES, MUTATING, PODS, SECRETS
 from .crd import definitions
 from .names import (
@@ -84,7 +84,7 @@ class Install(Struct, frozen=True, kw_only=True):
     """
 
     namespace: str = DEFAULT_NAMESPACE
-    image: str = DEFAULT_IMAGE
+    image: str = DEFAULT_OPERATOR
     replicas: int | str = 1
     resources: Object | str = field(default_factory=dict)
     failure_policy: str = "Fail"

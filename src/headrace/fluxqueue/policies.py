@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..kube.runtime.kinds import PODS, Kind
+from ..kube.runtime.kinds import PODS, PROGRAM_LABEL, Kind
 from .names import (
     FLUXHISTORIES,
     FLUXJOB_POLICY,
@@ -32,7 +32,7 @@ from .workloads import KINDS, Workload, others
 
 Object = dict[str, Any]
 
-LABELS = {"app.kubernetes.io/name": FLUXQUEUE}
+LABELS = {PROGRAM_LABEL: FLUXQUEUE}
 _DAEMON_SETS = Kind("apps", "v1", "daemonsets", "DaemonSet")
 # True if a FluxHistory names its creator as its user (CEL). The answer to the FluxHistory has what the named user may
 # read, and that may depend on name, uid, groups and extra: all four are compared. In CEL an empty field is not there.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from .. import __version__
@@ -13,6 +14,9 @@ from .elf import BuildError
 from .operator_image import operator_image
 from .view_image import view_image
 
+_ANNOTATION = "org.opencontainers.image"
+# Annotations of the OCI image specification, "Pre-Defined Annotation Keys".
+_LABELS = {f"{_ANNOTATION}.version": __version__, f"{_ANNOTATION}.licenses": "Apache-2.0"}
 _IMAGES = {"view": view_image, "operator": operator_image, "view-compat": compat_image}
 
 
@@ -34,7 +38,9 @@ def main(argv: list[str] | None = None) -> int:
         for which in options.images or _IMAGES:
             image = f"headrace-{which}"
             name = options.name.format(image=image, version=__version__)
-            _write(options.into / f"{image}.tar", oci.archive(name, _IMAGES[which](options.python)))
+            built = _IMAGES[which](options.python)
+            labelled = replace(built, config={**built.config, "Labels": {**_LABELS, f"{_ANNOTATION}.title": image}})
+            _write(options.into / f"{image}.tar", oci.archive(name, labelled))
     except (BuildError, ValueError, OSError) as exc:
         print(f"headrace.images: {exc}", file=sys.stderr)
         return 1

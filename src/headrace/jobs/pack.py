@@ -19,6 +19,7 @@ from headrace.jobs.record import Event
 # Where a submission is split, which only affects how well a text packs.
 _CUT = b'"environment"'
 _REFERENCES = 256
+_REFERENCE_BYTES = 8 << 20
 
 # (reference number, length of the common start, length of the common end, the part between), or
 # (-1, 0, 0, compressed text).
@@ -55,6 +56,7 @@ class Texts:
         self.table: list[bytes] = []
         self.fresh: list[tuple[int, bytes]] = []
         self._known: list[_Known | None] = [None, None]
+        self._size = 0
 
     def encode(self, text: bytes) -> tuple[Code, Code | None]:
         """A text as the differences of its two parts; the second is None where there is none."""
@@ -84,9 +86,9 @@ class Texts:
                 return self._remembered(code, place)
             if closest is None or len(code[3]) < len(closest[3]):
                 closest = code
-        if len(self.table) < _REFERENCES:
+        if len(self.table) < _REFERENCES and self._size + len(part) <= _REFERENCE_BYTES:
             number = len(self.table)
-            self.table.append(part)
+            self.restore(number, part)
             self.fresh.append((number, part))
             return self._remembered((number, len(part), 0, b""), place)
         if closest is not None and len(closest[3]) < len(part) // 2:
@@ -104,12 +106,17 @@ class Texts:
         if number < 0:
             return zlib.decompress(own)
         reference = self.table[number]
+        if start + end > len(reference):
+            raise IndexError(f"reference {number} was lost")
         return reference[:start] + own + (reference[-end:] if end else b"")
 
     def restore(self, number: int, text: bytes) -> None:
-        """Add a reference from the journal or the database; they must be added in order."""
-        if number == len(self.table):
-            self.table.append(text)
+        """Add a reference from the journal or the database, in order. Those that are missing before it are empty, so
+        what refers to them cannot be decoded.
+        """
+        if number >= len(self.table):
+            self.table += [b""] * (number - len(self.table)) + [text]
+            self._size += len(text)
 
 
 def _difference(reference: bytes, text: bytes, number: int) -> Code:

@@ -68,7 +68,10 @@ class Policy:
         return [name for name in self.queues if name]
 
     def updates(self, jobspec: dict[str, Any]) -> dict[str, Any]:
-        """The missing parts of a jobspec: {"attributes.system.KEY": value}; raises UnknownQueue."""
+        """The missing parts of a jobspec: {"attributes.system.KEY": value}.
+
+        Raises UnknownQueue, and PolicyError for any queue where none is configured. In Flux, too, these two differ.
+        """
         system = js.system(jobspec)
         out: dict[str, Any] = {}
         name = system.get("queue")
@@ -77,6 +80,8 @@ class Policy:
         # The empty name is internal: it stands for the only queue of an instance without named ones.
         queue = None if name == "" else self.queues.get(name or "")
         if queue is None:
+            if name is not None and not self.names:
+                raise PolicyError(f"'{name}' is not a valid queue")
             if name is not None:
                 raise UnknownQueue(f"Invalid queue '{name}' specified")
             raise UnknownQueue("no queue specified, and there is no default queue")

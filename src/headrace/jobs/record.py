@@ -35,9 +35,13 @@ Event = tuple[float, str, Optional[dict[str, Any]]]
 
 
 class Job:
-    """An active job. `jobspec` and `r` are the current ones, with every update applied."""
+    """An active job. `jobspec` and `r` are the current ones, with every update applied. After `put_away` the jobspec is
+    not in memory, and is made again for each use.
+    """
 
     __slots__ = (
+        "_jobspec",
+        "_load",
         "alloc_canceled",
         "alloc_pending",
         "annotations",
@@ -48,7 +52,6 @@ class Job:
         "flags",
         "has_resources",
         "id",
-        "jobspec",
         "priority",
         "prologs",
         "queue",
@@ -66,7 +69,8 @@ class Job:
 
     def __init__(self, id: int, jobspec: dict[str, Any]) -> None:
         self.id = id
-        self.jobspec = jobspec
+        self._jobspec: dict[str, Any] | None = jobspec
+        self._load: Callable[[], dict[str, Any]] = dict
         self.queue: str = jobspec["attributes"].get("system", {}).get("queue") or ""
         self.events: list[Event] = []
         self.userid = 0
@@ -90,6 +94,14 @@ class Job:
         self.start_sent = False
         # The number of events that are durable and were passed to watchers.
         self.shown = 0
+
+    @property
+    def jobspec(self) -> dict[str, Any]:
+        return self._load() if self._jobspec is None else self._jobspec
+
+    def put_away(self, load: Callable[[], dict[str, Any]]) -> None:
+        """Keep no jobspec: `load` returns it, with the updates in `events`."""
+        self._jobspec, self._load = None, load
 
     def apply(self, event: Event) -> None:
         """Append an event and apply its effect; an event that RFC 21 does not define has none."""
@@ -173,8 +185,10 @@ def _urgency(job: Job, time: float, context: dict[str, Any]) -> None:
 
 
 def _jobspec_update(job: Job, time: float, context: dict[str, Any]) -> None:
-    job.jobspec = updated_jobspec(job.jobspec, context)
-    job.queue = job.jobspec["attributes"].get("system", {}).get("queue") or ""
+    jobspec = updated_jobspec(job.jobspec, context)
+    if job._jobspec is not None:
+        job._jobspec = jobspec
+    job.queue = jobspec["attributes"].get("system", {}).get("queue") or ""
     _reprioritize(job)
 
 

@@ -290,12 +290,12 @@ async def delete(
     await api.delete(MINICLUSTERS, namespace, name, uid)
     finalizers = tuple(metadata.get("finalizers") or ())
     if without_saving and names.FINALIZER in finalizers:
-        finalizers = await _release(api, namespace, name, uid)
+        finalizers = await release(api, namespace, name, uid)
     return Deleted(namespace, name, uid, controllers, finalizers)
 
 
-async def _release(api: Api, namespace: str, name: str, uid: str) -> tuple[str, ...]:
-    """Remove the operator's finalizer of a MiniCluster that is being deleted; returns those of others."""
+async def release(api: Api, namespace: str, name: str, uid: str) -> tuple[str, ...]:
+    """Remove the operator's finalizer of a MiniCluster; returns those of others."""
     while True:
         try:
             metadata = (await api.get(MINICLUSTERS, namespace, name))["metadata"]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from .builders.images import DEFAULT_VIEW
+from .builders.images import DEFAULT_OPERATOR, DEFAULT_VIEW
 from .crd import definition
 from .helm_templates import (
     NAME,
@@ -23,14 +23,14 @@ from .helm_templates import (
     template,
     values_text,
 )
-from .install import DEFAULT_IMAGE, RESOURCES, Install, access, network_policies, trainer, user_roles, webhook, workload
+from .install import RESOURCES, Install, access, network_policies, trainer, user_roles, webhook, workload
 from .operator_names import OPERATOR
 from .yaml_text import yaml_text
 
 Object = dict[str, Any]
 
 VALUES = (
-    Value("image", DEFAULT_IMAGE, NAME, "Image of the operator."),
+    Value("image", DEFAULT_OPERATOR, NAME, "Image of the operator."),
     Value("viewImage", DEFAULT_VIEW, NAME, "Image that brings Headrace into pods."),
     Value(
         "viewAsVolume",

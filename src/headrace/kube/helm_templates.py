@@ -52,10 +52,15 @@ class Placeholders(NamedTuple):
     lists: Mapping[str, str]
 
 
+def chart_version(version: str) -> str:
+    """A version of PEP 440 (`1.2.0.dev3`, `1.2.0rc1`) as charts have it (SemVer 2: `1.2.0-dev.3`, `1.2.0-rc.1`)."""
+    return re.sub(r"\.?(a|b|rc|dev)(\d+)$", r"-\1.\2", version)
+
+
 def chart_file(name: str, description: str) -> str:
     """`Chart.yaml`."""
     chart = {
-        **{"apiVersion": "v2", "name": name, "version": __version__, "appVersion": __version__},
+        **{"apiVersion": "v2", "name": name, "version": chart_version(__version__), "appVersion": __version__},
         **{"type": "application", "description": description, "kubeVersion": ">=1.30.0-0"},
     }
     return yaml_text([chart])

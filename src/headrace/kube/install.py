@@ -11,11 +11,10 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from .. import __version__
 from ..minicluster.foreign import jobset, runtimes, trainjob
 from ..minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
 from ..minicluster.pod_plan import BROKER_PORT, CHANNEL_PORT
-from .builders.images import DEFAULT_VIEW
+from .builders.images import DEFAULT_OPERATOR, DEFAULT_VIEW
 from .crd import GROUP, PLURAL, VERSION, definition
 from .foreign.names import ID_LABEL
 from .foreign.updates import WRITTEN
@@ -29,17 +28,17 @@ from .operator_names import (
     JOBS_PATH,
     LEASE,
     METRICS_PORT,
+    METRICS_ROLE,
     OPERATOR,
     OTHER_LEASE,
     WEBHOOK,
     WEBHOOK_PATH,
     WEBHOOK_PORT,
 )
-from .runtime.kinds import AGGREGATION_NAMESPACE, AGGREGATION_READER, api_service_name
+from .runtime.kinds import AGGREGATION_NAMESPACE, AGGREGATION_READER, PROGRAM_LABEL, api_service_name
 
 Object = dict[str, Any]
 
-DEFAULT_IMAGE = f"headrace-operator:{__version__}"
 # The mount of a certificate that another program provides.
 CERTIFICATE_FOLDER = "/certificate"
 # The authority of cert-manager's certificate: the name of its Issuer, Certificate and Secret, and its lifetime.
@@ -51,7 +50,7 @@ JOBS_POLICY = "headrace-jobs"
 _TRAINER = f"{OPERATOR}-trainer"
 _RBAC = "rbac.authorization.k8s.io"
 _NAME_OF_NAMESPACE = "kubernetes.io/metadata.name"
-_LABELS = {"app.kubernetes.io/name": OPERATOR}
+_LABELS = {PROGRAM_LABEL: OPERATOR}
 RESOURCES: Object = {"requests": {"cpu": "50m", "memory": "100Mi"}, "limits": {"memory": "256Mi"}}
 _ALL = ["get", "list", "watch", "create", "patch", "delete"]
 
@@ -71,7 +70,7 @@ class Install(Struct, frozen=True, kw_only=True):
     """
 
     namespace: str = DEFAULT_NAMESPACE
-    image: str = DEFAULT_IMAGE
+    image: str = DEFAULT_OPERATOR
     view_image: str = DEFAULT_VIEW
     view_as_volume: bool = False
     watched: tuple[str, ...] = ()
@@ -182,18 +181,20 @@ def access(install: Install) -> list[Object]:
 def metrics_api_access(install: Install) -> list[Object]:
     """The rights to register the APIs of metrics, and to know the API server's aggregation layer.
 
-    A creation has no name yet by which the right could be limited.
+    A creation has no name yet by which the right could be limited. The APIServices are not among the objects of the
+    install, since another adapter may have them. The ClusterRole owns those that the operator registers, so Kubernetes
+    deletes these with it.
     """
     names = [api_service_name(one) for one in (CUSTOM, EXTERNAL)]
     group = ["apiregistration.k8s.io"]
     rules = [
         _rule(group, ["apiservices"], ["create"]),
         _rule(group, ["apiservices"], ["get", "list", "watch", "patch"], names),
+        _rule([_RBAC], ["clusterroles"], ["get"], [METRICS_ROLE]),
     ]
-    name = f"{OPERATOR}-metrics-api"
     return [
-        *_granted(install, name, "", rules),
-        _binding(install, name, AGGREGATION_NAMESPACE, "Role", AGGREGATION_READER),
+        *_granted(install, METRICS_ROLE, "", rules),
+        _binding(install, METRICS_ROLE, AGGREGATION_NAMESPACE, "Role", AGGREGATION_READER),
     ]
 
 
@@ -403,8 +404,10 @@ def _certificate(install: Install) -> list[Object]:
     webhook until both sides have it. The authority keeps its key when it is renewed, so certificates that it has signed
     stay trusted; cert-manager writes the authority into the webhook configuration (`cert-manager.io/inject-ca-from`).
     """
+    labelled = {"secretTemplate": {"labels": dict(_LABELS)}}
     authority = {
         "secretName": AUTHORITY,
+        **labelled,
         "isCA": True,
         "commonName": AUTHORITY,
         "duration": AUTHORITY_LIFETIME,
@@ -413,6 +416,7 @@ def _certificate(install: Install) -> list[Object]:
     }
     serving = {
         "secretName": WEBHOOK,
+        **labelled,
         "dnsNames": [f"{WEBHOOK}.{install.namespace}.svc"],
         "privateKey": {"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Always"},
         "usages": ["digital signature", "server auth"],

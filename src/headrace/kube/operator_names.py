@@ -6,6 +6,8 @@ DEFAULT_NAMESPACE = "headrace-system"
 # The name of Deployment, service account and roles, and the value of their label `app.kubernetes.io/name`.
 OPERATOR = "headrace-operator"
 LEASE = OPERATOR
+# The ClusterRole with the rights to register the APIs of metrics. It owns their APIServices.
+METRICS_ROLE = f"{OPERATOR}-metrics-api"
 # The Service of the webhook and the Secret of its certificate.
 WEBHOOK = "headrace-webhook"
 # The webhook configurations and paths: MiniClusters are judged, and labelled Jobs become clusters.

@@ -12,7 +12,16 @@ from .kinds import MINICLUSTERS
 from .metrics_api.documents import CUSTOM, EXTERNAL
 from .metrics_api.routes import routes
 from .operator import Operator, Options
-from .operator_names import CONFIGURATION, JOBS_CONFIGURATION, JOBS_PATH, LEASE, OPERATOR, WEBHOOK, WEBHOOK_PATH
+from .operator_names import (
+    CONFIGURATION,
+    JOBS_CONFIGURATION,
+    JOBS_PATH,
+    LEASE,
+    METRICS_ROLE,
+    OPERATOR,
+    WEBHOOK,
+    WEBHOOK_PATH,
+)
 from .runtime import program
 from .runtime.admission.reviews import Handler
 from .runtime.api import Api, ApiError
@@ -48,6 +57,7 @@ async def serve(serving: program.Serving, options: Options) -> int:
         build=build,
         namespaces=options.namespaces,
         api_services=(CUSTOM, EXTERNAL) if options.metrics_api else (),
+        api_services_role=METRICS_ROLE,
         routes=lambda refusal: routes(lambda: made[0].clusters, refusal) if options.metrics_api else (),
         owned_elsewhere=owned_elsewhere,
         unanswered=unanswered,

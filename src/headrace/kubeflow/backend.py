@@ -23,6 +23,7 @@ from headrace.query.submission import Caller
 from .build import Place, Record, build, read_record
 from .catalog import Catalog, runtime_of
 from .config import HeadraceBackendConfig
+from .errors import NotFoundError
 from .instance_jobs import InstanceJobs
 from .jobs import EVENTLOG, EXEC_LOG, OUTPUT, Job, Jobs
 from .local_jobs import LocalJobs
@@ -34,7 +35,10 @@ _STATUSES = {CREATED, RUNNING, COMPLETE, FAILED}
 
 
 class HeadraceBackend(RuntimeBackend):
-    """Runs the SDK's jobs on local brokers or in an instance. Raises ValueError for runtimes that are none."""
+    """Runs the SDK's jobs on local brokers or in an instance. Raises ValueError for runtimes that are none.
+
+    Methods raise NotFoundError for a job, step or runtime that does not exist.
+    """
 
     def __init__(self, cfg: HeadraceBackendConfig) -> None:
         self.cfg = cfg
@@ -79,6 +83,9 @@ class HeadraceBackend(RuntimeBackend):
         built = build(name, document, custom, place, time.time())
         if built.not_applied:
             _log.warning("TrainJob %s: not applied without Kubernetes: %s", name, ", ".join(built.not_applied))
+        if built.unresolved:
+            named = ", ".join(built.unresolved)
+            _log.warning("TrainJob %s: names of pods that do not resolve without Kubernetes: %s", name, named)
         self._jobs.start(name, built.cluster, built.jobspec)
         return name
 
@@ -95,7 +102,7 @@ class HeadraceBackend(RuntimeBackend):
         record = _record(job)
         nodes = {f"{constants.NODE}-{node}": node for node in range(record.nodes)}
         if step not in nodes:
-            raise ValueError(f"TrainJob {name} has no step {step!r}: there are {', '.join(nodes)}")
+            raise NotFoundError(f"TrainJob {name} has no step {step!r}: there are {', '.join(nodes)}")
         lines = NodeLines(nodes[step], record.tasks)
         return _lines(job, lines, bool(follow))
 
@@ -147,7 +154,7 @@ class HeadraceBackend(RuntimeBackend):
     def _find(self, name: str) -> Job:
         job = self._jobs.find(name) if isinstance(name, str) else None
         if job is None:
-            raise ValueError(f"No TrainJob with name {name}")
+            raise NotFoundError(f"No TrainJob with name {name}")
         return job
 
     def _show(self, job: Job) -> types.TrainJob:

@@ -72,11 +72,14 @@ class Record(Struct, frozen=True, kw_only=True):
 
 
 class Built(NamedTuple):
-    """A job: the cluster that it takes, its jobspec, and what of the request does not apply without Kubernetes."""
+    """A job: the cluster that it takes, its jobspec, what of the request does not apply without Kubernetes, and which
+    variables name pods that have no address.
+    """
 
     cluster: ForeignCluster
     jobspec: dict[str, Any]
     not_applied: list[str]
+    unresolved: list[str]
 
 
 class Place(NamedTuple):
@@ -117,9 +120,9 @@ def build(name: str, runtime: Any, trainer: types.CustomTrainer | None, place: P
     base = {"PYTHONUNBUFFERED": "1", **place.variables}
     # Functions are written for torchrun, whose processes see all GPUs of a node, and choose one by their LOCAL_RANK.
     shares_gpus = trainer is None and not place.local
-    jobspec = running.jobspec(cluster, base, place.cwd, gpus=shares_gpus)
+    jobspec = running.jobspec(cluster, base, place.cwd, gpus=shares_gpus, local=place.local)
     if trainer is not None:
-        _expand_words(jobspec, cluster)
+        _expand_words(jobspec, cluster, place.local)
     for path, text in files.items():
         jobspec_build.add_file(jobspec, path, text)
     record = Record(
@@ -133,16 +136,17 @@ def build(name: str, runtime: Any, trainer: types.CustomTrainer | None, place: P
         hosts=cluster.parts[0].job,
     )
     jobspec_build.set_attribute(jobspec, f"user.{RECORD}", to_builtins(record))
-    return Built(cluster, jobspec, _not_applied(cluster, trainer, resources))
+    unresolved = running.unresolved(cluster, local=place.local)
+    return Built(cluster, jobspec, _not_applied(cluster, trainer, resources), unresolved)
 
 
-def _expand_words(jobspec: dict[str, Any], cluster: ForeignCluster) -> None:
+def _expand_words(jobspec: dict[str, Any], cluster: ForeignCluster, local: bool) -> None:
     """Have the job shell expand templates in the command: the words are ours, and name the job's files by one."""
     system = jobspec["attributes"]["system"]
     system["shell"]["options"].pop("literal-args", None)
     if cluster.run is Run.PROGRAM:
         # A script would keep them as they are.
-        jobspec["tasks"][0]["command"][-1:] = running.words(cluster)
+        jobspec["tasks"][0]["command"][-1:] = running.words(cluster, local=local)
         del system["files"]["script"]
 
 

@@ -15,6 +15,8 @@ from headrace.minicluster.foreign.field import Field
 from headrace.minicluster.foreign.load import kind_of_document, load_runtimes
 from headrace.minicluster.foreign.trainjob import trainer_container
 
+from .errors import NotFoundError
+
 _DEVICES = (
     *((name, name.partition("/")[2]) for name in (constants.GPU_LABEL, constants.TPU_LABEL)),
     (constants.NPU_LABEL, "npu"),
@@ -40,11 +42,11 @@ class Catalog:
         return iter(self._documents.values())
 
     def document(self, runtime: str | types.Runtime | None) -> Any:
-        """The document of a runtime, the SDK's default for None. Raises ValueError for one that is not known."""
+        """The document of a runtime, the SDK's default for None. Raises NotFoundError."""
         name = constants.DEFAULT_TRAINING_RUNTIME if runtime is None else getattr(runtime, "name", runtime)
         if not isinstance(name, str) or name not in self._documents:
             known = ", ".join(self._documents)
-            raise ValueError(
+            raise NotFoundError(
                 f"Runtime {name!r} not found: there are {known}; HeadraceBackendConfig(runtimes=...) adds others"
             )
         return self._documents[name]

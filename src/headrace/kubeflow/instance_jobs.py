@@ -21,14 +21,15 @@ from headrace.spec.job_exception import CANCEL, FATAL
 from headrace.spec.job_state import INACTIVE
 
 from .build import read_record
+from .errors import NotFoundError
 
 _log = logging.getLogger(__name__)
 _END_TIMEOUT = 60.0  # seconds that a job has to end after it was canceled
 
 
 class InstanceJobs:
-    """The jobs of the SDK in the instance at `uri`. Methods raise RuntimeError if it cannot be reached, and ValueError
-    for what names no instance.
+    """The jobs of the SDK in the instance at `uri`. Methods raise RuntimeError if it cannot be reached, and
+    NotFoundError for an address that names none.
     """
 
     local = False
@@ -83,12 +84,12 @@ class InstanceJobs:
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[Handle]:
-        """A connection to the instance. Raises RuntimeError for what goes wrong with it."""
+        """A connection to the instance. Raises RuntimeError, and NotFoundError for an address that names none."""
         try:
             with Handle(uris.resolve(self._uri)) as handle:
                 yield handle
         except QueryError as exc:
-            raise ValueError(f"uri: {self._uri}: {exc}") from None
+            raise NotFoundError(f"uri: {self._uri}: {exc}") from None
         except TimeoutError:
             raise
         except OSError as exc:

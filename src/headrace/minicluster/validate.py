@@ -219,7 +219,7 @@ def _check_shape(value: Any, hint: Any, path: str) -> Iterator[Problem]:
 
 
 @functools.cache
-def _declared(record: type[Record]) -> tuple[dict[str, Any], dict[str, msgspec.structs.FieldInfo]]:
+def declared(record: type[Record]) -> tuple[dict[str, Any], dict[str, msgspec.structs.FieldInfo]]:
     """Types by attribute, and fields by the API's names."""
     return get_type_hints(record, include_extras=True), {one.encode_name: one for one in msgspec.structs.fields(record)}
 
@@ -228,7 +228,7 @@ def _check_record(value: Any, record: type[Record], path: str) -> Iterator[Probl
     if not isinstance(value, dict):
         yield Problem(path, f"must be a mapping, not {_kind_of(value)}")
         return
-    hints, known = _declared(record)
+    hints, known = declared(record)
     for key, item in value.items():
         if key not in known:
             yield Problem(f"{path}.{key}", _unknown(key, tuple(known)))

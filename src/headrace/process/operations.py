@@ -52,6 +52,8 @@ class Start(TypedDict):
     as_user: NotRequired[bool]
     # The service of PAM that opens a session for that process, "" for none.
     pam_service: NotRequired[str]
+    # The most bytes of each stream in the output eventlog, whatever the job asks for; absent for the owner's jobs.
+    most_output: NotRequired[int]
 
 
 class Kill(TypedDict):

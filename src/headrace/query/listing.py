@@ -7,14 +7,43 @@ import errno
 from headrace.query.errors import QueryError
 from headrace.query.job_info import JobInfo, userid_of
 from headrace.spec.job_state import ACTIVE, INACTIVE, RESULT_BITS, STATE_BITS, STATE_MASKS
+from headrace.spec.message import USERID_UNKNOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Optional
+    from typing import Any, Dict, Iterator, List, Optional, Tuple
 
     from headrace.client.handle import Handle
 
 STATE_NAMES = {**STATE_BITS, **STATE_MASKS}
+
+
+def userid_or_all(text: str) -> int:
+    """The number of a user, by name or number; USERID_UNKNOWN for "all". Raises QueryError for an unknown name."""
+    if text == "all":
+        return USERID_UNKNOWN
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return userid_of(text)
+    except (KeyError, ValueError):
+        # ValueError: a text that no name of a user can be.
+        raise QueryError(f"Invalid user {text} specified: there is no such user") from None
+
+
+def bits_of(text: str) -> Tuple[int, int]:
+    """The states and results, as bits, of a list of their names with commas. Raises QueryError for another name."""
+    states = results = 0
+    for name in text.lower().split(","):
+        if name in STATE_NAMES:
+            states |= STATE_NAMES[name]
+        elif name in RESULT_BITS:
+            results |= RESULT_BITS[name]
+        else:
+            raise QueryError(f"Invalid filter specified: {name}")
+    return states, results
 
 
 class Query:
@@ -33,27 +62,15 @@ class Query:
 
     def user(self, text: str) -> None:
         """Restrict to a user by name or number; "all" restricts nothing. Raises QueryError for an unknown name."""
-        if text == "all":
-            return
-        try:
-            userid = int(text)
-        except ValueError:
-            try:
-                userid = userid_of(text)
-            except (KeyError, ValueError):
-                # ValueError: a text that no name of a user can be.
-                raise QueryError(f"Invalid user {text} specified: there is no such user") from None
-        self.clauses.append({"userid": [userid]})
+        userid = userid_or_all(text)
+        if userid != USERID_UNKNOWN:
+            self.clauses.append({"userid": [userid]})
 
     def filter(self, text: str) -> None:
         """Add states and results named in a comma-separated list. Raises QueryError for anything else."""
-        for name in text.lower().split(","):
-            if name in STATE_NAMES:
-                self.states |= STATE_NAMES[name]
-            elif name in RESULT_BITS:
-                self.results |= RESULT_BITS[name]
-            else:
-                raise QueryError(f"Invalid filter specified: {name}")
+        states, results = bits_of(text)
+        self.states |= states
+        self.results |= results
 
     def add(self, operator: str, values: List[Any]) -> None:
         self.clauses.append({operator: values})

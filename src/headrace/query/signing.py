@@ -10,6 +10,7 @@ import os
 from binascii import b2a_base64
 
 from headrace.query.errors import QueryError
+from headrace.spec import credential
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def sign(jobspec: str, userid: Optional[int] = None, mechanism: str = "") -> str
     mechanism = mechanism or os.environ.get(VARIABLE) or NONE
     if mechanism not in MECHANISMS:
         raise SigningError(f"unknown mechanism {mechanism!r} to sign with, there are {' and '.join(MECHANISMS)}")
-    signer = os.environ.get("FLUX_HANDLE_USERID") or str(os.getuid()) if userid is None else str(userid)
+    signer = os.environ.get(credential.USERID) or str(os.getuid()) if userid is None else str(userid)
     header = f"version\0i1\0userid\0i{signer}\0mechanism\0s{mechanism}\0".encode()
     signed = f"{_base64(header)}.{_base64(jobspec.encode('utf-8', 'surrogateescape'))}"
     return f"{signed}.{_credential(signed) if mechanism == MUNGE else NONE}"

@@ -1,5 +1,5 @@
 """Points in time as users write them: `+1h`, `-15m`, `now`, `3pm`, `tomorrow 9am`, `last monday`, `2026-11-21 8am`,
-`2026-11-21 08:00`, `an hour ago`.
+`2026-11-21 08:00`, `12/01/24`, `Dec 1`, `an hour ago`.
 
 Used by `--begin-time` (the future) and `--since` (the past). Times are local; what has only a time of day means
 the next such time for the future and the last one for the past.
@@ -19,24 +19,21 @@ if TYPE_CHECKING:
     from typing import Optional, Tuple
 
 _CLOCK = re.compile(r"(?:at\s+)?(\d{1,2})(?::(\d\d)(?::(\d\d))?)?\s*(am|pm)?$")
+_ISO = re.compile(r"\d{4}-\d{2}-\d{2}T")
 _WORDS = {"noon": (12, 0, 0), "midnight": (0, 0, 0)}
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _UNITS = {"second": 1, "sec": 1, "minute": 60, "min": 60, "hour": 3600, "day": 86400, "week": 604800}
 _UNITS.update(month=30 * 86400, year=365 * 86400)
 # Hours of what people call a part of a day.
 _PARTS = {"morning": (6, 0, 0), "afternoon": (13, 0, 0), "evening": (18, 0, 0), "night": (21, 0, 0)}
-_DATES = ("%Y-%m-%d", "%m/%d/%Y", "%b %d %Y")
-_FORMATS = (
-    "%Y-%m-%dT%H:%M:%S",
-    "%Y-%m-%d %H:%M:%S",
-    "%Y-%m-%dT%H:%M",
-    "%Y-%m-%d %H:%M",
-    "%Y-%m-%d",
-    "%m/%d/%Y %H:%M",
-    "%m/%d/%Y",
-    "%b %d %Y %H:%M",
-    "%b %d %Y",
+_MONTHS = ("%b %d", "%B %d", "%d %b", "%d %B")
+# Month before day where both are numbers, as in Flux.
+_DATES = (
+    *("%Y-%m-%d", "%Y/%m/%d"),
+    *(form.replace("-", sign) for sign in "/-." for form in ("%m-%d-%Y", "%m-%d-%y")),
+    *(f"{form} %Y" for form in _MONTHS),
 )
+_WITHOUT_YEAR = ("%m/%d", *_MONTHS)
 
 
 class WhenError(QueryError):
@@ -80,12 +77,7 @@ def parse(text: str, now: float, future: bool) -> float:
     if re.fullmatch(r"\d+(\.\d+)?", plain):
         return float(plain)
     here = datetime.fromtimestamp(now)
-    for form in _FORMATS:
-        try:
-            return datetime.strptime(text, form).timestamp()
-        except ValueError:
-            continue
-    found = _date_and_clock(text) or _day_and_clock(plain, here, future)
+    found = _date_and_clock(text, here, future) or _day_and_clock(plain, here, future)
     if found is None:
         raise WhenError(f'Invalid datetime: "{given}"')
     return found.timestamp()
@@ -100,17 +92,35 @@ def _span(text: str) -> Optional[float]:
     return (1.0 if count[0] == "a" else float(count)) * _UNITS[match.group(2)]
 
 
-def _date_and_clock(text: str) -> Optional[datetime]:
-    """`DATE CLOCK`, where the clock is not one of _FORMATS: `2026-11-21 8am`."""
-    date, _, rest = text.rpartition(" ")
-    clock = _clock(rest.lower())
-    if clock is None:
+def _date_and_clock(text: str, here: datetime, future: bool) -> Optional[datetime]:
+    """`DATE [CLOCK]` or `DATETCLOCK`: `2026-11-21 8am`, `12/01/24`, `Dec 1 17:30`."""
+    found = _date(text, here, future)
+    if found is not None:
+        return found
+    date, _, rest = text.replace("T", " ", 1).rpartition(" ") if _ISO.match(text) else text.rpartition(" ")
+    found, clock = _date(date.strip(), here, future), _clock(rest.lower())
+    if found is None or clock is None:
         return None
+    return found.replace(hour=clock[0], minute=clock[1], second=clock[2])
+
+
+def _date(text: str, here: datetime, future: bool) -> Optional[datetime]:
     for form in _DATES:
         try:
-            return datetime.strptime(date.strip(), form).replace(hour=clock[0], minute=clock[1], second=clock[2])
+            return datetime.strptime(text, form)
         except ValueError:
             continue
+    today = here.replace(hour=0, minute=0, second=0, microsecond=0)
+    # A date without a year is the next one, or the last.
+    years = (here.year, here.year + 1) if future else (here.year, here.year - 1)
+    for form in _WITHOUT_YEAR:
+        for year in years:
+            try:
+                found = datetime.strptime(f"{text} {year}", f"{form} %Y")
+            except ValueError:
+                continue
+            if found == today or (found > today) == future:
+                return found
     return None
 
 

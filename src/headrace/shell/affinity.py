@@ -79,7 +79,7 @@ def wrong(options: Mapping[str, Any]) -> list[str]:
     if not _is_mode(_cpu_mode(cpus)[0]):
         found.append(f"cpu-affinity: invalid option: {cpus}: it is {_MODES}, with verbose, or dry-run, before it")
     if gpus is not None and not _is_mode(gpus):
-        found.append(f"gpu-affinity: invalid option: {gpus}: it is {_MODES}")
+        found.append(f"gpu-affinity: Failed to get gpu-affinity shell option: {gpus}: it is {_MODES}")
     return found
 
 

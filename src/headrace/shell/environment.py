@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..spec import jobid
-from ..spec.message import ROLE_USER
+from ..spec import credential, jobid
 from ..spec.pmix import is_of_one_job
 
 # Variables that belong to the instance the job was submitted from, not to the one it runs in.
@@ -21,8 +20,7 @@ _INSTANCE = (
     "FLUX_TASK_LOCAL_ID",
     "FLUX_KVS_NAMESPACE",
     "FLUX_START_URI",
-    "FLUX_HANDLE_USERID",
-    "FLUX_HANDLE_ROLEMASK",
+    *credential.VARIABLES,
     "PMI_FD",
     "PMI_RANK",
     "PMI_SIZE",
@@ -67,13 +65,6 @@ def id_text(id: int, environment: Mapping[str, Any]) -> str:
     """A job's id as users see it. The submitter's environment decides the form: scripts use the id that submission
     printed as a file name."""
     return jobid.encode(id, "f58plain") if environment.get("FLUX_F58_FORCE_ASCII") else jobid.encode(id)
-
-
-def guest_credential(userid: int) -> dict[str, str]:
-    """Variables by which tasks of a guest's job, which run as the instance's owner, have the guest's credential for the
-    broker: `flux cancel --all` in them is about the guest's own jobs. They are no protection.
-    """
-    return {"FLUX_HANDLE_USERID": str(userid), "FLUX_HANDLE_ROLEMASK": hex(ROLE_USER)}
 
 
 def task_environment(env: Mapping[str, str], rank: int, local: int, gpus: str | None) -> dict[str, str]:

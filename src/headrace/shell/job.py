@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, Any
 from headrace.process import linux
 from headrace.process.spawn import limits_that_differ
 
-from ..spec import archive, job_exception, stdio
+from ..spec import archive, credential, job_exception, stdio
 from ..spec import jobspec as specs
 from ..spec.idset import Idset
+from ..spec.message import ROLE_USER
 from ..spec.os_error import reason, with_class
 from ..spec.wait_status import exit_code, how_ended
 from . import affinity, layout, node_variables, oom, time_limit_signal, torch
 from . import options as known
 from .early_exits import EarlyExits
-from .environment import guest_credential, id_text, job_environment, task_environment
+from .environment import id_text, job_environment, task_environment
 from .exit_timeout import ExitTimeout
 from .flow_control import Credits, SendWindow, size_of
 from .group import SharedGroup
@@ -65,16 +66,6 @@ _DEBUG = 6
 
 class _CannotStart(Exception):
     """No task of this node can be started; the text says why."""
-
-
-def _enter_directory(cwd: str) -> str:
-    """Change to the directory where tasks start, or to /tmp if that fails; returns a warning for the log, or ""."""
-    try:
-        os.chdir(cwd)
-    except OSError as exc:
-        os.chdir("/tmp")
-        return f"Could not change dir to {cwd}: {exc.strerror}. Going to /tmp instead"
-    return ""
 
 
 class ShellJob:
@@ -163,7 +154,7 @@ class ShellJob:
             self.size = placed.size
             self._name(placed)
             self._prepare_folder()
-            wrong = _enter_directory(specs.cwd(self.jobspec) or "/tmp")
+            wrong = self._enter_directory()
             self._open_output(placed)
             self._log_placement(placed, wrong)
             self._read_options()
@@ -222,6 +213,24 @@ class ShellJob:
         except (OSError, archive.ArchiveError) as exc:
             raise _CannotStart(f"cannot prepare {self.tmpdir}: {reason(exc)}") from None
 
+    def _enter_directory(self) -> str:
+        """Change to the directory where tasks start, or to /tmp if that fails; returns a warning for the log, or "".
+
+        A shell that is a process of the job's user raises _CannotStart instead: /tmp belongs to all users. Its default
+        directory is the user's home.
+        """
+        as_user = self.op.get("as_user", False)
+        cwd = specs.cwd(self.jobspec) or (str(self.environment["HOME"]) if as_user else "/tmp")
+        try:
+            os.chdir(cwd)
+        except OSError as exc:
+            wrong = f"Could not change dir to {cwd}: {exc.strerror}"
+            if as_user:
+                raise _CannotStart(wrong) from None
+            os.chdir("/tmp")
+            return f"{wrong}. Going to /tmp instead"
+        return ""
+
     def _open_output(self, placed: layout.Layout) -> None:
         """Raises OutputError."""
         assert self.names is not None
@@ -235,6 +244,7 @@ class ShellJob:
             self._emit_output,
             self._output_to_lead,
             self._output_lost,
+            self.op.get("most_output"),
         )
         self.output.open()
 
@@ -390,7 +400,8 @@ class ShellJob:
             self.host,
         )
         if self.op["userid"] != os.getuid():
-            env.update(guest_credential(self.op["userid"]))
+            # `flux cancel --all` in a guest's job, which runs as the owner, is about the guest's jobs.
+            env.update(credential.environment(self.op["userid"], ROLE_USER))
         node_variables.exchange(env, os.environ)
         env.update((name, expand(value, self.names.lookup)) for name, value in templates.items())
         temporary(env)
@@ -491,7 +502,7 @@ class ShellJob:
         placed, self._awaits_start = self._awaits_start, None
         if placed is not None and self._torch is not None:
             self._torch.met(kvs)
-            _enter_directory(specs.cwd(self.jobspec) or "/tmp")
+            self._enter_directory()
             self._try(lambda: self._start_placed(placed))
         elif seq < 0 and self.pmix is not None:
             self.pmix.barrier_done(kvs)

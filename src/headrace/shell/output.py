@@ -83,7 +83,8 @@ def _push(fd: int, data: memoryview) -> int:
 
 class Output:
     """Output of one job on one node. The lead shell calls `emit(entries)` with entries of the eventlog, the others call
-    `to_lead(message)`. `lost(why)` is called for each file of which a part could not be written.
+    `to_lead(message)`. `lost(why)` is called for each file of which a part could not be written. `most` is the largest
+    limit that the job may have (None: any).
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class Output:
         emit: Callable[[list[Entry]], None],
         to_lead: Callable[[dict[str, Any]], None],
         lost: Callable[[str], None],
+        most: int | None = None,
     ) -> None:
         self._nodeid = nodeid
         self._lead = nodeid == 0
@@ -105,7 +107,8 @@ class Output:
         self._to_lead = to_lead
         self._lost = lost
         self._specs = _stream_specs(options)
-        self._limit = parse_size(options.get("limit", _DEFAULT_LIMIT))
+        limit = parse_size(options.get("limit", _DEFAULT_LIMIT))
+        self._limit = limit if most is None else min(limit, most)
         self._append = options.get("mode") == "append"
         # Bytes of each stream in the eventlog, and the streams that have reached the limit.
         self._used = dict.fromkeys(STREAMS, 0)

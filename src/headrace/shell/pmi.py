@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+# Sizes of a C client's buffers: bytes, with the NUL at the end.
 KVSNAME_MAX = 64
 KEY_MAX = 64
 VALUE_MAX = 1024
@@ -66,13 +67,16 @@ class PmiServer:
             self._hang(note)
 
     def line(self, text: str, local: int, reply: Callable[[bytes], None]) -> None:
-        """Serve one request line of task `local`. `reply` is called at once, or when the barrier completes."""
+        """Serve one request line of task `local`; bytes that are not UTF-8 are surrogates in it, as by os.fsdecode.
+
+        `reply` is called at once, or when the barrier completes.
+        """
         fields = _fields(text)
         # Clients write some commands with hyphens.
         command = fields.get("cmd", "").replace("-", "_")
         handler = getattr(self, "_do_" + command, None)
         if handler is None:
-            reply(f"cmd={fields.get('cmd') or 'unknown'} rc=-1 msg=unknown_command\n".encode())
+            reply(f"cmd={fields.get('cmd') or 'unknown'} rc=-1 msg=unknown_command\n".encode("utf-8", "replace"))
         elif command == "barrier_in":
             self._waiting.append(reply)
             if self._gone:
@@ -83,7 +87,7 @@ class PmiServer:
         elif command == "abort":
             code = fields.get("exitcode", "")
             number = int(code) if re.fullmatch(r"-?[0-9]{1,10}", code) else 1
-            self._abort(local, number, fields.get("error_msg", ""))
+            self._abort(local, number, fields.get("error_msg", "").encode("utf-8", "replace").decode())
         else:
             if command in ("init", "finalize"):
                 self._in[local] = command == "init"
@@ -108,7 +112,11 @@ class PmiServer:
 
     def _do_put(self, fields: Mapping[str, str]) -> str:
         key, value = fields.get("key", ""), fields.get("value", "")
-        if not key or len(key) > KEY_MAX or len(value) > VALUE_MAX:
+        try:
+            fits = 0 < len(key.encode()) < KEY_MAX and len(value.encode()) < VALUE_MAX
+        except UnicodeEncodeError:
+            return "cmd=put_result rc=-1 msg=key_or_value_not_utf8"
+        if not fits:
             return "cmd=put_result rc=-1 msg=key_or_value_too_long"
         self._kvs[key] = self._new[key] = value
         return "cmd=put_result rc=0 msg=success"

@@ -231,7 +231,7 @@ class Task:
             self._close_pmi()
             return
         for line in self._pmi_lines.feed(data):
-            server.line(line.decode("utf-8", "replace"), self.local, self._pmi_reply)
+            server.line(line.decode("utf-8", "surrogateescape"), self.local, self._pmi_reply)
 
     def _pmi_reply(self, data: bytes) -> None:
         if self._pmi < 0:

@@ -11,7 +11,7 @@ import posixpath
 from typing import Any, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Tuple, Union
 
 from headrace.spec import ranges
-from headrace.spec.jobspec_validate import JobspecError, validate
+from headrace.spec.jobspec_validate import MAX_NAME, JobspecError, fits, validate
 
 __all__ = [
     "Bare",
@@ -212,12 +212,16 @@ def command(jobspec: Dict[str, Any]) -> List[str]:
 
 
 def name(jobspec: Dict[str, Any]) -> str:
-    """Return the job's name: ``attributes.system.job.name``, else the last path component of the program if any."""
+    """Return the job's name: ``attributes.system.job.name``, else the last path component of the program if any.
+
+    A program's file cannot have a name of more than 255 bytes, so a longer component is cut.
+    """
     given = (system(jobspec).get("job") or _EMPTY).get("name")
     if given is not None:
         return str(given)
     program = command(jobspec)[0]
-    return posixpath.basename(program) or program
+    found = posixpath.basename(program) or program
+    return found if fits(found, MAX_NAME) else found.encode("utf-8", "replace")[:MAX_NAME].decode("utf-8", "ignore")
 
 
 def cwd(jobspec: Dict[str, Any]) -> Optional[str]:

@@ -16,6 +16,10 @@ _INF = float("inf")
 _KEYS = ("attributes", "resources", "tasks", "version")
 # Clients and shells in C read counts into an `int`.
 MAX_COUNT = (1 << 31) - 1
+# Bytes of names (job, queue, bank, project), as of a file's name, and of a path (PATH_MAX without its NUL), in UTF-8.
+# Job lists and pages show these texts for every job.
+MAX_NAME = 255
+MAX_PATH = 4095
 _VERTEX_KEYS = frozenset({"type", "count", "unit", "exclusive", "with", "label", "id"})
 _TASK_KEYS = frozenset({"command", "slot", "count", "attributes", "distribution"})
 
@@ -346,6 +350,26 @@ def _check_string(value: Any, path: str) -> None:
         raise JobspecError(f"{path}: must be a string, not {kind_of(value)}")
 
 
+def fits(text: str, most: int) -> bool:
+    """Whether a text has at most this many bytes as UTF-8."""
+    # A character has four bytes at most.
+    return len(text) * 4 <= most or len(text.encode("utf-8", "replace")) <= most
+
+
+def _check_name(value: Any, path: str) -> None:
+    _check_text(value, path, MAX_NAME)
+
+
+def _check_path(value: Any, path: str) -> None:
+    _check_text(value, path, MAX_PATH)
+
+
+def _check_text(value: Any, path: str, most: int) -> None:
+    _check_string(value, path)
+    if not fits(value, most):
+        raise JobspecError(f"{path}: must have {most} bytes at most, not {len(value.encode('utf-8', 'replace'))}")
+
+
 def _check_object(value: Any, path: str) -> None:
     if type(value) is not dict:
         raise JobspecError(f"{path}: must be an object, not {kind_of(value)}")
@@ -367,6 +391,8 @@ def _check_dependencies(value: Any, path: str) -> None:
             raise JobspecError(
                 f"{path}[{index}]: missing scheme or value: must be an object with these strings, not {item!r}"
             )
+        _check_name(item["scheme"], f"{path}[{index}].scheme")
+        _check_path(item["value"], f"{path}[{index}].value")
 
 
 def _check_constraints(value: Any, path: str) -> None:
@@ -379,7 +405,7 @@ def _check_constraints(value: Any, path: str) -> None:
 def _check_job(value: Any, path: str) -> None:
     _check_object(value, path)
     for name, text in value.items():
-        _check_string(text, f"{path}.{name}")
+        _check_name(text, f"{path}.{name}")
 
 
 def _check_shell(value: Any, path: str) -> None:
@@ -392,10 +418,10 @@ _SYSTEM = {
     "duration": _check_seconds,
     "preemptible-after": _check_seconds,
     "environment": _check_environment,
-    "cwd": _check_string,
-    "queue": _check_string,
-    "bank": _check_string,
-    "project": _check_string,
+    "cwd": _check_path,
+    "queue": _check_name,
+    "bank": _check_name,
+    "project": _check_name,
     "dependencies": _check_dependencies,
     "constraints": _check_constraints,
     "job": _check_job,

@@ -131,10 +131,20 @@ class Message:
             self._payload = _dumps(self._obj) + b"\0"
         return self._payload
 
+    @property
+    def encoded_size(self) -> int:
+        """Bytes of the body as it arrived; 0 without one, and for an object that was not encoded yet."""
+        return 0 if self._payload is None else len(self._payload)
+
     def forget_payload(self) -> None:
         """Drop the encoded body if there is an object; it is encoded again on demand."""
         if self._obj is not None:
             self._payload = None
+
+    def forget_object(self) -> None:
+        """Drop the decoded body if there is an encoded one; it is decoded again on demand."""
+        if self._payload is not None:
+            self._obj = None
 
     def forget_body(self) -> None:
         """Drop the body of a message that was sent, where only its way back is still needed."""

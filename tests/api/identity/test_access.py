@@ -64,7 +64,7 @@ def test_the_owners_token_in_a_header_or_in_the_cookie_of_this_port() -> None:
     assert name(access, ("Cookie", f"headrace-5000={token}"), cookie=True)
     for wrong in ("", token, f"Basic {token}", "Bearer x", "Bearer "):
         assert "token" in refused(access, ("Authorization", wrong))
-    assert "printed" in refused(access, ("Cookie", f"headrace-5001={token}"), cookie=True)
+    assert "`headrace api url`" in refused(access, ("Cookie", f"headrace-5001={token}"), cookie=True)
     # The header of a proxy means nothing here.
     assert refused(access, ("X-Remote-User", "root"))
 

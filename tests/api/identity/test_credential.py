@@ -15,7 +15,7 @@ def test_the_roles_are_those_of_the_brokers_socket() -> None:
 def test_programs_of_a_user_have_the_users_credential_and_those_of_the_owner_need_none() -> None:
     assert credential.owner().environment() == {}
     found = credential.user("ann", 7).environment()
-    assert found == {"FLUX_HANDLE_USERID": "7", "FLUX_HANDLE_ROLEMASK": "0x2"}
+    assert found == {"FLUX_HANDLE_USERID": "7", "FLUX_HANDLE_ROLEMASK": "0x2", "HEADRACE_USERID": "7"}
 
 
 def test_owners_and_administrators_see_the_jobs_of_all() -> None:

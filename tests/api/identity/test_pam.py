@@ -136,6 +136,8 @@ def test_a_user_of_the_machine_logs_in_and_has_the_own_userid(world: World) -> N
     assert (
         world.out("root", f"flux job attach {job['id']}; flux jobs -Aano '{{userid}}' {job['id']}") == f"alice\n{ALICE}"
     )
+    status, job = world.ask("/v1/jobs/submit", token, command="pwd")
+    assert (status, world.out("alice", f"flux job attach {job['id']}")) == (200, f"{world.machine.folder}/home/alice")
     # Her own commands are about the same jobs.
     assert world.out("alice", f"flux jobs -ano '{{id.dec}}' {job['id']}") == str(job["id"])
 

@@ -209,7 +209,7 @@ def test_a_job_is_submitted_followed_and_cancelled_by_keyboard_alone(site: Site)
     expect(page.locator("h1")).to_contain_text("by keyboard")
     # Lines come onto the page that was loaded before they were written.
     until(lambda: page.locator("#written").inner_text().count("more") >= 2)
-    expect(page.locator(".headline")).to_contain_text("Run")
+    expect(page.locator(".headline")).to_contain_text("Running")
     reach(page, 'form[action$="/cancel"] button')
     page.keyboard.press("Enter")
     expect(page.locator(".said")).to_be_visible()
@@ -272,5 +272,41 @@ def test_output_is_searched_without_loading_the_page_again(site: Site) -> None:
     expect(page.locator("#found mark")).to_have_text("step")
     assert page.evaluate("window.loadedOnce") is True
     assert not Axe().run(page).response["violations"]
+    page.context.close()
+    assert not wrong
+
+
+def test_a_phone_shows_reasons_and_boxes_without_scrolling_to_the_side(site: Site) -> None:
+    page, wrong = site.page(viewport={"width": 390, "height": 900})
+    for path, parts in (("/jobs", (".about", 'input[name="job"]', "thead a")), ("/queue", (".about",))):
+        page.goto(site.url + path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        for part in parts:
+            found = page.locator(f"table.cards {part}").all()
+            assert found
+            for one in found:
+                box = one.bounding_box()
+                assert box is None or (box["x"] >= 0 and box["x"] + box["width"] <= 390), part
+    page.context.close()
+    assert not wrong
+
+
+def test_a_line_that_is_rewritten_is_shown_once_while_it_is_followed(site: Site) -> None:
+    page, wrong = site.page()
+    pieces = [
+        {"done": [["green", "ok"], ["", "\n"]], "line": [["", "10%"]]},
+        {"done": [], "line": [["", "20%"]]},
+        {"done": [["", "100%\n"]], "line": []},
+    ]
+    events = [{"writer": "stdout 7", "stream": "stdout", **piece} for piece in pieces]
+    body = "".join(f"id: {number}\ndata: {json.dumps(event)}\n\n" for number, event in enumerate(events))
+    page.route(
+        "**/output/events*",
+        lambda route: route.fulfill(body=body + "event: end\ndata:\n\n", content_type="text/event-stream"),
+    )
+    page.goto(site.address("/jobs/RUNS"))
+    expect(page.locator("#written")).to_contain_text("ok")
+    expect(page.locator("#written .green")).to_have_text("ok")
+    until(lambda: page.locator("#written").evaluate("one => one.textContent").endswith("ok\n100%\n"))
     page.context.close()
     assert not wrong

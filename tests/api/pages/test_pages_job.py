@@ -81,8 +81,19 @@ def test_jobs_of_others_are_neither_copied_nor_cancelled(group: Any) -> None:
     assert ann.get(f"/submit?from={id}").status_code == 200 and ann.get(path).status_code == 200
     foreign, never = (bob.get(f"/submit?from={one}") for one in (id, "f1"))
     assert foreign.status_code == never.status_code == 404
-    answer = bob.post("/jobs/cancel", data={"csrf": form_token(bob, "/submit"), "job": [id, "f1"]})
+    answer = bob.post("/jobs/cancel", data={"csrf": form_token(bob, "/submit"), "job": [id, "f1"], "sure": "yes"})
     assert answer.headers["location"].endswith("cancelled=0")
     for shared in ("/jobs", "/queue", "/machine"):
         assert id[1:] not in bob.get(shared).text, shared
     assert ann.post(f"{path}/cancel", data=given).status_code == 303
+
+
+def test_colours_and_progress_bars_are_shown_as_a_terminal_does_and_the_file_stays_as_written(
+    shared: Any, client: Any
+) -> None:
+    script = r"printf '\033[31m<b>red\033[0m\n10%%\r100%%\n'"
+    id = shared.flux("submit", "--wait", "sh", "-c", script).strip()
+    page = client.get(f"/jobs/{id}").text
+    assert '<span class="red">&lt;b&gt;red</span>' in page and "100%" in page
+    assert "\x1b" not in page and "10%\r" not in page
+    assert client.get(f"/jobs/{id}/output.txt").content == b"\x1b[31m<b>red\x1b[0m\n10%\r100%\n"

@@ -103,11 +103,12 @@ def test_the_audit_has_changes_and_refusals_but_no_secrets(group: Any) -> None:
     lines = [json.loads(line) for line in group.audit.read_text().splitlines()[before:]]
     told = [(one["user"], one["method"], one["path"], one["status"]) for one in lines]
     assert told == [
+        ("ann.x", "POST", "/v1/jobs/submit", None),
         ("ann.x", "POST", "/v1/jobs/submit", 200),
         (None, "GET", "/v1/jobs", 401),
         (None, "POST", f"/v1/jobs/{answer['id']}/cancel", 403),
     ]
-    assert lines[0]["job"] == answer["id"] and lines[0]["userid"] == 200_000 and lines[0]["address"]
+    assert lines[1]["job"] == answer["id"] and lines[1]["userid"] == 200_000 and lines[1]["address"]
     kept = group.audit.read_text()
     token = client.headers["Authorization"].partition(" ")[2]
     assert not any(text in kept for text in (secret, PASSWORD, token)) and group.audit.stat().st_mode & 0o077 == 0

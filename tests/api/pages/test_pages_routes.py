@@ -23,7 +23,8 @@ def test_each_job_has_a_line_with_its_status_as_word_and_shape(instance: Any, se
     for args in ("--job-name=<b>&", "true"), ("--job-name=bad", "false"), ("-n1", "sleep", "1000"):
         instance.flux("submit", *args)
     instance.flux("submit", "--urgency=hold", "--job-name=held", "true")
-    until(lambda: {row[1] for row in page(client).rows[1:]} == {"✔ Completed", "✖ Failed", "▶ Run", "○ Sched"})
+    words = {"✔ Completed", "✖ Failed", "▶ Running Run", "○ Waiting Sched"}
+    until(lambda: {row[1] for row in page(client).rows[1:]} == words)
     heading, *rows = page(client).rows
     assert heading[:4] == ["Job", "Status", "Name", "User"]
     by_name = {row[2]: row for row in rows}
@@ -48,7 +49,7 @@ def test_filters_are_in_the_address_and_stay_in_the_form(instance: Any, served: 
     assert names("name=one") == ["one"] and names("name=one&state=failed") == [] and names("queue=x") == []
     assert names("user=root") == names("user=0") == names("") and names("user=1") == []
     found = page(client, "/jobs?state=failed&name=%22%3E")
-    assert ("option", {"selected": None}) in found.elements
+    assert ("option", {"value": "failed", "selected": None}) in found.elements
     assert [attrs["value"] for tag, attrs in found.elements if tag == "input" and attrs["name"] == "name"] == ['">']
     for wrong in ("state=nosuch", "user=no.such.user"):
         assert any(attrs.get("role") == "alert" for _, attrs in page(client, f"/jobs?{wrong}", 400).elements)
@@ -56,7 +57,7 @@ def test_filters_are_in_the_address_and_stay_in_the_form(instance: Any, served: 
 
 def test_a_page_has_fifty_jobs_and_leads_to_the_next(instance: Any, served: Any) -> None:
     client = served(instance)
-    instance.flux("submit", "--cc=1-120", "--wait", "--quiet", "true")
+    instance.flux("submit", "--cc=1-120", "--wait", "--quiet", "--job-name=job{cc}", "true")
     until(lambda: len(client.get("/v1/jobs").json()["jobs"]) == 120)
     seen: list[str] = []
     path = "/jobs?state=completed"
@@ -71,6 +72,47 @@ def test_a_page_has_fifty_jobs_and_leads_to_the_next(instance: Any, served: Any)
     assert any(attrs.get("rel") == "prev" for _, attrs in page(client, "/jobs?page=2").elements)
 
 
+def test_a_part_of_a_name_is_found_and_a_column_gives_the_order(instance: Any, served: Any) -> None:
+    client = served(instance)
+    for name, tasks in (("Sim-b", "1"), ("other", "1"), ("sim-a", "2"), ("x.sim", "1")):
+        instance.flux("submit", "--urgency=hold", f"--job-name={name}", f"-n{tasks}", "true")
+
+    def names(query: str) -> list[str]:
+        return [row[2] for row in page(client, f"/jobs?{query}").rows[1:]]
+
+    assert set(names("name=SIM")) == {"Sim-b", "sim-a", "x.sim"}
+    assert names("name=sim&sort=name") == ["sim-a", "Sim-b", "x.sim"] == names("name=sim&sort=-name")[::-1]
+    assert names("sort=-tasks")[0] == "sim-a" and names("sort=submitted") == ["Sim-b", "other", "sim-a", "x.sim"]
+    found = page(client, "/jobs?name=sim&sort=name")
+    assert [attrs["aria-sort"] for _, attrs in found.elements if "aria-sort" in attrs] == ["ascending"]
+    links = [attrs["href"] for tag, attrs in found.elements if tag == "a" and "sort=" in (attrs["href"] or "")]
+    assert "/jobs?name=sim&sort=-name" in links
+    instance.flux("cancel", "--all")
+
+
+def test_equal_jobs_are_a_row_that_opens_and_is_cancelled_as_a_whole(instance: Any, served: Any) -> None:
+    client = served(instance)
+    instance.flux("submit", "--quiet", "--cc=1-120", "--urgency=hold", "--job-name=same", "true")
+    instance.flux("submit", "--quiet", "--urgency=hold", "--job-name=other", "true")
+    found = page(client)
+    assert sorted(row[0].strip() for row in found.rows[1:])[0] == "120 equal jobs" and len(found.rows) == 3
+    link = next(attrs["href"] for tag, attrs in found.elements if "open=" in (attrs.get("href") or ""))
+    assert len(page(client, str(link).partition("#")[0]).rows) == 3 + 120
+    boxes = [str(attrs.get("value")) for _, attrs in found.elements if attrs.get("type") == "checkbox"]
+    ids = max(boxes, key=len)
+    given = {"csrf": form_token(client, "/jobs"), "job": ids, "sure": "yes"}
+    assert client.post("/jobs/cancel", data=given).headers["location"] == "/jobs?cancelled=120"
+    until(lambda: [row[2] for row in page(client, "/jobs?state=pending").rows[1:]] == ["other"])
+
+
+def test_a_note_of_success_does_not_stay_above_a_failure(client: Any, shared: Any) -> None:
+    id = shared.flux("submit", "--urgency=hold", "false").strip()
+    assert "The job is submitted." in client.get(f"/jobs/{id}?said=submitted").text
+    shared.flux("cancel", id)
+    until(lambda: "Canceled" in client.get(f"/jobs/{id}").text)
+    assert "The job is submitted." not in client.get(f"/jobs/{id}?said=submitted").text
+
+
 NUMBER = "must be a whole number from {} to {}, not '{}'"
 SPANS = "1h, 6h, 24h, 7d, 30d, 90d"
 WRONG = [
@@ -82,8 +124,8 @@ WRONG = [
         "/jobs?state=nosuch",
         "state must be one of pending, running, inactive, completed, failed, canceled, timeout, not",
     ),
-    ("/jobs?cancelled=many", "cancelled " + NUMBER.format(0, 50, "many")),
-    ("/jobs?stat=failed", "stat is not known here; known: state, user, name, queue, page, cancelled"),
+    ("/jobs?cancelled=many", "cancelled " + NUMBER.format(0, 5000, "many")),
+    ("/jobs?stat=failed", "stat is not known here; known: state, user, name, queue, sort, open, page, cancelled"),
     ("/jobs?page=1&page=2", "page must be given once, not as '1' and as '2'"),
     ("/jobs?name=%00", "name must be text without NUL"),
     ("/jobs?page=x&state=y", "page " + NUMBER.format(1, 99999, "x") + "; state must be one of"),
@@ -220,6 +262,11 @@ def test_chosen_jobs_are_cancelled_and_the_filters_stay(instance: Any, served: A
     ids = [instance.flux("submit", "--urgency=hold", f"--job-name={name}", "true").strip() for name in "abc"]
     given = {"csrf": form_token(client, "/jobs"), "job": [*ids[:2], "f1", "nosuch"]}
     assert client.post("/jobs/cancel", data={"job": ids}).status_code == 403
+    asked = client.post("/jobs/cancel?state=pending&page=1", data=given)
+    assert asked.status_code == 200 and "Cancel 4 jobs?" in text_of(asked.text)
+    assert all(client.get(f"/v2/jobs/{id}").json()["state"] == "SCHED" for id in ids)
+    chosen = next(attrs["value"] for _, attrs in Page(asked.text).elements if attrs.get("name") == "job")
+    given = {"csrf": form_token(client, "/jobs"), "job": chosen, "sure": "yes"}
     answer = client.post("/jobs/cancel?state=pending&page=1", data=given)
     assert answer.headers["location"] == "/jobs?state=pending&page=1&cancelled=2"
     assert "2 jobs are requested to end." in text_of(client.get(answer.headers["location"]).text)

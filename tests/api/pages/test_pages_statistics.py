@@ -44,7 +44,7 @@ def test_the_charts_tell_their_numbers() -> None:
 
 def test_tiny_numbers_are_told_as_such() -> None:
     found = statistics([job(0, 0.0001, 0.0005, ncores=1), job(1, 1.003, 1.1, ncores=1)], 0, 4000, 2000, 4000)
-    assert [fact.text for fact in facts(found, 4)][-2:] == ["<0.01 of 4", "<0.01 s"]
+    assert [fact.text for fact in facts(found, 4)][-2:] == ["less than 0.01 of 4", "less than 0.01 s"]
     used, states, _, waits = figures(found, 4, 1, "a bin")
     assert "Of 4 cores <0.01 were" in unescape(used.svg) and "at most <0.01 ran" in unescape(states.svg)
     cells = [cell for figure in (used, states, waits) for row in figure.rows for cell in row[1:]]

@@ -14,7 +14,7 @@ CSS = (Path(headrace.__file__).parent / "api/pages/static/style.css").read_text(
 LIGHT, DARK = (
     dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6});", block)) for block in re.findall(r":root \{(.*?)\}", CSS, re.S)
 )
-TEXTS = ("text", "soft", "accent", "pending", "running", "completed", "failed", "canceled")
+TEXTS = ("text", "soft", "accent", "pending", "running", "completed", "failed", "canceled", "magenta")
 
 
 def luminance(color: str) -> float:

@@ -55,6 +55,8 @@ def test_a_script_is_submitted_and_submitted_again(client: Any) -> None:
         ("exclusive", "on", "exclusive needs nodes"),
         ("duration", "soon", "duration must be a length of time"),
         ("cwd", "tmp", "must begin with /"),
+        ("urgency", "40", "must be a number from 0 to 31"),
+        ("dependencies", "afterok", "Invalid dependency URI"),
         ("env", "A=1\nB", "must have NAME=VALUE in each line"),
         ("nodes", "1000", "must be at most 1,"),
         ("cores_per_task", "60000", "cores on a node"),
@@ -74,3 +76,21 @@ def test_a_check_submits_nothing(instance: Any, served: Any) -> None:
     assert "Nothing was submitted yet" in text_of(send(client, command="true <b>", action="check").text)
     assert client.get("/v1/jobs").json()["jobs"] == []
     assert client.post("/submit", data={"command": "true"}).status_code == 403
+
+
+def test_urgency_and_dependencies_are_those_of_the_job(shared: Any, client: Any) -> None:
+    first = shared.flux("submit", "--urgency=hold", "true").strip()
+    answer = send(client, command="true", tasks="1", urgency="5", dependencies=f"afterany:{first}\r\n")
+    id = answer.headers["location"].partition("?")[0].rpartition("/")[2]
+    job = client.get(f"/v2/jobs/{id}").json()
+    assert (job["urgency"], job["state"]) == (5, "DEPEND") and job["dependencies"][0].startswith("after-finish=")
+    assert "waits for" in shown(client, f"/jobs/{id}")
+    shared.flux("cancel", first, id)
+
+
+def test_an_unknown_queue_is_told_at_its_field(client: Any) -> None:
+    answer = send(client, command="true", tasks="1", queue="nosuch")
+    assert answer.status_code == 422 and "queue is refused: " in text_of(answer.text)
+    wrong = [attrs["name"] for _, attrs in Page(answer.text).elements if attrs.get("aria-invalid")]
+    assert wrong == ["queue"]
+    assert client.post("/v2/jobs", json={"command": "true", "queue": "nosuch"}).json()["field"] == "queue"

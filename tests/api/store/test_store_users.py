@@ -23,8 +23,10 @@ def test_users_of_passwd_have_their_userid_and_others_one_of_the_range_for_good(
     users.remove(engine, "bob.example")
     assert users.add(engine, "eve.example", "long enough", False).userid == 200_002
     assert users.names(engine)[200_001] == "bob.example"
+    # Another person may have the name now.
     again = users.add(engine, "bob.example", "long enough", False)
-    assert again.userid == 200_001 and not again.admin
+    assert again.userid == 200_003 and not again.admin
+    assert users.names(engine)[200_001] == "bob.example (200001)"
     assert users.add(engine, "far.example", "long enough", False, (7_000_000, 7_000_000)).userid == 7_000_000
     with pytest.raises(StoreError, match="no userid is left of 7000000-7000000"):
         users.add(engine, "further", "long enough", False, (7_000_000, 7_000_000))
@@ -63,7 +65,7 @@ def test_passwords_are_kept_as_hashes_of_argon2id(engine: Engine) -> None:
 def test_a_new_password_ends_what_was_issued_for_the_old_one(engine: Engine) -> None:
     ann = users.add(engine, "ann", "long enough", False)
     token, _ = tokens.issue(engine, ann, 60)
-    users.set_password(engine, "ann", "long and new")
+    users.change(engine, "ann", "long and new")
     assert tokens.user_of(engine, token) is None
     assert users.verified(engine, "ann", "long enough") is None and users.verified(engine, "ann", "long and new") == ann
 
@@ -71,10 +73,10 @@ def test_a_new_password_ends_what_was_issued_for_the_old_one(engine: Engine) -> 
 def test_an_administrator_is_made_and_unmade(engine: Engine) -> None:
     ann = users.add(engine, "ann", "long enough", False)
     token, _ = tokens.issue(engine, ann, 60)
-    assert users.set_admin(engine, "ann", True).admin
+    assert users.change(engine, "ann", admin=True).admin
     found = tokens.user_of(engine, token)
     assert found is not None and found.admin
-    assert not users.set_admin(engine, "ann", False).admin and not users.one(engine, "ann").admin
+    assert not users.change(engine, "ann", admin=False).admin and not users.one(engine, "ann").admin
 
 
 def test_a_user_takes_the_userid_that_passwd_has_and_leaves_the_former_to_nobody(

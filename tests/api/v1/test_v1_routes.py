@@ -81,16 +81,32 @@ def test_an_id_is_taken_in_each_form(client: Any, form: str) -> None:
     assert client.get(f"/v1/jobs/{jobid.encode(id, form)}").json()["id"] == id
 
 
-@pytest.mark.parametrize("id", ["1", "99999999999999999999999", "nosuch", "ƒ", "-1", "1.5", "%00", "..", "ƒ0OIl"])
+def ask_of(client: Any, id: Any, route: str) -> Any:
+    return client.request("POST" if route == "/cancel" else "GET", f"/v1/jobs/{id}{route}")
+
+
+@pytest.mark.parametrize("id", ["99999999999999999999999", "nosuch", "ƒ", "-1", "1.5", "%00", "ƒ0OIl"])
 @pytest.mark.parametrize("route", ["", "/cancel", "/output", "/output/stream"])
-def test_an_unknown_job_and_what_is_no_id_are_not_found(client: Any, id: str, route: str) -> None:
-    answer = client.request("POST" if route == "/cancel" else "GET", f"/v1/jobs/{id}{route}")
-    assert answer.status_code == 404, answer.text
+def test_what_is_no_id_is_refused(client: Any, id: str, route: str) -> None:
+    answer = ask_of(client, id, route)
+    assert answer.status_code == 400 and "is no id of a job" in answer.json()["Message"], answer.text
+
+
+# What flux-restful 1.1.0 answers (test_peer_client.py has its client).
+def test_an_unknown_job_is_answered_as_flux_restful_api_does(client: Any) -> None:
+    assert (ask_of(client, 1, "").status_code, ask_of(client, "..", "").status_code) == (404, 404)
+    cancelled = ask_of(client, 1, "/cancel")
+    assert cancelled.status_code == 400 and cancelled.json()["id"] == "1"
+    assert cancelled.json()["Message"].startswith("Job cannot be cancelled: ")
+    written = ask_of(client, 1, "/output")
+    assert written.status_code == 200 and written.json()["Message"].startswith("The output does not exist yet")
+    followed = ask_of(client, 1, "/output/stream")
+    assert (followed.status_code, followed.content) == (200, b"")
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs/1/cancel", "/v1/jobs/submit", "/v1/service/stop", "/v1/token"])
 def test_get_changes_nothing(client: Any, path: str) -> None:
-    assert client.get(path, params={"command": "true"}).status_code in (404, 405)
+    assert client.get(path, params={"command": "true"}).status_code in (400, 404, 405)
 
 
 @pytest.mark.parametrize(
@@ -149,8 +165,9 @@ def test_output_is_streamed_to_its_end(client: Any) -> None:
         assert answer.read() == b"".join(b"%d\n" % number for number in range(1, 20001)) + b"\xff"
 
 
-def test_the_stream_of_a_job_that_has_never_run_ends(client: Any) -> None:
-    id = submit(client, command="true", num_nodes=2)
+def test_the_stream_of_a_job_that_has_never_run_ends(client: Any, shared: Any) -> None:
+    id = shared.flux("submit", "--urgency=hold", "true").strip()
+    client.post(f"/v1/jobs/{id}/cancel")
     until(lambda: client.get(f"/v1/jobs/{id}").json()["state"] == "INACTIVE")
     assert client.get(f"/v1/jobs/{id}/output/stream").content == b""
 
@@ -176,13 +193,13 @@ def test_a_search_counts_what_it_gives(instance: Any, served: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ["x", "1.5", "nan", "1e3", "0x1", "99999999999999999999", "--1", "inf", "²"])
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [("/v1/jobs", "limit"), ("/v1/jobs/search", "start"), ("/v1/jobs/search", "length"), ("/v1/jobs/search", "draw")],
-)
-def test_a_number_that_is_none_is_refused_by_its_name(client: Any, path: str, name: str, value: str) -> None:
-    answer = client.get(path, params={name: value})
-    assert answer.status_code == 422 and name in answer.json()["Message"] and answer.json()["Errors"]
+def test_a_number_that_is_none_counts_as_not_given_in_listings(client: Any, value: str) -> None:
+    assert client.get("/v1/jobs", params={"limit": value}).json() == client.get("/v1/jobs").json()
+    plain = client.get("/v1/jobs/search").json()
+    for name in ("start", "length", "draw"):
+        assert client.get("/v1/jobs/search", params={name: value}).json() == plain
+    answer = client.post("/v1/jobs/submit", params={"command": "true", "num_tasks": value})
+    assert answer.status_code == 422 and "num_tasks" in answer.json()["Message"] and answer.json()["Errors"]
 
 
 def test_the_hosts_that_are_up(client: Any, shared: Any) -> None:
@@ -205,9 +222,10 @@ def test_what_is_wrong_with_a_submission_is_listed(client: Any, fields: Any) -> 
 
 def test_what_the_broker_refuses_is_told_in_its_words(client: Any) -> None:
     answer = client.post("/v1/jobs/submit", params={"command": "true", "option_flags": "verbose=x"})
-    id = submit(client, command="true", num_nodes=99)
-    until(lambda: client.get(f"/v1/jobs/{id}").json()["state"] == "INACTIVE")
-    assert "unsatisfiable" in client.get(f"/v1/jobs/{id}").json()["exception"]["note"] and answer.status_code == 200
+    assert answer.status_code == 200
+    for field in ({"num_nodes": 99}, {"gpus_per_task": 1}, {"cores_per_task": 9999}, {"num_tasks": 99999}):
+        answer = client.post("/v1/jobs/submit", params={"command": "true", **field})
+        assert answer.status_code == 400 and "unsatisfiable" in answer.json()["Errors"][0], field
 
 
 def test_a_workflow_tool_runs_beside_the_service_and_submits(

@@ -16,7 +16,7 @@ from headrace.broker.boot.pmi2_client import Pmi2Client, offered
 def test_values_with_every_sign_cross_a_fence() -> None:
     pairs = [socket.socketpair() for _ in range(2)]
     threading.Thread(target=serve, args=([its for _ours, its in pairs],), daemon=True).start()
-    values = ["host,key,tcp://1.2.3.4:5", "a;b;;c=d; e"]
+    values = ["höst,key,tcp://1.2.3.4:5,日本", "a;b;;c=d; e"]
 
     def client(rank: int) -> tuple[int, str, str, str]:
         env = {"PMI_FD": str(pairs[rank][0].detach()), "PMI_RANK": str(rank), "PMI_JOBID": "7.0"}

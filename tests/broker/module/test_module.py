@@ -283,3 +283,27 @@ def test_tables_of_a_module_shrink_after_thousands_have_left_them(
         assert list(table) == [0, 1, 2]
 
     in_broker(scenario)
+
+
+def test_a_request_that_fails_later_leaves_nothing_to_the_garbage_collector(in_broker: Run) -> None:
+    futures: list[weakref.ref[Any]] = []
+
+    async def scenario(broker: Any) -> None:
+        ctx = broker.context("later")
+
+        def fail(_msg: m.Message) -> Any:
+            answer: asyncio.Future[Any] = ctx.loop.create_future()
+            futures.append(weakref.ref(answer))
+            ctx.loop.call_soon(answer.set_exception, RpcError(errno.EINVAL, "no"))
+            return answer
+
+        ctx.service("later", {"fail": fail})
+        gc.disable()
+        try:
+            assert (await broker.owner_peer().ask("later.fail"))[0].text == "no"
+            await broker.settle()
+            assert futures[0]() is None
+        finally:
+            gc.enable()
+
+    in_broker(scenario)

@@ -118,6 +118,47 @@ def test_a_module_whose_new_arguments_are_wrong_goes_on_with_the_old(in_broker: 
     in_broker(scenario)
 
 
+def test_a_module_is_loaded_or_removed_after_a_reload_that_failed(in_broker: Run, tmp_path: Path) -> None:
+    path = tmp_path / "good.py"
+    path.write_text(
+        "import itertools\nloads = itertools.count(1)\n"
+        "def load(ctx, args):\n"
+        "    if 'wrong' in args:\n        raise ValueError('no')\n"
+        "    load = next(loads)\n"
+        "    ctx.service('good', {'hi': lambda msg: {'args': args, 'load': load}})\n"
+    )
+
+    async def scenario(broker: Any) -> None:
+        hosted(broker)
+        peer, tag = broker.owner_peer(), iter(range(1, 99))
+
+        async def ask(method: str, *args: str) -> int:
+            body = {"path": str(path), "args": list(args)} if method != "remove" else {"name": "good"}
+            return int((await peer.ask(f"module.{method}", body, tag=next(tag)))[0].errnum)
+
+        async def running() -> Any:
+            return (await peer.ask("good.hi", {}, tag=next(tag)))[0].obj
+
+        assert await ask("load", "a") == 0
+        assert await ask("load", "a") == errno.EEXIST
+        assert await ask("reload", "wrong") == errno.EINVAL
+        now = await running()
+        # Nothing is to be done where the same module goes on.
+        assert await ask("load", "a") == 0
+        assert await running() == now
+        assert await ask("load", "a") == errno.EEXIST
+        assert await ask("reload", "wrong") == errno.EINVAL
+        assert await ask("load", "wrong") == errno.EINVAL
+        assert await ask("load", "b") == 0
+        assert (await running())["args"] == ["b"]
+        assert await ask("reload", "wrong") == errno.EINVAL
+        assert await ask("remove") == 0
+        assert await ask("remove") == errno.ENOENT
+        assert await ask("load") == 0
+
+    in_broker(scenario)
+
+
 def test_a_module_that_checks_its_arguments_is_not_unloaded_for_wrong_ones(
     in_broker: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

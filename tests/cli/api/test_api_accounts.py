@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from instance import start
+from small_disk import fill, mounted
 
 from headrace.api.store import database, tokens, users
 from headrace.cli.main import headrace
@@ -144,6 +145,34 @@ def test_wrong_arguments_of_accounts(run: Run, line: str) -> None:
     assert run(line)[0] == 2
 
 
+def test_on_a_full_disk_a_command_says_so_in_a_line(run: Run, tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", "size=128k") as disk:
+        line = f"headrace api users add NAME --database={disk}/users"
+        assert run(line.replace("NAME", "ann.x"), "long enough")[0] == 0
+        fill(disk)
+        for asked in (line.replace("NAME", "bob.x"), f"headrace api tokens issue ann.x --database={disk}/users"):
+            status, out, err = run(asked, "long enough")
+            assert (status, out) == (1, "") and err.count("\n") == 1
+            assert err.startswith(f"headrace-api: {disk}/users: the store of users cannot be used: ")
+            assert "No space left on device" in err or "disk is full" in err
+
+
+def test_a_store_that_was_lost_is_refused_until_it_is_begun_anew(run: Run, tmp_path: Path) -> None:
+    assert run("headrace api users add ann.x --database=users", "long enough")[0] == 0
+    (tmp_path / "users").unlink()
+    for line in (
+        "headrace api users list --database=users",
+        "headrace api users add eve.x --database=users",
+        "headrace api doctor --database=users",
+    ):
+        status, out, err = run(line, "long enough")
+        assert status == 1 and f"{tmp_path}/users is not the store of users that was here before" in out + err
+    assert run("headrace api users reset --database=users") == (0, "", "")
+    assert run("headrace api users add ann.x --database=users", "long enough")[1] == "ann.x has the userid 200001\n"
+    status, _, err = run("headrace api users reset --database=users")
+    assert status == 1 and err == f"headrace-api: {tmp_path}/users has users: move it away first\n"
+
+
 AS_OWNER = '[headrace.guests]\nsubmit = "as-owner"\n'
 SERVE = """
 echo long enough | headrace api users add ann.x
@@ -173,7 +202,7 @@ def test_a_service_with_several_users_keeps_them_in_the_statedir(tmp_path: Path,
     assert lines[5:] == [
         '["url"]',
         "headrace-api: jobs of all users run as you: users are not protected from each other's processes",
-        *("200000 COMPLETED", str(Path("/proc/self").stat().st_uid), "2", "0"),
+        *("200000 COMPLETED", str(Path("/proc/self").stat().st_uid), "4", "0"),
     ]
     assert (state / "api.sqlite").stat().st_mode & 0o777 == 0o600
 

@@ -17,6 +17,7 @@ from instance import start
 from headrace.cli.main import headrace
 from headrace.kube.runtime.admission.certificates import make_pair
 
+RUNS = "The service runs until it is interrupted (Ctrl-C). `headrace api url` prints an address again."
 # Beginning of a script in an instance: starts the service, and waits until it is ready or has ended.
 SERVE = """
 LINE >ready 2>err & service=$!
@@ -57,8 +58,10 @@ def test_without_json_it_prints_the_address_to_open(tmp_path: Path) -> None:
     done = in_instance(
         tmp_path, "cat ready", "headrace api start --port=0 --host=localhost --auth=token", FLUX_SECRET_KEY="short"
     )
-    first, last = done.out.splitlines()
-    assert first.startswith("Open http://localhost:") and "/login?token=" in first and last == "ended 0"
+    first, runs, last = done.out.splitlines()
+    assert (
+        runs == RUNS and first.startswith("Open http://localhost:") and "/login?token=" in first and last == "ended 0"
+    )
     assert "FLUX_SECRET_KEY is short" in done.err
 
 
@@ -94,7 +97,7 @@ end
 cat ready"""
     done = in_instance(tmp_path, script, "headrace api start --socket ./api --auth none")
     where = tmp_path / "api"
-    told = [r"b'HTTP/1.1 200 OK\r\n' 0o140600", f"Open http://localhost through {where}", "ended 0"]
+    told = [r"b'HTTP/1.1 200 OK\r\n' 0o140600", f"Open http://localhost through {where}", RUNS, "ended 0"]
     assert done.out.splitlines() == told and done.err == "" and not where.exists()
 
 
@@ -105,7 +108,7 @@ def test_the_environment_says_what_options_do_not(tmp_path: Path) -> None:
     done = in_instance(
         tmp_path, "cat ready", "headrace api start", HOST="127.0.0.1", PORT=str(port), FLUX_REQUIRE_AUTH="false"
     )
-    assert done.out == f"Open http://127.0.0.1:{port}\nended 0\n"
+    assert done.out == f"Open http://127.0.0.1:{port}\n{RUNS}\nended 0\n"
 
 
 @pytest.mark.parametrize(

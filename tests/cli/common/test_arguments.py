@@ -24,6 +24,53 @@ def test_a_command_of_several_needs_one_and_names_it_in_its_usage(capsys: pytest
     assert "usage: flux-x go [-h] [-f] PLACE" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--colo=1"], "unrecognized arguments: --colo=1 (did you mean --color?)"),
+        (["x", "--fromat", "1"], "unrecognized arguments: --fromat 1 (did you mean --format?)"),
+        (["--max"], "unrecognized arguments: --max (did you mean --max-size or --max-time?)"),
+        (["--elephant", "-y"], "unrecognized arguments: --elephant -y"),
+        (["-y"], "unrecognized arguments: -y"),
+        # options of the subcommand that was named count, those of the other do not, nor those that help does not show
+        (["go", "--fas"], "unrecognized arguments: --fas (did you mean --fast?)"),
+        (["go", "--slo"], "unrecognized arguments: --slo"),
+        (["go", "--hid"], "unrecognized arguments: --hid"),
+    ],
+)
+def test_an_option_cut_short_is_refused_with_what_may_have_been_meant(
+    words: list[str], error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = Parser("flux-x")
+    for option in ("--color", "--format", "--max-size", "--max-time"):
+        parser.add_argument(option)
+    if words[0] == "go":
+        command = subcommands(parser)
+        go = command("go", "Go somewhere")
+        go.add_argument("-f", "--fast", action="store_true")
+        go.add_argument("--hidden", help=argparse.SUPPRESS)
+        command("stop", "Stop").add_argument("--slow")
+    else:
+        parser.add_argument("words", nargs="*")
+    for context in ("", "script line 3"):
+        parser.context = context
+        with pytest.raises(CommandError if context else SystemExit) as caught:
+            parser.parse_args(words)
+        if context:
+            assert str(caught.value) == f"script line 3: {error}"
+        else:
+            assert caught.value.code == 2
+            assert capsys.readouterr().err.splitlines()[-1] == f"flux-x: error: {error}"
+
+
+def test_short_options_still_bundle() -> None:
+    parser = Parser("flux-x")
+    parser.add_argument("-v", "--verbose", action="count")
+    parser.add_argument("-n", "--number")
+    args = parser.parse_args(["-vvn4"])
+    assert (args.verbose, args.number) == (2, "4")
+
+
 def test_queues_are_named_with_commas_and_again_and_must_be_known() -> None:
     assert queues_named(["a,b", "c"], {"a", "b", "c"}) == ["a", "b", "c"]
     with pytest.raises(CommandError, match="No such queue: x"):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.cli.common.errors import CommandError
-from headrace.cli.common.getopts import Command
+from headrace.cli.common.getopts import Command, ExactCommand
 
 COMMAND = Command(
     "flux-thing",
@@ -50,6 +50,13 @@ def test_long_option_may_be_short_while_it_is_unique():
     assert COMMAND.parse(["--verb"]).has("verbose")
     with pytest.raises(CommandError, match="unrecognized option '--co'"):
         COMMAND.parse(["--co", "1"])
+
+
+def test_a_command_that_is_no_c_program_takes_whole_options_only():
+    command = ExactCommand("flux-thing", "", "", COMMAND.options)
+    assert command.parse(["--verbose", "-vc5"]).count("verbose") == 2
+    with pytest.raises(CommandError, match="unrecognized option '--verb'"):
+        command.parse(["--verb"])
 
 
 def test_optional_argument_needs_an_equals_sign():

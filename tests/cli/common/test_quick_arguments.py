@@ -86,7 +86,7 @@ def test_what_is_typed_most_is_imported_without_argparse_and_re(command: str) ->
 
 
 def test_rules_of_the_environment_keep_their_order() -> None:
-    for odd in ([], ["--verb"]):
+    for odd in ([], ["-vv"]):
         args = run._parser().parse_args(["--env=A=1", *odd, "--env-remove", "B", "--env-file=f", "--env=-C", "prog"])
         assert args.env == ["A=1", "-B", "^f", "-C"]
 

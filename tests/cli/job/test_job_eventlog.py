@@ -49,7 +49,6 @@ def test_a_log_is_shown_by_its_path_or_short_name(answers: Any, path: str, capsy
 @pytest.mark.parametrize(
     ("command", "argv", "text"),
     [
-        (eventlog.info, ["f2", "R"], "R: key not found"),
         (eventlog.eventlog, ["f2"], "job eventlog not found"),
         (eventlog.eventlog, ["-p", "exec", "f2"], "eventlog path guest.exec.eventlog not found"),
         (eventlog.wait_event, ["-p", "x", "f2", "tick"], "eventlog path x not found"),

@@ -892,6 +892,25 @@ def test_status_of_a_job_is_that_of_its_cluster(server: Server, capsys: pytest.C
     assert json.loads(capsys.readouterr().out)["status"]["exitCode"] == 3
 
 
+def test_a_job_that_does_not_start_has_the_last_warning_as_its_reason(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = labelled(ready=0)
+    server.answer("GET", f"{JOBS}/hello", job)
+    server.items(JOBS, job)
+    moments = {"refused by a policy": "2026-01-01T00:00:02Z", "an older one": "2026-01-01T00:00:01Z"}
+    about = {"uid": job["metadata"]["uid"]}
+    events = [{"message": text, "lastTimestamp": at, "involvedObject": about} for text, at in moments.items()]
+    server.items(CLUSTERS)
+    server.items("/api/v1/namespaces/team/events", *events)
+    for command in (["job/hello"], []):
+        assert headrace(["mini", "status", *command]) == 0
+        assert "refused by a policy" in capsys.readouterr().out
+    server.answer("GET", "/api/v1/namespaces/team/events", {"message": "no"}, 403)
+    assert headrace(["mini", "status", "job/hello"]) == 0
+    assert "reason" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("kind", ["jobset", "trainjob"])
 def test_a_cluster_is_found_by_the_object_that_its_job_belongs_to(
     server: Server, capsys: pytest.CaptureFixture[str], kind: str

@@ -235,7 +235,14 @@ def test_an_option_of_a_script_that_is_unknown_is_found_by_its_line(flux, tmp_pa
     (tmp_path / "b.sh").write_text("#!/bin/sh\n# flux: -n1\n# flux: --bad-arg\n")
     outcome = flux("batch", "--dry-run", "b.sh")
     assert outcome.stderr.startswith("flux-batch: ERROR: argument parsing failed at b.sh line 3: ")
-    assert outcome.rc == 1
+    assert outcome.rc == 2
+
+
+def test_an_option_of_a_script_that_is_cut_short_is_refused(flux, tmp_path):
+    (tmp_path / "b.sh").write_text("#!/bin/sh\n# flux: -n1\n# flux: --time=15\n")
+    outcome = flux("batch", "--dry-run", "b.sh")
+    assert outcome.stderr.endswith("line 3: unrecognized arguments: --time=15 (did you mean --time-limit?)\n")
+    assert outcome.rc == 2
 
 
 def test_instance_configuration_travels_as_a_file(flux):

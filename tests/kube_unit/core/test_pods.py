@@ -59,6 +59,14 @@ def test_the_schedulers_message_in_short(message: str, text: str) -> None:
             "image busybox:9 of container hello cannot be pulled (ImagePullBackOff): Back-off pulling image",
         ),
         (
+            waiting(
+                "ErrImagePull",
+                "read udp 10.0.0.7:45678->10.0.0.10:53, dial [fd00::7%eth0]:1: [fd00::7]:2->[fd00::1]:53",
+            ),
+            "image busybox:9 of container hello cannot be pulled (ErrImagePull): read udp 10.0.0.10:53, dial "
+            "[fd00::7%eth0]:1: [fd00::1]:53",
+        ),
+        (
             waiting("CreateContainerConfigError", 'secret "no" not found'),
             'container hello cannot be started (CreateContainerConfigError): secret "no" not found',
         ),

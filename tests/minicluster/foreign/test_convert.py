@@ -78,10 +78,10 @@ POD = {
         container(
             workingDir="/work",
             resources={"limits": {"cpu": 2}},
-            ports=[{"containerPort": 80}],
+            ports=[{"containerPort": 80, "hostPort": 80}],
             env=[
                 {"name": "WHO", "value": "me"},
-                {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+                {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k", "optional": True}}},
                 {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
             ],
             command=["echo", "$(WHO)", "it's $(KEY)!", "$(POD)"],
@@ -95,7 +95,10 @@ POD = {
         {"name": "logs", "image": "logs"},
     ],
     "volumes": [
-        {"name": "data", "configMap": {"name": "c", "items": [{"key": "a", "path": "b"}], "defaultMode": 256}},
+        {
+            "name": "data",
+            "configMap": {"name": "c", "items": [{"key": "a", "path": "b", "mode": 256}], "defaultMode": 256},
+        },
         {"name": "odd", "nfs": {"server": "s", "path": "/"}},
         {"name": "unused", "emptyDir": {}},
     ],
@@ -138,15 +141,51 @@ def test_what_has_a_place_is_there_and_all_else_is_named() -> None:
             "metadata.annotations.flux-framework.org/headrace-options.spread",
             "spec.successPolicy",
             "spec.template.metadata.finalizers",
+            f"{pod}.containers[0].env[1].valueFrom.secretKeyRef.optional",
             f"{pod}.containers[0].env[2] (POD)",
             f"{pod}.containers[0].envFrom",
+            f"{pod}.containers[0].ports[0].hostPort",
             f"{pod}.containers[0].volumeMounts[0].subPath",
             f"{pod}.containers[0].volumeMounts[1] (/again)",
             f"{pod}.containers[1] (logs)",
             f"{pod}.hostNetwork",
             f"{pod}.volumes[0].configMap.defaultMode",
+            f"{pod}.volumes[0].configMap.items[0].mode",
             f"{pod}.volumes[1] (odd)",
             f"{pod}.volumes[2] (unused)",
+        ]
+    )
+
+
+def test_what_kubernetes_has_within_a_field_and_a_minicluster_has_not_is_named() -> None:
+    """A MiniCluster with such a member would be refused."""
+    one = container(
+        resources={"limits": {"cpu": 2}, "claims": [{"name": "gpu"}]},
+        securityContext={"runAsUser": 1, "seccompProfile": {"type": "RuntimeDefault", "more": "x"}, "more": {"a": "b"}},
+    )
+    pod = {
+        "containers": [one],
+        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}],
+        "securityContext": {"supplementalGroupsPolicy": "Strict"},
+        "tolerations": [{"key": "gpu", "operator": "Exists", "tolerationSeconds": 30}],
+    }
+    rules = [{"action": "FailJob", "onPodConditions": [{"type": "x", "status": "True", "more": "x"}]}]
+    spec, lost = converted(job(pod=pod, podFailurePolicy={"rules": rules}))
+    (found,) = spec["containers"]
+    assert found["resources"] == {"limits": {"cpu": 2}}
+    assert found["securityContext"] == {"runAsUser": 1, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert spec["pod"] == {"tolerations": [{"key": "gpu", "operator": "Exists"}]}
+    assert spec["podFailurePolicy"]["rules"][0]["onPodConditions"] == [{"type": "x", "status": "True"}]
+    at = "spec.template.spec"
+    assert sorted(lost) == sorted(
+        [
+            "spec.podFailurePolicy.rules[0].onPodConditions[0].more",
+            f"{at}.containers[0].resources.claims",
+            f"{at}.containers[0].securityContext.more",
+            f"{at}.containers[0].securityContext.seccompProfile.more",
+            f"{at}.resourceClaims",
+            f"{at}.securityContext.supplementalGroupsPolicy",
+            f"{at}.tolerations[0].tolerationSeconds",
         ]
     )
 

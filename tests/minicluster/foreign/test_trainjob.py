@@ -97,6 +97,45 @@ def test_overrides_of_each_version_apply_to_the_pods(fields: Document) -> None:
         assert cluster.job["spec"]["template"]["metadata"]["labels"] == {"a": "b"}
 
 
+def test_a_variable_that_is_overridden_keeps_its_place() -> None:
+    """A reference is to a variable before it: one that moved to the end would leave `$(ROOT)` as text."""
+    base = runtime(env=env(ROOT="/a", DATA="$(ROOT)/data"), **COMMAND)
+    cluster = read(trainjob({"env": env(MORE="$(DATA)/more", ROOT="/b")}), base)
+    assert cluster.variables(lambda _source: None) == {"ROOT": "/b", "DATA": "/b/data", "MORE": "/b/data/more"}
+
+
+def test_the_trainer_is_merged_after_the_overrides() -> None:
+    patch = override_2_0(containers=[{"name": "node", "env": env(ROOT="/patch", EXTRA="/extra")}])
+    base = runtime(env=env(ROOT="/a", DATA="$(ROOT)$(EXTRA)"), **COMMAND)
+    cluster = read(trainjob({"env": env(ROOT="/b")}, **patch), base)
+    assert cluster.variables(lambda _source: None) == {"ROOT": "/b", "EXTRA": "/extra", "DATA": "/b/extra"}
+
+
+def test_an_override_changes_what_it_names_and_nothing_else() -> None:
+    pod = {
+        "nodeSelector": {"gpu": "no"},
+        "tolerations": [{"key": "b"}],
+        "volumes": [{"name": "data", "emptyDir": {"sizeLimit": "1Gi"}}],
+        "containers": [{"name": "node", "volumeMounts": [{"name": "data", "mountPath": "/b", "readOnly": True}]}],
+    }
+    mounts = [{"name": "data", "mountPath": path} for path in ("/a", "/b")]
+    base = runtime(volumeMounts=mounts, **COMMAND)
+    spec = base["spec"]["template"]["spec"]["replicatedJobs"][1]["template"]["spec"]["template"]["spec"]
+    spec.update(
+        nodeSelector={"gpu": "yes", "zone": "a"},
+        tolerations=[{"key": "a"}],
+        volumes=[{"name": "tmp", "emptyDir": {}}, {"name": "data", "emptyDir": {"medium": "Memory"}}],
+    )
+    found = read(trainjob({}, **override_2_1({}, **pod)), base).job["spec"]["template"]["spec"]
+    assert found["nodeSelector"] == {"gpu": "no", "zone": "a"}
+    assert found["tolerations"] == [{"key": "b"}]
+    assert found["volumes"] == [
+        {"name": "tmp", "emptyDir": {}},
+        {"name": "data", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
+    ]
+    assert found["containers"][0]["volumeMounts"] == [mounts[0], {**mounts[1], "readOnly": True}]
+
+
 def test_a_deadline_is_the_jobs() -> None:
     cluster = read(trainjob(COMMAND, activeDeadlineSeconds=60), runtime())
     assert cluster.job["spec"]["activeDeadlineSeconds"] == 60
@@ -157,7 +196,17 @@ def test_a_patch_gives_a_stock_runtime_its_options() -> None:
         (
             [trainjob(COMMAND, podSpecOverrides=[{"targetJobs": [{"name": "nodes"}]}]), runtime()],
             "spec.podSpecOverrides[0].targetJobs[0].name",
-            "'nodes' is no Job of the runtime; there are: dataset-initializer, node",
+            "'nodes' is none of the Jobs of the runtime; there are: dataset-initializer, node",
+        ),
+        (
+            [trainjob(COMMAND, **override_2_0(containers=[{"name": "main"}])), runtime()],
+            "spec.podSpecOverrides[0].containers[0].name",
+            "'main' is none of the containers of node; there are: node",
+        ),
+        (
+            [trainjob(COMMAND, **override_2_0(initContainers=[{"name": "main"}])), runtime()],
+            "spec.podSpecOverrides[0].initContainers[0].name",
+            "'main' is none of the initContainers of node, which has none",
         ),
     ],
 )

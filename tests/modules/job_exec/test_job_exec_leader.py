@@ -63,12 +63,17 @@ def test_a_job_of_another_user_ends_at_once_unless_the_configuration_has_it_run(
         fleet.start(userid=1234)
         await fleet.settle()
         assert [op["op"] for op in fleet.agents[0].told] == ["start"] and fleet.told == []
+        fleet.start(id=JOB + 1)
+        await fleet.settle()
+        limits = [op.get("most_output") for op in fleet.agents[0].got("start")]
+        assert limits == [10 << 20, None], "the owner has the default of the shell"
 
     async def as_user(fleet: Fleet) -> None:
         fleet.start(userid=1234)
         await fleet.settle()
         (start,) = fleet.agents[0].told
         assert (start["as_user"], start["pam_service"], start["environment"]) == (True, "jobs", None)
+        assert start["most_output"] == 7
 
     async def too_low(fleet: Fleet) -> None:
         fleet.start(userid=999)
@@ -77,7 +82,11 @@ def test_a_job_of_another_user_ends_at_once_unless_the_configuration_has_it_run(
         assert fleet.told[0] == ("exception", {"severity": 0, "type": "exec", "note": note})
         assert fleet.agents[0].told == []
 
-    with_fleet(1, as_user, config={"headrace": {"guests": {"submit": "as-user", "pam-service": "jobs"}}})
+    with_fleet(
+        1,
+        as_user,
+        config={"headrace": {"guests": {"submit": "as-user", "pam-service": "jobs", "limits": {"output-bytes": 7}}}},
+    )
     with_fleet(1, too_low, config={"headrace": {"guests": {"submit": "as-user"}}})
     with_fleet(1, refused)
     with_fleet(1, refused, config={"headrace": {"guests": {"submit": "refuse"}}})

@@ -8,7 +8,7 @@ from typing import Any
 from exec_fleet import JOB, Fleet, with_fleet
 
 from headrace.broker.module.context import EMPTY, ModuleContext
-from headrace.spec.message import Message
+from headrace.spec.message import ROLE_USER, Message
 
 SHELL = "0-shell-f2AniAMV"
 
@@ -52,6 +52,24 @@ def test_a_shell_is_told_when_its_client_has_taken_what_it_was_sent_or_is_gone()
             assert len(told) == count
             assert (told[-1]["id"], told[-1]["token"]) == (JOB, token)
         assert len(replies) == 1
+
+    with_fleet(1, scenario)
+
+
+def test_in_private_mode_a_guest_does_not_see_that_another_users_job_runs() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start()
+        await fleet.settle()
+        replies: list[Message] = []
+        for private in (False, True):
+            fleet.brokers[0].config = {"access": {"private-mode": private}}
+            for name in (SHELL, "0-shell-f3"):
+                fleet.manager.call(f"{name}.pty", {}, replies.append, userid=1, rolemask=ROLE_USER)
+                await fleet.settle()
+        found = [(reply.errnum, reply.text.replace(SHELL, "0-shell-f3")) for reply in replies]
+        running, absent, hidden, absent_too = found
+        assert running[0] == errno.EPERM
+        assert hidden == absent == absent_too
 
     with_fleet(1, scenario)
 

@@ -354,6 +354,19 @@ def test_one_job_by_its_id(in_broker: Run) -> None:
     with_world(in_broker, scenario)
 
 
+def test_in_private_mode_the_state_of_another_users_job_is_not_waited_for(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        world.pending(2)
+        await world.settle()
+        world.broker.config = {"access": {"private-mode": True}}
+        guest = world.broker.client(guest=True)
+        for id in (2, 99):
+            reply = await guest.call("job-list.list-id", {"id": id, "attrs": [], "state": 64})
+            assert (reply.errnum, reply.text) == (errno.ENOENT, "")
+
+    with_world(in_broker, scenario)
+
+
 def test_an_id_can_be_waited_for_and_its_state_too(in_broker: Run) -> None:
     async def scenario(world: World) -> None:
         world.known.add(5)

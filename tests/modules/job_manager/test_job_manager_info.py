@@ -39,8 +39,12 @@ def test_what_is_not_there_is_enoent(in_broker: Run) -> None:
         world = World(broker)
         await world.begin()
         id = await world.job()
-        for body in ({"id": 1, "keys": ["eventlog"], "flags": 0}, {"id": id, "keys": ["nosuch"], "flags": 0}):
-            assert (await world.client.call("job-info.lookup", body)).errnum == errno.ENOENT
+        for job, key, text in (
+            (1, "eventlog", "invalid job id"),
+            (id, "nosuch", "nosuch: key not found"),
+        ):
+            reply = await world.client.call("job-info.lookup", {"id": job, "keys": ["jobspec", key], "flags": 0})
+            assert (reply.errnum, reply.text) == (errno.ENOENT, text)
         for job, path in ((1, "eventlog"), (id, "guest.nosuch")):
             reply = await world.client.next(world.watch(job, path))
             assert reply.errnum == errno.ENOENT

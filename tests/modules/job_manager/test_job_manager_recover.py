@@ -23,7 +23,7 @@ from kvs_world import commit, store, val
 from headrace.broker.state.journal import Journal, JournalError
 from headrace.jobs.pack import Submission, unpack
 from headrace.modules.job_manager import service as job_manager
-from headrace.modules.job_manager.records import JobSubmitted, TextAdded
+from headrace.modules.job_manager.records import EventsPosted, JobSubmitted, TextAdded
 from headrace.spec import jobid
 from headrace.spec.kvs_flags import APPEND
 
@@ -277,6 +277,54 @@ def test_a_job_with_a_note_that_cannot_be_read_back_is_left_out_alone(in_broker:
     note = msgspec.msgpack.encode([2, ids[0], [5, [[1.0, "memo", None]]]])
     assert note.endswith(b"\xc0")
     journalled(tmp_path, b"\x91" + note[:-1] + DEEP)
+    in_broker(after, statedir=str(tmp_path))
+
+
+def test_a_job_of_which_earlier_events_are_missing_is_left_out_alone(in_broker: Run, tmp_path: Path) -> None:
+    ids: list[int] = []
+
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        ids.extend([await world.job(urgency=0), await world.job(urgency=0)])
+
+    async def after(broker: Any) -> None:
+        world = World(broker)
+        assert [id for id, _ in await world.all_events()] == ids[1:]
+        (said,) = (line for line in broker.logged if "is left out" in line)
+        assert "some of its events were in a damaged part of the journal" in said
+        await world.begin()
+
+    in_broker(scenario, statedir=str(tmp_path))
+    journalled(tmp_path, msgspec.msgpack.encode([[2, ids[0], [99, [[1.0, "memo", None]]]]]))
+    in_broker(after, statedir=str(tmp_path))
+
+
+def test_jobs_with_a_text_that_was_lost_are_counted_and_those_with_later_texts_are_there(
+    in_broker: Run, tmp_path: Path
+) -> None:
+    ids: list[int] = []
+
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        ids.append(await world.job(urgency=0))
+
+    async def after(broker: Any) -> None:
+        world = World(broker)
+        assert sorted(id for id, _ in await world.all_events()) == [ids[0], ids[0] + 2]
+        assert any("1 jobs are lost" in line for line in broker.logged)
+        await world.begin()
+
+    in_broker(scenario, statedir=str(tmp_path))
+    # The first job has the texts 0 and 1; text 2 was in a frame that is passed over.
+    text = json.dumps(jobspec()).encode()
+    events = [[1.0, "submit", {"userid": 0, "urgency": 0, "flags": 0}], [1.0, "validate", None]]
+    batch: list[Any] = [TextAdded(3, text)]
+    for number in (2, 3):
+        id = ids[0] + number - 1
+        batch += [JobSubmitted(id, Submission(b"", (number, len(text), 0, b""), b"")), EventsPosted(id, (0, events))]
+    journalled(tmp_path, msgspec.msgpack.encode(batch))
     in_broker(after, statedir=str(tmp_path))
 
 

@@ -12,7 +12,7 @@ import pytest
 from jobs_world import QUEUES, World, jobspec, pipeline_of
 
 from headrace.jobs.storable import MOST_LEVELS
-from headrace.spec.message import FLAG_STREAMING
+from headrace.spec.message import FLAG_PRIVATE, FLAG_STREAMING
 
 Run = Callable[..., None]
 
@@ -46,7 +46,9 @@ def test_raise_posts_the_exception_and_publishes_it(in_broker: Run) -> None:
         world = World(broker)
         await world.begin()
         seen: list[Any] = []
+        private: list[int] = []
         world.ctx.subscribe("job-exception", lambda msg: seen.append(msg.obj))
+        world.ctx.subscribe("job-exception", lambda msg: private.append(msg.flags & FLAG_PRIVATE))
         id = await world.job()
         await world.alloc(id)
         await world.client.rpc("job-manager.raise", {"id": id, "type": "test", "severity": 1, "note": "why"})
@@ -56,6 +58,7 @@ def test_raise_posts_the_exception_and_publishes_it(in_broker: Run) -> None:
             {"type": "test", "severity": 1, "note": "why", "userid": userid},
         )
         assert seen == [{"id": id, "type": "test", "severity": 1}]
+        assert private == [FLAG_PRIVATE]
         world.end(id)
 
     in_broker(scenario)
@@ -82,6 +85,36 @@ def test_guests_reach_their_own_jobs_only(in_broker: Run) -> None:
         assert reply.errnum == errno.EPERM
         reply = await guest.call("job-manager.submit", {"jobs": []})
         assert reply.errnum == errno.EPERM
+
+    in_broker(scenario)
+
+
+def test_in_private_mode_another_users_job_is_one_that_never_was(in_broker: Run) -> None:
+    requests: list[tuple[str, dict[str, Any]]] = [
+        ("job-manager.raise", {"type": "cancel", "severity": 0}),
+        ("job-manager.kill", {"signum": 15}),
+        ("job-manager.urgency", {"urgency": 3}),
+        ("job-manager.memo", {"volatile": False, "memo": {"foo": "bar"}}),
+        ("job-manager.update", {"updates": {"attributes.system.duration": 1.0}}),
+        ("job-manager.getattr", {"attrs": ["jobspec"]}),
+        ("job-info.lookup", {"keys": ["jobspec"], "flags": 0}),
+        ("job-info.eventlog-watch", {"path": "eventlog", "flags": 0}),
+        ("job-info.update-lookup", {"key": "jobspec", "flags": 0}),
+        ("job-info.update-watch", {"key": "jobspec", "flags": 0}),
+    ]
+
+    async def scenario(broker: Any) -> None:
+        broker.config = {"access": {"private-mode": True}}
+        world = World(broker)
+        await world.begin()
+        over = await world.job()
+        await world.run(over)
+        active = await world.job()
+        guest = broker.client(guest=True)
+        for topic, body in requests:
+            answers = [await guest.call(topic, {"id": id, **body}) for id in (active, over, 1)]
+            assert len({(answer.errnum, answer.text) for answer in answers}) == 1, topic
+            assert answers[0].errnum, topic
 
     in_broker(scenario)
 

@@ -163,3 +163,20 @@ def test_a_short_record_tells_of_the_output_that_has_no_room(tmp_path: Path) -> 
         assert (header, note["name"]) == ({"name": "header"}, "log")
         assert note["context"]["message"] == f"output is lost: {tmp_path}: File exists"
     assert told == [(id, f"output is lost: {tmp_path}: File exists") for id in (5, 6)]
+
+
+def test_entries_of_users_stand_in_the_main_eventlog_by_time_and_change_nothing_else(tmp_path: Path) -> None:
+    def names() -> list[str]:
+        return [json.loads(line)["name"] for line in store.lookup(5, "eventlog").splitlines()]
+
+    store = Store(str(tmp_path))
+    job = job_in(store, 5, ("validate", None), ("clean", None))
+    for time, name in ((2.0, "a"), (0.5, "b"), (9.0, "exception")):
+        store.append_to_any(5, "eventlog", json.dumps({"timestamp": time, "name": name}).encode() + b"\n")
+    expected = ["submit", "validate", "a", "b", "clean", "exception"]
+    assert names() == expected
+    store.finish(job)
+    store.append_to_any(5, "eventlog", b'{"timestamp":3,"name":"c"}\n')
+    assert names() == [*expected, "c"]
+    assert [name for _, name, _ in store.events(5)] == ["submit", "validate", "clean"]
+    assert store.keys(5) == ["J", "eventlog", "jobspec"]

@@ -128,6 +128,30 @@ def test_one_singleton_of_a_name_is_let_go_at_a_time_and_the_oldest_first(steps:
     assert world.core.active[99].state == SCHED, "another user's has its own turn"
 
 
+@pytest.mark.parametrize("over", [False, True])
+@pytest.mark.parametrize("scheme", [*SCHEMES, "afterstart"])
+def test_a_dependency_on_another_users_job_is_refused_and_in_private_mode_it_is_one_that_never_was(
+    scheme: str, over: bool
+) -> None:
+    world = World()
+    kind = deps.parse({"scheme": scheme, "value": "1"}).kind
+    for id, userid in ((1, 7), (2, 0)):
+        assert world.submit(id, userid=userid) == ""
+        if over:
+            world.run(id)
+    denied = f"dependency: {kind}: Permission denied for job {jobid.encode(1)}"
+    refusals = []
+    for private in (False, True):
+        world.core.private = private
+        assert world.submit(10, userid=0, **after(scheme, 1)) == denied, "the owner is no exception"
+        refusals.append(world.submit(10, userid=8, **after(scheme, 1)))
+    never = world.submit(10, userid=8, **after(scheme, 99))
+    assert refusals == [denied, never.replace(jobid.encode(99), jobid.encode(1))]
+    assert "job not found" in never
+    if scheme == "afterany":
+        assert world.submit(10, userid=7, **after(scheme, 1)) == ""
+
+
 @pytest.mark.parametrize(
     ("scheme", "status", "outcome"),
     [

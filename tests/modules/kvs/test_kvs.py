@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from kvs_world import commit, look, put, store, unlink, val, value
 
+from headrace.broker.module.context import RpcError
 from headrace.modules.content import service as content
 from headrace.modules.kvs import service as kvs
 from headrace.spec.kvs_flags import READLINK, TREEOBJ
@@ -333,3 +334,56 @@ def test_a_database_that_was_emptied_is_in_the_log(in_broker, tmp_path):
         file.unlink()
     (tmp_path / "kvs.sqlite").write_bytes(b"")
     in_broker(emptied, statedir=str(tmp_path))
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_reload_begins_with_an_earlier_root_of_any_age_in_memory(in_broker, tmp_path, durable):
+    async def scenario(broker):
+        client = store(broker)
+        old = await client.rpc("kvs.commit", commit(put("a", b"1"), put("d.e", b"x" * 200)))
+        new = await client.rpc("kvs.commit", commit(put("a", b"2"), put("b", b"3"), unlink("d")))
+        await broker.contexts.pop("kvs").unload()
+        broker.load(kvs, f"initial-rootref={old['rootref']}")
+        await client.rpc("kvs.wait-version", {"namespace": "primary", "rootseq": new["rootseq"] + 1})
+        assert (await client.rpc("kvs.getroot", {"namespace": "primary"}))["rootref"] == old["rootref"]
+        assert [await value(client, key) for key in ("a", "b", "d.e")] == [b"1", errno.ENOENT, b"x" * 200]
+        for number in range(300):
+            await client.rpc("kvs.commit", commit(put("a", b"%d" % number)))
+        assert await value(client, "d.e", rootref=old["rootref"]) == b"x" * 200
+
+    in_broker(scenario, **({"statedir": str(tmp_path)} if durable else {}))
+
+
+def test_a_root_that_is_not_there_or_not_a_directory_ends_the_load(in_broker):
+    async def scenario(broker):
+        client = store(broker)
+        await client.rpc("kvs.commit", commit(put("a", b"x" * 200)))
+        await broker.contexts.pop("kvs").unload()
+        for blob, text in ((b"x" * 200, "is not a tree object"), (b"y", "is not in the content store")):
+            with pytest.raises(RpcError, match=text):
+                await kvs.load(broker.context("kvs"), [f"initial-rootref=sha1-{hashlib.sha1(blob).hexdigest()}"])
+            await broker.contexts.pop("kvs").unload()
+
+    in_broker(scenario)
+
+
+def test_one_commit_makes_one_version_without_merging(in_broker):
+    async def scenario(broker):
+        broker.load(content)
+        broker.load(kvs, "transaction-merge=0")
+        client = broker.client()
+        asked = [client.start("kvs.commit", commit(put("a", b"%d" % number))) for number in range(3)]
+        assert [(await client.next(one)).obj["rootseq"] for one in asked] == [1, 2, 3]
+
+    in_broker(scenario)
+
+
+@pytest.mark.parametrize(
+    "arg", ["transaction-merge=2", "transaction-merge", "initial-rootref=abcdef", "initial", "x=1"]
+)
+def test_wrong_arguments_are_refused(in_broker, arg):
+    async def scenario(broker):
+        with pytest.raises(RpcError, match="kvs: "):
+            broker.load(kvs, arg)
+
+    in_broker(scenario)

@@ -29,11 +29,14 @@ def append(key: str) -> Op:
     return Op(key, APPEND, value_node(b"x"))
 
 
-def test_appends_to_keys_of_a_job_s_namespace_without_a_committed_value_are_for_the_job_store() -> None:
+def test_appends_to_logs_of_a_job_without_a_committed_value_are_for_the_job_store() -> None:
     log, path = f"{JOB}.guest.exec.eventlog", f"{JOB[4:]}.guest.exec.eventlog"
     assert log_appends(
-        Dir({}), [append("a"), append(f".{log}"), op(f"{JOB}.guest.mine"), append(f"{JOB}.eventlog")]
-    ) == [LogAppend(1, path, "x")]
+        Dir({}),
+        [append("a"), append(f".{log}"), op(f"{JOB}.guest.mine"), append(f"{JOB}.R"), append(f"{JOB}.eventlog")],
+    ) == [LogAppend(1, path, "x"), LogAppend(4, f"{JOB[4:]}.eventlog", "x")]
+    assert not log_appends(Dir({}), [append(f"{JOB}.x.eventlog"), append(f"{JOB}.eventlog.x")])
+    assert {one.job for one in log_appends(Dir({}), [append(log), append(f"{JOB}.eventlog")])} == {JOB[4:]}
     # What stands over the log, or is put there by the same transaction, is what readers of the KVS see.
     assert not log_appends(Dir({}), [op(log), append(log)])
     assert not log_appends(apply(Dir({}), [op(log)], "primary", []), [append(log)])

@@ -22,6 +22,11 @@ from .errors import KubeError
 from .places import Addresses
 
 START_PATIENCE = 120.0
+# The users that the programs are, with their groups: the administrator, and those that kubeadm gives to the controller
+# manager and the scheduler. What these two may do follows from the roles that Kubernetes itself makes for them.
+_CONTROLLER_MANAGER = "system:kube-controller-manager"
+_SCHEDULER = "system:kube-scheduler"
+_USERS = {"admin": ["system:masters"], _CONTROLLER_MANAGER: [], _SCHEDULER: []}
 
 
 class Api:
@@ -71,11 +76,25 @@ class Api:
 
 
 def prepare(state: Path) -> None:
-    """Make the administrator's token."""
-    token = secrets.token_urlsafe(24)
-    for name, text in {"token": token, "tokens.csv": f'{token},admin,admin,"system:masters"\n'}.items():
-        (state / name).touch(0o600)
-        (state / name).write_text(text)
+    """Make the tokens of all users."""
+    tokens = {user: secrets.token_urlsafe(24) for user in _USERS}
+    for user, token in tokens.items():
+        _write(_token_file(state, user), token)
+    lines = (",".join([token, user, user, *_USERS[user]]) for user, token in tokens.items())
+    _write(state / "tokens.csv", "\n".join(lines) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    path.touch(0o600)
+    path.write_text(text)
+
+
+def _token_file(state: Path, user: str) -> Path:
+    return state / ("token" if user == "admin" else f"token-{user}")
+
+
+def _kubeconfig_file(state: Path, user: str) -> Path:
+    return state / ("kubeconfig" if user == "admin" else f"kubeconfig-{user}")
 
 
 def kubeconfig(server: str, token: str, authority: bytes) -> str:
@@ -142,7 +161,8 @@ def _controller_manager(state: Path, addresses: Addresses) -> list[str]:
     return [
         build.program("kubernetes", "kube-controller-manager"),
         *_flags(
-            kubeconfig=state / "kubeconfig",
+            kubeconfig=_kubeconfig_file(state, _CONTROLLER_MANAGER),
+            use_service_account_credentials="true",
             service_account_private_key_file=state / "service-accounts.key",
             root_ca_file=state / "certificates/apiserver.crt",
             leader_elect="false",
@@ -164,7 +184,7 @@ def _scheduler(state: Path) -> list[str]:
     return [
         build.program("kubernetes", "kube-scheduler"),
         *_flags(
-            kubeconfig=state / "kubeconfig",
+            kubeconfig=_kubeconfig_file(state, _SCHEDULER),
             leader_elect="false",
             kube_api_qps=200,
             kube_api_burst=400,
@@ -190,8 +210,9 @@ def start(box: Box, addresses: Addresses, options: Mapping[str, Sequence[str]]) 
 
     wait_for(ready, "the API server", START_PATIENCE, 0.05)
     authority = (state / "certificates/apiserver.crt").read_bytes()
-    (state / "kubeconfig").touch(0o600)
-    (state / "kubeconfig").write_text(kubeconfig(addresses.server, (state / "token").read_text(), authority))
+    for user in _USERS:
+        text = kubeconfig(addresses.server, _token_file(state, user).read_text(), authority)
+        _write(_kubeconfig_file(state, user), text)
     further = options.get("kube-controller-manager", ())
     box.start("kube-controller-manager", [*_controller_manager(state, addresses), *further])
     box.start("kube-scheduler", _scheduler(state))

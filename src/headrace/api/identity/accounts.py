@@ -7,9 +7,13 @@ Both kinds answer the same questions, so that `Access` and the routes need not t
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import pwd
 import secrets
+import sys
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headrace.api.identity import credential, passwords
@@ -17,7 +21,7 @@ from headrace.api.identity.credential import Identity
 from headrace.api.identity.tokens import Token, Tokens
 from headrace.api.identity.userids import UseridMismatch, Userids, mismatch
 from headrace.api.settings import Settings
-from headrace.api.store.errors import NoSuchToken, NoSuchUser, StoreError, UseridTaken
+from headrace.api.store.errors import NoSuchToken, NoSuchUser, StoreError, StoreUnusable, UseridTaken
 from headrace.query.job_info import name_user
 
 if TYPE_CHECKING:
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
 
 # Userids below are those of programs (`UID_MIN` of login.defs).
 _LEAST_USERID = 1000
+# Seconds.
+_SILENCE = 3600.0
 _ONE_USER = "this service has one user, the owner of the instance: one with --auth users has several"
 
 
@@ -88,7 +94,7 @@ class Owner:
 
     several = False
     logs_in = False
-    help = "open the address that the service printed when it started"
+    help = "run `headrace api url` on the machine of this service, as the user who started it, and open what it prints"
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -201,12 +207,8 @@ class StoredUsers:
         return _account(found)
 
     async def change(self, name: str, password: str | None, admin: bool | None) -> Account:
-        found = self._users.one(self._engine, name)
-        if password is not None:
-            async with self._verifying:
-                found = await asyncio.to_thread(self._users.set_password, self._engine, name, password)
-        if admin is not None:
-            found = self._users.set_admin(self._engine, name, admin)
+        async with self._verifying:
+            found = await asyncio.to_thread(self._users.change, self._engine, name, password, admin)
         return _account(found)
 
     def remove(self, name: str) -> None:
@@ -240,6 +242,8 @@ class ProxiedUsers(StoredUsers):
             await self.add(name, secrets.token_urlsafe(32), admin=False)
         except UseridTaken as exc:
             raise UseridMismatch(str(exc)) from None
+        except StoreUnusable:
+            raise
         except StoreError:
             # No user can have such a name, or another request has added the user meanwhile.
             pass
@@ -286,6 +290,21 @@ def is_of_the_system(name: str) -> bool:
     return userid < _LEAST_USERID or userid == os.getuid()
 
 
+class Log:
+    """Writes errors of the store to the log; the same one again after _SILENCE seconds, however many requests fail."""
+
+    def __init__(self, path: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._clock = clock
+        self._said: dict[str, float] = {}
+
+    def __call__(self, text: str) -> None:
+        now = self._clock()
+        if now - self._said.get(text, -math.inf) >= _SILENCE:
+            self._said[text] = now
+            print(f"headrace-api: {self._path}: {text}: users are answered 503", file=sys.stderr, flush=True)
+
+
 def _account(user: User) -> Account:
     return Account(user.name, user.userid, user.admin, user.added)
 
@@ -296,7 +315,8 @@ def of(settings: Settings) -> Accounts:
         return Owner(settings)
     from headrace.api.store import database
 
-    engine, seconds = database.open_file(settings.database), settings.token_minutes * 60
+    seconds = settings.token_minutes * 60
+    engine = database.open_file(settings.database, told=Log(settings.database))
     if settings.auth == "proxy":
         return ProxiedUsers(engine, seconds, settings.adds_unknown)
     if settings.auth == "pam":

@@ -6,6 +6,7 @@ import os
 import pwd
 from typing import NamedTuple
 
+from headrace.spec import credential
 from headrace.spec.message import ROLE_ADMIN, ROLE_LOCAL, ROLE_OWNER, ROLE_USER
 
 
@@ -25,7 +26,7 @@ class Identity(NamedTuple):
         """Variables by which programs of the owner's process speak to the broker with this credential."""
         if self.rolemask & ROLE_OWNER:
             return {}
-        return {"FLUX_HANDLE_USERID": str(self.userid), "FLUX_HANDLE_ROLEMASK": hex(self.rolemask)}
+        return credential.environment(self.userid, self.rolemask)
 
 
 def owner() -> Identity:

@@ -56,6 +56,10 @@ async def show(request: Request, id: str) -> Response:
         if exc.errno != errno.EFBIG:
             raise
         problem = str(exc.strerror)
+    said = chosen.get("said", "")
+    if said == "submitted" and job_view.has_failed(raw):
+        # A note of success does not stand above a failure.
+        said = ""
     return html.page(
         request,
         "job.html",
@@ -64,7 +68,8 @@ async def show(request: Request, id: str) -> Response:
         output_problem=problem,
         search=search,
         signals=SIGNALS,
-        said=job_view.SAID.get(chosen.get("said", ""), ""),
+        said=job_view.SAID.get(said, ""),
+        said_here=f"?said={said}" if said else "",
     )
 
 

@@ -6,14 +6,12 @@ import json
 import shlex
 from collections import deque
 from collections.abc import Mapping
-from itertools import groupby
-from operator import itemgetter
 from typing import Any, NamedTuple
 
-from headrace.api.pages import view
+from headrace.api.pages import following, view
 from headrace.query.job_info import JobInfo
 from headrace.spec import duration, eventlog, jobid
-from headrace.spec.job_state import INACTIVE, PENDING, RUN
+from headrace.spec.job_state import COMPLETED, INACTIVE, PENDING, RUN
 from headrace.spec.rset import ResourceSet
 from headrace.spec.stdio import Data
 from headrace.spec.wait_status import how_ended
@@ -77,15 +75,10 @@ class Host(NamedTuple):
     gpus: str
 
 
-class Piece(NamedTuple):
-    stream: str
-    text: str
-
-
 class Output(NamedTuple):
     """The end of what a job wrote: `skipped` bytes came before it; `events` of its log were read."""
 
-    pieces: list[Piece]
+    pieces: list[following.Piece]
     skipped: int
     events: int
 
@@ -108,6 +101,10 @@ class Job(NamedTuple):
 
 def has_ended(raw: Mapping[str, Any]) -> bool:
     return bool(raw["state"] == INACTIVE)
+
+
+def has_failed(raw: Mapping[str, Any]) -> bool:
+    return has_ended(raw) and raw.get("result") != COMPLETED
 
 
 def job(raw: dict[str, Any], stored: Mapping[str, Any], now: float) -> Job:
@@ -141,7 +138,7 @@ def _waits(raw: dict[str, Any], now: float) -> list[Fact]:
     if not raw["state"] & PENDING:
         return []
     job = JobInfo(raw, now)
-    facts = [Fact("Reason", str(job.get("sched.reason_pending") or job.get("contextual_info") or "not known yet"))]
+    facts = [Fact("Reason", view.why(job) or "not known yet")]
     ahead = job.get("sched.jobs_ahead")
     if isinstance(ahead, int):
         facts.append(Fact("Jobs ahead", str(ahead) if ahead else "none"))
@@ -166,7 +163,7 @@ def _about(name: str, context: Mapping[str, Any]) -> str:
     if name == "finish" and isinstance(context.get("status"), int):
         return how_ended(context["status"])
     if name == "exception":
-        note = f": {context['note']}" if context.get("note") else ""
+        note = f": {_short(context['note'])}" if context.get("note") else ""
         return f"{context.get('type', '')}, severity {context.get('severity', '')}{note}"
     shown = {key: value for key, value in context.items() if value not in ("", {}, [])}
     if shown.keys() <= {"annotations"}:
@@ -219,7 +216,7 @@ class Tail:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._kept: deque[tuple[str, bytes]] = deque()
+        self._kept: deque[Data] = deque()
         self._size = 0
         self._skipped = 0
         self._count = 0
@@ -227,21 +224,19 @@ class Tail:
     def add(self, part: Data) -> None:
         self._count += 1
         if part.data:
-            self._kept.append((part.stream, part.data))
+            self._kept.append(part)
             self._size += len(part.data)
-            while self._size - len(self._kept[0][1]) >= self._most:
-                self._drop(len(self._kept.popleft()[1]))
+            while self._size - len(self._kept[0].data or b"") >= self._most:
+                self._drop(len(self._kept.popleft().data or b""))
 
     def output(self) -> Output:
-        """What is kept, in runs of one stream."""
+        """What is kept, as a terminal would show it."""
         if self._size > self._most:
-            stream, data = self._kept.popleft()
+            part = self._kept.popleft()
             beyond = self._size - self._most
-            self._kept.appendleft((stream, data[beyond:]))
+            self._kept.appendleft(part._replace(data=(part.data or b"")[beyond:]))
             self._drop(beyond)
-        runs = groupby(self._kept, key=itemgetter(0))
-        pieces = [Piece(stream, b"".join(data for _, data in run).decode("utf-8", "replace")) for stream, run in runs]
-        return Output(pieces, self._skipped, self._count)
+        return Output(following.pieces(self._kept), self._skipped, self._count)
 
     def _drop(self, size: int) -> None:
         self._size -= size

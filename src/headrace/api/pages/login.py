@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import RedirectResponse, Response
 
-from headrace.api import service
+from headrace.api import audit, service
 from headrace.api.fields import Field, checked_text, of_query
 from headrace.api.identity import csrf
 from headrace.api.identity.access import Unauthenticated, cookie_name
@@ -64,6 +64,7 @@ async def log_in(request: Request) -> Response:
         return _form(request, next, str(exc), 403)
     if found is None:
         return _form(request, next, "That is not the password of a user with this name.", 401)
+    await audit.before_change(request)
     return _logged_in(request, found, next)
 
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from headrace.api import jobs, service
 from headrace.api.fields import Field, choice, of_query, optional, whole_number
-from headrace.api.pages import html
+from headrace.api.pages import html, view
 from headrace.query.job_info import username
 from headrace.query.listing import Query
 from headrace.spec import jobid
@@ -90,7 +90,10 @@ def nodes(status: Mapping[str, Any], allocated: Any, running: list[dict[str, Any
     for job in running:
         id = job["id"]
         one = Tenant(
-            jobid.encode(id), jobid.encode(id, "f58plain"), job.get("name", ""), username(job.get("userid", ""))
+            jobid.encode(id),
+            jobid.encode(id, "f58plain"),
+            view.clipped(job.get("name", ""), view.LONGEST_NAME),
+            username(job.get("userid", "")),
         )
         for rank in Idset.parse(str(job.get("ranks", ""))):
             tenants.setdefault(rank, []).append(one)

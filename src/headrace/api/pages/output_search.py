@@ -9,6 +9,7 @@ import codecs
 import re
 from typing import NamedTuple
 
+from headrace.api.pages import terminal
 from headrace.spec.stdio import Data
 
 # Lines that are shown, and bytes that are gone through for them.
@@ -80,6 +81,8 @@ class Search:
             self._look(name, stream, rest)
 
     def _look(self, name: str, stream: _Stream, text: str) -> None:
+        # Changes of colour may stand within the text that is sought.
+        text = terminal.without_controls(text)
         counted = at = 0
         while match := self._pattern.search(text, at):
             begin, end = match.span()

@@ -78,7 +78,7 @@ def place(raw: dict[str, Any], now: float) -> Place:
     start = job.get("sched.t_estimate")
     priority = raw.get("priority")
     shown = "first" if priority == PRIORITY_MAX else "" if priority is None else str(priority)
-    reason = str(job.get("sched.reason_pending") or job.get("contextual_info"))
+    reason = view.clipped(view.why(job))
     ahead = job.get("sched.jobs_ahead")
     number = ahead + 1 if isinstance(ahead, int) else 0
     return Place(number, view.row(raw, now), shown, reason, float(start) if isinstance(start, (int, float)) else 0.0)

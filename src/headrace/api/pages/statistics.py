@@ -88,10 +88,11 @@ def facts(found: dict[str, Any], cores: int) -> list[Fact]:
     if total["ended"]:
         ends = ", ".join(f"{total[name]} {name}" for name in _RESULTS if total[name])
         told.append(Fact("Of these", ends))
-    told.append(Fact("Cores in use, on average", f"{view.amount(_mean(found, 'cores'))} of {cores}"))
+    mean = _in_words(view.amount(_mean(found, "cores")))
+    told.append(Fact("Cores in use, on average", f"{mean} of {cores}"))
     if found["waits"]:
         longest = max(one["max"] for one in found["waits"])
-        told.append(Fact("Longest wait", view.elapsed(longest)))
+        told.append(Fact("Longest wait", _in_words(view.elapsed(longest))))
     return told
 
 
@@ -186,6 +187,10 @@ def _waits(waits: list[dict[str, Any]]) -> Figure:
 def _size(cores: int) -> str:
     """The range of sizes up to this power of two."""
     return str(cores) if cores <= 2 else f"{cores // 2 + 1}–{cores}"
+
+
+def _in_words(amount: str) -> str:
+    return amount.replace("<", "less than ")
 
 
 def _mean(found: dict[str, Any], name: str) -> float:

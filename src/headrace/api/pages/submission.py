@@ -13,7 +13,7 @@ from headrace.api import submission
 from headrace.api.fields import BadFields
 from headrace.api.pages.job_view import script as script_of
 from headrace.api.settings import Settings
-from headrace.spec import duration
+from headrace.spec import dependency, duration
 from headrace.spec.rset import ResourceSet
 
 NUMBERS = ("nodes", "tasks", "cores_per_task", "gpus_per_task")
@@ -21,28 +21,37 @@ NUMBERS = ("nodes", "tasks", "cores_per_task", "gpus_per_task")
 # which is meant, `exclusive` is "on" or "".
 EMPTY = {
     **{"kind": "command", "command": "", "script": "", "name": "", "nodes": "", "tasks": "1", "cores_per_task": "1"},
-    **{"gpus_per_task": "0", "exclusive": "", "duration": "", "queue": "", "cwd": "", "env": ""},
+    **{
+        "gpus_per_task": "0",
+        "exclusive": "",
+        "duration": "",
+        "queue": "",
+        "urgency": "",
+        "dependencies": "",
+        "cwd": "",
+        "env": "",
+    },
 }
 _DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)
 _PLAIN_NUMBER = re.compile(r"[0-9.]+", re.ASCII)
 
 
 class Read(NamedTuple):
-    """A form that was read: its jobspec, None if something is wrong, and what is wrong by field."""
+    """A form that was read: the job, None if something is wrong, and what is wrong by field."""
 
-    jobspec: dict[str, Any] | None
+    job: submission.Submission | None
     problems: dict[str, str]
 
 
 def read(form: Mapping[str, str], settings: Settings) -> Read:
-    """The jobspec of a form."""
+    """The job of a form."""
     given: dict[str, Any] = {}
     what = "script" if form.get("kind") == "script" else "command"
     given[what] = _lines(form.get(what, ""))
     for name in ("name", "queue", "cwd"):
         if text := form.get(name, "").strip():
             given[name] = text
-    for name in NUMBERS:
+    for name in (*NUMBERS, "urgency"):
         if text := form.get(name, "").strip():
             given[name] = int(text) if _DIGITS.fullmatch(text) else text
     if text := form.get("duration", "").strip():
@@ -50,16 +59,18 @@ def read(form: Mapping[str, str], settings: Settings) -> Read:
         given["duration"] = f"{text}m" if _PLAIN_NUMBER.fullmatch(text) else text
     if form.get("exclusive"):
         given["exclusive"] = True
+    if lines := _lines(form.get("dependencies", "")).split():
+        given["dependencies"] = lines
     problems = {}
     try:
         given["env"] = _environment(form.get("env", ""))
     except ValueError as exc:
         problems["env"] = str(exc)
     try:
-        jobspec = submission.read(given, settings).jobspec
+        job = submission.read(given, settings)
     except BadFields as exc:
         problems.update(exc.problems)
-    return Read(None, problems) if problems else Read(jobspec, {})
+    return Read(None, problems) if problems else Read(job, {})
 
 
 def too_large(form: Mapping[str, str], all: ResourceSet) -> dict[str, str]:
@@ -104,7 +115,7 @@ def of_job(jobspec: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
     own = submission.environment({})
     variables = {name: str(value) for name, value in (system.get("environment") or {}).items()}
     plain = {name: value for name, value in variables.items() if name == name.strip() and "\n" not in value}
-    lost = sorted({*system} - {"cwd", "duration", "environment", "job", "queue", "shell", "files"})
+    lost = sorted({*system} - {"cwd", "dependencies", "duration", "environment", "job", "queue", "shell", "files"})
     if len(plain) < len(variables):
         lost.append("variables of several lines")
     values = {
@@ -112,6 +123,7 @@ def of_job(jobspec: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
         "name": str((system.get("job") or {}).get("name", "")),
         "queue": str(system.get("queue", "")),
         "cwd": str(system.get("cwd", "")),
+        "dependencies": "".join(f"{dependency.encode(one)}\n" for one in system.get("dependencies") or []),
         "duration": duration.encode(system["duration"]) if system.get("duration") else "",
         "env": "".join(f"{name}={value}\n" for name, value in sorted(plain.items()) if own.get(name) != value),
     }

@@ -46,17 +46,23 @@ async def submit(request: Request) -> Response:
     given = {**submission.EMPTY, "tasks": "", **await html.changes(request)}
     here = service.of(request)
     found = submission.read(given, here.settings)
-    if found.jobspec is None:
+    if found.job is None:
         return await _form(request, given, found.problems)
     try:
         if given.get("action") == "check":
-            await jobs.check(here.link, found.jobspec)
-            return await _form(request, given, jobspec=found.jobspec)
-        id = await jobs.submit(here.link, found.jobspec)
+            await jobs.check(here.link, found.job.jobspec)
+            return await _form(request, given, jobspec=found.job.jobspec)
+        id = await jobs.submit(here.link, found.job.jobspec, found.job.urgency)
+        request.state.job = id
     except jobs.Refused as exc:
         resources = await _resources(request)
-        return await _form(request, given, submission.too_large(given, resources.state("all")) or {"": str(exc)})
+        return await _form(request, given, submission.too_large(given, resources.state("all")) or _refused(exc))
     return RedirectResponse(f"/jobs/{jobid.encode(id, 'f58plain')}?said=submitted", 303)
+
+
+def _refused(exc: jobs.Refused) -> dict[str, str]:
+    """What the broker has refused, by field."""
+    return {exc.field: f"is refused: {exc}" if exc.field else str(exc)}
 
 
 async def _resources(request: Request) -> SchedulerResources:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import Any, NamedTuple
 
 from headrace.query.job_info import JobInfo
-from headrace.spec.job_state import INACTIVE, PENDING
+from headrace.spec.hostlist import Hostlist, HostlistError
+from headrace.spec.job_state import DEPEND, INACTIVE, PENDING, PRIORITY
 
 # A shape for each status, so that no status is told by its colour alone.
 _SHAPES = {
     **{"DEPEND": "◌", "PRIORITY": "◌", "SCHED": "○", "RUN": "▶", "CLEANUP": "◐"},
     **{"COMPLETED": "✔", "FAILED": "✖", "CANCELED": "⊘", "TIMEOUT": "◷"},
 }
+# What people say for the states of jobs that have not ended.
+_WORDS = {
+    **{"DEPEND": "Waiting", "PRIORITY": "Waiting", "SCHED": "Waiting", "RUN": "Running", "CLEANUP": "Ending"},
+}
+# Characters of a name and of a sentence in a listing, which shall not grow with what users write.
+LONGEST_NAME, _LONGEST_TEXT = 80, 240
 ATTRIBUTES = [
     *("name", "userid", "state", "result", "ntasks", "nnodes", "nodelist", "queue", "t_submit", "t_run", "t_cleanup"),
     *("duration", "annotations", "dependencies", "urgency", "priority", "waitstatus"),
@@ -21,7 +29,9 @@ ATTRIBUTES = [
 
 
 class Row(NamedTuple):
-    """A line of the list of jobs: texts, but for `submitted` in seconds since the epoch."""
+    """A line of the list of jobs: texts, but for `submitted` in seconds since the epoch. `status` is a word that people
+    use, `state` Flux's word beside it, "" where it is the same.
+    """
 
     id: str
     # The id in ASCII, for addresses.
@@ -30,6 +40,7 @@ class Row(NamedTuple):
     user: str
     queue: str
     status: str
+    state: str
     kind: str
     shape: str
     tasks: str
@@ -47,18 +58,73 @@ def row(raw: dict[str, Any], now: float) -> Row:
     return Row(
         id=job.get("id.f58"),
         plain_id=job.get("id.f58plain"),
-        name=job.get("name"),
-        user=job.get("username"),
-        queue=job.get("queue"),
-        status=status.capitalize(),
+        name=clipped(job.get("name"), LONGEST_NAME),
+        user=clipped(job.get("username"), LONGEST_NAME),
+        queue=clipped(job.get("queue"), LONGEST_NAME),
+        status=_WORDS.get(status) or status.capitalize(),
+        state=status.capitalize() if status in _WORDS else "",
         kind=kind,
         shape=_SHAPES.get(status, "○"),
         tasks=str(job.get("ntasks")),
         nodes=str(job.get("nnodes")),
         submitted=job.get("t_submit"),
         time="" if kind == "pending" else elapsed(job.get("runtime")),
-        about=str(job.get("inactive_reason") if state == INACTIVE else job.get("contextual_info")),
+        about=clipped(_about(job), _LONGEST_TEXT),
     )
+
+
+def clipped(text: str, most: int = _LONGEST_TEXT) -> str:
+    """The text, cut where it is long."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _about(job: JobInfo) -> str:
+    """Why a job waits and when it may start, where it runs, or how it ended."""
+    state = job.raw["state"]
+    if state == INACTIVE:
+        return str(job.get("inactive_reason"))
+    if not state & PENDING:
+        return _hosts(str(job.get("nodelist")))
+    estimate = job.get("sched.t_estimate")
+    if not isinstance(estimate, (int, float)) or not estimate:
+        return why(job)
+    wait = estimate - job.now
+    start = "starts soon" if wait < 1 else f"starts in about {rough(wait)}"
+    return "; ".join(text for text in (why(job), start) if text)
+
+
+def why(job: JobInfo) -> str:
+    """Why a pending job waits."""
+    state = job.raw["state"]
+    if state == DEPEND:
+        waited_for = str(job.get("contextual_info")).removeprefix("depends:").replace(",", ", ")
+        return f"waits for {waited_for}"
+    if state == PRIORITY:
+        return "waits for its priority"
+    if job.raw.get("urgency") == 0:
+        return "held"
+    if job.raw.get("priority") == 0:
+        return "held, as its priority is 0"
+    return str(job.get("sched.reason_pending"))
+
+
+def _hosts(nodelist: str) -> str:
+    """The hosts of a job. A host that several brokers of an instance are on is named once, with their number."""
+    try:
+        counted = Counter(Hostlist.parse(nodelist))
+    except HostlistError:
+        return nodelist
+    if max(counted.values(), default=1) == 1:
+        return nodelist
+    return ", ".join(f"{host} ({number} brokers)" if number > 1 else host for host, number in counted.items())
+
+
+def rough(seconds: float) -> str:
+    """A length of time with as many digits as an estimate has: `45 s`, `30 min`, `5 h` or `3 days`."""
+    for length, unit in ((1, "s"), (60, "min"), (3600, "h")):
+        if seconds < 90 * length and not (unit == "h" and seconds >= 36 * length):
+            return f"{max(1, round(seconds / length))} {unit}"
+    return f"{round(seconds / 86400)} days"
 
 
 def amount(value: float) -> str:
@@ -84,8 +150,8 @@ def elapsed(seconds: float) -> str:
 
 
 def moment(seconds: float) -> str:
-    """A point in time in the zone of the service."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    """A point in time in the zone of the service, which it names."""
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(seconds))
 
 
 def machine_moment(seconds: float) -> str:

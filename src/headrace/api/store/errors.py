@@ -7,6 +7,13 @@ class StoreError(ValueError):
     """The database cannot be used, or what is asked of it is wrong; the text is for users."""
 
 
+class StoreUnusable(StoreError):
+    """The database cannot be read or written now, as on a full disk; the text is for users."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the store of users cannot be used: {why}")
+
+
 class NoSuchToken(StoreError):
     """No valid token of the user has the id."""
 

@@ -12,7 +12,9 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
 
 from headrace.api.identity.userids import name_in_passwd
-from headrace.api.store.errors import NoSuchUser, StoreError, UseridTaken
+from headrace.api.store import memory
+from headrace.api.store.database import changing
+from headrace.api.store.errors import NoSuchUser, StoreError, StoreUnusable, UseridTaken
 from headrace.api.store.tables import TOKENS, USERS
 
 # The userids of those who have no entry in passwd; they are given for good.
@@ -37,19 +39,19 @@ class User(NamedTuple):
 
 
 def add(engine: Engine, name: str, password: str, admin: bool, uid_range: tuple[int, int] = UID_RANGE) -> User:
-    """A new user: with the userid that passwd has for the name, else with one that nobody ever had. One who was removed
-    has the former userid again, unless passwd has another one. Raises StoreError.
+    """A new user: with the userid that passwd has for the name, else with one that nobody ever had, as another person
+    may have the name of one who was removed. Raises StoreError.
     """
     if not _NAME.fullmatch(name):
         raise StoreError(f"'{name}' cannot be a name: up to 64 letters, digits and _ . @ -, of which a letter is first")
     hashed = _hashed(password)
     now = time.time()
     values = {"name": name, "password": hashed, "admin": admin, "added": now, "removed": None}
-    with engine.begin() as connection:
+    with changing(engine) as connection:
         found = connection.execute(select(USERS.c.userid, USERS.c.removed).where(USERS.c.name == name)).first()
         if found is not None and found.removed is None:
             raise StoreError(f"there is a user '{name}' already")
-        userid = _right_userid(connection, name, None if found is None else found.userid, uid_range)
+        userid = _right_userid(connection, name, None, uid_range)
         if found is not None and found.userid == userid:
             connection.execute(update(USERS).where(USERS.c.userid == userid).values(values))
         else:
@@ -64,7 +66,7 @@ def renumber(engine: Engine, name: str, uid_range: tuple[int, int] = UID_RANGE) 
     the name, a new one. Tokens that were issued for another userid are not valid any more. Raises StoreError.
     """
     found = one(engine, name)
-    with engine.begin() as connection:
+    with changing(engine) as connection:
         userid = _right_userid(connection, name, found.userid, uid_range)
         if userid != found.userid:
             row = connection.execute(select(USERS).where(USERS.c.userid == found.userid)).one()
@@ -100,11 +102,16 @@ def _right_userid(connection: Connection, name: str, former: int | None, uid_ran
 
 
 def _new_userid(connection: Connection, uid_range: tuple[int, int]) -> int:
-    taken = set(connection.execute(select(USERS.c.userid)).scalars())
+    """A userid that no user ever had, which is known to be given from now on."""
+    path = str(connection.engine.url.database)
+    known = memory.read(path)
+    if known is None:
+        raise StoreUnusable(f"{memory.path_of(path)} was removed: bring it back from a copy")
+    known = known.with_userids(connection.execute(select(USERS.c.userid)).scalars())
     low, high = uid_range
-    begin = max((one for one in taken if low <= one <= high), default=low - 1) + 1
-    for userid in range(begin, high + 1):
+    for userid in range(known.last_of(low, high) + 1, high + 1):
         if name_in_passwd(userid) is None:
+            memory.write(path, known.with_userids([userid]))
             return userid
     raise StoreError(f"no userid is left of {low}-{high}")
 
@@ -141,21 +148,21 @@ def remove(engine: Engine, name: str) -> User:
     return found
 
 
-def set_password(engine: Engine, name: str, password: str) -> User:
-    """A new password; tokens that were issued before are not valid any more. Raises StoreError."""
-    found, hashed = one(engine, name), _hashed(password)
-    with engine.begin() as connection:
-        connection.execute(update(USERS).where(USERS.c.userid == found.userid).values(password=hashed))
-        connection.execute(delete(TOKENS).where(TOKENS.c.userid == found.userid))
-    return found
-
-
-def set_admin(engine: Engine, name: str, admin: bool) -> User:
-    """Raises StoreError."""
+def change(engine: Engine, name: str, password: str | None = None, admin: bool | None = None) -> User:
+    """Change what is not None. With a new password, tokens that were issued before are not valid any more. Raises
+    StoreError.
+    """
     found = one(engine, name)
+    values: dict[str, object] = {} if admin is None else {"admin": admin}
+    if password is not None:
+        values["password"] = _hashed(password)
+    if not values:
+        return found
     with engine.begin() as connection:
-        connection.execute(update(USERS).where(USERS.c.userid == found.userid).values(admin=admin))
-    return found._replace(admin=admin)
+        connection.execute(update(USERS).where(USERS.c.userid == found.userid).values(values))
+        if password is not None:
+            connection.execute(delete(TOKENS).where(TOKENS.c.userid == found.userid))
+    return found if admin is None else found._replace(admin=admin)
 
 
 def verified(engine: Engine, name: str, password: str) -> User | None:

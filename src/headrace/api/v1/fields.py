@@ -60,6 +60,18 @@ def count(value: Any) -> int:
     return found
 
 
+def if_valid(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """What reads the same, and None for a value that `read` refuses: the field counts as not given."""
+
+    def found(value: Any) -> Any:
+        try:
+            return read(value)
+        except ValueError:
+            return None
+
+    return found
+
+
 def switch(value: Any) -> bool:
     if isinstance(value, (bool, int)) and value in (0, 1):
         return bool(value)
@@ -81,9 +93,12 @@ def pick(given: dict[str, Any], fields: Iterable[Field]) -> dict[str, Any]:
             if given.get(name) in (None, ""):
                 continue
             try:
-                values.setdefault(field.name, field.read(given[name]))
+                value = field.read(given[name])
             except ValueError as exc:
                 problems.append((name, str(exc)))
+                continue
+            if value is not None:
+                values.setdefault(field.name, value)
     if problems:
         raise BadFields(problems)
     return values

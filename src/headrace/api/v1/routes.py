@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from typing import Any
 
 import msgspec
@@ -10,10 +11,10 @@ from fastapi import APIRouter, Depends, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from headrace.api import jobs, service
+from headrace.api import audit, jobs, service
 from headrace.api.identity import signed_header
 from headrace.api.v1 import fields, submission
-from headrace.api.v1.fields import Field, count, integer, switch, text
+from headrace.api.v1.fields import Field, count, if_valid, integer, switch, text
 from headrace.api.v1.record import mentions, record
 from headrace.config import guests
 from headrace.query.listing import Query
@@ -24,13 +25,13 @@ _MOST = 1000
 _LIST = (
     Field("details", switch, "boolean", "Each job in detail, by its id", ("detail",)),
     Field("listing", switch, "boolean", "With details: a list"),
-    Field("limit", count, "integer", f"So many jobs at most (default: {_MOST})"),
+    Field("limit", if_valid(count), "integer", f"So many jobs at most (default: {_MOST})"),
 )
 _SEARCH = (
     Field("search[value]", text, "string", "Text that is in a job", ("search", "query")),
-    Field("start", count, "integer", "The first of those that are found"),
-    Field("length", integer, "integer", "So many of these (default: all)"),
-    Field("draw", integer, "integer", "Is answered as it is"),
+    Field("start", if_valid(count), "integer", "The first of those that are found"),
+    Field("length", if_valid(integer), "integer", "So many of these (default: all)"),
+    Field("draw", if_valid(integer), "integer", "Is answered as it is"),
 )
 _LOGIN = (
     Field("username", text, "string", "The name of a user"),
@@ -78,6 +79,7 @@ async def _token(request: Request, name: Any, password: Any) -> Response:
     found = await access.of_password(request, name, password)
     if found is None:
         return _json({"Message": "Denied"}, 400)
+    await audit.before_change(request)
     return _json({"access_token": access.accounts.issue(found), "token_type": "Bearer"})
 
 
@@ -146,7 +148,10 @@ async def submit(request: Request) -> Response:
     try:
         if values.get("is_launcher"):
             return _json({"Message": f"{await _launch(here, values)} was started, and submits jobs.", "id": "MANY"})
-        id = await jobs.submit(here.link, submission.jobspec(values, here.settings))
+        jobspec = submission.jobspec(values, here.settings)
+        if submission.may_be_too_large(values):
+            await jobs.check_if_possible(here.link, jobspec)
+        id = await jobs.submit(here.link, jobspec)
     except jobs.Refused as exc:
         return _json({"Message": f"The job is not submitted: {exc}.", "Errors": exc.problems}, 400)
     request.state.job = id
@@ -167,7 +172,7 @@ async def _launch(here: service.Here, values: dict[str, Any]) -> str:
                 ]
             )
     try:
-        here.launch(command, environment, values.get("workdir") or here.settings.directory)
+        here.launch(command, environment, values.get("workdir") or here.settings.directory or os.getcwd())
     except OSError as exc:
         raise jobs.Refused([f"{command[0]}: {exc.strerror}"]) from None
     return command[0]

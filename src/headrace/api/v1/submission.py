@@ -65,6 +65,13 @@ def jobspec(values: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     return made
 
 
+def may_be_too_large(values: Mapping[str, Any]) -> bool:
+    """Whether a request asks for more than one node, task or core, or for a GPU, which the instance may not have."""
+    return any(values.get(name, 0) > 1 for name in ("num_nodes", "num_tasks", "cores_per_task")) or bool(
+        values.get("gpus_per_task")
+    )
+
+
 def _given(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """The fields of a submission that these fields mean, and what is wrong with those that mean none."""
     given, problems = {}, []

@@ -39,20 +39,22 @@ def page() -> str:
     """The page as HTML."""
     document = json.loads(KEPT.read_text())
     parts = [
-        _operation(method.upper(), path, operation)
+        _operation(method.upper(), path, operation, document["components"]["schemas"])
         for path, operations in document["paths"].items()
         for method, operation in operations.items()
     ]
     return _PAGE.format("\n".join(parts))
 
 
-def _operation(method: str, path: str, operation: Mapping[str, Any]) -> str:
+def _operation(method: str, path: str, operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
     rows = [
         (one["name"], one["in"], one["schema"], one.get("description", "A job's id in any form"))
         for one in operation.get("parameters", ())
     ]
     for kind, body in operation.get("requestBody", {}).get("content", {}).items():
         for form in body["schema"].get("anyOf", (body["schema"],)):
+            if "$ref" in form:
+                form = schemas[form["$ref"].rpartition("/")[2]]
             rows += [
                 (name, kind, schema, schema.get("description", ""))
                 for name, schema in form.get("properties", {}).items()

@@ -37,7 +37,7 @@ def answer(exc: Exception) -> Response:
         return problem(409, str(exc))
     if isinstance(exc, Refused):
         # The broker's errno for a jobspec that is wrong is EPERM.
-        return problem(429 if exc.errno == EAGAIN else 400, str(exc), errno=exc.errno)
+        return problem(429 if exc.errno == EAGAIN else 400, str(exc), field=exc.field or None, errno=exc.errno)
     found = problems.of(exc)
     # That the broker is away is no refusal of its own.
     refused = isinstance(exc, OSError) and not isinstance(exc, BrokerUnreachable)

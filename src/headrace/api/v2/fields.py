@@ -92,18 +92,16 @@ def parameters(fields: Iterable[Field]) -> list[dict[str, Any]]:
     ]
 
 
-def body_of(fields: Iterable[Field], *others: Iterable[Field]) -> dict[str, Any]:
-    """The same of a body that has these fields, or else `others`."""
-    forms = [
-        {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {field.name: {**field.schema, "description": field.description} for field in form},
-        }
-        for form in (fields, *others)
-    ]
-    schema = {"anyOf": forms} if others else forms[0]
-    return {"content": {"application/json": {"schema": schema}}, "required": False}
+def form(fields: Iterable[Field], required: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The schema of a JSON object that has these fields."""
+    properties = {field.name: {**field.schema, "description": field.description} for field in fields}
+    found = {"type": "object", "additionalProperties": False, "properties": properties}
+    return {**found, "required": [*required]} if required else found
+
+
+def body_of(fields: Iterable[Field], required: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What OpenAPI says of a route that reads these fields from the body."""
+    return {"content": {"application/json": {"schema": form(fields, required)}}, "required": bool(required)}
 
 
 def json_bytes(value: Any) -> bytes:

@@ -54,7 +54,7 @@ async def get_resources(request: Request) -> Response:
 
 
 @router.get("/resources/graph", summary="The resource graph (RFC 4, JGF)")
-async def get_graph(request: Request) -> Response:
+async def get_resource_graph(request: Request) -> Response:
     of_query(request, ())
     return Response(await instance.graph(service.of(request).link), media_type="application/json")
 

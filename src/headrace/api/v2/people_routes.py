@@ -53,8 +53,8 @@ def _parameters(form: Iterable[Field]) -> dict[str, Any]:
     return {"parameters": fields.parameters(form)}
 
 
-def _body(form: Iterable[Field]) -> dict[str, Any]:
-    return {"requestBody": fields.body_of(form)}
+def _body(form: Iterable[Field], required: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {"requestBody": fields.body_of(form, required)}
 
 
 def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -82,9 +82,7 @@ async def list_tokens(request: Request) -> Response:
     return _page("tokens", found, lambda token: [-token.issued, token.id], chosen)
 
 
-@router.post(
-    "/tokens", summary="A new token of yours, which is not shown again", status_code=201, openapi_extra=_body(_ISSUE)
-)
+@router.post("/tokens", summary="A new token of yours, which is not shown again", openapi_extra=_body(_ISSUE))
 async def issue_token(request: Request) -> Response:
     values = pick(await fields.of_body(request), _ISSUE)
     minutes = values.get("minutes")
@@ -93,7 +91,7 @@ async def issue_token(request: Request) -> Response:
     return _json({"token": text, **known._asdict()}, 201, {"Location": f"/v2/tokens/{known.id}"})
 
 
-@router.delete("/tokens/{token_id}", summary="Revoke a token", status_code=204)
+@router.delete("/tokens/{token_id}", summary="Revoke a token")
 async def revoke_token(request: Request, token_id: str) -> Response:
     of_query(request, ())
     service.of(request).people.revoke(token_id)
@@ -106,7 +104,7 @@ async def list_users(request: Request) -> Response:
     return _page("users", service.of(request).people.users(), lambda user: [user.name], chosen)
 
 
-@router.post("/users", summary="Add a user", status_code=201, openapi_extra=_body(_ADD))
+@router.post("/users", summary="Add a user", openapi_extra=_body(_ADD, ("name", "password")))
 async def add_user(request: Request) -> Response:
     values = pick(await fields.of_body(request), _ADD)
     missing = [(name, "is required") for name in ("name", "password") if name not in values]
@@ -124,7 +122,7 @@ async def change_user(request: Request, name: str) -> Response:
     return _json(found._asdict())
 
 
-@router.delete("/users/{name}", summary="Remove a user with the tokens; the userid is given to nobody", status_code=204)
+@router.delete("/users/{name}", summary="Remove a user with the tokens; the userid is given to nobody")
 async def remove_user(request: Request, name: str) -> Response:
     of_query(request, ())
     service.of(request).people.remove(name)

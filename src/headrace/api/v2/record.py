@@ -13,11 +13,22 @@ from headrace.query.job_info import RESULTS, STATES, JobInfo, attributes_for, us
 from headrace.spec import jobid
 from headrace.spec.job_state import INACTIVE, PENDING
 
-_RAW = (
-    *("name", "userid", "queue", "bank", "project", "urgency", "priority", "ntasks", "ncores", "nnodes"),
-    *("nodelist", "ranks", "cwd", "duration", "expiration", "t_submit", "t_depend", "t_sched", "t_run", "t_cleanup"),
-    *("t_inactive", "success", "waitstatus", "dependencies", "annotations"),
-)
+_ALWAYS_TEXT = {"type": "string"}
+_TEXT = {"type": ["string", "null"]}
+_INTEGER = {"type": ["integer", "null"]}
+_NUMBER = {"type": ["number", "null"]}
+# The attributes of job-list, with what OpenAPI says of each.
+_RAW: Mapping[str, Mapping[str, Any]] = {
+    **{"name": _ALWAYS_TEXT, "userid": {"type": "integer"}},
+    **dict.fromkeys(("queue", "bank", "project"), _TEXT),
+    **dict.fromkeys(("urgency", "priority", "ntasks", "ncores", "nnodes"), _INTEGER),
+    **dict.fromkeys(("nodelist", "ranks", "cwd"), _TEXT),
+    **dict.fromkeys(("duration", "expiration"), _NUMBER),
+    **dict.fromkeys(("t_submit", "t_depend", "t_sched", "t_run", "t_cleanup", "t_inactive"), _NUMBER),
+    **{"success": {"type": ["boolean", "null"]}, "waitstatus": _INTEGER},
+    "dependencies": {"type": "array", "items": {"type": "string"}},
+    "annotations": {"type": ["object", "null"], "additionalProperties": True},
+}
 
 _NULL: Mapping[str, Any] = {"dependencies": ()}
 
@@ -67,7 +78,26 @@ _NEEDS = {
     "exception": ["exception_occurred", "exception_severity", "exception_type", "exception_note"],
     "why": ["state", *attributes_for(["contextual_info"])],
 }
-FIELDS = ("id", "user", "state", "status", "result", *_RAW, "runtime", "returncode", "exception", "why")
+EXCEPTION = {
+    "type": "object",
+    "required": ["severity", "type", "note"],
+    "properties": {"severity": _INTEGER, "type": _TEXT, "note": _TEXT},
+}
+WHY = {
+    "type": "object",
+    "required": ["reason", "jobs_ahead", "t_estimate"],
+    "properties": {"reason": _TEXT, "jobs_ahead": _INTEGER, "t_estimate": _NUMBER},
+}
+# What OpenAPI says of each field; in its document the schemas above are components.
+SCHEMAS: Mapping[str, Mapping[str, Any]] = {
+    **dict.fromkeys(("id", "user", "state", "status"), _ALWAYS_TEXT),
+    "result": _TEXT,
+    **_RAW,
+    **{"runtime": _NUMBER, "returncode": _INTEGER},
+    "exception": {"oneOf": [{"$ref": "#/components/schemas/JobException"}, {"type": "null"}]},
+    "why": {"oneOf": [{"$ref": "#/components/schemas/Why"}, {"type": "null"}]},
+}
+FIELDS = tuple(SCHEMAS)
 # Reasons are looked for among all jobs that wait, and annotations have them: a listing has both on demand.
 LISTED = tuple(name for name in FIELDS if name not in ("annotations", "why"))
 

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from headrace.api import jobs, service, submission
 from headrace.api.fields import BadFields, Field, of_query, pick
 from headrace.api.v2 import changes, fields, idempotency, instance_routes, listing, people_routes, stream_routes
+from headrace.api.v2.answers import SCHEMAS, SUBMISSIONS
 from headrace.api.v2.record import FIELDS, attributes, record
 from headrace.spec.jobid import encode
 
@@ -28,19 +29,24 @@ _KEY = {
 }
 
 
-def _body(form: Iterable[Field]) -> dict[str, Any]:
-    return {"requestBody": fields.body_of(form)}
+def _body(form: Iterable[Field], required: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {"requestBody": fields.body_of(form, required)}
 
 
 _SUBMIT = {
     "parameters": [*fields.parameters(_DRY_RUN), _KEY],
-    "requestBody": fields.body_of(submission.FIELDS, submission.WHOLE_FIELDS),
+    "requestBody": {
+        "content": {"application/json": {"schema": {"anyOf": [{"$ref": f"{SCHEMAS}/{name}"} for name in SUBMISSIONS]}}},
+        "required": True,
+    },
 }
 _RESUBMIT = {"parameters": [_KEY], **_body(submission.RESUBMIT_FIELDS)}
+_SET_URGENCY = _body(changes.URGENCY, ("urgency",))
 _UPDATE = {
     "requestBody": {
         "content": {"application/json": {"schema": {"type": "object", "minProperties": 1}}},
         "description": "New values by key, as `flux update` has them: duration, name, queue, attributes.system.X",
+        "required": True,
     }
 }
 
@@ -60,7 +66,7 @@ async def list_jobs(request: Request) -> Response:
 
 
 @router.post("/jobs", summary="Submit a job", openapi_extra=_SUBMIT)
-async def submit(request: Request) -> Response:
+async def submit_job(request: Request) -> Response:
     here, key = service.of(request), idempotency.key_of(request.headers)
     chosen = of_query(request, _DRY_RUN)
     found = submission.read(await fields.of_body(request, _DRY_RUN), here.settings)
@@ -82,31 +88,32 @@ async def _submit(request: Request, key: str | None, found: submission.Submissio
         keys: idempotency.Keys = request.app.state.keys
         what = b"%s\0%s" % (request.url.path.encode(), await request.body())
         id = await keys.submit(link, key, what, found.jobspec, send)
+    request.state.job = id
     text = encode(id, "f58plain")
     return _json({"id": text}, 201, {"Location": f"/v2/jobs/{text}"})
 
 
 @router.post("/jobs/{jobid}/resubmit", summary="Submit a job once more", openapi_extra=_RESUBMIT)
-async def resubmit(request: Request, jobid: str) -> Response:
+async def resubmit_job(request: Request, jobid: str) -> Response:
     key = idempotency.key_of(request.headers)
     jobspec = await changes.submitted(service.of(request).link, jobs.read_id(jobid))
     return await _submit(request, key, submission.again(jobspec, await fields.of_body(request)))
 
 
 @router.post("/jobs/{jobid}/cancel", summary="Cancel a job", openapi_extra=_body(changes.CANCEL))
-async def cancel(request: Request, jobid: str) -> Response:
+async def cancel_job(request: Request, jobid: str) -> Response:
     values = pick(await fields.of_body(request), changes.CANCEL)
     return await _change(request, jobid, "raise", {"type": "cancel", "severity": 0, **values})
 
 
 @router.post("/jobs/{jobid}/kill", summary="Send a signal to a job's tasks", openapi_extra=_body(changes.KILL))
-async def kill(request: Request, jobid: str) -> Response:
+async def kill_job(request: Request, jobid: str) -> Response:
     values = pick(await fields.of_body(request), changes.KILL)
     return await _change(request, jobid, "kill", {"signum": values.get("signal", signal.SIGTERM)})
 
 
-@router.post("/jobs/{jobid}/urgency", summary="Move a job up or down its queue", openapi_extra=_body(changes.URGENCY))
-async def set_urgency(request: Request, jobid: str) -> Response:
+@router.post("/jobs/{jobid}/urgency", summary="Move a job up or down its queue", openapi_extra=_SET_URGENCY)
+async def set_job_urgency(request: Request, jobid: str) -> Response:
     values = pick(await fields.of_body(request), changes.URGENCY)
     if "urgency" not in values:
         raise BadFields([("urgency", "is required")])
@@ -114,7 +121,7 @@ async def set_urgency(request: Request, jobid: str) -> Response:
 
 
 @router.post("/jobs/{jobid}/update", summary="Change what a job asks for", openapi_extra=_UPDATE)
-async def update(request: Request, jobid: str) -> Response:
+async def update_job(request: Request, jobid: str) -> Response:
     id = jobs.read_id(jobid)
     updates = await changes.updates(service.of(request).link, id, await fields.of_body(request))
     return await _change(request, jobid, "update", {"updates": updates})
@@ -134,12 +141,12 @@ async def get_job(request: Request, jobid: str) -> Response:
 
 
 @router.get("/jobs/{jobid}/jobspec", summary="A job's jobspec with all updates (RFC 14)")
-async def get_jobspec(request: Request, jobid: str) -> Response:
+async def get_job_jobspec(request: Request, jobid: str) -> Response:
     return await _kept(request, jobid, "jobspec")
 
 
 @router.get("/jobs/{jobid}/R", summary="The resources that a job has or had (RFC 20)")
-async def get_resources(request: Request, jobid: str) -> Response:
+async def get_job_resources(request: Request, jobid: str) -> Response:
     return await _kept(request, jobid, "R")
 
 
@@ -150,7 +157,7 @@ async def _kept(request: Request, jobid: str, key: str) -> Response:
 
 
 @router.get("/jobs/{jobid}/eventlog", summary="A job's events until now (RFC 21)")
-async def get_eventlog(request: Request, jobid: str) -> Response:
+async def get_job_eventlog(request: Request, jobid: str) -> Response:
     of_query(request, ())
     text = await jobs.kept(service.of(request).link, jobs.read_id(jobid), "eventlog")
     # Each line is an event as JSON (RFC 18), in which a newline is escaped.

@@ -52,7 +52,7 @@ _LAST = {
 
 
 @router.get("/jobs/{jobid}/output", summary="What a job writes", openapi_extra=_READ)
-async def get_output(request: Request, jobid: str) -> Response:
+async def get_job_output(request: Request, jobid: str) -> Response:
     here = service.of(request)
     chosen = of_query(request, _OUTPUT)
     job = await jobs.readable(here.link, jobs.read_id(jobid), ["state"])
@@ -125,7 +125,7 @@ def _sent(id: str, data: bytes, name: str = "") -> bytes:
 
 
 @router.get("/jobs/{jobid}/events", summary="A job's events, as they come", openapi_extra=_LAST)
-async def follow_events(request: Request, jobid: str) -> Response:
+async def follow_job_events(request: Request, jobid: str) -> Response:
     of_query(request, ())
     here = service.of(request)
     job = await jobs.readable(here.link, jobs.read_id(jobid), ["state"])
@@ -147,7 +147,7 @@ async def follow_events(request: Request, jobid: str) -> Response:
 
 
 @router.get("/events", summary="The events of all jobs that are yours to see, as they come", openapi_extra=_LAST)
-async def follow_news(request: Request) -> Response:
+async def follow_events(request: Request) -> Response:
     """Without Last-Event-ID, or with one that is too old, events from now on come, after one of the name `begin`."""
     of_query(request, ())
     here = service.of(request)

@@ -1,4 +1,4 @@
-"""The client's side of PMI-2 as Slurm's `srun --mpi=pmi2` serves it: length-prefixed `key=value;` messages.
+"""The client's side of PMI-2 as Slurm's `srun --mpi=pmi2` serves it: `key=value;` messages after their length in bytes.
 
 Offers what `pmi1_client.Pmi1Client` offers, so that the exchange of brokers does not care which of them it has.
 """
@@ -35,7 +35,8 @@ class Pmi2Client:
     def _call(self, command: str, **fields: str) -> dict[str, str]:
         body = "".join(f"{key}={value.replace(';', ';;')};" for key, value in {"cmd": command, **fields}.items())
         try:
-            self._sock.sendall(f"{len(body):>{_LENGTH_DIGITS}}{body}".encode())
+            data = body.encode()
+            self._sock.sendall(b"%*d%b" % (_LENGTH_DIGITS, len(data), data))
             size = int(self._read(_LENGTH_DIGITS))
             answer = _fields(self._read(size))
         except (OSError, ValueError) as exc:

@@ -50,6 +50,8 @@ Handler = Callable[[Message], Any]
 _Call = tuple[Callable[[Message], Any], str, int]
 _NO_CALL: _Call = (lambda _msg: None, "", m.NODEID_ANY)
 
+_OWNER_ONLY = "Request requires owner credentials"
+
 
 class ModuleContext:
     """The broker as module `name` sees it. `uuid` is its address in route stacks, `owner` the uid of the instance.
@@ -256,7 +258,7 @@ class ModuleContext:
             return
         handler, everyone, wanted = entry
         if not everyone and not msg.rolemask & m.ROLE_OWNER:
-            self.respond_error(msg, errno.EPERM, "Request requires owner credentials")
+            self.respond_error(msg, errno.EPERM, _OWNER_ONLY)
             return
         try:
             if wanted is not None:
@@ -284,6 +286,8 @@ class ModuleContext:
         try:
             result = await pending
         except Exception as exc:
+            # The error refers to this frame, and a future refers to its error: the cycle would keep the request.
+            del pending
             self._failed(msg, exc)
             return
         if isinstance(result, dict):
@@ -331,7 +335,7 @@ class ModuleContext:
             for streams in [named] if named is not None else list(self._streams.values()):
                 streams.cancel(sender, tag if isinstance(tag, int) else -1)
         elif not msg.rolemask & m.ROLE_OWNER:
-            self.respond_error(msg, errno.EPERM)
+            self.respond_error(msg, errno.EPERM, _OWNER_ONLY)
         elif method == "stats-clear":
             self._clear_stats()
             self.respond(msg)

@@ -134,6 +134,8 @@ class ModuleHost:
         self._builtin: set[str] = set()
         # Modules that are loaded but not listed; see _UNLISTED.
         self._unlisted: set[str] = set()
+        # Modules that go on after a reload failed. Flux would have removed them, so scripts load them next.
+        self._spared: set[str] = set()
         self._trace: ModuleTrace
 
     def builtin(self, name: str) -> ModuleContext:
@@ -168,6 +170,13 @@ class ModuleHost:
             if not args:
                 return
             await self.remove(path)
+        new = _Load(path, name, args or [], as_process)
+        running = self._module_of(new)
+        if running in self._spared and running in self.loaded:
+            self._spared.discard(running)
+            if new._replace(name=running) != self._loads[running]:
+                await self.reload(new, force=False)
+            return
         work_here = not placeholders.has(path, self.broker.rank)
         if work_here and (as_process or path in exec_modules(self.broker.config)):
             name = await self._load_process(path, name, args or [], path in EXEC_MODULES and not as_process)
@@ -181,9 +190,18 @@ class ModuleHost:
         """Remove a module and load it as `new` says, or as it was if that fails: it is never left unloaded.
 
         With `force`, it need not be loaded. A module's function `check(ctx, args)` refuses arguments while the old one
-        runs, where its end would be felt. Raises RpcError, or whatever the module's load raises, which leaves the old.
+        runs, where its end would be felt. Raises RpcError, or whatever the module's load raises, which leaves the old
+        until it is loaded or removed.
         """
-        name = self._name_here(new.name or new.path.rpartition("/")[2].partition(".")[0])
+        name = self._module_of(new)
+        try:
+            await self._replace(name, new, force)
+        except Exception:
+            if name in self._loads and name in self.loaded:
+                self._spared.add(name)
+            raise
+
+    async def _replace(self, name: str, new: _Load, force: bool) -> None:
         old = self._loads.get(name)
         running = self.loaded.get(name)
         # A file of a user is run by its import, which is for the load to do.
@@ -202,6 +220,10 @@ class ModuleHost:
             if old is not None:
                 await self._go_back(old)
             raise
+
+    def _module_of(self, new: _Load) -> str:
+        """The name of the module that a load starts."""
+        return self._name_here(new.name or new.path.rpartition("/")[2].partition(".")[0])
 
     async def _load_here(self, path: str, name: str, args: list[str]) -> str:
         found = placeholders if placeholders.has(path, self.broker.rank) else find(path)
@@ -310,6 +332,7 @@ class ModuleHost:
             raise RpcError(errno.ENOENT, "No such file or directory")
         if name in self._builtin:
             raise RpcError(errno.EINVAL, f"{name} is part of the broker")
+        self._spared.discard(name)
         if isinstance(ctx, ModuleContext) and ctx.resumption is not None:
             ctx.suspended = SuspendedModule(ctx)
             self._suspended[name] = ctx

@@ -25,7 +25,12 @@ def is_hidden(ctx: Configured, msg: Message, userid: int | None = None) -> bool:
     """Whether the sender of `msg` must not see jobs of user `userid` (None: of all users)."""
     if msg.rolemask & (m.ROLE_OWNER | m.ROLE_ADMIN) or userid == msg.userid:
         return False
-    access = ctx.config.get("access")
+    return is_private(ctx.config)
+
+
+def is_private(config: dict[str, Any]) -> bool:
+    """Whether the configuration sets `access.private-mode`."""
+    access = config.get("access")
     return isinstance(access, dict) and access.get("private-mode") is True
 
 

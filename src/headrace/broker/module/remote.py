@@ -158,6 +158,8 @@ class _Remote:
         for msg in early:
             self._receive(msg)
         try:
+            if hasattr(self.module, "check"):
+                self.module.check(self.context, self.args)
             result = self.module.load(self.context, self.args)
             if inspect.isawaitable(result):
                 await result

@@ -4,7 +4,8 @@ A frame is a head, the payload and a line feed. The head (little-endian u32 each
 payload, and a CRC-32 of both that begins with the frame's place in the file: so a frame that is copied to another place
 is none, and a length is known to be right before the payload is read. Files are preallocated with zeros, and the line
 feed is not zero: so an unfinished write is told from a finished one that was damaged later. A frame without payload is
-an end mark: the journal goes on in the next file.
+an end mark: the journal goes on in the next file. A frame whose payload is damaged is made void once the payload was
+kept elsewhere: the CRC-32 of its head begins with the complement of its place.
 """
 
 from __future__ import annotations
@@ -25,6 +26,16 @@ _CHUNK = 1 << 20
 class _Head(NamedTuple):
     length: int
     crc: int
+    is_void: bool
+
+
+class Frame(NamedTuple):
+    """A frame with its bounds in the file. `payload` is b"" for an end mark, and None for a void or a damaged frame."""
+
+    begin: int
+    end: int
+    payload: bytes | None
+    is_damaged: bool = False
 
 
 def frame(payload: bytes, place: int) -> bytes:
@@ -33,22 +44,36 @@ def frame(payload: bytes, place: int) -> bytes:
     return head + _CHECK.pack(_check(head, place)) + payload + _LAST
 
 
+def void_head(file: BinaryIO, place: int) -> bytes:
+    """The head by which the frame at a place becomes void."""
+    file.seek(place)
+    head = file.read(_LENGTH_AND_CRC.size)
+    return head + _CHECK.pack(_check(head, ~place))
+
+
 def _check(head: bytes, place: int) -> int:
     return zlib.crc32(head, place & 0xFFFFFFFF)
 
 
-def frames(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """(offset of the end, payload) for each whole frame at the start of a file; an end mark, with b"", is the last."""
+def frames(file: BinaryIO) -> Iterator[Frame]:
+    """The frames at the start of a file, up to an end mark or to data that begin with no head. A damaged frame may be
+    an unfinished write, if there are only zeros behind it.
+    """
     place = 0
     while (head := _head(file, place)) is not None:
         data = file.read(head.length + len(_LAST))
         payload = data[: head.length]
-        if len(data) < head.length + len(_LAST) or data[head.length :] != _LAST or zlib.crc32(payload) != head.crc:
+        end = place + _HEAD + len(data)
+        is_whole = data[head.length :] == _LAST and zlib.crc32(payload) == head.crc
+        if len(data) < head.length + len(_LAST) or not (is_whole or head.length):
             return
-        place += _HEAD + len(data)
-        yield place, payload
-        if not payload:
+        if head.is_void:
+            yield Frame(place, end, None)
+        else:
+            yield Frame(place, end, payload if is_whole else None, not is_whole)
+        if not head.length:
             return
+        place = end
 
 
 def _head(file: BinaryIO, place: int) -> _Head | None:
@@ -58,9 +83,11 @@ def _head(file: BinaryIO, place: int) -> _Head | None:
     if len(data) < _HEAD:
         return None
     (check,) = _CHECK.unpack_from(data, _LENGTH_AND_CRC.size)
-    if check != _check(data[: _LENGTH_AND_CRC.size], place):
-        return None
-    return _Head(*_LENGTH_AND_CRC.unpack_from(data))
+    for is_void in (False, True):
+        if check == _check(data[: _LENGTH_AND_CRC.size], ~place if is_void else place):
+            length, crc = _LENGTH_AND_CRC.unpack_from(data)
+            return _Head(length, crc, is_void)
+    return None
 
 
 def end_of_data(file: BinaryIO, place: int) -> int:
@@ -83,10 +110,10 @@ def is_unfinished(file: BinaryIO, place: int, end: int) -> bool:
     return head is not None and end - place < _HEAD + head.length + len(_LAST)
 
 
-def copy_rest(file: BinaryIO, place: int, into: BinaryIO) -> None:
-    """Copy what a file has from `place` on, with its zeros as holes."""
+def copy_part(file: BinaryIO, place: int, end: int | None, into: BinaryIO) -> None:
+    """Copy what a file has from `place` to `end` (None: its end), with its zeros as holes."""
     file.seek(place)
-    while chunk := file.read(_CHUNK):
+    while chunk := file.read(_CHUNK if end is None else min(_CHUNK, end - file.tell())):
         if chunk.count(0) == len(chunk):
             into.seek(len(chunk), 1)
         else:

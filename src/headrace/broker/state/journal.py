@@ -3,8 +3,9 @@
 A journal file is a sequence of frames (`frames.py`), each a batch of records that became durable together. The file is
 preallocated: it ends in zeros, and on a full disk that space is reserved for jobs that are active then, so that their
 ends are recorded. The beginning of a frame behind the last whole one is an unfinished write, of which nobody was told,
-and is cut off. Anything else there means that the file was damaged later: the state is that before the damage, and the
-rest is moved aside for a recovery by hand. A checkpoint writes the state to SQLite and starts a new file; files with a
+and is cut off. Anything else there means that the file was damaged later. A damaged frame whose length is known is kept
+aside, and the next frames are read. Behind one whose length is unknown, the rest is moved aside for a recovery by hand.
+A checkpoint writes the state to SQLite and starts a new file; files with a
 lower number than the one in the database are removed.
 """
 
@@ -20,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
 from headrace.broker.state.disk import NO_ROOM, is_emptied, reserve, room_in, unusable
-from headrace.broker.state.frames import copy_rest, end_of_data, frame, frames, is_unfinished
+from headrace.broker.state.frames import Frame, copy_part, end_of_data, frame, frames, is_unfinished, void_head
 
 _AHEAD = 4 << 20
 # Bytes that every open or closed file has at least, zeros if nothing was written: a file without any was emptied.
@@ -104,12 +105,17 @@ class Journal:
             later = [number for number in numbers if number > self.number]
             with self._read(self.number) as file:
                 is_marked = False
-                for end, payload in frames(file):
-                    if payload:
-                        self._end = end
-                        yield payload
-                    else:
-                        is_marked = True
+                for found in frames(file):
+                    if found.is_damaged and end_of_data(file, found.begin) < found.end:
+                        # It is unfinished.
+                        break
+                    if found.is_damaged:
+                        self._make_void(file, found)
+                    is_marked = found.payload == b""
+                    if not is_marked:
+                        self._end = found.end
+                    if found.payload:
+                        yield found.payload
                 if not is_marked:
                     self._take_rest(file, later)
             if not (is_marked and later):
@@ -140,21 +146,36 @@ class Journal:
         with self._read(number) as file:
             return end_of_data(file, 0) > 0
 
+    def _make_void(self, file: BinaryIO, damaged: Frame) -> None:
+        """Keep a damaged frame aside, and mark it, so that later starts pass over it."""
+        name = self._keep(file, damaged.begin, damaged.end)
+        with open(os.open(self._path(self.number), os.O_WRONLY | os.O_CLOEXEC), "wb", buffering=0) as handle:
+            os.pwrite(handle.fileno(), void_head(file, damaged.begin), damaged.begin)
+            os.fsync(handle.fileno())
+        self._tell_damage(damaged.begin, f"{damaged.end - damaged.begin} bytes are passed over and kept in {name}")
+
+    def _keep(self, file: BinaryIO, place: int, end: int | None) -> str:
+        """Copy a part of the file that is read to a file of its own; returns its path."""
+        name = self._aside(f"{self.number:08d}.{place}")
+        with open(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as handle:
+            copy_part(file, place, end, handle)
+            os.fsync(handle.fileno())
+        return name
+
+    def _tell_damage(self, place: int, what: str) -> None:
+        text = f"{self._path(self.number)} is damaged at byte {place}: {what}"
+        self.damage = f"{self.damage}; {text}" if self.damage else text
+
     def _set_aside(self, file: BinaryIO, later: Iterable[int]) -> None:
         """Move what is behind the last whole frame of a damaged file, and the files after it, to other names."""
         names = []
         if end_of_data(file, self._end) > self._end:
-            names.append(self._aside(f"{self.number:08d}.{self._end}"))
-            with open(os.open(names[0], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as handle:
-                copy_rest(file, self._end, handle)
-                os.fsync(handle.fileno())
+            names.append(self._keep(file, self._end, None))
         for number in later:
             names.append(self._aside(f"{number:08d}"))
             os.rename(self._path(number), names[-1])
-        self.damage = (
-            f"{self._path(self.number)} is damaged at byte {self._end}: the state is as it was before, what was "
-            "written after is kept in " + ", ".join(names)
-        )
+        kept = ", ".join(names)
+        self._tell_damage(self._end, f"the state is as it was before, what was written after is kept in {kept}")
 
     def _aside(self, name: str) -> str:
         """A path for data that are moved aside, at which there is no file of an earlier damage."""

@@ -55,6 +55,8 @@ def add_parsers(commands: Any) -> None:
     admin.add_argument("name", metavar="NAME")
     admin.add_argument("--off", action="store_true", help="Make the user none any more")
 
+    _command(users, "users reset", _reset, "Begin without users where the store was lost; userids stay taken")
+
     tokens = _group(commands, "tokens", "The tokens of --auth users")
     listing = _command(tokens, "tokens list", _list_tokens, "List valid tokens")
     listing.add_argument("name", metavar="NAME", nargs="?", default="", help="Those of this user only")
@@ -114,9 +116,10 @@ def check_extra() -> None:
 def run(options: Any) -> int:
     """Carry out one of these commands. Raises StoreError, a ValueError."""
     from headrace.api.store import database as store
-    from headrace.api.store.errors import NoSuchToken, NoSuchUser
+    from headrace.api.store.errors import NoSuchToken, NoSuchUser, StoreError, StoreUnusable
 
-    engine = store.open_file(database(options))
+    path = database(options)
+    engine = store.open_file(path, anew=options.run is _reset)
     where = f" --database {shlex.quote(options.database)}" if options.database else ""
     try:
         options.run(options, engine)
@@ -124,6 +127,8 @@ def run(options: Any) -> int:
         raise NoSuchUser(f"{exc}: headrace api users list{where} shows users") from None
     except NoSuchToken as exc:
         raise NoSuchToken(f"{exc}: headrace api tokens list{where} shows tokens") from None
+    except StoreUnusable as exc:
+        raise StoreError(f"{path}: {exc}") from None
     finally:
         engine.dispose()
     return 0
@@ -174,6 +179,10 @@ def _remove(options: Any, engine: Engine) -> None:
     users.remove(engine, options.name)
 
 
+def _reset(options: Any, engine: Engine) -> None:
+    """The store is new when it is opened."""
+
+
 def _renumber(options: Any, engine: Engine) -> None:
     from headrace.api.store import users
 
@@ -185,13 +194,13 @@ def _set_password(options: Any, engine: Engine) -> None:
     from headrace.api.store import users
 
     users.one(engine, options.name)
-    users.set_password(engine, options.name, _password())
+    users.change(engine, options.name, password=_password())
 
 
 def _set_admin(options: Any, engine: Engine) -> None:
     from headrace.api.store import users
 
-    users.set_admin(engine, options.name, not options.off)
+    users.change(engine, options.name, admin=not options.off)
 
 
 def _list_users(options: Any, engine: Engine) -> None:

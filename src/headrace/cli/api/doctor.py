@@ -68,11 +68,11 @@ def _check_pam() -> Iterator[Tuple[bool, str]]:
 
 def _check_store(options: Any, submit: str) -> Iterator[Tuple[bool, str]]:
     from headrace.api.identity import userids
-    from headrace.api.store import database, users
+    from headrace.api.store import database, memory, users
 
     try:
         path = accounts.database(options)
-        if not os.path.exists(path):
+        if not os.path.exists(path) and memory.read(path) is None:
             first = (
                 " (headrace api users add NAME)" if options.auth == "users" else ": they come with their first login"
             )

@@ -66,9 +66,9 @@ def _parser() -> Parser:
     accounts.add_database(start)
     start.add_argument("--audit", default="", metavar="FILE", help=_AUDIT)
     start.add_argument("--json", action="store_true", help="Print addresses and a token as a JSON object when ready")
-    text = "Print an address that opens the page once, of the service that the table [headrace.api] starts"
+    text = "Print an address that opens the page once, of each service of yours on this machine"
     url = commands.add_parser("url", prog="headrace api url", help=text, description=text)
-    url.add_argument("--json", action="store_true", help="Print it as a JSON object")
+    url.add_argument("--json", action="store_true", help="Print JSON objects, a line each, with a token for scripts")
     accounts.add_parsers(commands)
     text = "Check what a service with several users needs"
     doctor = commands.add_parser("doctor", prog="headrace api doctor", help=text, description=text)
@@ -182,7 +182,8 @@ def _check_pam() -> None:
 
 
 def _print(ready: Ready) -> None:
-    print(f"Open {ready.login or ready.url}" + (f" through {ready.socket}" if ready.socket else ""), flush=True)
+    print(f"Open {ready.login or ready.url}" + (f" through {ready.socket}" if ready.socket else ""))
+    print("The service runs until it is interrupted (Ctrl-C). `headrace api url` prints an address again.", flush=True)
 
 
 def _print_json(ready: Ready) -> None:

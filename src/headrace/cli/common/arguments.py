@@ -7,16 +7,21 @@ import os
 import re
 import sys
 
+from headrace.cli.common import suggestions
 from headrace.cli.common.errors import CommandError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Container, List, NoReturn, Optional
+    from typing import Any, Callable, Container, List, NoReturn, Optional, Tuple
+
+
+_UNKNOWN = "unrecognized arguments: "
 
 
 class Parser(argparse.ArgumentParser):
     """An argument parser named `flux-COMMAND` whose help keeps option and text in two columns.
 
+    An abbreviated long option is refused, as flux-core does: it would end to work once another option begins alike.
     With a `context`, where the arguments come from when not from the command line, an error names it instead of usage.
     """
 
@@ -24,31 +29,59 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, prog: str, usage: Optional[str] = None, error_prog: Optional[str] = None, **kwargs: Any) -> None:
         self._error_prog = error_prog or prog
+        self._used = False
+        kwargs.setdefault("allow_abbrev", False)
         super().__init__(prog=prog, usage=usage, formatter_class=_Formatter, **kwargs)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Tuple[Any, List[str]]:
+        self._used = True
+        return super().parse_known_args(args, namespace)
 
     def _print_message(self, message: str, file: Any = None) -> None:
         # argparse keeps it to itself if help cannot be written.
         (file or sys.stderr).write(message)
 
     def error(self, message: str) -> NoReturn:
+        if message.startswith(_UNKNOWN):
+            message += self._suggestion(message[len(_UNKNOWN) :])
         if self.context:
-            raise CommandError(f"{self.context}: {message}")
+            raise CommandError(f"{self.context}: {message}", 2)
         self.print_usage(sys.stderr)
         self.exit(2, f"{self._error_prog}: error: {message}\n")
 
+    def _suggestion(self, words: str) -> str:
+        """Which options may have been meant by the first unknown one of `words`, in parentheses; "" for none."""
+        unknown = [word for word in words.split() if word[:2] == "--"]
+        name = unknown[0][2:].partition("=")[0] if unknown else ""
+        close = suggestions.similar(name, self._long_options()) if name else []
+        return f" (did you mean {' or '.join('--' + option for option in close)}?)" if close else ""
+
+    def _long_options(self) -> List[str]:
+        """The long options, without hyphens, of this parser and of the subcommand that the command line named."""
+        names: List[str] = []
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for parser in action.choices.values():
+                    names += parser._long_options() if parser._used else []
+            elif action.help != argparse.SUPPRESS:
+                names += [option[2:] for option in action.option_strings if option[:2] == "--"]
+        return names
+
 
 class BrokerParser(Parser):
-    """A parser of `flux start` and `flux broker`, whose errors read and exit as those of the quick commands do."""
+    """A parser of `flux start` and `flux broker`: errors, statuses and abbreviations are as in the quick commands."""
 
     def __init__(self, command: str) -> None:
         super().__init__(
-            f"flux {command}", usage=f"flux {command} [OPTIONS] [COMMAND...]", error_prog=f"flux-{command}"
+            f"flux {command}",
+            usage=f"flux {command} [OPTIONS] [COMMAND...]",
+            error_prog=f"flux-{command}",
+            allow_abbrev=True,
         )
 
     def error(self, message: str) -> NoReturn:
-        unknown = "unrecognized arguments: "
-        if message.startswith(unknown):
-            message = f"unrecognized option '{message[len(unknown) :].split(maxsplit=1)[0]}'"
+        if message.startswith(_UNKNOWN):
+            message = f"unrecognized option '{message[len(_UNKNOWN) :].split(maxsplit=1)[0]}'"
         hint = f"Try `{self._error_prog} --help' for more information."
         raise CommandError(f"{self._error_prog}: {message}\n{hint}", bare=True)
 

@@ -2,7 +2,7 @@
 
 These commands are the quick ones, called in shell loops, so they do without argparse. Options may stand between
 operands (GNU style) unless `stop_early` says that the rest belongs to another command. A long option may be
-abbreviated as far as it stays unique.
+abbreviated as far as it stays unique, as by getopt_long(3), except in an `ExactCommand`.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ class Command:
     """What a command takes: its program name, usage line, one line on what it does, and its options."""
 
     __slots__ = ("options", "prog", "purpose", "synopsis")
+    abbreviations = True
 
     def __init__(self, prog: str, synopsis: str, purpose: str, options: OptionTable = ()) -> None:
         self.prog = prog
@@ -134,7 +135,7 @@ class Command:
         name, sep, value = arg[2:].partition("=")
         matches = [option for option in self.options if option[1].startswith(name)]
         exact = [option for option in matches if option[1] == name]
-        if len(exact or matches) != 1:
+        if len(exact or matches) != 1 or not (exact or self.abbreviations):
             self._unrecognized(f"--{name}")
         _, full, metavar, _ = (exact or matches)[0]
         if sep and not metavar:
@@ -173,6 +174,13 @@ class Command:
 
     def _missing(self, option: str) -> NoReturn:
         raise CommandError(f"{self.prog}: '{option}' missing argument\n{self.hint()}", bare=True)
+
+
+class ExactCommand(Command):
+    """A command whose long options cannot be abbreviated, because it is no C program in Flux."""
+
+    __slots__ = ()
+    abbreviations = False
 
 
 def dispatch(prog: str, argv: Sequence[str], table: Mapping[str, Tuple[str, object]]) -> Tuple[str, List[str]]:

@@ -2,7 +2,7 @@
 
 argparse and the modules that it needs take longer to import than such a command to run. So options are noted as they
 are added, in argparse's terms, and a line of exactly named options with their values is read here. Whatever else there
-may be (help, abbreviations, errors, `-vv`) is argparse's: a parser with the same options does the whole line over.
+may be (help, errors, `-vv`) is argparse's: a parser with the same options does the whole line over.
 
 The argument types that several commands share are here as well.
 """

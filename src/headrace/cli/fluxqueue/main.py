@@ -24,6 +24,7 @@ _program = "headrace fluxqueue"
 COMMANDS = {
     "run": "Run the queue until it is told to stop",
     "manifests": "Print the objects that install the queue",
+    "uninstall": "Remove the queue from a cluster, and release what waits in it",
     "match": "Serve gRPC matching on the graph that a client sends",
     "history": "Print the jobs, waits and pod-hours of the past, from the queue of a cluster or from a store",
     "list": "List what waits and runs, each queue in its order",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.cli.common import unpublished_images
 from headrace.cli.common.arguments import namespace, optional_name, replicas
 from headrace.cli.common.errors import CommandError
 
@@ -67,6 +68,7 @@ def main(options: Namespace) -> int:
     from headrace.fluxqueue.install import Install, check
     from headrace.fluxqueue.install_files import install_file
 
+    unpublished_images.notice(*([] if options.image else ["--image"]))
     given = {name: getattr(options, name) for name in Install.__struct_fields__ if hasattr(options, name)}
     install = Install(**{name: value for name, value in given.items() if value})
     try:

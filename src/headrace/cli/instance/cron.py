@@ -8,7 +8,7 @@ import sys
 import time
 
 from headrace.cli.common.errors import CommandError
-from headrace.cli.common.getopts import Command, dispatch
+from headrace.cli.common.getopts import ExactCommand, dispatch
 from headrace.client.handle import Handle
 
 TYPE_CHECKING = False
@@ -29,13 +29,13 @@ _NAMED = (
     ("N", "name", "NAME", "Name the entry (default: the first word of COMMAND)"),
     *_MADE,
 )
-_INTERVAL = Command(
+_INTERVAL = ExactCommand(
     "flux-cron interval",
     "[OPTIONS] INTERVAL COMMAND",
     "Run a command every so many seconds (or with m, h, d: minutes, hours, days)",
     (("a", "after", "INTERVAL", "Let the first run come after this time (default: INTERVAL)"), *_NAMED),
 )
-_EVENT = Command(
+_EVENT = ExactCommand(
     "flux-cron event",
     "[OPTIONS] TOPIC COMMAND",
     "Run a command after events of a topic",
@@ -46,23 +46,23 @@ _EVENT = Command(
         *_NAMED,
     ),
 )
-_TAB = Command(
+_TAB = ExactCommand(
     "flux-cron tab", "[OPTIONS] [FILE]", "Run commands at the times of a crontab file (default: standard input)", _MADE
 )
-_AT = Command("flux-cron at", "[OPTIONS] TIME COMMAND", "Run a command once, at a date as date(1) takes it", _MADE)
-_LIST = Command("flux-cron list", "", "List all entries")
-_DUMP = Command(
+_AT = ExactCommand("flux-cron at", "[OPTIONS] TIME COMMAND", "Run a command once, at a date as date(1) takes it", _MADE)
+_LIST = ExactCommand("flux-cron list", "", "List all entries")
+_DUMP = ExactCommand(
     "flux-cron dump", "[OPTIONS] ID", "Print all that is known of an entry", (("k", "key", "KEY", "Only this value"),)
 )
-_DELETE = Command(
+_DELETE = ExactCommand(
     "flux-cron delete",
     "[OPTIONS] ID...",
     "Delete entries; a run that is under way is waited for",
     (("k", "kill", "", "End a run that is under way"),),
 )
-_START = Command("flux-cron start", "ID...", "Start stopped entries anew")
-_STOP = Command("flux-cron stop", "ID...", "Run entries no more until they are started")
-_SYNC = Command(
+_START = ExactCommand("flux-cron start", "ID...", "Start stopped entries anew")
+_STOP = ExactCommand("flux-cron stop", "ID...", "Run entries no more until they are started")
+_SYNC = ExactCommand(
     "flux-cron sync",
     "[OPTIONS] [TOPIC]",
     "Show or set the event that all runs wait for",

@@ -30,10 +30,17 @@ def _parser() -> Parser:
     parser = Parser("flux-cancel", usage="flux cancel [OPTIONS] [JOBID...]", description="Cancel jobs")
     add = parser.add_argument
     add("-a", "--all", action="store_true", help="Target all of my jobs")
-    add("-n", "--dry-run", action="store_true", help="Only tell how many jobs would be canceled")
+    add("-n", "--dry-run", "--dry", action="store_true", help="Only tell how many jobs would be canceled")
     add("-q", "--quiet", action="store_true", help="Print nothing when no job matches")
     add("-u", "--user", metavar="USER", help="Target jobs of USER (or all)")
-    add("-S", "--states", metavar="STATES", action="append", help="Target jobs in these states (default: active)")
+    add(
+        "-S",
+        "--states",
+        "--state",
+        metavar="STATES",
+        action="append",
+        help="Target jobs in these states (default: active)",
+    )
     add("-m", "--message", metavar="NOTE", help="Set the exception's note")
     add("jobids", metavar="JOBID...", type=job_id, nargs="*", help="Cancel these jobs")
     return parser

@@ -71,12 +71,7 @@ def info(argv: List[str]) -> int:
 
 
 def _lookup(job: int, key: str, flags: int) -> str:
-    try:
-        return str(Handle().rpc("job-info.lookup", {"id": job, "keys": [key], "flags": flags}).get()[key])
-    except OSError as exc:
-        if exc.errno == errno.ENOENT and "connect" not in str(exc.strerror):
-            raise CommandError(f"{key}: key not found") from None
-        raise
+    return str(Handle().rpc("job-info.lookup", {"id": job, "keys": [key], "flags": flags}).get()[key])
 
 
 def _original_jobspec(signed: str) -> str:

@@ -25,7 +25,7 @@ _LOOKUP_CURRENT = 2
 def _parser() -> Parser:
     parser = Parser("flux-update", description="Update attributes of a job")
     add = parser.add_argument
-    add("-n", "--dry-run", action="store_true", help="Print the update instead of sending it")
+    add("-n", "--dry-run", "--dry", action="store_true", help="Print the update instead of sending it")
     add("-v", "--verbose", action="count", default=0, help="Show what was updated")
     add(
         "--wait",

@@ -10,7 +10,7 @@ import sys
 from importlib import import_module
 
 from headrace.cli.common.arguments import Parser
-from headrace.cli.mini import program
+from headrace.cli.mini import former_syntax, program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,6 +62,12 @@ def kubectl() -> int:
 
 
 def main(argv: List[str]) -> int:
+    if not program.is_plugin() and former_syntax.submits_job(argv):
+        from headrace.cli.main import run_command
+
+        name = argv[0]
+        program.tell(f"`flux mini {name}` is the syntax until 2023: running `flux {name}`")
+        return run_command(name, argv[1:])
     chosen = next((word for word in argv if not word.startswith("-")), "-")
     options = _parser(chosen).parse_args(argv)
     status: int = options.run(options)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 
+from headrace.cli.common import unpublished_images
 from headrace.cli.mini.file import add_file, load_file
 
 TYPE_CHECKING = False
@@ -40,9 +41,12 @@ def main(options: Namespace) -> int:
     import msgspec
 
     from headrace.kube.builders import Images, desired, view_image
+    from headrace.kube.builders.images import DEFAULT_VIEW
     from headrace.kube.keys import fresh_keys
     from headrace.kube.yaml_text import yaml_text
 
+    if options.view_image == DEFAULT_VIEW:
+        unpublished_images.notice("--view-image")
     source = load_file(options.file)
     cluster = source.cluster
     if options.namespace:

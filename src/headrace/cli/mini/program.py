@@ -8,6 +8,11 @@ _OWN = "headrace mini"
 command = _OWN
 
 
+def is_plugin() -> bool:
+    """Whether kubectl runs this program as its plugin."""
+    return command != _OWN
+
+
 def prefix() -> str:
     """What begins each line on standard error."""
     return f"{command.replace(' ', '-')}: "

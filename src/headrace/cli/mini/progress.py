@@ -19,7 +19,7 @@ async def follow_until(
     Raises CommandError if it is deleted, ApiError.
     """
     from headrace.kube import client
-    from headrace.kube.foreign.client import as_minicluster
+    from headrace.kube.foreign.client import as_minicluster, with_warning
     from headrace.kube.kinds import KINDS, MINICLUSTERS
 
     kind = KINDS[cluster.get("kind", MINICLUSTERS.kind)]
@@ -38,7 +38,7 @@ async def follow_until(
         if found is None or found["metadata"]["uid"] != metadata["uid"]:
             raise CommandError(f"{kind.kind} {metadata['name']} was deleted")
         if kind is not MINICLUSTERS:
-            found = as_minicluster(found)
+            found = await with_warning(api, as_minicluster(found))
         tell(client.progress(found))
         if client.status_of(found).get("phase") in phases:
             return found

@@ -33,9 +33,10 @@ def _run(source: Source, path: str, as_json: bool, quiet: bool) -> int:
     from headrace.minicluster.local import StartError, run
     from headrace.minicluster.mode import Mode
     from headrace.minicluster.plan import make_plan
+    from headrace.minicluster.pod_names import of_minicluster, on_one_machine
     from headrace.minicluster.unapplied import not_applied
 
-    plan = make_plan(source.cluster)
+    plan, unresolved = on_one_machine(make_plan(source.cluster), of_minicluster(source.cluster))
     silent, quiet = quiet, quiet or plan.quiet
     folder = os.getcwd() if path == "-" else os.path.dirname(os.path.abspath(path))
     ignored = not_applied(source.cluster) + source.others
@@ -43,6 +44,8 @@ def _run(source: Source, path: str, as_json: bool, quiet: bool) -> int:
         ignored.append(f"workingDir {plan.working_dir} (no such folder here, {folder} instead)")
     if ignored and not silent:
         tell(f"not applied on this machine: {', '.join(ignored)}")
+    if unresolved and not silent:
+        tell(f"names of pods that do not resolve on this machine: {', '.join(unresolved)}")
 
     def say(line: str) -> None:
         if not quiet:

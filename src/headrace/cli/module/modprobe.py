@@ -9,7 +9,7 @@ import os
 import sys
 
 from headrace.cli.common.errors import CommandError
-from headrace.cli.common.getopts import Command, dispatch
+from headrace.cli.common.getopts import ExactCommand, dispatch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PREFIX = "flux-modprobe: "
 
 _TABLE = {"run": ("Run a file of startup or shutdown tasks", None)}
-_RUN = Command(
+_RUN = ExactCommand(
     "flux-modprobe run",
     "[OPTIONS] FILE",
     "Load or remove modules and run tasks as a Python file says",

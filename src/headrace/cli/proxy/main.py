@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 
+from headrace import FLUX_VERSION
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
 from headrace.cli.proxy.router import Client, ProxyRouter
@@ -42,8 +43,6 @@ _COMMAND = Command(
         ("", "reconnect", "", "If the connection is lost, try to reconnect every 2 seconds"),
     ),
 )
-# The Flux version whose protocols our commands speak, as brokers tell theirs in the attribute `version`.
-_SPOKEN = "0.88.0"
 _RECONNECT_EVERY = 2.0
 # The command may end by itself with the instance (`flux proxy JOB flux shutdown`): it gets this long to do so.
 _GRACE = 0.5
@@ -91,9 +90,9 @@ def _version(sock: socket.socket) -> str:
 
 def _check_version(version: str, force: bool) -> None:
     """Warn of another version, or raise CommandError."""
-    if version.split(".")[:2] == _SPOKEN.split(".")[:2]:
+    if version.split(".")[:2] == FLUX_VERSION.split(".")[:2]:
         return
-    text = f"proxy version {_SPOKEN} may not interoperate with broker version {version}"
+    text = f"proxy version {FLUX_VERSION} may not interoperate with broker version {version}"
     if not force:
         raise CommandError(f"fatal: {text} (--force to connect anyway)")
     sys.stderr.write(f"flux-proxy: warning: {text}\n")

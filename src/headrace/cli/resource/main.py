@@ -42,7 +42,7 @@ def _parser() -> Parser:
         ("status", "Show the status of nodes"),
     ):
         one = command(name, text)
-        one.add_argument("-s", "--states", metavar="STATE,...", help="Only these states")
+        one.add_argument("-s", "--states", "--state", metavar="STATE,...", help="Only these states")
         one.add_argument("-i", "--include", metavar="HOSTS|RANKS", help="Only these nodes")
         one.add_argument("-q", "--queue", **_QUEUES)
         one.add_argument(

@@ -28,7 +28,9 @@ def add_common(parser: Union[Parser, QuickParser]) -> None:
     add("-o", "--setopt", metavar="OPT", action="append", help="Set shell option OPT[=VALUE]")
     add("-S", "--setattr", metavar="KEY=VAL", action="append", help="Set a jobspec attribute (^KEY=FILE: JSON)")
     add("--dependency", metavar="URI", action="append", help="Depend on SCHEME:VALUE, such as afterok:JOBID")
-    add("--requires", metavar="CONSTRAINT", action="append", help="Require node properties, host: or rank:")
+    add(
+        "--requires", "--require", metavar="CONSTRAINT", action="append", help="Require node properties, host: or rank:"
+    )
     add("--begin-time", metavar="TIME", help="Do not start before this time")
     add("--signal", metavar="[SIG][@TIME]", help="Send a signal some time before the time limit (USR1@60s)")
     add("--taskmap", metavar="SCHEME[:VALUE]", help="Place tasks by this scheme (block, cyclic[:N], manual:MAP)")
@@ -47,7 +49,7 @@ def add_common(parser: Union[Parser, QuickParser]) -> None:
     add("--add-file", metavar="[NAME[:PERMS]=]ARG", action="append", help="Put a file into the jobspec")
     add("--flags", metavar="FLAGS", action="append", help="Submit flags: debug, waitable, novalidate")
     add("--debug", action="store_true", help="As --flags=debug: more events in the job's eventlog")
-    add("--dry-run", action="store_true", help="Print the jobspec instead of submitting it")
+    add("--dry-run", "--dry", action="store_true", help="Print the jobspec instead of submitting it")
     add("-v", "--verbose", action="count", default=0, help="Say more")
 
 
@@ -76,7 +78,13 @@ def add_slots(parser: Union[Parser, QuickParser]) -> None:
     add("-x", "--exclusive", action="store_true", help="Allocate whole nodes")
     add("--conf", metavar="CONF", action="append", help="Configure the instance: KEY=VALUE, a file, or TOML text")
     add("--dump", metavar="FILE", nargs="?", const="", help="End with an archive of the instance, for flux restore")
-    add("--broker-opts", metavar="OPTS", action="append", help="Options for the instance's brokers, split at commas")
+    add(
+        "--broker-opts",
+        "--broker-opt",
+        metavar="OPTS",
+        action="append",
+        help="Options for the instance's brokers, split at commas",
+    )
 
 
 def add_command(parser: Union[Parser, QuickParser]) -> None:

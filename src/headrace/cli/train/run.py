@@ -40,7 +40,7 @@ def _number(text: str) -> int:
 
 
 def main(options: Namespace) -> int:
-    from headrace.minicluster.foreign.running import not_applied, with_sizes
+    from headrace.minicluster.foreign.running import not_applied, unresolved, with_sizes
 
     source = load_file(options.file, options.runtime)
     cluster = with_sizes(source.cluster, options.nodes, options.procs)
@@ -49,6 +49,10 @@ def main(options: Namespace) -> int:
     cwd = _directory(cluster, folder, ignored)
     if ignored:
         _tell(f"not applied without Kubernetes: {', '.join(ignored)}")
+    in_instance = bool(os.environ.get("FLUX_URI"))
+    left = unresolved(cluster, local=not in_instance)
+    if left:
+        _tell(f"names of pods that do not resolve without Kubernetes: {', '.join(left)}")
     summary: Dict[str, Any] = {
         "name": cluster.name,
         "kind": cluster.kind,
@@ -56,7 +60,7 @@ def main(options: Namespace) -> int:
         "procs": cluster.procs,
         "tasks": cluster.tasks,
     }
-    summary.update(_submit(cluster, cwd) if os.environ.get("FLUX_URI") else _start(cluster, cwd))
+    summary.update(_submit(cluster, cwd) if in_instance else _start(cluster, cwd))
     if options.json:
         print(json.dumps(summary))
     status: int = summary["status"]
@@ -112,7 +116,7 @@ def _submit(cluster: ForeignCluster, cwd: str) -> Dict[str, Any]:
 
     base, _ = submit_options.caller().environment(())
     handle = Handle()
-    request = jobspec_request(jobspec(cluster, base, cwd, gpus=True))
+    request = jobspec_request(jobspec(cluster, base, cwd, gpus=True, local=False))
     job = handle.rpc("job-ingest.submit", payload=request).get()["id"]
     if cluster.interactive:
         _tell(f"the instance is job {jobid.encode(job, 'f58')}: flux proxy {jobid.encode(job, 'f58')}")

@@ -14,7 +14,7 @@ from typing import Any
 from ...kube.runtime.events import Report
 from ...kube.runtime.kinds import PODS
 from ..admission import gate_index, is_bound_here
-from ..names import JOBID, PLACE
+from ..names import BINDINGS, JOBID, NODES, PLACE
 from ..workloads.workload import is_longer
 from . import actions
 
@@ -61,6 +61,16 @@ def bind(pod: Object, node: str) -> Iterator[actions.Action]:
     yield actions.Bind(pod, node)
     report = Report("Normal", "Scheduled", f"bound to {node}")
     yield actions.Tell(PODS, pod, {}, report, pod["spec"]["schedulerName"])
+
+
+def binding(pod: Object, node: str) -> Object:
+    """The Binding of a pod to a node. A pod of the same name that came since is not bound."""
+    meta = pod["metadata"]
+    return {
+        **{"apiVersion": BINDINGS.api_version, "kind": BINDINGS.kind},
+        "metadata": {"name": meta["name"], "uid": meta["uid"]},
+        "target": {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": node},
+    }
 
 
 def _ungate(pod: Object) -> list[Object]:

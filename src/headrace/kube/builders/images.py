@@ -8,11 +8,19 @@ from typing import NamedTuple
 from ... import __version__
 from ...minicluster.fields import DEFAULT_VIEW_IMAGE, MiniCluster, View
 
-DEFAULT_VIEW = f"headrace-view:{__version__}"
+# The registry to which a release is published (.github/workflows/release.yml).
+REGISTRY = "ghcr.io/headrace"
+DEFAULT_OPERATOR = f"{REGISTRY}/headrace-operator:{__version__}"
+DEFAULT_VIEW = f"{REGISTRY}/headrace-view:{__version__}"
 # The user of our images, for containers whose pods name none: the number that images without users commonly use.
 UNPRIVILEGED = 65532
 # The Flux Operator's view images (`flux-view-ubuntu:tag-noble`, ...), also from a mirror of their registry.
 _FLUX_VIEW = re.compile(r"(.*/)?flux-view-[a-z0-9-]+(:[^/]*)?(@.*)?\Z")
+
+
+def is_release(version: str = __version__) -> bool:
+    """Whether the images of a version are published: those of development versions (PEP 440, `.devN`) are not."""
+    return ".dev" not in version
 
 
 class Images(NamedTuple):

@@ -29,6 +29,8 @@ _LONGEST = 200
 _IMAGE_TROUBLE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
 # A pod must not run twice, so Kubernetes does not replace one before it knows that it has ended.
 _LOST_NODE = "it is made again once that Node is back, deleted, or tainted node.kubernetes.io/out-of-service"
+# The end of a connection here, in Go's words for it: its port is another one at each attempt.
+_LOCAL_END = re.compile(r"[\d.]+:\d+->|\[[\da-f:.]+\]:\d+->")
 _BEGINNING = ("", "ContainerCreating", "PodInitializing")
 _SHORT = re.compile(r"(\d+) Insufficient (\S+)")
 _UNFIT = re.compile(r"(\d+) (.+)")
@@ -325,7 +327,7 @@ def _waits_for_image(status: Object) -> bool:
 def _container_trouble(name: str, status: Object) -> str:
     state = status.get("state") or {}
     waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
-    why, said = waiting.get("reason") or "", waiting.get("message") or ""
+    why, said = waiting.get("reason") or "", _LOCAL_END.sub("", waiting.get("message") or "")
     if why in _IMAGE_TROUBLE:
         return _sentence(f"image {status.get('image')} of container {name} cannot be pulled ({why})", said)
     if why == "CrashLoopBackOff":

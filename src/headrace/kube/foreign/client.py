@@ -13,7 +13,7 @@ from ..client import NotFoundError
 from ..core.job_end import is_over, job_end
 from ..core.phases import FAILED, FINISHED, INVALID, RUNNING, STARTING, SUSPENDED
 from ..runtime.api import Api, ApiError
-from ..runtime.kinds import JOBS
+from ..runtime.kinds import EVENTS, JOBS
 from . import names
 from .objects import parallelism
 from .policy import id_of, original
@@ -58,7 +58,7 @@ async def find(api: Api, namespace: str, kind: str, name: str) -> Object:
     """The Job that is the cluster of an object, in the form of a MiniCluster. Raises NotFoundError, ApiError."""
     if kind == "job":
         try:
-            return as_minicluster(await api.get(JOBS, namespace, name))
+            return await with_warning(api, as_minicluster(await api.get(JOBS, namespace, name)))
         except ApiError as exc:
             if exc.status != 404:
                 raise
@@ -66,7 +66,8 @@ async def find(api: Api, namespace: str, kind: str, name: str) -> Object:
         found = (await api.list_objects(JOBS, namespace, f"{_JOBSET_NAME}={name},{names.ID_LABEL}")).items
         if found:
             # A JobSet that restarts makes its Jobs again.
-            return as_minicluster(max(found, key=lambda one: str(one["metadata"]["creationTimestamp"])))
+            newest = max(found, key=lambda one: str(one["metadata"]["creationTimestamp"]))
+            return await with_warning(api, as_minicluster(newest))
     there = (await api.list_objects(JOBS, namespace, names.ID_LABEL)).items
     listed = ", ".join(f"job/{one['metadata']['name']}" for one in there) or "none"
     raise NotFoundError(f"no cluster {kind}/{name} in namespace {namespace} (there: {listed})")
@@ -82,7 +83,39 @@ async def listed(api: Api, namespace: str) -> list[Object]:
         if exc.status != 403:
             raise
         return []
-    return [as_minicluster(one) for one in found]
+    return await _with_warnings(api, namespace, [as_minicluster(one) for one in found])
+
+
+async def with_warning(api: Api, cluster: Object) -> Object:
+    """A Job in the form of a MiniCluster; one that starts has the last warning about it as its reason.
+
+    Raises ApiError.
+    """
+    metadata = cluster["metadata"]
+    return (await _with_warnings(api, metadata["namespace"], [cluster], f",involvedObject.uid={metadata['uid']}"))[0]
+
+
+async def _with_warnings(api: Api, namespace: str, clusters: list[Object], fields: str = "") -> list[Object]:
+    """Jobs with the warnings of the operator or of Kubernetes, such as that a policy refuses the pods; without them for
+    a user who may not list Events.
+    """
+    if all(one["status"]["phase"] != STARTING for one in clusters):
+        return clusters
+    wanted = f"involvedObject.kind={JOBS.kind},type=Warning{fields}"
+    try:
+        events = (await api.list_objects(EVENTS, namespace, fields=wanted)).items
+    except ApiError as exc:
+        if exc.status not in (403, 404):
+            raise
+        return clusters
+    events.sort(key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
+    last = {one["involvedObject"].get("uid"): str(one.get("message") or "") for one in events}
+    return [
+        {**one, "status": {**one["status"], "reason": last[one["metadata"]["uid"]]}}
+        if one["status"]["phase"] == STARTING and one["metadata"]["uid"] in last
+        else one
+        for one in clusters
+    ]
 
 
 def as_minicluster(job: Object) -> Object:

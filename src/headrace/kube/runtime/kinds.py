@@ -42,6 +42,10 @@ _ADMISSION = "admissionregistration.k8s.io"
 VALIDATING = Kind(_ADMISSION, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration")
 MUTATING = Kind(_ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration")
 APISERVICES = Kind("apiregistration.k8s.io", "v1", "apiservices", "APIService")
+CLUSTER_ROLES = Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole")
+
+# The label with the name of a program, which all objects of its install have, and those that it makes for itself.
+PROGRAM_LABEL = "app.kubernetes.io/name"
 
 # The ConfigMap in which the API server tells how its aggregation layer shows who it is, and the Role that allows to
 # read it. Kubernetes makes both.

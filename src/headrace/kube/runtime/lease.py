@@ -16,7 +16,7 @@ from typing import Any
 
 from .api import Api, ApiError, Unreachable
 from .credentials import CredentialsError
-from .kinds import LEASES
+from .kinds import LEASES, PROGRAM_LABEL
 
 Object = dict[str, Any]
 
@@ -75,15 +75,19 @@ def spec_of(me: str, now: datetime, before: Object | None) -> Object:
 
 
 class Election:
-    """Holds a Lease. `wait` returns when this operator is the leader; `lost` is set when it no longer is.
+    """Holds a Lease. `wait` returns when this operator is the leader; `lost` is set when it no longer is. The Lease is
+    labelled with the name of the program, `component`.
 
     `api` has REQUEST_TIMEOUT: an API server that receives requests and answers none must not keep a holder acting.
     """
 
-    def __init__(self, api: Api, namespace: str, name: str, me: str, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, api: Api, namespace: str, name: str, me: str, clock: Callable[[], float], component: str = ""
+    ) -> None:
         self.lost = asyncio.Event()
         self._api = api
         self._place = (namespace, name)
+        self._labels = {PROGRAM_LABEL: component} if component else {}
         self._me = me
         self._clock = clock
         self._lease: Object | None = None
@@ -133,7 +137,8 @@ class Election:
             step = decide(lease, self._me, self._clock() - self._seen_at)
             if step is Step.WAIT:
                 return False
-            meta = {"namespace": self._place[0], "name": self._place[1], **((lease or {}).get("metadata") or {})}
+            place = {"namespace": self._place[0], "name": self._place[1], "labels": self._labels}
+            meta = {**place, **((lease or {}).get("metadata") or {})}
             body = {
                 "apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": meta,
                 "spec": spec_of(self._me, datetime.now(timezone.utc), lease),

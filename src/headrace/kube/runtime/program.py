@@ -53,9 +53,9 @@ class Program(Struct, frozen=True, kw_only=True):
     its webhook: the name of the Service and of the Secret, and the configurations that are told its certificate.
 
     `build` makes the controllers, and returns the handlers of the webhook by path. The same server answers by `routes`
-    for the groups and versions of `api_services`, and refuses there what it is told to; `owned_elsewhere` and
-    `unanswered` are as in `rotation.Settings`. `namespace` is where one that runs outside of pods has its Lease,
-    whichever context of a kubeconfig it uses; "": that of the context.
+    for the groups and versions of `api_services`, and refuses there what it is told to; `api_services_role`,
+    `owned_elsewhere` and `unanswered` are as in `rotation.Settings`. `namespace` is where one that runs outside of pods
+    has its Lease, whichever context of a kubeconfig it uses; "": that of the context.
     """
 
     component: str
@@ -65,6 +65,7 @@ class Program(Struct, frozen=True, kw_only=True):
     build: Callable[[Shared], Mapping[str, Handler]]
     namespaces: tuple[str, ...] = ()
     api_services: tuple[str, ...] = ()
+    api_services_role: str = ""
     routes: Callable[[Refusal], Iterable[web.RouteDef]] = lambda refusal: ()
     owned_elsewhere: Callable[[str, str], None] = lambda name, owner: None
     unanswered: Callable[[str], None] = lambda why: None
@@ -131,6 +132,7 @@ class _Webhook:
             component=program.component,
             configurations=program.configurations,
             api_services=program.api_services,
+            api_services_role=program.api_services_role,
             owned_elsewhere=program.owned_elsewhere,
             unanswered=program.unanswered,
             host=host.strip("[]"),
@@ -158,7 +160,7 @@ async def _run(
         if serving.leader_elect:
             namespace = serving.lease_namespace or lease_api.cluster.namespace
             me = f"{socket.gethostname()}_{os.getpid()}_{os.urandom(4).hex()}"
-            election = lease.Election(lease_api, namespace, name, me, time.monotonic)
+            election = lease.Election(lease_api, namespace, name, me, time.monotonic, lease_api.manager)
             if not await _comes_first(election.wait(), tasks):
                 return 0 if stop.is_set() else 1
             log.info("leading", extra={"identity": me, "lease": f"{namespace}/{name}"})

@@ -71,6 +71,8 @@ class ForeignCluster(Struct, frozen=True, kw_only=True):
     container: str
     """The name of the container with the command."""
     run: Run
+    subdomain: str
+    """The Service behind which the pods have their names, "" for none."""
     interactive: bool
     queue_policy: str
     options: Options

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
-from ..fields import API_VERSION, KIND
+from ..fields import API_VERSION, KIND, Container, Pod, Record, Spec, Volume
 from ..problems import InvalidMiniCluster, Problem
-from ..validate import check
+from ..validate import check, declared
 from . import trainjob
 from .cluster import ForeignCluster
 from .expansion import expand
@@ -61,7 +62,7 @@ def _spec(cluster: ForeignCluster, job: Field, lost: list[str]) -> dict[str, Any
         found["interactive"] = True
     else:
         found["tasks"] = 0 if cluster.run is Run.NODE else cluster.tasks
-    _copy(spec, found, ("suspend", "ttlSecondsAfterFinished", "podFailurePolicy", "backoffLimit"))
+    _copy(spec, found, Spec, ("suspend", "ttlSecondsAfterFinished", "podFailurePolicy", "backoffLimit"), lost)
     if spec["activeDeadlineSeconds"].given:
         found["deadlineSeconds"] = spec["activeDeadlineSeconds"].value
     _name_container(found, cluster)
@@ -112,10 +113,10 @@ def _name_container(found: dict[str, Any], cluster: ForeignCluster) -> None:
 def _pod(template: Field, exit_: Exit, lost: list[str]) -> dict[str, Any]:
     spec = template["spec"]
     found: dict[str, Any] = {}
-    _copy(template["metadata"], found, ("labels", "annotations"))
-    _copy(spec, found, _POD)
+    _copy(template["metadata"], found, Pod, ("labels", "annotations"), lost)
+    _copy(spec, found, Pod, _POD, lost)
     if exit_ is Exit.KEEP:
-        _copy(spec, found, ("restartPolicy",))
+        _copy(spec, found, Pod, ("restartPolicy",), lost)
     lost += template["metadata"].members_but(("labels", "annotations"))
     secrets = spec["imagePullSecrets"].items()
     lost += spec.members_but((*_POD_PLACED, *(("imagePullSecrets",) if len(secrets) < 2 else ())))
@@ -125,7 +126,7 @@ def _pod(template: Field, exit_: Exit, lost: list[str]) -> dict[str, Any]:
 def _container(cluster: ForeignCluster, pod: Field, lost: list[str]) -> dict[str, Any]:
     one: Field = next(one for one in pod["containers"].items() if one["name"].value == cluster.container)
     found: dict[str, Any] = {}
-    _copy(one, found, _CONTAINER)
+    _copy(one, found, Container, _CONTAINER, lost)
     environment, secrets = _variables(cluster, one, lost)
     if cluster.argv:
         found["command"] = _command(cluster, environment, secrets)
@@ -135,9 +136,10 @@ def _container(cluster: ForeignCluster, pod: Field, lost: list[str]) -> dict[str
         found["environment"] = environment
     if secrets:
         found["secrets"] = secrets
-    ports = [port["containerPort"].value for port in one["ports"].items()]
+    ports = one["ports"].items()
     if ports:
-        found["ports"] = ports
+        found["ports"] = [port["containerPort"].value for port in ports]
+        lost += [path for port in ports for path in port.members_but(("containerPort",))]
     pull_secrets = pod["imagePullSecrets"].items()
     if pull_secrets:
         found["imagePullSecret"] = pull_secrets[0]["name"].text()
@@ -159,6 +161,7 @@ def _variables(
         reference = one["valueFrom"]["secretKeyRef"]
         if reference.given:
             secrets[one["name"].text()] = {"name": reference["name"].text(), "key": reference["key"].text()}
+            lost += reference.members_but(("name", "key"))
         elif one["valueFrom"].given:
             lost.append(f"{one.path} ({one['name'].text()})")
     return cluster.variables(lambda _source: None), secrets
@@ -198,7 +201,7 @@ def _volumes(cluster: ForeignCluster, pod: Field, container: Field, lost: list[s
             lost.append(f"{volume.path} ({volume['name'].text()})")
             continue
         found[volume["name"].text()] = {"path": mount["mountPath"].value, **source}
-        _copy(mount, found[volume["name"].text()], ("readOnly",))
+        _copy(mount, found[volume["name"].text()], Volume, ("readOnly",), lost)
     memory = cluster.options.shared_memory
     if memory not in ("", "none"):
         folder = {"path": "/dev/shm", "emptyDir": True, "emptyDirMedium": "Memory", "emptyDirSizeLimit": memory}
@@ -223,7 +226,9 @@ def _source(volume: Field, lost: list[str]) -> dict[str, Any]:
         found: dict[str, Any] = {"emptyDir": True} if kind == "emptyDir" else {}
         for key, name in names.items():
             if key == "items" and source[key].given:
-                found[name] = {item["key"].text(): item["path"].text() for item in source[key].items()}
+                items = source[key].items()
+                found[name] = {item["key"].text(): item["path"].text() for item in items}
+                lost += [path for item in items for path in item.members_but(("key", "path"))]
             elif source[key].given:
                 found[name] = source[key].value
         lost += source.members_but(tuple(names))
@@ -231,5 +236,23 @@ def _source(volume: Field, lost: list[str]) -> dict[str, Any]:
     return {}
 
 
-def _copy(source: Field, into: dict[str, Any], keys: tuple[str, ...]) -> None:
-    into.update((key, source[key].value) for key in keys if source[key].given)
+def _copy(source: Field, into: dict[str, Any], record: type[Record], keys: tuple[str, ...], lost: list[str]) -> None:
+    """Copy the given members to those of a MiniCluster's record that have the same names."""
+    hints, known = declared(record)
+    for key in keys:
+        value = _placed(source[key], hints[known[key].name], lost)
+        if value not in (None, {}):
+            into[key] = value
+
+
+def _placed(given: Field, hint: Any, lost: list[str]) -> Any:
+    """A value as a MiniCluster's field of this type holds it: without the members that its records lack."""
+    if get_origin(hint) in (UnionType, Union):
+        hint = get_args(hint)[0]
+    if get_origin(hint) is list and isinstance(given.value, list):
+        return [_placed(item, get_args(hint)[0], lost) for item in given.items()]
+    if not isinstance(given.value, dict) or not isinstance(hint, type) or not issubclass(hint, Record):
+        return given.value
+    hints, known = declared(hint)
+    lost += given.members_but(tuple(known))
+    return {key: _placed(given[key], hints[known[key].name], lost) for key in given.value if key in known}

@@ -59,6 +59,8 @@ class Owner(NamedTuple):
     procs: int | None = None
     """Processes on each node, where the owner says so."""
     others: tuple[str, ...] = ()
+    subdomain: str = ""
+    """The Service that the owner gives its pods."""
 
 
 def read(document: Any, owner: Owner | None = None, at: Field | None = None) -> ForeignCluster:
@@ -104,6 +106,7 @@ def read(document: Any, owner: Owner | None = None, at: Field | None = None) -> 
         environment=environment,
         container=container["name"].text(),
         run=options.run or (Run.NODE if is_torchrun(argv) else Run.TASKS),
+        subdomain=(owner.subdomain if owner else "") or pod["subdomain"].text(),
         interactive=options.interactive,
         queue_policy=options.queue_policy or _queue_policy(container, given),
         options=options,

@@ -52,7 +52,9 @@ def read_jobs(spec: Field, owner: Owner, chosen: str = "") -> ForeignCluster:
     others += [one["dependsOn"].path] if one["dependsOn"].given else []
     template = one["template"]
     document = job_document(template, f"{owner.name}-{names[index]}-0", owner.namespace)
-    return job.read(document, owner._replace(others=(*owner.others, *others)), template)
+    network = spec["network"]
+    subdomain = (network["subdomain"].text() or owner.name) if network["enableDNSHostnames"].flag(True) else ""
+    return job.read(document, owner._replace(others=(*owner.others, *others), subdomain=subdomain), template)
 
 
 def job_document(template: Field, name: str, namespace: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from headrace.spec import jobspec_build
 
 from ..mode import Mode
 from ..plan import DEFAULT_OUTPUT, Plan, hosts_of
+from ..pod_names import ADDRESS, PodNames
 from .cluster import INDEX_ANNOTATION, PROCS_VARIABLE, ForeignCluster, Source
 from .field import Field
 from .options import ANNOTATION, Exit, Run, Spread
@@ -26,8 +27,10 @@ _JOB = (
     *("parallelism", "completions", "completionMode", "template", "backoffLimit", "activeDeadlineSeconds"),
     *("podReplacementPolicy", "podFailurePolicy", "successPolicy", "ttlSecondsAfterFinished"),
 )
-_POD = ("containers", "restartPolicy", "terminationGracePeriodSeconds", "shareProcessNamespace")
+_POD = ("containers", "restartPolicy", "terminationGracePeriodSeconds", "shareProcessNamespace", "subdomain")
 _CONTAINER = ("name", "command", "args", "env", "workingDir", "ports", "imagePullPolicy")
+# Variables that hold an address, and that `-o torch` sets where they are absent.
+_ADDRESSES = ("MASTER_ADDR", "PET_MASTER_ADDR")
 _NODE_ID = "{{node.id}}"
 _LEAD = "0"
 
@@ -38,27 +41,65 @@ def with_sizes(cluster: ForeignCluster, nodes: int | None, procs: int | None) ->
         part = structs.replace(cluster.parts[0], size=nodes, max_size=nodes)
         cluster = structs.replace(cluster, parts=(part,))
     if procs is not None:
-        others = tuple(one for one in cluster.environment if one.name != PROCS_VARIABLE)
-        cluster = structs.replace(cluster, procs=procs, environment=others)
+        # The variable keeps its place, as others may refer to it.
+        variables = tuple(
+            structs.replace(one, value=str(procs), source=None) if one.name == PROCS_VARIABLE else one
+            for one in cluster.environment
+        )
+        cluster = structs.replace(cluster, procs=procs, environment=variables)
     return cluster
 
 
-def environment(cluster: ForeignCluster) -> tuple[dict[str, str], dict[str, str]]:
+def environment(cluster: ForeignCluster, *, local: bool) -> tuple[dict[str, str], dict[str, str]]:
     """The container's variables: values, and templates of those that each node has another value of."""
-    lead = _of_lead(cluster)
-    of_node = cluster.variables(_look_up(cluster, _NODE_ID))
+    lead, of_node = (_variables(cluster, index, local) for index in (_LEAD, _NODE_ID))
     values = {name: value for name, value in lead.items() if of_node[name] == value}
     return values, {name: value for name, value in of_node.items() if name not in values}
 
 
-def words(cluster: ForeignCluster) -> list[str]:
+def words(cluster: ForeignCluster, *, local: bool) -> list[str]:
     """The command that the lead's pod would run."""
-    return cluster.words(_of_lead(cluster))
+    found = cluster.words(cluster.variables(_look_up(cluster, _LEAD)))
+    return [_pod_names(cluster).replaced(word) for word in found] if local else found
 
 
-def _of_lead(cluster: ForeignCluster) -> dict[str, str]:
-    """The variables of the lead's pod."""
-    return cluster.variables(_look_up(cluster, _LEAD))
+def unresolved(cluster: ForeignCluster, *, local: bool) -> list[str]:
+    """The variables and words that name pods without an address: `PEER (set-other-0-0.set)`. The job's program has them
+    as they are.
+    """
+    names, variables = _pod_names(cluster), _variables(cluster, _LEAD, local)
+    given = {one.name: one.value for one in cluster.environment}
+    absent = set() if local else _left_to_torch(cluster, variables)
+    texts = {name: names.left(value, given.get(name, "")) for name, value in variables.items() if name not in absent}
+    first = len(_container(cluster)["command"].items())
+    for index, word in enumerate(words(cluster, local=local)):
+        place = f"command[{index}]" if index < first else f"args[{index - first}]"
+        texts[place] = names.left(word, cluster.argv[index])
+    return [f"{place} ({pod})" for place, pod in texts.items() if pod]
+
+
+def _left_to_torch(cluster: ForeignCluster, variables: Mapping[str, str]) -> set[str]:
+    """The variables that name the pod of index 0, and that `-o torch` sets to the address of its node."""
+    if cluster.interactive or cluster.run is Run.PROGRAM:
+        return set()
+    names = _pod_names(cluster)
+    return {name for name in _ADDRESSES if names.index_of(variables.get(name, "")) == 0}
+
+
+def _variables(cluster: ForeignCluster, index: str, local: bool) -> dict[str, str]:
+    """The variables of the pod of an index. In those of brokers of one machine, names of pods are addresses."""
+    found = cluster.variables(_look_up(cluster, index))
+    if not local:
+        return found
+    names = _pod_names(cluster)
+    return {
+        name: ADDRESS if name in _ADDRESSES and names.index_of(value) is not None else names.replaced(value)
+        for name, value in found.items()
+    }
+
+
+def _pod_names(cluster: ForeignCluster) -> PodNames:
+    return PodNames(cluster.parts[0].job, cluster.size, cluster.subdomain, cluster.namespace, cluster.name)
 
 
 def _look_up(cluster: ForeignCluster, index: str) -> Callable[[Source], str | None]:
@@ -76,11 +117,12 @@ def _look_up(cluster: ForeignCluster, index: str) -> Callable[[Source], str | No
     return lambda source: known.get(source.what) if source.kind == "fieldRef" else None
 
 
-def jobspec(cluster: ForeignCluster, base: Mapping[str, str], cwd: str, *, gpus: bool) -> dict[str, Any]:
+def jobspec(cluster: ForeignCluster, base: Mapping[str, str], cwd: str, *, gpus: bool, local: bool) -> dict[str, Any]:
     """The jobspec of the cluster: whole nodes, with tasks of the command or an instance on them.
 
     `base` are the variables of whoever submits; those of the container stand above them. With `gpus` those of a node
-    are shared among its tasks, as R has them; else tasks see whatever is there.
+    are shared among its tasks, as R has them; else tasks see whatever is there. `local` is for brokers of one machine,
+    which is the host of all pods.
     """
     attributes: dict[str, Any] = {
         "cwd": cwd,
@@ -89,13 +131,14 @@ def jobspec(cluster: ForeignCluster, base: Mapping[str, str], cwd: str, *, gpus:
         "duration": _deadline(cluster),
     }
     if cluster.interactive or cluster.run is Run.PROGRAM:
-        attributes["environment"] = {**base, **_of_lead(cluster)}
-        return _instance_jobspec(cluster, attributes)
-    values, templates = environment(cluster)
-    attributes["environment"] = {name: value for name, value in {**base, **values}.items() if name not in templates}
+        attributes["environment"] = {**base, **_variables(cluster, _LEAD, local)}
+        return _instance_jobspec(cluster, attributes, local)
+    values, templates = environment(cluster, local=local)
+    absent = {*templates, *_left_to_torch(cluster, values)}
+    attributes["environment"] = {name: value for name, value in {**base, **values}.items() if name not in absent}
     attributes["env_expand"] = templates
     spec = jobspec_build.per_resource(
-        words(cluster),
+        words(cluster, local=local),
         nnodes=cluster.size,
         per_resource_type="node",
         per_resource_count=cluster.tasks // cluster.size,
@@ -110,14 +153,14 @@ def jobspec(cluster: ForeignCluster, base: Mapping[str, str], cwd: str, *, gpus:
     return spec
 
 
-def _instance_jobspec(cluster: ForeignCluster, attributes: dict[str, Any]) -> dict[str, Any]:
+def _instance_jobspec(cluster: ForeignCluster, attributes: dict[str, Any], local: bool) -> dict[str, Any]:
     """The jobspec of an instance on the cluster's nodes, whose initial program is the command."""
     conf = {"sched-fluxion-qmanager": {"queue-policy": cluster.queue_policy}}
     shape: dict[str, Any] = {"num_nodes": cluster.size, "exclusive": True, "conf": conf, **attributes}
     if cluster.interactive:
         return jobspec_build.from_nest_command(["sleep", "infinity"], cluster.size, **shape)
     # In the broker's own words the job shell expands templates; in a script the user's words stay as they are.
-    script = f"#!/bin/sh\nexec {shlex.join(words(cluster))}\n"
+    script = f"#!/bin/sh\nexec {shlex.join(words(cluster, local=local))}\n"
     return jobspec_build.from_batch_command(script, cluster.name, num_slots=cluster.size, **shape)
 
 
@@ -132,12 +175,12 @@ def plan(cluster: ForeignCluster, base: Mapping[str, str], cwd: str) -> Plan:
     if cluster.interactive:
         pass
     elif cluster.run is Run.PROGRAM:
-        settings = [f"{name}={value}" for name, value in _of_lead(cluster).items()]
+        settings = [f"{name}={value}" for name, value in _variables(cluster, _LEAD, True).items()]
         # The shell in between starts the program by its first word, which env would take for a variable if it has "=".
-        program = shlex.join(["env", *settings, "sh", "-c", 'exec "$@"', "sh", *words(cluster)]) + "\n"
+        program = shlex.join(["env", *settings, "sh", "-c", 'exec "$@"', "sh", *words(cluster, local=True)]) + "\n"
         mode = Mode.LAUNCHER
     else:
-        text = json.dumps(jobspec(cluster, base, cwd, gpus=False))
+        text = json.dumps(jobspec(cluster, base, cwd, gpus=False, local=True))
         before = f'printf %s {shlex.quote(text)} > "$HEADRACE_MINI_DIR/jobspec"\n'
         program = (
             'headrace_job=$(flux job submit "$HEADRACE_MINI_DIR/jobspec") && '
@@ -185,11 +228,11 @@ def not_applied(cluster: ForeignCluster) -> list[str]:
             found.append(f"{one.path} ({one['name'].text()})")
             continue
         found += one.members_but(_CONTAINER)
-        values, templates = environment(cluster)
+        known = _variables(cluster, _LEAD, False)
         found += [
             f"{variable.path} ({variable['name'].text()})"
             for variable in one["env"].items()
-            if variable["name"].value not in {**values, **templates}
+            if variable["name"].value not in known
         ]
     annotation = job["metadata"]["annotations"][ANNOTATION]
     options = cluster.options
@@ -204,7 +247,10 @@ def not_applied(cluster: ForeignCluster) -> list[str]:
 
 def working_dir(cluster: ForeignCluster) -> str:
     """The container's working directory, "" if it has none."""
-    for one in Field(cluster.job)["spec"]["template"]["spec"]["containers"].items():
-        if one["name"].value == cluster.container:
-            return one["workingDir"].text()
-    return ""
+    return _container(cluster)["workingDir"].text()
+
+
+def _container(cluster: ForeignCluster) -> Field:
+    """The container with the command."""
+    containers = Field(cluster.job)["spec"]["template"]["spec"]["containers"].items()
+    return next(one for one in containers if one["name"].value == cluster.container)

@@ -1,8 +1,8 @@
 """Reads a TrainJob (trainer.kubeflow.org/v1alpha1) with its runtime as a cluster. Pure.
 
-As Kubeflow Trainer does, the TrainJob's trainer is put into the Job of its runtime's JobSet that is the step `trainer`
-(by label), into the container `node`, and then the overrides of Jobs and pods, whose form depends on the version of
-Trainer. A number that the TrainJob lacks is the runtime's, then 1.
+As Kubeflow Trainer does, the overrides of Jobs and pods, whose form depends on the version of Trainer, are merged into
+the runtime's JobSet, and then the TrainJob's trainer into the Job of it that is the step `trainer` (by label), into the
+container `node`. A number that the TrainJob lacks is the runtime's, then 1.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from .cluster import ForeignCluster
 from .field import Field, InvalidForeign, kind_of, written
 from .job import Owner, check_head, read_name
 from .jobset import read_jobs
+from .merging import patched, upserted
 from .options import MOST_PROCS
 
 API_VERSION = runtimes.API_VERSION
@@ -30,6 +31,8 @@ _REFUSED = {
     "jax": "its processes are found by variables that Trainer sets",
     "xgboost": "its processes are found by variables that Trainer sets",
 }
+# The keys from a Job of the runtime to the template of its pods.
+_PODS = ("template", "spec", "template")
 # Words that stand for a number of processes before Trainer 2.2.
 _COUNTED = ("auto", "cpu", "gpu")
 # Of a TrainJob's fields, those that its controller acts on, and that do not concern the cluster.
@@ -46,8 +49,7 @@ def read(document: Any, runtime: Any) -> ForeignCluster:
     spec, policy = job["spec"], base["spec"]["mlPolicy"]
     trainer = spec["trainer"]
     _check_policy(policy)
-    jobset = _own_jobs(base["spec"]["template"]["spec"])
-    jobs = jobset["replicatedJobs"].items()
+    jobset = _overridden(base["spec"]["template"]["spec"], spec)
     step = _find_step(jobset["replicatedJobs"])
     container = _node_container(step)
     job.end()
@@ -58,8 +60,8 @@ def read(document: Any, runtime: Any) -> ForeignCluster:
     procs = _procs(trainer["numProcPerNode"], resources)
     for name in _POLICIES:
         procs = procs or _procs(policy[name]["numProcPerNode"], resources)
-    _merge_trainer(trainer, spec["activeDeadlineSeconds"], step, container, nodes)
-    _apply_overrides(spec, jobs)
+    given = _of_trainer(trainer, container)
+    jobset = _trained(jobset, step, container, given, _of_job(spec["activeDeadlineSeconds"], nodes))
     job.end()
     metadata = job["metadata"]
     others = [spec[key].path for key in _OTHERS if spec[key].given]
@@ -67,7 +69,12 @@ def read(document: Any, runtime: Any) -> ForeignCluster:
     try:
         return read_jobs(jobset, owner, step["name"].text())
     except InvalidForeign as exc:
-        raise InvalidForeign([_in_trainer(problem, trainer, step, container) for problem in exc.problems]) from None
+        places = {
+            f"{container.path}.command": "spec.trainer.command",
+            f"{step.path}.template.spec.parallelism": "spec.trainer.numNodes",
+            **_places_of_variables(trainer, container, given["env"]),
+        }
+        raise InvalidForeign([_moved(problem, places) for problem in exc.problems]) from None
 
 
 def is_step(metadata: Field) -> bool:
@@ -113,38 +120,14 @@ def _runtime_field(runtime: Any, job: Field) -> Field:
     return field
 
 
-def _own_jobs(spec: Field) -> Field:
-    """A copy of a JobSet's spec whose Jobs, pods and containers may be changed."""
-
-    def own(value: Any, *keys: str) -> Any:
-        """Copies of the mappings on a path."""
-        if not isinstance(value, dict):
-            return value
-        copy = dict(value)
-        if keys:
-            copy[keys[0]] = own(copy.get(keys[0]), *keys[1:])
-        else:
-            for key in ("containers", "initContainers"):
-                if isinstance(copy.get(key), list):
-                    copy[key] = [own_container(one) for one in copy[key]]
-        return copy
-
-    def own_container(value: Any) -> Any:
-        return dict(value) if isinstance(value, dict) else value
-
-    jobs = [own(one.value, "template", "spec", "template", "spec") for one in spec["replicatedJobs"].items()]
-    return Field({**spec.mapping(), "replicatedJobs": jobs}, spec.path, spec.problems)
+def _places_of_variables(trainer: Field, container: Field, merged: list[Any]) -> dict[str, str]:
+    """The paths of the trainer's variables, by those that they have in the container, whose variables are `merged`."""
+    paths = {id(one.value): one.path for one in trainer["env"].items()}
+    return {f"{container.path}.env[{index}]": paths[id(one)] for index, one in enumerate(merged) if id(one) in paths}
 
 
-def _in_trainer(problem: Problem, trainer: Field, step: Field, container: Field) -> Problem:
-    """A problem of what the trainer says, at the trainer's field."""
-    places = {
-        f"{container.path}.command": "spec.trainer.command",
-        f"{step.path}.template.spec.parallelism": "spec.trainer.numNodes",
-    }
-    # The trainer's variables come after those that are kept of the runtime's.
-    given, merged = trainer["env"].items(), container["env"].items()
-    places |= {ours.path: one.path for ours, one in zip(merged[len(merged) - len(given) :], given)}
+def _moved(problem: Problem, places: dict[str, str]) -> Problem:
+    """A problem at the place where its field was given."""
     for place, path in places.items():
         if problem.path == place or problem.path.startswith(f"{place}."):
             return problem._replace(path=path + problem.path[len(place) :])
@@ -219,92 +202,95 @@ def _amount(quantities: list[Any]) -> int:
 # --- what is put into the runtime's template
 
 
-def _merge_trainer(trainer: Field, deadline: Field, step: Field, container: Field, nodes: int) -> None:
-    for key in ("command", "args"):
-        if trainer[key].given:
-            container.mapping()[key] = list(trainer[key].texts())
+def _of_trainer(trainer: Field, container: Field) -> dict[str, Any]:
+    """The fields of the container that the trainer changes."""
+    found: dict[str, Any] = {key: list(trainer[key].texts()) for key in ("command", "args") if trainer[key].given}
     if trainer["image"].given:
-        container.mapping()["image"] = trainer["image"].text()
+        found["image"] = trainer["image"].text()
     if trainer["resourcesPerNode"].given:
-        container.mapping()["resources"] = trainer["resourcesPerNode"].mapping()
-    _merge_named(container, "env", trainer["env"])
-    spec = step["template"]["spec"].mapping()
-    spec["parallelism"] = spec["completions"] = nodes
-    if deadline.given:
-        spec["activeDeadlineSeconds"] = deadline.number(1, 1)
-    step.mapping()["replicas"] = 1
-
-
-def _merge_named(target: Field, key: str, items: Field) -> None:
-    """Add items that have names to a list; one of the same name replaces the one that is there."""
-    given = items.items()
-    if not given:
-        return
-    names = [item["name"].required_text() for item in given]
-    kept = [item.value for item in target[key].items() if item["name"].value not in names]
-    target.mapping()[key] = kept + [item.value for item in given]
-
-
-def _apply_overrides(spec: Field, jobs: list[Field]) -> None:
-    """Apply `podSpecOverrides` (Trainer 2.0), `podTemplateOverrides` (2.1) and `runtimePatches` (2.2 and later)."""
-    for override in spec["podSpecOverrides"].items():
-        for one in _targets(override, jobs):
-            _override_pod(one["template"]["spec"]["template"], override)
-    for override in spec["podTemplateOverrides"].items():
-        for one in _targets(override, jobs):
-            pod = one["template"]["spec"]["template"]
-            _merge_metadata(pod, override["metadata"])
-            _override_pod(pod, override["spec"])
-    for patch in spec["runtimePatches"].items():
-        patched = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"].items()
-        for change in patched:
-            for one in _named(jobs, change["name"]):
-                template = change["template"]
-                _merge_metadata(one["template"], template["metadata"])
-                pod = one["template"]["spec"]["template"]
-                _merge_metadata(pod, template["spec"]["template"]["metadata"])
-                _override_pod(pod, template["spec"]["template"]["spec"])
-
-
-def _targets(override: Field, jobs: list[Field]) -> list[Field]:
-    return [one for target in override["targetJobs"].items() for one in _named(jobs, target["name"])]
-
-
-def _named(jobs: list[Field], name: Field) -> list[Field]:
-    wanted = name.required_text()
-    found = [one for one in jobs if one["name"].value == wanted]
-    if not found and wanted:
-        names = ", ".join(one["name"].text() for one in jobs)
-        name.refuse(f"{wanted!r} is no Job of the runtime; there are: {names}")
+        found["resources"] = patched(container["resources"].value, trainer["resourcesPerNode"])
+    found["env"] = upserted(container["env"], trainer["env"])
     return found
 
 
-def _merge_metadata(target: Field, metadata: Field) -> None:
-    for key in ("labels", "annotations"):
-        if metadata[key].given:
-            merged = {**target["metadata"][key].mapping(), **metadata[key].mapping()}
-            target.mapping()["metadata"] = {**target["metadata"].mapping(), key: merged}
+def _of_job(deadline: Field, nodes: int) -> dict[str, Any]:
+    """The fields of the Job that the TrainJob changes."""
+    found = {"parallelism": nodes, "completions": nodes}
+    return {**found, "activeDeadlineSeconds": deadline.number(1, 1)} if deadline.given else found
 
 
-def _override_pod(pod: Field, override: Field) -> None:
-    spec = pod["spec"]
-    for key, value in override.mapping().items():
-        if key in ("containers", "initContainers"):
-            for change in override[key].items():
-                _override_container(spec[key], change)
-        elif key in ("volumes", "imagePullSecrets"):
-            _merge_named(spec, key, override[key])
-        elif key in ("tolerations", "schedulingGates"):
-            spec.mapping()[key] = [item.value for item in (*spec[key].items(), *override[key].items())]
-        elif key != "targetJobs":
-            spec.mapping()[key] = value
+def _trained(
+    jobset: Field, step: Field, container: Field, of_container: dict[str, Any], of_job: dict[str, Any]
+) -> Field:
+    """A JobSet's spec in which the step's Job, and a container of it, have other fields."""
+    template = step["template"]
+    pods = template["spec"]["template"]
+    containers = [
+        {**one.mapping(), **of_container} if one.path == container.path else one.value
+        for one in pods["spec"]["containers"].items()
+    ]
+    pod = {**pods["spec"].mapping(), "containers": containers}
+    spec = {**template["spec"].mapping(), **of_job, "template": {**pods.mapping(), "spec": pod}}
+    job = {**step.mapping(), "replicas": 1, "template": {**template.mapping(), "spec": spec}}
+    jobs = [job if one.path == step.path else one.value for one in jobset["replicatedJobs"].items()]
+    return Field({**jobset.mapping(), "replicatedJobs": jobs}, jobset.path, jobset.problems)
 
 
-def _override_container(containers: Field, change: Field) -> None:
-    wanted = change["name"].required_text()
-    for one in containers.items():
-        if one["name"].value == wanted:
-            _merge_named(one, "env", change["env"])
-            if change["volumeMounts"].given:
-                mounts = [item.value for item in (*one["volumeMounts"].items(), *change["volumeMounts"].items())]
-                one.mapping()["volumeMounts"] = mounts
+def _overridden(jobset: Field, spec: Field) -> Field:
+    """A JobSet's spec after `podSpecOverrides` (Trainer 2.0), `podTemplateOverrides` (2.1) and `runtimePatches` (2.2
+    and later), each of which is a strategic merge patch.
+    """
+    jobs = jobset["replicatedJobs"].items()
+    for override in spec["podSpecOverrides"].items():
+        pod = {key: value for key, value in override.mapping().items() if key != "targetJobs"}
+        for one in _targets(override, jobs):
+            _patch_pod(one, Field(pod, override.path, override.problems))
+    for override in spec["podTemplateOverrides"].items():
+        for one in _targets(override, jobs):
+            _patch(one, (*_PODS, "metadata"), override["metadata"])
+            _patch_pod(one, override["spec"])
+    for patch in spec["runtimePatches"].items():
+        for change in patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"].items():
+            template = change["template"]
+            for one in _named(jobs, change["name"], "Jobs of the runtime"):
+                _patch(one, ("template", "metadata"), template["metadata"])
+                _patch(one, (*_PODS, "metadata"), template["spec"]["template"]["metadata"])
+                _patch_pod(one, template["spec"]["template"]["spec"])
+    return Field({**jobset.mapping(), "replicatedJobs": [one.value for one in jobs]}, jobset.path, jobset.problems)
+
+
+def _targets(override: Field, jobs: list[Field]) -> list[Field]:
+    targets = [target["name"] for target in override["targetJobs"].items()]
+    return [one for name in targets for one in _named(jobs, name, "Jobs of the runtime")]
+
+
+def _named(items: list[Field], name: Field, kinds: str) -> list[Field]:
+    """The items with a name. A name that no item has is refused."""
+    wanted = name.required_text()
+    found = [one for one in items if one["name"].value == wanted]
+    if not found and wanted:
+        names = ", ".join(one["name"].text() for one in items)
+        name.refuse(f"{wanted!r} is none of the {kinds}" + (f"; there are: {names}" if names else ", which has none"))
+    return found
+
+
+def _patch_pod(job: Field, patch: Field) -> None:
+    """Patch the spec of a Job's pods. As by Trainer, a container that the pods lack is refused."""
+    pod = job["template"]["spec"]["template"]["spec"]
+    for kind in ("containers", "initContainers"):
+        for change in patch[kind].items():
+            _named(pod[kind].items(), change["name"], f"{kind} of {job['name'].text()}")
+    _patch(job, (*_PODS, "spec"), patch)
+
+
+def _patch(job: Field, keys: tuple[str, ...], patch: Field) -> None:
+    """Patch the value of a Job that is below these keys."""
+
+    def at(value: Any, keys: tuple[str, ...]) -> Any:
+        if not keys:
+            return patched(value, patch)
+        found = value if isinstance(value, dict) else {}
+        return {**found, keys[0]: at(found.get(keys[0]), keys[1:])}
+
+    if patch.given:
+        job.value = at(job.value, keys)

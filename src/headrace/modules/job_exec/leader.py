@@ -14,6 +14,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
+from headrace.broker.module.privacy import is_hidden
 from headrace.config import guests
 from headrace.modules.job_exec.job import Job
 from headrace.modules.job_exec.node import EXIT_1_STATUS, TreeExec
@@ -128,6 +129,7 @@ class Leader:
                 # Decided once, whatever the configuration of the brokers below says.
                 "as_user": is_guests and guests.submit(self.ctx.config) == guests.AS_USER,
                 "pam_service": guests.pam_service(self.ctx.config),
+                **({"most_output": guests.limit(self.ctx.config, "output-bytes")} if is_guests else {}),
             },
             bits_of(ranks),
         )
@@ -359,7 +361,7 @@ class Leader:
     def _critical_ranks(self, msg: Message) -> Any:
         """The nodes (by index in the job) whose loss ends the job; by default all of them."""
         job = self.jobs.get(msg.obj["id"])
-        if job is None:
+        if job is None or is_hidden(self.ctx, msg, job.userid):
             raise RpcError(errno.ENOENT, f"job {msg.obj['id']} is not running")
         if not msg.rolemask & 1 and msg.userid != job.userid:
             raise RpcError(errno.EPERM, "only the owner of a job may do that")

@@ -162,6 +162,8 @@ class TreeExec:
         if as_user:
             op["as_user"] = True
             op["pam_service"] = job.get("pam_service", "")
+        if "most_output" in job:
+            op["most_output"] = job["most_output"]
         hint = attrs.get("tbon.interface-hint", "")
         if hint not in ("", "default-route"):
             op["interface_hint"] = hint

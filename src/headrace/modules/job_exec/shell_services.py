@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.broker.module.context import ModuleContext
+from headrace.broker.module.privacy import is_hidden
 from headrace.broker.services import drain
 from headrace.spec import message as m
 from headrace.spec.message import Message
@@ -84,6 +85,10 @@ class ShellServices:
             self._refuse_unknown(msg)
             return
         service = self._by_name[name]
+        if is_hidden(self.ctx, msg, service.userid):
+            # The router's answer where there is no such job.
+            self.ctx.respond_error(msg, errno.ENOSYS, f"No service matching {msg.topic} is registered")
+            return
         if not msg.rolemask & m.ROLE_OWNER and msg.userid != service.userid:
             self.ctx.respond_error(msg, errno.EPERM, "only the owner of a job may talk to its shell")
             return

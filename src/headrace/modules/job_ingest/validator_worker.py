@@ -33,7 +33,7 @@ def main(argv: list[str]) -> None:
 
 
 def _validators(files: list[str], options: list[str]) -> list[Any]:
-    parser = argparse.ArgumentParser("job-validator", add_help=False)
+    parser = argparse.ArgumentParser("job-validator", add_help=False, allow_abbrev=False)
     validators = []
     for number, path in enumerate(files):
         spec = importlib.util.spec_from_file_location(f"validator_{number}", path)

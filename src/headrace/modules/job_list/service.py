@@ -318,7 +318,7 @@ class _Lister:
         _names(msg.obj["attrs"])
         job = self._find(job_id)
         if job is not None:
-            if not state or job.state >= state:
+            if not state or job.state >= state or is_hidden(self.ctx, msg, job.userid):
                 self._answer(msg, job)
                 return None
             self.waiting.setdefault(job_id, []).append(_Waiting(state, msg))
@@ -343,7 +343,7 @@ class _Lister:
 
     def _wake(self, job: Job, waiting: list[_Waiting]) -> None:
         for entry in list(waiting):
-            if job.state >= entry.state:
+            if job.state >= entry.state or is_hidden(self.ctx, entry.msg, job.userid):
                 waiting.remove(entry)
                 self._answer(entry.msg, job)
         if not waiting:

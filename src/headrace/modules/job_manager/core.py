@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from headrace.jobs.record import Event, Job, failure_text, inactive_since, merged, requeues, summary
+from headrace.jobs.record import Event, Job, failure_text, inactive_since, inactive_user, merged, requeues, summary
 from headrace.modules.job_manager import dependencies as deps
 from headrace.modules.job_manager.deadlines import Deadlines
 from headrace.modules.job_manager.effects import (
@@ -68,6 +68,8 @@ class Core:
     def __init__(self, queues: Queues, owner: int) -> None:
         self.now = 0.0
         self.owner = owner
+        # Whether users do not learn which jobs other users have (`access.private-mode`).
+        self.private = False
         self.queues = queues
         self.active: dict[int, Job] = {}
         self.inactive: dict[int, int] = {}
@@ -101,6 +103,14 @@ class Core:
     def has_news(self) -> bool:
         """Whether there are records since the last `take`."""
         return bool(self.dirty or self.records or self.removals)
+
+    def user_of(self, id: int) -> int | None:
+        """The user of a job; None for a job that does not exist."""
+        job = self.active.get(id)
+        if job is not None:
+            return job.userid
+        known = self.inactive.get(id)
+        return None if known is None else inactive_user(known)
 
     def take(self) -> tuple[list[Record], list[Effect]]:
         """The records and effects since the last call."""
@@ -251,7 +261,7 @@ class Core:
         try:
             needs = [deps.parse(item) for item in js.dependencies(jobspec)]
             for need in needs:
-                self.waiting.check(job, need)
+                self.waiting.check(job, userid, need)
         except deps.DependencyError as exc:
             return str(exc)
         self.active[id] = job

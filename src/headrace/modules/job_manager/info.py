@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 from headrace.broker.module.context import ModuleContext, RpcError
+from headrace.broker.module.privacy import is_hidden
 from headrace.broker.services import drain
 from headrace.jobs.pack import event_line
 from headrace.modules.job_manager.logs import Log
@@ -78,12 +79,14 @@ class JobInfo:
         )
 
     def _permit(self, msg: Message) -> int:
-        """The job of a request. Raises RpcError(ENOENT, EPERM)."""
+        """The job of a request. Raises RpcError(ENOENT, EPERM). In private mode, another user's job is not found."""
         id = msg.obj["id"]
         try:
             owner = self.store.owner(id)
         except (KeyError, IndexError):
             raise RpcError(errno.ENOENT) from None
+        if is_hidden(self.ctx, msg, owner):
+            raise RpcError(errno.ENOENT)
         if not msg.rolemask & ROLE_OWNER and msg.userid != owner:
             raise RpcError(errno.EPERM)
         return int(id)
@@ -92,7 +95,10 @@ class JobInfo:
 
     def _lookup(self, msg: Message) -> Any:
         flags = _flags(msg, _DECODE | _CURRENT)
-        id = self._permit(msg)
+        try:
+            id = self._permit(msg)
+        except RpcError as exc:
+            raise RpcError(exc.errnum, "invalid job id" if exc.errnum == errno.ENOENT else exc.text) from None
         current = bool(flags & _CURRENT)
         out: dict[str, Any] = {"id": id}
         elsewhere = []
@@ -110,7 +116,7 @@ class JobInfo:
                     out[key] = self.store.lookup(id, key, current)
             except (KeyError, FileNotFoundError):
                 if not key.startswith("guest."):
-                    raise RpcError(errno.ENOENT) from None
+                    raise _no_key(key) from None
                 elsewhere.append(key)
             except OSError as exc:
                 raise RpcError(exc.errno or errno.EIO, exc.strerror or "") from None
@@ -123,7 +129,11 @@ class JobInfo:
         """
         folder = jobid.encode(out["id"], "kvs")
         for key in keys:
-            found = await self.ctx.rpc("kvs.lookup", {"key": f"{folder}.{key}", "flags": 0, "namespace": "primary"})
+            body = {"key": f"{folder}.{key}", "flags": 0, "namespace": "primary"}
+            try:
+                found = await self.ctx.rpc("kvs.lookup", body)
+            except RpcError as exc:
+                raise _no_key(key) if exc.errnum == errno.ENOENT else exc from None
             text = decode_val(found["val"]).decode("utf-8", "surrogateescape")
             out[key] = text
             if key == "eventlog":
@@ -167,10 +177,13 @@ class JobInfo:
         if "eventlog" in self.overlays.of(id):
             self.ctx.spawn(self._send_overlay(msg, id))
             return
-        events = self.store.events(id)
-        for event in events:
+        active = id in self.store.active
+        for event in self.store.main_log(id):
             self.ctx.respond(msg, {"event": event_line(event).decode("utf-8", "surrogateescape")})
-        if id in self.store.active:
+            if event[1] == "clean" and not active:
+                # What users appended later is in the log, but nobody waits for it.
+                break
+        if active:
             self.main.setdefault(id, []).append(msg)
         else:
             self._end(msg)
@@ -242,6 +255,12 @@ class JobInfo:
         """A guest log of a job grew."""
         for watch in self.guest.get(id, ()):
             self._pump(watch)
+
+    def appended_to_main(self, id: int, lines: bytes) -> None:
+        """A user appended to the main eventlog of a job."""
+        for msg in self.main.get(id, ()):
+            for line in lines.splitlines(keepends=True):
+                self.ctx.respond(msg, {"event": line.decode()})
 
     def _complete(self, id: int) -> bool:
         """No more is written to a job's guest logs: it ended, or will never start."""
@@ -345,6 +364,10 @@ class JobInfo:
             "guest_watchers": sum(map(len, self.guest.values())),
             "update_watchers": len(self.update_streams),
         }
+
+
+def _no_key(key: str) -> RpcError:
+    return RpcError(errno.ENOENT, f"{key}: key not found")
 
 
 def _flags(msg: Message, known: int) -> int:

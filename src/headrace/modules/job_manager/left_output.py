@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from headrace.modules.job_manager.store import GUEST_LOGS, Store
+from headrace.modules.job_manager.store import LOGS, Store
 from headrace.spec import jobid
 
 
@@ -37,7 +37,7 @@ def take_up(store: Store, highest: int) -> None:
 def _log_of(file: str) -> tuple[int, str] | None:
     """The job and the name of the log that a file is for; None for a file of another name."""
     parts = file.split(".", 4)
-    if len(parts) < 5 or parts[4] not in GUEST_LOGS:
+    if len(parts) < 5 or parts[4] not in LOGS:
         return None
     text = ".".join(parts[:4])
     try:

@@ -190,7 +190,7 @@ class Pipeline:
         for record in records:
             match record:
                 case JobAdded(id):
-                    entries.append(JobSubmitted(id, store.submissions[id]))
+                    entries.append(JobSubmitted(id, store.submission(id)))
                     continue
                 case JobsPurged(_, ids):
                     self._forget(ids)
@@ -456,8 +456,8 @@ class Pipeline:
             if lost:
                 self.ctx.log(logging.ERROR, f"journal: {lost}")
         if recovered.illegible:
-            text = f"journal: {recovered.illegible} jobs are lost, which need what was in a lost {journal.db_path}"
-            self.ctx.log(logging.ERROR, text)
+            where = "the damaged part" if journal.damage else f"a lost {journal.db_path}"
+            self.ctx.log(logging.ERROR, f"journal: {recovered.illegible} jobs are lost, which need what was in {where}")
         for id, why in recovered.left_out.items():
             self.ctx.log(logging.ERROR, f"journal: {jobid.encode(id)} cannot be rebuilt and is left out: {why}")
 

@@ -29,7 +29,7 @@ from headrace.modules.job_manager.records import (
     TextAdded,
 )
 from headrace.modules.job_manager.replay import replay, restore, restore_inactive
-from headrace.modules.job_manager.store import GUEST_LOGS, Store
+from headrace.modules.job_manager.store import LOGS, Store
 from headrace.spec.job_state import INACTIVE, RUNNING
 
 _decode = msgspec.msgpack.Decoder(list[Entry]).decode
@@ -174,6 +174,9 @@ class Recovery:
             case JobSubmitted(id, submission):
                 if id not in core.active and id not in core.inactive and id not in self.left_out:
                     self._replay_new(id, submission)
+            case EventsPosted(id, (first, _)) if id in core.active and first > len(core.active[id].events):
+                # What it has done in between is unknown.
+                self._leave_out(id, "some of its events were in a damaged part of the journal")
             case JobsPurged(_, ids):
                 replay(core, entry)
                 store.forget(ids)
@@ -195,7 +198,7 @@ class Recovery:
         for id, entries in self._appended.items():
             if id not in store.active:
                 continue
-            known = {name: log.size for name in GUEST_LOGS if (log := store.guest_log(id, name)) is not None}
+            known = {name: log.size for name in LOGS if (log := store.guest_log(id, name)) is not None}
             for _, (name, size, lines) in map(msgspec.structs.astuple, entries):
                 if size >= known.get(name, 0):
                     store.append(id, name, lines)
@@ -204,7 +207,7 @@ class Recovery:
         try:
             job = Job(id, self.store.original(submission))
         except IndexError:
-            # Its text was in a database that is not there any more.
+            # Its text was in a database that is not there any more, or in a damaged part of the journal.
             self.illegible += 1
         else:
             self.store.add(job, submission)

@@ -71,11 +71,12 @@ class Requests:
     def _job(self, msg: Message, deed: str) -> Job:
         """The active job that a request is about; raises RpcError. `deed` is what guests may do to their own only."""
         id = msg.obj["id"]
+        userid = self.core.user_of(id)
+        if userid is None or is_hidden(self.ctx, msg, userid):
+            raise RpcError(errno.ENOENT, "unknown job id")
         job = self.core.active.get(id)
         if job is None:
-            if id in self.core.inactive:
-                raise RpcError(errno.ENOENT, "job is inactive")
-            raise RpcError(errno.ENOENT, "unknown job id")
+            raise RpcError(errno.ENOENT, "job is inactive")
         if not msg.rolemask & ROLE_OWNER and msg.userid != job.userid:
             raise RpcError(errno.EPERM, f"guests {deed} their own jobs")
         return job

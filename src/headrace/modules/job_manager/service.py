@@ -15,13 +15,18 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from headrace.broker.module.args import only
 from headrace.broker.module.context import ModuleContext, RpcError
+from headrace.broker.module.privacy import is_private
 from headrace.broker.module.suspended import Resumption
 from headrace.broker.state.journal import Journal
-from headrace.jobs.pack import Submission, event_line
+from headrace.config import guests
+from headrace.jobs.pack import Submission, event_line, events_of
 from headrace.jobs.policy import Policy, PolicyConfigError
 from headrace.jobs.record import Job
+from headrace.jobs.storable import TOO_DEEP, is_deep
 from headrace.modules.job_manager import restore
 from headrace.modules.job_manager.admin import Admin
 from headrace.modules.job_manager.core import MOST_REQUEUES, Core
@@ -41,6 +46,7 @@ from headrace.modules.job_manager.effects import (
     Request,
     Start,
 )
+from headrace.modules.job_manager.guest_jobs import GuestJobs
 from headrace.modules.job_manager.info import JobInfo
 from headrace.modules.job_manager.lost_output import LostOutput
 from headrace.modules.job_manager.peers import Exec, Scheduler
@@ -50,7 +56,7 @@ from headrace.modules.job_manager.reasons import Reasons
 from headrace.modules.job_manager.records import LogAppended
 from headrace.modules.job_manager.replay import restart
 from headrace.modules.job_manager.requests import Requests
-from headrace.modules.job_manager.store import GUEST_LOGS, Store
+from headrace.modules.job_manager.store import GUEST_LOGS, LOGS, MAIN_LOG, Store
 from headrace.modules.job_manager.watch import EventsJournal
 from headrace.spec import eventlog, jobid
 from headrace.spec.job_exception import FATAL
@@ -77,6 +83,7 @@ class _Manager:
         self.policy = _policy(ctx.config)
         self.core = Core(Queues(self.policy.names), ctx.owner)
         self.core.most_requeues = _most_requeues(ctx.config)
+        self.core.private = is_private(ctx.config)
         statedir = ctx.attrs.get("statedir", "")
         folder = statedir or ctx.attrs.get("rundir", "") or os.environ.get("TMPDIR") or "/tmp"
         self.lost_output = LostOutput(ctx)
@@ -84,6 +91,7 @@ class _Manager:
         output = "output" if statedir else f"output-{ctx.attrs.get('broker.pid', '')}"
         self.store = Store(folder, self.lost_output.add, output)
         self.core.deadlines.steady = ctx.monotonic
+        self.guest_jobs = GuestJobs(ctx.owner, lambda name: guests.limit(ctx.config, name))
         self.journal = Journal(os.path.join(statedir, "jobs")) if statedir else None
         self.pipeline = Pipeline(ctx, self.core, self.store, self.journal, self._request, self._release, self._start)
         if self.journal is not None:
@@ -112,6 +120,8 @@ class _Manager:
         if self.journal is not None:
             restart(self.core)
             touch()
+            for job in self.store.active.values():
+                self._count(job)
 
     def _serve(self) -> None:
         requests, admin = self.requests, self.admin
@@ -187,6 +197,10 @@ class _Manager:
             return
         for body in jobs:
             id = body["id"]
+            refusal = self.guest_jobs.refusal(body["userid"], _submission_size(body))
+            if refusal:
+                errors.append([id, refusal, errno.EAGAIN])
+                continue
             head, text, tail, updates = body["submission"]
             first, second = self.store.texts.encode(text)
             submission = Submission(head, first, tail, updates, second)
@@ -198,8 +212,20 @@ class _Manager:
                 # A job whose dependency failed meanwhile is over already.
                 job = job or next(done for done in core.finished if done.id == id)
                 self.store.add(job, submission)
+                self._count(job, len(text))
         core.effects.append(Answer(msg, {"errors": errors}))
         self.pipeline.touch()
+
+    def _count(self, job: Job, size: int = 0) -> None:
+        """Count an active job of a guest, and keep its jobspec on disk."""
+        if job.userid == self.ctx.owner:
+            return
+        self.store.put_away(job)
+        self.guest_jobs.begin(job.id, job.userid, size or len(self.store.text(self.store.submission(job.id))))
+
+    def _finish(self, job: Job) -> None:
+        self.guest_jobs.end(job.id, job.userid)
+        self.store.finish(job)
 
     def _restore(self, msg: Message) -> None:
         """`restore {jobs: [{id, data: {KEY: text}}], final}`: jobs of another instance (restore.py); those that
@@ -221,6 +247,7 @@ class _Manager:
                     errors.append([body["id"], "there is a job of this id"])
                 else:
                     self._restored.append(job)
+                    self._count(job)
         if msg.obj["final"]:
             jobs, self._restored = self._restored, []
             restore.go_on(core, jobs)
@@ -252,7 +279,7 @@ class _Manager:
         safely(self.info.publish, batch.news)
         safely(self.events.publish, batch.news)
         for job in batch.finished:
-            safely(self.store.finish, job)
+            safely(self._finish, job)
         for effect in batch.effects:
             safely(self._take_effect, effect)
         # A job that is queued again runs no more, either.
@@ -279,7 +306,7 @@ class _Manager:
             case Rearm():
                 self._arm()
             case Raised(id, type, severity):
-                self.ctx.publish("job-exception", {"id": id, "type": type, "severity": severity})
+                self.ctx.publish("job-exception", {"id": id, "type": type, "severity": severity}, private=True)
             case Expiration(id, time):
                 self.sched.expiration(id, time)
                 self.exec.expiration(id, time)
@@ -288,7 +315,7 @@ class _Manager:
             case Purged(ids):
                 self.store.forget(ids)
                 self.ctx.removed(len(ids))
-                self.ctx.publish("job-purge-inactive", {"jobs": ids})
+                self.ctx.publish("job-purge-inactive", {"jobs": ids}, private=True)
 
     # -- time
 
@@ -358,7 +385,7 @@ class _Manager:
         unknown = []
         for path, text in msg.obj["logs"]:
             id, key = _split(path)
-            if id is None or id not in self.store or key not in GUEST_LOGS:
+            if id is None or id not in self.store or key not in LOGS:
                 unknown.append(path)
                 continue
             known.append((id, key, _events(key, text)))
@@ -371,7 +398,10 @@ class _Manager:
             except OSError as exc:
                 raise RpcError(exc.errno or errno.EIO, exc.strerror or "") from None
             self.core.records.append(LogAppended(id, (key, size, lines)))
-            self.info.appended(id)
+            if key == MAIN_LOG:
+                self.info.appended_to_main(id, lines)
+            else:
+                self.info.appended(id)
         self.core.effects.append(Answer(msg, {"unknown": unknown}))
         self.pipeline.touch()
 
@@ -386,6 +416,7 @@ class _Manager:
     def _configure(self, config: dict[str, Any]) -> None:
         policy, most_requeues = _policy(config), _most_requeues(config)
         self.core.most_requeues = most_requeues
+        self.core.private = is_private(config)
         self.policy = self.requests.policy = policy
         self.core.queues.configure(policy.names)
         self.admin.configure(config)
@@ -428,8 +459,10 @@ def _events(key: str, text: str) -> bytes:
         eventlog.decode(text)
         if text and not text.endswith("\n"):
             raise eventlog.EventlogError("the last line has no newline")
+        if any(is_deep(context) for _, _, context in events_of(text)):
+            raise eventlog.EventlogError(TOO_DEEP)
         return text.encode()
-    except (eventlog.EventlogError, UnicodeEncodeError) as exc:
+    except (eventlog.EventlogError, msgspec.DecodeError, RecursionError, UnicodeEncodeError) as exc:
         raise RpcError(errno.EINVAL, f"{key}: only events can be appended to a log of a job: {exc}") from None
 
 

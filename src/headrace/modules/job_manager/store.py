@@ -9,12 +9,14 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from headrace.jobs.pack import Packed, SavedLog, Submission, Texts, event_line, join_j, pack, unpack
+from headrace.jobs.pack import Packed, SavedLog, Submission, Texts, event_line, events_of, join_j, pack, unpack
 from headrace.jobs.record import Event, Job, current_r, updated_jobspec
 from headrace.modules.job_manager.logs import Log, Spill
 from headrace.spec import jobid, stdio
@@ -22,7 +24,12 @@ from headrace.spec import jobspec as js
 from headrace.spec.os_error import reason
 
 GUEST_LOGS = ("guest.exec.eventlog", "guest.output", "guest.input")
+# The main eventlog comes from the job's events. Its log has only entries that users appended, which no state follows.
+MAIN_LOG = "eventlog"
+LOGS = (*GUEST_LOGS, MAIN_LOG)
 _JSON = msgspec.json.Encoder()
+_MSGPACK = msgspec.msgpack.Encoder()
+_read_submission = msgspec.msgpack.Decoder(Submission).decode
 # A log of an inactive job up to this size is stored in the packed record, a longer one remains in its file.
 _INLINE = 64 << 10
 # The limit when room is reserved for other jobs, and the logs that are dropped for it.
@@ -45,7 +52,8 @@ class Store:
         self.folder = folder
         self.output = os.path.join(folder, output)
         self.texts = Texts()
-        self.submissions: dict[int, Submission] = {}
+        # Of active jobs; of those whose jobspecs are put away, the places in `spill`.
+        self.submissions: dict[int, Submission | int] = {}
         self.logs: dict[int, dict[str, Log]] = {}
         self.places: dict[int, int] = {}
         self.spill = Spill(folder)
@@ -109,6 +117,16 @@ class Store:
         self.active[job.id] = job
         self.submissions[job.id] = submission
 
+    def put_away(self, job: Job) -> None:
+        """Keep what was submitted for an active job, and its jobspec, on disk."""
+        submission = self.submissions[job.id]
+        if isinstance(submission, Submission):
+            self.submissions[job.id] = self.spill.put(_MSGPACK.encode(submission))
+            job.put_away(partial(self._current_jobspec, job))
+
+    def _current_jobspec(self, job: Job) -> dict[str, Any]:
+        return _updated(self.original(self.submission(job.id)), job.events)
+
     def size_of_logs(self, id: int) -> int:
         """Bytes of the guest logs of an active job that are in memory."""
         return sum(log.size - log.spilled for log in self.logs.get(id, {}).values())
@@ -133,13 +151,15 @@ class Store:
 
     def packed(self, job: Job) -> bytes:
         """All of an active job as one record."""
-        return pack(Packed(self.submissions[job.id], job.events, job.r, self.saved_logs(job.id)))
+        return pack(Packed(self.submission(job.id), job.events, job.r, self.saved_logs(job.id)))
 
     def finish(self, job: Job) -> None:
         """Move an inactive job out of memory."""
         self.places[job.id] = self.spill.put(self.packed(job))
         del self.active[job.id]
-        del self.submissions[job.id]
+        place = self.submissions.pop(job.id)
+        if isinstance(place, int):
+            self.spill.drop(place)
         self.logs.pop(job.id, None)
 
     def restore(self, id: int, record: bytes) -> None:
@@ -205,8 +225,11 @@ class Store:
 
     # -- lookups
 
-    def _submission(self, id: int) -> Submission:
+    def submission(self, id: int) -> Submission:
+        """What was submitted for a job. Raises KeyError for an unknown one."""
         found = self.submissions.get(id)
+        if isinstance(found, int):
+            return _read_submission(self.spill.get(found))
         if found is None:
             record = self.record(id)
             if record is None:
@@ -224,6 +247,20 @@ class Store:
             raise KeyError(id)
         return record.events
 
+    def main_log(self, id: int) -> list[Event]:
+        """The main eventlog with the entries that users appended to it, by time; raises KeyError for an unknown job."""
+        events = self.events(id)
+        log = self.guest_log(id, MAIN_LOG)
+        if log is None:
+            return events
+        left = deque(events)
+        merged = [left.popleft()]
+        for entry in events_of(log.text().decode()):
+            while left and left[0][0] <= entry[0]:
+                merged.append(left.popleft())
+            merged.append(entry)
+        return [*merged, *left]
+
     def owner(self, id: int) -> int:
         """The user id of a job. Raises KeyError for an unknown one."""
         job = self.active.get(id)
@@ -238,11 +275,9 @@ class Store:
         job = self.active.get(id)
         if job is not None and current:
             return js.without_environment(job.jobspec)
-        jobspec = self.original(self._submission(id))
+        jobspec = self.original(self.submission(id))
         if current:
-            for _, name, context in self.events(id):
-                if name == "jobspec-update" and context:
-                    jobspec = updated_jobspec(jobspec, context)
+            jobspec = _updated(jobspec, self.events(id))
         return js.without_environment(jobspec)
 
     def text(self, submission: Submission) -> bytes:
@@ -284,7 +319,7 @@ class Store:
     def lookup(self, id: int, key: str, current: bool = False) -> str:
         """The value of an RFC 16 key as text. Raises KeyError when there is none, OSError(EFBIG) if it is too long."""
         if key == "eventlog":
-            return b"".join(map(event_line, self.events(id))).decode("utf-8", "surrogateescape")
+            return b"".join(map(event_line, self.main_log(id))).decode("utf-8", "surrogateescape")
         if key == "jobspec":
             return _JSON.encode(self.jobspec(id, current)).decode("utf-8", "surrogateescape")
         if key == "R":
@@ -293,7 +328,7 @@ class Store:
                 raise KeyError(key)
             return _JSON.encode(r).decode()
         if key == "J":
-            submission = self._submission(id)
+            submission = self.submission(id)
             return join_j(submission.head, self.text(submission), submission.tail)
         log = self.guest_log(id, key)
         if log is None:
@@ -305,10 +340,18 @@ class Store:
 
     def keys(self, id: int) -> list[str]:
         """The RFC 16 keys that a job has."""
-        keys = ["J", "eventlog", "jobspec", *self.guest_names(id)]
+        keys = {"J", MAIN_LOG, "jobspec", *self.guest_names(id)}
         if self.r(id, False) is not None:
-            keys.append("R")
+            keys.add("R")
         return sorted(keys)
+
+
+def _updated(jobspec: dict[str, Any], events: Iterable[Event]) -> dict[str, Any]:
+    """A jobspec with the updates of an eventlog."""
+    for _, name, context in events:
+        if name == "jobspec-update" and context:
+            jobspec = updated_jobspec(jobspec, context)
+    return jobspec
 
 
 def _saved(log: Log, longest: int) -> SavedLog:

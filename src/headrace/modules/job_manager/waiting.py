@@ -25,9 +25,12 @@ class Core(Protocol):
 
     # The user id of the instance's owner, in whose name exceptions are raised.
     owner: int
+    # Whether users do not learn which jobs other users have (`access.private-mode`).
+    private: bool
     active: dict[int, Job]
     inactive: dict[int, int]
 
+    def user_of(self, id: int) -> int | None: ...
     def post(self, job: Job, name: str, context: dict[str, Any] | None = None) -> None: ...
     def advance(self, job: Job) -> None: ...
     def deadline(self, time: float, job: Job, what: str) -> None: ...
@@ -46,16 +49,21 @@ class Waiting:
         self._over: deque[Job] = deque()
         self._telling = False
 
-    def check(self, job: Job, need: deps.Need) -> None:
-        """Raise DependencyError if a new job has a condition that can never be met."""
+    def check(self, job: Job, userid: int, need: deps.Need) -> None:
+        """Raise DependencyError if a new job of user `userid` has a condition that can never be met, or one on another
+        user's job. As in Flux, the owner of the instance is no exception.
+        """
         if need.kind == deps.SINGLETON:
             if not (js.system(job.jobspec).get("job") or {}).get("name"):
                 raise deps.DependencyError("dependency: singleton: the job must have a name")
         elif need.job:
             known = self._progress(need.job)
-            if known is None or need.job == job.id:
-                text = need.description.partition("=")[2]
+            denied = known is not None and self.core.user_of(need.job) != userid
+            text = need.description.partition("=")[2]
+            if known is None or need.job == job.id or (denied and self.core.private and userid != self.core.owner):
                 raise deps.DependencyError(f"dependency: {need.kind}: job not found: {text}")
+            if denied:
+                raise deps.DependencyError(f"dependency: {need.kind}: Permission denied for job {text}")
             if deps.verdict(need.kind, *known) is False:
                 raise deps.DependencyError(deps.refusal(need.kind, need.job))
 

@@ -84,7 +84,7 @@ class Version:
 
 
 class Estate(NamedTuple):
-    """The state that a KVS without a log passes to its next load in the same broker: namespaces and their nodes."""
+    """The state that a KVS passes to its next load in the same broker: namespaces and their nodes."""
 
     refs: Refs
     spaces: dict[str, Namespace]
@@ -106,7 +106,7 @@ class Committer:
         self.ctx = ctx
         self.refs = refs
         self.fetcher = fetcher
-        self.spaces: dict[str, Namespace] = {} if estate is None else estate.spaces
+        self.spaces: dict[str, Namespace] = estate.spaces if estate is not None and log is None else {}
         self.pending: deque[Change] = deque()
         # Distributions of the number of operations in commits and in fences.
         self.commit_ops = Spread()
@@ -367,12 +367,12 @@ class Committer:
     async def close(self) -> None:
         """Write what is queued, and refuse what comes from now on.
 
-        With a log, store a checkpoint for programs that read the content store of a stopped instance. Without
-        a log, pass the state to the next load in this broker.
+        With a log, store a checkpoint for programs that read the content store of a stopped instance. The state is
+        passed to the next load in this broker, which reads the namespaces from the log if there is one.
         """
         await self._finish()
         kept = self.ctx.kept
-        if self._log is None and kept is not None:
+        if kept is not None:
             kept[self.ctx.name] = Estate(self.refs, self.spaces, self.history)
         if self._log is not None:
             try:

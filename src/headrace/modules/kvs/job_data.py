@@ -48,16 +48,21 @@ def committed(root: Dir) -> dict[str, bool]:
 
 
 class LogAppend(NamedTuple):
-    """An append below a job's `guest` directory: the number of its operation, the job store's path, and the text."""
+    """An append to a log of a job: the number of its operation, the job store's path, and the text."""
 
     number: int
     path: str
     text: str
 
+    @property
+    def job(self) -> str:
+        """The job store's path of the job."""
+        return ".".join(self.path.split(".")[: _DEPTH - 1])
+
 
 def log_appends(root: Dir, ops: Sequence[Op]) -> list[LogAppend]:
-    """The appends of a transaction that the job store may have a log for: those to keys of jobs' namespaces without a
-    committed value in the primary namespace at `root`, or from an earlier operation.
+    """The appends of a transaction that the job store may have a log for: those to jobs' eventlogs and to keys of
+    jobs' namespaces, without a committed value in the primary namespace at `root`, or from an earlier operation.
     """
     found = []
     written = set()
@@ -65,7 +70,7 @@ def log_appends(root: Dir, ops: Sequence[Op]) -> list[LogAppend]:
         if not op.key.lstrip(".").startswith("job."):
             continue
         names = split_key(op.key)
-        if len(names) <= _DEPTH + 1 or names[_DEPTH] != "guest":
+        if names[_DEPTH:] != ["eventlog"] and (len(names) <= _DEPTH + 1 or names[_DEPTH] != "guest"):
             continue
         path = ".".join(names[1:])
         if op.flags & APPEND and path not in written and not _has_value(root, names):

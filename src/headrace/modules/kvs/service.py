@@ -37,6 +37,8 @@ _FOR_GUESTS = ("lookup", "lookup-plus", "getroot", "commit", "fence", "wait-vers
 _LOST = "What is in the key-value store is lost then, jobs are not."
 _SIGNED_JOBSPEC = re.compile(r"job\.((?:[0-9a-f]{4}\.){3}[0-9a-f]{4})\.J\Z")
 _JOB_SPACE = re.compile(r"job-([0-9]{1,20})\Z")
+# Arguments of the module: the root to begin with, and whether commits may share a version (1, the default, or 0).
+_ROOTREF, _MERGE = "initial-rootref", "transaction-merge"
 
 
 class Fence:
@@ -59,15 +61,16 @@ def job_path(jobid: int) -> str:
 class Kvs:
     """The service's state."""
 
-    def __init__(self, ctx: ModuleContext, log: Log | None, hash_name: str) -> None:
+    def __init__(self, ctx: ModuleContext, log: Log | None, merge: bool) -> None:
         self.ctx = ctx
         kept = ctx.kept
         left = kept.pop(ctx.name, None) if kept else None
         estate = left if isinstance(left, Estate) else None
-        self.refs = Refs(hash_name) if estate is None else estate.refs
+        self.refs = Refs(_hash(ctx)) if estate is None else estate.refs
         self.fetcher = Fetcher(ctx, self.refs, durable=log is not None)
         self.store = Committer(ctx, self.refs, self.fetcher, log, estate)
         self.spaces = self.store.spaces
+        self.merge = merge
         self.fences: dict[tuple[str, str], Fence] = {}
         # Clients may create a namespace with the reference of the empty directory without storing its blob.
         self._empty = Dir({})
@@ -232,9 +235,8 @@ class Kvs:
             raise RpcError(errno.EINVAL, "only the primary namespace has checkpoints")
         self._queue(self._change(space, [msg], ops, body["flags"]))
 
-    @staticmethod
-    def _change(space: Namespace, messages: list[Message], ops: list[Op], flags: int) -> Change:
-        change = Change(space.name, messages, ops, not flags & NO_MERGE)
+    def _change(self, space: Namespace, messages: list[Message], ops: list[Op], flags: int) -> Change:
+        change = Change(space.name, messages, ops, self.merge and not flags & NO_MERGE)
         change.sync = bool(flags & SYNC)
         return change
 
@@ -275,7 +277,7 @@ class Kvs:
                 unknown = set(reply.obj["unknown"])
                 done = [append for append in appends if append.path not in unknown]
                 for append in done:
-                    self.fetcher.forget(append.path.partition(".guest.")[0])
+                    self.fetcher.forget(append.job)
                 gone = {append.number for append in done}
                 change.ops = [op for number, op in enumerate(change.ops) if number not in gone]
             self.store.queue(change)
@@ -464,39 +466,62 @@ def _converting(handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
     return handle
 
 
-async def _begin_with_checkpoint(ctx: ModuleContext, kvs: Kvs) -> None:
-    """Start with the checkpoint that `flux restore --checkpoint` made, in place of the present keys.
+async def _begin_at(ctx: ModuleContext, kvs: Kvs, rootref: str, flags: int = 0) -> None:
+    """Replace the keys by those below `rootref`. Jobs are not part of it, as their data are in the job store.
 
-    It is used once, because the commit makes a checkpoint of the KVS's own after it. Jobs are not part of it, as their
-    data are in the job store. Raises RpcError if the checkpoint's root is not in the content store.
+    Raises RpcError if the root is not in the content store.
+    """
+    try:
+        root = await kvs.fetcher.directory(rootref)
+        # An earlier version may be in memory only, and for a while.
+        await kvs.fetcher.keep(root)
+    except KvsError as exc:
+        raise failure(exc) from None
+    entries: dict[str, Any] = dict.fromkeys(kvs.store.primary_root.entries)
+    entries.update((key, to_treeobj(node, kvs.refs)) for key, node in root.entries.items())
+    ops = [{"key": key, "flags": 0, "dirent": obj} for key, obj in entries.items() if key != "job"]
+    await ctx.rpc("kvs.commit", {"namespace": PRIMARY, "flags": flags, "ops": ops})
+
+
+async def _begin_with_checkpoint(ctx: ModuleContext, kvs: Kvs) -> None:
+    """Start with the checkpoint that `flux restore --checkpoint` made.
+
+    It is used once, because the commit makes a checkpoint of the KVS's own after it. Raises RpcError as `_begin_at`.
     """
     try:
         newest = (await ctx.rpc("content-backing.checkpoint-get", {}))["value"][0]
     except RpcError:
         # There is no backing store, or it has no checkpoint.
         return
-    if not newest.get("restored"):
-        return
-    try:
-        entries = await kvs.fetcher.entries(newest["rootref"])
-    except KvsError as exc:
-        raise failure(exc) from None
-    now: dict[str, Any] = dict.fromkeys(kvs.store.primary_root.entries)
-    ops = [{"key": key, "flags": 0, "dirent": obj} for key, obj in {**now, **entries}.items() if key != "job"]
-    await ctx.rpc("kvs.commit", {"namespace": PRIMARY, "flags": SYNC, "ops": ops})
+    if newest.get("restored"):
+        await _begin_at(ctx, kvs, newest["rootref"], SYNC)
+
+
+def _hash(ctx: ModuleContext) -> str:
+    return ctx.attrs.get("content.hash", "sha1")
+
+
+def check(ctx: ModuleContext, args: list[str]) -> None:
+    """Raises RpcError(EINVAL) for wrong arguments."""
+    only(ctx, args, known=(_ROOTREF, _MERGE))
+    given = dict(arg.partition("=")[::2] for arg in args)
+    if given.get(_MERGE, "1") not in ("0", "1"):
+        raise RpcError(errno.EINVAL, f"kvs: {_MERGE}: {given[_MERGE]!r} is not 0 or 1")
+    if _ROOTREF in given and not Refs(_hash(ctx)).valid(given[_ROOTREF]):
+        raise RpcError(errno.EINVAL, f"kvs: {_ROOTREF}: {given[_ROOTREF]!r} is not a {_hash(ctx)} blobref")
 
 
 def load(ctx: ModuleContext, args: list[str]) -> Awaitable[None]:
     """Provide `kvs`; with a statedir, or in a process of its own, with a log. The result is done when the keys of the
-    log or checkpoint are loaded.
+    log, checkpoint or `initial-rootref` are loaded.
     """
-    only(ctx, args)
+    given = dict(arg.partition("=")[::2] for arg in args)
     path = data_path(ctx.attrs, NAME, apart=ctx.kept is None)
     if lost := emptied(path, _LOST):
         ctx.log(logging.ERROR, lost)
     try:
         log = Log(path) if path else None
-        kvs = Kvs(ctx, log, ctx.attrs.get("content.hash", "sha1"))
+        kvs = Kvs(ctx, log, merge=given.get(_MERGE) != "0")
     except (sqlite3.Error, LogError) as exc:
         raise RpcError(errno.EIO, unusable(path, exc, _LOST)) from None
 
@@ -525,4 +550,6 @@ def load(ctx: ModuleContext, args: list[str]) -> Awaitable[None]:
     ctx.subscribe("job-purge-inactive", kvs.purged)
     ctx.on_stats(kvs.stats)
     ctx.on_unload(kvs.close)
+    if _ROOTREF in given:
+        return _begin_at(ctx, kvs, given[_ROOTREF])
     return _begin_with_checkpoint(ctx, kvs)

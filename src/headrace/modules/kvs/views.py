@@ -12,8 +12,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakSet, WeakValueDictionary
 
-import msgspec
-
 from headrace.broker.module.context import ModuleContext, RpcError
 from headrace.modules.kvs.tree import (
     Blob,
@@ -26,6 +24,7 @@ from headrace.modules.kvs.tree import (
     Val,
     ValRef,
     dir_blob,
+    dir_of_ref,
     value_node,
 )
 from headrace.modules.kvs.walk import Mount, NeedFrozen, NeedPath, Top, View
@@ -111,13 +110,14 @@ class Fetcher:
             raise KvsError(reply.errnum, f"{node.ref} is not in the content store" if reply.errnum == 2 else reply.text)
         node.fill(reply.payload or b"", self.refs)
 
-    async def entries(self, ref: str) -> dict[str, Any]:
-        """The tree objects in the directory with reference `ref`. Raises KvsError."""
-        reply = await self._call("content.load", None, bytes.fromhex(ref.partition("-")[2]))
-        if reply.errnum:
-            raise KvsError(reply.errnum, f"{ref} is not in the content store")
-        obj = msgspec.json.decode(reply.payload or b"", type=dict[str, Any])
-        return dict(obj["data"])
+    async def directory(self, ref: str) -> Dir:
+        """The directory with reference `ref`. Raises KvsError."""
+        node = dir_of_ref(ref, self.refs)
+        if isinstance(node, DirRef):
+            await self.fill(node)
+            assert node.loaded is not None
+            return node.loaded
+        return node
 
     async def path(self, path: str) -> str | list[str] | None:
         """The job store's data at `path`: a value, entry names, or None (also without a job store)."""

@@ -18,7 +18,7 @@ from headrace.kube.runtime.admission.aggregation import Aggregator
 from headrace.kube.runtime.admission.certificates import LIFETIME, Pair, certificates_in, decoded, make_pair, pair_of
 from headrace.kube.runtime.admission.rotation import Keeper, Settings, api_service, trusted_hook
 from headrace.kube.runtime.api import Api, ApiError, Listing, Unreachable
-from headrace.kube.runtime.kinds import APISERVICES, CONFIG_MAPS, MUTATING, SECRETS, VALIDATING, Kind
+from headrace.kube.runtime.kinds import APISERVICES, CLUSTER_ROLES, CONFIG_MAPS, MUTATING, SECRETS, VALIDATING, Kind
 from waiting import until_in_loop
 
 CONFIGURATIONS = ((VALIDATING, "greetings"), (MUTATING, "greeters"))
@@ -38,6 +38,7 @@ class Server:
         self.version = 0
         for kind, name in CONFIGURATIONS:
             self.put(kind, {"metadata": {"name": name}, "webhooks": [{"clientConfig": {}}]})
+        self.put(CLUSTER_ROLES, {"metadata": {"name": "greeter-apis", "uid": "role-1"}})
 
     def put(self, kind: Kind, body: Object) -> Object:
         self.version += 1
@@ -69,8 +70,8 @@ class Server:
         await asyncio.sleep(0)
         self.writes.append(("patch", kind.plural))
         stored = self.objects[kind.plural, name]
-        parts = {key: {**stored[key], **value} for key, value in body.items() if key == "spec"}
-        return self._change(kind, name, body, {**stored, **body, **parts, "metadata": stored["metadata"]})
+        parts = {key: {**stored[key], **value} for key, value in body.items() if key in ("spec", "metadata")}
+        return self._change(kind, name, body, {**stored, **body, **parts})
 
     def _change(self, kind: Kind, name: str, sent: Object, wanted: Object) -> Object:
         if sent["metadata"]["resourceVersion"] != self.objects[kind.plural, name]["metadata"]["resourceVersion"]:
@@ -222,7 +223,19 @@ NAME = "v1beta2.custom.metrics.k8s.io"
 
 
 def registering(told: dict[str, str], **more: str) -> Settings:
-    return replace(SETTINGS, api_services=(METRICS,), owned_elsewhere=told.__setitem__, **more)
+    return replace(
+        SETTINGS,
+        api_services=(METRICS,),
+        api_services_role="greeter-apis",
+        owned_elsewhere=told.__setitem__,
+        **more,
+    )
+
+
+def owners(server: Server) -> list[str]:
+    """The uids of the owners of the APIService."""
+    metadata = server.objects["apiservices", NAME]["metadata"]
+    return [one["uid"] for one in metadata["ownerReferences"] if one["kind"] == "ClusterRole"]
 
 
 def test_an_api_that_the_server_answers_for_is_registered_with_its_authority() -> None:
@@ -232,6 +245,7 @@ def test_an_api_that_the_server_answers_for_is_registered_with_its_authority() -
     assert made["service"] == {"namespace": "n", "name": "webhook", "port": 443}
     assert (made["group"], made["version"]) == ("custom.metrics.k8s.io", "v1beta2")
     assert certificates_in(decoded(made["caBundle"])) == certificates_in(pair.authority) and told == {NAME: ""}
+    assert owners(server) == ["role-1"]
     server.writes.clear()
     asyncio.run(keeper(server, settings=registering(told)).current())
     assert server.writes == []
@@ -259,8 +273,24 @@ def test_an_api_of_another_program_is_left_alone(service: Object | None, owner: 
     assert server.objects["apiservices", NAME]["spec"]["service"]["name"] == "webhook" and told == {NAME: ""}
 
 
+def test_an_api_goes_with_the_role_that_gives_the_right_to_register_it() -> None:
+    server = Server()
+    asyncio.run(keeper(server, settings=registering({})).current())
+    del server.objects[CLUSTER_ROLES.plural, "greeter-apis"], server.objects["apiservices", NAME]
+    pair = asyncio.run(keeper(server, settings=registering({})).current())
+    assert ("apiservices", NAME) not in server.objects and pair == server.stored
+    # One that an earlier version has registered gets its owner.
+    server.put(CLUSTER_ROLES, {"metadata": {"name": "greeter-apis", "uid": "role-2"}})
+    service = {"namespace": "n", "name": "webhook", "port": 443}
+    server.put(APISERVICES, {"metadata": {"name": NAME}, "spec": {"service": service}})
+    asyncio.run(keeper(server, settings=registering({})).current())
+    assert owners(server) == ["role-2"]
+    assert certificates_in(decoded(server.objects["apiservices", NAME]["spec"]["caBundle"]))
+
+
 def test_with_a_certificate_of_others_they_provide_the_authority() -> None:
-    made = api_service(METRICS, registering({}, folder="/certificate"))
+    role = {"metadata": {"name": "greeter-apis", "uid": "role-1"}}
+    made = api_service(METRICS, registering({}, folder="/certificate"), role)
     assert made["metadata"]["annotations"] == {"cert-manager.io/inject-ca-from": "n/webhook"}
     assert "caBundle" not in made["spec"]
 

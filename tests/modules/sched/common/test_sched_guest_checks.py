@@ -13,7 +13,7 @@ import pytest
 from sched_world import World, jobspec
 
 from headrace.broker.module.context import EMPTY, RpcError
-from headrace.modules.sched.common.guest_checks import MOST_BYTES, MOST_SECONDS, MOST_SIZE, GuestChecks
+from headrace.modules.sched.common.guest_checks import MOST_BYTES, MOST_CHECKS, MOST_SECONDS, MOST_SIZE, GuestChecks
 from headrace.modules.sched.graph import service as sched_graph
 from headrace.modules.sched.simple import service as sched_simple
 from headrace.spec.message import Message
@@ -89,6 +89,25 @@ def test_the_owner_does_not_wait_behind_guests_and_jobs_come_before_them(in_brok
         assert slow.order == ["owner"]
         slow.busy = False
         assert [(await guest.next(tag)).obj["name"] for tag in tags] == ["guest 0", "guest 1", "guest 2"]
+
+    in_broker(scenario)
+
+
+def test_a_guest_has_a_limited_number_of_checks_under_way(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        slow = Slow(broker)
+        slow.busy = True
+        guest = broker.client(guest=True)
+        tags = [guest.start("checks.check", {"name": "x", "jobspec": {}}) for _ in range(MOST_CHECKS)]
+        await until_in_loop(lambda: len(slow.checks._waiting) == MOST_CHECKS)
+        refused = await guest.call("checks.check", {"name": "x", "jobspec": {}})
+        text = f"user {guest.userid} may have {MOST_CHECKS} feasibility checks under way: wait"
+        assert (refused.errnum, refused.text) == (errno.EAGAIN, f"{text} for the answer to one of them")
+        asked = [msg for msg, _answer in slow.checks._waiting]
+        slow.busy = False
+        assert [(await guest.next(tag)).errnum for tag in tags] == [0] * MOST_CHECKS
+        assert not any(msg.has_payload for msg in asked)
+        assert (await guest.call("checks.check", {"name": "x", "jobspec": {}})).errnum == 0
 
     in_broker(scenario)
 

@@ -29,13 +29,35 @@ if (all) {
 const written = document.getElementById("written");
 if (written && written.dataset.follow) {
   const source = new EventSource(written.dataset.follow);
+  // By writer, its line that has not ended.
+  const lines = new Map();
+  for (const line of written.querySelectorAll("[data-writer]")) lines.set(line.dataset.writer, line);
+  const spanOf = (style) => {
+    const span = document.createElement("span");
+    span.className = style;
+    return span;
+  };
+  const show = (span, runs) => {
+    if (!span.isConnected) written.append(span);
+    span.replaceChildren(
+      ...runs.map(([style, text]) => {
+        const run = spanOf(style);
+        run.textContent = text;
+        return run;
+      }),
+    );
+  };
   source.addEventListener("message", (event) => {
     const piece = JSON.parse(event.data);
     const atEnd = written.scrollTop + written.clientHeight >= written.scrollHeight - 8;
-    const span = document.createElement("span");
-    span.className = piece.stream;
-    span.textContent = piece.text;
-    written.append(span);
+    let line = lines.get(piece.writer) || spanOf(piece.stream);
+    if (piece.done.length) {
+      show(line, piece.done);
+      line = spanOf(piece.stream);
+    }
+    if (piece.line.length) show(line, piece.line);
+    else line.remove();
+    lines.set(piece.writer, line);
     written.hidden = false;
     const nothing = document.getElementById("nothing");
     if (nothing) nothing.remove();

@@ -6,7 +6,7 @@ import contextlib
 import errno
 import signal
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, TypeVar
 
 from headrace.client.handle import Handle, Rpc
 from headrace.spec.message import RESPONSE, Message
@@ -163,26 +163,46 @@ def _strerror(number: int) -> str:
     return os.strerror(number)
 
 
-class WaitAllFuture:
-    """Several futures as one, which is fulfilled when all of them are."""
+class WaitAllFuture(Future):
+    """Several futures as one, which is fulfilled when all of its `children` are."""
 
-    def __init__(self, children: Optional[List[Future]] = None) -> None:
-        self.children: Dict[str, Future] = {str(index): child for index, child in enumerate(children or [])}
+    def __init__(self, children: Optional[List[Any]] = None) -> None:
+        self.children: List[Any] = [] if children is None else children
 
     def push(self, child: Future, name: Optional[str] = None) -> None:
-        self.children[name if name is not None else str(len(self.children))] = child
+        """Add a future; a `name` has no effect."""
+        self.children.append(child)
+
+    def get_flux(self) -> Flux:
+        """The handle of the first child. Raises IndexError without one."""
+        flux_handle: Flux = self.children[0].get_flux()
+        return flux_handle
+
+    def get_reactor(self) -> Any:
+        return self.get_flux().reactor
+
+    def is_ready(self) -> bool:
+        return all([child.is_ready() for child in self.children])
 
     def get(self) -> None:
-        for child in self.children.values():
-            child.wait_for()
+        self.wait_for()
 
-    def wait_for(self, timeout: float = -1.0) -> WaitAllFuture:
+    def wait_for(self: F, timeout: float = -1.0) -> F:
+        """Wait for all children. Raises TimeoutError after `timeout` seconds (negative: no limit)."""
         end = time.monotonic() + timeout
-        for child in self.children.values():
+        for child in self.children:
             child.wait_for(-1.0 if timeout < 0 else max(0.0, end - time.monotonic()))
         return self
 
-    def then(self, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any) -> WaitAllFuture:
+    def reset(self) -> None:
+        for child in self.children:
+            child.reset()
+
+    def stop(self) -> None:
+        for child in self.children:
+            child.stop()
+
+    def then(self: F, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any) -> F:
         """Register `callback(future, ...)`, which the reactor calls when all are fulfilled."""
         left = len(self.children)
 
@@ -192,9 +212,17 @@ class WaitAllFuture:
             if not left:
                 callback(self, *args, **kwargs)
 
-        for child in self.children.values():
+        for child in self.children:
             child.then(one, timeout=timeout)
         return self
+
+    def cancel(self, stop: bool = False) -> None:
+        for child in self.children:
+            child.cancel(stop)
+
+    def error_string(self) -> Optional[str]:
+        """The text of the first child's error."""
+        return next((text for text in (child.error_string() for child in self.children) if text is not None), None)
 
 
 class FutureExt(Future):
@@ -211,8 +239,8 @@ class FutureExt(Future):
     def fulfill(self, result: Any = None) -> None:
         self._add((result, None))
 
-    def fulfill_error(self, errnum: int, text: Optional[str] = None) -> None:
-        self._add((None, OSError(errnum, text or _strerror(errnum))))
+    def fulfill_error(self, errnum: int, errstr: Optional[str] = None) -> None:
+        self._add((None, OSError(errnum, errstr or _strerror(errnum))))
 
     def _add(self, entry: Any) -> None:
         self._results.append(entry)

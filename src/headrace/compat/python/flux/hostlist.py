@@ -25,8 +25,8 @@ def _names(hosts: Any) -> List[str]:
 class Hostlist(_hostlist.Hostlist):
     """A list of host names, from text in RFC 29 form or from several such texts."""
 
-    def __init__(self, hosts: Union[str, Iterable[str]] = ()) -> None:
-        super().__init__(_names(hosts))
+    def __init__(self, arg: Union[str, Iterable[str]] = ()) -> None:
+        super().__init__(_names(arg))
 
     def __getitem__(self, at: Any) -> Any:
         """A host by index; a list by a slice or a set of indices."""
@@ -40,9 +40,9 @@ class Hostlist(_hostlist.Hostlist):
     def __repr__(self) -> str:
         return f"Hostlist('{self}')"
 
-    def append(self, hosts: Any) -> int:
+    def append(self, *args: Any) -> int:
         """Append hosts; returns the number of hosts added."""
-        return super().append(_hostlist.Hostlist(_names(hosts)))
+        return sum(super(Hostlist, self).append(_hostlist.Hostlist(_names(hosts))) for hosts in args)
 
     def delete(self, hosts: Any) -> int:
         """Remove the first occurrence of each host; returns the number of hosts removed."""

@@ -80,11 +80,11 @@ class IDset:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def equal(self, other: Any) -> bool:
+    def equal(self, idset: Any) -> bool:
         """Whether two sets are equal. Raises TypeError for anything but an IDset."""
-        if not isinstance(other, IDset):
-            raise TypeError(f"an IDset is compared with another, not with {type(other).__name__}")
-        return self.ids == other.ids
+        if not isinstance(idset, IDset):
+            raise TypeError(f"an IDset is compared with another, not with {type(idset).__name__}")
+        return self.ids == idset.ids
 
     def __getitem__(self, index: int) -> bool:
         return _id(index) in self.ids
@@ -106,41 +106,41 @@ class IDset:
 
     __add__ = __or__
 
-    def union(self, *others: Any) -> IDset:
+    def union(self, *args: Any) -> IDset:
         out = self
-        for other in others:
+        for other in args:
             out = out | other
         return out
 
-    def intersect(self, *others: Any) -> IDset:
+    def intersect(self, *args: Any) -> IDset:
         out = self
-        for other in others:
+        for other in args:
             out = out & other
         return out
 
-    def difference(self, *others: Any) -> IDset:
+    def difference(self, *args: Any) -> IDset:
         out = self
-        for other in others:
+        for other in args:
             out = out - other
         return out
 
-    def set(self, first: int, last: Optional[int] = None) -> IDset:
-        self.ids = self.ids | _range(first, last)
+    def set(self, start: int, end: Optional[int] = None) -> IDset:
+        self.ids = self.ids | _range(start, end)
         return self
 
-    def clear(self, first: int, last: Optional[int] = None) -> IDset:
-        self.ids = self.ids - _range(first, last)
+    def clear(self, start: int, end: Optional[int] = None) -> IDset:
+        self.ids = self.ids - _range(start, end)
         return self
 
-    def test(self, value: int) -> bool:
-        return _id(value) in self.ids
+    def test(self, i: int) -> bool:
+        return _id(i) in self.ids
 
-    def add(self, other: Any) -> IDset:
-        self.ids = self.ids | _ids(other)
+    def add(self, arg: Any) -> IDset:
+        self.ids = self.ids | _ids(arg)
         return self
 
-    def subtract(self, other: Any) -> IDset:
-        self.ids = self.ids - _ids(other)
+    def subtract(self, arg: Any) -> IDset:
+        self.ids = self.ids - _ids(arg)
         return self
 
     def first(self) -> int:
@@ -151,9 +151,9 @@ class IDset:
         """The highest id; IDSET_INVALID_ID for an empty set."""
         return self.ids.last if self.ids else IDSET_INVALID_ID
 
-    def next(self, value: int) -> int:
+    def next(self, i: int) -> int:
         """The next higher id; IDSET_INVALID_ID after the last."""
-        above = self.ids.bits >> (_id(value) + 1) << (value + 1)
+        above = self.ids.bits >> (_id(i) + 1) << (i + 1)
         return Idset.from_bits(above).first if above else IDSET_INVALID_ID
 
     def count(self) -> int:
@@ -166,5 +166,5 @@ class IDset:
         return list(self.ids)
 
 
-def decode(text: str) -> IDset:
-    return IDset(text)
+def decode(string: str) -> IDset:
+    return IDset(string)

@@ -49,12 +49,17 @@ def _decode(data: bytes) -> Any:
         return text
 
 
-def get(flux_handle: Flux, key: str, namespace: Optional[str] = None) -> Any:
+def get(flux_handle: Flux, key: str, namespace: Optional[str] = None, _kvstxn: Optional[KVSTxn] = None) -> Any:
+    """The value of `key`, or its KVSDir if it is a directory. Raises FileNotFoundError."""
+    try:
+        return get_key_direct(flux_handle, key, namespace)
+    except IsADirectoryError:
+        return KVSDir(flux_handle, key, namespace=namespace, _kvstxn=_kvstxn)
+
+
+def get_key_direct(flux_handle: Flux, key: str, namespace: Optional[str] = None) -> Any:
     """The value of `key`. Raises FileNotFoundError, IsADirectoryError."""
     return _decode(get_key_direct_bytes(flux_handle, key, namespace))
-
-
-get_key_direct = get
 
 
 def get_key_direct_bytes(handle: Flux, key: str, namespace: Optional[str] = None) -> bytes:
@@ -150,7 +155,7 @@ def _transaction(handle: Flux, txn: Optional[KVSTxn]) -> KVSTxn:
     return handle.kvs_txn
 
 
-def put(flux_handle: Flux, key: str, value: Any, raw: bool = False, _kvstxn: Optional[KVSTxn] = None) -> None:
+def put(flux_handle: Flux, key: str, value: Any, _kvstxn: Optional[KVSTxn] = None, raw: bool = False) -> None:
     """Set `key` with the next `commit`."""
     _transaction(flux_handle, _kvstxn).put(key, value, raw)
 
@@ -190,6 +195,7 @@ class KVSDir(collections.abc.MutableMapping):  # type: ignore[type-arg]
         self,
         flux_handle: Optional[Flux] = None,
         path: str = ".",
+        handle: None = None,
         namespace: Optional[str] = None,
         _kvstxn: Optional[KVSTxn] = None,
     ) -> None:
@@ -208,8 +214,8 @@ class KVSDir(collections.abc.MutableMapping):  # type: ignore[type-arg]
     def __exit__(self, *_exc: object) -> None:
         self.commit()
 
-    def key_at(self, name: str) -> str:
-        return f"{self.path}.{name}" if self.path else name
+    def key_at(self, key: str) -> str:
+        return f"{self.path}.{key}" if self.path else key
 
     def _entries(self) -> Dict[str, Any]:
         data: Dict[str, Any] = _lookup(self.fhdl, self.path or ".", kvs_flags.READDIR, self._namespace)["data"]
@@ -229,9 +235,7 @@ class KVSDir(collections.abc.MutableMapping):  # type: ignore[type-arg]
 
     def __getitem__(self, name: str) -> Any:
         try:
-            return get(self.fhdl, self.key_at(name), self._namespace)
-        except IsADirectoryError:
-            return KVSDir(self.fhdl, self.key_at(name), self._namespace, self._txn)
+            return get(self.fhdl, self.key_at(name), self._namespace, self._txn)
         except OSError:
             raise KeyError(name) from None
 
@@ -248,11 +252,11 @@ class KVSDir(collections.abc.MutableMapping):  # type: ignore[type-arg]
         """As `commit`, but returns at once; `.get()` of the result waits."""
         return self._txn.commit_async(flags)
 
-    def mkdir(self, name: str, contents: Optional[Mapping[str, Any]] = None) -> None:
+    def mkdir(self, key: str, contents: Optional[Mapping[str, Any]] = None) -> None:
         """Make a directory with `contents`, and commit."""
-        self._txn.mkdir(self.key_at(name))
-        for key, value in (contents or {}).items():
-            self[join(name, key)] = value
+        self._txn.mkdir(self.key_at(key))
+        for name, value in (contents or {}).items():
+            self[join(key, name)] = value
         self.commit()
 
     def fill(self, contents: Mapping[str, Any]) -> None:
@@ -272,13 +276,16 @@ class KVSDir(collections.abc.MutableMapping):  # type: ignore[type-arg]
         return (name for name, entry in self._entries().items() if entry["type"] in ("dir", "dirref"))
 
 
-def get_dir(flux_handle: Flux, key: str = ".", namespace: Optional[str] = None) -> KVSDir:
-    return KVSDir(flux_handle, key, namespace)
+def get_dir(
+    flux_handle: Flux, key: str = ".", namespace: Optional[str] = None, _kvstxn: Optional[KVSTxn] = None
+) -> KVSDir:
+    """A directory. Raises FileNotFoundError, NotADirectoryError."""
+    return KVSDir(flux_handle, key, namespace=namespace, _kvstxn=_kvstxn)
 
 
-def join(*parts: str) -> str:
+def join(*args: str) -> str:
     """A key from its parts."""
-    return ".".join(part for part in parts if part)
+    return ".".join(part for part in args if part)
 
 
 def walk(
@@ -291,7 +298,7 @@ def walk(
     if not isinstance(directory, KVSDir):
         if flux_handle is None:
             raise ValueError("walk: a key needs flux_handle")
-        directory = KVSDir(flux_handle, directory, namespace)
+        directory = KVSDir(flux_handle, directory, namespace=namespace)
     return _walk(directory, "", topdown)
 
 
@@ -300,19 +307,19 @@ def _walk(directory: KVSDir, path: str, topdown: bool) -> Iterator[Any]:
     if topdown:
         yield path, below, values
     for name in below:
-        inner = KVSDir(directory.fhdl, directory.key_at(name), directory._namespace)
+        inner = KVSDir(directory.fhdl, directory.key_at(name), namespace=directory._namespace)
         yield from _walk(inner, join(path, name), topdown)
     if not topdown:
         yield path, below, values
 
 
-def namespace_create(flux_handle: Flux, name: str, owner: int = USERID_UNKNOWN, flags: int = 0) -> None:
+def namespace_create(flux_handle: Flux, namespace: str, owner: int = USERID_UNKNOWN, flags: int = 0) -> None:
     """Create a namespace. Raises FileExistsError if there is one with this name."""
-    flux_handle.rpc("kvs.namespace-create", {"namespace": name, "owner": owner, "flags": flags}).get()
+    flux_handle.rpc("kvs.namespace-create", {"namespace": namespace, "owner": owner, "flags": flags}).get()
 
 
-def namespace_remove(flux_handle: Flux, name: str) -> None:
-    flux_handle.rpc("kvs.namespace-remove", {"namespace": name}).get()
+def namespace_remove(flux_handle: Flux, namespace: str) -> None:
+    flux_handle.rpc("kvs.namespace-remove", {"namespace": namespace}).get()
 
 
 def namespace_list(flux_handle: Flux) -> List[str]:

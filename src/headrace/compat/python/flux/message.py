@@ -15,6 +15,15 @@ def to_text(text: Union[str, bytes]) -> str:
     return text.decode("utf-8") if isinstance(text, bytes) else text
 
 
+def encoded(payload: Any) -> Optional[bytes]:
+    """The payload as it is sent: bytes and text unchanged, other objects as JSON, each with a NUL at the end."""
+    if payload is None:
+        return None
+    if not isinstance(payload, (str, bytes)):
+        payload = json.dumps(payload, ensure_ascii=False)
+    return (payload if isinstance(payload, bytes) else payload.encode("utf-8", "surrogateescape")) + b"\0"
+
+
 class Message:
     """A received message, or one to be sent; `payload` is its JSON object, None without one."""
 
@@ -27,9 +36,7 @@ class Message:
     @classmethod
     def from_event_encode(cls, topic: Union[str, bytes], payload: Any = None) -> Message:
         """An event; `payload` is an object, or text that is sent unchanged."""
-        if isinstance(payload, str):
-            return cls(message=m.event(to_text(topic), payload=payload.encode("utf-8") + b"\0"))
-        return cls(message=m.event(to_text(topic), payload))
+        return cls(message=m.event(to_text(topic), payload=encoded(payload)))
 
     @property
     def type(self) -> int:
@@ -67,7 +74,6 @@ class Message:
     @payload_str.setter
     def payload_str(self, value: Union[str, bytes]) -> None:
         old = self.message
-        data = (value.encode("utf-8") if isinstance(value, str) else value) + b"\0"
         self.message = m.Message(
             old.type,
             old.topic,
@@ -78,7 +84,7 @@ class Message:
             old.aux1,
             old.aux2,
             old.routes,
-            data,
+            encoded(value),
         )
 
     @property

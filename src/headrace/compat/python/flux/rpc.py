@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import errno
-import json
 from typing import TYPE_CHECKING, Any, Union
 
 from flux.constants import FLUX_RPC_NORESPONSE, FLUX_RPC_STREAMING
 from flux.future import Future, connection
-from flux.message import to_text
+from flux.message import encoded, to_text
 from headrace.client.handle import Rpc
 from headrace.spec.message import FLAG_STREAMING, NODEID_ANY, RESPONSE, Message
 
@@ -38,10 +37,7 @@ class RPC(Future):
         topic = to_text(topic)
         if not topic:
             raise OSError(errno.EINVAL, "the topic of a request must not be empty")
-        data = None
-        if payload is not None:
-            text = payload if isinstance(payload, (str, bytes)) else json.dumps(payload, ensure_ascii=False)
-            data = (text.encode("utf-8") if isinstance(text, str) else text) + b"\0"
+        data = encoded(payload)
         if flags & FLUX_RPC_NORESPONSE:
             handle.rpc_noreply(topic, nodeid=nodeid, payload=data)
             call = Rpc(handle, topic, nodeid, 0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 from datetime import datetime
-from functools import reduce
+from functools import reduce, total_ordering
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 from flux._program import CLIMain, help_formatter
@@ -19,6 +19,7 @@ from headrace.spec import archive, duration
 __all__ = [
     "CLIMain",
     "ColorAction",
+    "DisplayValue",
     "Fileref",
     "OutputFormat",
     "Tree",
@@ -33,13 +34,17 @@ __all__ = [
 ]
 
 
-def parse_fsd(text: str) -> float:
+def parse_fsd(fsd_string: str) -> float:
     """The seconds of a Flux standard duration. Raises ValueError."""
-    return duration.parse(text)
+    try:
+        return duration.parse(fsd_string)
+    except ValueError as exc:
+        # Services show users the name of the class and the text.
+        raise ValueError(f"invalid Flux standard duration: {exc}") from None
 
 
-def fsd(seconds: float) -> str:
-    return duration.encode(seconds)
+def fsd(secs: float) -> str:
+    return duration.encode(secs)
 
 
 def parse_datetime(string: str, now: Optional[datetime] = None, assumeFuture: bool = True) -> datetime:
@@ -124,11 +129,12 @@ class OutputFormat:
                 raise ValueError(f"Invalid sort key: {key.lstrip('-')}")
         self._sort_keys = keys
 
-    def sort_items(self, items: List[Any]) -> None:
-        """Sort a list in place; the first key is the most significant."""
+    def sort_items(self, items: List[Any]) -> List[Any]:
+        """Sort a list in place and return it; the first key is the most significant."""
         for key in reversed(self._sort_keys):
             name = key.lstrip("-")
-            items.sort(key=lambda item: _getter(item)(name), reverse=key[0] == "-")
+            items.sort(key=lambda item: DisplayValue(_getter(item)(name)), reverse=key[0] == "-")
+        return items
 
     def filter(self, items: Iterable[Any], no_header: bool = False) -> str:
         """The format without `?:` columns that are empty in all items, and with `+:` columns as wide as their
@@ -155,39 +161,78 @@ class OutputFormat:
         return "".join(f"{literal}{{{name}{spec}}}" for literal, name, spec in shown) + self._format.tail
 
 
+@total_ordering
+class DisplayValue:
+    """A value of a table in its order of sorting: first what is unset (None, "" or "-"), then numbers and texts of
+    numbers, then other texts.
+    """
+
+    EMPTY, NUMERIC, STRING = range(3)
+    __slots__ = ("_sort_value", "_type_order", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self._type_order, self._sort_value = self._order(value)
+
+    def _order(self, value: Any) -> Tuple[int, Any]:
+        if value is None or (isinstance(value, str) and value in ("", "-")):
+            return self.EMPTY, 0
+        for convert in (float, lambda other: float(str(other))):
+            try:
+                return self.NUMERIC, convert(value)
+            except (TypeError, ValueError):
+                pass
+        return self.STRING, str(value)
+
+    def _key(self) -> Tuple[int, Any]:
+        return self._type_order, self._sort_value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DisplayValue) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __lt__(self, other: DisplayValue) -> bool:
+        return self._key() < other._key()
+
+    def __repr__(self) -> str:
+        return f"DisplayValue({self.value!r}, type_order={self._type_order}, sort_value={self._sort_value!r})"
+
+
 def _getter(obj: Any) -> Callable[[str], Any]:
     return lambda name: reduce(getattr, name.split("."), obj)
 
 
-def set_treedict(tree: Dict[str, Any], key: str, value: Any) -> None:
+def set_treedict(in_dict: Dict[str, Any], key: str, val: Any) -> None:
     """Set a value by dotted key, making dicts on its path."""
     *path, last = key.split(".")
     for part in path:
-        tree = tree.setdefault(part, {})
-    tree[last] = value
+        in_dict = in_dict.setdefault(part, {})
+    in_dict[last] = val
 
 
-def get_treedict(tree: Mapping[str, Any], key: str, default: Any = None) -> Any:
+def get_treedict(in_dict: Mapping[str, Any], key: str, default: Any = None) -> Any:
     """The value of a dotted key; `default` if there is none."""
     for part in key.split("."):
-        if not isinstance(tree, Mapping) or part not in tree:
+        if not isinstance(in_dict, Mapping) or part not in in_dict:
             return default
-        tree = tree[part]
-    return tree
+        in_dict = in_dict[part]
+    return in_dict
 
 
-def del_treedict(tree: Dict[str, Any], key: str, remove_empty: bool = False) -> None:
+def del_treedict(in_dict: Dict[str, Any], key: str, remove_empty: bool = False) -> None:
     """Delete a value by dotted key, and with `remove_empty` dicts that become empty. Raises KeyError if there
     is none.
     """
     first, _, rest = key.partition(".")
     if not rest:
-        del tree[first]
+        del in_dict[first]
         return
-    below = tree[first]
+    below = in_dict[first]
     del_treedict(below, rest, remove_empty)
     if remove_empty and not below:
-        del tree[first]
+        del in_dict[first]
 
 
 class ColorWhen(str):

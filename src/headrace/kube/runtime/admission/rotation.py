@@ -25,7 +25,9 @@ from ..kinds import (
     AGGREGATION_CONFIG_MAP,
     AGGREGATION_NAMESPACE,
     APISERVICES,
+    CLUSTER_ROLES,
     CONFIG_MAPS,
+    PROGRAM_LABEL,
     SECRETS,
     Kind,
     api_service_name,
@@ -49,11 +51,12 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     `configurations` are the kinds and names of the webhook configurations that trust the certificate; `component` is
     the name of the program (app.kubernetes.io/name). `api_services` are groups and versions of the API (GROUP/VERSION)
-    for which the same server answers; `owned_elsewhere` is told the name of such an APIService and the Service of
-    another program that has it, "" while it is ours, and `unanswered` why requests for these APIs are refused, "" while
-    they are answered. With `folder`, the certificate is read from `tls.crt` and `tls.key` in it, and nothing is stored
-    in the cluster. `address` is the host name or address of a program outside the cluster; the webhook configurations
-    have it as a URL.
+    for which the same server answers. The ClusterRole `api_services_role` owns their APIServices, so that these do not
+    outlast the install that gives the right to make them. `owned_elsewhere` is told the name of such an APIService and
+    the Service of another program that has it, "" while it is ours, and `unanswered` why requests for these APIs are
+    refused, "" while they are answered. With `folder`, the certificate is read from `tls.crt` and `tls.key` in it, and
+    nothing is stored in the cluster. `address` is the host name or address of a program outside the cluster; the
+    webhook configurations have it as a URL.
     """
 
     namespace: str
@@ -62,6 +65,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     component: str
     configurations: tuple[tuple[Kind, str], ...]
     api_services: tuple[str, ...] = ()
+    api_services_role: str = ""
     owned_elsewhere: Callable[[str, str], None] = lambda name, owner: None
     unanswered: Callable[[str], None] = lambda why: None
     host: str = ""
@@ -73,6 +77,14 @@ class Settings(Struct, frozen=True, kw_only=True):
     def hosts(self) -> list[str]:
         """The names by which the API server calls the webhook."""
         return [f"{self.service}.{self.namespace}.svc", *([self.address] if self.address else [])]
+
+
+class NoOwnerError(ApiError):
+    """The ClusterRole that would own the APIServices cannot be read: they would outlast the install."""
+
+    def __init__(self, exc: ApiError, name: str) -> None:
+        text = f"no APIService is made without the ClusterRole {name}, which owns it: {exc.message}"
+        super().__init__(exc.status, exc.reason, text)
 
 
 def _utc() -> datetime:
@@ -177,7 +189,7 @@ class Keeper:
         name, namespace = self.settings.secret, self.settings.namespace
         try:
             if secret is None:
-                metadata = {"name": name, "labels": {"app.kubernetes.io/name": self.settings.component}}
+                metadata = {"name": name, "labels": {PROGRAM_LABEL: self.settings.component}}
                 body = {"metadata": metadata, "type": "kubernetes.io/tls", "data": secret_data(pair)}
                 await self.api.create(SECRETS, namespace, {"apiVersion": "v1", "kind": "Secret", **body})
             else:
@@ -198,13 +210,17 @@ class Keeper:
                 continue
             await self._correct(kind, configuration, authority, before)
         for one in self.settings.api_services:
-            await self._register(one, authority, before)
+            try:
+                await self._register(one, authority, before)
+            except NoOwnerError as exc:
+                # The webhook does not wait for it; `_follow_api_service` tries again.
+                log.warning("%s", exc)
 
     async def _register(self, group_version: str, authority: str, before: str = "") -> None:
         """Have the API server pass requests for a group and version on to us, unless another program has them, and
-        trust `authority` and `before`.
+        trust `authority` and `before`. Raises NoOwnerError, ApiError, Unreachable.
         """
-        wanted = api_service(group_version, self.settings)
+        wanted = api_service(group_version, self.settings, await self._owner())
         name = wanted["metadata"]["name"]
         try:
             found = await self.api.get(APISERVICES, "", name)
@@ -227,10 +243,21 @@ class Keeper:
         self.settings.owned_elsewhere(name, "")
         held = decoded(found["spec"].get("caBundle"))
         trusted = trusting(held, authority, before) if authority else held
-        if trusted != held:
-            version = {"resourceVersion": found["metadata"]["resourceVersion"]}
-            body = {"metadata": version, "spec": {"caBundle": encoded(trusted)}}
+        owners = wanted["metadata"]["ownerReferences"]
+        if trusted != held or found["metadata"].get("ownerReferences") != owners:
+            metadata = {"resourceVersion": found["metadata"]["resourceVersion"], "ownerReferences": owners}
+            body = {"metadata": metadata, **({"spec": {"caBundle": encoded(trusted)}} if trusted else {})}
             await self.api.merge(APISERVICES, "", name, body)
+
+    async def _owner(self) -> dict[str, Any]:
+        """The ClusterRole that owns the APIServices. Raises NoOwnerError, ApiError, Unreachable."""
+        name = self.settings.api_services_role
+        try:
+            return await self.api.get(CLUSTER_ROLES, "", name)
+        except ApiError as exc:
+            if exc.status not in (403, 404):
+                raise
+            raise NoOwnerError(exc, name) from None
 
     async def _correct(self, kind: Kind, configuration: dict[str, Any], authority: str, before: str) -> None:
         hooks = configuration.get("webhooks") or []
@@ -336,11 +363,18 @@ def trusted_hook(hook: dict[str, Any], authority: str, before: str) -> dict[str,
     return {**hook, "clientConfig": {**client, "caBundle": encoded(wanted)}}
 
 
-def api_service(group_version: str, settings: Settings) -> dict[str, Any]:
-    """The APIService by which this server answers for GROUP/VERSION, without the authority that is trusted."""
+def api_service(group_version: str, settings: Settings, role: dict[str, Any]) -> dict[str, Any]:
+    """The APIService by which this server answers for GROUP/VERSION, without the authority that is trusted. The
+    ClusterRole `role` owns it.
+    """
     group, _, version = group_version.partition("/")
     name = api_service_name(group_version)
-    metadata: dict[str, Any] = {"name": name, "labels": {"app.kubernetes.io/name": settings.component}}
+    owner = {"apiVersion": CLUSTER_ROLES.api_version, "kind": CLUSTER_ROLES.kind, "name": role["metadata"]["name"]}
+    metadata: dict[str, Any] = {
+        "name": name,
+        "labels": {PROGRAM_LABEL: settings.component},
+        "ownerReferences": [{**owner, "uid": role["metadata"]["uid"]}],
+    }
     if settings.folder:
         metadata["annotations"] = {"cert-manager.io/inject-ca-from": f"{settings.namespace}/{settings.secret}"}
     spec = {

@@ -1,4 +1,5 @@
-"""`feasibility.check` for guests: small ones, one after the other, when the scheduler has nothing else to do.
+"""`feasibility.check` for guests: small ones, a few of each guest, one after the other, when the scheduler has nothing
+else to do.
 
 A check of the owner is made at once. What a guest asks could keep the scheduler from starting jobs, so its size is
 known before anything is expanded. A check that searches a graph may take long all the same, as every vertex counts: it
@@ -14,7 +15,7 @@ import gc
 import os
 import resource
 import signal
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -30,6 +31,9 @@ from headrace.spec.message import Message
 # Of a guest's jobspec: the bytes of its resources and its constraint as JSON, and `constraint.size`.
 MOST_BYTES = 32 << 10
 MOST_SIZE = 16 << 10
+# Checks of one guest that wait or are made at a time, and those of all guests.
+MOST_CHECKS = 32
+MOST_CHECKS_OF_ALL = 256
 # Of a fork: seconds of processor time, and bytes of memory more than the scheduler has.
 MOST_SECONDS = 2
 _MOST_MEMORY = 64 << 20
@@ -55,6 +59,8 @@ class GuestChecks:
         self._apart = apart
         self._waiting: deque[tuple[Message, asyncio.Future[Any]]] = deque()
         self._scheduled = False
+        # The number of checks that wait or are made, by guest.
+        self._under_way: Counter[int] = Counter()
         # The fork, 0 for none, and whose check it makes.
         self._pid = 0
         self._sender = ""
@@ -65,11 +71,32 @@ class GuestChecks:
         """The response to `msg`, or a future of it. Raises RpcError."""
         if msg.rolemask & m.ROLE_OWNER:
             return self._check(msg)
+        self._refuse_many(msg.userid)
         _refuse_large(of_request(msg))
+        # As an object, it would take several times the memory while it waits.
+        msg.forget_object()
         answer: asyncio.Future[Any] = self._ctx.loop.create_future()
+        self._under_way[msg.userid] += 1
+        answer.add_done_callback(lambda _answer: self._done(msg))
         self._waiting.append((msg, answer))
         self._again(0.0)
         return answer
+
+    def _refuse_many(self, userid: int) -> None:
+        """Raise RpcError(EAGAIN) for a guest who has as many checks under way as a guest may."""
+        for who, number, most in (
+            (f"user {userid}", self._under_way[userid], MOST_CHECKS),
+            ("all guests together", self._under_way.total(), MOST_CHECKS_OF_ALL),
+        ):
+            if number >= most:
+                text = f"{who} may have {most} feasibility checks under way: wait for the answer to one of them"
+                raise RpcError(errno.EAGAIN, text)
+
+    def _done(self, msg: Message) -> None:
+        msg.forget_body()
+        self._under_way[msg.userid] -= 1
+        if not self._under_way[msg.userid]:
+            del self._under_way[msg.userid]
 
     def _again(self, seconds: float) -> None:
         if self._waiting and not self._scheduled and not self._pid:

@@ -19,6 +19,7 @@ from headrace.graph.formats import rv1
 from headrace.graph.policies import Policy
 from headrace.graph.request import JobRequest, Request, RequestError
 from headrace.graph.scheduler import Loss
+from headrace.modules.sched.common.kept import Kept
 from headrace.modules.sched.common.r import Shares, each, shares_of_r
 from headrace.modules.sched.graph.fair import Fair
 from headrace.modules.sched.graph.jgf import graph_of, name_by_rank
@@ -33,7 +34,6 @@ from headrace.spec.rset import ResourceSet
 
 # Types whose free amounts decide which start times are matched; the first one orders nodes if the policy does not.
 _FILTERS = ("core", "gpu", "node")
-_REQUESTS_KEPT = 4096
 # Searches of the graph that a queue may make in one pass, each of about .1 ms.
 SEARCH_BUDGET = 32
 
@@ -46,20 +46,19 @@ class RepairableScheduler(Scheduler):
 
     def __init__(self, graph: Graph, policy: Policy) -> None:
         super().__init__(graph, policy, _FILTERS)
-        self._possible: dict[str, Outcome] = {}
+        self._possible: Kept[Outcome] = Kept()
 
     def satisfiable(self, request: JobRequest) -> Outcome:
         shape = shape_of(request)
         found = self._possible.get(shape)
         if found is None:
-            if len(self._possible) >= _REQUESTS_KEPT:
-                self._possible.clear()
             graph = self.graph
             up, graph.up = graph.up, bytearray(b"\1") * len(graph)
             try:
-                found = self._possible[shape] = super().satisfiable(request)
+                found = super().satisfiable(request)
             finally:
                 graph.up = up
+            self._possible.put(shape, len(shape), found)
         return found
 
     def set_property(self, v: int, key: str, value: str) -> None:
@@ -122,7 +121,7 @@ class Pool:
         self._ends: list[tuple[int, int]] = []
         # (generation of the graph, whether every vertex was up in it).
         self._up_in = (-1, False)
-        self._requests: dict[tuple[bytes, float, bytes], JobRequest] = {}
+        self._requests: Kept[JobRequest] = Kept()
         for v in self.nodes.vertex.values():
             self.scheduler.set_status(v, False)
 
@@ -244,10 +243,9 @@ class Pool:
         key = (resources, duration, constraints)
         found = self._requests.get(key)
         if found is None:
-            if len(self._requests) >= _REQUESTS_KEPT:
-                self._requests.clear()
             parts = msgspec.json.decode(resources), duration, msgspec.json.decode(constraints)
-            found = self._requests[key] = self._read_request(*parts)
+            found = self._read_request(*parts)
+            self._requests.put(key, len(resources) + len(constraints), found)
         return found
 
     def _read_request(self, resources: Any, duration: float, constraint: Any) -> JobRequest:

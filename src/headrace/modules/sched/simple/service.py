@@ -21,6 +21,7 @@ from headrace.modules.sched.common import options
 from headrace.modules.sched.common.guest_checks import GuestChecks
 from headrace.modules.sched.common.hello import acquire_ended, hello
 from headrace.modules.sched.common.jobspec import MALFORMED, malformed, of_request
+from headrace.modules.sched.common.kept import Kept
 from headrace.modules.sched.common.r import Shares, each, in_use, shares_of_r, summary
 from headrace.modules.sched.common.reasons import Reasons
 from headrace.modules.sched.simple.pool import ALLOC_MODES, Pool, Request, Unsatisfiable
@@ -98,7 +99,7 @@ class _Scheduler:
         self.rset = ResourceSet()
         self.pool = Pool(self.rset, self.alloc_mode)
         self.expiration = 0.0
-        self.masks: dict[bytes, int] = {}
+        self.masks: Kept[int] = Kept()
         self.jobs: dict[int, _Job] = {}
         self.queues: dict[str, list[tuple[int, int]]] = {}
         self.blocked: dict[str, int] = {}
@@ -220,9 +221,8 @@ class _Scheduler:
         key = msgspec.json.encode(constraint)
         mask = self.masks.get(key)
         if mask is None:
-            if len(self.masks) > 1024:
-                self.masks.clear()
-            mask = self.masks[key] = self.rset.matching_ranks(constraint).bits
+            mask = int(self.rset.matching_ranks(constraint).bits)
+            self.masks.put(key, len(key), mask)
         return mask
 
     def _cancel(self, msg: Message) -> None:

@@ -24,10 +24,10 @@ class ConstraintParser:
     def __init__(self, **_options: Any) -> None:
         self.operator_map = dict(self.operator_map)
 
-    def parse(self, text: str) -> Dict[str, Any]:
+    def parse(self, query: str) -> Dict[str, Any]:
         """The object of a query. Raises ConstraintSyntaxError."""
         syntax = constraint.Syntax(self.operator_map, self.split_values, frozenset(self.combined_terms))
-        parsed: Dict[str, Any] = constraint.parse(text, syntax)
+        parsed: Dict[str, Any] = constraint.parse(query, syntax)
         return parsed
 
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import errno
 import fnmatch
-import json
 import os
 import signal
 from typing import TYPE_CHECKING, Any, Callable, List, Optional, Union
 
+from flux.constants import FLUX_MATCHTAG_NONE as MATCHTAG_NONE
 from flux.constants import FLUX_MSGTYPE_ANY as MSGTYPE_ANY
 from flux.constants import FLUX_REACTOR_NOWAIT, FLUX_REACTOR_ONCE
 from flux.core.watchers import FDWatcher, MessageWatcher, SignalWatcher, TimerWatcher, TurnWatcher
 from flux.future import not_ignoring_interrupts
-from flux.message import Message, to_text
+from flux.message import Message, encoded, to_text
 from flux.rpc import RPC
 from headrace.client.handle import NODEID_ANY, Handle
 from headrace.client.reactor import Reactor
 from headrace.spec.message import ROLE_OWNER, error_response, response
+from headrace.spec.message import Message as RawMessage
 
 if TYPE_CHECKING:
     from flux.kvs import KVSTxn
@@ -71,22 +72,22 @@ class Flux:
         """Send a request; `.get()` returns the response. `payload` is an object, or JSON text."""
         return RPC(self, topic, payload, nodeid, flags)
 
-    def attr_get(self, name: str) -> str:
+    def attr_get(self, attr_name: str) -> str:
         """A broker attribute. Raises FileNotFoundError for one that is not set."""
-        return self.handle.attr_get(name)
+        return self.handle.attr_get(attr_name)
 
-    def attr_set(self, name: str, value: str) -> None:
+    def attr_set(self, attr: str, value: str) -> None:
         """Set a broker attribute. Raises ValueError for anything but strings, OSError if it cannot be changed."""
-        for what, text in (("name", name), ("value", value)):
+        for what, text in (("name", attr), ("value", value)):
             if not isinstance(text, str):
                 raise ValueError(f"an attribute's {what} is a string, not {type(text).__name__}")
-        self.rpc("attr.set", {"name": name, "value": value}).get()
+        self.rpc("attr.set", {"name": attr, "value": value}).get()
 
-    def attr_remove(self, name: str) -> None:
+    def attr_remove(self, attr: str) -> None:
         """Remove a broker attribute. Raises ValueError for anything but a string, OSError if it cannot be removed."""
-        if not isinstance(name, str):
-            raise ValueError(f"an attribute's name is a string, not {type(name).__name__}")
-        self.rpc("attr.rm", {"name": name}).get()
+        if not isinstance(attr, str):
+            raise ValueError(f"an attribute's name is a string, not {type(attr).__name__}")
+        self.rpc("attr.rm", {"name": attr}).get()
 
     def conf_get(self, key: Optional[str] = None, default: Any = None, update: bool = False) -> Any:
         """The configuration, or the value of `key` (with dots) in it; it is requested once, and again with `update`."""
@@ -111,12 +112,12 @@ class Flux:
     def get_rank(self) -> int:
         return int(self.attr_get("rank"))
 
-    def log(self, level: int, text: Union[str, bytes]) -> None:
+    def log(self, level: int, fstring: Union[str, bytes]) -> None:
         """Append to the broker's log; `level` is a syslog severity."""
         import datetime
 
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        line = f"<{8 | level}>1 {now} {self.get_rank()} python - - - {to_text(text)}"
+        line = f"<{8 | level}>1 {now} {self.get_rank()} python - - - {to_text(fstring)}"
         self.handle.rpc("log.append", payload=line.encode() + b"\0").get_raw()
 
     def event_subscribe(self, topic: Union[str, bytes]) -> int:
@@ -146,26 +147,36 @@ class Flux:
         self.handle.send(message.message)
         return 0
 
-    def recv(self, type_mask: int = MSGTYPE_ANY, topic_glob: Optional[str] = None) -> Message:
-        """Wait for an event, a request, or a response to a message of `send`, with these types and topics."""
+    def recv(
+        self,
+        type_mask: int = MSGTYPE_ANY,
+        match_tag: int = MATCHTAG_NONE,
+        topic_glob: Optional[str] = None,
+        flags: int = 0,
+    ) -> Message:
+        """Wait for an event, a request, or a response to a message of `send`, with these types and topics; `match_tag`
+        is that of the response that is wanted.
+        """
         while True:
             for queue in self.handle.unclaimed(type_mask):
                 for msg in list(queue):
-                    if topic_glob is None or fnmatch.fnmatchcase(msg.topic, topic_glob):
+                    wanted = match_tag in (MATCHTAG_NONE, msg.matchtag)
+                    if wanted and (topic_glob is None or fnmatch.fnmatchcase(msg.topic, topic_glob)):
                         queue.remove(msg)
                         return Message(message=msg)
             self.handle.pump()
 
     def respond(self, message: Message, payload: Any = None) -> int:
-        """Respond to a request to a service of this handle."""
-        self.handle.send(response(message.message, json.loads(payload) if isinstance(payload, str) else payload))
-        return 0
+        """Respond to a request to a service of this handle; a request that wants no response gets none."""
+        return self._respond(message, response(message.message, payload=encoded(payload)))
 
     def respond_error(self, message: Message, errnum: int, text: Optional[str] = None) -> int:
-        """Respond with an error. Raises OSError EINVAL for an `errnum` of 0."""
-        if errnum == 0:
-            raise OSError(errno.EINVAL, "an error's number is not 0")
-        self.handle.send(error_response(message.message, errnum, text or ""))
+        """Respond with an error; EINVAL for an `errnum` of 0 or less."""
+        return self._respond(message, error_response(message.message, max(errnum, 0) or errno.EINVAL, text or ""))
+
+    def _respond(self, request: Message, answer: RawMessage) -> int:
+        if not request.message.noresponse:
+            self.handle.send(answer)
         return 0
 
     def msg_watcher_create(
@@ -246,8 +257,8 @@ class Flux:
         self._status = -1
         self.reactor.stop()
 
-    def set_exception(self, exc: Optional[BaseException]) -> None:
-        self._failure = exc
+    def set_exception(self, exception: Optional[BaseException]) -> None:
+        self._failure = exception
 
     def raise_if_exception(self) -> None:
         failure, self._failure = self._failure, None

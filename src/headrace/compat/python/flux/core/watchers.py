@@ -32,8 +32,8 @@ class Watcher:
     `what` is the descriptor, the number of the signal, or the message of the event, otherwise 0.
     """
 
-    def __init__(self, handle: Flux, callback: Callable[..., Any], args: Any) -> None:
-        self.flux_handle = handle
+    def __init__(self, flux_handle: Flux, callback: Callable[..., Any], args: Any) -> None:
+        self.flux_handle = flux_handle
         self.callback = callback
         self.args = args
         self._started = False
@@ -104,9 +104,9 @@ class TimerWatcher(Watcher):
     """
 
     def __init__(
-        self, handle: Flux, after: float, callback: Callable[..., Any], repeat: float = 0.0, args: Any = None
+        self, flux_handle: Flux, after: float, callback: Callable[..., Any], repeat: float = 0.0, args: Any = None
     ) -> None:
-        super().__init__(handle, callback, args)
+        super().__init__(flux_handle, callback, args)
         if after < 0 or repeat < 0:
             raise OSError(errno.EINVAL, "a timer's seconds must not be negative")
         self.after = after
@@ -139,10 +139,10 @@ class FDWatcher(Watcher):
     """
 
     def __init__(
-        self, handle: Flux, fd: int, events: Optional[int], callback: Callable[..., Any], args: Any = None
+        self, flux_handle: Flux, fd_int: int, events: Optional[int], callback: Callable[..., Any], args: Any = None
     ) -> None:
-        super().__init__(handle, callback, args)
-        self.fd = fd
+        super().__init__(flux_handle, callback, args)
+        self.fd = fd_int
         self.events = FLUX_POLLIN if events is None else events
 
     def _begin(self, reactor: Reactor) -> None:
@@ -163,11 +163,11 @@ class FDWatcher(Watcher):
 class SignalWatcher(Watcher):
     """Fires when the process receives `signum`."""
 
-    def __init__(self, handle: Flux, signum: int, callback: Callable[..., Any], args: Any = None) -> None:
-        super().__init__(handle, callback, args)
-        if not 0 < signum < NSIG:
-            raise OSError(errno.EINVAL, f"there is no signal {signum}")
-        self.signum = signum
+    def __init__(self, flux_handle: Flux, signal_int: int, callback: Callable[..., Any], args: Any = None) -> None:
+        super().__init__(flux_handle, callback, args)
+        if not 0 < signal_int < NSIG:
+            raise OSError(errno.EINVAL, f"there is no signal {signal_int}")
+        self.signum = signal_int
 
     def _begin(self, reactor: Reactor) -> None:
         reactor.add_signal(self.signum, self._arrived)

@@ -65,12 +65,12 @@ class JobID(int):
         return format(self.f58, spec)
 
 
-def id_parse(text: str) -> int:
-    return int(JobID(text))
+def id_parse(jobid_str: str) -> int:
+    return int(JobID(jobid_str))
 
 
-def id_encode(number: int, encoding: str = "f58") -> str:
-    return jobid.encode(number, encoding)
+def id_encode(jobid: int, encoding: str = "f58") -> str:
+    return JobID(jobid).encode(encoding)
 
 
 def to_id(value: Any) -> int:

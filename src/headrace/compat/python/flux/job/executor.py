@@ -8,7 +8,7 @@ import errno
 import logging
 import os
 import threading
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 
 from flux.job.event import EventLogEvent, JobException
 from flux.job.JobID import JobID, to_id
@@ -142,62 +142,55 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
             self.set_result(returncode(self._status))
 
 
-class FluxExecutor(concurrent.futures.Executor):
-    """Submits job specifications; as a context manager, it waits for its jobs."""
+class _SubmitPackage(NamedTuple):
+    """A job to submit, with the arguments of flux.job.submit."""
 
-    EVENTS = EVENTS
+    submit_args: Tuple[Any, ...]
+    submit_kwargs: Dict[str, Any]
+    future: FluxExecutorFuture
 
-    def __init__(
-        self,
-        threads: int = 1,
-        thread_name_prefix: str = "",
-        poll_interval: float = 0.1,
-        handle_args: Tuple[Any, ...] = (),
-        handle_kwargs: Optional[Dict[str, Any]] = None,
-    ) -> None:
-        if threads < 1:
-            raise ValueError("the number of threads must be at least 1")
-        self._address = (handle_args, handle_kwargs or {})
-        self._todo: Deque[Tuple[Any, ...]] = collections.deque()
+
+class _AttachPackage:
+    """A job that was submitted elsewhere; its future knows the id at once."""
+
+    __slots__ = ("future", "jobid")
+
+    def __init__(self, jobid: Any, fut: FluxExecutorFuture) -> None:
+        self.jobid = jobid
+        self.future = fut
+        fut._know(jobid)
+
+
+class _FluxExecutorThread(threading.Thread):
+    """The thread that alone uses the executor's handle. Other threads call `add` and `close`."""
+
+    def __init__(self, name: str, handle_args: Tuple[Any, ...], handle_kwargs: Dict[str, Any]) -> None:
+        super().__init__(name=name, daemon=True)
+        self._address = (handle_args, handle_kwargs)
+        self._todo: Deque[Any] = collections.deque()
         self._wake_read, self._wake_write = os.pipe()
         self._open = 0
         self._closing = False
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name=thread_name_prefix or "FluxExecutor", daemon=True)
-        self._thread.start()
 
-    def submit(self, jobspec: Any, *args: Any, **kwargs: Any) -> FluxExecutorFuture:  # type: ignore[override]
-        """Submit a job, with the arguments of flux.job.submit."""
-        return self._add("submit", jobspec, kwargs)
-
-    def attach(self, jobid: Any) -> FluxExecutorFuture:
-        """A future for a job that was submitted elsewhere; its exception is ValueError if there is no such job."""
-        return self._add("attach", jobid, {})
-
-    def _add(self, what: str, subject: Any, options: Dict[str, Any]) -> FluxExecutorFuture:
-        future = FluxExecutorFuture()
-        if what == "attach":
-            future._know(subject)
+    def add(self, package: Any) -> None:
+        """Take a package. Raises RuntimeError after `close`."""
         with self._lock:
             if self._closing:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            self._todo.append((what, future, subject, options))
+            self._todo.append(package)
         os.write(self._wake_write, b"x")
-        return future
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+    def close(self, cancel_futures: bool) -> None:
+        """End the thread when its jobs have ended, without those not submitted yet if `cancel_futures` is true."""
         with self._lock:
             self._closing = True
             if cancel_futures:
-                for _what, future, _subject, _options in self._todo:
-                    future.cancel()
+                for package in self._todo:
+                    package.future.cancel()
         os.write(self._wake_write, b"x")
-        if wait:
-            self._thread.join()
 
-    # The following methods run in the executor's thread, which alone uses the handle.
-
-    def _run(self) -> None:
+    def run(self) -> None:
         from flux.core.handle import Flux
 
         try:
@@ -216,8 +209,8 @@ class FluxExecutor(concurrent.futures.Executor):
         with self._lock:
             self._closing = True
             todo, self._todo = list(self._todo), collections.deque()
-        for _what, future, _subject, _options in todo:
-            future._refused(exc)
+        for package in todo:
+            package.future._refused(exc)
 
     def _woken(self, _events: int, read: bool = True) -> None:
         if read:
@@ -226,27 +219,28 @@ class FluxExecutor(concurrent.futures.Executor):
             with self._lock:
                 if not self._todo:
                     break
-                what, future, subject, options = self._todo.popleft()
-            if future.set_running_or_notify_cancel():
+                package = self._todo.popleft()
+            if package.future.set_running_or_notify_cancel():
                 self._open += 1
-                self._begin(what, future, subject, options)
+                (self._attach if isinstance(package, _AttachPackage) else self._submit)(package)
         self._maybe_stop()
 
-    def _begin(self, what: str, future: FluxExecutorFuture, subject: Any, options: Dict[str, Any]) -> None:
+    def _attach(self, package: _AttachPackage) -> None:
+        try:
+            number = to_id(package.jobid)
+            if not 0 <= number < 1 << 64:
+                raise OverflowError(f"{number} is not the number of a job")
+        except (TypeError, ValueError, OverflowError) as exc:
+            self._fail(package.future, exc)
+        else:
+            self._watch(package.future, number)
+
+    def _submit(self, package: _SubmitPackage) -> None:
         from flux.job.submit import submit_async
 
-        if what == "attach":
-            try:
-                number = to_id(subject)
-                if not 0 <= number < 1 << 64:
-                    raise OverflowError(f"{number} is not the number of a job")
-            except (TypeError, ValueError, OverflowError) as exc:
-                self._fail(future, exc)
-            else:
-                self._watch(future, number)
-            return
+        future = package.future
         try:
-            submission = submit_async(self._flux, subject, **options)
+            submission = submit_async(self._flux, *package.submit_args, **package.submit_kwargs)
         except Exception as exc:
             self._fail(future, exc)
             return
@@ -286,3 +280,39 @@ class FluxExecutor(concurrent.futures.Executor):
             done = self._closing and not self._todo and not self._open
         if done:
             self._reactor.stop()
+
+
+class FluxExecutor(concurrent.futures.Executor):
+    """Submits job specifications; as a context manager, it waits for its jobs."""
+
+    EVENTS = EVENTS
+
+    def __init__(
+        self,
+        threads: int = 1,
+        thread_name_prefix: str = "",
+        poll_interval: float = 0.1,
+        handle_args: Tuple[Any, ...] = (),
+        handle_kwargs: Optional[Dict[str, Any]] = None,
+    ) -> None:
+        if threads < 1:
+            raise ValueError("the number of threads must be at least 1")
+        self._thread = _FluxExecutorThread(thread_name_prefix or "FluxExecutor", handle_args, handle_kwargs or {})
+        self._thread.start()
+
+    def submit(self, *args: Any, **kwargs: Any) -> FluxExecutorFuture:  # type: ignore[override]
+        """Submit a job, with the arguments of flux.job.submit after the handle."""
+        future = FluxExecutorFuture()
+        self._thread.add(_SubmitPackage(args, kwargs, future))
+        return future
+
+    def attach(self, jobid: Any) -> FluxExecutorFuture:
+        """A future for a job that was submitted elsewhere; its exception is ValueError if there is no such job."""
+        future = FluxExecutorFuture()
+        self._thread.add(_AttachPackage(jobid, future))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._thread.close(cancel_futures)
+        if wait:
+            self._thread.join()

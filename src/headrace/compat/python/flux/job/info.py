@@ -2,96 +2,112 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Union
 
+from flux.future import WaitAllFuture
 from flux.job.JobID import JobID, to_id
 from flux.rpc import RPC
 from headrace.query import instance_info
 from headrace.query import job_info as fields
-from headrace.spec.job_state import INACTIVE
+from headrace.query.job_info import attributes_for
+from headrace.query.listing import STATE_NAMES, bits_of, userid_or_all
+from headrace.spec.job_state import INACTIVE, RESULT_BITS
 from headrace.spec.message import USERID_UNKNOWN
 
 if TYPE_CHECKING:
     from flux.core.handle import Flux
 
 
-class _View:
-    """A dictionary whose keys are attributes; a missing attribute is empty."""
+class EmptyObject(str):
+    """What an annotation that is missing is: an empty text, as are its attributes."""
 
-    def __init__(self, values: Dict[str, Any]) -> None:
-        self._values = values
+    def __getattr__(self, name: str) -> EmptyObject:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return EmptyObject()
+
+
+class AnnotationsInfo:
+    """Annotations whose keys are attributes; a missing one is an EmptyObject."""
+
+    def __init__(self, annotationsDict: Dict[str, Any]) -> None:
+        self.annotationsDict = annotationsDict
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
+        if name.startswith("__") or name == "annotationsDict":
             raise AttributeError(name)
-        value = self._values.get(name, "")
-        return _View(value) if isinstance(value, dict) else value
+        value = self.annotationsDict.get(name, EmptyObject())
+        return AnnotationsInfo(value) if isinstance(value, dict) else value
 
     def __bool__(self) -> bool:
-        return bool(self._values)
+        return bool(self.annotationsDict)
 
     def __repr__(self) -> str:
-        return repr(self._values)
+        return json.dumps(self.annotationsDict, ensure_ascii=False) if self.annotationsDict else ""
 
 
-# Attributes of a job that are objects here, and those that job-list sends by another name.
+class ExceptionInfo:
+    """The exception of a job: `occurred`, `severity`, `type` and `note`."""
+
+    def __init__(self, occurred: Any, severity: Any, _type: str, note: str) -> None:
+        self.occurred = occurred
+        self.severity = severity
+        self.type = _type
+        self.note = note
+
+
+class InfoList(List[str]):
+    """Texts that are shown with commas between them."""
+
+    def __str__(self) -> str:
+        return ",".join(self)
+
+
+# Attributes that are objects here.
 _OBJECTS = ("id", "exception", "annotations", "sched", "user")
-_RENAMED = {"state_id": "state", "result_id": "result"}
+# Attributes of a job that job-list sends by another name.
+_RENAMED = {"state": "state_id", "result": "result_id"}
 
 
 class JobInfo:
     """One job: every attribute of RFC 43, and status, runtime, returncode, result and so on, derived from these.
 
-    `_NAME` is the attribute NAME as job-list sent it, or its default; numbers of state and result are `_state_id` and
-    `_result_id`.
+    Its `__dict__` has `_NAME` for each attribute that job-list sent, or for its default; numbers of state and result
+    are `_state_id` and `_result_id`.
     """
 
-    def __init__(self, raw: Dict[str, Any]) -> None:
-        self._raw = raw
-        self._info = fields.JobInfo(raw)
+    __slots__ = ("__dict__", "_info")
 
-    @property
-    def id(self) -> JobID:
-        return JobID(self._raw["id"])
-
-    @property
-    def exception(self) -> SimpleNamespace:
-        """`occurred`, `severity`, `type` and `note`, which programs also take from its `__dict__`."""
-        raw = self._raw
-        values = {name: raw.get("exception_" + name, "") for name in ("severity", "type", "note")}
-        return SimpleNamespace(occurred=bool(raw.get("exception_occurred")), **values)
-
-    @property
-    def annotations(self) -> _View:
-        return _View(self._raw.get("annotations", {}))
-
-    @property
-    def sched(self) -> _View:
-        return _View(self._raw.get("annotations", {}).get("sched", {}))
-
-    @property
-    def user(self) -> _View:
-        return _View(self._raw.get("annotations", {}).get("user", {}))
+    def __init__(self, info_resp: Dict[str, Any]) -> None:
+        self._info = fields.JobInfo(info_resp)
+        sent = {"dependencies": [], **fields.DEFAULTS, **info_resp}
+        annotations = AnnotationsInfo(sent.get("annotations", {}))
+        sent.update(
+            id=JobID(sent["id"]),
+            exception=ExceptionInfo(
+                bool(sent.get("exception_occurred")),
+                *(sent.get(f"exception_{k}", "") for k in ("severity", "type", "note")),
+            ),
+            annotations=annotations,
+            sched=annotations.sched or AnnotationsInfo({}),
+            user=annotations.user or AnnotationsInfo({}),
+        )
+        self.__dict__ = {f"_{_RENAMED.get(name, name)}": value for name, value in sent.items()}
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            return self._sent(name)
-        if not self._info.has(name):
-            raise AttributeError(f"invalid JobInfo attribute '{name}'")
-        return self._info.get(name)
-
-    def _sent(self, name: str) -> Any:
-        key = name[1:]
-        if key in _OBJECTS:
-            return getattr(self, key)
-        sent = _RENAMED.get(key, key)
-        # A copy is made by asking for `_raw` before it is there.
-        values = {} if key == "raw" else {"dependencies": [], **fields.DEFAULTS, **self._raw}
-        if sent not in values or key in _RENAMED.values():
-            raise AttributeError(name)
-        return values[sent]
+        if not name.startswith("_"):
+            if name in _OBJECTS:
+                return self.__dict__["_" + name]
+            if self._info.has(name):
+                return self._info.get(name)
+            name = "_" + name
+            if name in self.__dict__:
+                return self.__dict__[name]
+        raise AttributeError(f"invalid JobInfo attribute '{name}'")
 
     def get_instance_info(self) -> JobInfo:
         """Ask the instance that the job runs, if it does, for what `instance` has; returns this object."""
@@ -99,7 +115,7 @@ class JobInfo:
         return self
 
     @property
-    def instance(self) -> _View:
+    def instance(self) -> AnnotationsInfo:
         """Jobs and resources of the job's instance (`instance.stats.running`); empty before `get_instance_info`."""
         tree: Dict[str, Any] = {}
         # The deepest first, since `stats` is a text beside its parts `stats.NAME`, and an attribute is the parts.
@@ -109,7 +125,7 @@ class JobInfo:
             for parent in parents:
                 here = here.setdefault(parent, {})
             here.setdefault(last, value)
-        return _View(tree)
+        return AnnotationsInfo(tree)
 
     def get_runtime(self) -> float:
         return float(self._info.get("runtime"))
@@ -139,14 +155,19 @@ class JobListRPC(RPC):
     def get(self) -> Any:
         """The whole listing, which is streamed."""
         if not hasattr(self, "_all"):
-            self._all: Dict[str, Any] = {"jobs": []}
-            for answer in self._call:
-                self._all["jobs"].extend(answer["jobs"])
+            found: List[Dict[str, Any]] = []
+            # Where a callback is registered, the first answer has been taken from the stream.
+            taken = [] if self._message is None or self._message.errnum == errno.ENODATA else [super().get()]
+            for answer in chain(taken, () if self._call.done and not self._call.ready else self._call):
+                found.extend(answer["jobs"])
+            self._all = {"jobs": found}
         return self._all
 
 
 class JobListIdRPC(RPC):
     """One job: `.get_job()` returns a dictionary, `.get_jobinfo()` an object."""
+
+    jobid: JobID
 
     def get_job(self) -> Dict[str, Any]:
         job: Dict[str, Any] = self.get()["job"]
@@ -188,12 +209,23 @@ def job_list(
     return JobListRPC(flux_handle, "job-list.list", body, flags=_STREAMING)
 
 
-def job_list_inactive(flux_handle: Flux, since: float = 0.0, max_entries: int = 1000, **options: Any) -> JobListRPC:
-    return job_list(flux_handle, max_entries=max_entries, since=since, states=INACTIVE, **options)
+def job_list_inactive(
+    flux_handle: Flux,
+    since: float = 0.0,
+    max_entries: int = 1000,
+    attrs: Iterable[str] = ("all",),
+    name: Optional[str] = None,
+    queue: Optional[str] = None,
+    constraint: Optional[Dict[str, Any]] = None,
+) -> JobListRPC:
+    """List inactive jobs of all users, by default, that ended after `since`."""
+    return job_list(flux_handle, max_entries, attrs, USERID_UNKNOWN, INACTIVE, 0, since, name, queue, constraint)
 
 
 def job_list_id(flux_handle: Flux, jobid: Any, attrs: Iterable[str] = ("all",)) -> JobListIdRPC:
-    return JobListIdRPC(flux_handle, "job-list.list-id", {"id": to_id(jobid), "attrs": list(attrs)})
+    rpc = JobListIdRPC(flux_handle, "job-list.list-id", {"id": to_id(jobid), "attrs": list(attrs)})
+    rpc.jobid = JobID(jobid)
+    return rpc
 
 
 def get_job(flux_handle: Flux, jobid: Any) -> Optional[Dict[str, Any]]:
@@ -204,8 +236,38 @@ def get_job(flux_handle: Flux, jobid: Any) -> Optional[Dict[str, Any]]:
         return None
 
 
+class JobListIdsFuture(WaitAllFuture):
+    """Several jobs by their ids, as a listing; `errors` has a line for each id that could not be had."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: List[str] = []
+
+    def get_jobs(self) -> List[Dict[str, Any]]:
+        """The jobs that were found, when all have been asked for."""
+        self.wait_for()
+        found = []
+        self.errors.clear()
+        for child in self.children:
+            try:
+                found.append(child.get_job())
+            except OSError as exc:
+                missing = exc.errno == errno.ENOENT
+                self.errors.append(f"JobID {child.jobid.orig} unknown" if missing else f"rpc: {exc.strerror}")
+        return found
+
+    def get_jobinfos(self) -> List[JobInfo]:
+        return [JobInfo(job) for job in self.get_jobs()]
+
+
 class JobList:
-    """A listing by ids or filters; `.jobs()` requests it. Raises ValueError for an unknown filter or user."""
+    """A listing by ids or filters, by default of the user's own jobs; `.jobs()` requests it.
+
+    Raises ValueError for an unknown filter or user.
+    """
+
+    STATES = STATE_NAMES
+    RESULTS = RESULT_BITS
 
     def __init__(
         self,
@@ -213,84 +275,98 @@ class JobList:
         attrs: Iterable[str] = ("all",),
         filters: Iterable[str] = (),
         ids: Iterable[Any] = (),
-        user: Optional[str] = None,
+        user: Optional[Union[str, int]] = None,
         max_entries: int = 1000,
         since: float = 0.0,
         name: Optional[str] = None,
         queue: Optional[str] = None,
         constraint: Optional[Dict[str, Any]] = None,
     ) -> None:
-        from headrace.query.listing import Query
-
         self.handle = flux_handle
         self.attrs = list(attrs)
-        self.ids = [to_id(number) for number in ids]
+        self.ids = [JobID(jobid) for jobid in ids]
         self.errors: List[str] = []
-        self._query = Query(max_entries, since)
-        if user is not None:
-            self._query.user(user)
-        for text in filters:
-            self._query.filter(text)
-        if name:
-            self._query.add("name", [name])
-        if queue:
-            self._query.add("queue", [queue])
-        self._constraint = constraint
+        self.max_entries, self.since = max_entries, since
+        self.name, self.queue, self.constraint = name, queue, constraint
+        self.states = self.results = 0
+        for fname in filters:
+            self.add_filter(fname)
+        self.set_user(user)
 
-    def set_user(self, user: str) -> None:
-        self._query.user(user)
+    def set_user(self, user: Optional[Union[str, int]]) -> None:
+        """List jobs of a user by name or number, of all users ("all"), or of this process's (None)."""
+        self.userid = os.getuid() if user is None else userid_or_all(str(user))
 
-    def add_filter(self, text: str) -> None:
-        self._query.filter(text)
+    def add_filter(self, fname: str) -> None:
+        """List jobs in more states or with more results too: names with commas between them."""
+        states, results = bits_of(fname)
+        self.states |= states
+        self.results |= results
+
+    def fetch_jobs(self) -> Union[JobListRPC, JobListIdsFuture]:
+        """Request the jobs and return at once; both kinds of future have `get_jobs` and `get_jobinfos`."""
+        if not self.ids:
+            return job_list(
+                self.handle,
+                self.max_entries,
+                self.attrs,
+                self.userid,
+                self.states,
+                self.results,
+                self.since,
+                self.name,
+                self.queue,
+                self.constraint,
+            )
+        future = JobListIdsFuture()
+        for jobid in self.ids:
+            future.push(job_list_id(self.handle, jobid, self.attrs))
+        return future
 
     def jobs(self) -> List[JobInfo]:
-        if not self.ids:
-            body = self._query.request(self.attrs)
-            if self._constraint:
-                body["constraint"] = {"and": [body["constraint"], self._constraint]}
-            return list(JobListRPC(self.handle, "job-list.list", body, flags=_STREAMING).get_jobinfos())
-        found = []
-        for number in self.ids:
-            try:
-                found.append(job_list_id(self.handle, number, self.attrs).get_jobinfo())
-            except FileNotFoundError:
-                self.errors.append(f"JobID {JobID(number)} unknown")
+        """The jobs; `errors` has a line for each of the ids that could not be had."""
+        future = self.fetch_jobs()
+        found = list(future.get_jobinfos())
+        self.errors = getattr(future, "errors", [])
         return found
 
 
-def statetostr(state: int, fmt: str = "L") -> str:
+def statetostr(stateid: int, fmt: str = "L") -> str:
     """The name of a job state; short with fmt "S"."""
-    return fields.STATES_SINGLE[state] if fmt == "S" else fields.STATES[state]
+    return fields.STATES_SINGLE[stateid] if fmt == "S" else fields.STATES[stateid]
 
 
-def resulttostr(result: int, fmt: str = "L") -> str:
-    return fields.RESULTS_SHORT[result] if fmt == "S" else fields.RESULTS[result]
+def resulttostr(resultid: Union[int, str], fmt: str = "L") -> str:
+    """The name of a job's result; short with fmt "S", "" for a job without one ("")."""
+    if resultid == "":
+        return ""
+    return (fields.RESULTS_SHORT if fmt == "S" else fields.RESULTS)[int(resultid)]
 
 
 def get_username(userid: int) -> str:
     return fields.username(userid)
 
 
-def statustostr(name: str, fmt: str = "L") -> str:
-    """The name of a status; short with fmt "S"."""
-    short = {**_SHORT_STATUS, **{v: fields.RESULTS_SHORT[k] for k, v in fields.RESULTS.items()}}
-    return short.get(name, name) if fmt == "S" else name
+def statustostr(stateid: int, resultid: Union[int, str], fmt: str = "L") -> str:
+    """The name of a job's result, or of its state while it has none; short with fmt "S"."""
+    return resulttostr(resultid, fmt) if stateid == INACTIVE else statetostr(stateid, fmt)
 
 
-_SHORT_STATUS = {name: fields.STATES_SINGLE[bit] for bit, name in fields.STATES.items()}
+def statetoemoji(stateid: int) -> str:
+    return str(JobInfo({"id": 0, "state": stateid}).state_emoji)
 
 
-def statetoemoji(state: int) -> str:
-    return str(JobInfo({"id": 0, "state": state}).state_emoji)
+def resulttoemoji(resultid: Union[int, str]) -> str:
+    return str(JobInfo({"id": 0, "state": INACTIVE, "result": resultid}).result_emoji)
 
 
-def resulttoemoji(result: int) -> str:
-    return str(JobInfo({"id": 0, "state": INACTIVE, "result": result}).result_emoji)
+def statustoemoji(stateid: int, resultid: Union[int, str]) -> str:
+    return resulttoemoji(resultid) if stateid == INACTIVE else statetoemoji(stateid)
 
 
-def job_fields_to_attrs(names: Iterable[str]) -> List[str]:
+def job_fields_to_attrs(fields: Iterable[str]) -> List[str]:
     """The attributes of job-list from which the fields of a format are derived."""
-    return list(fields.attributes_for(list(names)))
+    return list(attributes_for(list(fields)))
 
 
 class JobInfoFormat:

@@ -13,17 +13,15 @@ if TYPE_CHECKING:
 
 
 def job_raise_async(
-    flux_handle: Flux, jobid: Any, exception_type: str, severity: int = FATAL, note: Optional[str] = None
+    flux_handle: Flux, jobid: Any, exc_type: str, severity: int = FATAL, note: Optional[str] = None
 ) -> Future:
-    body = {"id": to_id(jobid), "type": exception_type, "severity": severity, "note": note or ""}
+    body = {"id": to_id(jobid), "type": exc_type, "severity": severity, "note": note or ""}
     return Future(flux_handle, connection(flux_handle).rpc("job-manager.raise", body))
 
 
-def job_raise(
-    flux_handle: Flux, jobid: Any, exception_type: str, severity: int = FATAL, note: Optional[str] = None
-) -> None:
+def job_raise(flux_handle: Flux, jobid: Any, exc_type: str, severity: int = FATAL, note: Optional[str] = None) -> None:
     """Raise an exception on a job. Raises FileNotFoundError if there is no such job."""
-    job_raise_async(flux_handle, jobid, exception_type, severity, note).get()
+    job_raise_async(flux_handle, jobid, exc_type, severity, note).get()
 
 
 def cancel_async(flux_handle: Flux, jobid: Any, reason: Optional[str] = None) -> Future:

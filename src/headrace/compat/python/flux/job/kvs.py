@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional
 
-from flux.job.JobID import to_id
+from flux.future import WaitAllFuture
+from flux.job.JobID import JobID, to_id
 from flux.kvs import KVSDir
 from flux.rpc import RPC
-from headrace.spec import jobid
 
 if TYPE_CHECKING:
     from flux.core.handle import Flux
@@ -17,33 +18,38 @@ _CURRENT = 2
 _OBJECTS = ("jobspec", "R")
 
 
-def job_kvs(flux_handle: Flux, jobid_: Any) -> KVSDir:
+def job_kvs(flux_handle: Flux, jobid: Any) -> KVSDir:
     """The job's directory in the KVS."""
-    return KVSDir(flux_handle, jobid.encode(to_id(jobid_), "kvs"))
+    return KVSDir(flux_handle, JobID(jobid).kvs)
 
 
-def job_kvs_guest(flux_handle: Flux, jobid_: Any) -> KVSDir:
+def job_kvs_guest(flux_handle: Flux, jobid: Any) -> KVSDir:
     """The directory to which the job itself writes."""
-    return KVSDir(flux_handle, jobid.encode(to_id(jobid_), "kvs") + ".guest")
+    return KVSDir(flux_handle, JobID(jobid).kvs + ".guest")
 
 
 class JobInfoLookupRPC(RPC):
     """Entries of a job's directory, with its `id`."""
+
+    jobid: JobID
 
     def get_decode(self) -> Dict[str, Any]:
         """The entries, with jobspec and R as objects, where `get` returns text."""
         return _decoded(self.get())
 
 
-def job_info_lookup(flux_handle: Flux, jobid_: Any, keys: Iterable[str] = ("jobspec",)) -> JobInfoLookupRPC:
-    """Entries of the job's directory in their original form: jobspec, R, eventlog ..."""
-    body = {"id": to_id(jobid_), "keys": list(keys), "flags": 0}
-    return JobInfoLookupRPC(flux_handle, "job-info.lookup", body)
+def job_info_lookup(
+    flux_handle: Flux, jobid: Any, keys: Iterable[str] = ("jobspec",), flags: int = 0
+) -> JobInfoLookupRPC:
+    """Entries of the job's directory: jobspec, R, eventlog ...; in their original form without `flags`."""
+    rpc = JobInfoLookupRPC(flux_handle, "job-info.lookup", {"id": to_id(jobid), "keys": list(keys), "flags": flags})
+    rpc.jobid = JobID(jobid)
+    return rpc
 
 
-def job_info_update_lookup(flux_handle: Flux, jobid_: Any, key: str = "jobspec") -> JobInfoLookupRPC:
+def job_info_update_lookup(flux_handle: Flux, jobid: Any, key: str = "jobspec") -> JobInfoLookupRPC:
     """The job's jobspec or R with updates applied; for another key, the future's error is OSError EINVAL."""
-    body: Dict[str, Any] = {"id": to_id(jobid_), "key": key, "keys": [key], "flags": _CURRENT}
+    body: Dict[str, Any] = {"id": to_id(jobid), "key": key, "keys": [key], "flags": _CURRENT}
     # Both services accept a key; the second refuses keys without updates, and returns objects instead of text.
     topic = "job-info.lookup" if key in _OBJECTS else "job-info.update-lookup"
     return JobInfoLookupRPC(flux_handle, topic, body)
@@ -51,7 +57,7 @@ def job_info_update_lookup(flux_handle: Flux, jobid_: Any, key: str = "jobspec")
 
 def job_kvs_lookup(
     flux_handle: Flux,
-    jobid_: Any,
+    jobid: Any,
     keys: Iterable[str] = ("jobspec",),
     decode: bool = True,
     original: bool = False,
@@ -62,7 +68,32 @@ def job_kvs_lookup(
     Updates are applied to jobspec and R: `base` omits them, `original` returns the jobspec as it was signed. Both are
     objects unless `decode` is False.
     """
-    return JobKVSLookup(flux_handle, [jobid_], keys, decode, original, base)._one(to_id(jobid_))
+    return JobKVSLookup(flux_handle, [jobid], keys, decode, original, base)._one(to_id(jobid))
+
+
+class JobKVSLookupFuture(WaitAllFuture):
+    """Entries of several jobs; `errors` has a line for each job whose entries could not be had."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: List[str] = []
+
+    def get(self) -> List[Dict[str, Any]]:  # type: ignore[override]
+        """The entries that were found, when all have been asked for."""
+        self.wait_for()
+        found = []
+        self.errors.clear()
+        for child in self.children:
+            try:
+                found.append(child.get())
+            except OSError as exc:
+                missing = exc.errno == errno.ENOENT
+                self.errors.append(f"JobID {child.jobid.orig} unknown" if missing else f"rpc: {exc.strerror}")
+        return found
+
+    def get_decode(self) -> List[Dict[str, Any]]:
+        """As `get`, with jobspec and R as objects."""
+        return [_decoded(answer) for answer in self.get()]
 
 
 class JobKVSLookup:
@@ -78,7 +109,7 @@ class JobKVSLookup:
         base: bool = False,
     ) -> None:
         self.handle = flux_handle
-        self.ids = [to_id(number) for number in ids]
+        self.ids = [JobID(number) for number in ids]
         self.keys = list(keys)
         self.errors: List[str] = []
         self._decode = decode
@@ -87,24 +118,27 @@ class JobKVSLookup:
 
     def data(self) -> List[Dict[str, Any]]:
         """The results in the order of the ids; `errors` has a line for each id without a result."""
-        out = []
-        calls = [(number, self._ask(number)) for number in self.ids]
-        for number, call in calls:
-            try:
-                out.append(self._answer(call.get()))
-            except OSError as exc:
-                self.errors.append(f"{jobid.encode(number)}: {exc.strerror}")
+        future = self.fetch_data()
+        out = [self._answer(answer) for answer in future.get()]
+        self.errors = future.errors
         return out
+
+    def fetch_data(self) -> JobKVSLookupFuture:
+        """Request the entries and return at once."""
+        future = JobKVSLookupFuture()
+        for number in self.ids:
+            future.push(self._ask(number))
+        return future
 
     def _one(self, number: int) -> Optional[Dict[str, Any]]:
         try:
-            return self._answer(self._ask(number).get())
+            return self._answer(self._ask(JobID(number)).get())
         except FileNotFoundError:
             return None
 
-    def _ask(self, number: int) -> Any:
+    def _ask(self, number: JobID) -> JobInfoLookupRPC:
         keys = ["J" if key == "jobspec" and self._original else key for key in self.keys]
-        return self.handle.rpc("job-info.lookup", {"id": number, "keys": keys, "flags": self._flags})
+        return job_info_lookup(self.handle, number, keys, self._flags)
 
     def _answer(self, answer: Dict[str, Any]) -> Dict[str, Any]:
         out = dict(answer)

@@ -3,6 +3,7 @@
 from flux.job.info import (
     JobList,
     JobListIdRPC,
+    JobListIdsFuture,
     JobListRPC,
     get_job,
     job_list,
@@ -10,4 +11,13 @@ from flux.job.info import (
     job_list_inactive,
 )
 
-__all__ = ["JobList", "JobListIdRPC", "JobListRPC", "get_job", "job_list", "job_list_id", "job_list_inactive"]
+__all__ = [
+    "JobList",
+    "JobListIdRPC",
+    "JobListIdsFuture",
+    "JobListRPC",
+    "get_job",
+    "job_list",
+    "job_list_id",
+    "job_list_inactive",
+]

@@ -112,7 +112,11 @@ def _open(flux_handle: Flux, jobid: Any, nowait: bool) -> Rpc:
 
 
 def output_event_watch(
-    flux_handle: Flux, jobid: Any, tasks: Any = "*", labelio: bool = False, nowait: bool = False
+    flux_handle: Flux,
+    jobid: Any,
+    labelio: bool = False,
+    nowait: bool = False,
+    tasks: Any = "*",
 ) -> Iterator[OutputEvent]:
     """The events of a job's output, past and future; data only of `tasks` (an idset, `*` for all).
 
@@ -137,7 +141,11 @@ class JobOutputEventWatch(JobEventWatchFuture):
 
 
 def output_event_watch_async(
-    flux_handle: Flux, jobid: Any, labelio: bool = False, nowait: bool = False
+    flux_handle: Flux,
+    jobid: Any,
+    labelio: bool = False,
+    nowait: bool = False,
+    tasks: Any = "*",
 ) -> JobOutputEventWatch:
     """A future for all events of a job's output; `get_event()` returns None at the end."""
     return JobOutputEventWatch(flux_handle, _open(flux_handle, jobid, nowait), labelio)
@@ -238,10 +246,10 @@ def _watch(flux_handle: Flux, jobid: Any, pieces: _Pieces, nowait: bool) -> Iter
 def output_watch(
     flux_handle: Flux,
     jobid: Any,
-    tasks: Any = "*",
     labelio: bool = False,
-    nowait: bool = False,
     log_stderr_level: int = LOG_TRACE,
+    nowait: bool = False,
+    tasks: Any = "*",
 ) -> Iterator[Tuple[str, str]]:
     """(stream, text) as they arrive; the stream is `stdout`, `stderr` or `log`.
 
@@ -254,11 +262,11 @@ def output_watch(
 def output_watch_lines(
     flux_handle: Flux,
     jobid: Any,
-    tasks: Any = "*",
     labelio: bool = False,
+    log_stderr_level: int = LOG_TRACE,
     nowait: bool = False,
     keepends: bool = False,
-    log_stderr_level: int = LOG_TRACE,
+    tasks: Any = "*",
 ) -> Iterator[Tuple[str, str]]:
     """(stream, line) as they arrive, only whole lines except for the last; otherwise as `output_watch`."""
     return _watch(flux_handle, jobid, _Pieces(tasks, labelio, log_stderr_level, True, keepends), nowait)
@@ -318,10 +326,10 @@ class JobOutputWatch(FutureExt):
 def output_watch_async(
     flux_handle: Flux,
     jobid: Any,
-    tasks: Any = "*",
     labelio: bool = False,
-    nowait: bool = False,
     log_stderr_level: int = LOG_TRACE,
+    nowait: bool = False,
+    tasks: Any = "*",
 ) -> JobOutputWatch:
     """The pieces of `output_watch`, as a future with `get_output`."""
     return JobOutputWatch(flux_handle, jobid, _Pieces(tasks, labelio, log_stderr_level, False, True), nowait)
@@ -330,11 +338,11 @@ def output_watch_async(
 def output_watch_lines_async(
     flux_handle: Flux,
     jobid: Any,
-    tasks: Any = "*",
     labelio: bool = False,
+    log_stderr_level: int = LOG_TRACE,
     nowait: bool = False,
     keepends: bool = False,
-    log_stderr_level: int = LOG_TRACE,
+    tasks: Any = "*",
 ) -> JobOutputWatch:
     """The lines of `output_watch_lines`, as a future with `getline`."""
     return JobOutputWatch(flux_handle, jobid, _Pieces(tasks, labelio, log_stderr_level, True, keepends), nowait)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Union
 
 from flux.future import Future, connection
 from flux.job.JobID import JobID
@@ -46,6 +46,14 @@ def submit_get_id(future: SubmitFuture) -> JobID:
     return future.get_id()
 
 
-def submit(flux_handle: Flux, jobspec: Union[Jobspec, str], **options: Any) -> JobID:
+def submit(
+    flux_handle: Flux,
+    jobspec: Union[Jobspec, str],
+    urgency: int = URGENCY_DEFAULT,
+    waitable: bool = False,
+    debug: bool = False,
+    pre_signed: bool = False,
+    novalidate: bool = False,
+) -> JobID:
     """Submit a job and return its id. Raises OSError if it is refused."""
-    return submit_async(flux_handle, jobspec, **options).get_id()
+    return submit_async(flux_handle, jobspec, urgency, waitable, debug, pre_signed, novalidate).get_id()

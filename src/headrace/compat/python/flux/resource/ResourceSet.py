@@ -106,21 +106,21 @@ class ResourceSet:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def union(self, *others: ResourceSet) -> ResourceSet:
+    def union(self, *args: ResourceSet) -> ResourceSet:
         out = self.rset
-        for other in others:
+        for other in args:
             out = out.union(ResourceSet(other).rset)
         return ResourceSet(out)
 
-    def intersect(self, *others: ResourceSet) -> ResourceSet:
+    def intersect(self, *args: ResourceSet) -> ResourceSet:
         out = self.rset
-        for other in others:
+        for other in args:
             out = out.intersect(ResourceSet(other).rset)
         return ResourceSet(out)
 
-    def diff(self, *others: ResourceSet) -> ResourceSet:
+    def diff(self, *args: ResourceSet) -> ResourceSet:
         out = self.rset
-        for other in others:
+        for other in args:
             out = out.diff(ResourceSet(other).rset)
         return ResourceSet(out)
 
@@ -135,8 +135,9 @@ class ResourceSet:
 
     __add__ = __or__
 
-    def append(self, other: ResourceSet) -> ResourceSet:
-        self.rset = self.rset.append(ResourceSet(other).rset)
+    def append(self, *args: ResourceSet) -> ResourceSet:
+        for other in args:
+            self.rset = self.rset.append(ResourceSet(other).rset)
         return self
 
     def copy_ranks(self, ranks: Any) -> ResourceSet:
@@ -145,9 +146,10 @@ class ResourceSet:
     def copy_constraint(self, constraint: Dict[str, Any]) -> ResourceSet:
         return self._with(self.rset.select_constraint(constraint))
 
-    def add(self, other: ResourceSet) -> ResourceSet:
+    def add(self, *args: ResourceSet) -> ResourceSet:
         """Add the resources that are missing."""
-        self.rset = self.rset.union(ResourceSet(other).rset)
+        for other in args:
+            self.rset = self.rset.union(ResourceSet(other).rset)
         return self
 
     def copy(self) -> ResourceSet:

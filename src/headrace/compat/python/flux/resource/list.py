@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 class SchedResourceList:
     """The sets `all`, `down` and `allocated`, and `up` and `free`, derived from these."""
 
-    def __init__(self, answer: Dict[str, Any]) -> None:
-        self.all = ResourceSet(answer.get("all"))
-        self.down = ResourceSet(answer.get("down"))
-        self.allocated = ResourceSet(answer.get("allocated"))
+    def __init__(self, resp: Dict[str, Any]) -> None:
+        self.all = ResourceSet(resp.get("all"))
+        self.down = ResourceSet(resp.get("down"))
+        self.allocated = ResourceSet(resp.get("allocated"))
         for state in ("all", "down", "allocated"):
             getattr(self, state).state = state
 
