@@ -64,7 +64,6 @@ ELSEWHERE = {
         "common/uninstall_options.py": "kube/test_uninstall.py",
         "common/enclosing.py": "system/test_options_tools.py",
         "api/doctor.py": "cli/api/test_api_accounts.py",
-        "api/url.py": "modules/test_modules_api.py",
         "config/main.py": "system/test_configuration.py",
         "env.py": "system/test_run_levels.py",
         "fluxqueue/graph.py": "cli/fluxqueue/test_cli_fluxqueue_cluster.py",

@@ -330,7 +330,8 @@ def _load(name: str, entry: Tuple[str, str]) -> Any:
     try:
         __import__(full)
     except ModuleNotFoundError as exc:
-        if exc.name != full:
+        # The name of the first package of the path that is missing.
+        if not f"{full}.".startswith(f"{exc.name}."):
             raise
         raise CommandError(f"'{name}' is not available in this version of Headrace") from None
     return sys.modules[full]

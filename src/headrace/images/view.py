@@ -64,10 +64,15 @@ class Contents:
 
 # Rooms that neither a pod nor the operator has: what they stand on is not there either.
 NOT_IN_IMAGES = ("headrace.api", "headrace.images", "headrace.kubeflow")
+# Commands on rooms that a pod has not.
+_NOT_IN_PODS = (
+    *("headrace.cli.api", "headrace.cli.fluxqueue", "headrace.cli.metrics_api", "headrace.cli.operator"),
+    *("headrace.cli.common.controller_options", "headrace.cli.common.uninstall_options"),
+)
 VIEW = Contents(
     COMMANDS,
     _PACKAGES,
-    ("headrace.fluxqueue", "headrace.kube", *NOT_IN_IMAGES),
+    ("headrace.fluxqueue", "headrace.kube", *NOT_IN_IMAGES, *_NOT_IN_PODS),
     stdlib.LEFT_OUT,
     stdlib.EXTENSIONS,
     True,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from flux.core.handle import Flux
 
 F = TypeVar("F", bound="Future")
+W = TypeVar("W", bound="WaitAllFuture")
 E = TypeVar("E", bound="FutureExt")
 
 
@@ -187,7 +188,7 @@ class WaitAllFuture(Future):
     def get(self) -> None:
         self.wait_for()
 
-    def wait_for(self: F, timeout: float = -1.0) -> F:
+    def wait_for(self: W, timeout: float = -1.0) -> W:
         """Wait for all children. Raises TimeoutError after `timeout` seconds (negative: no limit)."""
         end = time.monotonic() + timeout
         for child in self.children:
@@ -202,7 +203,7 @@ class WaitAllFuture(Future):
         for child in self.children:
             child.stop()
 
-    def then(self: F, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any) -> F:
+    def then(self: W, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any) -> W:
         """Register `callback(future, ...)`, which the reactor calls when all are fulfilled."""
         left = len(self.children)
 

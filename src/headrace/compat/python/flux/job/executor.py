@@ -300,7 +300,7 @@ class FluxExecutor(concurrent.futures.Executor):
         self._thread = _FluxExecutorThread(thread_name_prefix or "FluxExecutor", handle_args, handle_kwargs or {})
         self._thread.start()
 
-    def submit(self, *args: Any, **kwargs: Any) -> FluxExecutorFuture:  # type: ignore[override]
+    def submit(self, *args: Any, **kwargs: Any) -> FluxExecutorFuture:
         """Submit a job, with the arguments of flux.job.submit after the handle."""
         future = FluxExecutorFuture()
         self._thread.add(_SubmitPackage(args, kwargs, future))
