@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +20,7 @@ from fluxion_clients import Clients, compiled
 from installed import account_kubeconfig, apply
 from kubecluster import build
 from kubecluster.cluster import Cluster
+from kubecluster.errors import KubeError
 from patience import PATIENCE, until
 from running_fluxqueue import Held, RunningFluxqueue, pod_spec, running
 from running_operator import free_port
