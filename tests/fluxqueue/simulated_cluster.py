@@ -31,6 +31,8 @@ from headrace.spec.idset import Idset
 
 Object = dict[str, Any]
 
+# The namespace of the queue itself.
+OWN = "own"
 _POD_INDEX = "apps.kubernetes.io/pod-index"
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _ROLE = "training.kubeflow.org/job-role"
@@ -111,14 +113,23 @@ class Cluster:
         namespace = item["metadata"]["namespace"]
         if QUEUE in (self.one(NAMESPACES, namespace, "")["metadata"].get("labels") or {}):
             review = Review("", "CREATE", kind.plural, "", namespace, item["metadata"]["name"], item, None)
-            binds = any(one["spec"].get("placement") == "bind" for one in self.all(FLUXQUEUES))
-            item = judge(review, lambda namespace: binds).changed or item
+            verdict = judge(review, self)
+            assert verdict.refusal is None, verdict.refusal
+            item = verdict.changed or item
         item = copy.deepcopy(item)
         if kind == PODS and item["metadata"].get("ownerReferences"):
             item["spec"].update(copy.deepcopy(self.added))
             if more := self.sidecar():
                 item["spec"]["containers"].append({"name": "sidecar", "resources": {"requests": {"cpu": str(more)}}})
         return self.put(kind, item)
+
+    def binds(self, namespace: str) -> bool:
+        """As the webhook is told (`admission.Known`)."""
+        return any(one["spec"].get("placement") == "bind" for one in self.all(FLUXQUEUES))
+
+    def above(self, item: Object) -> tuple[Object, ...]:
+        """No object that is created here may have pods without the gate, so the webhook needs no owners."""
+        return ()
 
     def lose(self, name: str) -> None:
         """The kubelet of a node dies, and Kubernetes tells its pods to end: they do not, as long as it is dead."""
@@ -228,7 +239,7 @@ class Cluster:
 
     def restart(self) -> None:
         """Another core begins from the objects that there are."""
-        self.queue = Core()
+        self.queue = Core(OWN)
         self.restarts += 1
         self._changes = [Change(self.kinds[plural], copy.deepcopy(one)) for (plural, _, _), one in self.items.items()]
 

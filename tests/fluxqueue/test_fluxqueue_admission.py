@@ -1,8 +1,9 @@
-"""What the webhook changes of an object that is created: a function of its review alone."""
+"""What the webhook changes of an object that is created, and which it refuses."""
 
 from __future__ import annotations
 
 import copy
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -18,10 +19,23 @@ def review(resource: str, item: dict, operation: str = "CREATE", subresource: st
     return Review("uid", operation, resource, subresource, "ns", "a", item, None)
 
 
+class Known(NamedTuple):
+    """What the webhook knows beyond a review."""
+
+    binds_here: bool = False
+    owners: tuple[dict, ...] = ()
+
+    def binds(self, namespace: str) -> bool:
+        return self.binds_here
+
+    def above(self, item: dict) -> tuple[dict, ...]:
+        return self.owners
+
+
 def patched(resource: str, item: dict, binds: bool = False, **how) -> list[dict]:
     """The JSON patch of the answer; the object itself is not changed."""
     before = copy.deepcopy(item)
-    verdict = judge(review(resource, item, **how), lambda namespace: binds)
+    verdict = judge(review(resource, item, **how), Known(binds))
     assert item == before
     assert verdict.refusal is None
     return list(json_patch(item, verdict.changed)) if verdict.changed is not None else []
@@ -59,7 +73,6 @@ def test_the_gate_stands_beside_those_of_others_and_is_there_once():
         with_spec(POD, nodeName="n"),
         labelled(POD, **{"fluxqueue/skip": "true"}),
         labelled(POD, **{"kueue.x-k8s.io/queue-name": "q"}),
-        {**POD, "metadata": {**POD["metadata"], "annotations": {"kubernetes.io/config.mirror": "x"}}},
     ],
 )
 def test_pods_of_others_are_left_alone(pod):
@@ -101,9 +114,7 @@ def test_nothing_but_creations_of_known_kinds_is_changed(resource, how):
 
 
 def test_the_answer_to_a_dry_run_is_the_same():
-    first, second = (
-        response(review("pods", POD), judge(review("pods", POD), lambda namespace: False)) for _ in range(2)
-    )
+    first, second = (response(review("pods", POD), judge(review("pods", POD), Known())) for _ in range(2))
     assert first == second
     assert first["response"]["allowed"] is True
 
@@ -163,7 +174,7 @@ HELD_MARK = {"fluxqueue/held": "true"}
 def test_what_is_missing_null_or_of_another_form_is_held_if_it_can_be_and_left_to_the_api_server(
     resource: str, item: dict, changed: dict | None
 ):
-    verdict = judge(review(resource, item), lambda namespace: False)
+    verdict = judge(review(resource, item), Known())
     assert (verdict.refusal, verdict.changed) == (None, changed)
 
 
@@ -171,8 +182,75 @@ def test_what_is_as_deep_as_python_decodes_is_held():
     for levels in (300, 900):
         deep = msgspec.json.decode(b'{"a":' * levels + b"1" + b"}" * levels)
         item = {"metadata": {"name": "a"}, "spec": {"template": deep}}
-        verdict = judge(review("jobs", item), lambda namespace: False)
+        verdict = judge(review("jobs", item), Known())
         assert verdict.changed is not None and verdict.changed["spec"]["suspend"] is True
         assert "suspend" not in item["spec"]
         paths = sorted(one["path"] for one in json_patch(item, verdict.changed))
         assert paths == ["/metadata/annotations", "/spec/suspend"]
+
+
+def template(node: str = "", **labels: str) -> dict:
+    return {"metadata": {"labels": labels}, "spec": {**POD["spec"], **({"nodeName": node} if node else {})}}
+
+
+NAMED, SKIPPED = {"template": template("n")}, {"template": template(**{"fluxqueue/skip": "true"})}
+QUEUED = {"template": template(**{"kueue.x-k8s.io/queue-name": "q"})}
+NODE_NAME = "must not be set: the queue gives pods to nodes"
+LABEL = "must not be a label of pods alone: with it on the object itself, nothing of it waits"
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+@pytest.mark.parametrize(
+    ("resource", "spec", "field", "rule"),
+    [
+        *[(one, NAMED, "spec.template.spec.nodeName", NODE_NAME) for one in ("jobs", "deployments", "statefulsets")],
+        ("jobs", SKIPPED, "spec.template.metadata.labels[fluxqueue/skip]", LABEL),
+        ("replicasets", QUEUED, "spec.template.metadata.labels[kueue.x-k8s.io/queue-name]", LABEL),
+        (
+            "jobsets",
+            {"replicatedJobs": [{"name": "a"}, {"name": "b", "template": {"spec": NAMED}}]},
+            "spec.replicatedJobs[1].template.spec.template.spec.nodeName",
+            NODE_NAME,
+        ),
+        (
+            "mpijobs",
+            {"mpiReplicaSpecs": {"Worker": SKIPPED}},
+            "spec.mpiReplicaSpecs.Worker.template.metadata.labels[fluxqueue/skip]",
+            LABEL,
+        ),
+        (
+            "trainjobs",
+            {"podTemplateOverrides": [{"metadata": {"labels": {"fluxqueue/skip": "true"}}}]},
+            "spec.podTemplateOverrides[0].metadata.labels[fluxqueue/skip]",
+            LABEL,
+        ),
+        ("miniclusters", {"jobLabels": {"fluxqueue/skip": "true"}}, "spec.jobLabels[fluxqueue/skip]", LABEL),
+    ],
+)
+def test_an_object_that_waits_has_no_pods_that_do_not(operation: str, resource: str, spec: dict, field: str, rule: str):
+    item = {"metadata": {"name": "a", "namespace": "ns"}, "spec": spec}
+
+    def refused(item: dict, *owners: dict) -> list[dict]:
+        verdict = judge(review(resource, item, operation), Known(owners=owners))
+        return verdict.refusal["details"]["causes"] if verdict.refusal else []
+
+    assert refused(item) == [{"reason": "FieldValueInvalid", "field": field, "message": rule}]
+    # Where the object itself, or what has made it, is left alone, its pods may be as well.
+    assert not refused(labelled(item, **{"fluxqueue/skip": "true"}))
+    kind = {"kind": "JobSet", **item}
+    assert refused(item, kind)
+    assert not refused(item, kind, labelled(kind, **{"fluxqueue/skip": "true"}))
+    assert not refused(item, with_spec(kind, managedBy="kueue.x-k8s.io/multikueue"))
+
+
+def test_what_looks_like_a_way_round_the_queue_and_is_none_is_taken():
+    selects = {"matchLabels": {"fluxqueue/skip": "true"}}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": selects}]}}
+    spec = {**POD["spec"], "affinity": affinity, "nodeName": ""}
+    given = {"metadata": {"labels": {"fluxqueue/skip": "false"}}, "spec": spec}
+    for operation in ("CREATE", "UPDATE"):
+        assert judge(review("jobs", with_spec(JOB, template=given), operation), Known()).refusal is None
+
+
+def test_what_is_changed_is_not_held_again():
+    assert judge(review("jobs", JOB, "UPDATE"), Known()).changed is None

@@ -111,7 +111,7 @@ def work(cluster: Cluster, *failures: Exception, until: Any) -> Api:
 
     async def scenario() -> None:
         shared = Shared(api, Metrics(), "headrace-fluxqueue")  # type: ignore[arg-type]
-        FluxqueueController(shared)
+        FluxqueueController(shared, "own")
         tasks = [asyncio.create_task(shared.watches.run()), asyncio.create_task(shared.work())]
         while not until():
             await asyncio.sleep(0.01)
@@ -133,8 +133,8 @@ def test_a_match_for_another_scheduler_is_written_down_before_it_is_answered():
 
     async def scenario() -> None:
         shared = Shared(api, Metrics(), "headrace-fluxqueue")  # type: ignore[arg-type]
-        controller = FluxqueueController(shared)
-        graph = LiveGraph(controller, "own", "default")
+        controller = FluxqueueController(shared, "own")
+        graph = LiveGraph(controller, "default")
         tasks = [asyncio.create_task(shared.watches.run()), asyncio.create_task(shared.work())]
         await controller.begun.wait()
         assert list(controller.core.queues["default"].nodes) == ["n0", "n1"]
@@ -327,7 +327,7 @@ def test_the_end_of_a_pod_that_comes_while_a_write_is_asked_for_again_is_not_mis
 
     async def scenario() -> None:
         shared = Shared(api, Metrics(), "headrace-fluxqueue")  # type: ignore[arg-type]
-        controller = FluxqueueController(shared)
+        controller = FluxqueueController(shared, "own")
         tasks = [asyncio.create_task(shared.watches.run()), asyncio.create_task(shared.work())]
         while cluster.status("a").get("state") != "Released" or not is_pinned(cluster):
             await asyncio.sleep(0.01)

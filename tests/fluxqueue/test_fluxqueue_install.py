@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.fluxqueue.install import Install, check, objects
-from headrace.fluxqueue.workloads import reviewed
+from headrace.fluxqueue.workloads import KINDS
 
 
 def one(kind: str, install: Install | None = None, name: str = "headrace-fluxqueue") -> dict:
@@ -13,7 +13,7 @@ def one(kind: str, install: Install | None = None, name: str = "headrace-fluxque
     return found
 
 
-def test_the_webhook_stands_before_creations_in_labelled_namespaces_alone():
+def test_the_webhook_stands_before_what_makes_pods_in_labelled_namespaces_alone():
     (hook,) = one("MutatingWebhookConfiguration")["webhooks"]
     assert hook["failurePolicy"] == "Fail"
     assert hook["namespaceSelector"]["matchExpressions"] == [
@@ -21,8 +21,10 @@ def test_the_webhook_stands_before_creations_in_labelled_namespaces_alone():
         {"key": "fluxqueue/queue", "operator": "NotIn", "values": [""]},
         {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "fluxqueue-system"]},
     ]
-    assert [rule["resources"] for rule in hook["rules"]] == [[kind.kind.plural] for kind in reviewed()]
-    assert {operation for rule in hook["rules"] for operation in rule["operations"]} == {"CREATE"}
+    operations = {name: rule["operations"] for rule in hook["rules"] for name in rule["resources"]}
+    # Each of very many changes of pods would ask the process of the queue.
+    kinds = {one.kind.plural: ["CREATE", "UPDATE"] for one in KINDS.values()}
+    assert operations == {**kinds, "pods": ["CREATE"]}
     assert hook["sideEffects"] == "None"
     (open_hook,) = one("MutatingWebhookConfiguration", Install(failure_policy="Ignore"))["webhooks"]
     assert open_hook["failurePolicy"] == "Ignore"

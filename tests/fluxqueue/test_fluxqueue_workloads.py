@@ -13,6 +13,19 @@ from headrace.kube.runtime.admission.reviews import Review
 Object = dict[str, Any]
 
 
+class _Known:
+    """No queue binds, and nothing is known of owners (`admission.Known`)."""
+
+    def binds(self, namespace: str) -> bool:
+        return False
+
+    def above(self, item: Object) -> tuple[Object, ...]:
+        return ()
+
+
+_KNOWN = _Known()
+
+
 def template(cpu: str, **labels: str) -> Object:
     return {"metadata": {"labels": labels}, "spec": {"containers": [{"resources": {"requests": {"cpu": cpu}}}]}}
 
@@ -131,19 +144,19 @@ def test_the_outermost_object_alone_is_suspended(kind):
     workload = KINDS[kind]
     item = {"metadata": {"name": "a", "namespace": "ns"}, "spec": {}}
     review = Review("", "CREATE", workload.kind.plural, "", "ns", "a", item, None)
-    changed = judge(review, lambda namespace: False).changed
+    changed = judge(review, _KNOWN).changed
     assert changed is not None
     assert workload.is_suspended(changed)
     owner = {"apiVersion": workload.kind.api_version, "kind": kind, "name": "a", "uid": "1", "controller": True}
     inner = {"metadata": {"name": "b", "namespace": "ns", "ownerReferences": [owner]}, "spec": {}}
-    assert judge(Review("", "CREATE", "jobs", "", "ns", "b", inner, None), lambda namespace: False).changed is None
+    assert judge(Review("", "CREATE", "jobs", "", "ns", "b", inner, None), _KNOWN).changed is None
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
 def test_of_objects_that_cannot_be_suspended_the_pods_alone_are_held(kind):
     item = {"metadata": {"name": "a", "namespace": "ns"}, "spec": {}}
     review = Review("", "CREATE", KINDS[kind].kind.plural, "", "ns", "a", item, None)
-    assert judge(review, lambda namespace: False).changed is None
+    assert judge(review, _KNOWN).changed is None
 
 
 def test_each_kind_has_its_number():

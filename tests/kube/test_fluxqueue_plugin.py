@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from fluxion_clients import Clients, compiled
 from installed import account_kubeconfig, apply
 from kubecluster import build
 from kubecluster.cluster import Cluster
+from kubecluster.errors import KubeError
 from patience import PATIENCE, until
 from running_fluxqueue import Held, RunningFluxqueue, pod_spec, running
 from running_operator import free_port
@@ -137,8 +139,6 @@ def test_who_would_pass_by_the_order_is_refused_where_that_is_kept(
         managed = labelled("Job", "batch/v1")
         managed["spec"]["managedBy"] = "example.com/other"
         assert "spec.managedBy: must be kubernetes.io/job-controller or not set" in refused(managed)
-        free = ("patch", "pod", "waits", "--type", "json", "-p", '[{"op": "remove", "path": "/spec/schedulingGates"}]')
-        assert "must keep the gate fluxqueue" in hers.kubectl(*free).stderr
         # What keeps to the order, and what was there before, is as ever; so is what the queue does.
         assert "created" in hers.kubectl("create", "-f", "-", body=labelled("Pod", "v1")).stdout
         assert hers.kubectl("annotate", "pod", "before", "seen=yes").returncode == 0
@@ -154,6 +154,90 @@ def test_who_would_pass_by_the_order_is_refused_where_that_is_kept(
         body = labelled("Pod", "v1", **{"fluxqueue/skip": "true"})
         body["metadata"]["name"] = "hers"
         assert "created" in admin.kubectl("create", "--dry-run=server", "-f", "-", body=body).stdout
+
+
+def test_what_is_held_is_let_go_by_the_queue_alone(
+    cluster: Cluster, fluxqueue: RunningFluxqueue, namespace: str, tmp_path: Path
+) -> None:
+    held = Held(cluster, namespace)
+    hers = user(cluster, namespace, "admin", tmp_path)
+    cpu = str(cluster.api.get("/api/v1/nodes/node-0")["status"]["allocatable"]["cpu"])
+    held.job("runs", "sleep 3600", cpu, pods=2)
+    held.wait("runs-job", "Running")
+    held.job("waits", "echo", cpu)
+    held.pod("pod", "echo", cpu)
+    until(lambda: held.status("pod-pod").get("position") == 2)
+
+    def patched(kind: str, name: str, *patch: object) -> str:
+        how = ("--type", "json" if isinstance(patch[0], list) else "merge", "-p", json.dumps(patch[0]))
+        return hers.kubectl("patch", kind, name, *how).stderr
+
+    resumed = {"spec": {"suspend": False}}
+    unmarked = {"metadata": {"annotations": {"fluxqueue/held": None}}}
+    for patch in (resumed, unmarked, {**resumed, **unmarked}):
+        told = patched("job", "waits", patch)
+        assert "the queue resumes the Job at its turn" in told, told
+    assert "must keep the gate fluxqueue" in patched("pod", "pod", [{"op": "remove", "path": "/spec/schedulingGates"}])
+    skip = {"fluxqueue/skip": "true"}
+    told = patched("job", "waits", {"spec": {"template": {"metadata": {"labels": skip}}}})
+    assert "spec.template.metadata.labels[fluxqueue/skip]: must not be a label of pods alone" in told
+    named = {**pod_spec("echo", "0"), "nodeName": "node-0"}
+    body = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "named"},
+        "spec": {"template": {"spec": named}},
+    }
+    told = hers.kubectl("create", "-f", "-", body=body).stderr
+    assert "spec.template.spec.nodeName: must not be set: the queue gives pods to nodes" in told
+    # All else may be changed, and so may what its user has suspended.
+    assert not patched("job", "waits", {"metadata": {"annotations": {"seen": "yes"}}})
+    held.job("hers", "sleep 3600", suspend=True)
+    assert not patched("job", "hers", resumed)
+
+    cluster.kubectl("-n", namespace, "create", "role", "matches", "--verb=create,patch", "--resource=fluxjobs")
+    account = f"{namespace}:only-admin"
+    cluster.kubectl(
+        "-n", namespace, "create", "rolebinding", "matches", "--role=matches", f"--serviceaccount={account}"
+    )
+    spec = {"type": 10, "name": "m", "jobspec": "{}", "duration": 0, "nodes": 1, "queue": "default"}
+    spec["resources"] = {"nodes": [{"name": "node-0", "amounts": {"cpu": 1000}}]}
+    head = {"apiVersion": "jobs.converged-computing.org/v1alpha1", "kind": "FluxJob"}
+    match = {**head, "metadata": {"name": "m", "labels": {"fluxqueue/jobid": "7"}}, "spec": spec}
+    alone = "a FluxJob is written by the queue alone"
+    until(lambda: alone in hers.kubectl("create", "-f", "-", body=match).stderr)
+    assert alone in patched("fluxjob", "waits-job", {"spec": {"queue": "other"}})
+    assert not patched("fluxjob", "waits-job", {"metadata": {"annotations": {"seen": "yes"}}})
+    # The queue lets go what it holds.
+    held.delete("jobs", "runs")
+    held.wait("waits-job", "Finished")
+    held.wait("pod-pod", "Finished")
+
+
+def test_the_policy_of_the_page_says_which_priority_classes_users_name(control_plane: Cluster, namespace: str) -> None:
+    page = (Path(__file__).parents[2] / "docs/user/cluster-queue.md").read_text()
+    (policy,) = re.findall('title="priority-classes.yaml"\n(.*?)```', page, re.DOTALL)
+    control_plane.kubectl("label", "namespace", namespace, "fluxqueue/queue=default")
+    control_plane.kubectl("apply", "-f", "-", input=policy)
+
+    def refused(kind: str, version: str, spec: dict[str, Any]) -> bool:
+        body = {"apiVersion": version, "kind": kind, "metadata": {"name": "x", "namespace": namespace}, "spec": spec}
+        try:
+            control_plane.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(body))
+        except KubeError as exc:
+            assert "priorityClassName: must be low or normal here" in str(exc), str(exc)
+            return True
+        return False
+
+    pod = pod_spec("echo", "0")
+    first = {**pod, "priorityClassName": "system-cluster-critical"}
+    until(lambda: refused("Pod", "v1", first))
+    assert refused("Job", "batch/v1", {"template": {"spec": first}})
+    labels = {"app": "x"}
+    template = {"metadata": {"labels": labels}, "spec": {**first, "restartPolicy": "Always"}}
+    assert refused("Deployment", "apps/v1", {"selector": {"matchLabels": labels}, "template": template})
+    assert not refused("Pod", "v1", pod) and not refused("Job", "batch/v1", {"template": {"spec": pod}})
+    control_plane.kubectl("delete", "-f", "-", input=policy)
 
 
 def test_a_user_of_one_namespace_lists_holds_and_releases_what_is_hers(

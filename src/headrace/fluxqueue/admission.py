@@ -1,43 +1,99 @@
-"""What the webhook changes of objects when they are created in a labelled namespace (`/hold-v1`). Pure: a function of
-the review and of which queues bind, so a dry run is answered as a creation is.
+"""What the webhook changes of objects when they are created in a labelled namespace, and which it refuses (`/hold-v1`).
+Pure: a function of the review, of which queues bind and of the owners of an object, so a dry run is answered as a
+creation is.
 
 Every pod gets the gate, so no kind of object escapes. Objects that can are suspended as well, so that as long as they
-wait they have no pods. Their templates are never changed.
+wait they have no pods. Their templates are never changed: an object that waits is refused if its pods would get no
+gate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
 
+from ..kube.refusal import refusal
 from ..kube.runtime.admission.reviews import Review, Verdict
 from ..kube.runtime.kinds import PODS
+from ..minicluster.problems import Problem
 from .names import GATE, HELD, KUEUE_QUEUE, SCHEDULERS, SKIP
-from .workloads import BY_PLURAL, Workload, owner_of
+from .workloads import BY_PLURAL, KINDS, Workload, owner_of
 from .workloads.workload import value_at, with_value
 
 Object = dict[str, Any]
 
-# The annotation of a static pod's copy at the API server, which the kubelet runs whatever becomes of the copy.
-_MIRROR = "kubernetes.io/config.mirror"
+# The key of a field that ends as those with labels of pods do, and has none.
+_SELECTOR = "matchLabels"
+# A place in an object: the place above it, and the key there. Very few are told, so none is written out before.
+_Trail = tuple[Any, str]
 
 
-def judge(review: Review, binds: Callable[[str], bool]) -> Verdict:
-    """The verdict on a creation; `binds` says whether a namespace's queue binds pods itself. Nothing is refused."""
+class Known(Protocol):
+    """What is known of the cluster beyond a review."""
+
+    def binds(self, namespace: str) -> bool:
+        """Whether the queue of a namespace binds pods itself."""
+
+    def above(self, item: Object) -> Iterable[Object]:
+        """What has made an object, what has made that, and so on, with their `kind`."""
+
+
+def judge(review: Review, known: Known) -> Verdict:
+    """The verdict on a creation, or on a change of an object that makes pods."""
     kind = BY_PLURAL.get(review.resource)
-    if review.operation != "CREATE" or review.subresource or kind is None or not review.new:
+    if kind is None or review.subresource or not review.new or review.operation not in ("CREATE", "UPDATE"):
         return Verdict()
-    if is_skipped(review.new) or kind.left_alone(review.new):
+    if _is_left_alone(review.new, kind):
         return Verdict()
     if kind.kind == PODS:
-        return Verdict(changed=_gated(review.new, binds(review.namespace)))
-    return Verdict(changed=_suspended(review.new, kind))
+        is_new = review.operation == "CREATE"
+        return Verdict(changed=_gated(review.new, known.binds(review.namespace)) if is_new else None)
+    problems = [*_ungated(review.new.get("spec"))]
+    if problems and not any(_is_left_alone(one, KINDS[one["kind"]]) for one in known.above(review.new)):
+        return Verdict(refusal=refusal(kind.kind, review.name, problems))
+    return Verdict(changed=_suspended(review.new, kind) if review.operation == "CREATE" else None)
+
+
+def _is_left_alone(item: Object, kind: Workload) -> bool:
+    return is_skipped(item) or kind.left_alone(item)
+
+
+def _ungated(spec: Any) -> Iterator[Problem]:
+    """What in the spec of an object has its pods get no gate: a node, or labels by which they are left alone, wherever
+    a template of pods may stand in the fields of a kind.
+    """
+    parts: list[tuple[Any, _Trail]] = [(spec, (None, "spec"))]
+    while parts:
+        part, trail = parts.pop()
+        if isinstance(part, list):
+            parts += [(one, (trail, f"[{index}]")) for index, one in enumerate(part)]
+        elif isinstance(part, dict):
+            parts += [(one, (trail, f".{key}")) for key, one in part.items()]
+            if part.get("nodeName"):
+                yield Problem(f"{_path(trail)}.nodeName", "must not be set: the queue gives pods to nodes")
+            for key, labels in part.items():
+                if key.lower().endswith("labels") and key != _SELECTOR and isinstance(labels, dict):
+                    for name in (one for one in (SKIP, KUEUE_QUEUE) if _skips(labels, one)):
+                        rule = "must not be a label of pods alone: with it on the object itself, nothing of it waits"
+                        yield Problem(f"{_path(trail)}.{key}[{name}]", rule)
+
+
+def _path(trail: _Trail | None) -> str:
+    keys = []
+    while trail:
+        trail, key = trail
+        keys.append(key)
+    return "".join(reversed(keys))
+
+
+def _skips(labels: Object, name: str) -> bool:
+    return name in labels and (name != SKIP or labels[name] == "true")
 
 
 def is_skipped(item: Object) -> bool:
     """Whether an object says by a label that it does not wait here."""
     labels = item["metadata"].get("labels") or {}
-    return labels.get(SKIP) == "true" or KUEUE_QUEUE in labels
+    return _skips(labels, SKIP) or _skips(labels, KUEUE_QUEUE)
 
 
 def is_bound_here(pod: Object) -> bool:
@@ -54,8 +110,8 @@ def gate_index(pod: Object) -> int:
 def _gated(pod: Object, binds: bool) -> Object | None:
     owners = pod["metadata"].get("ownerReferences") or ()
     of_daemon_set = any(one.get("controller") and one.get("kind") == "DaemonSet" for one in owners)
-    is_static = _MIRROR in (pod["metadata"].get("annotations") or {})
-    if pod["spec"].get("nodeName") or of_daemon_set or is_static:
+    # The copy of a static pod at the API server names its node.
+    if pod["spec"].get("nodeName") or of_daemon_set:
         return None
     spec = pod["spec"]
     if gate_index(pod) < 0:

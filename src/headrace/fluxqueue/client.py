@@ -312,7 +312,7 @@ async def nodes_seen(api: Api, namespace: str) -> Seen:
             running.setdefault(node, []).append(f"{job['metadata']['namespace']}/{job['spec'].get('name')}")
             has = requests.total(there.get((jobid, node), ()))
             taken.setdefault(node, []).append(requests.beyond(requests.total(several), has))
-        has_nodes = external.is_external(job) and status_of(job).get("state") != "Held"
+        has_nodes = external.is_external(job) and status_of(job).get("state") == "Running"
         for node, of in external.amounts_of(job) if has_nodes else ():
             taken.setdefault(node, []).append(of)
     lines, made, problems = [], {}, {}

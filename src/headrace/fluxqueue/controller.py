@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..kube.runtime.api import ApiError, Unreachable
@@ -25,11 +25,12 @@ from .core.actions import Action, Bind, Change, Create, Delete, PatchPod, Publis
 from .core.external import status_of
 from .core.pin import binding
 from .core.step import Core
+from .core.world import MOST_OWNERS
 from .core.world import Change as Seen
 from .crd import first_queue
 from .names import BINDINGS, CLAIMS, FLUXJOBS, FLUXQUEUES, NAMESPACES, NODES, PRIORITY_CLASSES, QUEUE
 from .store.writer import Writer
-from .workloads import KINDS, is_foreign, others
+from .workloads import KINDS, is_foreign, others, owner_of
 
 Object = dict[str, Any]
 
@@ -158,12 +159,12 @@ def _only(item: Object, keys: tuple[str, ...]) -> Object:
 
 
 class FluxqueueController:
-    """The queues of a cluster in one process (`kube.runtime.controller.Part`)."""
+    """The queues of a cluster in one process (`kube.runtime.controller.Part`); `namespace` is the queue's own."""
 
     name = "fluxqueue"
 
-    def __init__(self, shared: Shared) -> None:
-        self.core = Core()
+    def __init__(self, shared: Shared, namespace: str) -> None:
+        self.core = Core(namespace)
         # The writer of the store, if there is one.
         self.store: Writer | None = None
         self.queue: WorkQueue[str] = WorkQueue(time.monotonic)
@@ -200,6 +201,19 @@ class FluxqueueController:
         name = (space["metadata"].get("labels") or {}).get(QUEUE, "") if space else ""
         queue = self._caches[FLUXQUEUES.plural][1].get("", name)
         return queue is not None and (queue.get("spec") or {}).get("placement") == "bind"
+
+    def above(self, item: Object) -> Iterator[Object]:
+        """What has made an object, what has made that, and so on, with their `kind`, as far as the caches know."""
+        for _ in range(MOST_OWNERS):
+            owner, namespace = owner_of(item), item["metadata"].get("namespace", "")
+            if owner is None:
+                return
+            _, cache = self._caches[KINDS[owner["kind"]].kind.plural]
+            found = cache.get(namespace, owner["name"])
+            if found is None or found["metadata"]["uid"] != owner["uid"]:
+                return
+            item = {**found, "kind": owner["kind"]}
+            yield item
 
     async def work(self) -> None:
         """Keep the queues, from all that is there on, until cancelled. The caches must be filled."""

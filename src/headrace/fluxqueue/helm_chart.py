@@ -25,9 +25,9 @@ from ..kube.helm_templates import (
 from ..kube.install import RESOURCES
 from ..kube.yaml_text import yaml_text
 from .crd import definitions
-from .install import GRPC_RESOURCES, Install, access, webhook, workload
+from .install import GRPC_RESOURCES, Install, access, policies, webhook, workload
 from .names import DEFAULT_QUEUE, FLUXQUEUE
-from .policies import history_policy, order_policy
+from .policies import order_policy
 
 Object = dict[str, Any]
 
@@ -56,7 +56,7 @@ VALUES = (
         "strict",
         False,
         SWITCH,
-        "Refuse what passes by the order in labelled namespaces: labels that leave alone, nodeName, gates taken away.",
+        "Refuse what does not wait in labelled namespaces: labels that leave alone, pods with nodeName, DaemonSets.",
     ),
     Value(
         "crd",
@@ -161,7 +161,7 @@ def helm_chart() -> dict[str, str]:
         "values.yaml": values_text(VALUES),
         "values.schema.json": json.dumps(values_schema(), indent=2) + "\n",
         "templates/crd.yaml": either("$.Values.crd", yaml_text([kept(one) for one in definitions()]), ""),
-        "templates/rbac.yaml": _template(lambda install: [*history_policy(), *access(install)]),
+        "templates/rbac.yaml": _template(lambda install: [*policies(install), *access(install)]),
         "templates/order.yaml": either(
             "$.Values.strict", _template(lambda install: order_policy(install.namespace)), ""
         ),

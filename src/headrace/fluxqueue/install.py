@@ -41,9 +41,9 @@ from .names import (
     WEBHOOK,
     WEBHOOK_PORT,
 )
-from .policies import LABELS, held_namespaces, history_policy, order_policy
+from .policies import LABELS, fluxjob_policy, held_namespaces, held_policy, history_policy, order_policy
 from .store.database import Address
-from .workloads import others, reviewed
+from .workloads import KINDS, others
 
 Object = dict[str, Any]
 
@@ -57,6 +57,14 @@ _GRPC_CLIENTS = "/etc/fluxqueue-grpc-clients"
 _READ = ["get", "list", "watch"]
 # A message of 64 MiB takes a few times that until it is answered.
 GRPC_RESOURCES: Object = {**RESOURCES, "limits": {**RESOURCES["limits"], "memory": "1Gi"}}
+
+
+# True for creations, and for changes after which an object makes other pods, as far as the API server can tell without
+# the webhook: that of a number alone needs no process of the queue (CEL).
+_TEMPLATE, _SPEC = (f"{{}}.{path}.orValue({{{{}}}})" for path in ("?spec.?template", "?spec"))
+_MAKES_OTHER_PODS = "request.operation == 'CREATE' || (object.?spec.?template.hasValue() ? {} : {})".format(
+    *(f"{part.format('object')} != {part.format('oldObject')}" for part in (_TEMPLATE, _SPEC))
+)
 
 
 class Install(Struct, frozen=True, kw_only=True):
@@ -115,12 +123,17 @@ def objects(install: Install) -> list[Object]:
     return [
         *definitions(),
         namespace_object(install),
-        *history_policy(),
+        *policies(install),
         *(order_policy(install.namespace) if install.strict else ()),
         *access(install),
         *workload(install),
         *webhook(install),
     ]
+
+
+def policies(install: Install) -> list[Object]:
+    """What the API server itself checks in each installation."""
+    return [*history_policy(), *fluxjob_policy(install.namespace), *held_policy(install.namespace)]
 
 
 def namespace_object(install: Install) -> Object:
@@ -293,20 +306,21 @@ def webhook(install: Install) -> list[Object]:
 
 
 def configuration(client: Object, install: Install) -> Object:
-    """The webhook configuration; `client` is how the API server reaches the webhook (`clientConfig`). Only creations in
-    the namespaces of queues are reviewed.
+    """The webhook configuration; `client` is how the API server reaches the webhook (`clientConfig`). In the namespaces
+    of queues, creations are reviewed, and changes by which the pods to come may be others.
     """
-    kinds = [one.kind for one in reviewed()]
     rules = [
         {
-            **{"apiGroups": [kind.group], "apiVersions": [kind.version], "operations": ["CREATE"]},
+            **{"apiGroups": [kind.group], "apiVersions": [kind.version]},
+            **{"operations": ["CREATE"] if kind == PODS else ["CREATE", "UPDATE"]},
             **{"resources": [kind.plural], "scope": "Namespaced"},
         }
-        for kind in kinds
+        for kind in (one.kind for one in KINDS.values())
     ]
     hook: Object = {
         **{"name": f"hold.fluxqueue.{GROUP}", "clientConfig": client, "rules": rules},
         "namespaceSelector": held_namespaces(install.namespace),
+        "matchConditions": [{"name": "new-pods", "expression": _MAKES_OTHER_PODS}],
         "failurePolicy": install.failure_policy,
         "sideEffects": "None",
         "reinvocationPolicy": "IfNeeded",

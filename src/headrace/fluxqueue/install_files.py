@@ -15,9 +15,8 @@ from ..kube.install_files import kustomization, marked
 from ..kube.yaml_text import yaml_text
 from .crd import definitions
 from .helm_chart import helm_chart
-from .install import Install, access, namespace_object, objects, webhook, workload
+from .install import Install, access, namespace_object, objects, policies, webhook, workload
 from .names import FLUXQUEUE
-from .policies import history_policy
 
 _SOURCE = "src/headrace/fluxqueue/install.py"
 
@@ -33,7 +32,7 @@ def kustomize_base() -> dict[str, str]:
     parts = {
         "crd.yaml": definitions(),
         "namespace.yaml": [namespace_object(install)],
-        "rbac.yaml": [*history_policy(), *access(install)],
+        "rbac.yaml": [*policies(install), *access(install)],
         "fluxqueue.yaml": workload(install),
         "webhook.yaml": webhook(install),
     }

@@ -69,6 +69,9 @@ WEBHOOK = f"{FLUXQUEUE}-webhook"
 CONFIGURATION = FLUXQUEUE
 # The policy of FluxHistories, and its binding.
 HISTORY_POLICY = f"{FLUXQUEUE}-history"
+# The policies by which the queue alone writes FluxJobs, and lets go what it holds, and their bindings.
+FLUXJOB_POLICY = f"{FLUXQUEUE}-jobs"
+HELD_POLICY = f"{FLUXQUEUE}-held"
 # The policy by which users keep to the order, and its binding.
 ORDER_POLICY = f"{FLUXQUEUE}-order"
 HOLD_PATH = "/hold-v1"

@@ -1,5 +1,6 @@
-"""What the API server itself checks for the queue: who asks for a history, and, where the administrator wants it, that
-users keep to the order. Pure. Source: Kubernetes 1.34, "Validating Admission Policy", "Common Expression Language".
+"""What the API server itself checks for the queue: who asks for a history, who writes FluxJobs, that what is held stays
+so until its turn, and, where the administrator wants it, that all objects wait. Pure. Source: Kubernetes 1.34,
+"Validating Admission Policy", "Common Expression Language".
 """
 
 from __future__ import annotations
@@ -9,11 +10,17 @@ from typing import Any
 from ..kube.runtime.kinds import PODS, PROGRAM_LABEL, Kind
 from .names import (
     FLUXHISTORIES,
+    FLUXJOB_POLICY,
+    FLUXJOBS,
     FLUXQUEUE,
     FLUXQUEUES,
     GATE,
     GROUP,
+    HELD,
+    HELD_POLICY,
     HISTORY_POLICY,
+    HOLD,
+    JOBID,
     KUEUE_QUEUE,
     ORDER_POLICY,
     POLICIES,
@@ -21,7 +28,7 @@ from .names import (
     QUEUE,
     SKIP,
 )
-from .workloads import others
+from .workloads import KINDS, Workload, others
 
 Object = dict[str, Any]
 
@@ -48,34 +55,75 @@ def history_policy() -> list[Object]:
     return _policy(HISTORY_POLICY, {"matchConstraints": rule, "validations": [check]})
 
 
-def order_policy(namespace: str) -> list[Object]:
-    """What has the API server refuse, in labelled namespaces, what passes by the order of a queue: labels by which an
-    object is left alone, managers of others, pods that name their node, gates that are taken away, DaemonSets. The
-    queue, whose own namespace is given, kubelets, and who may create FluxQueues may do all this. What is so already
-    stays: a DaemonSet that there is gets its pods.
+def fluxjob_policy(namespace: str) -> list[Object]:
+    """What has the API server refuse FluxJobs that others than the queue make or change, in all namespaces: a FluxJob
+    says which nodes are taken. The queue's own namespace is given.
     """
-    pods = "request.resource.resource != 'pods' || "
+    is_same = " && ".join(
+        (
+            "oldObject != null",
+            "has(object.spec) == has(oldObject.spec)",
+            "(!has(object.spec) || object.spec == oldObject.spec)",
+            f"{_label('object', JOBID)} == {_label('oldObject', JOBID)}",
+        )
+    )
+    told = "a FluxJob is written by the queue alone: create the Job or pod that is to run"
+    checks = [_check("!has(request.subResource) || request.subResource == ''", told), _check(is_same, told)]
+    rules = [_rule(FLUXJOBS, "CREATE", "UPDATE"), _rule(FLUXJOBS, "UPDATE", part="/status")]
+    spec = {
+        "matchConstraints": {"resourceRules": rules},
+        "matchConditions": _of_users(namespace),
+        "validations": checks,
+    }
+    return _policy(FLUXJOB_POLICY, spec)
+
+
+def held_policy(namespace: str) -> list[Object]:
+    """What has the API server refuse, in labelled namespaces, that others than the queue let go what it holds: a gate
+    of a pod, or the suspension of an object. The queue's own namespace is given.
+    """
+    checks = [
+        _check(
+            f"{_not_a(PODS)} || !{_has_gate('oldObject')} || {_has_gate('object')}",
+            f"spec.schedulingGates: must keep the gate {GATE}: the queue takes it away when it is the pod's turn",
+        ),
+        *(
+            _check(
+                f"{_not_a(one.kind)} || !({_is_held('oldObject', one)}) || ({_is_held('object', one)})",
+                f"{'.'.join(one.suspend)}: must stay true, with the annotation {HELD}: the queue resumes the "
+                f"{one.kind.kind} at its turn (kubectl fluxqueue why NAME says when; the annotation {HOLD} keeps it "
+                "out of the order)",
+            )
+            for one in others()
+            if one.suspend
+        ),
+    ]
+    kinds = [PODS, *(one.kind for one in others() if one.suspend)]
+    return _policy(HELD_POLICY, _in_held_namespaces(namespace, [_rule(kind, "UPDATE") for kind in kinds], checks))
+
+
+def order_policy(namespace: str) -> list[Object]:
+    """What has the API server refuse, in labelled namespaces, what does not wait: labels by which an object is left
+    alone, managers of others, pods that name their node, DaemonSets. The queue's own namespace is given. What is so
+    already stays: a DaemonSet that there is gets its pods.
+    """
     checks = [
         _check(
             f"{_skips('object')} ? oldObject != null && {_skips('oldObject')} : true",
             f"metadata.labels: {SKIP} and {KUEUE_QUEUE} leave an object alone, and here all objects wait their turn",
         ),
         _check(
-            f"{pods}request.operation != 'CREATE' || dyn(object).spec.?nodeName.orValue('') == ''",
+            f"{_not_a(PODS)} || request.operation != 'CREATE' || dyn(object).spec.?nodeName.orValue('') == ''",
             "spec.nodeName: must not be set: here the queue gives pods to nodes",
         ),
         _check(
-            f"{pods}!(oldObject != null && {_has_gate('oldObject')}) || {_has_gate('object')}",
-            f"spec.schedulingGates: must keep the gate {GATE}: the queue takes it away when it is the pod's turn",
-        ),
-        _check(
-            f"{pods}request.operation != 'CREATE' || !({_of_daemon_set('object')}) || {_BY_DAEMON_SETS}",
+            f"{_not_a(PODS)} || request.operation != 'CREATE' || !({_of_daemon_set('object')}) || {_BY_DAEMON_SETS}",
             "metadata.ownerReferences: must name no DaemonSet: its pods do not wait, and here all pods wait their turn",
         ),
         *(
             _check(
-                f"request.resource.resource != '{one.kind.plural}' || request.operation != 'CREATE' || "
-                f"dyn(object).{'.?'.join(one.managed_by)}.orValue('') in ['', '{one.controller}']",
+                f"{_not_a(one.kind)} || request.operation != 'CREATE' || "
+                f"{_at('object', one.managed_by)}.orValue('') in ['', '{one.controller}']",
                 f"{'.'.join(one.managed_by)}: must be {one.controller} or not set: here all objects wait their turn",
             )
             for one in others()
@@ -87,7 +135,23 @@ def order_policy(namespace: str) -> list[Object]:
         ),
     ]
     kinds = (one.kind for one in others())
-    rules = [_rule(kind, "CREATE", "UPDATE") for kind in (PODS, *kinds)]
+    rules = [*(_rule(kind, "CREATE", "UPDATE") for kind in (PODS, *kinds)), _rule(_DAEMON_SETS, "CREATE")]
+    return _policy(ORDER_POLICY, _in_held_namespaces(namespace, rules, checks))
+
+
+def _in_held_namespaces(namespace: str, rules: list[Object], checks: list[Object]) -> Object:
+    """The spec of a policy for what users do in labelled namespaces."""
+    return {
+        "matchConstraints": {"namespaceSelector": held_namespaces(namespace), "resourceRules": rules},
+        "matchConditions": _of_users(namespace),
+        "validations": checks,
+    }
+
+
+def _of_users(namespace: str) -> list[Object]:
+    """The conditions of requests that are neither the queue's, whose own namespace is given, nor a kubelet's, nor of
+    who may create FluxQueues.
+    """
     account = f"system:serviceaccount:{namespace}:{FLUXQUEUE}"
     may_create = f"authorizer.group('{GROUP}').resource('{FLUXQUEUES.plural}').check('create').allowed()"
     conditions = {
@@ -95,15 +159,7 @@ def order_policy(namespace: str) -> list[Object]:
         "not-a-kubelet": "!request.userInfo.?groups.orValue([]).exists(one, one == 'system:nodes')",
         "not-an-administrator": f"!{may_create}",
     }
-    spec = {
-        "matchConstraints": {
-            "namespaceSelector": held_namespaces(namespace),
-            "resourceRules": [*rules, _rule(_DAEMON_SETS, "CREATE")],
-        },
-        "matchConditions": [{"name": name, "expression": text} for name, text in conditions.items()],
-        "validations": checks,
-    }
-    return _policy(ORDER_POLICY, spec)
+    return [{"name": name, "expression": text} for name, text in conditions.items()]
 
 
 def held_namespaces(own: str) -> Object:
@@ -116,13 +172,35 @@ def held_namespaces(own: str) -> Object:
     return {"matchExpressions": [*named, never]}
 
 
+def _not_a(kind: Kind) -> str:
+    return f"request.resource.resource != '{kind.plural}'"
+
+
+def _at(item: str, path: tuple[str, ...]) -> str:
+    """The value of a field, as an optional one."""
+    return f"dyn({item}).{'.?'.join(path)}"
+
+
+def _label(item: str, name: str, kind: str = "labels") -> str:
+    return f"{item}.metadata.?{kind}[?'{name}'].orValue('')"
+
+
 def _skips(item: str) -> str:
-    labels = f"{item}.metadata.?labels"
-    return f"({labels}[?'{SKIP}'].orValue('') == 'true' || {labels}[?'{KUEUE_QUEUE}'].hasValue())"
+    return f"({_label(item, SKIP)} == 'true' || {item}.metadata.?labels[?'{KUEUE_QUEUE}'].hasValue())"
 
 
 def _has_gate(pod: str) -> str:
     return f"dyn({pod}).spec.?schedulingGates.orValue([]).exists(one, one.name == '{GATE}')"
+
+
+def _is_held(item: str, workload: Workload) -> str:
+    """Whether the queue has suspended an object. An object that one of a known kind has made is that one's controller's
+    to resume.
+    """
+    owned = f"one.?controller.orValue(false) && one.kind in {list(KINDS)}"
+    is_owned = f"{item}.metadata.?ownerReferences.orValue([]).exists(one, {owned})"
+    is_suspended = f"{_at(item, workload.suspend)}.orValue(false)"
+    return f"{_label(item, HELD, 'annotations')} == 'true' && {is_suspended} && !{is_owned}"
 
 
 def _of_daemon_set(pod: str) -> str:
@@ -134,10 +212,10 @@ def _check(expression: str, message: str) -> Object:
     return {"expression": expression, "message": message, "reason": "Forbidden"}
 
 
-def _rule(kind: Kind, *operations: str) -> Object:
+def _rule(kind: Kind, *operations: str, part: str = "") -> Object:
     return {
         **{"apiGroups": [kind.group], "apiVersions": ["*"]},
-        **{"operations": list(operations), "resources": [kind.plural]},
+        **{"operations": list(operations), "resources": [f"{kind.plural}{part}"]},
     }
 
 

@@ -122,7 +122,17 @@ class Account:
         """Which limits a waiting job is over, and by how much; "" for one that is in the order or unknown."""
         if jobid in self._inside or jobid not in self._waiting:
             return ""
-        need = self._waiting[jobid].need
+        return self._excess(self._waiting[jobid].need, self._taken)
+
+    def excess_of(self, amounts: Amounts) -> str:
+        """As `excess`, for what would neither wait nor be in the order; "" for what is within the limits."""
+        inside = [self._waiting[jobid].need for jobid in self._inside]
+        taken, need = [sum(column) for column in zip(self._used, *inside, strict=True)], self._need(amounts)
+        entries = zip(self._limits, taken, need, strict=True)
+        is_over = any(asked and used + asked > limit for limit, used, asked in entries)
+        return self._excess(need, taken) if is_over else ""
+
+    def _excess(self, need: tuple[int, ...], taken: list[int]) -> str:
         alone = [entry for entry in zip(self._kinds, need, self._limits, strict=True) if entry[1] > entry[2]]
         if alone:
             told = ", ".join(
@@ -133,7 +143,7 @@ class Account:
         told = ", ".join(
             f"{_FIELDS[kind]} {_text(kind, used + asked)} of {_text(kind, limit)} "
             f"({_text(kind, used + asked - limit)} over, {_text(kind, used)} taken)"
-            for kind, asked, limit, used in zip(self._kinds, need, self._limits, self._taken, strict=True)
+            for kind, asked, limit, used in zip(self._kinds, need, self._limits, taken, strict=True)
             if asked and used + asked > limit
         )
         return f"over the quota of namespace {self.namespace}: {told}"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def build(
     shared: Shared, store: Address | None = None, grpc: Grpc | None = None, namespace: str = ""
 ) -> Mapping[str, Handler]:
-    controller = FluxqueueController(shared)
+    controller = FluxqueueController(shared, namespace or shared.api.cluster.namespace)
     if store:
         controller.store = Writer(shared, store, controller.core.chronicle.all_now)
     HistoryRequests(shared, store)
@@ -32,9 +32,9 @@ def build(
         # Its messages take packages of the extra `fluxqueue`.
         from .services.live_graph import LiveGraph, LiveServices
 
-        graph = LiveGraph(controller, namespace or shared.api.cluster.namespace, grpc.queue)
+        graph = LiveGraph(controller, grpc.queue)
         shared.controllers.append(LiveServices(graph, grpc))
-    return {HOLD_PATH: Handler(partial(judge, binds=controller.binds))}
+    return {HOLD_PATH: Handler(partial(judge, known=controller))}
 
 
 async def serve(serving: program.Serving, store: Address | None = None, grpc: Grpc | None = None) -> int:

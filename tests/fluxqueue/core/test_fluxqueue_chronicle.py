@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from simulated_cluster import Cluster
+from simulated_cluster import OWN, Cluster
 
 from headrace.fluxqueue.core import external
 from headrace.fluxqueue.core.chronicle import Record
@@ -135,7 +135,7 @@ def test_a_job_of_another_scheduler_has_ended_when_its_fluxjob_is_gone() -> None
     cluster.settle(5)
     made = []
     for jobid in (1, 2):
-        body = external.made_of(jobid, "ns", "default", {"n0": {"cpu": 1000}}, {}, 60)
+        body = external.made_of(jobid, OWN, "default", {"n0": {"cpu": 1000}}, {}, 60)
         flux = cluster.put(FLUXJOBS, body)
         flux["status"] = external.status_of(flux, cluster.now)
         made.append(cluster.put(FLUXJOBS, flux))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from simulated_cluster import Cluster
+from simulated_cluster import OWN, Cluster
 
 from headrace.fluxqueue import nodes, requests
 from headrace.fluxqueue.core import external
@@ -192,14 +192,14 @@ def reserve(cluster: Cluster, pods: int, cores: int, seconds: int) -> int:
     jobspec = requests.jobspec("a", "", pods, {"cpu": 1000 * cores, "pod": 1}, seconds)
     jobid, selection, start = cluster.queue.give("default", jobspec, parse_jobspec(jobspec), cluster.now, True)
     amounts, later = nodes.amounts_in(selection), start if start > cluster.now else 0
-    made = cluster.put(FLUXJOBS, external.made_of(jobid, "ns", "default", amounts, jobspec, seconds, later))
+    made = cluster.put(FLUXJOBS, external.made_of(jobid, OWN, "default", amounts, jobspec, seconds, later))
     made["status"] = external.status_of(made, cluster.now)
     cluster.put(FLUXJOBS, made)
     return jobid
 
 
 def cancel(cluster: Cluster, jobid: int) -> None:
-    cluster.delete(FLUXJOBS, f"match-{jobid}-external")
+    cluster.delete(FLUXJOBS, f"match-{jobid}-external", OWN)
     cluster.queue.externals.drop(jobid)
 
 
@@ -262,7 +262,7 @@ def test_reservations_have_their_nodes_at_their_time_in_random_histories_with_cr
         elif choice < 0.75:
             try:
                 jobid = reserve(cluster, rng.randint(1, 3), rng.randint(1, 4), rng.randint(5, 60))
-                later += external.reserved_start(cluster.one(FLUXJOBS, f"match-{jobid}-external")) > 0
+                later += external.reserved_start(cluster.one(FLUXJOBS, f"match-{jobid}-external", OWN)) > 0
             except Refusal:
                 pass
         elif choice < 0.8:

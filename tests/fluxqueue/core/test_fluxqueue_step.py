@@ -8,19 +8,24 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from simulated_cluster import Cluster
+from simulated_cluster import OWN, Cluster
 
+from headrace.fluxqueue import nodes, requests
 from headrace.fluxqueue.controller import trimmed_workload
 from headrace.fluxqueue.core import actions
+from headrace.fluxqueue.core.asking import Refusal
 from headrace.fluxqueue.core.cluster_queue import ClusterQueue
+from headrace.fluxqueue.core.external import made_of
 from headrace.fluxqueue.core.step import Core
-from headrace.fluxqueue.core.world import Change
+from headrace.fluxqueue.core.world import Change, is_held
 from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, HELD, HOLD, JOBID, NAMESPACES, NODES, PRIORITY_CLASSES
 from headrace.fluxqueue.workloads import KINDS
-from headrace.graph.request import RequestError
+from headrace.graph.request import RequestError, parse_jobspec
 from headrace.kube.runtime.kinds import JOBS, PODS
 from headrace.kube.runtime.timestamps import seconds_of
 from headrace.spec.hostlist import Hostlist
+
+Object = dict[str, Any]
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 
@@ -322,6 +327,67 @@ def test_who_unsuspends_a_held_job_gets_gated_pods():
     cluster.end_all("a")
     cluster.settle()
     assert cluster.state("b") == "Running"
+
+
+@pytest.mark.parametrize(
+    "template", [{"spec": {"nodeName": "n0"}}, {"metadata": {"labels": {"fluxqueue/skip": "true"}}}]
+)
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_runs_before_its_turn_is_not_told_to_be_held(template: Object, restarts: bool):
+    """Admission refuses such a template now: the Job is older, or somebody has taken the webhook away."""
+    cluster = Cluster(nodes=2, cores=4, quotas=[{"namespace": "ns", "cpu": 4}])
+    cluster.pod("first", 4)
+    cluster.settle()
+    cluster.job("early", pods=2)
+    cluster.settle()
+    assert states(cluster, ["first", "early"]) == "Running Held"
+    job = cluster.one(JOBS, "early")
+    job["spec"]["suspend"] = False
+    for part, more in template.items():
+        job["spec"]["template"].setdefault(part, {}).update(more)
+    cluster.put(JOBS, job)
+    cluster.settle()
+    if restarts:
+        cluster.restart()
+        cluster.settle()
+    told = cluster.status("early")
+    assert told["state"] == "Running"
+    assert told["reason"].startswith("it runs outside the queue: its pods have no gate")
+    # What its pods have counts against the quota, and on their nodes.
+    cluster.pod("later")
+    cluster.settle()
+    assert "cpu 7 of 4 (3 over, 6 taken)" in cluster.status("later")["reason"]
+    for pod in cluster.pods_of("early"):
+        cluster.end(pod)
+    cluster.settle()
+    assert states(cluster, ["first", "early"]) == "Running Finished"
+
+
+def test_a_job_some_of_whose_pods_run_before_their_turn_waits_with_the_others():
+    cluster = Cluster(nodes=2, cores=2)
+    cluster.pod("a", 2)
+    cluster.pod("b", 2)
+    cluster.settle()
+    cluster.job("early", pods=2)
+    cluster.settle()
+    job = cluster.one(JOBS, "early")
+    job["spec"]["suspend"] = False
+    cluster.put(JOBS, job)
+    cluster.settle()
+    pod, _ = cluster.pods_of("early")
+    pod["spec"].update(schedulingGates=[], nodeName="n0")
+    cluster.put(PODS, pod)
+    cluster.settle(5)
+    told = cluster.status("early")
+    assert (told["state"], told["waits"][0]["pods"]) == ("Running", 1)
+    assert told["reason"].startswith("1 pod waits: ")
+    cluster.delete(PODS, pod["metadata"]["name"])
+    cluster.settle()
+    assert cluster.state("early") == "Held"
+    cluster.end_all("b")
+    cluster.end_all("a")
+    cluster.settle()
+    assert cluster.state("early") == "Running" and not is_held(cluster.one(JOBS, "early"))
 
 
 @pytest.mark.parametrize("label", [{"fluxqueue/skip": "true"}, {"kueue.x-k8s.io/queue-name": "q"}])
@@ -1123,7 +1189,7 @@ def test_a_status_of_a_queue_is_asked_for_again():
     cluster = Cluster(nodes=1)
     cluster.settle(5)
     queue = cluster.one(FLUXQUEUES, "default", "")
-    core = Core()
+    core = Core(OWN)
     changes = [Change(cluster.kinds[plural], one) for (plural, *_), one in cluster.items.items()]
     queue["status"] = {}
     first = core.step(changes, cluster.now).writes["default"]
@@ -1451,7 +1517,7 @@ def test_a_pod_whose_gate_somebody_takes_away_runs_outside_the_queue_and_holds_u
     cluster.settle(5)
     told = cluster.status("second")
     assert (told["state"], told.get("position")) == ("Running", None)
-    assert told["reason"].startswith("its gate was taken away by somebody")
+    assert told["reason"].startswith("it runs outside the queue: its pods have no gate")
     cluster.end_all("b")
     cluster.settle(5)
     # The core that the pod has is nobody else's.
@@ -1726,10 +1792,10 @@ def test_a_fluxjob_that_is_labelled_with_the_id_of_another_leaves_both_their_own
     assert {str(one.facts.jobid): one.facts.name for one in cluster.records} == {ids["a"]: "a", ids["b"]: "b"}
 
 
-def external(name: str, jobid: str, node: str, told: str = "") -> dict[str, Any]:
+def external(name: str, jobid: str, node: str, told: str = "", namespace: str = OWN) -> dict[str, Any]:
     given = {"nodes": [{"name": node, "amounts": {"cpu": 4000}}]}
     return {
-        "metadata": {"name": name, "namespace": "ns", "labels": {JOBID: jobid}},
+        "metadata": {"name": name, "namespace": namespace, "labels": {JOBID: jobid}},
         "spec": {"type": 10, "queue": "default", "resources": given},
         "status": {"jobid": told} if told else {},
     }
@@ -1742,7 +1808,7 @@ def test_a_match_that_is_labelled_with_the_id_of_another_takes_nothing_from_it()
     third = cluster.put(FLUXJOBS, external("match-7-external", "5", "n2"))
     cluster.settle()
     assert set(cluster.queue.world.externals) == {5, 6}
-    second = cluster.one(FLUXJOBS, "match-6-external")
+    second = cluster.one(FLUXJOBS, "match-6-external", OWN)
     second["metadata"]["labels"][JOBID] = "5"
     cluster.put(FLUXJOBS, second)
     cluster.drop(FLUXJOBS, third)
@@ -1753,6 +1819,52 @@ def test_a_match_that_is_labelled_with_the_id_of_another_takes_nothing_from_it()
     cluster.drop(FLUXJOBS, second)
     cluster.settle(3)
     assert cluster.status("b")["nodes"] == "n1"
+
+
+def test_a_match_that_somebody_writes_into_another_namespace_counts_for_nothing():
+    cluster = Cluster(nodes=1, cores=4)
+    made = cluster.put(FLUXJOBS, external("match-5-external", "5", "n0", "5", "ns"))
+    cluster.put(FLUXJOBS, external("match-6-external", "6", "n0", "", "other"))
+    cluster.pod("a", 4)
+    cluster.settle(3)
+    assert (cluster.queue.world.externals, cluster.state("a")) == ({}, "Running")
+    # Nor does it come to an end in the history, and nobody but its author deletes it.
+    cluster.drop(FLUXJOBS, made)
+    cluster.settle(3)
+    assert [one.facts.name for one in cluster.records if one.facts.kind == "External"] == []
+    assert [one["metadata"]["name"] for one in cluster.all(FLUXJOBS)] == ["a-pod", "match-6-external"]
+
+
+def test_matches_count_against_the_quota_of_the_queues_own_namespace():
+    cluster = Cluster(nodes=2, cores=4, quotas=[{"namespace": OWN, "cpu": 6}])
+    cluster.settle()
+
+    def match(cpus: int) -> int:
+        jobspec = requests.jobspec("a", "", 1, {"cpu": 1000 * cpus, "pod": 1}, 60)
+        jobid, selection, _ = cluster.queue.give("default", jobspec, parse_jobspec(jobspec), cluster.now, False)
+        amounts = nodes.amounts_in(selection)
+        cluster.put(FLUXJOBS, made_of(jobid, OWN, "default", amounts, jobspec, 60))
+        return jobid
+
+    first = match(4)
+    for settled in (False, True):
+        if settled:
+            cluster.restart()
+            cluster.settle()
+        with pytest.raises(Refusal, match=f"no room now: over the quota of namespace {OWN}: cpu 7 of 6"):
+            match(3)
+    match(2)
+    cluster.delete(FLUXJOBS, f"match-{first}-external", OWN)
+    cluster.settle()
+    match(4)
+    cluster.settle()
+    # Another quota counts for what is there.
+    queue = cluster.one(FLUXQUEUES, "default", "")
+    queue["spec"]["quotas"] = [{"namespace": OWN, "jobs": 2}]
+    cluster.put(FLUXQUEUES, queue)
+    cluster.settle()
+    with pytest.raises(Refusal, match="jobs 3 of 2"):
+        match(1)
 
 
 def test_what_has_come_and_gone_leaves_nothing_behind():

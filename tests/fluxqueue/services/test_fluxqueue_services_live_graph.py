@@ -61,7 +61,7 @@ class Live:
 
     def begin(self) -> None:
         self.controller: Any = Controller(self.cluster)
-        self.graph = LiveGraph(self.controller, "own", "default")
+        self.graph = LiveGraph(self.controller, "default")
 
     def match(self, jobspec: object, reserves: bool = False) -> Matched:
         text = jobspec if isinstance(jobspec, str) else json.dumps(jobspec)
@@ -278,7 +278,7 @@ class FailingController(Controller):
 @pytest.fixture
 def failing(live: Live, monkeypatch: pytest.MonkeyPatch) -> Live:
     live.controller = FailingController(live.cluster)
-    live.graph = LiveGraph(live.controller, "own", "default")
+    live.graph = LiveGraph(live.controller, "default")
     monkeypatch.setattr(live_graph, "_RETRY", 0.02)
     monkeypatch.setattr(live_graph, "_REQUEST_TIMEOUT", 0.2)
     return live
@@ -472,7 +472,7 @@ def test_the_graph_is_that_of_the_cluster(live: Live) -> None:
     assert asyncio.run(live.graph.init("first", "{}")) is False
     names = {one["metadata"].get("name") for one in json.loads(live.graph.resources())["graph"]["nodes"]}
     assert {"n0", "n1"} <= names
-    other = LiveGraph(live.controller, "own", "none")
+    other = LiveGraph(live.controller, "none")
     for asks in (other.resources, lambda: asyncio.run(other.match_pods(Pods("g", 1, 1)))):
         with pytest.raises(Unanswerable, match="there is no FluxQueue none"):
             asks()
@@ -482,7 +482,7 @@ def test_the_graph_is_that_of_the_cluster(live: Live) -> None:
 def test_a_fluxjob_that_somebody_made_up_holds_nothing(live: Live, resources: object) -> None:
     spec = {"type": 10, "queue": "default", "resources": resources}
     live.cluster.put(
-        FLUXJOBS, {"metadata": {"name": "x", "namespace": "ns", "labels": {"fluxqueue/jobid": "7"}}, "spec": spec}
+        FLUXJOBS, {"metadata": {"name": "x", "namespace": "own", "labels": {"fluxqueue/jobid": "7"}}, "spec": spec}
     )
     live.cluster.settle(1)
     assert live.match(slots(2, 4)).cores
@@ -494,7 +494,7 @@ def test_a_fluxqueue_that_is_not_there_is_told_in_the_log(
     live = Live(monkeypatch)
     live.graph.tell_unknown_queue()
     assert not caplog.messages
-    LiveGraph(live.controller, "own", "zz").tell_unknown_queue()
+    LiveGraph(live.controller, "zz").tell_unknown_queue()
     assert caplog.messages == ["there is no FluxQueue zz for gRPC to match; there are default"]
 
 
@@ -622,7 +622,7 @@ def test_a_time_that_somebody_made_up_does_no_harm(live: Live, start: object) ->
     resources = {"nodes": [{"name": "n0", "amounts": {"cpu": 4000}}], "start": start}
     spec = {"type": 10, "queue": "default", "duration": 60, "resources": resources}
     live.cluster.put(
-        FLUXJOBS, {"metadata": {"name": "x", "namespace": "ns", "labels": {"fluxqueue/jobid": "7"}}, "spec": spec}
+        FLUXJOBS, {"metadata": {"name": "x", "namespace": "own", "labels": {"fluxqueue/jobid": "7"}}, "spec": spec}
     )
     live.cluster.settle(1)
     assert sorted(live.match(slots(1, 4)).cores) == [("n0" if str(start).startswith("9999") else "n1", 4)]

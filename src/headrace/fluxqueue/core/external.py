@@ -1,6 +1,7 @@
 """Jobs of other schedulers, which were matched by gRPC: what they have of the nodes. Pure.
 
-The FluxJob of such a job belongs to no object. Its `spec.resources` says what the job has of each node, and from when
+The FluxJob of such a job belongs to no object, and is in the queue's own namespace: one that is elsewhere counts for
+nothing. Its `spec.resources` says what the job has of each node, and from when
 on if it was reserved for later, so that one write makes it known, and a core that begins anew holds the same. It has
 that until the FluxJob is gone.
 """
@@ -17,6 +18,7 @@ from ...kube.runtime.writes import patch_of
 from ...spec.hostlist import Hostlist
 from .. import requests
 from ..names import EXTERNAL, FLUXJOBS, JOBID
+from ..quotas import JOB
 from . import actions
 from .cluster_queue import ClusterQueue
 from .fluxjobs import jobid_of
@@ -87,13 +89,14 @@ def status_of(fluxjob: Object, now: float) -> Object:
 
 
 class Externals:
-    """The holds of external jobs in the queues, by job id. `changed` are the nodes of jobs that have come or gone since
-    it was cleared.
+    """The holds of external jobs in the queues, by job id, which count against the quota of their `namespace`.
+    `changed` are the nodes of jobs that have come or gone since it was cleared.
     """
 
-    def __init__(self, queues: Mapping[str, ClusterQueue]) -> None:
+    def __init__(self, queues: Mapping[str, ClusterQueue], namespace: str) -> None:
         self.changed: dict[str, None] = {}
         self._queues = queues
+        self._namespace = namespace
         self._holds: dict[int, tuple[ClusterQueue, list[int]]] = {}
         # Amounts of nodes that each job has: by job id, and by node and job id.
         self._nodes: dict[int, Amounts] = {}
@@ -108,6 +111,11 @@ class Externals:
         self._new.add(jobid)
         self._place(jobid, amounts)
         self._hold(jobid, queue, amounts, now, start, end)
+
+    def excess(self, queue: ClusterQueue, amounts: Amounts) -> str:
+        """Which limits of the quota a new job with these amounts would be over, and by how much; "" for none."""
+        account = queue.accounts.get(self._namespace)
+        return account.excess_of(_counted(amounts)) if account else ""
 
     def is_new(self, jobid: int) -> bool:
         """Whether the FluxJob of a job that was given resources has not been observed yet."""
@@ -125,6 +133,8 @@ class Externals:
         for hold in holds:
             if queue:
                 queue.release(hold)
+        if queue and (account := queue.accounts.get(self._namespace)):
+            account.forget(jobid)
         for node in self._nodes.pop(jobid, ()):
             self._on[node].pop(jobid)
             if not self._on[node]:
@@ -151,6 +161,7 @@ class Externals:
             if jobid not in self._nodes:
                 self._place(jobid, dict(amounts_of(item)))
             if held and held[0] is queue:
+                self._account(jobid, queue)
                 continue
             self._holds.pop(jobid, None)
             if queue:
@@ -162,6 +173,12 @@ class Externals:
 
     def _hold(self, jobid: int, queue: ClusterQueue, amounts: Amounts, now: int, start: float, end: float) -> None:
         self._holds[jobid] = queue, [queue.hold(node, of, now, end, start) for node, of in amounts.items()]
+        self._account(jobid, queue)
+
+    def _account(self, jobid: int, queue: ClusterQueue) -> None:
+        """A queue may have other quotas than before."""
+        if account := queue.accounts.get(self._namespace):
+            account.run(jobid, _counted(self._nodes[jobid]))
 
     def begun(
         self, fluxjobs: Mapping[int, Object], touched: Container[str], now: float
@@ -182,6 +199,11 @@ class Externals:
         """When the next job begins; inf for none."""
         starts = (reserved_start(item) for item in fluxjobs.values() if _waits(item))
         return min((start for start in starts if start > now), default=inf)
+
+
+def _counted(amounts: Amounts) -> requests.Amounts:
+    """What a job has of all nodes, and itself as one job."""
+    return {**requests.total(amounts.values()), JOB: 1}
 
 
 def _waits(fluxjob: Object) -> bool:

@@ -139,11 +139,20 @@ class Places:
         has.update(place.set for place in job.places)
         return {one.name: max(one.pods - has[one.name], 0) for one in job.wish.sets}
 
+    def outside(self, job: Job) -> Iterator[Object]:
+        """The pods of a job without a place or a gate that stay: they were made while its namespace had no queue, name
+        their node, or somebody has taken their gate away. Pods with marks were given a place, which a job that is
+        suspended has given back; they will end.
+        """
+        for pod in self._world.live_pods(job.uid):
+            meta = pod["metadata"]
+            is_alone = meta["uid"] not in self.of_pod and gate_index(pod) < 0 and not is_placed(pod)
+            if is_alone and "deletionTimestamp" not in meta:
+                yield pod
+
     def _outside(self, job: Job) -> Counter[str]:
-        """By set, how many pods of a job run on without a place, as they were made while its namespace had no queue."""
-        pods = (pod for pod in self._world.live_pods(job.uid) if pod["metadata"]["uid"] not in self.of_pod)
-        stay = (pod for pod in pods if "deletionTimestamp" not in pod["metadata"])
-        runs = (pod for pod in stay if (gate_index(pod) < 0 if job.workload.lasts else _is_elsewhere(pod)))
+        """By set, how many pods of a job run on without a place."""
+        runs = (pod for pod in self.outside(job) if job.workload.lasts or pod["spec"].get("nodeName"))
         return Counter(own.name for pod in runs if (own := job.wish.set_of(pod)))
 
     def add(self, job: Job, queue: ClusterQueue, own: str, nodes: list[str], now: int, since: float) -> None:
@@ -289,13 +298,6 @@ def _is_unbound(pod: Object) -> bool:
 def _is_open(pod: Object) -> bool:
     """Whether it is still for this program to say on which node a pod is."""
     return gate_index(pod) >= 0 or pin.is_to_bind(pod)
-
-
-def _is_elsewhere(pod: Object) -> bool:
-    """Whether kube-scheduler has bound a pod to a node of its own choice. Pods with marks were given a place, which a
-    job that is suspended has given back; they will end.
-    """
-    return bool(pod["spec"].get("nodeName")) and not is_placed(pod)
 
 
 def _is_outgrown(job: Job, place: Place) -> bool:

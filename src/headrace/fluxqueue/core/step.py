@@ -65,7 +65,10 @@ Object = dict[str, Any]
 _CLOCK_SLACK = 1.0
 # How many times one step has a queue start what the starts before have put in front of it.
 _ROUNDS = 8
-OUTSIDE = "its gate was taken away by somebody: it runs outside the queue, where kube-scheduler puts it"
+OUTSIDE = (
+    "it runs outside the queue: its pods have no gate, as they name their node, have a label by which they are left "
+    "alone, or somebody has taken the gate away"
+)
 # The most characters of a reason that repeats what a user has written: the store has reasons in keys, whose size
 # PostgreSQL limits.
 _LONGEST_REASON = 1000
@@ -89,13 +92,13 @@ class Steps(Struct, frozen=True):
 
 
 class Core:
-    """All queues of a cluster."""
+    """All queues of a cluster; `namespace` is the queue's own."""
 
-    def __init__(self) -> None:
-        self.world = World()
+    def __init__(self, namespace: str) -> None:
+        self.world = World(namespace)
         self.chronicle = Chronicle()
         self.queues: dict[str, ClusterQueue] = {}
-        self.externals = Externals(self.queues)
+        self.externals = Externals(self.queues, namespace)
         self._asked_again: dict[str, None] = {}
         self._ids = FluidGenerator(epoch_ms=_EPOCH)
         # Ids of parts of jobs in front of a graph. Those of jobs are smaller: of one second, a job goes before what
@@ -212,6 +215,8 @@ class Core:
         touched = self.world.apply(changes)
         for change in changes:
             if change.kind == FLUXJOBS and is_external(change.item):
+                if not self.world.is_own(change.item):
+                    continue
                 self.externals.observe(change.item)
                 self.chronicle.see_external(change.item, change.gone, now)
             elif change.kind == FLUXJOBS and not change.gone and (uid := workload_of(change.item)):
@@ -250,7 +255,8 @@ class Core:
         """Give resources of a queue to a new job of another scheduler (`external`), now or, if it `reserves`, at the
         earliest time at which it fits; returns its id, what it has, and from which time on (seconds).
 
-        Raises Refusal where there is no such queue, no room, or no such time that is known.
+        Raises Refusal where there is no such queue, no room, or no such time that is known, and for what is over the
+        quota of the queue's own namespace.
         """
         queue = self.queues.get(name)
         if queue is None:
@@ -262,10 +268,13 @@ class Core:
         found = queue.earliest(request, int(now), reserves)
         if found.selection is None:
             raise Refusal(no_match(queue.scheduler, jobspec, request, int(now), reserves))
+        amounts = nodes.amounts_in(found.selection)
+        if excess := self.externals.excess(queue, amounts):
+            raise Refusal(f"no room now: {excess}")
         self._ids.high_water = max(self._ids.high_water, *self.world.externals, 0)
         jobid = self._ids.next(int(now * 1000))
         end = found.start + request.duration if request.duration else 0
-        self.externals.give(jobid, queue, nodes.amounts_in(found.selection), int(now), found.start, end)
+        self.externals.give(jobid, queue, amounts, int(now), found.start, end)
         self.places.changed[name] = None
         return jobid, found.selection, found.start
 
@@ -577,14 +586,20 @@ class Core:
         if job.state is State.REFUSED:
             job.state, job.reason = State.HELD, ""
         job.priority = self._priority(job)
-        if self._is_outside(job):
+        outside = self._outside(job)
+        if outside and not job.state.has_nodes:
+            # Whoever let its pods run, it is not told that nothing of it does.
+            job.state, job.is_placed, job.started_at, job.reason = State.RUNNING, True, job.started_at or now, ""
+        if outside and self._is_outside(job):
             self._withdraw(job)
-            job.started_at = job.started_at or now
-            job.state, job.is_placed, job.waits, job.reason = State.RUNNING, True, [], OUTSIDE
+            job.waits, job.reason = [], OUTSIDE
             return
         if job.state.has_nodes and self._is_idle(job):
             self._requeue(job)
             job.reason = NO_PODS
+        elif job.state.has_nodes and not (outside or job.nodes or job.places):
+            # The pods that ran outside the queue have gone.
+            self._requeue(job)
         if job.reason == NO_PODS and job.workload.lasts:
             # What was scaled down to nothing comes anew when it wants pods again.
             job.queued_at = now
@@ -601,7 +616,7 @@ class Core:
             job.reason = growing(job, why)
             return
         if job.state.has_nodes and not job.waits:
-            job.reason = ""
+            job.reason = OUTSIDE if outside and not job.nodes else ""
         job.is_ready = bool(job.waits)
         if self._account_of(job) is None or job.is_submitted:
             self._queue_up(job, queue)
@@ -622,13 +637,20 @@ class Core:
         self._defects.append((uid, exc))
         return f"its fields are not those of a {self.world.workloads[uid][0].kind.kind}: {exc!r}"[:_LONGEST_REASON]
 
-    def _is_outside(self, job: Job) -> bool:
-        """Whether somebody has taken the gate away from all pods of a job that is nothing but pods, before the queue
-        did. What they have of their nodes is counted as that of others (`_count_foreign`).
+    def _outside(self, job: Job) -> list[Object]:
+        """The pods of a job that the queue does not hold, and has given no place. What they have of their nodes is
+        counted as that of others (`_count_foreign`).
         """
-        pods = list(self.world.live_pods(job.uid))
-        is_free = bool(pods) and not any(gate_index(pod) >= 0 or is_placed(pod) for pod in pods)
-        return is_free and job.workload.kind == PODS and not job.places
+        if not job.is_claimed:
+            # Its user has suspended it: they are about to end.
+            return []
+        return [pod for pod in self.places.outside(job) if job.workload.kind == PODS or pod["spec"].get("nodeName")]
+
+    def _is_outside(self, job: Job) -> bool:
+        """Whether nothing of a job that is nothing but pods is left to the queue."""
+        pods = self.world.live_pods(job.uid)
+        is_held = any(gate_index(pod) >= 0 or is_placed(pod) for pod in pods)
+        return job.workload.kind == PODS and not is_held and not job.places
 
     def _kept_out(self, job: Job) -> str:
         """Why a job is not in the order of its queue; "" if it may be."""
@@ -731,8 +753,7 @@ class Core:
                 self._queue_up(job, queue)
             return
         if job.state.has_nodes:
-            pods = self.world.live_pods(job.uid) if job.reason == OUTSIDE else ()
-            outside = (requests.amounts_of(pod["spec"], pod.get("status")) for pod in pods)
+            outside = (requests.amounts_of(pod["spec"], pod.get("status")) for pod in self.places.outside(job))
             account.run(job.jobid, requests.total([job.holds, *outside]))
         # What waits beside what runs is entered by the negative id.
         waiting, other = (-job.jobid, 0) if job.state.has_nodes else (job.jobid, -job.jobid)

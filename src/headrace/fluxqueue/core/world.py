@@ -18,7 +18,7 @@ Object = dict[str, Any]
 _Key = TypeVar("_Key")
 
 # How many owners are looked at above an object: those of the known kinds are three. Users write owners as they like.
-_DEPTH = 8
+MOST_OWNERS = 8
 
 
 class Change(NamedTuple):
@@ -45,9 +45,11 @@ class World:
     """`workloads`, `pods` are by uid, `fluxjobs` by the uid of their workload, `externals` by job id, all else by name.
 
     A workload is an object of a known kind that none of a known kind owns: what it owns, and all their pods, are its.
+    `namespace` is the queue's own, where the FluxJobs of `externals` are.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
         self.workloads: dict[str, tuple[Workload, Object]] = {}
         # The resource version in which each workload was first seen, which orders those of one second: creation times
         # are whole seconds, and each write to an object gives that object a newer version.
@@ -174,7 +176,8 @@ class World:
 
     def _apply_fluxjob(self, item: Object, uid: str, gone: bool, touched: Touched) -> None:
         if external.is_external(item):
-            self._apply_external(item, uid, gone)
+            if self.is_own(item):
+                self._apply_external(item, uid, gone)
             return
         owner, former = "" if gone else workload_of(item), self._workload_of.get(uid, "")
         if former != owner and self.fluxjobs.get(former, item)["metadata"]["uid"] == uid:
@@ -189,6 +192,10 @@ class World:
             touched.workloads[owner] = None
         elif is_orphan:
             touched.workloads[uid] = None
+
+    def is_own(self, fluxjob: Object) -> bool:
+        """Whether a FluxJob is where the queue makes those of external jobs. Others may have been made by anybody."""
+        return bool(fluxjob["metadata"]["namespace"] == self.namespace)
 
     def _apply_external(self, item: Object, uid: str, gone: bool) -> None:
         """One keeps the id by which it was first seen, and another that is said to have the same counts for nothing."""
@@ -240,12 +247,12 @@ class World:
 
     def _above(self, uid: str) -> Iterator[str]:
         """The owner of an object, its owner, and so on."""
-        for _ in range(_DEPTH):
+        for _ in range(MOST_OWNERS):
             if not (uid := self._owner.get(uid, "")):
                 return
             yield uid
 
-    def _below(self, uid: str, depth: int = _DEPTH) -> Iterator[str]:
+    def _below(self, uid: str, depth: int = MOST_OWNERS) -> Iterator[str]:
         """An object, and those that it has made, itself or by others."""
         yield uid
         for one in self._owns.get(uid, ()) if depth else ():

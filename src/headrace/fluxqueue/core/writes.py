@@ -98,7 +98,8 @@ class Writes:
         """What makes a job run whose nodes are told."""
         workload, queue = job.workload, self._queues.get(job.queue)
         limit = job.seconds if queue and queue.settings.enforce_duration else 0
-        if workload.is_suspended(job.item) or is_held(job.item):
+        # A job without nodes has pods that run outside the queue alone: it has not had its turn yet.
+        if job.nodes and (workload.is_suspended(job.item) or is_held(job.item)):
             yield actions.Change(workload.kind, job.item, workload.released(job.item, limit, job.started_at))
         elif workload.deadline and any(gate_index(pods[one.pod]) >= 0 for one in job.places if one.pod in pods):
             # Its user has created it suspended, and unsuspended it: its pods alone were held.

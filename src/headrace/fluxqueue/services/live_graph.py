@@ -58,13 +58,10 @@ class Grpc(Struct, frozen=True, kw_only=True):
 
 
 class LiveGraph:
-    """`namespace` is that of the FluxJobs of matches."""
-
-    def __init__(self, controller: FluxqueueController, namespace: str, queue: str) -> None:
+    def __init__(self, controller: FluxqueueController, queue: str) -> None:
         self._controller = controller
         self._core = controller.core
         self.begun = controller.begun
-        self._namespace = namespace
         self._queue = queue
         # FluxJobs of matches, by job id, until the core has observed them (`_unseen`).
         self._made: dict[int, Object] = {}
@@ -124,7 +121,8 @@ class LiveGraph:
             raise Unanswerable(str(exc)) from None
         graph, amounts, is_later = selection.graph, nodes.amounts_in(selection), start > int(now)
         later = start if is_later else 0
-        body = external.made_of(jobid, self._namespace, self._queue, amounts, jobspec, request.duration, later)
+        where = self._core.world.namespace, self._queue
+        body = external.made_of(jobid, *where, amounts, jobspec, request.duration, later)
         if marks:
             body["metadata"]["annotations"] = dict(marks)
         shown = graph_object(graph, Allocation(jobid, start, start + request.duration, is_later, selection))

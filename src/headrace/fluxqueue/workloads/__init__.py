@@ -85,11 +85,6 @@ def is_foreign(workload: Workload) -> bool:
     return "." in workload.kind.group
 
 
-def reviewed() -> Iterator[Workload]:
-    """The kinds of which something is changed when an object is created."""
-    return (one for one in KINDS.values() if one.kind == PODS or one.suspend)
-
-
 __all__ = [
     "BY_PLURAL",
     "KINDS",
@@ -103,6 +98,5 @@ __all__ = [
     "ordinal_of",
     "others",
     "owner_of",
-    "reviewed",
     "uid_of_group",
 ]
