@@ -59,6 +59,14 @@ flux dmesg | grep -c "token=" || true
     assert done.out.splitlines() == ["200", "1", "401", "200", "Open http://127.0.0.1", "200", "2", "1", "0"], done.err
 
 
+def test_through_a_proxy_it_has_one_line(tmp_path: Path) -> None:
+    script = f"""{WAIT}
+url=$(jq -r .url url)
+flux proxy "$FLUX_URI" headrace api url --json | jq -c --arg url "$url" 'select(.url == $url) | keys'
+"""
+    assert run(tmp_path, "[headrace.api]\nport = 0\n", script).out.splitlines() == ['["login","uri","url"]']
+
+
 def test_what_the_service_says_is_in_the_log_and_it_is_tried_again_and_reconfigured(tmp_path: Path) -> None:
     script = f"""
 until test "$(flux dmesg | grep -c 'can be reached from other machines')" -ge 2; do sleep .05; done

@@ -134,7 +134,7 @@ class _Api:
         if len(self._waiting) == 1:
             self._signal(signal.SIGUSR1)
         try:
-            return await asyncio.wait_for(asked, _ANSWER_TIMEOUT)
+            return {"uri": self.ctx.attrs.get("local-uri"), **await asyncio.wait_for(asked, _ANSWER_TIMEOUT)}
         except asyncio.TimeoutError:
             self._waiting.remove(asked)
             raise RpcError(errno.ETIMEDOUT, f"the service has not answered within {_ANSWER_TIMEOUT:.0f} s") from None

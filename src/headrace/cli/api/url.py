@@ -8,7 +8,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict
+    from typing import Any, Dict, Tuple
 
 
 def run(options: Any) -> int:
@@ -20,9 +20,10 @@ def run(options: Any) -> int:
     found = sorted(running.found(), key=lambda one: one.get("uri") != uri)
     wrong = None
     if not found or found[0].get("uri") != uri:
-        # The instance may have started a service on another machine.
+        # The instance may have started a service on another machine, and a proxy's address is not the instance's own.
         try:
-            found.insert(0, _of_instance())
+            own = _of_instance()
+            found = [own, *(one for one in found if _where(one) != _where(own))]
         except OSError as exc:
             wrong = exc
     for one in found:
@@ -35,6 +36,10 @@ def run(options: Any) -> int:
     if wrong is not None and not (found and wrong.errno == errno.ENOENT):
         raise wrong
     return 0
+
+
+def _where(service: Dict[str, Any]) -> Tuple[Any, ...]:
+    return service.get("uri"), service["url"], service.get("socket")
 
 
 def _of_instance() -> Dict[str, Any]:
