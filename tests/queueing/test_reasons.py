@@ -155,6 +155,6 @@ def test_without_backfill_a_job_waits_for_what_its_queue_holds_from_a_later_time
     queue.enter(100, selection, NOW + HOUR, NOW + 2 * HOUR)
     fill(queue, cores(8), cores(1, HOUR + 1), cores(1))
     assert list(queue.pending) == [2, 3], "the first one ends before"
-    promised = "resources are free but promised to jobs before it"
+    later = "resources are free now, but not until it would end: other jobs have them later"
     queue.finish(1)
-    assert Explainer().explain(queue, 2, NOW, ANEW())["reason_pending"] == promised
+    assert Explainer().explain(queue, 2, NOW, ANEW())["reason_pending"] == later

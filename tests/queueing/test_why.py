@@ -100,14 +100,15 @@ def test_a_request_that_does_not_wait_is_told_whether_it_could_ever_be_met() -> 
     first, second = scheduler.graph.nodes()
     scheduler.set_status(first, False)
     # A node that comes back would serve it.
-    down = "no room while 1 eligible node(s) are down or drained: 2 node wanted, 1 can be had in the whole graph"
+    down = (
+        "no room while 1 eligible node(s) are down, drained or cordoned (node0): it needs 2 nodes of 1 core, the other "
+        "nodes have room for 1"
+    )
     assert told(exclusive(2)) == down
     assert told(exclusive(3)).startswith("unsatisfiable request: need 3 exclusive node(s), only 2 eligible")
     assert told(cores(9)).startswith("unsatisfiable request: need 9 slot(s)")
     scheduler.set_status(second, False)
-    assert told(cores(1)).startswith(
-        "no room while 2 eligible node(s) are down or drained: 1 slot wanted, 0 can be had"
-    )
+    assert told(cores(1)) == "no room while all eligible nodes are down, drained or cordoned (node0, node1)"
     for node in (first, second):
         scheduler.set_status(node, True)
     assert scheduler.allocate(1, parse_jobspec(cores(6, duration=0)), NOW).allocation is not None
@@ -125,7 +126,7 @@ def test_nothing_is_told_to_be_promised_where_nothing_is() -> None:
     scheduler, jobspec = Scheduler(graph.finish(), "first"), cores(2)
     assert scheduler.allocate(1, parse_jobspec(cores(1)), NOW).allocation is not None
     told = no_match(scheduler, jobspec, parse_jobspec(jobspec), NOW, False)
-    assert told == "no room now: 2 slot wanted, 1 can be had in the whole graph"
+    assert told == "no room now: insufficient resources: slot x1 short (2 wanted, 1 free)"
     # Beside what is reserved, resources may be free.
     assert scheduler.reserve(2, parse_jobspec(jobspec), NOW).allocation is not None
     beyond = parse_jobspec(cores(1, duration=90))

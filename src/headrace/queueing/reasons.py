@@ -20,7 +20,7 @@ from headrace.graph.usage import Allocation
 from headrace.queueing.forecast import STEP, Place, Supply, Waiting, forecast, text
 from headrace.queueing.pending import UNLIMITED, Position
 from headrace.queueing.queue import Queue
-from headrace.queueing.why import PROMISED, shortage, takes_whole_nodes
+from headrace.queueing.why import PROMISED, at_the_front, shortage, takes_whole_nodes
 
 # The types of single cores and GPUs.
 _SINGLE = ("core", "gpu")
@@ -46,6 +46,8 @@ def of_front(queue: Queue, now: int) -> Iterator[tuple[int, dict[str, Any]]]:
             plan = scheduler.reserve(jobid, request, now).allocation
             if plan is not None:
                 scheduler.cancel(jobid)
+        if place == 0 and notes["reason_pending"] is PROMISED:
+            notes["reason_pending"] = at_the_front(scheduler, request, now)
         yield jobid, _with_start(notes, plan, now)
 
 
@@ -63,6 +65,8 @@ class Explainer:
         entry = queue.pending[jobid]
         ahead = queue.waiting.count_before(entry.position)
         short = self._shortage(queue, entry.shape, entry.request, now, state)
+        if short is PROMISED and not ahead:
+            short = at_the_front(queue.scheduler, entry.request, now)
         notes = {"reason_pending": text(short, ahead), "jobs_ahead": ahead}
         return _with_start(notes, queue.planned.get(jobid), now)
 

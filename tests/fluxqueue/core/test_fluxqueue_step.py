@@ -43,7 +43,7 @@ def test_jobs_start_in_their_order_and_give_back_what_they_had():
         cluster.settle()
     assert states(cluster, "abcd") == "Running Held Held Held"
     assert [cluster.status(name)["position"] for name in "bcd"] == [1, 2, 3]
-    assert "cpu x3000 short (3000 wanted, 0 free)" in cluster.status("b")["reason"]
+    assert "cpu x3 short (3 wanted, 0 free)" in cluster.status("b")["reason"]
     assert cluster.status("c")["reason"] == "waits for the jobs before it"
     # One pod of the job ends: its node is free, the other is not.
     cluster.end(cluster.pods_of("a")[0])
@@ -1998,7 +1998,7 @@ def test_what_admission_adds_to_the_pods_of_a_job_costs_it_neither_its_turn_nor_
     cluster.settle(20)
     # Each pod was given a place of one core, which is too small: they wait for three, before whoever came after them.
     assert states_of(cluster, "a", "later") == ["Released", "Held"]
-    assert "cpu x4000 short (6000 wanted, 2000 free)" in cluster.status("a")["reason"]
+    assert "cpu x4 short (6 wanted, 2 free)" in cluster.status("a")["reason"]
     if restarts:
         cluster.restart()
         cluster.settle(5)

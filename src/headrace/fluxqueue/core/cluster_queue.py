@@ -17,6 +17,7 @@ from ...graph.selection import from_vertices
 from ...queueing.pending import UNLIMITED
 from ...queueing.queue import Decision, Queue, Started
 from ...queueing.reasons import FAR, places
+from ...queueing.why import amount_of
 from ...spec.constraint import terms
 from .. import constraints, nodes, requests
 from ..crd import Settings
@@ -59,6 +60,8 @@ class ClusterQueue:
         self._tests: dict[str, None] = {}
         # By node, what pods have of it for as long as nobody deletes them.
         self._lasting: dict[str, requests.Amounts] = {}
+        # By node, what pods have of it that no job of the queue has, those of `_lasting` among them.
+        self.outside: dict[str, requests.Amounts] = {}
         self._most_tests = _MOST_TESTS
         self._ranks = 0
         self.accounts = _accounts(settings)
@@ -95,6 +98,7 @@ class ClusterQueue:
 
     def drop_node(self, name: str) -> None:
         """A node is gone. Holds on it stay, and are entered if it comes back."""
+        self.outside.pop(name, None)
         if self.nodes.pop(name, None) is not None:
             self._remove(name)
             self.queue.touch()
@@ -177,6 +181,15 @@ class ClusterQueue:
         self._resize(name, self.nodes[name], now)
         self.queue.touch()
         return bool(requests.beyond(before, amounts))
+
+    def taken_by_others(self) -> str:
+        """The end of a reason: what pods outside the queue have of its nodes; "" for nothing."""
+        taken = requests.total(self.outside.values())
+        graph = self.scheduler.graph
+        told = [
+            f"{kind} {amount_of(graph, kind, taken[kind])}" for kind in (*nodes.FILTERS[:2], "gpu") if taken.get(kind)
+        ]
+        return f"; pods outside the queue have {', '.join(told)} of its nodes" if told else ""
 
     def _pools(self, name: str) -> dict[str, int]:
         """The pools of a node by type."""

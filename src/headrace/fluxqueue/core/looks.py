@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ...queueing.pending import Position
 from ...queueing.reasons import Explainer
+from ..names import DURATION
 from . import fluxjobs
 from .cluster_queue import ClusterQueue
 from .job import Job, growing
@@ -23,7 +24,10 @@ STATUS_RATE = 50.0
 # How many jobs of a queue each look is at, from the first on, and how many of those behind them, in turn.
 _HEAD = 100
 _SLICE = 400
-_UNLIMITED = "; its duration is not known, so it is never started ahead of a reservation"
+_UNLIMITED = (
+    "; its duration is not known, so it is never started ahead of a reservation: give one by activeDeadlineSeconds or "
+    f"the annotation {DURATION}"
+)
 
 
 class _Tour(NamedTuple):
@@ -176,6 +180,7 @@ class Looks:
         if job.position == 1:
             state = queue.queue, queue.scheduler.generation, now
             why = str(self._explainer.explain(queue.queue, _first_part(queue, job), now, state)["reason_pending"])
+            why += queue.taken_by_others()
         else:
             why = BEHIND
         is_kept_back = job.position > 1 and queue.queue.policy.backfill and job.asked and not job.asked.duration

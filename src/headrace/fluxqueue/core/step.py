@@ -24,7 +24,7 @@ from ...kube.runtime.kinds import PODS
 from ...kube.runtime.timestamps import seconds_of
 from ...kube.runtime.writes import patch_of
 from ...queueing.queue import Planned, Refused, Started
-from ...queueing.why import no_match, refusal
+from ...queueing.why import never, no_match, while_down
 from ...spec.hostlist import Hostlist
 from ...spec.idset import Idset
 from ...spec.jobid import TIMESTAMP_SHIFT, FluidGenerator
@@ -376,6 +376,8 @@ class Core:
             for uid, job in self.jobs.items():
                 if job.queue == name and not job.is_ready:
                     self.touch(uid)
+        if queue:
+            queue.outside[node] = requests.total([*lasting, *passing])
         amounts, before = requests.total(passing), self._foreign.get(node)
         if before and (before[0], before[2]) == (queue, amounts):
             return
@@ -814,8 +816,11 @@ class Core:
                 asked = job.asked
                 if asked:
                     request = request_of(job, asked, job.wanted, {})
-                    why = refusal(queue.scheduler, jobspec_of(job, asked), request, decision.failure)
-                    job.reason = growing(job, f"no node could ever serve it as nodes are now: {why}")
+                    why = while_down(queue.scheduler, request, decision.failure)
+                    if not why:
+                        why = never(queue.scheduler, jobspec_of(job, asked), request, decision.failure)
+                        why = f"no node could ever serve it as nodes are now: {why}"
+                    job.reason = growing(job, why + queue.taken_by_others())
             decided[job.uid] = job
         # Several parts of a job may have started: who has its places, and what it asks for next, follows from all of
         # them.
