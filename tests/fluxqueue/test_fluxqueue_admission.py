@@ -247,9 +247,12 @@ def test_what_looks_like_a_way_round_the_queue_and_is_none_is_taken():
     selects = {"matchLabels": {"fluxqueue/skip": "true"}}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": selects}]}}
     spec = {**POD["spec"], "affinity": affinity, "nodeName": ""}
-    given = {"metadata": {"labels": {"fluxqueue/skip": "false"}}, "spec": spec}
+    spec["nodeSelector"] = {"nodeName": "n"}
+    given = {"metadata": {"labels": {"fluxqueue/skip": "false", "nodeName": "n"}}, "spec": spec}
     for operation in ("CREATE", "UPDATE"):
         assert judge(review("jobs", with_spec(JOB, template=given), operation), Known()).refusal is None
+    containers = [{"image": "x", "environment": {"nodeName": "n"}}]
+    assert judge(review("miniclusters", with_spec(JOB, containers=containers)), Known()).refusal is None
 
 
 def test_what_is_changed_is_not_held_again():

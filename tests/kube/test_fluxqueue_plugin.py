@@ -207,6 +207,8 @@ def test_what_is_held_is_let_go_by_the_queue_alone(
     alone = "a FluxJob is written by the queue alone"
     until(lambda: alone in hers.kubectl("create", "-f", "-", body=match).stderr)
     assert alone in patched("fluxjob", "waits-job", {"spec": {"queue": "other"}})
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "x", "uid": "x", "controller": True}
+    assert alone in patched("fluxjob", "waits-job", {"metadata": {"ownerReferences": [owner]}})
     assert not patched("fluxjob", "waits-job", {"metadata": {"annotations": {"seen": "yes"}}})
     # The queue lets go what it holds.
     held.delete("jobs", "runs")

@@ -1,10 +1,9 @@
-"""What the webhook changes of objects when they are created in a labelled namespace, and which it refuses (`/hold-v1`).
-Pure: a function of the review, of which queues bind and of the owners of an object, so a dry run is answered as a
-creation is.
+"""What the webhook `/hold-v1` changes in objects of labelled namespaces, and which objects it refuses. Pure: a function
+of the review, of which queues bind and of the owners of an object, so a dry run is answered as a creation is.
 
-Every pod gets the gate, so no kind of object escapes. Objects that can are suspended as well, so that as long as they
-wait they have no pods. Their templates are never changed: an object that waits is refused if its pods would get no
-gate.
+Every pod gets the gate, so no kind of object escapes. Objects that can be suspended are suspended as well, so they have
+no pods while they wait. Templates are never changed. An object is refused if pods made from its templates would get no
+gate, unless the object is left alone.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from .workloads.workload import value_at, with_value
 
 Object = dict[str, Any]
 
-# The key of a field that ends as those with labels of pods do, and has none.
+# Labels that select pods, rather than being given to them.
 _SELECTOR = "matchLabels"
-# A place in an object: the place above it, and the key there. Very few are told, so none is written out before.
+# The path of a field: the path of what it is in (None at the top), and its key. It becomes text only for a refusal.
 _Trail = tuple[Any, str]
 
 
@@ -35,11 +34,11 @@ class Known(Protocol):
         """Whether the queue of a namespace binds pods itself."""
 
     def above(self, item: Object) -> Iterable[Object]:
-        """What has made an object, what has made that, and so on, with their `kind`."""
+        """The controller of an object, the controller of that, and so on, with their `kind`."""
 
 
 def judge(review: Review, known: Known) -> Verdict:
-    """The verdict on a creation, or on a change of an object that makes pods."""
+    """The verdict on the creation of an object, or on a change of one that makes pods."""
     kind = BY_PLURAL.get(review.resource)
     if kind is None or review.subresource or not review.new or review.operation not in ("CREATE", "UPDATE"):
         return Verdict()
@@ -59,8 +58,8 @@ def _is_left_alone(item: Object, kind: Workload) -> bool:
 
 
 def _ungated(spec: Any) -> Iterator[Problem]:
-    """What in the spec of an object has its pods get no gate: a node, or labels by which they are left alone, wherever
-    a template of pods may stand in the fields of a kind.
+    """The fields of an object's spec for which its pods would get no gate: the node of a PodSpec, and labels that leave
+    pods alone. They are found at any depth, as each kind has its templates elsewhere.
     """
     parts: list[tuple[Any, _Trail]] = [(spec, (None, "spec"))]
     while parts:
@@ -69,7 +68,7 @@ def _ungated(spec: Any) -> Iterator[Problem]:
             parts += [(one, (trail, f"[{index}]")) for index, one in enumerate(part)]
         elif isinstance(part, dict):
             parts += [(one, (trail, f".{key}")) for key, one in part.items()]
-            if part.get("nodeName"):
+            if part.get("nodeName") and trail[1].lower().endswith("spec"):
                 yield Problem(f"{_path(trail)}.nodeName", "must not be set: the queue gives pods to nodes")
             for key, labels in part.items():
                 if key.lower().endswith("labels") and key != _SELECTOR and isinstance(labels, dict):

@@ -203,7 +203,7 @@ class FluxqueueController:
         return queue is not None and (queue.get("spec") or {}).get("placement") == "bind"
 
     def above(self, item: Object) -> Iterator[Object]:
-        """What has made an object, what has made that, and so on, with their `kind`, as far as the caches know."""
+        """The controller of an object, the controller of that, and so on; as cached, with their `kind`."""
         for _ in range(MOST_OWNERS):
             owner, namespace = owner_of(item), item["metadata"].get("namespace", "")
             if owner is None:

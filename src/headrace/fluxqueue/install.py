@@ -59,11 +59,12 @@ _READ = ["get", "list", "watch"]
 GRPC_RESOURCES: Object = {**RESOURCES, "limits": {**RESOURCES["limits"], "memory": "1Gi"}}
 
 
-# True for creations, and for changes after which an object makes other pods, as far as the API server can tell without
-# the webhook: that of a number alone needs no process of the queue (CEL).
-_TEMPLATE, _SPEC = (f"{{}}.{path}.orValue({{{{}}}})" for path in ("?spec.?template", "?spec"))
-_MAKES_OTHER_PODS = "request.operation == 'CREATE' || (object.?spec.?template.hasValue() ? {} : {})".format(
-    *(f"{part.format('object')} != {part.format('oldObject')}" for part in (_TEMPLATE, _SPEC))
+# True for creations, and for changes of templates of pods (CEL). Of a kind without `spec.template` each change of the
+# spec counts. So scaling a Deployment or resuming a Job needs no answer of the webhook.
+_OTHER_TEMPLATE = "object.?spec.?template.orValue({}) != oldObject.?spec.?template.orValue({})"
+_OTHER_SPEC = "object.?spec.orValue({}) != oldObject.?spec.orValue({})"
+_MAKES_OTHER_PODS = (
+    f"request.operation == 'CREATE' || (object.?spec.?template.hasValue() ? {_OTHER_TEMPLATE} : {_OTHER_SPEC})"
 )
 
 

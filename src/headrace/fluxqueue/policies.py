@@ -1,5 +1,5 @@
-"""What the API server itself checks for the queue: who asks for a history, who writes FluxJobs, that what is held stays
-so until its turn, and, where the administrator wants it, that all objects wait. Pure. Source: Kubernetes 1.34,
+"""Policies by which the API server itself checks requests: who asks for a history, who writes FluxJobs, who releases
+what the queue holds, and, if the administrator wants it, that all objects wait. Pure. Source: Kubernetes 1.34,
 "Validating Admission Policy", "Common Expression Language".
 """
 
@@ -28,7 +28,7 @@ from .names import (
     QUEUE,
     SKIP,
 )
-from .workloads import KINDS, Workload, others
+from .workloads import Workload, others
 
 Object = dict[str, Any]
 
@@ -49,26 +49,26 @@ _BY_DAEMON_SETS = "request.userInfo.username in " + str(
 
 
 def history_policy() -> list[Object]:
-    """What has the API server refuse a FluxHistory that names another user than its creator, in all namespaces."""
+    """The policy that refuses a FluxHistory that names another user than its creator, in all namespaces."""
     check = _check(_IS_CREATOR, "spec.user: must be who creates this object, as `kubectl auth whoami -o yaml` tells")
     rule = {"resourceRules": [_rule(FLUXHISTORIES, "CREATE")]}
     return _policy(HISTORY_POLICY, {"matchConstraints": rule, "validations": [check]})
 
 
 def fluxjob_policy(namespace: str) -> list[Object]:
-    """What has the API server refuse FluxJobs that others than the queue make or change, in all namespaces: a FluxJob
-    says which nodes are taken. The queue's own namespace is given.
+    """The policy that has the queue alone write FluxJobs, in all namespaces: a FluxJob says which nodes are taken, and
+    by its owner, whose they are. Its users may delete it and change its other metadata. The queue runs in `namespace`.
     """
-    is_same = " && ".join(
-        (
-            "oldObject != null",
-            "has(object.spec) == has(oldObject.spec)",
-            "(!has(object.spec) || object.spec == oldObject.spec)",
-            f"{_label('object', JOBID)} == {_label('oldObject', JOBID)}",
-        )
-    )
+    owners = {item: f"{item}.metadata.?ownerReferences.orValue([])" for item in ("object", "oldObject")}
+    # The garbage collector takes owners away that are gone.
+    keeps_owners = f"{owners['object']}.all(new, {owners['oldObject']}.exists(old, old.uid == new.uid))"
+    keeps_spec = "has(object.spec) == has(oldObject.spec) && (!has(object.spec) || object.spec == oldObject.spec)"
+    keeps_id = f"{_label('object', JOBID)} == {_label('oldObject', JOBID)}"
     told = "a FluxJob is written by the queue alone: create the Job or pod that is to run"
-    checks = [_check("!has(request.subResource) || request.subResource == ''", told), _check(is_same, told)]
+    checks = [
+        _check("!has(request.subResource) || request.subResource == ''", told),
+        _check(f"oldObject != null && {keeps_spec} && {keeps_id} && {keeps_owners}", told),
+    ]
     rules = [_rule(FLUXJOBS, "CREATE", "UPDATE"), _rule(FLUXJOBS, "UPDATE", part="/status")]
     spec = {
         "matchConstraints": {"resourceRules": rules},
@@ -79,8 +79,8 @@ def fluxjob_policy(namespace: str) -> list[Object]:
 
 
 def held_policy(namespace: str) -> list[Object]:
-    """What has the API server refuse, in labelled namespaces, that others than the queue let go what it holds: a gate
-    of a pod, or the suspension of an object. The queue's own namespace is given.
+    """The policy that has the queue alone release what it holds in labelled namespaces: it refuses to all others that a
+    pod loses its gate, or an object is resumed. The queue runs in `namespace`.
     """
     checks = [
         _check(
@@ -103,9 +103,9 @@ def held_policy(namespace: str) -> list[Object]:
 
 
 def order_policy(namespace: str) -> list[Object]:
-    """What has the API server refuse, in labelled namespaces, what does not wait: labels by which an object is left
-    alone, managers of others, pods that name their node, DaemonSets. The queue's own namespace is given. What is so
-    already stays: a DaemonSet that there is gets its pods.
+    """The policy that refuses objects of labelled namespaces that would not wait: those with a label that leaves them
+    alone or another manager, pods that name their node, DaemonSets. Objects that exist already stay: a DaemonSet gets
+    its pods. The queue runs in `namespace`.
     """
     checks = [
         _check(
@@ -140,7 +140,7 @@ def order_policy(namespace: str) -> list[Object]:
 
 
 def _in_held_namespaces(namespace: str, rules: list[Object], checks: list[Object]) -> Object:
-    """The spec of a policy for what users do in labelled namespaces."""
+    """The spec of a policy for requests of users in labelled namespaces. The queue runs in `namespace`."""
     return {
         "matchConstraints": {"namespaceSelector": held_namespaces(namespace), "resourceRules": rules},
         "matchConditions": _of_users(namespace),
@@ -149,8 +149,8 @@ def _in_held_namespaces(namespace: str, rules: list[Object], checks: list[Object
 
 
 def _of_users(namespace: str) -> list[Object]:
-    """The conditions of requests that are neither the queue's, whose own namespace is given, nor a kubelet's, nor of
-    who may create FluxQueues.
+    """The conditions that leave out requests of the queue, which runs in `namespace`, of kubelets, and of users who may
+    create FluxQueues.
     """
     account = f"system:serviceaccount:{namespace}:{FLUXQUEUE}"
     may_create = f"authorizer.group('{GROUP}').resource('{FLUXQUEUES.plural}').check('create').allowed()"
@@ -177,11 +177,12 @@ def _not_a(kind: Kind) -> str:
 
 
 def _at(item: str, path: tuple[str, ...]) -> str:
-    """The value of a field, as an optional one."""
+    """The value of a field, as an optional value (CEL)."""
     return f"dyn({item}).{'.?'.join(path)}"
 
 
 def _label(item: str, name: str, kind: str = "labels") -> str:
+    """The value of a label (`kind`: or annotation), "" without it (CEL)."""
     return f"{item}.metadata.?{kind}[?'{name}'].orValue('')"
 
 
@@ -194,13 +195,8 @@ def _has_gate(pod: str) -> str:
 
 
 def _is_held(item: str, workload: Workload) -> str:
-    """Whether the queue has suspended an object. An object that one of a known kind has made is that one's controller's
-    to resume.
-    """
-    owned = f"one.?controller.orValue(false) && one.kind in {list(KINDS)}"
-    is_owned = f"{item}.metadata.?ownerReferences.orValue([]).exists(one, {owned})"
-    is_suspended = f"{_at(item, workload.suspend)}.orValue(false)"
-    return f"{_label(item, HELD, 'annotations')} == 'true' && {is_suspended} && !{is_owned}"
+    """True if the queue has suspended an object (CEL)."""
+    return f"{_label(item, HELD, 'annotations')} == 'true' && {_at(item, workload.suspend)}.orValue(false)"
 
 
 def _of_daemon_set(pod: str) -> str:

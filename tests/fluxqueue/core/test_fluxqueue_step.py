@@ -18,7 +18,17 @@ from headrace.fluxqueue.core.cluster_queue import ClusterQueue
 from headrace.fluxqueue.core.external import made_of
 from headrace.fluxqueue.core.step import Core
 from headrace.fluxqueue.core.world import Change, is_held
-from headrace.fluxqueue.names import FLUXJOBS, FLUXQUEUES, HELD, HOLD, JOBID, NAMESPACES, NODES, PRIORITY_CLASSES
+from headrace.fluxqueue.names import (
+    FLUXJOBS,
+    FLUXQUEUES,
+    HELD,
+    HOLD,
+    JOBID,
+    NAMESPACES,
+    NODES,
+    PLACE,
+    PRIORITY_CLASSES,
+)
 from headrace.fluxqueue.workloads import KINDS
 from headrace.graph.request import RequestError, parse_jobspec
 from headrace.kube.runtime.kinds import JOBS, PODS
@@ -361,6 +371,35 @@ def test_what_runs_before_its_turn_is_not_told_to_be_held(template: Object, rest
         cluster.end(pod)
     cluster.settle()
     assert states(cluster, ["first", "early"]) == "Running Finished"
+
+
+@pytest.mark.parametrize("has_marks", [False, True])
+@pytest.mark.parametrize("size", ["2", "3"])
+def test_a_group_with_a_pod_that_names_its_node_is_never_told_to_wait(has_marks: bool, size: str):
+    """Its user may write the queue's own marks into the pod, and a size with which the group is refused."""
+    cluster = Cluster(nodes=1, cores=4, quotas=[{"namespace": "ns", "cpu": 4}])
+    cluster.pod("first", 3)
+    member(cluster, "a", "2")
+    jobid = cluster.one(FLUXJOBS, "g-group")["status"]["jobid"]
+    meta: Object = {"labels": {"fluxqueue/group": "g"}, "annotations": {"fluxqueue/group-size": size}}
+    if has_marks:
+        meta["labels"][JOBID], meta["annotations"][PLACE] = jobid, "n0"
+    named = cluster.pod("b", 1, **meta)
+    named["spec"]["nodeName"], named["status"]["phase"] = "n0", "Running"
+    cluster.put(PODS, {**named, "spec": {**named["spec"], "schedulingGates": []}})
+    for _ in range(2):
+        cluster.settle()
+        assert cluster.one(FLUXJOBS, "g-group")["status"]["state"] == "Running"
+        cluster.restart()
+    cluster.settle()
+    # What the pod has counts against the quota.
+    cluster.pod("later", 1)
+    cluster.settle()
+    assert "4 taken" in cluster.status("later")["reason"]
+    # Without it, the group waits.
+    cluster.delete(PODS, "b")
+    cluster.settle()
+    assert cluster.one(FLUXJOBS, "g-group")["status"]["state"] == "Held"
 
 
 def test_a_job_some_of_whose_pods_run_before_their_turn_waits_with_the_others():

@@ -1,9 +1,9 @@
 """Jobs of other schedulers, which were matched by gRPC: what they have of the nodes. Pure.
 
-The FluxJob of such a job belongs to no object, and is in the queue's own namespace: one that is elsewhere counts for
-nothing. Its `spec.resources` says what the job has of each node, and from when
-on if it was reserved for later, so that one write makes it known, and a core that begins anew holds the same. It has
-that until the FluxJob is gone.
+The FluxJob of such a job belongs to no object, and is in the queue's own namespace. One in another namespace is
+ignored, as somebody else has made it. Its `spec.resources` says what the job has of each node, and from when on if it
+was reserved for later, so that one write makes it known, and a core that begins anew holds the same. It has that until
+the FluxJob is gone.
 """
 
 from __future__ import annotations

@@ -140,14 +140,16 @@ class Places:
         return {one.name: max(one.pods - has[one.name], 0) for one in job.wish.sets}
 
     def outside(self, job: Job) -> Iterator[Object]:
-        """The pods of a job without a place or a gate that stay: they were made while its namespace had no queue, name
-        their node, or somebody has taken their gate away. Pods with marks were given a place, which a job that is
-        suspended has given back; they will end.
+        """The pods of a job that have neither a place nor the gate, and were not told to end. They were created before
+        their namespace had a queue, name their node, or lost their gate to somebody else than the queue.
+
+        A job that was suspended has given its places back. Its pods still have their marks, and end soon: they are
+        left out.
         """
         for pod in self._world.live_pods(job.uid):
             meta = pod["metadata"]
-            is_alone = meta["uid"] not in self.of_pod and gate_index(pod) < 0 and not is_placed(pod)
-            if is_alone and "deletionTimestamp" not in meta:
+            ends = "deletionTimestamp" in meta or (job.workload.suspend and is_placed(pod))
+            if meta["uid"] not in self.of_pod and gate_index(pod) < 0 and not ends:
                 yield pod
 
     def _outside(self, job: Job) -> Counter[str]:

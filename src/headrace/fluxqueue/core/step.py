@@ -573,7 +573,13 @@ class Core:
         """Have the pods of a job that have no places wait in its queue, with what it asks for now; `problem` is what is
         wrong with its objects.
         """
-        queue = self.queues.get(job.queue)
+        queue, outside = self.queues.get(job.queue), self._outside(job)
+        if outside and not job.state.has_nodes:
+            # It is never shown as waiting while its pods run, whoever let them.
+            job.state, job.is_placed, job.started_at, job.reason = State.RUNNING, True, job.started_at or now, ""
+        elif job.state.has_nodes and not (outside or job.nodes or job.workload.lasts):
+            # The pods that ran outside the queue are gone.
+            self._requeue(job)
         try:
             if problem:
                 raise Refusal(problem)
@@ -588,10 +594,6 @@ class Core:
         if job.state is State.REFUSED:
             job.state, job.reason = State.HELD, ""
         job.priority = self._priority(job)
-        outside = self._outside(job)
-        if outside and not job.state.has_nodes:
-            # Whoever let its pods run, it is not told that nothing of it does.
-            job.state, job.is_placed, job.started_at, job.reason = State.RUNNING, True, job.started_at or now, ""
         if outside and self._is_outside(job):
             self._withdraw(job)
             job.waits, job.reason = [], OUTSIDE
@@ -599,9 +601,6 @@ class Core:
         if job.state.has_nodes and self._is_idle(job):
             self._requeue(job)
             job.reason = NO_PODS
-        elif job.state.has_nodes and not (outside or job.nodes or job.places):
-            # The pods that ran outside the queue have gone.
-            self._requeue(job)
         if job.reason == NO_PODS and job.workload.lasts:
             # What was scaled down to nothing comes anew when it wants pods again.
             job.queued_at = now

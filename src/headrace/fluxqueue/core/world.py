@@ -194,7 +194,7 @@ class World:
             touched.workloads[uid] = None
 
     def is_own(self, fluxjob: Object) -> bool:
-        """Whether a FluxJob is where the queue makes those of external jobs. Others may have been made by anybody."""
+        """Whether a FluxJob is in the namespace in which the queue makes those of external jobs."""
         return bool(fluxjob["metadata"]["namespace"] == self.namespace)
 
     def _apply_external(self, item: Object, uid: str, gone: bool) -> None:
