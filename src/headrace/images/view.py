@@ -64,8 +64,9 @@ class Contents:
 
 # Rooms that neither a pod nor the operator has: what they stand on is not there either.
 NOT_IN_IMAGES = ("headrace.api", "headrace.images", "headrace.kubeflow")
-# Commands on rooms that a pod has not.
+# What a pod does not use: sentences of the definition of MiniClusters, and commands on rooms that a pod has not.
 _NOT_IN_PODS = (
+    "headrace.minicluster.field_docs",
     *("headrace.cli.api", "headrace.cli.fluxqueue", "headrace.cli.metrics_api", "headrace.cli.operator"),
     *("headrace.cli.common.controller_options", "headrace.cli.common.uninstall_options"),
 )
