@@ -122,6 +122,7 @@ def test_the_owner_logs_out_and_is_told_how_to_come_in_again(shared: Any, served
     assert (
         client.post("/logout", data={"csrf": forms_token(client, "/jobs")}, follow_redirects=False).status_code == 303
     )
-    answer = client.get("/jobs", cookies=cookies)
+    client.cookies.update(cookies)
+    answer = client.get("/jobs")
     assert answer.status_code == 401 and "headrace api url" in answer.text and "Log out" not in answer.text
     assert "Log out" not in served(shared, auth="none").get("/jobs").text
