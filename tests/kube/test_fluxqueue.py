@@ -138,7 +138,7 @@ def test_a_node_that_is_drained_takes_no_pods_until_it_is_back(cluster: Cluster,
         held.job("one", "echo one", cpu)
         held.job("two", "echo two", cpu, pods=2)
         assert held.wait("one-job", "Finished")["nodes"] == "node-1"
-        until(lambda: "no node could ever serve it" in held.status("two-job").get("reason", ""))
+        until(lambda: "drained or cordoned (node-0)" in held.status("two-job").get("reason", ""))
         assert held.status("two-job")["state"] == "Held"
     held.wait("two-job", "Finished")
 

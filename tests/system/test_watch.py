@@ -21,7 +21,7 @@ LINES = [
     # two that wait, and run while they are watched
     Line("flux submit --urgency=hold --cc=1-2 sh -c 'echo out{cc}; echo err{cc} >&2' >ids"),
     Line(
-        "flux watch --active -vv >seen 2>&1 & until grep -q Watching seen; do sleep .02; done; "
+        "flux watch --active -vv >seen 2>&1 & until grep -qs Watching seen; do sleep .02; done; "
         "for id in $(cat ids); do flux job urgency $id default; done; wait; grep -c -e ^out -e ^err seen; "
         "grep -c -e ': start' -e ': clean' seen; head -1 seen",
         "4\n4\nflux-watch: INFO: Watching 2 jobs\n",
