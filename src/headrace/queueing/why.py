@@ -55,7 +55,7 @@ def no_match(scheduler: Scheduler, jobspec: Mapping[str, Any], request: JobReque
 
 def while_down(scheduler: Scheduler, request: JobRequest, failure: Failure | None) -> str:
     """Why a request that cannot be met has no room while nodes are down, drained or cordoned; "" if it has no room with
-    them, either. `failure` is that of a search among the other nodes.
+    them, either. `failure` is why a search among the other nodes found nothing.
     """
     graph = scheduler.graph
     nodes = list(_eligible(scheduler, request))
@@ -165,7 +165,7 @@ def _by_ancestor(graph: Graph, nodes: Iterable[int], type: str) -> dict[int, lis
 
 
 def _room(shapes: Iterable[tuple[Mapping[str, int], int]], part: _Part) -> int:
-    """How many times nodes with these amounts have room for what a part needs."""
+    """How many nodes, slots or pods of a part fit on nodes; `shapes` are their amounts, each with a number of nodes."""
     fits = 0
     for amounts, count in shapes:
         slots = [amounts.get(kind, 0) // n for kind, n in part.needs.items()]
@@ -193,13 +193,22 @@ def _shortage_of_sets(scheduler: Scheduler, request: JobRequest, now: int) -> st
 
 
 def _short(graph: Graph, name: str, wanted: int, have: int, where: str) -> str:
-    short, asked, free = (amount_of(graph, name, amount) for amount in (wanted - have, wanted, have))
+    unit = _unit(graph, name)
+    short, asked, free = (_written(amount, unit) for amount in (wanted - have, wanted, have))
     return f"insufficient resources: {name} x{short} short ({asked} wanted, {free} free{where})"
 
 
 def amount_of(graph: Graph, kind: str, amount: int) -> str:
-    """An amount of a type as a quantity of Kubernetes where its pools are counted in parts of one (`unit`)."""
-    unit = next((unit for v, unit in graph.unit.items() if graph.type[v] == kind), "")
+    """An amount of a resource type as users write it: `0.5` of cpu, `8Gi` of memory."""
+    return _written(amount, _unit(graph, kind))
+
+
+def _unit(graph: Graph, kind: str) -> str:
+    """The unit of the first pool of a type; "" if none has a unit."""
+    return next((unit for v, unit in graph.unit.items() if graph.type[v] == kind), "")
+
+
+def _written(amount: int, unit: str) -> str:
     if unit == "m":
         return f"{amount / 1000:g}"
     if unit == "MiB":

@@ -9,6 +9,7 @@ import pytest
 from simulated_cluster import Cluster
 
 from headrace.fluxqueue.names import NAMESPACES, NODES
+from headrace.kube.runtime.kinds import PODS
 
 RACK = "topology.kubernetes.io/rack"
 WITHIN = {"fluxqueue/within": RACK}
@@ -29,10 +30,10 @@ def racks() -> Cluster:
     return cluster
 
 
-def used_by_others(cluster: Cluster, node: str = "n0") -> Cluster:
+def used_by_others(cluster: Cluster, node: str = "n0", name: str = "theirs") -> Cluster:
     """Of a node, a pod in a namespace without a queue has three of four cores."""
     cluster.put(NAMESPACES, {"metadata": {"name": "other"}})
-    cluster._bind_to(cluster.pod("theirs", cores=3, namespace="other"), node)
+    cluster._bind_to(cluster.pod(name, cores=3, namespace="other"), node)
     cluster.settle(2)
     return cluster
 
@@ -136,3 +137,17 @@ def test_a_job_that_waits_says_why(situation: Situation, job: dict[str, Any], sa
     cluster.job("asked", **job)
     cluster.settle(5)
     assert (cluster.state("asked"), cluster.status("asked")["reason"]) == ("Held", says)
+
+
+def test_pods_of_others_that_have_ended_are_not_counted() -> None:
+    cluster = used_by_others(plain())
+    used_by_others(cluster, "n1", "more")
+    cluster.job("asked", pods=2, cores=4)
+    cluster.settle(5)
+    assert cluster.status("asked")["reason"].endswith("pods outside the queue have cpu 6 of its nodes")
+    cluster.delete(PODS, "theirs", "other")
+    cluster.settle(5)
+    assert cluster.status("asked")["reason"].endswith(OTHERS)
+    cluster.delete(PODS, "more", "other")
+    cluster.settle(5)
+    assert cluster.state("asked") == "Running"

@@ -57,7 +57,7 @@ async def _open(api: Api, namespace: str, pod: str, container: str, cluster: Any
     status, printed = await pod_exec.output(api, namespace, pod, container, client.service_command(cluster))
     if status:
         return status
-    # That of this instance is first, where more of this user's run beside it.
+    # The command prints a line for each service of the user, that of the instance first.
     found = json.loads(printed.splitlines()[0])
     address = urlsplit(found.get("login") or found["url"])
     if "socket" in found or address.port is None:

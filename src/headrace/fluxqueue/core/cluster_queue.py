@@ -60,8 +60,9 @@ class ClusterQueue:
         self._tests: dict[str, None] = {}
         # By node, what pods have of it for as long as nobody deletes them.
         self._lasting: dict[str, requests.Amounts] = {}
-        # By node, what pods have of it that no job of the queue has, those of `_lasting` among them.
-        self.outside: dict[str, requests.Amounts] = {}
+        # By node, the amounts in use by pods outside the queue, those of `_lasting` included; and their sum.
+        self._outside: dict[str, requests.Amounts] = {}
+        self._taken: dict[str, int] = {}
         self._most_tests = _MOST_TESTS
         self._ranks = 0
         self.accounts = _accounts(settings)
@@ -98,7 +99,7 @@ class ClusterQueue:
 
     def drop_node(self, name: str) -> None:
         """A node is gone. Holds on it stay, and are entered if it comes back."""
-        self.outside.pop(name, None)
+        self.set_outside(name, {})
         if self.nodes.pop(name, None) is not None:
             self._remove(name)
             self.queue.touch()
@@ -182,10 +183,19 @@ class ClusterQueue:
         self.queue.touch()
         return bool(requests.beyond(before, amounts))
 
+    def set_outside(self, name: str, amounts: requests.Amounts) -> bool:
+        """Set the amounts of a node that pods outside the queue use; returns whether they are others than before."""
+        before = self._outside.pop(name, {})
+        for kind, amount in before.items():
+            self._taken[kind] -= amount
+        if amounts:
+            self._outside[name] = amounts
+            self._taken = requests.total((self._taken, amounts))
+        return before != amounts
+
     def taken_by_others(self) -> str:
-        """The end of a reason: what pods outside the queue have of its nodes; "" for nothing."""
-        taken = requests.total(self.outside.values())
-        graph = self.scheduler.graph
+        """The end of a reason: the cpu, memory and GPUs that pods outside the queue use; "" if they use none."""
+        graph, taken = self.scheduler.graph, self._taken
         told = [
             f"{kind} {amount_of(graph, kind, taken[kind])}" for kind in (*nodes.FILTERS[:2], "gpu") if taken.get(kind)
         ]

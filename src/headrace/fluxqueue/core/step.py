@@ -376,8 +376,9 @@ class Core:
             for uid, job in self.jobs.items():
                 if job.queue == name and not job.is_ready:
                     self.touch(uid)
-        if queue:
-            queue.outside[node] = requests.total([*lasting, *passing])
+        if queue and queue.set_outside(node, requests.total([*lasting, *passing])):
+            # The reason of the first job in line names these amounts.
+            self.places.changed[name] = None
         amounts, before = requests.total(passing), self._foreign.get(node)
         if before and (before[0], before[2]) == (queue, amounts):
             return
