@@ -102,7 +102,7 @@ check: $(VENV)/.installed ## ruff, mypy and import contracts
 	$(BIN)/ruff check src tests bench tools
 	$(BIN)/ruff format --check src tests bench tools
 	$(BIN)/mypy src/headrace
-	$(BIN)/mypy --explicit-package-bases $$(find src/headrace/compat/python -name '*.py')
+	$(BIN)/mypy --explicit-package-bases $$(find src/headrace/wire/compat/python -name '*.py')
 	$(BIN)/lint-imports
 
 # Three lanes and `check` are `test`. One failed test of real processes is run again by itself: tests/steady.py.
@@ -149,10 +149,10 @@ soak: packages kube-tools $(VENV)/.installed ## tests at the sizes of a soak
 	@$(BIN)/python tests/soak.py
 
 # deploy/: the install files, the kustomize bases and the Helm charts of the operator and of the cluster queue, from
-# src/headrace/kube/install.py and src/headrace/fluxqueue/install.py; and the page of a MiniCluster's fields.
+# src/headrace/programs/operator/install.py and src/headrace/programs/cluster_queue/install.py; and the page of a MiniCluster's fields.
 install-files: $(VENV)/.installed ## write deploy/ and the page of a MiniCluster's fields
-	$(BIN)/python -m headrace.fluxqueue.install_files deploy
-	$(BIN)/python -m headrace.kube.field_page > docs/user/minicluster-fields.md
+	$(BIN)/python -m headrace.programs.cluster_queue.install_files deploy
+	$(BIN)/python -m headrace.minicluster.operator.field_page > docs/user/minicluster-fields.md
 
 # The files of a release in dist/, from the tag at HEAD, each installed once (docs/dev/release.md). REHEARSE=1 takes any
 # commit.

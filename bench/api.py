@@ -24,7 +24,7 @@ JOBS = 10_000
 REQUESTS = (("/v1/jobs?details=true&limit=1000", 20, "1/5"), ("/v1/jobs", 20, ""), ("/v1/auth", 400, ""))
 # The same of ours alone.
 OWN_REQUESTS = (("/v2/jobs?limit=50", 200, "3"),)
-COMPAT = Path(__file__).parents[1] / "src/headrace/compat/python"
+COMPAT = Path(__file__).parents[1] / "src/headrace/wire/compat/python"
 
 
 class Service(NamedTuple):

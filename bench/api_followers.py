@@ -17,13 +17,12 @@ import tempfile
 import threading
 import time
 
-from measure import Row, cpu_seconds, flux_command, report
-
 from api import Service
+from measure import Row, cpu_seconds, flux_command, report
 
 WITHOUT_LIMIT = """\
 import sys
-from headrace.api import streams
+from headrace.service import streams
 streams.MOST_OF_USER = streams.MOST
 from headrace.cli.api.main import main
 sys.exit(main(["start", "--port=0", "--auth=none", "--json"]))

@@ -15,10 +15,9 @@ import sys
 import tempfile
 import time
 
+from api import Service, get, ours
 from measure import Row, cpu_seconds, flux_command, pss, report
 from playwright.sync_api import Page, sync_playwright
-
-from api import Service, get, ours
 
 LINES = 60
 # The time in milliseconds in each line, five lines a second.

@@ -39,9 +39,9 @@ from kubecluster import fluxqueue, kueue, kwok
 from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
 
-from headrace.kube.runtime.timestamps import seconds_of
-from headrace.queueing.simulate_synthetic import synthetic
-from headrace.spec import swf
+from headrace.formats.spec import swf
+from headrace.k8s.objects.timestamps import seconds_of
+from headrace.sched.queueing.simulate_synthetic import synthetic
 
 Object = dict[str, Any]
 

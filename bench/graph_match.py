@@ -29,10 +29,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.graph import Graph, Scheduler, parse_jobspec
-from headrace.graph.formats import jgf
-from headrace.graph.formats.writers import rv1_nosched
-from headrace.graph.policies import POLICIES
+from headrace.sched.graph import Graph, Scheduler, parse_jobspec
+from headrace.sched.graph.formats import jgf
+from headrace.sched.graph.formats.writers import rv1_nosched
+from headrace.sched.graph.policies import POLICIES
 
 CORES, GPUS, SOCKETS = 48, 4, 2
 
@@ -260,7 +260,17 @@ def resource_query(matches: int, changing: bool) -> float:
             # As people write it: YAML, not JSON.
             (at / name).write_text("# a job\n" + spec)
             os.utime(at / name, (1, 1))
-        argv = [sys.executable, "-m", "headrace.graph.resource_query", "-L", "graph.json", "-f", "jgf", "-P", "first"]
+        argv = [
+            sys.executable,
+            "-m",
+            "headrace.sched.graph.resource_query",
+            "-L",
+            "graph.json",
+            "-f",
+            "jgf",
+            "-P",
+            "first",
+        ]
         took = []
         for count in (1, matches):
             lines = "".join(f"match allocate {name}\n" for name in names[:count])

@@ -24,8 +24,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 from graph_queue import event
 
-from headrace.graph import Graph, Scheduler, parse_jobspec
-from headrace.queueing.queue import Queue
+from headrace.sched.graph import Graph, Scheduler, parse_jobspec
+from headrace.sched.queueing.queue import Queue
 
 BAR, EVENT_BAR = 3.0, 5.0
 CPU, MEMORY, PODS, CORES = 64_000, 256 * 1024, 110, 64

@@ -21,9 +21,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 from graph_match import jobspec, machine, report, slot
 
-from headrace.graph import Scheduler, parse_jobspec
-from headrace.graph.formats import jgf
-from headrace.queueing.queue import Queue
+from headrace.sched.graph import Scheduler, parse_jobspec
+from headrace.sched.graph.formats import jgf
+from headrace.sched.queueing.queue import Queue
 
 
 def mixed(rng: random.Random) -> Any:

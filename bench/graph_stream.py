@@ -12,9 +12,9 @@ import argparse
 import sys
 import time
 
-from headrace.graph import Scheduler, parse_jobspec
-from headrace.queueing.queue import Queue, Started
-from headrace.queueing.simulate_machine import uniform
+from headrace.sched.graph import Scheduler, parse_jobspec
+from headrace.sched.queueing.queue import Queue, Started
+from headrace.sched.queueing.simulate_machine import uniform
 
 ONE_CORE = {
     "version": 1,

@@ -27,7 +27,7 @@ _BATCH = 256
 
 def _cpu(broker: int) -> dict[str, float]:
     """Seconds that a broker, its exec agent and its scheduler's process have used."""
-    from headrace.process import linux
+    from headrace.engine.process import linux
 
     used = {"broker": cpu_seconds(broker)}
     for pid in linux.descendants_of(broker):
@@ -40,7 +40,7 @@ def _cpu(broker: int) -> dict[str, float]:
 
 def drive(kind: str, count: int, simulated: bool) -> None:
     """Runs inside the instance: submit `count` jobs, wait until idle, print times (seconds) as JSON."""
-    from headrace.client.handle import Handle
+    from headrace.wire.client.handle import Handle
 
     handle = Handle()
     broker = int(handle.rpc("attr.get", {"name": "broker.pid"}).get()["value"])
@@ -63,7 +63,7 @@ def drive(kind: str, count: int, simulated: bool) -> None:
 
 def drive_command(kind: str, count: int) -> None:
     """Runs inside the instance: time one `flux submit --cc` with only the environment of the jobs, wait until idle."""
-    from headrace.client.handle import Handle
+    from headrace.wire.client.handle import Handle
 
     handle = Handle()
     broker = int(handle.rpc("attr.get", {"name": "broker.pid"}).get()["value"])

@@ -46,10 +46,10 @@ from kube_world import (
     sandboxes,
 )
 
-from headrace.kube.builders.images import Images
-from headrace.kube.foreign.names import ID_LENGTH
-from headrace.kube.foreign.policy import flux_job
-from headrace.minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
+from headrace.flux_jobs.operator.names import ID_LENGTH
+from headrace.flux_jobs.operator.policy import flux_job
+from headrace.flux_jobs.read.cluster import LABEL_KEY, LABEL_VALUE
+from headrace.minicluster.operator.builders.images import Images
 
 _PATIENCE = 180.0
 _PHASES = (

@@ -36,7 +36,7 @@ PODS = "/api/v1/namespaces/default/pods"
 @contextlib.contextmanager
 def cluster(nodes: int = 1) -> Iterator[Cluster]:
     """A cluster with the CustomResourceDefinition and, where it has nodes, the view. It ends with this process."""
-    from headrace.kube.crd import definition
+    from headrace.minicluster.operator.crd import definition
 
     reading, writing = os.pipe()
     archives = [_view()] if nodes else []

@@ -33,7 +33,7 @@ def probe() -> None:
     In a process of its own: a thread beside the one that submits would wait for the interpreter, not for the broker.
     Prints the times as JSON.
     """
-    from headrace.client.handle import Handle
+    from headrace.wire.client.handle import Handle
 
     handle = Handle()
     times = []
@@ -46,7 +46,7 @@ def probe() -> None:
 
 def drive(kind: str, count: int, real: bool) -> None:
     """Runs inside the instance and prints one JSON object."""
-    from headrace.client.handle import Handle
+    from headrace.wire.client.handle import Handle
 
     handle = Handle()
     # Enough for all that is submitted below, each with an argument of its own.

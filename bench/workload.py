@@ -45,7 +45,7 @@ def command(kind: str, number: int) -> list[str]:
 
 def submissions(kind: str, count: int, simulated: bool) -> Iterator[dict[str, Any]]:
     """`count` bodies of `job-ingest.submit` (RFC 15, mechanism none); a simulated job runs for a tenth of a ms."""
-    from headrace.spec import jobspec_build
+    from headrace.formats.spec import jobspec_build
 
     spec = jobspec_build.from_command([TRUE, _MARK] if kind == "realistic" else [TRUE])
     system = spec["attributes"]["system"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,3 +47,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> distribution.Pieces:
     return distribution.Pieces(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the seconds of each folder of tests, setup included: docs/dev/tests.md has its budget."""
+    seconds: dict[str, float] = defaultdict(float)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds["/".join(report.nodeid.split("/")[1:-1][:2])] += report.duration
+    if len(seconds) > 1:
+        listed = sorted(seconds.items(), key=lambda one: -one[1])
+        terminalreporter.write_line("seconds: " + ", ".join(f"{name or 'tests'} {spent:.0f}" for name, spent in listed))

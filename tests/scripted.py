@@ -7,7 +7,7 @@ import errno
 import os
 from collections.abc import Iterator
 
-from headrace.spec.message import Message
+from headrace.formats.spec.message import Message
 
 
 def payload_of(msg: Message) -> object:

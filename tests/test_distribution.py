@@ -18,4 +18,4 @@ def test_each_piece_names_files_that_are_there_and_no_file_twice() -> None:
 def test_a_file_that_no_piece_names_is_one_by_itself() -> None:
     assert distribution.piece("tests/kube/test_trainjobs.py") == "trainer"
     assert distribution.piece("tests/kube/test_hello.py") == "tests/kube/test_hello.py"
-    assert distribution.piece("tests/graph/test_usage.py") == "tests/graph/test_usage.py"
+    assert distribution.piece("tests/sched/graph/test_usage.py") == "tests/sched/graph/test_usage.py"

@@ -10,19 +10,19 @@ from pathlib import Path
 HERE = Path(__file__).parent
 # Pauses of a fixed length, each with its reason. To wait for something, or to see that it stays away: waiting.py.
 PAUSES = {
-    ("api/test_http_connection.py", "application"): "an answer that takes longer than a request may take to come",
+    ("service/test_http_connection.py", "application"): "an answer that takes longer than a request may take to come",
     (
-        "broker/test_local.py",
+        "engine/broker/test_local.py",
         "turns",
     ): "lets bytes pass between two sockets of one process; nothing tells when they have",
-    ("broker/test_local.py", "send"): "stands for the work of a slow service",
-    ("broker/test_router.py", "send"): "stands for the work of a slow service",
-    ("broker/test_router.py", "more"): "stands for the work of a busy owner",
+    ("engine/broker/test_local.py", "send"): "stands for the work of a slow service",
+    ("engine/broker/test_router.py", "send"): "stands for the work of a slow service",
+    ("engine/broker/test_router.py", "more"): "stands for the work of a busy owner",
     (
-        "modules/job_manager/test_job_manager_disk_faults.py",
+        "engine/modules/job_manager/test_job_manager_disk_faults.py",
         "first",
     ): "gives a wrong answer the time to be given before the crash",
-    ("shell/test_tmpdir.py", "test_the_next_job_finds_nothing_in_a_folder_that_was_handed_on"): (
+    ("engine/shell/test_tmpdir.py", "test_the_next_job_finds_nothing_in_a_folder_that_was_handed_on"): (
         "the time since the last change is what an untouched folder is told by"
     ),
     ("system/terminal.py", "_read"): "its callers look again: a terminal that nobody has open is always readable",

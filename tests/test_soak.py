@@ -56,7 +56,7 @@ def test_a_piece_that_fails_keeps_no_other_from_its_turn(tmp_path: Path) -> None
     """The first has the size 0, with which it fails; the second passes."""
     environ = {**os.environ, "HEADRACE_SIZES": "objects=0 documents=600", "HEADRACE_SEED": "1"}
     command = [sys.executable, str(HERE / "soak.py"), "--into", str(tmp_path)]
-    command += ["--only", "test_objects_can_be_made", "--only", "test_mutated_documents", "tests/kube_unit"]
+    command += ["--only", "test_objects_can_be_made", "--only", "test_mutated_documents", "tests/minicluster/operator"]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 1, done
     assert "1 of 2 pieces good" in done.stdout

@@ -18,7 +18,7 @@ SYSTEM = "tests/system/test_a.py::test_a"
     ("failed", "again"),
     [
         ([SYSTEM, "tests/kube/test_b.py::test_b[1]"], [SYSTEM, "tests/kube/test_b.py::test_b[1]"]),
-        ([SYSTEM, "tests/graph/test_c.py::test_c"], []),
+        ([SYSTEM, "tests/sched/graph/test_c.py::test_c"], []),
         ([f"{SYSTEM}[{number}]" for number in range(steady.AGAIN + 1)], []),
         ([], []),
     ],

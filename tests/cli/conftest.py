@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from wire_recording import WIRE, Recording, signed_jobspec
 
-from headrace.spec.message import REQUEST, Deframer, Message, error_response, frame, response
+from headrace.formats.spec.message import REQUEST, Deframer, Message, error_response, frame, response
 from scripted import Answers, payload_of
 
 ENOSYS = 38
@@ -123,7 +123,7 @@ def _response(to: Message, entry: dict) -> Message:
 
 
 def _event(entry: dict) -> Message:
-    from headrace.spec.message import event
+    from headrace.formats.spec.message import event
 
     return event(entry["topic"], entry.get("payload"))
 

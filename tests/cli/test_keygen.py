@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.boot.config import read_certificate
 from headrace.cli import keygen
 from headrace.cli.common.errors import CommandError
+from headrace.engine.broker.boot.config import read_certificate
 
 
 def test_a_certificate_is_its_owners_only_whatever_was_there(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_version_of_headrace_is_its_own(capsys):
 
 def test_env_runs_a_command_with_bindings_in_reach(flux):
     outcome = flux("env", "sh", "-c", 'echo "$PYTHONPATH"')
-    assert outcome.stdout.split(":")[0].strip().endswith(os.path.join("compat", "python"))
+    assert outcome.stdout.split(":")[0].strip().endswith(os.path.join("wire", "compat", "python"))
     assert flux("env", "--", "true").rc == 0
     assert flux("env", "nosuchprogram").rc == 127
 

@@ -12,7 +12,7 @@ import pytest
 from instance import start
 
 from headrace.cli.main import headrace
-from headrace.kube.runtime.admission.certificates import make_pair
+from headrace.k8s.runtime.admission.certificates import make_pair
 
 SCRIPT = """
 LINE >ready 2>err & service=$!

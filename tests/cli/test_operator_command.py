@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from headrace.cli.main import headrace
-from headrace.kube import serve as serving_module
-from headrace.kube.builders import Images
-from headrace.kube.install import Install, objects
-from headrace.kube.operator import Options
-from headrace.kube.runtime.program import Serving
+from headrace.k8s.runtime.program import Serving
+from headrace.minicluster.operator.builders import Images
+from headrace.minicluster.operator.controller import Options
+from headrace.programs.operator import serve as serving_module
+from headrace.programs.operator.install import Install, objects
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_manifests_of_a_development_version_say_how_its_images_are_made(
         return capsys.readouterr().err
 
     for released in (False, True):
-        monkeypatch.setattr("headrace.kube.builders.images.is_release", lambda released=released: released)
+        monkeypatch.setattr("headrace.k8s.packaging.images.is_release", lambda released=released: released)
         expected = "" if released else "--image and --view-image\n"
         assert said().endswith(expected) and bool(said()) != released
         assert said("--image", "a/b:1").endswith("" if released else "name them with --view-image\n")

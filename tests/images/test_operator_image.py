@@ -52,7 +52,8 @@ def test_every_module_of_the_operator_is_imported(root: Path) -> None:
     code = """
 import sys
 (finder,) = [one for one in sys.meta_path if hasattr(one, "index")]
-names = [name for name in sorted(finder.index) if name.startswith(("headrace.kube", "headrace.fluxqueue"))]
+ours = ("headrace.minicluster.operator", "headrace.flux_jobs", "headrace.cluster_queue", "headrace.programs")
+names = [name for name in sorted(finder.index) if name.startswith(ours)]
 for name in names:
     __import__(name)
 import ssl, aiohttp.web, cryptography.x509
@@ -66,7 +67,7 @@ print(len(names) > 20)
 def test_the_store_of_the_cluster_queue_has_its_drivers_and_its_schema(root: Path) -> None:
     code = """
 import psycopg
-from headrace.fluxqueue.store import database
+from headrace.cluster_queue.store import database
 store = database.connect(database.Address("sqlite:/tmp/store.sqlite"))
 database.migrate(store)
 print(psycopg.pq.__impl__, database.version_of(store) == len(database.migrations()) > 0)

@@ -28,7 +28,7 @@ from running_operator import VIEW, MiniClusters, RunningOperator, define_kind
 
 from headrace.images import oci
 from headrace.images.view_image import view_image
-from headrace.kube.install import Install
+from headrace.programs.operator.install import Install
 from sizes import size
 
 # The tests of this folder, which is a package for that: a fixture of this scope ends after the last of them.

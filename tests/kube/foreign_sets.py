@@ -12,10 +12,10 @@ from labelled_jobs import without_brokers
 from patience import PATIENCE, until
 from peers import Trainer
 
-from headrace.kube.foreign.names import ID_LABEL
-from headrace.kube.install import Install, objects
-from headrace.minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
-from headrace.minicluster.foreign.options import ANNOTATION
+from headrace.flux_jobs.operator.names import ID_LABEL
+from headrace.flux_jobs.read.cluster import LABEL_KEY, LABEL_VALUE
+from headrace.flux_jobs.read.options import ANNOTATION
+from headrace.programs.operator.install import Install, objects
 
 Object = dict[str, Any]
 

@@ -17,9 +17,9 @@ from running_operator import RunningOperator, define_kind, free_port
 
 from headrace.images import oci
 from headrace.images.operator_image import operator_image
-from headrace.kube.install import Install, configuration, jobs_configuration, objects
-from headrace.kube.install_files import install_file
-from headrace.kube.operator_names import JOBS_PATH, OPERATOR, WEBHOOK_PATH
+from headrace.minicluster.operator.operator_names import JOBS_PATH, OPERATOR, WEBHOOK_PATH
+from headrace.programs.operator.install import Install, configuration, jobs_configuration, objects
+from headrace.programs.operator.install_files import install_file
 
 IMAGE = "local/headrace-operator:1"
 # The pod of the operator, and what leads to it.

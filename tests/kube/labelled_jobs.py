@@ -11,11 +11,11 @@ from kubecluster.cluster import Cluster
 from patience import until
 from running_operator import VIEW
 
-from headrace.kube.builders.images import Images
-from headrace.kube.foreign.names import STATUS_ANNOTATION
-from headrace.kube.foreign.policy import flux_job
-from headrace.minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
-from headrace.minicluster.foreign.options import ANNOTATION
+from headrace.flux_jobs.operator.names import STATUS_ANNOTATION
+from headrace.flux_jobs.operator.policy import flux_job
+from headrace.flux_jobs.read.cluster import LABEL_KEY, LABEL_VALUE
+from headrace.flux_jobs.read.options import ANNOTATION
+from headrace.minicluster.operator.builders.images import Images
 
 Object = dict[str, Any]
 

@@ -19,9 +19,9 @@ from kubecluster.errors import KubeError
 from patience import PATIENCE, until
 from running_operator import define_kind, free_port
 
-from headrace.fluxqueue.crd import definitions
-from headrace.fluxqueue.install import Install, configuration, objects
-from headrace.fluxqueue.names import CONFIGURATION, FLUXQUEUE, HOLD_PATH, QUEUE
+from headrace.cluster_queue.crd import definitions
+from headrace.cluster_queue.names import CONFIGURATION, FLUXQUEUE, HOLD_PATH, QUEUE
+from headrace.programs.cluster_queue.install import Install, configuration, objects
 
 Object = dict[str, Any]
 

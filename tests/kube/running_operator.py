@@ -15,7 +15,7 @@ from typing import Any
 from kubecluster.cluster import Cluster
 from patience import PATIENCE, until
 
-from headrace.kube.crd import definition
+from headrace.minicluster.operator.crd import definition
 
 Object = dict[str, Any]
 

@@ -15,10 +15,10 @@ from kubecluster.errors import KubeError
 from patience import until
 from running_operator import RunningOperator
 
-from headrace.kube.install import Install
-from headrace.kube.operator_names import CONFIGURATION, WEBHOOK
-from minicluster.broken import everything
-from minicluster.specs import document
+from headrace.minicluster.operator.operator_names import CONFIGURATION, WEBHOOK
+from headrace.programs.operator.install import Install
+from minicluster.api.broken import everything
+from minicluster.api.specs import document
 
 INSTALL = Install(namespace="headrace-admission")
 CASES = [

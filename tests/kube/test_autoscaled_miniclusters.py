@@ -21,10 +21,10 @@ from running_operator import MiniClusters, RunningOperator
 from test_elasticity import Elastic
 
 from headrace.cli.main import headrace
-from headrace.kube.install import Install
-from headrace.kube.metrics_api.documents import CUSTOM, EXTERNAL
-from headrace.kube.operator_names import WEBHOOK
-from headrace.kube.runtime.kinds import api_service_name
+from headrace.k8s.metrics_api.documents import CUSTOM, EXTERNAL
+from headrace.k8s.objects.kinds import api_service_name
+from headrace.minicluster.operator.operator_names import WEBHOOK
+from headrace.programs.operator.install import Install
 
 CHOSEN = Install(namespace="headrace-metrics", metrics_api=True)
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"

@@ -20,9 +20,9 @@ from other_controllers import controller_image, fill_volumes
 from patience import PATIENCE, TIMEOUT, until
 from running_operator import RunningOperator
 
-from headrace.kube.install import AUTHORITY, Install
-from headrace.kube.operator_names import CONFIGURATION, JOBS_CONFIGURATION, WEBHOOK, WEBHOOK_PORT
-from headrace.kube.runtime.admission.certificates import certificates_in, decoded
+from headrace.k8s.runtime.admission.certificates import certificates_in, decoded
+from headrace.minicluster.operator.operator_names import CONFIGURATION, JOBS_CONFIGURATION, WEBHOOK, WEBHOOK_PORT
+from headrace.programs.operator.install import AUTHORITY, Install
 
 Object = dict[str, Any]
 

@@ -19,19 +19,19 @@ from kubecluster.errors import KubeError
 from patience import PATIENCE, until
 from running_operator import free_port
 
-_UNIT = Path(__file__).parents[1] / "kube_unit"
+_UNIT = Path(__file__).parents[1] / "minicluster/operator"
 _LABEL = "example.org/hostfile"
 _NAME = "hostfiles"
 _PROGRAM = """
 import asyncio, sys
 import hostfiles
-from headrace.kube.runtime.kinds import MUTATING
-from headrace.kube.runtime.controller import Controller
-from headrace.kube.runtime.logs import log_to_stderr
-from headrace.kube.runtime.program import Program, Serving, serve
-from headrace.kube.runtime.kinds import JOBS
-from headrace.kube.runtime.desired import Outcome
-from headrace.kube.runtime.watches import Selection
+from headrace.k8s.objects.kinds import MUTATING
+from headrace.k8s.runtime.controller import Controller
+from headrace.k8s.runtime.logs import log_to_stderr
+from headrace.k8s.runtime.program import Program, Serving, serve
+from headrace.k8s.objects.kinds import JOBS
+from headrace.k8s.runtime.desired import Outcome
+from headrace.k8s.runtime.watches import Selection
 
 def build(shared):
     handlers = hostfiles.build(shared)

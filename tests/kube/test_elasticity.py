@@ -14,7 +14,7 @@ from kubecluster.cluster import Cluster
 from patience import until
 from running_operator import MiniClusters
 
-from headrace.spec.idset import Idset
+from headrace.formats.spec.idset import Idset
 
 # A job that ends when a file is there.
 WAITS = "until test -e /tmp/go; do sleep .1; done; echo went"

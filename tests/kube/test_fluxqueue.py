@@ -14,8 +14,8 @@ from kubecluster.faults import drained
 from patience import until
 from running_fluxqueue import QUEUES, Held, RunningFluxqueue, nodes_of_queues, pod_spec
 
-from headrace.fluxqueue.crd import first_queue
-from headrace.spec.hostlist import Hostlist
+from headrace.cluster_queue.crd import first_queue
+from headrace.formats.spec.hostlist import Hostlist
 from sizes import size
 
 

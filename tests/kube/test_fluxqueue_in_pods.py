@@ -14,11 +14,11 @@ from kubecluster.errors import KubeError
 from patience import TIMEOUT, until
 from running_fluxqueue import Held, nodes_of_queues
 
-from headrace.fluxqueue.install import Install
-from headrace.fluxqueue.install_files import install_file
-from headrace.fluxqueue.names import CONFIGURATION, FLUXQUEUE
+from headrace.cluster_queue.names import CONFIGURATION, FLUXQUEUE
 from headrace.images import oci
 from headrace.images.operator_image import operator_image
+from headrace.programs.cluster_queue.install import Install
+from headrace.programs.cluster_queue.install_files import install_file
 
 NAMESPACE = Install().namespace
 

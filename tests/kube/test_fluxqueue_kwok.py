@@ -13,7 +13,7 @@ from kubecluster.faults import stopped
 from patience import PATIENCE, until
 from running_fluxqueue import QUEUES, Held, RunningFluxqueue, nodes_of_queues, pod_spec, running
 
-from headrace.kube.runtime.timestamps import seconds_of
+from headrace.k8s.objects.timestamps import seconds_of
 from sizes import size
 
 NODES = 8

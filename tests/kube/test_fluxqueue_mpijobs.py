@@ -7,8 +7,8 @@ from kubecluster.cluster import Cluster
 from mpi_operator import MPIJobs
 from running_fluxqueue import Held, pod_spec
 
-from headrace.spec.hostlist import Hostlist
-from headrace.spec.idset import Idset
+from headrace.formats.spec.hostlist import Hostlist
+from headrace.formats.spec.idset import Idset
 
 
 @pytest.fixture

@@ -25,10 +25,10 @@ from patience import PATIENCE, until
 from running_fluxqueue import Held, RunningFluxqueue, pod_spec, running
 from running_operator import free_port
 
-from headrace.fluxqueue.install import Install
-from headrace.fluxqueue.names import FLUXQUEUE
-from headrace.fluxqueue.policies import order_policy
-from headrace.kube.runtime.timestamps import text_of
+from headrace.cluster_queue.names import FLUXQUEUE
+from headrace.cluster_queue.policies import order_policy
+from headrace.k8s.objects.timestamps import text_of
+from headrace.programs.cluster_queue.install import Install
 
 BIN = Path(sys.executable).parent
 

@@ -19,9 +19,9 @@ from kubecluster.errors import KubeError
 from patience import until
 from running_fluxqueue import Held, RunningFluxqueue, nodes_of_queues, pod_spec, running
 
-from headrace.fluxqueue.install import Install
-from headrace.fluxqueue.names import FLUXQUEUE
-from headrace.kube.runtime.timestamps import seconds_of
+from headrace.cluster_queue.names import FLUXQUEUE
+from headrace.k8s.objects.timestamps import seconds_of
+from headrace.programs.cluster_queue.install import Install
 from sizes import SOAK, size
 from waiting import stays
 

@@ -10,9 +10,9 @@ import pytest
 from patience import until
 from running_operator import MiniClusters, RunningOperator
 
-from headrace.minicluster.size_rules import LARGEST_TEXT
+from headrace.minicluster.api.size_rules import LARGEST_TEXT
 
-HOSTILE = Path(__file__).parents[1] / "minicluster/pod/hostile_lead.py"
+HOSTILE = Path(__file__).parents[1] / "minicluster/run/pod/hostile_lead.py"
 PYTHON = "/mnt/flux/view/libexec/python3 -IS"
 
 

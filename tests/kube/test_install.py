@@ -14,11 +14,11 @@ from kubecluster.errors import KubeError
 from patience import until
 from running_operator import MiniClusters, RunningOperator
 
-from headrace.fluxqueue import install as fluxqueue
-from headrace.fluxqueue import install_files
-from headrace.kube.install import Install, objects
-from headrace.kube.install_files import install_file
-from headrace.kube.operator_names import OPERATOR, OTHER_LEASE
+from headrace.minicluster.operator.operator_names import OPERATOR, OTHER_LEASE
+from headrace.programs.cluster_queue import install as fluxqueue
+from headrace.programs.cluster_queue import install_files
+from headrace.programs.operator.install import Install, objects
+from headrace.programs.operator.install_files import install_file
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PLACE = "headrace-install"

@@ -17,10 +17,10 @@ from labelled_jobs import Jobs, labelled
 from patience import TIMEOUT, until
 from running_operator import VIEW, RunningOperator, container_state
 
-from headrace.kube.builders.images import Images
-from headrace.kube.foreign.policy import flux_job, id_of
-from headrace.kube.install import Install
-from headrace.kube.keys import fresh_keys
+from headrace.flux_jobs.operator.policy import flux_job, id_of
+from headrace.minicluster.operator.builders.images import Images
+from headrace.minicluster.operator.keys import fresh_keys
+from headrace.programs.operator.install import Install
 from waiting import stays
 
 Object = dict[str, Any]

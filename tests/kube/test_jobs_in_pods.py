@@ -13,7 +13,7 @@ from labelled_jobs import Jobs
 from patience import TIMEOUT, until
 from running_operator import RunningOperator
 
-from headrace.kube.keys import keys_of
+from headrace.minicluster.operator.keys import keys_of
 
 # What Pod Security's profile `restricted` asks of every container.
 RESTRICTED: dict[str, Any] = {

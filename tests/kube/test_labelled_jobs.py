@@ -18,15 +18,15 @@ from msgspec import structs
 from patience import until
 from running_operator import RunningOperator
 
-from headrace.kube.foreign.names import ID_LABEL
-from headrace.kube.foreign.policy import id_of, original
-from headrace.kube.install import Install
-from headrace.kube.operator_names import JOBS_CONFIGURATION
-from headrace.minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
-from headrace.minicluster.foreign.job import read
-from headrace.minicluster.foreign.options import ANNOTATION
-from kube_unit.foreign.arbitrary_jobs import jobs as arbitrary_jobs
-from minicluster.foreign.samples import container, job
+from flux_jobs.operator.arbitrary_jobs import jobs as arbitrary_jobs
+from flux_jobs.read.samples import container, job
+from headrace.flux_jobs.operator.names import ID_LABEL
+from headrace.flux_jobs.operator.policy import id_of, original
+from headrace.flux_jobs.read.cluster import LABEL_KEY, LABEL_VALUE
+from headrace.flux_jobs.read.job import read
+from headrace.flux_jobs.read.options import ANNOTATION
+from headrace.minicluster.operator.operator_names import JOBS_CONFIGURATION
+from headrace.programs.operator.install import Install
 from sizes import size
 
 INSTALL = Install(namespace="headrace-jobs")

@@ -8,8 +8,8 @@ from typing import Any
 
 from kubecluster.cluster import Cluster
 
-from headrace.minicluster.foreign.field import Field
-from headrace.minicluster.foreign.merging import MERGE_KEYS, patched, upserted
+from headrace.flux_jobs.read.field import Field
+from headrace.flux_jobs.read.merging import MERGE_KEYS, patched, upserted
 from seeds import seed
 
 Object = dict[str, Any]

@@ -17,10 +17,10 @@ from kubecluster.errors import KubeError
 from patience import until
 
 import sizes
-from headrace.kube.builders import Images
-from headrace.kube.keys import fresh_keys
-from headrace.minicluster.fields import MiniCluster
-from headrace.minicluster.validate import check
+from headrace.minicluster.api.fields import MiniCluster
+from headrace.minicluster.api.validate import check
+from headrace.minicluster.operator.builders import Images
+from headrace.minicluster.operator.keys import fresh_keys
 
 Object = dict[str, Any]
 

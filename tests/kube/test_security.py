@@ -11,8 +11,8 @@ import pytest
 from patience import TIMEOUT, until
 from running_operator import MiniClusters, RunningOperator
 
-from headrace.kube.keys import Keys, fresh_keys, keys_of
-from headrace.spec.curve_certificate import key_pair
+from headrace.formats.spec.curve_certificate import key_pair
+from headrace.minicluster.operator.keys import Keys, fresh_keys, keys_of
 from waiting import stays
 
 _KNOCK = """

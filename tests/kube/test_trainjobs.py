@@ -11,8 +11,8 @@ from kubecluster.errors import KubeError
 from patience import until
 from peers import stock_runtimes
 
-from headrace.minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
-from headrace.minicluster.foreign.options import ANNOTATION
+from headrace.flux_jobs.read.cluster import LABEL_KEY, LABEL_VALUE
+from headrace.flux_jobs.read.options import ANNOTATION
 from sizes import SOAK
 
 Object = dict[str, Any]

@@ -19,14 +19,14 @@ from running_fluxqueue import QUEUES, Held, RunningFluxqueue, nodes_of_queues
 from running_operator import MiniClusters, RunningOperator, free_port
 
 from headrace.cli.main import headrace
-from headrace.fluxqueue import install as fluxqueue
-from headrace.fluxqueue import install_files
-from headrace.fluxqueue.crd import first_queue
-from headrace.fluxqueue.install import configuration
-from headrace.fluxqueue.names import CONFIGURATION, FLUXQUEUE, HOLD_PATH
-from headrace.kube import install as operator
-from headrace.kube.install_files import install_file
-from headrace.kube.operator_names import OPERATOR
+from headrace.cluster_queue.crd import first_queue
+from headrace.cluster_queue.names import CONFIGURATION, FLUXQUEUE, HOLD_PATH
+from headrace.minicluster.operator.operator_names import OPERATOR
+from headrace.programs.cluster_queue import install as fluxqueue
+from headrace.programs.cluster_queue import install_files
+from headrace.programs.cluster_queue.install import configuration
+from headrace.programs.operator import install as operator
+from headrace.programs.operator.install_files import install_file
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 # The kinds of cert-manager and Kubeflow Trainer of which an install has objects.

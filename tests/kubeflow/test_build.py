@@ -13,10 +13,10 @@ from instance import clean_env
 from kubeflow.trainer import CustomTrainer
 from training_samples import own
 
+from headrace.formats.spec.jobspec import validate
 from headrace.kubeflow.build import Built, Place, build, read_record
 from headrace.kubeflow.catalog import Catalog
 from headrace.kubeflow.function import program_text
-from headrace.spec.jobspec import validate
 
 
 def train() -> None:

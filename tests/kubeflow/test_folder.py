@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.formats.spec.eventlog import Event, encode
 from headrace.kubeflow.folder import EVENTLOG, LOCK, LOG, Folder, end
-from headrace.spec.eventlog import Event, encode
 from waiting import until
 
 CLEAN = Event(2.0, "clean")

@@ -14,8 +14,8 @@ import pytest
 from instance import LIMIT, clean_env, processes_with
 from kubeflow.trainer import CustomTrainer
 
+from headrace.engine.process.linux import children_of
 from headrace.kubeflow import HeadraceBackendConfig, TrainerClient
-from headrace.process.linux import children_of
 from waiting import until
 
 # Starts a job that ends when a file appears, tells of it, and goes on as PROGRAM says.

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from headrace.formats.spec.eventlog import Event
 from headrace.kubeflow.standing import NodeLines, Notice, notices, standing
-from headrace.spec.eventlog import Event
 
 PENDING = ["submit", "validate", "depend", "priority"]
 

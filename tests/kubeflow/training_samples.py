@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.minicluster.foreign.options import ANNOTATION
-from minicluster.foreign.samples import runtime
+from flux_jobs.read.samples import runtime
+from headrace.flux_jobs.read.options import ANNOTATION
 
 
 def own(name: str, options: str = "", container: dict[str, Any] | None = None, **policy: Any) -> dict[str, Any]:

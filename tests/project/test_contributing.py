@@ -20,7 +20,15 @@ from page_blocks import ROOT, Block, blocks
 PAGE = blocks("CONTRIBUTING.md")
 PLACED = [block for block in PAGE if block.title]
 TYPED = [block for block in PAGE if block.language == "sh" and block.text != "make setup\n"]
-COPIED = ("src/headrace", "tests/graph", "tests/cli", "tests/modules", "tests/system", "tests/spec", "examples/graph")
+COPIED = (
+    "src/headrace",
+    "tests/sched/graph",
+    "tests/cli",
+    "tests/engine/modules",
+    "tests/system",
+    "tests/formats/spec",
+    "examples/graph",
+)
 
 
 def put(block: Block, tree: Path) -> None:
@@ -76,7 +84,7 @@ def test_the_examples_are_formatted_and_linted(tree: Path) -> None:
 
 def test_the_tests_of_the_examples_pass(tree: Path) -> None:
     tests = [block.title for block in PLACED if block.title.startswith("tests/")]
-    floor = "tests/spec/test_stdlib_floor.py::test_a_file_needs_only_the_standard_library_and_the_house"
+    floor = "tests/formats/spec/test_stdlib_floor.py::test_a_file_needs_only_the_standard_library_and_the_house"
     floor += "[cli/instance/load_average.py]"
     out = run(tree, sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests, floor)
     assert re.search(r"^(\d+) passed", out, re.MULTILINE), out

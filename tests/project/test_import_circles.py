@@ -6,7 +6,7 @@ import grimp
 import pytest
 from graphlib import CycleError, TopologicalSorter
 
-from headrace.client.installation import BINDINGS
+from headrace.wire.client.installation import BINDINGS
 
 
 def circle(imports: dict[str, set[str]]) -> list[str]:

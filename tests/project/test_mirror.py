@@ -2,15 +2,14 @@
 
 The tests of `src/headrace/ROOM/FILE.py` are `tests/ROOM/test_FILE.py` or `tests/ROOM/test_FILE_SUBJECT.py`. No two test
 files have the same name, so names of the folders may stand before FILE: `test_sched_graph_pool.py` tests
-`modules/sched/graph/pool.py`. A file that is its package's whole (`__init__.py`, `main.py`, `service.py`, and
+`engine/modules/sched/graph/pool.py`. A file that is its package's whole (`__init__.py`, `main.py`, `service.py`, and
 `broker.py` in `broker/`) may be named as the package. A test file belongs to the source file with the longest name of
-those that fit. `tests/kube` needs a Kubernetes; what tests `src/headrace/kube` without one is in `tests/kube_unit`.
+those that fit. `tests/kube` has what needs a Kubernetes.
 """
 
 from __future__ import annotations
 
 import ast
-import re
 from collections import defaultdict
 from itertools import combinations
 from pathlib import Path
@@ -25,52 +24,18 @@ WHOLE = ("__init__", "main", "service")
 # Files without tests of their own, by folder: the test that goes through them. Most commands are tested as users run
 # them, against a running instance; parts that only one other file uses are tested with it.
 ELSEWHERE = {
-    "api/": {
-        "app.py": "api/v1/test_v1_routes.py",
-        "instance.py": "api/v2/test_v2_instance_routes.py",
-        "journal.py": "api/v2/test_v2_stream_routes.py",
-        "v1/errors.py": "api/v1/test_v1_routes.py",
-        "v2/changes.py": "api/v2/test_v2_routes_submit.py",
-        "v2/errors.py": "api/v2/test_v2_routes.py",
-        "v2/fields.py": "api/v2/test_v2_listing.py",
-        "v2/record.py": "api/v2/test_v2_routes.py",
-        "jobs.py": "api/v1/test_v1_routes.py",
-        "people.py": "api/v2/test_v2_people_routes.py",
-        "pages/job_list.py": "api/pages/test_pages_routes.py",
-        "serve.py": "cli/api/test_api_command.py",
-        "service.py": "api/v1/test_v1_routes.py",
-    },
-    "plots/": {name: "plots/test_charts.py" for name in ("bars.py", "box.py", "chart.py", "lines.py", "scale.py")},
-    "broker/": {
-        "archive.py": "system/test_archives.py",
-        "broker.py": "system/test_instances.py",
-        "kept.py": "broker/module/test_module_suspended.py",
-        "crontabs.py": "system/test_cron_entries.py",
-        "parts.py": "system/test_instances.py",
-        "program_output.py": "system/test_closed_streams.py",
-        "startlog.py": "system/test_starts_and_crashes.py",
-        "launch/launch.py": "system/test_options_start.py",
-        "launch/preload.py": "broker/launch/test_launch_many.py",
-        "launch/start_service.py": "system/test_start_service.py",
-        "module/context.py": "broker/module/test_module.py",
-        "module/search.py": "broker/module/test_module_host.py",
-        "services/broker_service.py": "broker/services/test_services.py",
-        "services/config.py": "system/test_configuration.py",
-        "services/growth.py": "system/test_growth.py",
-        "state/machine.py": "broker/state/test_state.py",
-    },
     "cli/": {
-        "common/controller_options.py": "cli/test_operator_command.py",
-        "common/uninstall_options.py": "kube/test_uninstall.py",
-        "common/enclosing.py": "system/test_options_tools.py",
         "api/doctor.py": "cli/api/test_api_accounts.py",
+        "common/controller_options.py": "cli/test_operator_command.py",
+        "common/enclosing.py": "system/test_options_tools.py",
+        "common/uninstall_options.py": "kube/test_uninstall.py",
         "config/main.py": "system/test_configuration.py",
         "env.py": "system/test_run_levels.py",
         "fluxqueue/graph.py": "cli/fluxqueue/test_cli_fluxqueue_cluster.py",
         "fluxqueue/hold.py": "cli/fluxqueue/test_cli_fluxqueue_cluster.py",
         "fluxqueue/list.py": "cli/fluxqueue/test_cli_fluxqueue_cluster.py",
         "fluxqueue/main.py": "cli/fluxqueue/test_cli_fluxqueue_cluster.py",
-        "fluxqueue/match.py": "fluxqueue/services/test_fluxqueue_services.py",
+        "fluxqueue/match.py": "cluster_queue/services/test_cluster_queue_services.py",
         "fluxqueue/nodes.py": "cli/fluxqueue/test_cli_fluxqueue_cluster.py",
         "fluxqueue/store_options.py": "cli/fluxqueue/test_fluxqueue_run.py",
         "fluxqueue/why.py": "cli/fluxqueue/test_cli_fluxqueue_cluster.py",
@@ -95,12 +60,10 @@ ELSEWHERE = {
         "mini/apply.py": "cli/mini/test_mini_kube.py",
         "mini/connect.py": "cli/mini/test_mini_kube.py",
         "mini/delete.py": "cli/mini/test_mini_kube.py",
-        "train/main.py": "system/test_train_run.py",
-        "train/run.py": "system/test_train_run.py",
-        "mini/foreign.py": "cli/mini/test_mini_convert.py",
         "mini/file.py": "cli/mini/test_mini_kube.py",
-        "mini/logs.py": "cli/mini/test_mini_kube.py",
+        "mini/foreign.py": "cli/mini/test_mini_convert.py",
         "mini/hpa.py": "cli/mini/test_mini_kube.py",
+        "mini/logs.py": "cli/mini/test_mini_kube.py",
         "mini/main.py": "cli/mini/test_mini_kube.py",
         "mini/progress.py": "cli/mini/test_mini_kube.py",
         "mini/run.py": "system/test_mini_run.py",
@@ -117,8 +80,6 @@ ELSEWHERE = {
         "resource/status.py": "system/test_options_queue_resource.py",
         "simulate/html.py": "cli/simulate/test_cli_simulate.py",
         "simulate/record.py": "cli/simulate/test_cli_simulate.py",
-        "submit/submitter.py": "system/test_options_submission.py",
-        "top/layout.py": "cli/top/test_top_view.py",
         "store/archive.py": "system/test_archives.py",
         "store/archive_reader.py": "system/test_dump_restore.py",
         "store/content.py": "system/test_options_kvs.py",
@@ -129,48 +90,84 @@ ELSEWHERE = {
         "submit/batch.py": "system/test_options_submission.py",
         "submit/bulksubmit.py": "system/test_options_submission.py",
         "submit/run.py": "system/test_options_run.py",
+        "submit/submitter.py": "system/test_options_submission.py",
+        "top/layout.py": "cli/top/test_top_view.py",
+        "train/main.py": "system/test_train_run.py",
+        "train/run.py": "system/test_train_run.py",
         "version.py": "system/test_options_queue_resource.py",
     },
-    # The index of the resource graph, and the queue's search: held to the plain search by random requests.
-    "fluxqueue/": {
-        "core/job.py": "fluxqueue/core/test_fluxqueue_replicas.py",
-        "workloads/workload.py": "fluxqueue/test_fluxqueue_workloads.py",
-        "workloads/pod.py": "fluxqueue/core/test_fluxqueue_step.py",
-        "workloads/minicluster.py": "fluxqueue/test_fluxqueue_workloads.py",
-        "workloads/mpijob.py": "fluxqueue/test_fluxqueue_workloads.py",
-        "core/asking.py": "fluxqueue/core/test_fluxqueue_step.py",
-        "core/binding.py": "fluxqueue/core/test_fluxqueue_step.py",
-        "core/left_alone.py": "fluxqueue/core/test_fluxqueue_placement.py",
-        "core/places.py": "fluxqueue/core/test_fluxqueue_step.py",
-        "core/writes.py": "fluxqueue/core/test_fluxqueue_step.py",
-        "core/external.py": "fluxqueue/services/test_fluxqueue_services_live_graph.py",
-        "core/queue_nodes.py": "fluxqueue/core/test_fluxqueue_step.py",
-        "core/world.py": "fluxqueue/core/test_fluxqueue_crashes.py",
-        "services/given_graph.py": "fluxqueue/services/test_fluxqueue_services.py",
-        "services/match.py": "fluxqueue/services/test_fluxqueue_services.py",
-        "services/messages.py": "fluxqueue/services/test_fluxqueue_services.py",
-        "serve.py": "kube/test_fluxqueue_store.py",
-        "services/server.py": "fluxqueue/services/test_fluxqueue_services.py",
-        "workloads/__init__.py": "fluxqueue/core/test_fluxqueue_step.py",
-        "workloads/group.py": "fluxqueue/core/test_fluxqueue_step.py",
-        "workloads/job.py": "fluxqueue/core/test_fluxqueue_step.py",
+    "cluster_queue/": {
+        "core/asking.py": "cluster_queue/core/test_cluster_queue_step.py",
+        "core/binding.py": "cluster_queue/core/test_cluster_queue_step.py",
+        "core/external.py": "cluster_queue/services/test_cluster_queue_services_live_graph.py",
+        "core/job.py": "cluster_queue/core/test_cluster_queue_replicas.py",
+        "core/left_alone.py": "cluster_queue/core/test_cluster_queue_placement.py",
+        "core/places.py": "cluster_queue/core/test_cluster_queue_step.py",
+        "core/queue_nodes.py": "cluster_queue/core/test_cluster_queue_step.py",
+        "core/world.py": "cluster_queue/core/test_cluster_queue_crashes.py",
+        "core/writes.py": "cluster_queue/core/test_cluster_queue_step.py",
+        "services/given_graph.py": "cluster_queue/services/test_cluster_queue_services.py",
+        "services/match.py": "cluster_queue/services/test_cluster_queue_services.py",
+        "services/messages.py": "cluster_queue/services/test_cluster_queue_services.py",
+        "services/server.py": "cluster_queue/services/test_cluster_queue_services.py",
+        "workloads/__init__.py": "cluster_queue/core/test_cluster_queue_step.py",
+        "workloads/group.py": "cluster_queue/core/test_cluster_queue_step.py",
+        "workloads/job.py": "cluster_queue/core/test_cluster_queue_step.py",
+        "workloads/minicluster.py": "cluster_queue/test_cluster_queue_workloads.py",
+        "workloads/mpijob.py": "cluster_queue/test_cluster_queue_workloads.py",
+        "workloads/pod.py": "cluster_queue/core/test_cluster_queue_step.py",
+        "workloads/workload.py": "cluster_queue/test_cluster_queue_workloads.py",
     },
-    "graph/": {
-        "candidates.py": "graph/test_index.py",
-        "demands.py": "graph/test_index.py",
-        "free.py": "graph/test_index.py",
-        "layout.py": "graph/test_index.py",
-        "reservations.py": "graph/test_index.py",
-        "shapes.py": "graph/test_index.py",
-        "spans.py": "graph/test_usage.py",
-        "timeline.py": "modules/sched/graph/test_sched_graph.py",
-        "formats/writers.py": "graph/test_recorded_runs.py",
+    "engine/": {
+        "agent/as_user.py": "system/test_guests_as_users.py",
+        "broker/archive.py": "system/test_archives.py",
+        "broker/broker.py": "system/test_instances.py",
+        "broker/crontabs.py": "system/test_cron_entries.py",
+        "broker/kept.py": "engine/broker/module/test_module_suspended.py",
+        "broker/launch/launch.py": "system/test_options_start.py",
+        "broker/launch/preload.py": "engine/broker/launch/test_launch_many.py",
+        "broker/launch/start_service.py": "system/test_start_service.py",
+        "broker/module/context.py": "engine/broker/module/test_module.py",
+        "broker/module/search.py": "engine/broker/module/test_module_host.py",
+        "broker/parts.py": "system/test_instances.py",
+        "broker/program_output.py": "system/test_closed_streams.py",
+        "broker/services/broker_service.py": "engine/broker/services/test_services.py",
+        "broker/services/config.py": "system/test_configuration.py",
+        "broker/services/growth.py": "system/test_growth.py",
+        "broker/startlog.py": "system/test_starts_and_crashes.py",
+        "broker/state/machine.py": "engine/broker/state/test_state.py",
+        "modules/cron/service.py": "system/test_cron_entries.py",
+        "modules/job_exec/job.py": "engine/modules/job_exec/test_job_exec_leader.py",
+        "modules/job_exec/simulator.py": "engine/modules/job_exec/test_job_exec_leader.py",
+        "modules/job_ingest/checks.py": "engine/modules/job_ingest/test_job_ingest.py",
+        "modules/job_ingest/signature.py": "wire/query/test_munge.py",
+        "modules/job_ingest/validator_worker.py": "engine/modules/job_ingest/test_validators.py",
+        "modules/job_manager/deadlines.py": "engine/modules/job_manager/test_job_manager_core.py",
+        "modules/resource/acquirers.py": "engine/modules/resource/test_resource_leader.py",
+        "modules/resource/follower.py": "engine/modules/resource/test_resource_leader.py",
+        "modules/resource/log.py": "engine/modules/resource/test_resource_leader.py",
+        "modules/sched/graph/jgf.py": "engine/modules/sched/graph/test_sched_graph_pool.py",
+        "modules/sched/graph/r.py": "engine/modules/sched/graph/test_sched_graph_pool.py",
+        "process/pam_session.py": "system/test_guests_as_users.py",
+        "shell/exit_timeout.py": "engine/shell/test_job.py",
+        "shell/oom.py": "engine/shell/test_shell_options.py",
+        "shell/pmix/library.py": "system/test_open_mpi.py",
+        "shell/pmix/offer.py": "system/test_open_mpi.py",
+        "shell/pmix/server.py": "system/test_open_mpi.py",
+        "shell/service.py": "system/test_terminals.py",
     },
-    # The processes of a job that local brokers run.
-    "kubeflow/": {
-        "instance_jobs.py": "kubeflow/test_kubeflow_backend.py",
-        "recorder.py": "kubeflow/test_kubeflow_backend.py",
-        "runner.py": "kubeflow/test_kubeflow_backend.py",
+    "flux_jobs/": {
+        "client/containers.py": "cli/mini/test_mini_kube.py",
+        "operator/controller.py": "flux_jobs/operator/test_flux_jobs_reconcile.py",
+        "read/cluster.py": "flux_jobs/read/test_flux_jobs_job.py",
+        "read/field.py": "flux_jobs/read/test_flux_jobs_load.py",
+    },
+    "formats/": {
+        "plots/bars.py": "formats/plots/test_charts.py",
+        "plots/box.py": "formats/plots/test_charts.py",
+        "plots/chart.py": "formats/plots/test_charts.py",
+        "plots/lines.py": "formats/plots/test_charts.py",
+        "plots/scale.py": "formats/plots/test_charts.py",
     },
     "images/": {
         "__main__.py": "images/test_oci.py",
@@ -180,76 +177,81 @@ ELSEWHERE = {
         "pmix_libraries.py": "images/test_view.py",
         "stdlib.py": "images/test_view.py",
     },
-    "kube/": {
-        "install_files.py": "kube_unit/test_install_objects.py",
-        "apply.py": "cli/mini/test_mini_kube.py",
-        "builders/containers.py": "kube_unit/builders/test_builders_pods.py",
-        "builders/services.py": "kube_unit/builders/test_builders_jobs.py",
-        "builders/volumes.py": "kube_unit/builders/test_builders_pods.py",
-        "client.py": "cli/mini/test_mini_kube.py",
-        "containers.py": "cli/mini/test_mini_kube.py",
-        "core/conditions.py": "kube_unit/core/test_reconcile.py",
-        "core/job_end.py": "kube_unit/core/test_reconcile.py",
-        "core/progress.py": "kube_unit/core/test_reconcile.py",
-        "core/status.py": "kube_unit/core/test_reconcile.py",
-        "core/transitions.py": "kube_unit/core/test_reconcile.py",
-        "execute.py": "kube_unit/core/test_reconcile.py",
-        "foreign/controller.py": "kube_unit/foreign/test_foreign_reconcile.py",
-        "names.py": "kube_unit/builders/test_builders_jobs.py",
-        "removal.py": "kube/test_uninstall.py",
-        "runtime/events.py": "kube_unit/runtime/test_controller.py",
-        "runtime/writes.py": "kube_unit/core/test_reconcile_crashes.py",
-        "serve.py": "kube/test_admission.py",
+    "k8s/": {
+        "objects/labels.py": "minicluster/api/test_object_rules.py",
+        "objects/quantities.py": "minicluster/api/test_object_rules.py",
+        "packaging/removal.py": "kube/test_uninstall.py",
+        "runtime/events.py": "k8s/runtime/test_controller.py",
+        "runtime/writes.py": "minicluster/operator/core/test_reconcile_crashes.py",
+    },
+    "kubeflow/": {
+        "instance_jobs.py": "kubeflow/test_kubeflow_backend.py",
+        "recorder.py": "kubeflow/test_kubeflow_backend.py",
+        "runner.py": "kubeflow/test_kubeflow_backend.py",
     },
     "minicluster/": {
-        "channel.py": "minicluster/pod/test_channel_server.py",
-        "documents.py": "minicluster/test_validate.py",
-        "foreign/cluster.py": "minicluster/foreign/test_foreign_job.py",
-        "foreign/field.py": "minicluster/foreign/test_foreign_load.py",
-        "local.py": "system/test_mini_run.py",
-        "pod/channel_link.py": "minicluster/pod/test_channel_server.py",
-        "pod/enter.py": "minicluster/pod/test_modes.py",
-        "pod/environment.py": "minicluster/pod/test_modes.py",
-        "pod/files.py": "minicluster/pod/test_modes.py",
-        "pod/place.py": "minicluster/pod/test_joining.py",
-        "pod/sidecar.py": "minicluster/pod/test_joining.py",
-        "shell_text.py": "minicluster/pod/test_modes.py",
+        "api/documents.py": "minicluster/api/test_validate.py",
+        "api/shell_text.py": "minicluster/run/pod/test_modes.py",
+        "client/apply.py": "cli/mini/test_mini_kube.py",
+        "client/clusters.py": "cli/mini/test_mini_kube.py",
+        "operator/builders/containers.py": "minicluster/operator/builders/test_builders_pods.py",
+        "operator/builders/services.py": "minicluster/operator/builders/test_builders_jobs.py",
+        "operator/builders/volumes.py": "minicluster/operator/builders/test_builders_pods.py",
+        "operator/channel.py": "minicluster/run/pod/test_channel_server.py",
+        "operator/core/conditions.py": "minicluster/operator/core/test_reconcile.py",
+        "operator/core/job_end.py": "minicluster/operator/core/test_reconcile.py",
+        "operator/core/progress.py": "minicluster/operator/core/test_reconcile.py",
+        "operator/core/status.py": "minicluster/operator/core/test_reconcile.py",
+        "operator/core/transitions.py": "minicluster/operator/core/test_reconcile.py",
+        "operator/execute.py": "minicluster/operator/core/test_reconcile.py",
+        "operator/names.py": "minicluster/operator/builders/test_builders_jobs.py",
+        "run/local.py": "system/test_mini_run.py",
+        "run/pod/channel_link.py": "minicluster/run/pod/test_channel_server.py",
+        "run/pod/enter.py": "minicluster/run/pod/test_modes.py",
+        "run/pod/environment.py": "minicluster/run/pod/test_modes.py",
+        "run/pod/files.py": "minicluster/run/pod/test_modes.py",
+        "run/pod/place.py": "minicluster/run/pod/test_joining.py",
+        "run/pod/sidecar.py": "minicluster/run/pod/test_joining.py",
     },
-    "modules/": {
-        "job_ingest/signature.py": "query/test_munge.py",
-        "cron/service.py": "system/test_cron_entries.py",
-        "job_exec/job.py": "modules/job_exec/test_job_exec_leader.py",
-        "job_exec/simulator.py": "modules/job_exec/test_job_exec_leader.py",
-        "job_ingest/checks.py": "modules/job_ingest/test_job_ingest.py",
-        "job_ingest/validator_worker.py": "modules/job_ingest/test_validators.py",
-        "job_manager/deadlines.py": "modules/job_manager/test_job_manager_core.py",
-        "resource/acquirers.py": "modules/resource/test_resource_leader.py",
-        "resource/follower.py": "modules/resource/test_resource_leader.py",
-        "resource/log.py": "modules/resource/test_resource_leader.py",
-        "sched/graph/jgf.py": "modules/sched/graph/test_sched_graph_pool.py",
-        "sched/graph/r.py": "modules/sched/graph/test_sched_graph_pool.py",
+    "programs/": {
+        "cluster_queue/serve.py": "kube/test_fluxqueue_store.py",
+        "operator/serve.py": "kube/test_admission.py",
     },
-    "query/": {
-        "signing.py": "query/test_munge.py",
-        "instance_info.py": "cli/jobs/test_instance_info.py",
-        "queue_policy.py": "cli/queue/test_queue_list.py",
-        "resource_sets.py": "system/test_options_queue_resource.py",
-        "uri.py": "system/test_options_tools.py",
+    "sched/": {
+        "graph/candidates.py": "sched/graph/test_index.py",
+        "graph/demands.py": "sched/graph/test_index.py",
+        "graph/formats/writers.py": "sched/graph/test_recorded_runs.py",
+        "graph/free.py": "sched/graph/test_index.py",
+        "graph/layout.py": "sched/graph/test_index.py",
+        "graph/reservations.py": "sched/graph/test_index.py",
+        "graph/shapes.py": "sched/graph/test_index.py",
+        "graph/spans.py": "sched/graph/test_usage.py",
+        "graph/timeline.py": "engine/modules/sched/graph/test_sched_graph.py",
+        "queueing/compression.py": "sched/queueing/test_queue.py",
+        "queueing/simulate_synthetic.py": "sched/queueing/test_simulate_trace.py",
+        "queueing/start_search.py": "sched/queueing/test_queue.py",
     },
-    "queueing/": {
-        "compression.py": "queueing/test_queue.py",
-        "simulate_synthetic.py": "queueing/test_simulate_trace.py",
-        "start_search.py": "queueing/test_queue.py",
+    "service/": {
+        "app.py": "service/rest/v1/test_v1_routes.py",
+        "instance.py": "service/rest/v2/test_v2_instance_routes.py",
+        "jobs.py": "service/rest/v1/test_v1_routes.py",
+        "journal.py": "service/rest/v2/test_v2_stream_routes.py",
+        "pages/job_list.py": "service/pages/test_pages_routes.py",
+        "people.py": "service/rest/v2/test_v2_people_routes.py",
+        "rest/v1/errors.py": "service/rest/v1/test_v1_routes.py",
+        "rest/v2/changes.py": "service/rest/v2/test_v2_routes_submit.py",
+        "rest/v2/errors.py": "service/rest/v2/test_v2_routes.py",
+        "rest/v2/fields.py": "service/rest/v2/test_v2_listing.py",
+        "rest/v2/record.py": "service/rest/v2/test_v2_routes.py",
+        "serve.py": "cli/api/test_api_command.py",
+        "service.py": "service/rest/v1/test_v1_routes.py",
     },
-    "process/": {"pam_session.py": "system/test_guests_as_users.py"},
-    "agent/": {"as_user.py": "system/test_guests_as_users.py"},
-    "shell/": {
-        "exit_timeout.py": "shell/test_job.py",
-        "oom.py": "shell/test_shell_options.py",
-        "pmix/library.py": "system/test_open_mpi.py",
-        "pmix/offer.py": "system/test_open_mpi.py",
-        "pmix/server.py": "system/test_open_mpi.py",
-        "service.py": "system/test_terminals.py",
+    "wire/": {
+        "query/instance_info.py": "cli/jobs/test_instance_info.py",
+        "query/queue_policy.py": "cli/queue/test_queue_list.py",
+        "query/resource_sets.py": "system/test_options_queue_resource.py",
+        "query/signing.py": "wire/query/test_munge.py",
+        "query/uri.py": "system/test_options_tools.py",
     },
 }
 
@@ -276,8 +278,8 @@ def names(source: str) -> set[str]:
 
 
 def room(source: str) -> str:
-    """The folder of the tests of a source file: "spec", "kube_unit/runtime"."""
-    return re.sub("^kube(?=/|$)", "kube_unit", Path(source).parent.as_posix())
+    """The folder of the tests of a source file: "spec", "k8s/runtime"."""
+    return Path(source).parent.as_posix()
 
 
 def owners(sources: list[str], tests: list[str]) -> dict[str, set[str]]:
@@ -301,8 +303,8 @@ def files(root: Path, pattern: str) -> list[str]:
 
 
 def test_each_file_with_logic_has_its_tests() -> None:
-    # The bindings are held to Flux's own as a whole, by `tests/compat`.
-    sources = [source for source in files(SOURCE, "*.py") if not source.startswith("compat/")]
+    # The bindings are held to Flux's own as a whole, by `tests/wire/compat`.
+    sources = [source for source in files(SOURCE, "*.py") if not source.startswith("wire/compat/")]
     tests = files(TESTS, "test_*.py")
     owned = owners(sources, tests)
     untested = {
@@ -322,16 +324,16 @@ def test_no_two_test_files_have_one_name() -> None:
 
 
 def test_a_name_belongs_to_the_longest_that_fits() -> None:
-    sources = ["graph/pool.py", "graph/pool_size.py", "graph/service.py", "kube/pods.py"]
+    sources = ["graph/pool.py", "graph/pool_size.py", "graph/service.py", "k8s/pods.py"]
     tests = [
         "graph/test_pool_size.py",
         "graph/test_pool_grows.py",
         "graph/test_graph.py",
-        "kube_unit/test_kube_pods.py",
+        "k8s/test_k8s_pods.py",
     ]
     assert owners(sources, tests) == {
         "graph/pool.py": {"graph/test_pool_grows.py"},
         "graph/pool_size.py": {"graph/test_pool_size.py"},
         "graph/service.py": {"graph/test_graph.py"},
-        "kube/pods.py": {"kube_unit/test_kube_pods.py"},
+        "k8s/pods.py": {"k8s/test_k8s_pods.py"},
     }

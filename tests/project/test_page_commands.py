@@ -17,7 +17,7 @@ from page_blocks import ROOT, Block, blocks
 from typed import HERE, SHOWN, comparable, parts, script_of, session, typed
 
 from headrace.cli.mini.main import main as mini
-from headrace.minicluster.foreign.load import KINDS as FOREIGN
+from headrace.flux_jobs.read.load import KINDS as FOREIGN
 
 PAGES = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs/user").glob("*.md"))]
 BLOCKS = [block for page in ["README.md", *PAGES] for block in blocks(page)]
@@ -88,7 +88,7 @@ ELSEWHERE = {
     ),
     ("docs/user/cluster-queue.md", "headrace fluxqueue match"): (
         "serves until it is stopped",
-        "tests/fluxqueue/services/test_fluxqueue_services.py",
+        "tests/cluster_queue/services/test_cluster_queue_services.py",
     ),
     ("docs/user/cluster-queue.md", "headrace fluxqueue run"): (
         "takes a Kubernetes",
@@ -117,8 +117,11 @@ ELSEWHERE = {
     ("docs/user/minicluster-status.md", "kubectl get mc"): ("takes a Kubernetes", "tests/kube/test_behaviours.py"),
     ("docs/user/nesting-and-mpi.md", "pip install mpich"): ("packages of a registry", "tests/system/test_lammps.py"),
     ("docs/user/queues-and-configuration.md", "flux overlay grow"): ("hosts that join", "tests/system/test_growth.py"),
-    ("docs/user/resource-graph.md", "$ headrace resource-query"): ("", "tests/graph/test_page_examples.py"),
-    ("docs/user/resource-graph.md", "from headrace.graph import"): ("", "tests/graph/test_page_examples.py"),
+    ("docs/user/resource-graph.md", "$ headrace resource-query"): ("", "tests/sched/graph/test_page_examples.py"),
+    ("docs/user/resource-graph.md", "from headrace.sched.graph import"): (
+        "",
+        "tests/sched/graph/test_page_examples.py",
+    ),
     ("docs/user/services.md", "headrace api start  "): (
         "serves until it is ended",
         "tests/cli/api/test_api_command.py",
@@ -133,7 +136,7 @@ ELSEWHERE = {
     ),
     ("docs/user/services.md", "headrace api doctor --auth pam"): (
         "serves until it is ended",
-        "tests/api/identity/test_pam.py",
+        "tests/service/users/test_pam.py",
     ),
     ("docs/user/services.md", "rm -f service.json; headrace api start"): (
         "serves until it is ended",
@@ -144,10 +147,10 @@ ELSEWHERE = {
         "serves until it is ended",
         "tests/cli/test_metrics_api_command.py",
     ),
-    ("docs/user/metrics.md", "scrape_configs:"): ("is Prometheus' own", "tests/api/test_metrics_route.py"),
-    ("docs/user/services.md", "from flux_restful"): ("takes a service", "tests/api/test_peer_client.py"),
-    ("docs/user/services.md", "curl -so v2.json"): ("takes a service", "tests/api/v2/test_v2_openapi.py"),
-    ("docs/user/services.md", "from headrace_client"): ("takes a service", "tests/api/v2/test_v2_openapi.py"),
+    ("docs/user/metrics.md", "scrape_configs:"): ("is Prometheus' own", "tests/service/test_metrics_route.py"),
+    ("docs/user/services.md", "from flux_restful"): ("takes a service", "tests/service/test_peer_client.py"),
+    ("docs/user/services.md", "curl -so v2.json"): ("takes a service", "tests/service/rest/v2/test_v2_openapi.py"),
+    ("docs/user/services.md", "from headrace_client"): ("takes a service", "tests/service/rest/v2/test_v2_openapi.py"),
     ("docs/user/view.md", "python -m headrace.images"): ("images of two architectures", "tests/images/test_oci.py"),
     ("docs/user/view.md", "spec:"): ("objects of other controllers", "tests/kube/test_recorded_operator_objects.py"),
 }

@@ -10,19 +10,19 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "headrace"
-ROOMS = ("spec", "plots", "exposition", "graph", "queueing")
+ROOMS = ("formats/spec", "formats/plots", "formats/exposition", "sched")
 
 # What each file reads, by the names that it uses for it.
 READERS = {
-    "spec/archive.py": {"open", "os.lstat", "os.readlink"},
-    "spec/envrules.py": {"open", "os.path.expanduser"},
-    "spec/hwloc.py": {"open"},
-    "spec/jobid.py": {"os.environ.get"},
-    "spec/jobspec_build.py": {"open"},
-    "spec/stdlib_parts.py": {"_socket"},
-    "graph/query_commands.py": {"time"},
-    "graph/resource_query.py": {"open", "os.stat", "pathlib", "time"},
-    "plots/scale.py": {"time"},
+    "formats/spec/archive.py": {"open", "os.lstat", "os.readlink"},
+    "formats/spec/envrules.py": {"open", "os.path.expanduser"},
+    "formats/spec/hwloc.py": {"open"},
+    "formats/spec/jobid.py": {"os.environ.get"},
+    "formats/spec/jobspec_build.py": {"open"},
+    "formats/spec/stdlib_parts.py": {"_socket"},
+    "sched/graph/query_commands.py": {"time"},
+    "sched/graph/resource_query.py": {"open", "os.stat", "pathlib", "time"},
+    "formats/plots/scale.py": {"time"},
 }
 # Modules that are for files, sockets, processes and clocks, and for nothing else.
 EDGES = frozenset(

@@ -21,8 +21,8 @@ from releasing import archives, build, source
 from releasing.source import ReleaseError
 
 from headrace import __version__
-from headrace.kube.builders.images import DEFAULT_OPERATOR, DEFAULT_VIEW, REGISTRY, is_release
-from headrace.kube.helm_templates import chart_version
+from headrace.k8s.packaging.helm_templates import chart_version
+from headrace.k8s.packaging.images import DEFAULT_OPERATOR, DEFAULT_VIEW, REGISTRY, is_release
 
 if sys.version_info >= (3, 11):
     import tomllib

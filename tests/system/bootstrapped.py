@@ -18,7 +18,7 @@ from pathlib import Path
 
 from instance import FLUX, clean_env, processes_with
 
-from headrace.client.handle import Handle
+from headrace.wire.client.handle import Handle
 from waiting import PATIENCE
 
 

@@ -21,12 +21,12 @@ import subprocess
 import sys
 import time
 
-from headrace.client.handle import Handle
-from headrace.graph import Graph, Scheduler, parse_jobspec
-from headrace.queueing.queue import Queue, Started
-from headrace.queueing.simulate import Job, Simulation, simulate
-from headrace.queueing.simulate_machine import read
-from headrace.spec import jobid, jobspec_build
+from headrace.formats.spec import jobid, jobspec_build
+from headrace.sched.graph import Graph, Scheduler, parse_jobspec
+from headrace.sched.queueing.queue import Queue, Started
+from headrace.sched.queueing.simulate import Job, Simulation, simulate
+from headrace.sched.queueing.simulate_machine import read
+from headrace.wire.client.handle import Handle
 
 # Seconds to wait for a start that does not come.
 PATIENCE = 180.0

@@ -8,8 +8,8 @@ import os
 import sys
 from typing import Any
 
-from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
-from headrace.spec.message import Message
+from headrace.engine.broker.module.context import EMPTY, ModuleContext, RpcError
+from headrace.formats.spec.message import Message
 
 NAME = "probe"
 

@@ -11,9 +11,9 @@ import random
 import sys
 from typing import Any
 
-from headrace.client.handle import Handle, Rpc
-from headrace.spec.message import MessageError
-from headrace.spec.requests import broker, execution, jobs, kvs, resource, sched
+from headrace.formats.spec.message import MessageError
+from headrace.formats.spec.requests import broker, execution, jobs, kvs, resource, sched
+from headrace.wire.client.handle import Handle, Rpc
 
 NODES = (0, 1)
 # Answered with a text, not with JSON.

@@ -12,7 +12,7 @@ from instance import FLUX, start
 # Exchanges addresses and keys with the other brokers, and ends.
 MEETS = """
 import os
-from headrace.broker.boot.pmi import from_launcher, launcher
+from headrace.engine.broker.boot.pmi import from_launcher, launcher
 method, client = launcher(os.environ)
 from_launcher(method, client, os.environ, "/nowhere", {})
 """

@@ -12,8 +12,8 @@ from sizes import size
 
 FUZZ = r"""
 import os, random, socket, sys
-from headrace.client.handle import Handle
-from headrace.spec import message as m
+from headrace.wire.client.handle import Handle
+from headrace.formats.spec import message as m
 seed, count = int(sys.argv[1]), int(sys.argv[2])
 dice = random.Random(seed)
 path = os.environ["FLUX_URI"][len("local://"):]
@@ -102,8 +102,8 @@ def test_mutated_frames_at_the_local_socket_cost_nobody_else_anything(tmp_path):
 STRANGER = r"""
 import contextlib, os
 import zmq
-from headrace.client.handle import Handle
-from headrace.spec import message as m
+from headrace.wire.client.handle import Handle
+from headrace.formats.spec import message as m
 endpoint = Handle().attr_get("tbon.endpoint")
 path = endpoint[len("ipc://"):]
 import socket

@@ -18,12 +18,12 @@ import pytest
 from instance import FLUX, clean_env, processes_with, start
 
 import seeds
-from headrace.process import linux
+from headrace.engine.process import linux
 
 COMMON = """
 import base64, faulthandler, json, os, random, signal, subprocess, sys, time
-from headrace.client.handle import Handle
-from headrace.spec import jobid, jobspec_build
+from headrace.wire.client.handle import Handle
+from headrace.formats.spec import jobid, jobspec_build
 
 faulthandler.dump_traceback_later(40, exit=True)
 h = Handle()

@@ -20,8 +20,8 @@ from sizes import limit, size
 
 SUBMITTER = """
 import os, sys
-from headrace.client.handle import Handle
-from headrace.spec import jobspec_build
+from headrace.wire.client.handle import Handle
+from headrace.formats.spec import jobspec_build
 import base64, json
 handle = Handle()
 spec = jobspec_build.from_command(["/bin/sh", "-c", "echo $FLUX_JOB_ID >> $HR_TEST/runs"])
@@ -35,7 +35,7 @@ while True:
 """
 LISTING = """
 import json
-from headrace.client.handle import Handle
+from headrace.wire.client.handle import Handle
 handle = Handle()
 handle.rpc("job-manager.drain").get()
 jobs = [job for reply in handle.stream("job-list.list", {"max_entries": 0, "attrs": ["state", "result"]}) for job in

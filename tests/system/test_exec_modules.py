@@ -14,7 +14,7 @@ from instance import start
 PROBE = str(Path(__file__).with_name("probe_module.py"))
 _HEAD = f"""
 import errno, json, os, select, signal, subprocess, sys, time
-from headrace.client.handle import Handle
+from headrace.wire.client.handle import Handle
 h = Handle()
 result = {{}}
 PROBE = {PROBE!r}
@@ -272,7 +272,7 @@ def test_every_module_that_can_be_apart_works_apart():
 
 
 _SCHEDULERS_PID = (
-    "from headrace.client.handle import Handle; mods = Handle().rpc('module.list').get()['mods']; "
+    "from headrace.wire.client.handle import Handle; mods = Handle().rpc('module.list').get()['mods']; "
     "print(*[mod['pid'] for mod in mods if mod['name'].startswith('sched-')])"
 )
 

@@ -18,9 +18,9 @@ import pytest
 from bootstrapped import Cluster, cluster, until
 from small_disk import fill, mounted
 
-from headrace.broker.state import disk as state_disk
-from headrace.client.handle import Handle
-from headrace.spec import jobspec_build
+from headrace.engine.broker.state import disk as state_disk
+from headrace.formats.spec import jobspec_build
+from headrace.wire.client.handle import Handle
 
 SIZE = 24 << 20
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from bootstrapped import Cluster, cluster, until
 
-from headrace.client.handle import Handle
-from headrace.spec import jobid
-from headrace.spec import message as m
+from headrace.formats.spec import jobid
+from headrace.formats.spec import message as m
+from headrace.wire.client.handle import Handle
 
 MIB = 1 << 20
 # What brokers may grow by while many times as much passes through them.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from bootstrapped import Cluster, cluster, until
 
-from headrace.client.handle import Handle
+from headrace.wire.client.handle import Handle
 
 PROBE = str(Path(__file__).with_name("probe_module.py"))
 

@@ -22,8 +22,8 @@ import pytest
 from bootstrapped import Cluster
 from test_guests import GUEST, instance
 
-from headrace.client.handle import Handle
-from headrace.spec import message as m
+from headrace.formats.spec import message as m
+from headrace.wire.client.handle import Handle
 from sizes import limit, size
 from waiting import until
 

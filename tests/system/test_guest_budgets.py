@@ -12,8 +12,8 @@ import pytest
 from bootstrapped import Cluster, until
 from test_guests import as_guest, instance, refused
 
-from headrace.client.handle import Handle
-from headrace.spec import message as m
+from headrace.formats.spec import message as m
+from headrace.wire.client.handle import Handle
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to become another user")
 MIB = 1 << 20

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from bootstrapped import Cluster, cluster, until
 
-from headrace.client.handle import Handle
-from headrace.spec import message as m
+from headrace.formats.spec import message as m
+from headrace.wire.client.handle import Handle
 
 GUEST = 65534
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.process import linux
+from headrace.engine.process import linux
 from machine import BIN, INHERITED, PATH, Instance, Machine, machine, missing
 from waiting import until
 

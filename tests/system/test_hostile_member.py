@@ -17,9 +17,9 @@ import zmq
 from bootstrapped import Cluster, cluster, memory
 
 import seeds
-from headrace.broker.boot.config import read_certificate
-from headrace.spec import message as m
-from headrace.spec.message import Message
+from headrace.engine.broker.boot.config import read_certificate
+from headrace.formats.spec import message as m
+from headrace.formats.spec.message import Message
 from sizes import size
 
 STATUS, GOODBYE = 1, 2

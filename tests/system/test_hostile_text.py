@@ -21,13 +21,13 @@ from bootstrapped import cluster
 from instance import FLUX, clean_env, processes_with, start
 
 import seeds
-from headrace.config import files as configuration
-from headrace.jobs.policy import Policy, PolicyConfigError
-from headrace.minicluster.plan import make_plan
-from headrace.minicluster.problems import InvalidMiniCluster
-from headrace.minicluster.validate import load as load_minicluster
-from headrace.spec import jobspec_build
-from headrace.spec.jobspec_validate import JobspecError, validate
+from headrace.engine.jobs.policy import Policy, PolicyConfigError
+from headrace.formats.config import files as configuration
+from headrace.formats.spec import jobspec_build
+from headrace.formats.spec.jobspec_validate import JobspecError, validate
+from headrace.minicluster.api.plan import make_plan
+from headrace.minicluster.api.problems import InvalidMiniCluster
+from headrace.minicluster.api.validate import load as load_minicluster
 
 # What Python says of a bug of ours.
 _PYTHON = re.compile(

@@ -14,7 +14,7 @@ import pytest
 from instance import FLUX, processes_with, start
 from terminal import Terminal, terminal
 
-from headrace.process import linux
+from headrace.engine.process import linux
 
 RANDOM = random.Random(20)
 # Seconds after the run directory was made: while brokers are forked, while they meet, while the program runs.

@@ -13,13 +13,13 @@ import time
 import pytest
 from instance import FLUX, clean_env, processes_with, start
 
-from headrace.broker.boot.boot import free_port, new_keys
-from headrace.shell.pmi import PmiServer
+from headrace.engine.broker.boot.boot import free_port, new_keys
+from headrace.engine.shell.pmi import PmiServer
 
 # `flux start` whose broker is killed when its program runs and nobody was told.
 _KILLED_TOO_SOON = """
 import os, signal, sys
-from headrace.broker import program
+from headrace.engine.broker import program
 from headrace.cli.main import flux
 def spawn_and_die(*args, **more):
     real(*args, **more)

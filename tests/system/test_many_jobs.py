@@ -28,8 +28,8 @@ COSTLIER = 1.5
 # Runs inside the instance, whose execution is simulated: what is looked at is what the broker keeps.
 DRIVER = """
 import base64, json, os, sys
-from headrace.client.handle import Handle
-from headrace.spec import jobspec_build
+from headrace.wire.client.handle import Handle
+from headrace.formats.spec import jobspec_build
 
 count = int(sys.argv[1])
 handle = Handle()

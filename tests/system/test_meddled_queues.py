@@ -10,12 +10,12 @@ from pathlib import Path
 from instance import start
 
 import seeds
-from headrace.spec import jobid
+from headrace.formats.spec import jobid
 
 MEDDLE = """
 import json, os, random, subprocess, sys, time
-from headrace.client.handle import Handle
-from headrace.spec import jobspec_build
+from headrace.wire.client.handle import Handle
+from headrace.formats.spec import jobspec_build
 import base64
 
 dice = random.Random(int(sys.argv[1]))

@@ -81,7 +81,7 @@ def test_a_server_that_is_killed_ends_its_own_job_and_not_another(program: str, 
             flux job wait-event -t 30 -p output $id data >/dev/null || exit 99
         done
         task=$(flux job hostpids $second | cut -d: -f2)
-        kill -9 $(pgrep -n -P $(ps -o ppid= -p $task) -f headrace.shell.pmix.server)
+        kill -9 $(pgrep -n -P $(ps -o ppid= -p $task) -f headrace.engine.shell.pmix.server)
         flux job status $second; echo second $?
         touch {go}
         flux job status $first; echo first $?

@@ -15,13 +15,13 @@ import pytest
 from instance import FLUX, clean_env
 from option_lines import Line, after_first, answers, check, like, names
 
-from headrace.spec.message import Deframer, frame, response
+from headrace.formats.spec.message import Deframer, frame, response
 
 ID = "ƒ[1-9A-Za-z]+"
 LOG = r"broker\.%s\[0\]: [^\n]+\n"
 FLAGS_OF_EVENT = """
-from headrace.client.handle import Handle
-from headrace.spec.message import FLAG_PRIVATE
+from headrace.wire.client.handle import Handle
+from headrace.formats.spec.message import FLAG_PRIVATE
 handle = Handle()
 handle.subscribe("t.")
 print("ready", flush=True)

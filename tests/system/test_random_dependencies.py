@@ -14,14 +14,14 @@ import pytest
 from instance import Done, start
 
 import seeds
-from headrace.spec import jobid
+from headrace.formats.spec import jobid
 
 # Submits and meddles; `until` jobs are there when it stops, by a kill of the broker if `then` is "kill". What it did is
 # a line of JSON each in $DEEDS, written before the next.
 QUEUE = """
 import base64, json, os, random, signal, subprocess, sys, time
-from headrace.client.handle import Handle
-from headrace.spec import jobid, jobspec_build
+from headrace.wire.client.handle import Handle
+from headrace.formats.spec import jobid, jobspec_build
 
 seed, until, then = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 dice = random.Random(seed)

@@ -22,8 +22,8 @@ from instance import FLUX, clean_env
 from wire_recording import WIRE, Recording
 from wire_replay import Difference, Replay
 
-from headrace.broker import discovery
-from headrace.client.handle import Handle
+from headrace.engine.broker import discovery
+from headrace.wire.client.handle import Handle
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from instance import Done, start
 
-from headrace.modules import SERVICES
+from headrace.engine.modules import SERVICES
 
 # What a user sees of an instance while MODULE is reloaded twice: lines of JSON about what must not change.
 _LOAD = """

@@ -14,7 +14,7 @@ from instance import start
 # which errno, what was accepted and is not there afterwards, and the log.
 _LOAD = """
 import base64, collections, hashlib, json, subprocess, sys, time
-from headrace.client.handle import Handle
+from headrace.wire.client.handle import Handle
 how, topic = sys.argv[1].split(), sys.argv[2]
 handle, calls = Handle(), []
 job = subprocess.check_output(["flux", "submit", "true"], text=True).strip()

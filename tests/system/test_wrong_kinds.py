@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from instance import start
 
-from headrace.config import schema as config_schema
+from headrace.formats.config import schema as config_schema
 
 # One of each kind that TOML has; dates are text to a running instance.
 VALUES: list[Any] = [-1, 1.5, True, "\t", [[]], [1], {"\t": 1}]

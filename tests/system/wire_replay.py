@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 from wire_recording import Recording, body, signed_jobspec
 
-from headrace.spec import jobid
-from headrace.spec.hostlist import Hostlist
-from headrace.spec.message import EVENT, NODEID_ANY, REQUEST, Deframer, Message, frame
+from headrace.formats.spec import jobid
+from headrace.formats.spec.hostlist import Hostlist
+from headrace.formats.spec.message import EVENT, NODEID_ANY, REQUEST, Deframer, Message, frame
 from waiting import PATIENCE
 
 # The recordings' names for the submitter's folder, the host, and an instance's run directory.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import headrace
 
-SOURCE = Path(headrace.__file__).parent / "compat" / "python"
+SOURCE = Path(headrace.__file__).parent / "wire" / "compat" / "python"
 _HEAD = (
     "# Python bindings\n\nWhat `import flux` gives, from docstrings. The names are those of Flux's own bindings.\n\n"
 )

@@ -9,7 +9,7 @@ import os
 import sys
 
 from headrace.cli.common.getopts import Command
-from headrace.spec import jobid
+from headrace.formats.spec import jobid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _instance() -> List[Finding]:
     uri = os.environ.get("FLUX_URI")
     if not uri:
         return [(_NOTE, "no instance around us (FLUX_URI is not set)")]
-    from headrace.client.handle import Handle
+    from headrace.wire.client.handle import Handle
 
     try:
         handle = Handle()

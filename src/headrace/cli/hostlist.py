@@ -8,8 +8,8 @@ from collections import Counter
 
 from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
-from headrace.spec.hostlist import Hostlist
-from headrace.spec.idset import Idset
+from headrace.formats.spec.hostlist import Hostlist
+from headrace.formats.spec.idset import Idset
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _source(text: str, args: Namespace) -> List[str]:
         return _from_instance(text)
     if text[:1] == "/":
         return _job(text.rpartition("/")[2])
-    from headrace.spec import jobid
+    from headrace.formats.spec import jobid
 
     try:
         jobid.parse(text)
@@ -140,7 +140,7 @@ def _parse(text: str) -> List[str]:
 
 
 def _from_instance(name: str) -> List[str]:
-    from headrace.client.handle import Handle
+    from headrace.wire.client.handle import Handle
 
     own = os.environ.get("FLUX_JOB_ID", "")
     if name == "jobid" or (name == "local" and own):
@@ -159,8 +159,8 @@ def _from_instance(name: str) -> List[str]:
 
 
 def _job(text: str) -> List[str]:
-    from headrace.client.handle import Handle
-    from headrace.spec import jobid
+    from headrace.formats.spec import jobid
+    from headrace.wire.client.handle import Handle
 
     try:
         job = jobid.parse(text)

@@ -13,7 +13,7 @@ import sys
 from headrace import __version__
 from headrace.cli.common import command_environment, encodings
 from headrace.cli.common.errors import CommandError, refusal
-from headrace.spec import jobid
+from headrace.formats.spec import jobid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def run_command(name: str, argv: List[str], verbose: bool = False) -> int:
 
 def _text(exc: OSError, prefix: str) -> str:
     """What a command says of an error that it did not expect."""
-    from headrace.spec.os_error import text_of
+    from headrace.formats.spec.os_error import text_of
 
     if not str(exc.strerror).startswith("Unable to connect to Flux"):
         return refusal(exc) if "ERROR" in prefix else text_of(exc)
@@ -261,7 +261,7 @@ def _status(main: Callable[..., int], args: List[Any]) -> int:
 def _be_interruptible() -> None:
     """Have SIGINT end this command where a shell without job control, which starts `command &` with SIGINT ignored,
     has started it."""
-    from headrace.spec.stdlib_parts import signal
+    from headrace.formats.spec.stdlib_parts import signal
 
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -47,7 +47,7 @@ def _parser() -> Parser:
 def main(argv: List[str]) -> int:
     options = _parser().parse_args(argv)
     try:
-        from headrace.api import metrics_api, serve, settings
+        from headrace.service import metrics_api, serve, settings
     except ImportError as exc:
         raise missing_extra("the metrics API", "api", exc) from None
     if bool(options.ssl_certfile) != bool(options.ssl_keyfile):

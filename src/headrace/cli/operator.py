@@ -107,8 +107,8 @@ def _names(text: str) -> Tuple[str, ...]:
 
 def _manifests(options: Namespace) -> int:
     from headrace.cli.common import unpublished_images
-    from headrace.kube.install import Install
-    from headrace.kube.install_files import install_file
+    from headrace.programs.operator.install import Install
+    from headrace.programs.operator.install_files import install_file
 
     unpublished_images.notice(
         *(name for name, given in (("--image", options.image), ("--view-image", options.view_image)) if not given)
@@ -140,8 +140,8 @@ def main(argv: List[str]) -> int:
 
 def _uninstall(options: Namespace) -> int:
     controller_options.need_extra("Kubernetes")
-    from headrace.kube.operator_names import OPERATOR
-    from headrace.kube.uninstall import declared, uninstall
+    from headrace.minicluster.operator.operator_names import OPERATOR
+    from headrace.programs.operator.uninstall import declared, uninstall
 
     with_clusters = options.delete_miniclusters
     return uninstall_options.removed(
@@ -150,9 +150,9 @@ def _uninstall(options: Namespace) -> int:
 
 
 def _run(options: Namespace) -> int:
-    from headrace.kube.builders import Images
-    from headrace.kube.operator import Options
-    from headrace.kube.serve import serve
+    from headrace.minicluster.operator.builders import Images
+    from headrace.minicluster.operator.controller import Options
+    from headrace.programs.operator.serve import serve
 
     view = {"view": options.view_image} if options.view_image else {}
     images = Images(**view, as_volume=options.view_as_volume)

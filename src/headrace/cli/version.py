@@ -22,7 +22,7 @@ def main(argv: List[str]) -> int:
     lines = [("commands", FLUX_VERSION), ("libflux-core", FLUX_VERSION)]
     uri = os.environ.get("FLUX_URI")
     if uri:
-        from headrace.client.handle import Handle
+        from headrace.wire.client.handle import Handle
 
         try:
             lines.append(("broker", Handle().attr_get("version")))

@@ -19,7 +19,7 @@ LIST = Path(__file__).with_name("early_modules.txt")
 START = ("start", "--test-size=2", "flux", "run", "-N2", "true")
 # Only the lead imports these modules, in a separate process: compression saves more space than its two milliseconds
 # cost.
-COMPRESSED = ("headrace.graph", "headrace.queueing")
+COMPRESSED = ("headrace.sched.graph", "headrace.sched.queueing")
 
 
 def names() -> frozenset[str]:
@@ -41,8 +41,8 @@ def main() -> int:
     code = path + "from headrace.cli.main import flux; sys.argv[0] = 'flux'; flux()"
     runner = (
         path
-        + "from headrace.broker import bare_imports; bare_imports.load_small(); "
-        + "import headrace.minicluster.pod.runner, headrace.minicluster.pod.brokers, headrace.minicluster.pod.ready"
+        + "from headrace.engine.broker import bare_imports; bare_imports.load_small(); "
+        + "from headrace.minicluster.run.pod import brokers, ready, runner"
     )
     # Commands inside the instance write their imports to the same standard error.
     environ = {**os.environ, "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}

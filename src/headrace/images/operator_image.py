@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from ..kube.builders.images import UNPRIVILEGED
+from headrace.k8s.packaging.images import UNPRIVILEGED
+
 from . import stdlib, view
 from .layer import Entry
 from .oci import Image

@@ -33,7 +33,7 @@ NATIVE = "lib/native"
 COMMANDS = {
     "flux": "headrace.cli.main:flux",
     "headrace": "headrace.cli.main:headrace",
-    "headrace-pod": "headrace.minicluster.pod.main:main",
+    "headrace-pod": "headrace.minicluster.run.pod.main:main",
 }
 _PACKAGE = Path(__file__).resolve().parent.parent
 # Third-party packages and modules that engine and commands import, each with the parts that are left out.
@@ -63,17 +63,20 @@ class Contents:
 
 
 # Rooms that neither a pod nor the operator has: what they stand on is not there either.
-NOT_IN_IMAGES = ("headrace.api", "headrace.images", "headrace.kubeflow")
-# What a pod does not use: sentences of the definition of MiniClusters, and commands on rooms that a pod has not.
+NOT_IN_IMAGES = ("headrace.service", "headrace.images", "headrace.kubeflow")
+# What a pod does not use: parts for programs that talk to the API server, and the commands on them.
 _NOT_IN_PODS = (
-    "headrace.minicluster.field_docs",
+    *("headrace.cluster_queue", "headrace.programs", "headrace.minicluster.operator", "headrace.minicluster.client"),
+    *("headrace.flux_jobs.operator", "headrace.flux_jobs.client", "headrace.k8s.client", "headrace.k8s.metrics_api"),
+    *("headrace.k8s.packaging", "headrace.k8s.progress", "headrace.k8s.runtime"),
+    "headrace.minicluster.api.field_docs",
     *("headrace.cli.api", "headrace.cli.fluxqueue", "headrace.cli.metrics_api", "headrace.cli.operator"),
     *("headrace.cli.common.controller_options", "headrace.cli.common.uninstall_options"),
 )
 VIEW = Contents(
     COMMANDS,
     _PACKAGES,
-    ("headrace.fluxqueue", "headrace.kube", *NOT_IN_IMAGES, *_NOT_IN_PODS),
+    (*NOT_IN_IMAGES, *_NOT_IN_PODS),
     stdlib.LEFT_OUT,
     stdlib.EXTENSIONS,
     True,
@@ -164,7 +167,7 @@ def build(interpreter: Interpreter, prefix: str = PREFIX, contents: Contents = V
         **_landmarks(interpreter, prefix, lib),
         **machine_code,
         **{f"{lib}/site-packages/{path}": entry for path, entry in {**_bindings(), **_schema(contents)}.items()},
-        f"{lib}/site-packages/flux": link("headrace/compat/python/flux"),
+        f"{lib}/site-packages/flux": link("headrace/wire/compat/python/flux"),
     }
     for name, target in contents.commands.items():
         module, _colon, function = target.partition(":")
@@ -208,7 +211,7 @@ def _namespaces(names: Iterable[str]) -> dict[str, Source]:
 def _own(contents: Contents) -> dict[str, Source]:
     """All modules of Headrace, except the bindings, which are files, and the parts left out."""
     found: dict[str, Source] = {}
-    bindings = _PACKAGE / "compat" / "python"
+    bindings = _PACKAGE / "wire" / "compat" / "python"
     for path in sorted(_PACKAGE.rglob("*.py")):
         name = _module_name(path, _PACKAGE.parent)
         if name and bindings not in path.parents and not _is_below(name, contents.not_ours):
@@ -311,7 +314,7 @@ def _landmarks(interpreter: Interpreter, prefix: str, lib: str) -> dict[str, Ent
 def _bindings() -> dict[str, Entry]:
     """Package flux, and the modules of Headrace that it imports, as files for users' own Pythons of any version."""
     out: dict[str, Entry] = {}
-    flux = _PACKAGE / "compat" / "python"
+    flux = _PACKAGE / "wire" / "compat" / "python"
     pending = sorted(flux.rglob("*.py"))
     seen = set(pending)
     while pending:
@@ -324,7 +327,7 @@ def _bindings() -> dict[str, Entry]:
                 if source is not None and source not in seen:
                     seen.add(source)
                     pending.append(source)
-    for path in sorted((_PACKAGE / "spec").glob("*.txt")):
+    for path in sorted((_PACKAGE / "formats" / "spec").glob("*.txt")):
         out[path.relative_to(_PACKAGE.parent).as_posix()] = file(path.read_bytes())
     return out
 

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..kube.builders.images import UNPRIVILEGED
+from headrace.k8s.packaging.images import UNPRIVILEGED
+
 from . import elf, view
 from .layer import Entry, complete, file, program
 from .oci import Image

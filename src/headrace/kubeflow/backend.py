@@ -17,8 +17,8 @@ from kubeflow.trainer.backends.base import RuntimeBackend
 from kubeflow.trainer.constants import constants
 from kubeflow.trainer.types import types
 
-from headrace.minicluster.foreign.runtimes import DISTRIBUTED
-from headrace.query.submission import Caller
+from headrace.flux_jobs.read.runtimes import DISTRIBUTED
+from headrace.wire.query.submission import Caller
 
 from .build import Place, Record, build, read_record
 from .catalog import Catalog, runtime_of

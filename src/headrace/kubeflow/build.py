@@ -18,14 +18,14 @@ from kubeflow.trainer.constants import constants
 from kubeflow.trainer.types import types
 from msgspec import Struct, convert, structs, to_builtins
 
-from headrace.minicluster.fields import QUANTITY
-from headrace.minicluster.foreign import running, trainjob
-from headrace.minicluster.foreign.cluster import ForeignCluster
-from headrace.minicluster.foreign.field import InvalidForeign
-from headrace.minicluster.foreign.options import Run
-from headrace.minicluster.object_rules import quantity
-from headrace.minicluster.problems import Problem
-from headrace.spec import jobspec_build
+from headrace.flux_jobs.read import running, trainjob
+from headrace.flux_jobs.read.cluster import ForeignCluster
+from headrace.flux_jobs.read.field import InvalidForeign
+from headrace.flux_jobs.read.options import Run
+from headrace.formats.spec import jobspec_build
+from headrace.k8s.objects.problems import Problem
+from headrace.k8s.objects.quantities import quantity
+from headrace.minicluster.api.fields import QUANTITY
 
 from . import with_packages
 from .function import program_text

@@ -10,10 +10,10 @@ from kubeflow.common.constants import UNKNOWN
 from kubeflow.trainer.constants import constants
 from kubeflow.trainer.types import types
 
-from headrace.minicluster.foreign import runtimes
-from headrace.minicluster.foreign.field import Field
-from headrace.minicluster.foreign.load import kind_of_document, load_runtimes
-from headrace.minicluster.foreign.trainjob import trainer_container
+from headrace.flux_jobs.read import runtimes
+from headrace.flux_jobs.read.field import Field
+from headrace.flux_jobs.read.load import kind_of_document, load_runtimes
+from headrace.flux_jobs.read.trainjob import trainer_container
 
 from .errors import NotFoundError
 

@@ -17,8 +17,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from headrace.minicluster import remains
-from headrace.spec.eventlog import Event, decode_line
+from headrace.formats.spec.eventlog import Event, decode_line
+from headrace.minicluster.run import remains
 
 from .jobs import EVENTLOG
 

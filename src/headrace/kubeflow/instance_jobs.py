@@ -9,16 +9,16 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headrace.client.handle import Handle
-from headrace.client.installation import with_flux
-from headrace.minicluster.foreign.cluster import ForeignCluster
-from headrace.query import uri as uris
-from headrace.query.errors import QueryError
-from headrace.query.listing import Query, list_jobs
-from headrace.query.submission import Caller, jobspec_request
-from headrace.spec.eventlog import Event, decode, decode_line
-from headrace.spec.job_exception import CANCEL, FATAL
-from headrace.spec.job_state import INACTIVE
+from headrace.flux_jobs.read.cluster import ForeignCluster
+from headrace.formats.spec.eventlog import Event, decode, decode_line
+from headrace.formats.spec.job_exception import CANCEL, FATAL
+from headrace.formats.spec.job_state import INACTIVE
+from headrace.wire.client.handle import Handle
+from headrace.wire.client.installation import with_flux
+from headrace.wire.query import uri as uris
+from headrace.wire.query.errors import QueryError
+from headrace.wire.query.listing import Query, list_jobs
+from headrace.wire.query.submission import Caller, jobspec_request
 
 from .build import read_record
 from .errors import NotFoundError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from headrace.minicluster.foreign.cluster import ForeignCluster
-from headrace.spec.eventlog import Event
+from headrace.flux_jobs.read.cluster import ForeignCluster
+from headrace.formats.spec.eventlog import Event
 
 # The eventlogs of a job (RFC 21, 50, 24), by their keys in it.
 EVENTLOG, EXEC_LOG, OUTPUT = "eventlog", "guest.exec.eventlog", "guest.output"

@@ -16,12 +16,11 @@ from typing import IO, Any
 
 from msgspec import json
 
-from headrace.broker.launch import capacity
-from headrace.minicluster import local
-from headrace.minicluster.foreign import running
-from headrace.minicluster.foreign.cluster import ForeignCluster
-from headrace.minicluster.mode import Mode
-from headrace.minicluster.problems import LABEL
+from headrace.flux_jobs.read import running
+from headrace.flux_jobs.read.cluster import ForeignCluster
+from headrace.k8s.objects.problems import LABEL
+from headrace.minicluster.api.mode import Mode
+from headrace.minicluster.run import local
 
 from .folder import ENVIRONMENT, JOBSPEC, LOG, PLAN, Folder, end
 
@@ -51,7 +50,7 @@ class LocalJobs:
         return self._folder(name) / ENVIRONMENT
 
     def start(self, name: str, cluster: ForeignCluster, jobspec: Any) -> None:
-        refused = capacity.refusal(cluster.size)
+        refused = local.refusal(cluster.size)
         if refused:
             raise ValueError(f"num_nodes: {refused}")
         folder = self._folder(name)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import errno
 import sys
 
-from headrace.client.handle import Handle
-from headrace.query.submission import jobspec_request
-from headrace.spec.eventlog import decode_line
-from headrace.spec.wait_status import exit_code
+from headrace.formats.spec.eventlog import decode_line
+from headrace.formats.spec.wait_status import exit_code
+from headrace.wire.client.handle import Handle
+from headrace.wire.query.submission import jobspec_request
 
 from .folder import Folder
 from .jobs import EVENTLOG, EXEC_LOG, OUTPUT

@@ -12,8 +12,8 @@ import sys
 
 from msgspec import json
 
-from headrace.minicluster import local
-from headrace.minicluster.plan import Plan
+from headrace.minicluster.api.plan import Plan
+from headrace.minicluster.run import local
 
 from .folder import ENVIRONMENT, PLAN, Folder
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from headrace.query.eventlog_format import text
-from headrace.query.job_info import exit_reason
-from headrace.spec.eventlog import Event
-from headrace.spec.idset import Idset
-from headrace.spec.job_exception import is_fatal
-from headrace.spec.lines import LineReader
+from headrace.formats.spec.eventlog import Event
+from headrace.formats.spec.idset import Idset
+from headrace.formats.spec.job_exception import is_fatal
+from headrace.formats.spec.lines import LineReader
+from headrace.wire.query.eventlog_format import text
+from headrace.wire.query.job_info import exit_reason
 
 CREATED, RUNNING, COMPLETE, FAILED = "Created", "Running", "Complete", "Failed"
 # The phases of a node's pod on Kubernetes.

@@ -14,8 +14,8 @@ import pytest
 from instance import start
 from small_disk import fill, mounted
 
-from headrace.api.store import database, tokens, users
 from headrace.cli.main import headrace
+from headrace.service.store import database, tokens, users
 
 Run = Callable[..., "tuple[int, str, str]"]
 

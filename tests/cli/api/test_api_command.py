@@ -15,7 +15,7 @@ import pytest
 from instance import start
 
 from headrace.cli.main import headrace
-from headrace.kube.runtime.admission.certificates import make_pair
+from headrace.k8s.runtime.admission.certificates import make_pair
 
 RUNS = "The service runs until it is interrupted (Ctrl-C). `headrace api url` prints an address again."
 # Beginning of a script in an instance: starts the service, and waits until it is ready or has ended.

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.cli.api.test_api_command import in_instance
 
-from headrace.api import running
 from headrace.cli.main import headrace
+from headrace.service import running
 
 LOGIN = {"uri": "local:///a", "url": "http://127.0.0.1:1", "login": "http://127.0.0.1:1/login?token=x"}
 SOCKET = {"uri": "local:///b", "url": "http://localhost", "socket": "/api"}

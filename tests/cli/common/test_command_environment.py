@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.cli.common import command_environment
 from headrace.cli.common.command_environment import prepare
-from headrace.client.installation import FOLDERS
+from headrace.wire.client.installation import FOLDERS
 
 LISTS = {
     "PYTHONPATH": FOLDERS["python_path"],

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.named_formats import Formats, refused
-from headrace.query.format import FormatError
+from headrace.wire.query.format import FormatError
 
 OWN = {"long": "{id} {name}"}
 

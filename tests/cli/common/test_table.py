@@ -9,7 +9,7 @@ import pytest
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.named_formats import Formats
 from headrace.cli.common.table import layout_of, printable, show
-from headrace.query.format import Format
+from headrace.wire.query.format import Format
 
 FORMATS = {"default": "{name:<4} ?:{note}"}
 HEADINGS = {"name": "NAME", "note": "NOTE"}

@@ -11,10 +11,10 @@ import pytest
 
 from headrace.cli.fluxqueue import cluster
 from headrace.cli.main import headrace
-from headrace.fluxqueue.crd import first_queue
-from headrace.fluxqueue.names import FLUXQUEUE
-from headrace.kube.runtime.api import ApiError, Listing
-from headrace.kube.runtime.kinds import Kind
+from headrace.cluster_queue.crd import first_queue
+from headrace.cluster_queue.names import FLUXQUEUE
+from headrace.k8s.objects.kinds import Kind
+from headrace.k8s.runtime.api import ApiError, Listing
 
 Object = dict[str, Any]
 

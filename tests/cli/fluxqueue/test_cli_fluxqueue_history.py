@@ -15,11 +15,11 @@ from stored import life, opened
 
 from headrace.cli.fluxqueue import cluster
 from headrace.cli.main import headrace
-from headrace.fluxqueue import history_requests
-from headrace.fluxqueue.history_requests import Answer, NotAnswered
-from headrace.fluxqueue.store.database import Address
-from headrace.fluxqueue.store.history import Line, Waits
-from headrace.fluxqueue.store.writing import write
+from headrace.cluster_queue import history_requests
+from headrace.cluster_queue.history_requests import Answer, NotAnswered
+from headrace.cluster_queue.store.database import Address
+from headrace.cluster_queue.store.history import Line, Waits
+from headrace.cluster_queue.store.writing import write
 
 
 def test_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives import serialization
 from self_signed import self_signed
 
 from headrace.cli.main import headrace
-from headrace.fluxqueue.services import match
-from headrace.fluxqueue.services.given_graph import GivenGraph
+from headrace.cluster_queue.services import match
+from headrace.cluster_queue.services.given_graph import GivenGraph
 
 PAIR = "--tls-cert server.crt --tls-key server.key"
 

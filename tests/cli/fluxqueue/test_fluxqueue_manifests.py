@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from headrace.cli.main import headrace
-from headrace.fluxqueue.install import Install, objects
+from headrace.programs.cluster_queue.install import Install, objects
 
 
 def printed(capsys: pytest.CaptureFixture[str], line: str) -> list[Any]:

@@ -11,11 +11,11 @@ import pytest
 from self_signed import self_signed
 
 from headrace.cli.main import headrace
-from headrace.fluxqueue import serve as serving_module
-from headrace.fluxqueue.services.live_graph import Grpc
-from headrace.fluxqueue.services.server import Tls
-from headrace.fluxqueue.store.database import Address
-from headrace.kube.runtime.program import Serving
+from headrace.cluster_queue.services.live_graph import Grpc
+from headrace.cluster_queue.services.server import Tls
+from headrace.cluster_queue.store.database import Address
+from headrace.k8s.runtime.program import Serving
+from headrace.programs.cluster_queue import serve as serving_module
 
 # What the program was told of its store, at each start.
 stores: list[Address | None] = []

@@ -9,7 +9,7 @@ import pytest
 from headrace.cli.common.errors import CommandError
 from headrace.cli.job import attach
 from headrace.cli.job.attach import Attach, ending
-from headrace.spec.message import FLAG_STREAMING, RESPONSE, Message
+from headrace.formats.spec.message import FLAG_STREAMING, RESPONSE, Message
 
 T0 = 1795224526.0
 
@@ -18,7 +18,7 @@ class ScriptedHandle:
     """A handle whose calls are answered at once from a script: topic or eventlog path to a list of answers."""
 
     def __init__(self, script: dict[str, list[Any]]) -> None:
-        from headrace.client.handle import Rpc
+        from headrace.wire.client.handle import Rpc
 
         self._rpc_class = Rpc
         self._script = script

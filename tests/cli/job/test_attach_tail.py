@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cli.job.attach_tail import Tail
-from headrace.spec.eventlog import Event, encode
+from headrace.formats.spec.eventlog import Event, encode
 
 
 class Broker:

@@ -11,8 +11,8 @@ import pytest
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.job import id as job_id
-from headrace.client import handle
-from headrace.spec import jobid
+from headrace.formats.spec import jobid
+from headrace.wire.client import handle
 
 
 @pytest.mark.parametrize(

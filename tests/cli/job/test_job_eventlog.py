@@ -10,7 +10,7 @@ import pytest
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.job import eventlog
-from headrace.spec.eventlog import Event, encode
+from headrace.formats.spec.eventlog import Event, encode
 
 GONE = OSError(errno.ENOENT, "No such file or directory")
 EVENTS = [Event(1.0, "submit", {}), Event(2.0, "tick", {"n": 1}), Event(3.0, "tick", {"n": 2})]

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.job import hostpids
-from headrace.spec.eventlog import Event, encode
+from headrace.formats.spec.eventlog import Event, encode
 
 SHELL = {"service": "0-shell-f2", "leader-rank": 3}
 EVENTS = [{"event": encode(Event(1.0, name, SHELL))} for name in ("submit", "start", "shell.init")]

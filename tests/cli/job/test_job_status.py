@@ -11,7 +11,7 @@ import pytest
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.job import status
-from headrace.spec.eventlog import Event, encode
+from headrace.formats.spec.eventlog import Event, encode
 
 CANCEL = {"type": "cancel", "severity": 0, "note": "enough", "userid": 0}
 

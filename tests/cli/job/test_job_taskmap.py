@@ -10,7 +10,7 @@ import pytest
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.job import taskmap
-from headrace.spec.eventlog import Event, encode
+from headrace.formats.spec.eventlog import Event, encode
 
 # Two nodes with two tasks each, then one with one.
 MAP = "[[0,2,2,1],[2,1,1,1]]"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.query import instance_info
+from headrace.wire.query import instance_info
 
 STATS = {
     "job_states": {"depend": 1, "priority": 0, "sched": 2, "run": 3, "cleanup": 1, "inactive": 13, "total": 20},

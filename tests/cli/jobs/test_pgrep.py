@@ -5,8 +5,8 @@ import pytest
 from headrace.cli.common.errors import CommandError
 from headrace.cli.jobs import pgrep, pkill
 from headrace.cli.jobs.pgrep import Expression
-from headrace.query.job_info import JobInfo
-from headrace.spec import jobid
+from headrace.formats.spec import jobid
+from headrace.wire.query.job_info import JobInfo
 
 IDS = [jobid.encode(number, "f58") for number in (10, 20)]
 

@@ -10,7 +10,7 @@ import pytest
 from headrace.cli.common.errors import CommandError
 from headrace.cli.kvs import eventlog
 from headrace.cli.kvs import requests as kvs
-from headrace.spec.eventlog import Event, encode
+from headrace.formats.spec.eventlog import Event, encode
 
 LINES = "".join(encode(Event(float(number), "tick", {"n": number})) for number in (1, 2)).encode()
 

@@ -15,14 +15,14 @@ from urllib.parse import parse_qs, urlparse
 import pytest
 import yaml
 
+from flux_jobs.read.samples import job
 from headrace.cli.main import headrace
 from headrace.cli.mini import hpa, main, program
-from headrace.kube.builders.images import Images
-from headrace.kube.foreign.names import STATUS_ANNOTATION
-from headrace.kube.foreign.policy import flux_job
-from headrace.minicluster import fields
-from headrace.minicluster.foreign.cluster import LABEL_KEY, LABEL_VALUE
-from minicluster.foreign.samples import job
+from headrace.flux_jobs.operator.names import STATUS_ANNOTATION
+from headrace.flux_jobs.operator.policy import flux_job
+from headrace.flux_jobs.read.cluster import LABEL_KEY, LABEL_VALUE
+from headrace.minicluster.api import fields
+from headrace.minicluster.operator.builders.images import Images
 
 CLUSTERS = "/apis/flux-framework.org/v1alpha2/namespaces/team/miniclusters"
 PODS = "/api/v1/namespaces/team/pods"
@@ -443,9 +443,9 @@ def test_a_container_that_a_pod_does_not_have_is_told_with_those_that_there_are(
 def test_who_follows_a_log_hears_what_its_start_waits_for(
     server: Server, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headrace.kube import client, containers
+    from headrace.flux_jobs.client import containers
 
-    monkeypatch.setattr(client, "_SILENCE", 0.0)
+    monkeypatch.setattr("headrace.k8s.progress.SILENCE", 0.0)
     monkeypatch.setattr(containers, "_LOOK", 0.01)
     gated = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
              "message": "0/2 nodes are available: 2 Insufficient cpu."}  # fmt: skip
@@ -471,7 +471,7 @@ def test_who_follows_a_log_hears_what_its_start_waits_for(
 def test_the_log_of_a_pod_that_was_killed_goes_on_in_the_next(
     server: Server, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headrace.kube import containers
+    from headrace.flux_jobs.client import containers
 
     monkeypatch.setattr(containers, "_LOOK", 0.01)
     first, second = pod("p"), pod("q", "2026-01-01T00:00:09Z")
@@ -506,7 +506,7 @@ def of_logs(server: Server, name: str = "p") -> list[str]:
 def test_a_log_that_ends_before_the_kubelet_tells_of_the_end_goes_on_in_the_next_pod(
     server: Server, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headrace.kube import containers
+    from headrace.flux_jobs.client import containers
 
     monkeypatch.setattr(containers, "_LOOK", 0.01)
     server.first["GET", PODS] = [(200, {"metadata": {}, "items": [RUNS]})]
@@ -528,7 +528,7 @@ def test_a_log_that_ends_before_the_kubelet_tells_of_the_end_goes_on_in_the_next
 def test_a_stream_that_is_cut_goes_on_where_it_was(
     kind: type[bytes], server: Server, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headrace.kube import containers
+    from headrace.flux_jobs.client import containers
 
     monkeypatch.setattr(containers, "_LOOK", 0.01)
     server.items(PODS, RUNS)
@@ -547,9 +547,9 @@ def test_a_pod_on_a_node_that_is_lost_is_not_read_for_ever(
     server: Server, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is being deleted and says that it runs, until its node comes back."""
-    from headrace.kube import client, containers
+    from headrace.flux_jobs.client import containers
 
-    monkeypatch.setattr(client, "_SILENCE", 0.0)
+    monkeypatch.setattr("headrace.k8s.progress.SILENCE", 0.0)
     monkeypatch.setattr(containers, "_LOOK", 0.01)
     going = {**RUNS, "metadata": {**RUNS["metadata"], "deletionTimestamp": "2026-01-01T00:00:05Z"}}
     server.first["GET", PODS] = [(200, {"metadata": {}, "items": [RUNS]})]
@@ -573,7 +573,7 @@ def test_a_pod_on_a_node_that_is_lost_is_not_read_for_ever(
 def test_a_log_whose_reader_loses_the_right_to_it_ends_with_the_refusal(
     server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headrace.kube import containers
+    from headrace.flux_jobs.client import containers
 
     monkeypatch.setattr(containers, "_LOOK", 0.01)
     server.items(PODS, RUNS)
@@ -587,7 +587,7 @@ def test_a_log_whose_reader_loses_the_right_to_it_ends_with_the_refusal(
 def test_a_pod_that_failed_without_a_word_of_its_container_is_followed_by_the_next(
     server: Server, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headrace.kube import containers
+    from headrace.flux_jobs.client import containers
 
     monkeypatch.setattr(containers, "_LOOK", 0.01)
     evicted = pod("p", phase="Failed", reason="Evicted")
@@ -726,9 +726,9 @@ def test_of_several_those_that_exist_are_deleted(server: Server, capsys: pytest.
 def test_a_deletion_waits_for_the_pods_and_says_so(
     server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headrace.kube import client
+    from headrace.minicluster.client import clusters as client
 
-    monkeypatch.setattr(client, "_SILENCE", 0.0)
+    monkeypatch.setattr("headrace.k8s.progress.SILENCE", 0.0)
     monkeypatch.setattr(client, "_LOOK", 0.01)
     server.answer("GET", f"{CLUSTERS}/sample", cluster())
     server.answer("DELETE", f"{CLUSTERS}/sample", {})
@@ -756,9 +756,8 @@ SAVE = "flux-framework.org/headrace-save"
 def test_a_deletion_that_waits_for_the_operator_says_what_to_do_without_one(
     server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headrace.kube import client
 
-    monkeypatch.setattr(client, "_SILENCE", 0.0)
+    monkeypatch.setattr("headrace.k8s.progress.SILENCE", 0.0)
     server.answer("DELETE", f"{CLUSTERS}/sample", {})
     server.items(CLUSTERS)
     server.items(PODS)
@@ -794,7 +793,7 @@ def test_without_saving_our_finalizer_goes_and_those_of_others_stay(server: Serv
 def test_a_deletion_that_was_broken_off_is_waited_for_again(
     server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headrace.kube import client
+    from headrace.minicluster.client import clusters as client
 
     monkeypatch.setattr(client, "_LOOK", 0.01)
     server.items(CLUSTERS)

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from headrace.cli.main import headrace
-from headrace.kube.builders import Images, desired
-from headrace.kube.keys import keys_of
-from headrace.minicluster.validate import load
+from headrace.minicluster.api.validate import load
+from headrace.minicluster.operator.builders import Images, desired
+from headrace.minicluster.operator.keys import keys_of
 
 FILE = """
 apiVersion: flux-framework.org/v1alpha2

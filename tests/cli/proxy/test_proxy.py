@@ -13,7 +13,7 @@ import pytest
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.proxy import main as proxy
-from headrace.spec.message import Deframer, frame, response
+from headrace.formats.spec.message import Deframer, frame, response
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_the_command_is_in_the_other_instance_and_not_in_a_job_of_this_one(
 
 
 def test_the_commands_connections_reach_the_instance(proxied: Any) -> None:
-    code = "from headrace.client.handle import Handle; assert Handle().attr_get('any') == '0.88.7'"
+    code = "from headrace.wire.client.handle import Handle; assert Handle().attr_get('any') == '0.88.7'"
     assert proxied([URI, sys.executable, "-c", code], "0.88.7") == 0
 
 

@@ -7,8 +7,8 @@ import errno
 import pytest
 
 from headrace.cli.proxy.router import Client, ProxyRouter
-from headrace.spec import message as m
-from headrace.spec.message import Message
+from headrace.formats.spec import message as m
+from headrace.formats.spec.message import Message
 
 
 class World:

@@ -12,9 +12,9 @@ import pytest
 
 from headrace.cli.proxy import socket as proxy_socket
 from headrace.cli.proxy.socket import Listener, MessageStream
-from headrace.client.reactor import Reactor
-from headrace.spec import message as m
-from headrace.spec.message import Message
+from headrace.formats.spec import message as m
+from headrace.formats.spec.message import Message
+from headrace.wire.client.reactor import Reactor
 
 
 class End:

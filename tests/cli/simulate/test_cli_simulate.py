@@ -10,7 +10,7 @@ import json
 import pytest
 
 from headrace.cli.simulate.record import line_of
-from headrace.spec.eventlog import Event
+from headrace.formats.spec.eventlog import Event
 
 # Two nodes. 1 takes both, 2 both after it; 3 arrives with 2 and is short, but nothing is free before 1 ends.
 TRACE = """\

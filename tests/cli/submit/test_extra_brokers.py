@@ -9,8 +9,8 @@ import pytest
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.submit import extra_brokers
-from headrace.shell import layout
-from headrace.spec import jobspec_build
+from headrace.engine.shell import layout
+from headrace.formats.spec import jobspec_build
 
 
 def args(add: int, nodes: int | None = None, nslots: int | None = None) -> Namespace:

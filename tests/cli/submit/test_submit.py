@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from headrace.cli.submit import submit
-from headrace.query import submission
-from headrace.query.signing import sign
-from headrace.spec import rlimits
+from headrace.formats.spec import rlimits
+from headrace.wire.query import submission
+from headrace.wire.query.signing import sign
 
 
 def _jobspecs(*argv: str) -> list[dict[str, Any]]:

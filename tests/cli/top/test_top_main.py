@@ -6,7 +6,7 @@ import errno
 from types import SimpleNamespace
 
 from headrace.cli.top.main import _Watched
-from headrace.client.reactor import Reactor
+from headrace.wire.client.reactor import Reactor
 
 
 class _Call:

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.cli.top.layout import ASCII, UNICODE, Signs, dump, pieces
 from headrace.cli.top.view import Instance, View
-from headrace.query.job_info import JobInfo
+from headrace.wire.query.job_info import JobInfo
 
 NOW = 1000.0
 _STATES = {"depend": 1, "priority": 2, "sched": 3, "run": 4, "cleanup": 5, "inactive": 6}

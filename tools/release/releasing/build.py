@@ -81,7 +81,7 @@ def _install_files(source: Source, places: Places) -> None:
     """Write install files, kustomize bases and charts. Raises ReleaseError if `deploy/` is not what the wheel makes."""
     deploy = places.tree / "deploy"
     made = places.work / "deploy"
-    run(places.contents / "python", "-m", "headrace.fluxqueue.install_files", made, cwd=places.work)
+    run(places.contents / "python", "-m", "headrace.programs.cluster_queue.install_files", made, cwd=places.work)
     if different := _differences(filecmp.dircmp(deploy, made)):
         raise ReleaseError(f"deploy/{different[0]} is not up to date: `make install-files`, commit, and tag anew")
     for chart in CHARTS:
@@ -109,7 +109,7 @@ def _differences(compared: filecmp.dircmp[str]) -> list[str]:
 def _images(source: Source, places: Places, fixed: dict[str, str]) -> None:
     made = places.work / "images"
     python = places.contents / "python"
-    asked = "from headrace.kube.builders.images import REGISTRY; from headrace.images.oci import this_architecture;"
+    asked = "from headrace.k8s.packaging.images import REGISTRY; from headrace.images.oci import this_architecture;"
     registry, architecture = run(python, "-c", f"{asked} print(REGISTRY, this_architecture())", cwd=places.work).split()
     name = f"{registry}/{{image}}:{{version}}"
     words = ("-m", "headrace.images", "--into", made, "--name", name, *IMAGES)

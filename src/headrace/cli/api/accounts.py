@@ -91,7 +91,7 @@ def database(options: Any) -> str:
     """The file of the store: the option's, or that in the statedir of this instance. Raises ValueError, OSError."""
     if options.database:
         return os.path.abspath(str(options.database))
-    from headrace.client.handle import Handle
+    from headrace.wire.client.handle import Handle
 
     with Handle() as handle:
         try:
@@ -115,8 +115,8 @@ def check_extra() -> None:
 
 def run(options: Any) -> int:
     """Carry out one of these commands. Raises StoreError, a ValueError."""
-    from headrace.api.store import database as store
-    from headrace.api.store.errors import NoSuchToken, NoSuchUser, StoreError, StoreUnusable
+    from headrace.service.store import database as store
+    from headrace.service.store.errors import NoSuchToken, NoSuchUser, StoreError, StoreUnusable
 
     path = database(options)
     engine = store.open_file(path, anew=options.run is _reset)
@@ -151,7 +151,7 @@ def _minutes(text: str) -> int:
 
 def _password() -> str:
     """A password: typed twice at a terminal, else the first line of stdin."""
-    from headrace.api.store.users import SHORT_PASSWORD
+    from headrace.service.store.users import SHORT_PASSWORD
 
     if sys.stdin.isatty():
         from getpass import getpass
@@ -167,14 +167,14 @@ def _password() -> str:
 
 
 def _add(options: Any, engine: Engine) -> None:
-    from headrace.api.store import users
+    from headrace.service.store import users
 
     made = users.add(engine, options.name, _password(), options.admin, options.uid_range or users.UID_RANGE)
     print(f"{made.name} has the userid {made.userid}")
 
 
 def _remove(options: Any, engine: Engine) -> None:
-    from headrace.api.store import users
+    from headrace.service.store import users
 
     users.remove(engine, options.name)
 
@@ -184,27 +184,27 @@ def _reset(options: Any, engine: Engine) -> None:
 
 
 def _renumber(options: Any, engine: Engine) -> None:
-    from headrace.api.store import users
+    from headrace.service.store import users
 
     found = users.renumber(engine, options.name)
     print(f"{found.name} has the userid {found.userid}")
 
 
 def _set_password(options: Any, engine: Engine) -> None:
-    from headrace.api.store import users
+    from headrace.service.store import users
 
     users.one(engine, options.name)
     users.change(engine, options.name, password=_password())
 
 
 def _set_admin(options: Any, engine: Engine) -> None:
-    from headrace.api.store import users
+    from headrace.service.store import users
 
     users.change(engine, options.name, admin=not options.off)
 
 
 def _list_users(options: Any, engine: Engine) -> None:
-    from headrace.api.store import users
+    from headrace.service.store import users
 
     found = users.everybody(engine)
     if options.json:
@@ -217,7 +217,7 @@ def _list_users(options: Any, engine: Engine) -> None:
 
 
 def _list_tokens(options: Any, engine: Engine) -> None:
-    from headrace.api.store import tokens
+    from headrace.service.store import tokens
 
     found = tokens.listed(engine, options.name)
     if options.json:
@@ -233,13 +233,13 @@ def _list_tokens(options: Any, engine: Engine) -> None:
 
 
 def _issue(options: Any, engine: Engine) -> None:
-    from headrace.api.store import tokens, users
+    from headrace.service.store import tokens, users
 
     print(tokens.issue(engine, users.one(engine, options.name), options.minutes * 60.0, options.note)[0])
 
 
 def _revoke(options: Any, engine: Engine) -> None:
-    from headrace.api.store import tokens
+    from headrace.service.store import tokens
 
     tokens.revoke(engine, options.id)
 

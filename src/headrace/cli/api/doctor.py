@@ -21,8 +21,8 @@ def run(options: Any) -> int:
 
 
 def _checks(options: Any) -> Iterator[Tuple[bool, str]]:
-    from headrace.client.handle import Handle
-    from headrace.config import guests
+    from headrace.formats.config import guests
+    from headrace.wire.client.handle import Handle
 
     submit = ""
     try:
@@ -57,7 +57,7 @@ _MEANINGS = {
 
 
 def _check_pam() -> Iterator[Tuple[bool, str]]:
-    from headrace.api.identity import pam
+    from headrace.service.users import pam
 
     missing = pam.missing()
     yield not missing, missing or f"PAM has the service '{pam.SERVICE}'"
@@ -67,8 +67,8 @@ def _check_pam() -> Iterator[Tuple[bool, str]]:
 
 
 def _check_store(options: Any, submit: str) -> Iterator[Tuple[bool, str]]:
-    from headrace.api.identity import userids
-    from headrace.api.store import database, memory, users
+    from headrace.service.store import database, memory, users
+    from headrace.service.users import userids
 
     try:
         path = accounts.database(options)

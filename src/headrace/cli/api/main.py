@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List
 
-    from headrace.api.serve import Beyond, Listener, Ready
+    from headrace.service.serve import Beyond, Listener, Ready
 
 PREFIX = "headrace-api: "
 _DEFAULT_PORT = 5000
@@ -95,7 +95,7 @@ def main(argv: List[str]) -> int:
 
 def _start(options: Any) -> int:
     try:
-        from headrace.api import audit, serve, settings
+        from headrace.service import audit, serve, settings
     except ImportError as exc:
         raise missing_extra("the service", "api", exc) from None
     names = os.environ
@@ -142,7 +142,7 @@ def _start(options: Any) -> int:
 
 def _listen(options: Any, beyond: Beyond) -> Listener:
     """Listen where the options say, or else HOST and PORT. Raises SettingsError, OSError."""
-    from headrace.api import serve, settings
+    from headrace.service import serve, settings
 
     if not options.socket:
         port = options.port if options.port is not None else settings.port(os.environ)
@@ -163,7 +163,7 @@ _OF_AUTH = {"database": accounts.SEVERAL, "proxy_header": ("proxy",), "unknown_u
 
 def _check_auth(options: Any, auth: str) -> None:
     """Raises SettingsError where an option has no effect with this `auth`."""
-    from headrace.api.settings import SettingsError
+    from headrace.service.settings import SettingsError
 
     for name, kinds in _OF_AUTH.items():
         if getattr(options, name) and auth not in kinds:
@@ -173,8 +173,8 @@ def _check_auth(options: Any, auth: str) -> None:
 
 def _check_pam() -> None:
     """Raises SettingsError."""
-    from headrace.api.identity import pam
-    from headrace.api.settings import SettingsError
+    from headrace.service.settings import SettingsError
+    from headrace.service.users import pam
 
     missing = pam.missing()
     if missing:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 def run(options: Any) -> int:
     """Print them, those of this instance first. Raises OSError where there is none, or one is not up yet."""
-    from headrace.api import running
-    from headrace.client.transport import DEFAULT_URI
+    from headrace.service import running
+    from headrace.wire.client.transport import DEFAULT_URI
 
     uri = os.environ.get("FLUX_URI") or DEFAULT_URI
     found = sorted(running.found(), key=lambda one: one.get("uri") != uri)
@@ -44,7 +44,7 @@ def _where(service: Dict[str, Any]) -> Tuple[Any, ...]:
 
 def _of_instance() -> Dict[str, Any]:
     """That which the instance has started by its table [headrace.api]."""
-    from headrace.client.handle import Handle
+    from headrace.wire.client.handle import Handle
 
     try:
         with Handle() as handle:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from headrace.client.installation import FOLDERS, is_in_view
+from headrace.wire.client.installation import FOLDERS, is_in_view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Coroutine
 
     from headrace.cli.common.arguments import Parser
-    from headrace.kube.runtime.program import Serving
+    from headrace.k8s.runtime.program import Serving
 
 _NAMES = (
     *("kubeconfig", "context", "leader_elect", "lease_namespace", "metrics_bind", "health_bind"),
@@ -70,9 +70,9 @@ def run_until_stopped(options: Namespace, serve: Callable[[Serving], Coroutine[A
     """Run a program with these options; its exit status. Raises CommandError where there is no cluster."""
     import asyncio
 
-    from headrace.kube.runtime.credentials import CredentialsError
-    from headrace.kube.runtime.logs import log_to_stderr
-    from headrace.kube.runtime.program import Serving
+    from headrace.k8s.runtime.credentials import CredentialsError
+    from headrace.k8s.runtime.logs import log_to_stderr
+    from headrace.k8s.runtime.program import Serving
 
     log_to_stderr(options.log_format, options.log_level)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from headrace.client.handle import Handle
+from headrace.wire.client.handle import Handle
 
 
 def retarget(hops: str) -> None:

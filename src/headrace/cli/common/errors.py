@@ -34,6 +34,6 @@ def refusal(exc: OSError) -> str:
     """The text of an error in the first family: a broker's with its number, one of this machine without."""
     if exc.filename is None and exc.errno not in _OF_THE_MACHINE:
         return str(exc)
-    from headrace.spec.os_error import text_of
+    from headrace.formats.spec.os_error import text_of
 
     return text_of(exc)

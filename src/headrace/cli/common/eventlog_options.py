@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from headrace.query.eventlog_format import Formatter, wants_color
+from headrace.wire.query.eventlog_format import Formatter, wants_color
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,18 +10,18 @@ import errno
 import sys
 from io import StringIO
 
-from headrace.client.reactor import Reactor
-from headrace.spec import jobid
-from headrace.spec.eventlog import decode_line
-from headrace.spec.job_exception import is_fatal
-from headrace.spec.wait_status import exit_code
+from headrace.formats.spec import jobid
+from headrace.formats.spec.eventlog import decode_line
+from headrace.formats.spec.job_exception import is_fatal
+from headrace.formats.spec.wait_status import exit_code
+from headrace.wire.client.reactor import Reactor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import IO, Any, Dict, NamedTuple, Optional
 
     from headrace.cli.common.progress import Progress
-    from headrace.client.handle import Handle, Rpc
+    from headrace.wire.client.handle import Handle, Rpc
 
     class Wanted(NamedTuple):
         """What is shown of a job, and when nothing more is awaited from it.

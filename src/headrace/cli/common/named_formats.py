@@ -12,8 +12,8 @@ import os
 import sys
 
 from headrace.cli.common.errors import CommandError
-from headrace.query.config_folders import config_folders
-from headrace.query.format import FormatError
+from headrace.wire.query.config_folders import config_folders
+from headrace.wire.query.format import FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from headrace.spec.job_exception import is_fatal
+from headrace.formats.spec.job_exception import is_fatal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ The argument types that several commands share are here as well.
 
 from __future__ import annotations
 
-from headrace.spec import jobid
+from headrace.formats.spec import jobid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 
 from headrace.cli.common.named_formats import Formats, refused
-from headrace.query.format import Format, FormatError
+from headrace.wire.query.format import Format, FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Mapping, Optional
 
-    from headrace.query.format import Getter
+    from headrace.wire.query.format import Getter
 
 
 # What a terminal obeys: control characters, line and paragraph separators, and what turns the direction of writing.

@@ -6,7 +6,7 @@ import json
 import sys
 
 from headrace.cli.common.errors import CommandError
-from headrace.spec import duration
+from headrace.formats.spec import duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from typing import Any, Awaitable, Callable, Dict, List
 
     from headrace.cli.common.arguments import Parser
-    from headrace.kube.removal import Removal
-    from headrace.kube.runtime.api import Api
+    from headrace.k8s.packaging.removal import Removal
+    from headrace.k8s.runtime.api import Api
 
 
 def add_to(parser: Parser) -> None:
@@ -58,7 +58,7 @@ def removed(
         sys.stderr.flush()
 
     async def act(api: Api, namespace: str) -> int:
-        from headrace.kube.removal import Removal, TooLongError
+        from headrace.k8s.packaging.removal import Removal, TooLongError
 
         removal = Removal(api, component, declared(), said, tell, options.dry_run, timeout)
         late = ""

@@ -9,7 +9,7 @@ def notice(*options: str) -> None:
     """Write one line to standard error unless this version is a release. `options` name the images that are defaults
     (`--image`); none writes nothing.
     """
-    from headrace.kube.builders import images
+    from headrace.k8s.packaging import images
 
     if options and not images.is_release():
         sys.stderr.write(

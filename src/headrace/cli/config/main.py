@@ -8,7 +8,7 @@ import sys
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command, dispatch
 from headrace.cli.config.warnings import show_warnings
-from headrace.query.builtin import CONFDIR, builtin_values
+from headrace.wire.query.builtin import CONFDIR, builtin_values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,10 +97,10 @@ def _get(argv: List[str]) -> int:
 
 def _configuration(path: str) -> Any:
     if path:
-        from headrace.query.conf_option import read_path
+        from headrace.wire.query.conf_option import read_path
 
         return read_path(f"{CONFDIR}/{path}/conf.d" if path in ("system", "security", "imp") else path)
-    from headrace.client.handle import Handle
+    from headrace.wire.client.handle import Handle
 
     return Handle().rpc("config.get").get()
 
@@ -108,7 +108,7 @@ def _configuration(path: str) -> Any:
 def _show(value: Any, kind: str, name: str) -> str:
     """The value as text: plain for strings, as a duration for the fsd types, else JSON. Raises CommandError."""
     if kind.startswith("fsd"):
-        from headrace.spec import duration
+        from headrace.formats.spec import duration
 
         try:
             seconds = duration.parse(value) if isinstance(value, str) else float(value)
@@ -128,8 +128,8 @@ def _show(value: Any, kind: str, name: str) -> str:
 
 
 def _load(argv: List[str]) -> int:
-    from headrace.client.handle import Handle
-    from headrace.query.conf_option import decode, read_path
+    from headrace.wire.client.handle import Handle
+    from headrace.wire.query.conf_option import decode, read_path
 
     operands = _LOAD.parse(argv).need(0, 1)
     conf = read_path(operands[0]) if operands else decode(sys.stdin.read(), "standard input")
@@ -140,7 +140,7 @@ def _load(argv: List[str]) -> int:
 
 
 def _reload(argv: List[str]) -> int:
-    from headrace.client.handle import Handle
+    from headrace.wire.client.handle import Handle
 
     options = _RELOAD.parse(argv)
     options.need(0, 0)

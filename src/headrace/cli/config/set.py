@@ -10,7 +10,7 @@ import json
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
 from headrace.cli.config.warnings import show_warnings
-from headrace.client.handle import Handle
+from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _kind_of(value: Any) -> str:
 
 def _value(text: str, kind: str, name: str) -> Any:
     if kind == "fsd":
-        from headrace.spec import duration
+        from headrace.formats.spec import duration
 
         try:
             duration.parse(text)

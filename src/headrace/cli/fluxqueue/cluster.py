@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from typing import Any, Awaitable, Callable, Dict, Sequence
 
     from headrace.cli.common.arguments import Parser
-    from headrace.fluxqueue.client import Line
-    from headrace.kube.runtime.api import Api
+    from headrace.cluster_queue.client import Line
+    from headrace.k8s.runtime.api import Api
 
 
 def add_to(parser: Parser) -> None:
@@ -33,8 +33,8 @@ def asked(options: Namespace, act: Callable[[Namespace, Api, str], Awaitable[Non
     """Run `act(options, api, namespace)` with a connection to the chosen cluster. Raises CommandError."""
 
     async def run(api: Api, namespace: str) -> int:
-        from headrace.fluxqueue.client import NoSuchJob
-        from headrace.kube.runtime.api import ApiError
+        from headrace.cluster_queue.client import NoSuchJob
+        from headrace.k8s.runtime.api import ApiError
 
         try:
             await act(options, api, namespace)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from headrace.cli.common.arguments import Parser
-    from headrace.kube.runtime.api import Api
+    from headrace.k8s.runtime.api import Api
 
 
 def add_arguments(parser: Parser) -> None:
@@ -26,8 +26,8 @@ def main(options: Namespace) -> int:
 
 
 async def _graph(options: Namespace, api: Api, namespace: str) -> None:
-    from headrace.fluxqueue import client
-    from headrace.graph.formats import export
+    from headrace.cluster_queue import client
+    from headrace.sched.graph.formats import export
 
     found = await client.nodes_seen(api, namespace)
     if options.queue in found.problems:

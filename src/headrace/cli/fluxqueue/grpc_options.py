@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Iterator
 
     from headrace.cli.common.arguments import Parser
-    from headrace.fluxqueue.services.server import Tls
+    from headrace.cluster_queue.services.server import Tls
 
 
 def add_tls(parser: Parser, prefix: str) -> None:
@@ -35,7 +35,7 @@ def given_tls(options: Namespace, prefix: str) -> dict[str, str]:
 
 def tls_of(options: Namespace, prefix: str) -> Tls | None:
     """The certificates that the options name. Raises CommandError."""
-    from headrace.fluxqueue.services.server import Tls
+    from headrace.cluster_queue.services.server import Tls
 
     cert, key, client_ca = f"--{prefix}tls-cert", f"--{prefix}tls-key", f"--{prefix}client-ca"
     files = given_tls(options, prefix)

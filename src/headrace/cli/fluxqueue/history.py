@@ -7,7 +7,7 @@ from __future__ import annotations
 from headrace.cli.common.errors import CommandError
 from headrace.cli.fluxqueue import cluster, store_options
 from headrace.cli.mini.kube import add_cluster
-from headrace.spec import duration
+from headrace.formats.spec import duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from typing import List
 
     from headrace.cli.common.arguments import Parser
-    from headrace.fluxqueue.store.database import Address
-    from headrace.fluxqueue.store.history import Line
-    from headrace.kube.runtime.api import Api
+    from headrace.cluster_queue.store.database import Address
+    from headrace.cluster_queue.store.history import Line
+    from headrace.k8s.runtime.api import Api
 
 
 def add_arguments(parser: Parser) -> None:
@@ -44,8 +44,8 @@ def main(options: Namespace) -> int:
 def _from_store(options: Namespace, store: Address) -> int:
     import time
 
-    from headrace.fluxqueue.store import history
-    from headrace.fluxqueue.store.database import StoreError, reading
+    from headrace.cluster_queue.store import history
+    from headrace.cluster_queue.store.database import StoreError, reading
 
     now = time.time()
     since = max(now - duration.parse(options.since), 0.0)
@@ -62,8 +62,8 @@ def _from_store(options: Namespace, store: Address) -> int:
 
 
 async def _from_queue(options: Namespace, api: Api, namespace: str) -> None:
-    from headrace.fluxqueue import history_requests
-    from headrace.fluxqueue.store import history
+    from headrace.cluster_queue import history_requests
+    from headrace.cluster_queue.store import history
 
     try:
         answer = await history_requests.ask(api, namespace, options.since, options.by)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from headrace.cli.common.arguments import Parser
-    from headrace.kube.runtime.api import Api
+    from headrace.k8s.runtime.api import Api
 
 
 def add_arguments(parser: Parser) -> None:
@@ -22,7 +22,7 @@ def main(options: Namespace) -> int:
 
 
 async def _put_on_hold(options: Namespace, api: Api, namespace: str) -> None:
-    from headrace.fluxqueue import client
+    from headrace.cluster_queue import client
 
     is_on_hold = options.action == "hold"
     line = await client.found(api, namespace, options.name)

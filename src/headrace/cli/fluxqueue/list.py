@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from headrace.cli.common.arguments import Parser
-    from headrace.kube.runtime.api import Api
+    from headrace.k8s.runtime.api import Api
 
 
 _HEADS = ("NAME", "KIND", "STATE", "QUEUE", "POSITION", "PODS", "ESTIMATE", "REASON")
@@ -26,7 +26,7 @@ def main(options: Namespace) -> int:
 
 
 async def _list(options: Namespace, api: Api, namespace: str) -> None:
-    from headrace.fluxqueue import client
+    from headrace.cluster_queue import client
 
     found = await client.listed(api, namespace, options.all_namespaces, options.all)
     if options.json:

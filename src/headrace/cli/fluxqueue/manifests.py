@@ -65,8 +65,8 @@ def add_arguments(parser: Parser) -> None:
 
 
 def main(options: Namespace) -> int:
-    from headrace.fluxqueue.install import Install, check
-    from headrace.fluxqueue.install_files import install_file
+    from headrace.programs.cluster_queue.install import Install, check
+    from headrace.programs.cluster_queue.install_files import install_file
 
     unpublished_images.notice(*([] if options.image else ["--image"]))
     given = {name: getattr(options, name) for name in Install.__struct_fields__ if hasattr(options, name)}

@@ -28,8 +28,8 @@ def main(options: Namespace) -> int:
     grpc_options.need_extra()
     import json
 
-    from headrace.fluxqueue.services import match
-    from headrace.graph.policies import by_name
+    from headrace.cluster_queue.services import match
+    from headrace.sched.graph.policies import by_name
 
     try:
         by_name(options.policy)

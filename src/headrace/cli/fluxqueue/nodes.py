@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from typing import List, Sequence
 
     from headrace.cli.common.arguments import Parser
-    from headrace.fluxqueue.client import NodeLine
-    from headrace.kube.runtime.api import Api
+    from headrace.cluster_queue.client import NodeLine
+    from headrace.k8s.runtime.api import Api
 
 
 _HEADS = ("NODE", "QUEUE", "STATE", "CPU", "MEMORY", "PODS", "GPU", "JOBS")
@@ -32,7 +32,7 @@ def _amount(line: NodeLine, kind: str) -> str:
 
 
 async def _nodes(options: Namespace, api: Api, namespace: str) -> None:
-    from headrace.fluxqueue import client
+    from headrace.cluster_queue import client
 
     found = await client.nodes_seen(api, namespace)
     for name, problem in found.problems.items():

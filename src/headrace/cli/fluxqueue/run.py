@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Optional
 
     from headrace.cli.common.arguments import Parser
-    from headrace.fluxqueue.services.live_graph import Grpc
+    from headrace.cluster_queue.services.live_graph import Grpc
 
 
 def add_arguments(parser: Parser) -> None:
@@ -47,14 +47,14 @@ def _grpc_of(options: Namespace) -> Optional[Grpc]:
             raise CommandError(f"{' and '.join(given)}: for the services of --grpc: give that, too")
         return None
     grpc_options.need_extra()
-    from headrace.fluxqueue.services.live_graph import Grpc
+    from headrace.cluster_queue.services.live_graph import Grpc
 
     return Grpc(address=options.grpc, queue=options.grpc_queue or "default", tls=grpc_options.tls_of(options, "grpc-"))
 
 
 def main(options: Namespace) -> int:
     controller_options.need_extra("the cluster queue")
-    from headrace.fluxqueue import serve
+    from headrace.programs.cluster_queue import serve
 
     store, grpc = store_options.store_of(options), _grpc_of(options)
     if options.statedir:

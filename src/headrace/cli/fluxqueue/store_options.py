@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Optional
 
     from headrace.cli.common.arguments import Parser
-    from headrace.fluxqueue.store.database import Address
+    from headrace.cluster_queue.store.database import Address
 
 
 def add_to(parser: Parser) -> None:
@@ -26,7 +26,7 @@ def add_to(parser: Parser) -> None:
 
 def store_of(options: Namespace) -> Optional[Address]:
     """The database that options ask for, None for none. Raises CommandError."""
-    from headrace.fluxqueue.store.database import Address
+    from headrace.cluster_queue.store.database import Address
 
     if not options.store and not options.statedir:
         if options.store_password_file:

@@ -22,8 +22,8 @@ def main(options: Namespace) -> int:
     from headrace.cli.common.controller_options import need_extra
 
     need_extra("the cluster queue")
-    from headrace.fluxqueue.names import FLUXQUEUE
-    from headrace.fluxqueue.uninstall import declared, uninstall
+    from headrace.cluster_queue.names import FLUXQUEUE
+    from headrace.programs.cluster_queue.uninstall import declared, uninstall
 
     return uninstall_options.removed(
         options, "headrace fluxqueue", FLUXQUEUE, declared, lambda removal: uninstall(removal, options.delete_queues)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from headrace.cli.common.getopts import Command, dispatch
-from headrace.client.handle import Handle
+from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

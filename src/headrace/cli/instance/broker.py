@@ -17,13 +17,13 @@ def main(argv: List[str]) -> int:
     parser.add_argument("command", nargs="...", metavar="COMMAND", help="The initial program (default: a shell)")
     options = parser.parse_args(argv)
 
-    from headrace.broker import bare_imports
+    from headrace.engine.broker import bare_imports
 
     bare_imports.load_small()
     bare_imports.load_asyncio()
-    from headrace.broker.launch import launch
-    from headrace.broker.launch import options as launch_options
-    from headrace.config import files as config_files
+    from headrace.engine.broker.launch import launch
+    from headrace.engine.broker.launch import options as launch_options
+    from headrace.formats.config import files as config_files
 
     path = options.config_path or os.environ.get("FLUX_CONF_DIR")
     try:

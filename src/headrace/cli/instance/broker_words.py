@@ -70,7 +70,7 @@ def program() -> Tuple[List[str], bool]:
             path = os.path.join(folder, "flux-broker")
             if folder and os.access(path, os.X_OK):
                 return [path], True
-    from headrace.client.installation import command_folder
+    from headrace.wire.client.installation import command_folder
 
     folder = command_folder()
     if folder:

@@ -9,7 +9,7 @@ import time
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import ExactCommand, dispatch
-from headrace.client.handle import Handle
+from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _date(text: str) -> float:
     """Seconds since the epoch, as date(1) reads a date, or where there is none as our other commands do."""
     import subprocess
 
-    from headrace.query import when
+    from headrace.wire.query import when
 
     try:
         done = subprocess.run(

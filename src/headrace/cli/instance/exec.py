@@ -10,17 +10,17 @@ import time
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
-from headrace.client.handle import Handle
-from headrace.client.reactor import Reactor
-from headrace.spec.idset import Idset
-from headrace.spec.wait_status import exit_code, how_ended
+from headrace.formats.spec.idset import Idset
+from headrace.formats.spec.wait_status import exit_code, how_ended
+from headrace.wire.client.handle import Handle
+from headrace.wire.client.reactor import Reactor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Set, Tuple
 
     from headrace.cli.common.getopts import Options
-    from headrace.client.handle import Rpc
+    from headrace.wire.client.handle import Rpc
 
 PREFIX = "flux-exec: "
 

@@ -8,7 +8,7 @@ import time
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
-from headrace.spec.idset import Idset
+from headrace.formats.spec.idset import Idset
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

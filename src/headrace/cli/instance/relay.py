@@ -7,8 +7,8 @@ import select
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
-from headrace.client.transport import split_uri
-from headrace.spec.stdlib_parts import socket
+from headrace.formats.spec.stdlib_parts import socket
+from headrace.wire.client.transport import split_uri
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import sys
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
-from headrace.client.handle import Handle
+from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def main(argv: List[str]) -> int:
     options = _COMMAND.parse(argv)
     operands = options.need(0, 1)
     if operands:
-        from headrace.query.uri import resolve
+        from headrace.wire.query.uri import resolve
 
         handle = Handle(resolve(operands[0]))
     else:

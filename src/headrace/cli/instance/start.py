@@ -100,11 +100,11 @@ def main(argv: List[str]) -> int:
     # A broker that is another program gets them as its own words, too, before its command.
     words += [word for word in given[: len(given) - len(options.command)] if word != "--"]
 
-    # No more than that: see broker/launch/many.py.
-    from headrace.broker import bare_imports
+    # No more than that: see engine/broker/launch/many.py.
+    from headrace.engine.broker import bare_imports
 
     bare_imports.load_small()
-    from headrace.broker.launch import capacity
+    from headrace.engine.broker.launch import capacity
 
     _check_test_options(options)
     if options.recovery is not None:
@@ -130,10 +130,10 @@ def main(argv: List[str]) -> int:
 
 def _launch(options: Namespace, verbose: int, broker_argv: List[str], runs_other_program: bool) -> int:
     """Run the broker here, or a test instance of several. Raises CommandError."""
-    from headrace.broker import bare_imports
-    from headrace.broker.launch import options as launch_options
-    from headrace.config import files as config_files
-    from headrace.spec.hostlist import Hostlist
+    from headrace.engine.broker import bare_imports
+    from headrace.engine.broker.launch import options as launch_options
+    from headrace.formats.config import files as config_files
+    from headrace.formats.spec.hostlist import Hostlist
 
     path = options.config_path or os.environ.get("FLUX_CONF_DIR")
     scripts = scripts_of_environment()
@@ -159,11 +159,11 @@ def _launch(options: Namespace, verbose: int, broker_argv: List[str], runs_other
             start_verbose=options.verbose,
         )
         if options.test_size is not None:
-            from headrace.broker.launch import many
+            from headrace.engine.broker.launch import many
 
             return many.start_many(launching)
         bare_imports.load_asyncio()
-        from headrace.broker.launch import launch
+        from headrace.engine.broker.launch import launch
 
         return launch.start_here(launching)
     except launch_options.RundirError as exc:
@@ -186,14 +186,14 @@ def _check_test_options(options: Namespace) -> None:
         if mode is not None and mode not in known:
             raise CommandError(f"unknown --test-{name}-mode: {mode}: use {' or '.join(known)}")
     if options.test_exit_timeout is not None:
-        from headrace.spec import duration
+        from headrace.formats.spec import duration
 
         try:
             options.test_exit_timeout = duration.parse(options.test_exit_timeout)
         except duration.DurationError as exc:
             raise CommandError(f"--test-exit-timeout: {exc}") from None
     if options.test_pmi_clique not in (None, "single", "per-broker", "none"):
-        from headrace.spec.taskmap import TaskMap
+        from headrace.formats.spec.taskmap import TaskMap
 
         try:
             placed = TaskMap.decode(options.test_pmi_clique).ntasks
@@ -204,7 +204,7 @@ def _check_test_options(options: Namespace) -> None:
 
 
 def _system_configuration() -> str:
-    from headrace.query.builtin import CONFDIR
+    from headrace.wire.query.builtin import CONFDIR
 
     return os.path.join(CONFDIR, "system", "conf.d")
 

@@ -7,9 +7,9 @@ import time
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
 from headrace.cli.kvs import requests as kvs
-from headrace.client.handle import Handle
-from headrace.spec import duration, eventlog, startlog
-from headrace.spec.kvs_flags import APPEND, SYNC
+from headrace.formats.spec import duration, eventlog, startlog
+from headrace.formats.spec.kvs_flags import APPEND, SYNC
+from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from headrace.cli.common.getopts import Command
-from headrace.client.handle import Handle
+from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ def main(argv: List[str]) -> int:
     start = handle.rpc("attr.get", {"name": "broker.starttime"}, 0)
     state = machine.get()
     now = time.time()
-    from headrace.query.job_info import username
-    from headrace.spec import duration
+    from headrace.formats.spec import duration
+    from headrace.wire.query.job_info import username
 
     age = now - float(start.get()["value"]) if state["state"] == "run" else state["duration"]
     line = (
@@ -55,7 +55,7 @@ def _nodes(handle: Handle) -> str:
         status: Any = handle.rpc("resource.status", nodeid=0).get()
     except OSError:
         return ""
-    from headrace.spec.idset import Idset
+    from headrace.formats.spec.idset import Idset
 
     drained = len([rank for ids in status["drain"] for rank in Idset.parse(ids)])
     offline = len(Idset.parse(status["offline"]))

@@ -6,7 +6,7 @@ import os
 from argparse import RawDescriptionHelpFormatter
 
 from headrace.cli.common.arguments import Parser
-from headrace.query.uri import resolve, to_local, to_remote
+from headrace.wire.query.uri import resolve, to_local, to_remote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

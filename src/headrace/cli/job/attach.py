@@ -14,12 +14,12 @@ import time
 from io import BytesIO
 
 from headrace.cli.common.errors import CommandError
-from headrace.client.reactor import Reactor
-from headrace.spec import jobid
-from headrace.spec.eventlog import decode_line
-from headrace.spec.job_exception import CANCEL, FATAL, is_fatal
-from headrace.spec.stdlib_parts import signal
-from headrace.spec.wait_status import exit_code, strsignal
+from headrace.formats.spec import jobid
+from headrace.formats.spec.eventlog import decode_line
+from headrace.formats.spec.job_exception import CANCEL, FATAL, is_fatal
+from headrace.formats.spec.stdlib_parts import signal
+from headrace.formats.spec.wait_status import exit_code, strsignal
+from headrace.wire.client.reactor import Reactor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.cli.job.attach_tail import Tail
     from headrace.cli.job.status_line import StatusLine
     from headrace.cli.job.terminal import TerminalLink
-    from headrace.client.handle import Handle, Rpc
+    from headrace.wire.client.handle import Handle, Rpc
 
 _STDIN_CHUNK = 1 << 16
 _STDIN_UNANSWERED = 16
@@ -228,8 +228,8 @@ class Attach:
 
     def _close_other_inputs(self, taskmap: Any) -> None:
         """Tasks that get none of our input get its end at once, else they would wait for it for ever."""
-        from headrace.spec.idset import Idset
-        from headrace.spec.taskmap import TaskMap
+        from headrace.formats.spec.idset import Idset
+        from headrace.formats.spec.taskmap import TaskMap
 
         everyone = Idset(range(TaskMap.decode(taskmap).ntasks))
         wanted = Idset.parse(self.stdin_ranks)

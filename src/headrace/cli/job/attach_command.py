@@ -8,7 +8,7 @@ from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
 from headrace.cli.job.attach import Attach
 from headrace.cli.job.main import parse_id
-from headrace.client.handle import Handle
+from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def attach(argv: List[str]) -> int:
     (text,) = options.need(1, 1)
     job = parse_id(text)
     if options.has("verbose"):
-        from headrace.spec import jobid
+        from headrace.formats.spec import jobid
 
         sys.stderr.write(f"jobid: {jobid.encode(job, 'f58')}\n")
     if options.has("stdin-ranks") and options.has("read-only"):

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import deque
 from io import BytesIO
 
-from headrace.spec.eventlog import decode
+from headrace.formats.spec.eventlog import decode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Deque, List, Tuple
 
-    from headrace.client.handle import Handle
+    from headrace.wire.client.handle import Handle
 
 DEFAULT = 10
 

@@ -8,11 +8,11 @@ import sys
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
 from headrace.cli.job.control import signal_option
-from headrace.client.handle import Handle
-from headrace.client.transport import own_userid
-from headrace.query.listing import STATE_NAMES
-from headrace.spec.job_exception import CANCEL, FATAL, SEVERITIES
-from headrace.spec.message import USERID_UNKNOWN
+from headrace.formats.spec.job_exception import CANCEL, FATAL, SEVERITIES
+from headrace.formats.spec.message import USERID_UNKNOWN
+from headrace.wire.client.handle import Handle
+from headrace.wire.client.transport import own_userid
+from headrace.wire.query.listing import STATE_NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

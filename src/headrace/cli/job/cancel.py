@@ -8,12 +8,12 @@ import sys
 from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.quick_arguments import job_id
-from headrace.client.handle import Handle
-from headrace.client.transport import own_userid
-from headrace.query.listing import STATE_NAMES, Query, list_jobs
-from headrace.spec import jobid
-from headrace.spec.job_exception import CANCEL, FATAL
-from headrace.spec.message import USERID_UNKNOWN
+from headrace.formats.spec import jobid
+from headrace.formats.spec.job_exception import CANCEL, FATAL
+from headrace.formats.spec.message import USERID_UNKNOWN
+from headrace.wire.client.handle import Handle
+from headrace.wire.client.transport import own_userid
+from headrace.wire.query.listing import STATE_NAMES, Query, list_jobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import sys
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
 from headrace.cli.job.main import parse_id
-from headrace.client.handle import Handle
-from headrace.spec import duration, jobid
-from headrace.spec.job_exception import CANCEL, FATAL, SEVERITIES
-from headrace.spec.urgency import URGENCY_DEFAULT, URGENCY_EXPEDITE, URGENCY_HOLD
+from headrace.formats.spec import duration, jobid
+from headrace.formats.spec.job_exception import CANCEL, FATAL, SEVERITIES
+from headrace.formats.spec.urgency import URGENCY_DEFAULT, URGENCY_EXPEDITE, URGENCY_HOLD
+from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def _tell_purge(handle: Handle, count: int, force: bool) -> int:
 
 def submit(argv: List[str]) -> int:
     """Submit a jobspec from a file or standard input, as JSON or YAML that is JSON."""
-    from headrace.query.signing import sign
+    from headrace.wire.query.signing import sign
 
     options = _SUBMIT.parse(argv)
     operands = options.need(0, 1)

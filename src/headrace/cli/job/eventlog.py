@@ -10,10 +10,10 @@ from headrace.cli.common import eventlog_options
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
 from headrace.cli.job.main import parse_id
-from headrace.client.handle import Handle
-from headrace.query import eventlog_format
-from headrace.spec import duration
-from headrace.spec.eventlog import decode, decode_line
+from headrace.formats.spec import duration
+from headrace.formats.spec.eventlog import decode, decode_line
+from headrace.wire.client.handle import Handle
+from headrace.wire.query import eventlog_format
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

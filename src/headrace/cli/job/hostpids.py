@@ -6,10 +6,10 @@ import errno
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
-from headrace.client.handle import Handle
-from headrace.spec import duration
-from headrace.spec.eventlog import decode_line
-from headrace.spec.idset import Idset, IdsetError
+from headrace.formats.spec import duration
+from headrace.formats.spec.eventlog import decode_line
+from headrace.formats.spec.idset import Idset, IdsetError
+from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

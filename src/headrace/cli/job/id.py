@@ -8,14 +8,14 @@ import sys
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
 from headrace.cli.job.main import parse_id
-from headrace.client.transport import own_userid
-from headrace.spec import jobid
+from headrace.formats.spec import jobid
+from headrace.wire.client.transport import own_userid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List
 
-    from headrace.client.handle import Handle
+    from headrace.wire.client.handle import Handle
 
 _ID = Command(
     "flux-job id",
@@ -60,7 +60,7 @@ def namespace(argv: List[str]) -> int:
 
 
 def last(argv: List[str]) -> int:
-    from headrace.client.handle import Handle
+    from headrace.wire.client.handle import Handle
 
     (text,) = _LAST.parse(argv).need(0, 1) or ["1"]
     if text[:1] != "[":
@@ -81,8 +81,8 @@ def _history(handle: Handle, text: str) -> List[int]:
     except OSError as exc:
         if exc.errno != errno.ENOSYS:
             raise
-    from headrace.query.listing import Query, list_jobs
-    from headrace.spec import slices
+    from headrace.formats.spec import slices
+    from headrace.wire.query.listing import Query, list_jobs
 
     query = Query(count=0)
     query.user(str(own_userid()))

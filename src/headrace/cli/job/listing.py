@@ -8,9 +8,9 @@ import sys
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command, Options
 from headrace.cli.job.main import parse_id
-from headrace.client.handle import Handle
-from headrace.client.transport import own_userid
-from headrace.query.listing import STATE_NAMES, Query
+from headrace.wire.client.handle import Handle
+from headrace.wire.client.transport import own_userid
+from headrace.wire.query.listing import STATE_NAMES, Query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ def main(argv: List[str]) -> int:
 
 def parse_id(text: str) -> int:
     """A job id in any form. Raises CommandError as these commands word it."""
-    from headrace.spec import jobid
+    from headrace.formats.spec import jobid
 
     try:
         return int(jobid.parse(text))

@@ -10,18 +10,18 @@ import time
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
 from headrace.cli.job.main import parse_id
-from headrace.client.handle import Handle
-from headrace.spec import duration, jobid
-from headrace.spec.eventlog import decode_line
-from headrace.spec.job_exception import FATAL
-from headrace.spec.job_state import INACTIVE, result_of
-from headrace.spec.wait_status import exit_code, strsignal
+from headrace.formats.spec import duration, jobid
+from headrace.formats.spec.eventlog import decode_line
+from headrace.formats.spec.job_exception import FATAL
+from headrace.formats.spec.job_state import INACTIVE, result_of
+from headrace.formats.spec.wait_status import exit_code, strsignal
+from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List
 
-    from headrace.client.handle import Rpc
+    from headrace.wire.client.handle import Rpc
 
 _STATUS = Command(
     "flux-job status",

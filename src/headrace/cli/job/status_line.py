@@ -10,8 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Optional
 
-    from headrace.client.handle import Handle, Rpc
-    from headrace.client.reactor import Reactor, Timer
+    from headrace.wire.client.handle import Handle, Rpc
+    from headrace.wire.client.reactor import Reactor, Timer
 
 # What a job does after an event of its eventlog.
 _AFTER = {

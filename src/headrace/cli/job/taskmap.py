@@ -6,10 +6,10 @@ import errno
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
-from headrace.client.handle import Handle
-from headrace.spec import jobid
-from headrace.spec.eventlog import decode_line
-from headrace.spec.taskmap import TaskMap
+from headrace.formats.spec import jobid
+from headrace.formats.spec.eventlog import decode_line
+from headrace.formats.spec.taskmap import TaskMap
+from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _hosts(job: int) -> List[str]:
         raise CommandError("unable to get hosts without a jobid")
     import json
 
-    from headrace.spec.hostlist import Hostlist
+    from headrace.formats.spec.hostlist import Hostlist
 
     R: Any = json.loads(Handle().rpc("job-info.lookup", {"id": job, "keys": ["R"], "flags": 0}).get()["R"])
     return [host for part in R["execution"]["nodelist"] for host in Hostlist.parse(part)]

@@ -19,8 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional
 
-    from headrace.client.handle import Handle, Rpc
-    from headrace.client.reactor import Reactor
+    from headrace.wire.client.handle import Handle, Rpc
+    from headrace.wire.client.reactor import Reactor
 
 _CHUNK = 4096
 _ESCAPE = b"~"

@@ -9,8 +9,8 @@ import sys
 from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.quick_arguments import job_id
-from headrace.client.handle import Handle
-from headrace.spec import duration
+from headrace.formats.spec import duration
+from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from headrace.cli.common.errors import CommandError
 from headrace.cli.common.follower import Follower, Wanted
 from headrace.cli.common.progress import Progress
 from headrace.cli.common.quick_arguments import job_id
-from headrace.client.handle import Handle
-from headrace.client.transport import own_userid
-from headrace.query import when
-from headrace.query.job_info import JobInfo
-from headrace.query.listing import Query, list_ids, list_jobs
-from headrace.spec import jobid
+from headrace.formats.spec import jobid
+from headrace.wire.client.handle import Handle
+from headrace.wire.client.transport import own_userid
+from headrace.wire.query import when
+from headrace.wire.query.job_info import JobInfo
+from headrace.wire.query.listing import Query, list_ids, list_jobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

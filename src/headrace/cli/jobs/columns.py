@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from headrace.cli.common.table import printable
-from headrace.query import job_info
-from headrace.query.format import Format
+from headrace.wire.query import job_info
+from headrace.wire.query.format import Format
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Iterable
 
-    from headrace.query.job_info import JobInfo
+    from headrace.wire.query.job_info import JobInfo
 
 
 def columns(text: str) -> Format:
     """The format string as columns of jobs. Raises FormatError."""
     headings = dict(job_info.HEADINGS)
     if "instance." in text:
-        from headrace.query import instance_info
+        from headrace.wire.query import instance_info
 
         headings.update(instance_info.HEADINGS)
     layout = Format(text, headings, job_info.OPEN_FIELDS)
@@ -31,7 +31,7 @@ def columns(text: str) -> Format:
 def ask_instances(names: Iterable[str], jobs: Iterable[JobInfo]) -> None:
     """Fill in the fields `instance.*` of jobs that are instances, if one of the fields `names` is such a field."""
     if any(name.startswith("instance.") for name in names):
-        from headrace.query import instance_info
+        from headrace.wire.query import instance_info
 
         for job in jobs:
             job.instance = instance_info.ask(job)

@@ -10,13 +10,13 @@ from headrace.cli.common.errors import CommandError
 from headrace.cli.common.named_formats import Formats, refused
 from headrace.cli.common.quick_arguments import QuickParser, job_id, positive_int, queue_names
 from headrace.cli.jobs.columns import ask_instances, columns, visible
-from headrace.client.handle import Handle
-from headrace.client.transport import own_userid
-from headrace.query import job_info
-from headrace.query.color import stdout_colored
-from headrace.query.format import FormatError, split_sort
-from headrace.query.job_info import JobInfo
-from headrace.query.listing import Query, list_ids, list_jobs
+from headrace.wire.client.handle import Handle
+from headrace.wire.client.transport import own_userid
+from headrace.wire.query import job_info
+from headrace.wire.query.color import stdout_colored
+from headrace.wire.query.format import FormatError, split_sort
+from headrace.wire.query.job_info import JobInfo
+from headrace.wire.query.listing import Query, list_ids, list_jobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List, Optional
 
     from headrace.cli.common.arguments import Parser
-    from headrace.query.format import Format
+    from headrace.wire.query.format import Format
 
 PREFIX = "flux-jobs: ERROR: "
 
@@ -178,7 +178,7 @@ def _fetch(handle: Handle, args: Namespace, attrs: List[str]) -> List[JobInfo]:
         jobs: List[JobInfo] = []
         for wanted, job in zip(args.jobids, list_ids(handle, args.jobids, attrs)):
             if job is None:
-                from headrace.spec import jobid
+                from headrace.formats.spec import jobid
 
                 sys.stderr.write(f"flux-jobs: ERROR: JobID {jobid.encode(wanted, 'f58')} unknown\n")
             else:
@@ -203,7 +203,7 @@ def _query(args: Namespace) -> Query:
     query = Query()
     query.user("all" if args.A else args.user or str(own_userid()))
     if args.since:
-        from headrace.query.when import parse_past
+        from headrace.wire.query.when import parse_past
 
         query.since = parse_past(args.since)
     if args.filter:
@@ -288,7 +288,7 @@ def _open_instance(job: JobInfo, args: Namespace, heading: str = "") -> Optional
     `heading` is printed before the connection is tried, and a failure is reported on standard error. Instances of other
     users are only tried with --recurse-all.
     """
-    from headrace.query.uri import reachable
+    from headrace.wire.query.uri import reachable
 
     uri = job.get("uri")
     if not uri or job.get("state") != "RUN":

@@ -12,13 +12,13 @@ from headrace.cli.common.quick_arguments import queue_names
 from headrace.cli.common.table import show
 from headrace.cli.jobs import main as jobs
 from headrace.cli.jobs.columns import ask_instances, columns, visible
-from headrace.client.handle import Handle
-from headrace.client.transport import own_userid
-from headrace.query import job_info
-from headrace.query.format import split_sort
-from headrace.query.job_info import JobInfo
-from headrace.query.listing import Query, list_jobs
-from headrace.spec import jobid
+from headrace.formats.spec import jobid
+from headrace.wire.client.handle import Handle
+from headrace.wire.client.transport import own_userid
+from headrace.wire.query import job_info
+from headrace.wire.query.format import split_sort
+from headrace.wire.query.job_info import JobInfo
+from headrace.wire.query.listing import Query, list_jobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

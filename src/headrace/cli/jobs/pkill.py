@@ -6,8 +6,8 @@ import sys
 
 from headrace.cli.common.arguments import Parser
 from headrace.cli.jobs.pgrep import add_selection, matching
-from headrace.client.handle import Handle
-from headrace.spec.job_exception import CANCEL, FATAL
+from headrace.formats.spec.job_exception import CANCEL, FATAL
+from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,21 +9,21 @@ from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.quick_arguments import job_id
 from headrace.cli.jobs.columns import ask_instances, columns, visible
-from headrace.client.handle import Handle
-from headrace.client.transport import own_userid
-from headrace.query import job_info
-from headrace.query.job_info import JobInfo
-from headrace.query.listing import Query, list_ids, list_jobs
-from headrace.query.uri import reachable
-from headrace.spec import jobid
-from headrace.spec.job_state import RUN
+from headrace.formats.spec import jobid
+from headrace.formats.spec.job_state import RUN
+from headrace.wire.client.handle import Handle
+from headrace.wire.client.transport import own_userid
+from headrace.wire.query import job_info
+from headrace.wire.query.job_info import JobInfo
+from headrace.wire.query.listing import Query, list_ids, list_jobs
+from headrace.wire.query.uri import reachable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-    from headrace.query.format import Format
+    from headrace.wire.query.format import Format
 
 PREFIX = "flux-pstree: ERROR: "
 

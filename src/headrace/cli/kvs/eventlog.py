@@ -12,11 +12,11 @@ from headrace.cli.common import eventlog_options
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command, dispatch
 from headrace.cli.kvs import requests as kvs
-from headrace.client.handle import Handle
-from headrace.query import eventlog_format
-from headrace.spec import duration
-from headrace.spec.eventlog import Event, decode, encode
-from headrace.spec.kvs_flags import APPEND, STREAM, WAITCREATE, WATCH, WATCH_APPEND
+from headrace.formats.spec import duration
+from headrace.formats.spec.eventlog import Event, decode, encode
+from headrace.formats.spec.kvs_flags import APPEND, STREAM, WAITCREATE, WATCH, WATCH_APPEND
+from headrace.wire.client.handle import Handle
+from headrace.wire.query import eventlog_format
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

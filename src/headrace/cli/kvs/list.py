@@ -9,8 +9,8 @@ import sys
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
 from headrace.cli.kvs import requests as kvs
-from headrace.client.handle import Handle
-from headrace.spec.kvs_flags import READDIR, TREEOBJ
+from headrace.formats.spec.kvs_flags import READDIR, TREEOBJ
+from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import os
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command, dispatch
-from headrace.client.handle import Handle
-from headrace.spec.message import USERID_UNKNOWN
+from headrace.formats.spec.message import USERID_UNKNOWN
+from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 
 from headrace.cli.common.errors import CommandError
-from headrace.spec.kvs_flags import WAITCREATE
+from headrace.formats.spec.kvs_flags import WAITCREATE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List
 
     from headrace.cli.common.getopts import Options
-    from headrace.client.handle import Handle
+    from headrace.wire.client.handle import Handle
 
 NAMESPACE = ("N", "namespace", "NAME", "Work in this namespace (default: FLUX_KVS_NAMESPACE, else primary)")
 

@@ -10,8 +10,8 @@ import time
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.eventlog_options import option_wants_color
 from headrace.cli.common.getopts import Command
-from headrace.client.handle import Handle, response_error
-from headrace.query.eventlog_format import DeltaTime, HumanTime
+from headrace.wire.client.handle import Handle, response_error
+from headrace.wire.query.eventlog_format import DeltaTime, HumanTime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

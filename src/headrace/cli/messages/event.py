@@ -6,8 +6,8 @@ import sys
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command, dispatch
-from headrace.client.handle import Handle
-from headrace.spec.message import FLAG_PRIVATE
+from headrace.formats.spec.message import FLAG_PRIVATE
+from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _sub(argv: List[str]) -> int:
         handle.subscribe(topic)
     timeout = None
     if options.has("timeout"):
-        from headrace.spec import duration
+        from headrace.formats.spec import duration
 
         timeout = duration.parse(options.get("timeout"))
     left = options.get_int("count", -1)

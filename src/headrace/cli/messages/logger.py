@@ -8,8 +8,8 @@ import time
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
-from headrace.client.handle import Handle
-from headrace.spec.message import request
+from headrace.formats.spec.message import request
+from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,15 +8,15 @@ import time
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
-from headrace.client.handle import NODEID_ANY, Handle
-from headrace.spec import duration
-from headrace.spec.message import NODEID_UPSTREAM
+from headrace.formats.spec import duration
+from headrace.formats.spec.message import NODEID_UPSTREAM
+from headrace.wire.client.handle import NODEID_ANY, Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List, Optional, Tuple
 
-    from headrace.client.handle import Rpc
+    from headrace.wire.client.handle import Rpc
 
 PREFIX = "flux-ping: "
 # Seconds after which somebody at a terminal is told that nobody answers.
@@ -103,7 +103,7 @@ def _node(handle: Handle, text: str) -> Tuple[Optional[int], str]:
         return NODEID_UPSTREAM, ""
     if text.isascii() and text.isdigit() and int(text) < NODEID_UPSTREAM:
         return int(text), ""
-    from headrace.spec.hostlist import Hostlist
+    from headrace.formats.spec.hostlist import Hostlist
 
     rank = Hostlist.parse(handle.attr_get("hostlist")).find(text)
     return (rank, f" (rank {rank})") if rank >= 0 else (None, "")

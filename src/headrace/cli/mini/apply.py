@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict
 
     from headrace.cli.common.arguments import Parser
-    from headrace.kube.runtime.api import Api
+    from headrace.k8s.runtime.api import Api
 
 
 def add_arguments(parser: Parser) -> None:
@@ -35,9 +35,10 @@ def main(options: Namespace) -> int:
     source = load_file(options.file)
 
     async def act(api: Api, namespace: str) -> int:
-        from headrace.kube import apply, client
-        from headrace.kube.kinds import MINICLUSTERS
-        from headrace.kube.stale_fields import find_stale_fields, removal
+        from headrace.k8s.objects.kinds import MINICLUSTERS
+        from headrace.minicluster.client import apply
+        from headrace.minicluster.client import clusters as client
+        from headrace.minicluster.operator.stale_fields import find_stale_fields, removal
 
         where, cluster = namespace, None
         if not options.no_wait:

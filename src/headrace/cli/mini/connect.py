@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headrace.cli.common.arguments import Parser
-    from headrace.kube.runtime.api import Api
+    from headrace.k8s.runtime.api import Api
 
 
 def add_arguments(parser: Parser) -> None:
@@ -52,7 +52,8 @@ async def _open(api: Api, namespace: str, pod: str, container: str, cluster: Any
     import signal
     from urllib.parse import urlsplit
 
-    from headrace.kube import client, pod_exec, port_forward
+    from headrace.k8s.client import pod_exec, port_forward
+    from headrace.minicluster.client import clusters as client
 
     status, printed = await pod_exec.output(api, namespace, pod, container, client.service_command(cluster))
     if status:
@@ -78,7 +79,9 @@ async def _open(api: Api, namespace: str, pod: str, container: str, cluster: Any
 
 def main(options: Namespace) -> int:
     async def act(api: Api, namespace: str) -> int:
-        from headrace.kube import client, containers, pod_exec
+        from headrace.flux_jobs.client import containers
+        from headrace.k8s.client import pod_exec
+        from headrace.minicluster.client import clusters as client
 
         chosen = await containers.choose(api, namespace, options.name, options.pod, options.group, options.container)
         cluster = await containers.cluster_of(api, chosen)

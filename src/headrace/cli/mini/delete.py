@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from headrace.cli.common.arguments import Parser
-    from headrace.kube.runtime.api import Api
+    from headrace.k8s.runtime.api import Api
 
 
 def add_arguments(parser: Parser) -> None:
@@ -26,8 +26,8 @@ def add_arguments(parser: Parser) -> None:
 
 def main(options: Namespace) -> int:
     async def act(api: Api, namespace: str) -> int:
-        from headrace.kube import client
-        from headrace.kube.foreign import client as jobs
+        from headrace.flux_jobs.client import jobs
+        from headrace.minicluster.client import clusters as client
 
         deleted, missing = [], 0
         for name in options.names:

@@ -10,8 +10,8 @@ from headrace.cli.common.errors import CommandError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from headrace.cli.common.arguments import Parser
-    from headrace.minicluster.problems import InvalidMiniCluster
-    from headrace.minicluster.validate import Source
+    from headrace.minicluster.api.problems import InvalidMiniCluster
+    from headrace.minicluster.api.validate import Source
 
 # What the API server completes a `generateName` with: letters that make no words, and digits that look like none.
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
@@ -23,7 +23,7 @@ def add_file(parser: Parser) -> None:
 
 def read_text(path: str) -> str:
     """The text of a file, as much as is looked at. Raises CommandError."""
-    from headrace.minicluster.documents import LARGEST
+    from headrace.minicluster.api.documents import LARGEST
 
     try:
         if path == "-":
@@ -45,10 +45,10 @@ def refusal(path: str, exc: InvalidMiniCluster) -> CommandError:
 
 def load_file(path: str) -> Source:
     """The MiniCluster of a file. Raises CommandError with a line for each thing that is wrong with it."""
-    from headrace.minicluster.mode import Mode
-    from headrace.minicluster.plan import make_plan, mode_of
-    from headrace.minicluster.problems import InvalidMiniCluster
-    from headrace.minicluster.validate import load
+    from headrace.minicluster.api.mode import Mode
+    from headrace.minicluster.api.plan import make_plan, mode_of
+    from headrace.minicluster.api.problems import InvalidMiniCluster
+    from headrace.minicluster.api.validate import load
 
     try:
         source = load(read_text(path), "".join(random.choices(_SUFFIX, k=5)))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any, Optional
 
     from headrace.cli.common.arguments import Parser
-    from headrace.minicluster.foreign.load import Source
+    from headrace.flux_jobs.read.load import Source
 
 
 def add_file(parser: Parser) -> None:
@@ -27,8 +27,8 @@ def add_file(parser: Parser) -> None:
 
 def load_file(path: str, runtime: Optional[str]) -> Source:
     """The cluster of a file. Raises CommandError with a line for each thing that is wrong with it."""
-    from headrace.minicluster.foreign.load import load
-    from headrace.minicluster.problems import InvalidMiniCluster
+    from headrace.flux_jobs.read.load import load
+    from headrace.minicluster.api.problems import InvalidMiniCluster
 
     chosen = None if runtime is None else _runtime(runtime)
     try:
@@ -42,9 +42,9 @@ def load_file(path: str, runtime: Optional[str]) -> Source:
 
 def _runtime(given: str) -> Any:
     """The document of a runtime, by its file or its name. Raises CommandError."""
-    from headrace.minicluster.foreign.load import load_runtime
-    from headrace.minicluster.foreign.runtimes import BUILT_IN
-    from headrace.minicluster.problems import InvalidMiniCluster
+    from headrace.flux_jobs.read.load import load_runtime
+    from headrace.flux_jobs.read.runtimes import BUILT_IN
+    from headrace.minicluster.api.problems import InvalidMiniCluster
 
     if given in BUILT_IN and not os.path.exists(given):
         return BUILT_IN[given]

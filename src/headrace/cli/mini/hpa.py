@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from headrace.cli.common.arguments import Parser
-    from headrace.kube.runtime.api import Api
+    from headrace.k8s.runtime.api import Api
 
 # As minicluster.fields.MOST_PODS, which a command without extras cannot import.
 MOST_PODS = 100_000
@@ -42,8 +42,9 @@ def main(options: Namespace) -> int:
         raise CommandError(f"--min {options.min} is above --max {options.max}")
 
     async def act(api: Api, namespace: str) -> int:
-        from headrace.kube import apply, client
-        from headrace.kube.autoscaler import autoscaler
+        from headrace.minicluster.client import apply
+        from headrace.minicluster.client import clusters as client
+        from headrace.minicluster.operator.autoscaler import autoscaler
 
         try:
             wanted = autoscaler(await client.find(api, namespace, options.name), options.min, options.max, options.idle)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Coroutine
 
     from headrace.cli.common.arguments import Parser
-    from headrace.kube.runtime.api import Api
+    from headrace.k8s.runtime.api import Api
 
 
 # The names of clusters that are not MiniClusters, for help.
@@ -40,12 +40,12 @@ def connected(options: Namespace, act: Callable[[Api, str], Coroutine[Any, Any, 
         raise missing_extra("Kubernetes", "kube", exc) from None
     import asyncio
 
-    from headrace.kube.apply import FIELD_MANAGER, ConflictError
-    from headrace.kube.client import EndedError, NotFoundError, TooLargeError
-    from headrace.kube.containers import NotRunningError
-    from headrace.kube.pod_exec import BrokenExecError
-    from headrace.kube.runtime import credentials
-    from headrace.kube.runtime.api import Api, ApiError, Unreachable
+    from headrace.flux_jobs.client.containers import NotRunningError
+    from headrace.k8s.client.pod_exec import BrokenExecError
+    from headrace.k8s.runtime import credentials
+    from headrace.k8s.runtime.api import Api, ApiError, Unreachable
+    from headrace.minicluster.client.apply import FIELD_MANAGER, ConflictError
+    from headrace.minicluster.client.clusters import EndedError, NotFoundError, TooLargeError
 
     async def run() -> int:
         cluster = credentials.find(options.kubeconfig, options.context)

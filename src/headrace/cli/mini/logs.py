@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from headrace.cli.common.arguments import Parser
-    from headrace.kube.runtime.api import Api
+    from headrace.k8s.runtime.api import Api
 
 
 def add_pod(parser: Parser) -> None:
@@ -36,7 +36,7 @@ def add_arguments(parser: Parser) -> None:
 
 def main(options: Namespace) -> int:
     async def act(api: Api, namespace: str) -> int:
-        from headrace.kube import containers
+        from headrace.flux_jobs.client import containers
 
         chosen = await containers.choose(api, namespace, options.name, options.pod, options.group, options.container)
         async for chunk in containers.logs(api, chosen, options.follow, tell):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: Parser) -> None:
-    from headrace.kube.builders.images import DEFAULT_VIEW
+    from headrace.k8s.packaging.images import DEFAULT_VIEW
 
     parser.add_argument(
         "-n", "--namespace", metavar="NAME", default="", help="The objects' namespace (default: FILE's)"
@@ -40,10 +40,10 @@ def add_arguments(parser: Parser) -> None:
 def main(options: Namespace) -> int:
     import msgspec
 
-    from headrace.kube.builders import Images, desired, view_image
-    from headrace.kube.builders.images import DEFAULT_VIEW
-    from headrace.kube.keys import fresh_keys
-    from headrace.kube.yaml_text import yaml_text
+    from headrace.k8s.packaging.images import DEFAULT_VIEW
+    from headrace.k8s.packaging.yaml_text import yaml_text
+    from headrace.minicluster.operator.builders import Images, desired, view_image
+    from headrace.minicluster.operator.keys import fresh_keys
 
     if options.view_image == DEFAULT_VIEW:
         unpublished_images.notice("--view-image")

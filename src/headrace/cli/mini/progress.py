@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Container, Dict
 
-    from headrace.kube.runtime.api import Api
+    from headrace.k8s.runtime.api import Api
 
 
 async def follow_until(
@@ -18,9 +18,10 @@ async def follow_until(
 
     Raises CommandError if it is deleted, ApiError.
     """
-    from headrace.kube import client
-    from headrace.kube.foreign.client import as_minicluster, with_warning
-    from headrace.kube.kinds import KINDS, MINICLUSTERS
+    from headrace.flux_jobs.client.jobs import as_minicluster, with_warning
+    from headrace.k8s.objects.kinds import MINICLUSTERS
+    from headrace.minicluster.client import clusters as client
+    from headrace.minicluster.operator.kinds import KINDS
 
     kind = KINDS[cluster.get("kind", MINICLUSTERS.kind)]
     metadata, told = cluster["metadata"], ""

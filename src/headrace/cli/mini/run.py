@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from headrace.cli.common.arguments import Parser
-    from headrace.minicluster.local import Result
-    from headrace.minicluster.validate import Source
+    from headrace.minicluster.api.validate import Source
+    from headrace.minicluster.run.local import Result
 
 
 def add_arguments(parser: Parser) -> None:
@@ -30,11 +30,11 @@ def main(options: Namespace) -> int:
 
 
 def _run(source: Source, path: str, as_json: bool, quiet: bool) -> int:
-    from headrace.minicluster.local import StartError, run
-    from headrace.minicluster.mode import Mode
-    from headrace.minicluster.plan import make_plan
-    from headrace.minicluster.pod_names import of_minicluster, on_one_machine
-    from headrace.minicluster.unapplied import not_applied
+    from headrace.minicluster.api.mode import Mode
+    from headrace.minicluster.api.plan import make_plan
+    from headrace.minicluster.api.pod_names import of_minicluster, on_one_machine
+    from headrace.minicluster.api.unapplied import not_applied
+    from headrace.minicluster.run.local import StartError, run
 
     plan, unresolved = on_one_machine(make_plan(source.cluster), of_minicluster(source.cluster))
     silent, quiet = quiet, quiet or plan.quiet

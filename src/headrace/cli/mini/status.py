@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List
 
     from headrace.cli.common.arguments import Parser
-    from headrace.kube.runtime.api import Api
+    from headrace.k8s.runtime.api import Api
 
 _HEADS = ("NAME", "PHASE", "READY", "SIZE", "EXIT", "REASON")
 
@@ -37,9 +37,9 @@ def main(options: Namespace) -> int:
         raise CommandError("--wait: name the MiniCluster to wait for")
 
     async def act(api: Api, namespace: str) -> int:
-        from headrace.kube import client
-        from headrace.kube.foreign import client as jobs
-        from headrace.kube.kinds import MINICLUSTERS
+        from headrace.flux_jobs.client import jobs
+        from headrace.k8s.objects.kinds import MINICLUSTERS
+        from headrace.minicluster.client import clusters as client
 
         if options.name:
             foreign = jobs.kind_and_name(options.name)

@@ -18,9 +18,9 @@ def add_arguments(parser: Parser) -> None:
 
 
 def main(options: Namespace) -> int:
-    from headrace.config.keys import warnings
-    from headrace.minicluster.plan import given_config
-    from headrace.minicluster.unapplied import without_effect
+    from headrace.formats.config.keys import warnings
+    from headrace.minicluster.api.plan import given_config
+    from headrace.minicluster.api.unapplied import without_effect
 
     source = load_file(options.file)
     spec = source.cluster.spec

@@ -9,8 +9,8 @@ import sys
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.eventlog_options import option_wants_color
 from headrace.cli.common.getopts import Command, dispatch
-from headrace.client.handle import Handle
-from headrace.query.eventlog_format import DeltaTime, HumanTime
+from headrace.wire.client.handle import Handle
+from headrace.wire.query.eventlog_format import DeltaTime, HumanTime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

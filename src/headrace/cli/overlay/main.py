@@ -7,9 +7,9 @@ import sys
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command, dispatch
 from headrace.cli.overlay.ranks import ranks_of
-from headrace.client.handle import Handle
-from headrace.spec.hostlist import Hostlist
-from headrace.spec.idset import Idset
+from headrace.formats.spec.hostlist import Hostlist
+from headrace.formats.spec.idset import Idset
+from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

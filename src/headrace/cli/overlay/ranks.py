@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.cli.common.errors import CommandError
-from headrace.spec.hostlist import Hostlist
-from headrace.spec.idset import Idset
+from headrace.formats.spec.hostlist import Hostlist
+from headrace.formats.spec.idset import Idset
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

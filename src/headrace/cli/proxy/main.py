@@ -17,19 +17,19 @@ from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
 from headrace.cli.proxy.router import Client, ProxyRouter
 from headrace.cli.proxy.socket import Listener, MessageStream
-from headrace.client.reactor import Reactor
-from headrace.client.transport import connect, split_uri
-from headrace.client.usershell import user_shell
-from headrace.query.errors import QueryError
-from headrace.query.uri import resolve
-from headrace.spec.message import RESPONSE, Deframer, Message, frame, request
+from headrace.formats.spec.message import RESPONSE, Deframer, Message, frame, request
+from headrace.wire.client.reactor import Reactor
+from headrace.wire.client.transport import connect, split_uri
+from headrace.wire.client.usershell import user_shell
+from headrace.wire.query.errors import QueryError
+from headrace.wire.query.uri import resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional
 
     from headrace.cli.common.getopts import Options
-    from headrace.spec.stdlib_parts import socket
+    from headrace.formats.spec.stdlib_parts import socket
 
 PREFIX = "flux-proxy: "
 

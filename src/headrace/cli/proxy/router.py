@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 
-from headrace.spec.message import (
+from headrace.formats.spec.message import (
     EVENT,
     FLAG_ROUTE,
     FLAG_UPSTREAM,

@@ -10,15 +10,15 @@ import errno
 import os
 import struct
 
-from headrace.client.reactor import POLLIN, POLLOUT
-from headrace.spec.message import FLAG_STREAMING, RESPONSE, Deframer, Message, MessageError, frame
-from headrace.spec.stdlib_parts import socket
+from headrace.formats.spec.message import FLAG_STREAMING, RESPONSE, Deframer, Message, MessageError, frame
+from headrace.formats.spec.stdlib_parts import socket
+from headrace.wire.client.reactor import POLLIN, POLLOUT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Optional
 
-    from headrace.client.reactor import Reactor
+    from headrace.wire.client.reactor import Reactor
 
 _CHUNK = 1 << 18
 # Bytes that wait to be sent at which the other side is asked to pause, and may go on again.

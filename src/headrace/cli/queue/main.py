@@ -11,8 +11,8 @@ from headrace.cli.common.arguments import Parser, subcommands
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.quick_arguments import queue_names
 from headrace.cli.queue.status import status_of
-from headrace.client.handle import Handle
-from headrace.query import color
+from headrace.wire.client.handle import Handle
+from headrace.wire.query import color
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _show(handle: Handle, names: List[str], fields: Any, verbose: bool) -> None:
 def _wait(handle: Handle, args: Namespace) -> int:
     timeout = None
     if args.timeout:
-        from headrace.spec import duration
+        from headrace.formats.spec import duration
 
         timeout = duration.parse(args.timeout)
     try:

@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from headrace.client.handle import Handle
+    from headrace.wire.client.handle import Handle
 
 
 def status_of(handle: Handle, name: str, nodeid: int = 0) -> Any:

@@ -13,7 +13,7 @@ import time
 from headrace.cli.common.arguments import Parser, subcommands
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.quick_arguments import job_id
-from headrace.client.handle import Handle
+from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

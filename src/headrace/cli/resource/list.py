@@ -9,10 +9,10 @@ from headrace.cli.common.errors import CommandError
 from headrace.cli.common.named_formats import Formats
 from headrace.cli.common.table import layout_of, show
 from headrace.cli.resource.sets import given_on_stdin, included
-from headrace.client.handle import Handle
-from headrace.query.resource_sets import STATES, SchedulerResources
-from headrace.spec.idset import Idset
-from headrace.spec.rset import ResourceSet
+from headrace.formats.spec.idset import Idset
+from headrace.formats.spec.rset import ResourceSet
+from headrace.wire.client.handle import Handle
+from headrace.wire.query.resource_sets import STATES, SchedulerResources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

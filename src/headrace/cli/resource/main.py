@@ -9,8 +9,8 @@ import sys
 from headrace.cli.common.arguments import Parser, subcommands
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.quick_arguments import queue_names
-from headrace.client.handle import Handle
-from headrace.query.color import WHEN
+from headrace.wire.client.handle import Handle
+from headrace.wire.query.color import WHEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -160,8 +160,8 @@ def _reload(args: Namespace) -> int:
 
 def _eventlog(args: Namespace) -> int:
     from headrace.cli.common import eventlog_options
-    from headrace.query import eventlog_format
-    from headrace.spec.eventlog import Event
+    from headrace.formats.spec.eventlog import Event
+    from headrace.wire.query import eventlog_format
 
     times = "human" if args.human else args.time_format
     formatter = eventlog_format.Formatter(args.format, times, eventlog_format.wants_color(args.color))

@@ -13,7 +13,7 @@ from headrace.cli.common.errors import CommandError
 def main(argv: List[str]) -> int:
     """Run the command; returns the exit status."""
     try:
-        from headrace.graph import resource_query
+        from headrace.sched.graph import resource_query
     except ImportError as exc:
         raise CommandError(f"the resource graph is not available here: {exc}") from None
     return resource_query.main(argv)

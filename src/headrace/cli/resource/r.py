@@ -11,9 +11,9 @@ import sys
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command, dispatch
-from headrace.spec.hostlist import Hostlist
-from headrace.spec.idset import Idset
-from headrace.spec.rset import ResourceSet, RsetError
+from headrace.formats.spec.hostlist import Hostlist
+from headrace.formats.spec.idset import Idset
+from headrace.formats.spec.rset import ResourceSet, RsetError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,13 +131,13 @@ def _encode(argv: List[str]) -> int:
     cores = _ids(options.get("cores", "" if gpus else "0"), first)
     if local:
         # The cores and GPUs that a broker here would offer: in a container they are fewer than the machine's.
-        from headrace.broker.discovery import discover
+        from headrace.engine.broker.discovery import discover
 
         offered = discover()
         cores, gpus = offered.cores, offered.gpus
     if options.has("xml"):
         # The parser of XML is nothing that other commands should wait for.
-        from headrace.spec import hwloc
+        from headrace.formats.spec import hwloc
 
         node = hwloc.read(options.get("xml"))
         cores, gpus = Idset(range(node.cores)), Idset(range(node.gpus))
@@ -243,7 +243,7 @@ def _set_property(argv: List[str]) -> int:
 
 
 def _parse_config(argv: List[str]) -> int:
-    from headrace.query.conf_option import read_path
+    from headrace.wire.query.conf_option import read_path
 
     (path,) = _PARSE_CONFIG.parse(argv).need(1, 1)
     table = read_path(path).get("resource", {})

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from headrace.cli.common.errors import CommandError
-from headrace.query.resource_sets import Given
-from headrace.spec.hostlist import Hostlist
-from headrace.spec.idset import Idset
+from headrace.formats.spec.hostlist import Hostlist
+from headrace.formats.spec.idset import Idset
+from headrace.wire.query.resource_sets import Given
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from headrace.spec.rset import ResourceSet
+    from headrace.formats.spec.rset import ResourceSet
 
 
 def given_on_stdin() -> Given:

@@ -9,18 +9,18 @@ from headrace.cli.common.errors import CommandError
 from headrace.cli.common.named_formats import Formats
 from headrace.cli.common.table import layout_of, show
 from headrace.cli.resource.sets import given_on_stdin, included
-from headrace.client.handle import Handle
-from headrace.query.color import stdout_colored
-from headrace.spec.constraint import of_queue
-from headrace.spec.idset import Idset
-from headrace.spec.rset import ResourceSet
+from headrace.formats.spec.constraint import of_queue
+from headrace.formats.spec.idset import Idset
+from headrace.formats.spec.rset import ResourceSet
+from headrace.wire.client.handle import Handle
+from headrace.wire.query.color import stdout_colored
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any, Dict, List, Tuple
 
-    from headrace.query.format import Format
+    from headrace.wire.query.format import Format
 
 _STATUS_FORMATS = {
     "default": "{state:>12}{color_up}{up:>2}{color_off} {nnodes:>6} {nodelist}",

@@ -4,13 +4,13 @@ how long jobs waited. It is one file that loads nothing.
 
 from __future__ import annotations
 
-from headrace.plots.escape import escape
+from headrace.formats.plots.escape import escape
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Sequence, Tuple
 
-    from headrace.queueing.simulate import Simulation
+    from headrace.sched.queueing.simulate import Simulation
 
 _STYLE = """\
 body { margin: 1.5rem auto; padding: 0 1rem; max-width: 60rem; font: 1rem/1.45 system-ui, sans-serif;
@@ -33,7 +33,7 @@ def page(
     """The page. `rows` are figures by label, one for each of `columns`; `outcomes` are the simulations by policy on a
     machine of so many cores and nodes.
     """
-    from headrace.plots.style import CSS
+    from headrace.formats.plots.style import CSS
 
     charts: List[str] = []
     per_node = max(1, cores // max(1, nodes))
@@ -57,11 +57,11 @@ def page(
 
 
 def _charts(name: str, outcome: Simulation, cores: int, per_node: int) -> List[str]:
-    from headrace.plots.box import box
-    from headrace.plots.chart import Axis
-    from headrace.plots.lines import Series, area
-    from headrace.plots.scale import length
-    from headrace.queueing.simulate_series import used_over_time, waits_by_size
+    from headrace.formats.plots.box import box
+    from headrace.formats.plots.chart import Axis
+    from headrace.formats.plots.lines import Series, area
+    from headrace.formats.plots.scale import length
+    from headrace.sched.queueing.simulate_series import used_over_time, waits_by_size
 
     used = used_over_time(outcome, per_node)
     most = max((value for _, value in used), default=0.0)

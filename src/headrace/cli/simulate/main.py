@@ -15,17 +15,17 @@ import time
 from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.quick_arguments import positive_int
-from headrace.spec import duration
+from headrace.formats.spec import duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from typing import Any, ContextManager, Dict, Iterable, List, Optional, TextIO, Tuple
 
-    from headrace.graph import Allocation, Graph
-    from headrace.queueing.simulate import Run, Simulation
-    from headrace.queueing.simulate_metrics import Metrics
-    from headrace.queueing.simulate_trace import Trace
+    from headrace.sched.graph import Allocation, Graph
+    from headrace.sched.queueing.simulate import Run, Simulation
+    from headrace.sched.queueing.simulate_metrics import Metrics
+    from headrace.sched.queueing.simulate_trace import Trace
 
 PREFIX = "headrace-simulate: ERROR: "
 _POLICIES = "fcfs,easy,conservative,hybrid"
@@ -80,9 +80,9 @@ def main(argv: List[str]) -> int:
     args = parser.parse_args(argv)
     if sys.version_info < (3, 10):
         raise CommandError("simulations need Python 3.10")
-    from headrace.graph import policies as match_policies
-    from headrace.queueing import simulate_machine, simulate_trace
-    from headrace.queueing.policies import by_name
+    from headrace.sched.graph import policies as match_policies
+    from headrace.sched.queueing import simulate_machine, simulate_trace
+    from headrace.sched.queueing.policies import by_name
 
     if args.record is not None:
         if args.trace is not None:
@@ -132,7 +132,7 @@ def _record(args: argparse.Namespace) -> int:
             file.writelines(line + "\n" for line in _lines(args))
             return 0
         from headrace.cli.simulate.record import record
-        from headrace.client.handle import Handle
+        from headrace.wire.client.handle import Handle
 
         counts = record(stack.enter_context(Handle()), file)
     sys.stderr.write("jobs " + ", ".join(f"{what}: {count}" for what, count in counts.items()) + "\n")
@@ -145,7 +145,7 @@ def _record(args: argparse.Namespace) -> int:
 def _lines(args: argparse.Namespace) -> Iterable[str]:
     """The lines of the trace. Raises CommandError for one that cannot be read."""
     if args.synthetic is not None:
-        from headrace.queueing.simulate_synthetic import synthetic
+        from headrace.sched.queueing.simulate_synthetic import synthetic
 
         return synthetic(args.synthetic, args.seed, _processors(args))
     try:
@@ -175,8 +175,8 @@ def _processors(args: argparse.Namespace) -> int:
 
 def _machine(args: argparse.Namespace, header: Dict[str, str]) -> Graph:
     """The graph that the options describe, or the trace's header. Raises CommandError, GraphError."""
-    from headrace.graph import GraphError
-    from headrace.queueing import simulate_machine
+    from headrace.sched.graph import GraphError
+    from headrace.sched.queueing import simulate_machine
 
     if args.graph is not None:
         if args.nodes or args.cores or args.gpus:
@@ -223,11 +223,11 @@ def _run(
     args: argparse.Namespace, policies: List[str], graph: Graph, trace: Trace, starts: Optional[TextIO]
 ) -> List[Tuple[str, Simulation, Metrics, float]]:
     """(policy, what happened, its figures, seconds it took) for each policy."""
-    from headrace.graph import Scheduler
-    from headrace.queueing.fair_share import FairShare
-    from headrace.queueing.queue import Queue
-    from headrace.queueing.simulate import simulate
-    from headrace.queueing.simulate_metrics import measure
+    from headrace.sched.graph import Scheduler
+    from headrace.sched.queueing.fair_share import FairShare
+    from headrace.sched.queueing.queue import Queue
+    from headrace.sched.queueing.simulate import simulate
+    from headrace.sched.queueing.simulate_metrics import measure
 
     half_life = duration.parse(args.fair_share) if args.fair_share is not None else None
     filters = [kind for kind in ("core", "gpu") if kind in graph.types()]
@@ -258,8 +258,8 @@ class _Starts:
         self._write(("policy", "id", "start", "end", "nodes"))
 
     def __call__(self, run: Run, allocation: Allocation) -> None:
-        from headrace.queueing.simulate_machine import nodes
-        from headrace.spec.hostlist import Hostlist
+        from headrace.formats.spec.hostlist import Hostlist
+        from headrace.sched.queueing.simulate_machine import nodes
 
         names = [self._graph.name(v) for v in nodes(self._graph, allocation.selection)]
         self._write((self.policy, run.job.id, run.start, run.end, Hostlist(names).encode()))

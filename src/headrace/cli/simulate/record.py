@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 
-from headrace.query.listing import Query, list_jobs
-from headrace.spec import eventlog
+from headrace.formats.spec import eventlog
+from headrace.wire.query.listing import Query, list_jobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List, Optional, TextIO
 
-    from headrace.client.handle import Handle
-    from headrace.spec.eventlog import Event
+    from headrace.formats.spec.eventlog import Event
+    from headrace.wire.client.handle import Handle
 
 # Requests under way at a time.
 _BATCH = 64

@@ -15,15 +15,15 @@ import sys
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command, dispatch
 from headrace.cli.kvs import requests as kvs
-from headrace.client.handle import Handle
-from headrace.spec import archive, treeobj
+from headrace.formats.spec import archive, treeobj
+from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List, Optional, Tuple
 
     from headrace.cli.common.getopts import Options
-    from headrace.spec.archive import File
+    from headrace.formats.spec.archive import File
 
 PREFIX = "flux-archive: "
 
@@ -106,8 +106,8 @@ class _Place:
         return obj
 
     def _wait(self, wait: str) -> Dict[str, Any]:
-        from headrace.spec import duration
-        from headrace.spec.kvs_flags import WAITCREATE
+        from headrace.formats.spec import duration
+        from headrace.formats.spec.kvs_flags import WAITCREATE
 
         try:
             seconds = duration.parse(wait) if wait else None

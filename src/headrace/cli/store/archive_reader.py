@@ -8,7 +8,7 @@ import sys
 from collections import deque
 
 from headrace.cli.common.errors import CommandError
-from headrace.spec import treeobj
+from headrace.formats.spec import treeobj
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any, Deque, Dict, Iterator, List, Union
 
     from headrace.cli.common.getopts import Options
-    from headrace.client.handle import Handle, Rpc
+    from headrace.wire.client.handle import Handle, Rpc
 
     Tree = Dict[str, Union["Tree", Dict[str, Any]]]
 

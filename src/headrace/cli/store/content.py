@@ -6,7 +6,7 @@ import sys
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command, dispatch
-from headrace.client.handle import NODEID_ANY, Handle
+from headrace.wire.client.handle import NODEID_ANY, Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

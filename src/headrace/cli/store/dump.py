@@ -14,8 +14,8 @@ import time
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
-from headrace.client.handle import Handle
-from headrace.spec import treeobj
+from headrace.formats.spec import treeobj
+from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import IO, Any, ContextManager, Dict, List, Optional, Tuple
 
     from headrace.cli.common.getopts import Options
-    from headrace.client.handle import Rpc
+    from headrace.wire.client.handle import Rpc
 
 PREFIX = "flux-dump: "
 

@@ -8,8 +8,8 @@ import time
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
 from headrace.cli.store.archive_reader import PREFIX, Restore, opened
-from headrace.client.handle import Handle
-from headrace.spec import treeobj
+from headrace.formats.spec import treeobj
+from headrace.wire.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

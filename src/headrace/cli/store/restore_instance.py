@@ -10,7 +10,7 @@ import sys
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.store.archive_reader import PREFIX, Restore, link, names_of, opened
-from headrace.spec import jobid, treeobj
+from headrace.formats.spec import jobid, treeobj
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from headrace.cli.common.getopts import Options
     from headrace.cli.store.archive_reader import Tree
-    from headrace.client.handle import Handle
+    from headrace.wire.client.handle import Handle
 
 # What the job manager keeps of a job (RFC 16).
 _JOB_KEYS = frozenset({"J", "jobspec", "R", "eventlog", "guest.exec.eventlog", "guest.output", "guest.input"})

@@ -9,12 +9,12 @@ import sys
 from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
 from headrace.cli.submit import extra_brokers, options
-from headrace.client.handle import Handle
-from headrace.query import submission
-from headrace.spec import jobid, jobspec_build
-from headrace.spec.eventlog import decode_line
-from headrace.spec.job_exception import CANCEL, FATAL, is_fatal
-from headrace.spec.os_error import text_of
+from headrace.formats.spec import jobid, jobspec_build
+from headrace.formats.spec.eventlog import decode_line
+from headrace.formats.spec.job_exception import CANCEL, FATAL, is_fatal
+from headrace.formats.spec.os_error import text_of
+from headrace.wire.client.handle import Handle
+from headrace.wire.query import submission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,8 +117,8 @@ def _answers(uri: str, name: str) -> bool:
 
     Raises CommandError when it is elsewhere and cannot be reached.
     """
-    from headrace.client.transport import is_this_host, split_uri
-    from headrace.query.uri import reachable
+    from headrace.wire.client.transport import is_this_host, split_uri
+    from headrace.wire.query.uri import reachable
 
     _, host, path = split_uri(uri)
     try:

@@ -8,9 +8,9 @@ import sys
 from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
 from headrace.cli.submit import extra_brokers, options
-from headrace.client.handle import Handle
-from headrace.query import submission
-from headrace.spec import directives, jobid, jobspec_build
+from headrace.formats.spec import directives, jobid, jobspec_build
+from headrace.wire.client.handle import Handle
+from headrace.wire.query import submission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

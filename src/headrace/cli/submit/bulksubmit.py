@@ -18,7 +18,7 @@ from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
 from headrace.cli.submit import options
 from headrace.cli.submit.submit import add_bulk, copies_of
-from headrace.query import submission
+from headrace.wire.query import submission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

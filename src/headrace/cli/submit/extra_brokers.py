@@ -9,7 +9,7 @@ from __future__ import annotations
 from argparse import SUPPRESS
 
 from headrace.cli.common.errors import CommandError
-from headrace.spec import jobspec_build, plain_json
+from headrace.formats.spec import jobspec_build, plain_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

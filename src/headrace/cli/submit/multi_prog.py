@@ -8,7 +8,7 @@ import shlex
 
 from headrace.cli.common.arguments import Parser
 from headrace.cli.common.errors import CommandError
-from headrace.spec.idset import Idset
+from headrace.formats.spec.idset import Idset
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The options of `flux run`, `submit`, `bulksubmit`, `batch` and `alloc`; headrace.query.submission reads them."""
+"""The options of `flux run`, `submit`, `bulksubmit`, `batch` and `alloc`; headrace.wire.query.submission reads them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.quick_arguments import queue_names
-from headrace.query import submission
+from headrace.wire.query import submission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

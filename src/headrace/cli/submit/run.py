@@ -7,9 +7,9 @@ import sys
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.quick_arguments import QuickParser
 from headrace.cli.submit import options
-from headrace.client.handle import Handle
-from headrace.query import submission
-from headrace.spec import jobid
+from headrace.formats.spec import jobid
+from headrace.wire.client.handle import Handle
+from headrace.wire.query import submission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def main(argv: List[str]) -> int:
 
 
 def _wait_for(handle: Handle, job: int, name: str) -> int:
-    from headrace.spec.eventlog import decode_line
+    from headrace.formats.spec.eventlog import decode_line
 
     path, event = ("guest.exec.eventlog", name[5:]) if name.startswith("exec.") else ("eventlog", name)
     for answer in handle.stream("job-info.eventlog-watch", {"id": job, "path": path, "flags": 0}):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.quick_arguments import QuickParser
 from headrace.cli.submit import options
-from headrace.query import submission
+from headrace.wire.query import submission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def copies_of(
     if not given:
         yield args, lambda: submission.task_jobspec(args, caller)
         return
-    from headrace.spec.idset import Idset
+    from headrace.formats.spec.idset import Idset
 
     try:
         ids = Idset.parse(given)

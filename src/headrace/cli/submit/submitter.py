@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 
 from headrace.cli.common.errors import refusal
-from headrace.client.handle import Handle
-from headrace.query import submission
-from headrace.spec import jobid
+from headrace.formats.spec import jobid
+from headrace.wire.client.handle import Handle
+from headrace.wire.query import submission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import IO, Any, Callable, Dict, Iterable, List, Optional, Tuple
 
     from headrace.cli.common.follower import Follower
-    from headrace.client.handle import Rpc
+    from headrace.wire.client.handle import Rpc
 
 # Requests in flight before answers are read on the way.
 _IN_FLIGHT = 512

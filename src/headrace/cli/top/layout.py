@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 
 from headrace.cli.jobs.columns import visible
-from headrace.spec import duration
+from headrace.formats.spec import duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator, List, NamedTuple, Sequence
 
     from headrace.cli.top.view import Use, View
-    from headrace.query.job_info import JobInfo
+    from headrace.wire.query.job_info import JobInfo
 
     class Piece(NamedTuple):
         """Text at a row and column, and its styles, of STYLES."""

@@ -13,22 +13,22 @@ from headrace.cli.common.eventlog_options import option_wants_color
 from headrace.cli.common.getopts import Command
 from headrace.cli.top.layout import ASCII, UNICODE, dump, heart, pieces
 from headrace.cli.top.view import Instance, View
-from headrace.client.handle import Handle
-from headrace.client.reactor import Reactor
-from headrace.query.errors import QueryError
-from headrace.query.job_info import JobInfo
-from headrace.query.uri import reachable, resolve
-from headrace.spec import jobid
-from headrace.spec.job_state import CLEANUP, RUN
-from headrace.spec.message import EVENT
-from headrace.spec.stdlib_parts import signal
+from headrace.formats.spec import jobid
+from headrace.formats.spec.job_state import CLEANUP, RUN
+from headrace.formats.spec.message import EVENT
+from headrace.formats.spec.stdlib_parts import signal
+from headrace.wire.client.handle import Handle
+from headrace.wire.client.reactor import Reactor
+from headrace.wire.query.errors import QueryError
+from headrace.wire.query.job_info import JobInfo
+from headrace.wire.query.uri import reachable, resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Set
 
-    from headrace.client.handle import Rpc
-    from headrace.client.reactor import Timer
+    from headrace.wire.client.handle import Rpc
+    from headrace.wire.client.reactor import Timer
 
 PREFIX = "flux-top: "
 

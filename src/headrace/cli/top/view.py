@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.query.job_info import JobInfo
-from headrace.query.resource_sets import Given, SchedulerResources
+from headrace.wire.query.job_info import JobInfo
+from headrace.wire.query.resource_sets import Given, SchedulerResources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict
 
     from headrace.cli.common.arguments import Parser
-    from headrace.minicluster.foreign.cluster import ForeignCluster
+    from headrace.flux_jobs.read.cluster import ForeignCluster
 
 _MOST = (1 << 31) - 1
 
@@ -40,7 +40,7 @@ def _number(text: str) -> int:
 
 
 def main(options: Namespace) -> int:
-    from headrace.minicluster.foreign.running import not_applied, unresolved, with_sizes
+    from headrace.flux_jobs.read.running import not_applied, unresolved, with_sizes
 
     source = load_file(options.file, options.runtime)
     cluster = with_sizes(source.cluster, options.nodes, options.procs)
@@ -74,7 +74,7 @@ def _tell(line: str) -> None:
 
 def _directory(cluster: ForeignCluster, folder: str, ignored: list[str]) -> str:
     """The job's working directory: the container's, if it exists here, or the file's folder."""
-    from headrace.minicluster.foreign.running import working_dir
+    from headrace.flux_jobs.read.running import working_dir
 
     wanted = os.path.join(folder, working_dir(cluster))
     if os.path.isdir(wanted):
@@ -85,9 +85,9 @@ def _directory(cluster: ForeignCluster, folder: str, ignored: list[str]) -> str:
 
 def _start(cluster: ForeignCluster, cwd: str) -> Dict[str, Any]:
     """Run the cluster by brokers that are started for it."""
-    from headrace.broker.launch import capacity
-    from headrace.minicluster import local
-    from headrace.minicluster.foreign.running import plan
+    from headrace.engine.broker.launch import capacity
+    from headrace.flux_jobs.read.running import plan
+    from headrace.minicluster.run import local
 
     refused = capacity.refusal(cluster.size)
     if refused:
@@ -109,10 +109,10 @@ def _submit(cluster: ForeignCluster, cwd: str) -> Dict[str, Any]:
     """Run the cluster as a job of the instance in FLUX_URI."""
     from headrace.cli.job.attach import Attach
     from headrace.cli.submit import options as submit_options
-    from headrace.client.handle import Handle
-    from headrace.minicluster.foreign.running import jobspec
-    from headrace.query.submission import jobspec_request
-    from headrace.spec import jobid
+    from headrace.flux_jobs.read.running import jobspec
+    from headrace.formats.spec import jobid
+    from headrace.wire.client.handle import Handle
+    from headrace.wire.query.submission import jobspec_request
 
     base, _ = submit_options.caller().environment(())
     handle = Handle()

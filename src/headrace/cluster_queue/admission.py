@@ -1,0 +1,132 @@
+"""What the webhook `/hold-v1` changes in objects of labelled namespaces, and which objects it refuses. Pure: a function
+of the review, of which queues bind and of the owners of an object, so a dry run is answered as a creation is.
+
+Every pod gets the gate, so no kind of object escapes. Objects that can be suspended are suspended as well, so they have
+no pods while they wait. Templates are never changed. An object is refused if pods made from its templates would get no
+gate, unless the object is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+from headrace.k8s.objects.kinds import PODS
+from headrace.k8s.objects.problems import Problem
+from headrace.k8s.objects.refusal import refusal
+from headrace.k8s.runtime.admission.reviews import Review, Verdict
+
+from .names import GATE, HELD, KUEUE_QUEUE, SCHEDULERS, SKIP
+from .workloads import BY_PLURAL, KINDS, WorkloadKind, owner_of
+from .workloads.workload import value_at, with_value
+
+Object = dict[str, Any]
+
+# Labels that select pods, rather than being given to them.
+_SELECTOR = "matchLabels"
+# The path of a field: the path of what it is in (None at the top), and its key. It becomes text only for a refusal.
+_Trail = tuple[Any, str]
+
+
+class Known(Protocol):
+    """What is known of the cluster beyond a review."""
+
+    def binds(self, namespace: str) -> bool:
+        """Whether the queue of a namespace binds pods itself."""
+
+    def above(self, item: Object) -> Iterable[Object]:
+        """The controller of an object, the controller of that, and so on, with their `kind`."""
+
+
+def judge(review: Review, known: Known) -> Verdict:
+    """The verdict on the creation of an object, or on a change of one that makes pods."""
+    kind = BY_PLURAL.get(review.resource)
+    if kind is None or review.subresource or not review.new or review.operation not in ("CREATE", "UPDATE"):
+        return Verdict()
+    if _is_left_alone(review.new, kind):
+        return Verdict()
+    if kind.kind == PODS:
+        is_new = review.operation == "CREATE"
+        return Verdict(changed=_gated(review.new, known.binds(review.namespace)) if is_new else None)
+    problems = [*_ungated(review.new.get("spec"))]
+    if problems and not any(_is_left_alone(one, KINDS[one["kind"]]) for one in known.above(review.new)):
+        return Verdict(refusal=refusal(kind.kind, review.name, problems))
+    return Verdict(changed=_suspended(review.new, kind) if review.operation == "CREATE" else None)
+
+
+def _is_left_alone(item: Object, kind: WorkloadKind) -> bool:
+    return is_skipped(item) or kind.left_alone(item)
+
+
+def _ungated(spec: Any) -> Iterator[Problem]:
+    """The fields of an object's spec for which its pods would get no gate: the node of a PodSpec, and labels that leave
+    pods alone. They are found at any depth, as each kind has its templates elsewhere.
+    """
+    parts: list[tuple[Any, _Trail]] = [(spec, (None, "spec"))]
+    while parts:
+        part, trail = parts.pop()
+        if isinstance(part, list):
+            parts += [(one, (trail, f"[{index}]")) for index, one in enumerate(part)]
+        elif isinstance(part, dict):
+            parts += [(one, (trail, f".{key}")) for key, one in part.items()]
+            if part.get("nodeName") and trail[1].lower().endswith("spec"):
+                yield Problem(f"{_path(trail)}.nodeName", "must not be set: the queue gives pods to nodes")
+            for key, labels in part.items():
+                if key.lower().endswith("labels") and key != _SELECTOR and isinstance(labels, dict):
+                    for name in (one for one in (SKIP, KUEUE_QUEUE) if _skips(labels, one)):
+                        rule = "must not be a label of pods alone: with it on the object itself, nothing of it waits"
+                        yield Problem(f"{_path(trail)}.{key}[{name}]", rule)
+
+
+def _path(trail: _Trail | None) -> str:
+    keys = []
+    while trail:
+        trail, key = trail
+        keys.append(key)
+    return "".join(reversed(keys))
+
+
+def _skips(labels: Object, name: str) -> bool:
+    return name in labels and (name != SKIP or labels[name] == "true")
+
+
+def is_skipped(item: Object) -> bool:
+    """Whether an object says by a label that it does not wait here."""
+    labels = item["metadata"].get("labels") or {}
+    return _skips(labels, SKIP) or _skips(labels, KUEUE_QUEUE)
+
+
+def is_bound_here(pod: Object) -> bool:
+    """Whether it is this program that binds a pod, by the name of its scheduler: no other scheduler looks at it."""
+    return pod["spec"].get("schedulerName") in SCHEDULERS
+
+
+def gate_index(pod: Object) -> int:
+    """The place of our gate among those of a pod; -1 without it."""
+    gates = pod["spec"].get("schedulingGates") or ()
+    return next((place for place, one in enumerate(gates) if one.get("name") == GATE), -1)
+
+
+def _gated(pod: Object, binds: bool) -> Object | None:
+    owners = pod["metadata"].get("ownerReferences") or ()
+    of_daemon_set = any(one.get("controller") and one.get("kind") == "DaemonSet" for one in owners)
+    # The copy of a static pod at the API server names its node.
+    if pod["spec"].get("nodeName") or of_daemon_set:
+        return None
+    spec = pod["spec"]
+    if gate_index(pod) < 0:
+        spec = {**spec, "schedulingGates": [*(spec.get("schedulingGates") or ()), {"name": GATE}]}
+    if binds and not is_bound_here(pod):
+        spec = {**spec, "schedulerName": SCHEDULERS[0]}
+    return {**pod, "spec": spec} if spec is not pod["spec"] else None
+
+
+def _suspended(item: Object, kind: WorkloadKind) -> Object | None:
+    if not kind.suspend or kind.is_suspended(item) or owner_of(item):
+        return None
+    # The API server checks an object after it was changed here: fields may be missing, null or of another form than
+    # theirs, for which it refuses the object.
+    spec, above = item.get("spec"), value_at(item, kind.suspend[:-1])
+    if not isinstance(spec, dict) or not isinstance(above, (dict, type(None))):
+        return None
+    return with_value(with_value(item, ("metadata", "annotations", HELD), "true"), kind.suspend, True)

@@ -1,0 +1,368 @@
+"""What users see and do of the queues through the API server, with their own rights: jobs, reasons, nodes, holds.
+
+A user who may not read the FluxJobs of all namespaces reads those of one. The position of a job then tells how many
+jobs are before it, and so how many of these he may not read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from headrace.formats.spec.hostlist import Hostlist
+from headrace.formats.spec.idset import Idset
+from headrace.k8s.objects.kinds import EVENTS, PODS, Kind
+from headrace.k8s.objects.timestamps import seconds_of
+from headrace.k8s.runtime.api import Api, ApiError
+from headrace.sched.graph import Graph
+
+from . import nodes, requests
+from .admission import is_skipped
+from .core import external
+from .core.cluster_queue import ClusterQueue
+from .core.fluxjobs import EXACT, sets_in
+from .core.queue_nodes import divided
+from .core.world import is_live, node_of
+from .crd import settings_of
+from .names import FLUXJOBS, FLUXQUEUE, FLUXQUEUES, HELD, HOLD, JOBID, NODES
+from .workloads import KINDS, group, owner_of
+
+Object = dict[str, Any]
+_FORBIDDEN = 403
+_NOT_FOUND = 404
+# The short names that kubectl has for kinds.
+_SHORT = {"po": "pod", "deploy": "deployment", "rs": "replicaset", "sts": "statefulset", "mc": "minicluster"}
+_OVER = ("Finished", "Failed")
+# How many owners are looked at above a pod: users write owners as they like, also in circles.
+_MOST_OWNERS = 8
+
+
+class NoSuchJob(Exception):
+    """A name that is no job's, or several jobs'; the message says which there are."""
+
+
+class Line(NamedTuple):
+    """A job of a list: `position` in its queue, 0 for none; not `is_exact`, it has two leading digits only."""
+
+    job: Object
+    position: int
+    is_exact: bool
+
+
+class Listed(NamedTuple):
+    """The jobs that were asked for, those that wait by their places, and by queue how many jobs before the last of them
+    may not be read.
+    """
+
+    lines: list[Line]
+    unread: Mapping[str, int]
+
+
+def status_of(job: Object) -> Object:
+    return dict(job.get("status") or {})
+
+
+def queue_of(job: Object) -> str:
+    return str((job.get("spec") or {}).get("queue", ""))
+
+
+async def listed(api: Api, namespace: str, everywhere: bool, with_ended: bool) -> Listed:
+    """The jobs of a namespace, or of all that may be read. Raises ApiError, Unreachable."""
+    jobs, reads_all = await _fluxjobs(api, namespace)
+    return lines_of(jobs, "" if everywhere else namespace, reads_all, with_ended)
+
+
+async def _fluxjobs(api: Api, namespace: str) -> tuple[list[Object], bool]:
+    """All FluxJobs, or those of a namespace for a user who may read these alone; and whether it is all."""
+    try:
+        return (await api.list_objects(FLUXJOBS)).items, True
+    except ApiError as exc:
+        if exc.status != _FORBIDDEN:
+            raise
+    return (await api.list_objects(FLUXJOBS, namespace)).items, False
+
+
+def lines_of(jobs: Iterable[Object], namespace: str, reads_all: bool, with_ended: bool) -> Listed:
+    """The list of those of `jobs` that are in a namespace ("": all); `reads_all`: `jobs` are all that there are.
+
+    A job with nodes whose growth waits has a place in the order, which is counted and not shown.
+    """
+    by_queue: dict[str, list[Object]] = {}
+    rest: list[Line] = []
+    for job in jobs:
+        waits = _waits(job)
+        if waits or _grows(job):
+            by_queue.setdefault(queue_of(job), []).append(job)
+        if not waits and (with_ended or status_of(job).get("state") not in _OVER):
+            rest.append(Line(job, 0, True))
+    waiting: list[Line] = []
+    unread: dict[str, int] = {}
+    for queue in sorted(by_queue):
+        # The order of `queueing.pending`.
+        in_order = sorted(by_queue[queue], key=_place)
+        places = [(job, position) for position, job in enumerate(in_order, 1) if _waits(job)]
+        if reads_all:
+            waiting += [Line(job, position, True) for job, position in places]
+        elif places:
+            told = [int(status_of(job)["position"]) for job, _ in places]
+            waiting += [Line(job, one, one <= EXACT) for (job, _), one in zip(places, told, strict=True)]
+            # As many jobs are before the last of them as its position says, of which so many were read.
+            unread[queue] = max(max(told) - places[-1][1], 0)
+    rest.sort(key=lambda line: (line.job["metadata"].get("creationTimestamp", ""), line.job["metadata"]["name"]))
+    shown = [one for one in [*rest, *waiting] if namespace in ("", one.job["metadata"]["namespace"])]
+    return Listed(shown, unread)
+
+
+def _waits(job: Object) -> bool:
+    """Whether a job without nodes has a place in the order of its queue."""
+    return status_of(job).get("state", "Held") == "Held" and bool(status_of(job).get("position"))
+
+
+def _grows(job: Object) -> bool:
+    """Whether a job that has nodes waits in its queue for more; over its quota it waits outside the order."""
+    status = status_of(job)
+    over = any(one["type"] == "Quota" and one["status"] == "False" for one in status.get("conditions") or ())
+    return status.get("state") not in _OVER and bool(status.get("waits")) and not over
+
+
+def _place(job: Object) -> tuple[int, float, int]:
+    status = status_of(job)
+    since = status["waits"][0]["since"] if status.get("waits") else status.get("queuedAt")
+    return -int(job["spec"].get("priority", 0)), seconds_of(since) if since else 0.0, int(status.get("jobid", 0))
+
+
+async def found(api: Api, namespace: str, name: str) -> Line:
+    """The job of an object by the object's name, also as `job/NAME`, by that of a pod of it, or by the name of the
+    FluxJob.
+
+    Raises NoSuchJob, ApiError, Unreachable.
+    """
+    jobs, reads_all = await _fluxjobs(api, namespace)
+    lines = lines_of(jobs, namespace, reads_all, True).lines
+    kind, slash, short = name.rpartition("/")
+    mine = [one for one in lines if one.job["spec"].get("name") == short and _is_of(one.job, kind)]
+    mine = mine or [one for one in lines if any(_is_owner(owner, kind, short) for owner in _owners(one.job))]
+    mine = mine or [one for one in lines if not slash and one.job["metadata"]["name"] == name]
+    mine = mine or (await _of_pod(api, namespace, short, lines) if _names_kind(kind, PODS.kind) else [])
+    if len(mine) == 1:
+        return mine[0]
+    if mine:
+        names = ", ".join(f"{_kind_of(one.job)}/{short}" for one in mine)
+        raise NoSuchJob(f"{name} is the name of {len(mine)} jobs in namespace {namespace}: say {names}")
+    if suspended := await _suspended_by_user(api, namespace, kind, short):
+        raise NoSuchJob(f"{suspended} is suspended by its user, and waits in no queue until that is taken back")
+    some = sorted({str(one.job["spec"].get("name")) for one in lines})
+    there = f"; there {'is' if len(some) == 1 else 'are'} {', '.join(some[:8])}{' ...' if some[8:] else ''}"
+    raise NoSuchJob(f"no object {name} waits or runs in namespace {namespace}{there if some else ''}")
+
+
+def _kind_of(job: Object) -> str:
+    """The kind of the object of a FluxJob, as the last part of its name has it."""
+    return str(job["metadata"]["name"].rpartition("-")[2])
+
+
+def _is_of(job: Object, kind: str) -> bool:
+    return _names_kind(kind, _kind_of(job))
+
+
+def _names_kind(text: str, kind: str) -> bool:
+    """Whether a text is a kind as kubectl knows it, with or without its group: `job`, `jobs.batch`, `deploy`; "" is
+    any.
+    """
+    name = text.lower().partition(".")[0]
+    return not text or _SHORT.get(name, name) in (kind.lower(), f"{kind.lower()}s")
+
+
+def _owners(job: Object) -> list[Object]:
+    return list(job["metadata"].get("ownerReferences") or ())
+
+
+def _is_owner(owner: Object, kind: str, name: str) -> bool:
+    return owner["name"] == name and _names_kind(kind, owner["kind"])
+
+
+async def _of_pod(api: Api, namespace: str, name: str, lines: list[Line]) -> list[Line]:
+    """The job of a pod of this name, which is that of its group or of an object above it. Raises NoSuchJob."""
+    item = await _get(api, PODS, namespace, name)
+    if item is None:
+        return []
+    if is_skipped(item):
+        raise NoSuchJob(f"pod/{name} is left alone, as its labels say: it waits in no queue")
+    if group.name_of(item):
+        alike = (one for one in lines if one.job["spec"].get("type") == group.WORKLOAD_KIND.number)
+        return [one for one in alike if one.job["spec"].get("name") == group.name_of(item)]
+    for _ in range(_MOST_OWNERS):
+        if item is None or not (owner := owner_of(item)):
+            break
+        above = [one for one in lines if any(of["uid"] == owner["uid"] for of in _owners(one.job))]
+        if above:
+            return above
+        item = await _get(api, KINDS[owner["kind"]].kind, namespace, owner["name"])
+    return []
+
+
+async def _get(api: Api, kind: Kind, namespace: str, name: str) -> Object | None:
+    """An object; None for one that is not there, or that the user may not read."""
+    try:
+        return await api.get(kind, namespace, name)
+    except ApiError as exc:
+        if exc.status not in (_FORBIDDEN, _NOT_FOUND):
+            raise
+        return None
+
+
+async def _suspended_by_user(api: Api, namespace: str, kind: str, name: str) -> str:
+    """The object of this name that its user keeps from having pods, as KIND/NAME; "" for none that may be read."""
+    for one in KINDS.values():
+        if not one.suspend or not _names_kind(kind, one.kind.kind):
+            continue
+        item = await _get(api, one.kind, namespace, name)
+        if item and one.is_suspended(item) and HELD not in (item["metadata"].get("annotations") or {}):
+            return f"{one.kind.kind.lower()}/{name}"
+    return ""
+
+
+async def events_of(api: Api, job: Object) -> list[Object]:
+    """The queue's Events about the objects of a job, the oldest first; [] for a user who may not read Events."""
+    meta = job["metadata"]
+    uids = {one["uid"] for one in meta.get("ownerReferences") or ()}
+    try:
+        items = (await api.list_objects(EVENTS, meta["namespace"])).items
+    except ApiError as exc:
+        if exc.status != _FORBIDDEN:
+            raise
+        return []
+    mine = [
+        one
+        for one in items
+        if one.get("involvedObject", {}).get("uid") in uids and one.get("source", {}).get("component") == FLUXQUEUE
+    ]
+    return sorted(mine, key=lambda one: int(one["metadata"]["resourceVersion"]))
+
+
+async def put_on_hold(api: Api, job: Object, is_on_hold: bool) -> None:
+    """Annotate the objects of a job, or take the annotation away. Raises NoSuchJob, ApiError, Unreachable."""
+    meta, state = job["metadata"], status_of(job).get("state", "Held")
+    if state not in ("Held", "Refused"):
+        raise NoSuchJob(f"{job['spec'].get('name')} is {state}: only what waits can be held and released")
+    if external.is_external(job):
+        raise NoSuchJob(f"{job['spec'].get('name')} is a reservation of another scheduler, which alone ends it")
+    for owner in meta.get("ownerReferences") or ():
+        body = {"metadata": {"uid": owner["uid"], "annotations": {HOLD: "true" if is_on_hold else None}}}
+        await api.merge(_kind(owner), meta["namespace"], owner["name"], body)
+
+
+def _kind(owner: Object) -> Kind:
+    known = KINDS.get(owner["kind"])
+    if known is None:
+        raise NoSuchJob(f"this program does not know the kind {owner['kind']}: is it older than the queue?")
+    return known.kind
+
+
+class NodeLine(NamedTuple):
+    """A node: what it has and what is free of it (None: not known), by type; the jobs with places on it, by name."""
+
+    name: str
+    queue: str
+    is_usable: bool
+    has: Mapping[str, int]
+    free: Mapping[str, int] | None
+    jobs: tuple[str, ...]
+
+
+class Seen(NamedTuple):
+    """The queues with their nodes, as they are now; `problems` says of those that are Invalid, and have none, why."""
+
+    queues: Mapping[str, ClusterQueue]
+    lines: list[NodeLine]
+    reads_pods: bool
+    problems: Mapping[str, str]
+
+    def graph(self, queue: str) -> Graph:
+        return self.queues[queue].scheduler.graph
+
+
+async def nodes_seen(api: Api, namespace: str) -> Seen:
+    """The nodes of all queues. Without the right to read all pods, what is free is not known.
+
+    Raises ApiError, Unreachable.
+    """
+    items = {one["metadata"]["name"]: one for one in (await api.list_objects(NODES)).items}
+    queues = {one["metadata"]["name"]: one for one in (await api.list_objects(FLUXQUEUES)).items}
+    jobs, _ = await _fluxjobs(api, namespace)
+    try:
+        pods = (await api.list_objects(PODS)).items
+        reads_pods = True
+    except ApiError as exc:
+        if exc.status != _FORBIDDEN:
+            raise
+        pods, reads_pods = [], False
+    taken: dict[str, list[requests.Amounts]] = {}
+    # By job id and node, what the pods that are there have.
+    there: dict[tuple[str, str], list[requests.Amounts]] = {}
+    for pod in pods:
+        if is_live(pod) and node_of(pod):
+            amounts, node = requests.amounts_of(pod["spec"], pod.get("status")), node_of(pod)
+            taken.setdefault(node, []).append(amounts)
+            there.setdefault(((pod["metadata"].get("labels") or {}).get(JOBID, ""), node), []).append(amounts)
+    running: dict[str, list[str]] = {}
+    for job in jobs:
+        jobid = status_of(job).get("jobid", "")
+        for node, several in _places_of(job).items():
+            running.setdefault(node, []).append(f"{job['metadata']['namespace']}/{job['spec'].get('name')}")
+            has = requests.total(there.get((jobid, node), ()))
+            taken.setdefault(node, []).append(requests.beyond(requests.total(several), has))
+        has_nodes = external.is_external(job) and status_of(job).get("state") == "Running"
+        for node, of in external.amounts_of(job) if has_nodes else ():
+            taken.setdefault(node, []).append(of)
+    lines, made, problems = [], {}, {}
+    for name, mine in divided(queues, items).items():
+        if mine.problem:
+            problems[name] = mine.problem
+            continue
+        queue = made[name] = ClusterQueue(settings_of(queues[name]))
+        for node in sorted(mine.nodes):
+            queue.put_node(items[node], 0)
+            has = nodes.amounts_of(items[node])
+            used = requests.total(taken.get(node, ()))
+            free = {kind: max(amount - used.get(kind, 0), 0) for kind, amount in has.items()} if reads_pods else None
+            line = NodeLine(node, name, nodes.is_usable(items[node]), has, free, tuple(running.get(node, ())))
+            lines.append(line)
+    return Seen(made, lines, reads_pods, problems)
+
+
+def nodes_of(job: Object) -> str:
+    """The nodes that a job has (RFC 29), without those that it has given back; of one that has ended, those it had."""
+    over = status_of(job).get("state") in _OVER
+    return str(status_of(job).get("nodes", "")) if over else Hostlist(_places_of(job)).encode()
+
+
+def _places_of(job: Object) -> dict[str, list[requests.Amounts]]:
+    """What each place that a job has is of its node, by node."""
+    status = status_of(job)
+    if status.get("state") not in ("Released", "Running"):
+        return {}
+    freed, names = Idset.parse(status.get("freed", "")), list(Hostlist.parse(status.get("nodes", "")))
+    asked = _amounts_by_set(job)
+    found: dict[str, list[requests.Amounts]] = {}
+    for index, (node, own) in enumerate(zip(names, sets_in(status, len(names), "pod"), strict=True)):
+        if index not in freed:
+            found.setdefault(node, []).append(asked.get(own) or asked.get("pod", {}))
+    return found
+
+
+def _amounts_by_set(job: Object) -> dict[str, requests.Amounts]:
+    """What the jobspec of a job asks for each pod of a set, by the label of its slots; {} for a job that matches no
+    pods of its own.
+    """
+    text = "" if external.is_external(job) else job["spec"].get("jobspec", "")
+    waiting = list(json.loads(text)["resources"]) if text else []
+    found: dict[str, requests.Amounts] = {}
+    while waiting:
+        one = waiting.pop()
+        if one["type"] == "slot":
+            found[one.get("label", "pod")] = {part["type"]: part["count"] for part in one["with"]}
+        else:
+            waiting += one.get("with") or []
+    return found

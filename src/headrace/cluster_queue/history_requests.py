@@ -1,0 +1,234 @@
+"""The history for users of the cluster: a FluxHistory asks, the process that leads answers in its status.
+
+An answer has the jobs of those namespaces whose FluxJobs the asker may list, and how many others there were. So it must
+be certain who asks: `spec.user` says it, and a ValidatingAdmissionPolicy (`install.history_policy`) has the API server
+refuse an object whose creator is somebody else. Nothing is answered without this policy. The object's name is as good
+as a password: users may get FluxHistories, and not list them. Each is deleted soon after its answer.
+Sources: authorization.k8s.io/v1 (SubjectAccessReview), authentication.k8s.io/v1 (SelfSubjectReview).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from headrace.formats.spec import duration
+from headrace.k8s.objects.timestamps import seconds_of
+from headrace.k8s.runtime.api import Api, ApiError, Unreachable
+from headrace.k8s.runtime.controller import Controller, Shared
+from headrace.k8s.runtime.steps import Delete
+from headrace.k8s.runtime.watches import Selection
+
+from .names import (
+    ACCESS_REVIEWS,
+    FLUXHISTORIES,
+    FLUXJOBS,
+    HISTORY_POLICY,
+    POLICIES,
+    POLICY_BINDINGS,
+    SELF_REVIEWS,
+)
+from .store.database import Address, StoreError, reading
+from .store.history import Line, history, jobs_by_namespace
+from .store.writer import in_thread
+
+Object = dict[str, Any]
+
+log = logging.getLogger("headrace.cluster_queue.history")
+
+# Rows of an answer at most: an object of the API has a megabyte and a half.
+LIMIT = 1000
+# Seconds from an answer until it is deleted.
+KEPT = 60.0
+# Seconds for which an answer is waited for, and between two looks at it: doubled from the first to the last.
+PATIENCE = 60.0
+_FIRST_LOOK, _LAST_LOOK = 0.1, 1.0
+# Seconds that the API servers of a cluster may take to heed a policy that has been made.
+_HEEDED = 10.0
+# Requests at a time that ask for the rights of one user.
+_AT_A_TIME = 16
+WORKERS = 4
+_NOT_FOUND = 404
+
+
+class NotAnswered(Exception):
+    """There is no answer; the message says why."""
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """The status of a FluxHistory: the span in seconds since the epoch, its rows, of how many jobs and rows it does not
+    tell. With `problem` there is no answer.
+    """
+
+    since: float
+    until: float
+    rows: list[Line] = []
+    unread: int = 0
+    omitted: int = 0
+    problem: str = ""
+
+
+# --- who asks
+
+
+async def ask(api: Api, namespace: str, since: str, by: str) -> Answer:
+    """The answer to the user of `api`: the span begins `since` (RFC 23) ago, `by` is as in `store.history`.
+
+    Raises NotAnswered, ApiError, Unreachable.
+    """
+    head = {"apiVersion": SELF_REVIEWS.api_version, "kind": SELF_REVIEWS.kind}
+    user = (await api.create(SELF_REVIEWS, "", head))["status"]["userInfo"]
+    # Nobody may list these objects, and nobody guesses 128 bits.
+    name = f"history-{secrets.token_hex(16)}"
+    body = {
+        **{"apiVersion": FLUXHISTORIES.api_version, "kind": FLUXHISTORIES.kind, "metadata": {"name": name}},
+        "spec": {"user": user, "since": since, "by": by},
+    }
+    try:
+        await api.create(FLUXHISTORIES, namespace, body)
+    except ApiError as exc:
+        if exc.status != _NOT_FOUND or exc.details.get("kind") == "namespaces":
+            raise
+        raise NotAnswered("the cluster has no FluxHistories: is its queue older than this program?") from None
+    try:
+        return await _answer_to(api, namespace, name)
+    finally:
+        with contextlib.suppress(ApiError, Unreachable):
+            await api.delete(FLUXHISTORIES, namespace, name)
+
+
+async def _answer_to(api: Api, namespace: str, name: str) -> Answer:
+    end, pause = time.monotonic() + PATIENCE, _FIRST_LOOK
+    while time.monotonic() < end:
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LAST_LOOK)
+        status = (await api.get(FLUXHISTORIES, namespace, name)).get("status")
+        if status:
+            answer = msgspec.convert(status, Answer)
+            if answer.problem:
+                raise NotAnswered(answer.problem)
+            return answer
+    raise NotAnswered(f"no answer for {PATIENCE:.0f} s: does a process of the queue lead in this cluster?")
+
+
+# --- who answers
+
+
+class HistoryRequests:
+    """Answers FluxHistories from the store at `address` (None: there is none)."""
+
+    def __init__(self, shared: Shared, address: Address | None) -> None:
+        self._api = shared.api
+        self._address = address
+        selection = Selection(FLUXHISTORIES)
+        # A queue whose definitions are older than its program holds and releases all the same.
+        shared.watches.cache(selection, without="the history is not told through the API server")
+        self.controller = Controller(
+            *(shared, selection, (), _is_over),
+            observe=lambda item, now: item,
+            carry_out=self._carry_out,
+            workers=WORKERS,
+        )
+
+    async def _carry_out(self, item: Object, is_over: bool, now: float) -> float | None:
+        writes, meta = self.controller.writes, item["metadata"]
+        if is_over:
+            await writes.carry_out(item, Delete(FLUXHISTORIES, meta["name"], meta["uid"]))
+            return None
+        if not item.get("status"):
+            answer = await self._answer(item, now)
+            await writes.publish(item, msgspec.to_builtins(answer))
+            return now + KEPT
+        return float(item["status"]["until"]) + KEPT
+
+    async def _answer(self, item: Object, now: float) -> Answer:
+        """Raises ApiError, Unreachable, CredentialsError."""
+        spec = item["spec"]
+        try:
+            since = max(now - duration.parse(spec.get("since", "7d")), 0.0)
+        except duration.DurationError as exc:
+            return Answer(since=now, until=now, problem=f"spec.since: {exc}")
+        if self._address is None:
+            problem = "the queue keeps no history: it runs without a store (--store, --statedir)"
+            return Answer(since=since, until=now, problem=problem)
+        if not await self._is_creator_known(item):
+            problem = f"it is not certain who asks: there is no {POLICIES.kind} {HISTORY_POLICY} with a binding"
+            return Answer(since=since, until=now, problem=f"{problem}, or only since some seconds")
+        try:
+            jobs = await in_thread(_jobs, self._address, since, now)
+            may_read = await self._readable(spec["user"], jobs)
+            rows = await in_thread(_rows, self._address, since, now, spec.get("by", ""), may_read)
+        except StoreError as exc:
+            # What the database says may name its server, which is no user's business.
+            log.warning("the store: %s", exc)
+            return Answer(since=since, until=now, problem="the store of the queue cannot be read now: its log says why")
+        unread = sum(count for namespace, count in jobs.items() if may_read is not None and namespace not in may_read)
+        omitted = max(len(rows) - LIMIT, 0)
+        return Answer(since=since, until=now, rows=rows[:LIMIT], unread=unread, omitted=omitted)
+
+    async def _is_creator_known(self, item: Object) -> bool:
+        """Whether the API server has checked who created an object: not before there was a policy that says so."""
+        made = seconds_of(item["metadata"]["creationTimestamp"])
+        for kind in (POLICIES, POLICY_BINDINGS):
+            try:
+                found = await self._api.get(kind, "", HISTORY_POLICY)
+            except ApiError as exc:
+                if exc.status != _NOT_FOUND:
+                    raise
+                return False
+            if seconds_of(found["metadata"]["creationTimestamp"]) + _HEEDED >= made:
+                return False
+        return True
+
+    async def _readable(self, user: Object, namespaces: Iterable[str]) -> set[str] | None:
+        """Those of some namespaces whose FluxJobs a user may list; None for all that there are."""
+        if await self._may_list(user, ""):
+            return None
+        found, left = set(), sorted(namespaces)
+        while left:
+            some, left = left[:_AT_A_TIME], left[_AT_A_TIME:]
+            allowed = await asyncio.gather(*(self._may_list(user, one) for one in some))
+            found |= {one for one, is_allowed in zip(some, allowed, strict=True) if is_allowed}
+        return found
+
+    async def _may_list(self, user: Object, namespace: str) -> bool:
+        what: Object = {
+            "group": FLUXJOBS.group,
+            "version": FLUXJOBS.version,
+            "resource": FLUXJOBS.plural,
+            "verb": "list",
+        }
+        who: Object = {
+            "user": user["username"],
+            **{key: user[key] for key in ("uid", "groups", "extra") if key in user},
+        }
+        body = {
+            **{"apiVersion": ACCESS_REVIEWS.api_version, "kind": ACCESS_REVIEWS.kind},
+            "spec": {**who, "resourceAttributes": {**what, "namespace": namespace}},
+        }
+        review = await self._api.create(ACCESS_REVIEWS, "", body)
+        return bool((review.get("status") or {}).get("allowed"))
+
+
+def _is_over(item: Object, now: float) -> bool:
+    """Whether a FluxHistory was answered long enough ago."""
+    status = item.get("status") or {}
+    return "until" in status and now >= float(status["until"]) + KEPT
+
+
+def _jobs(address: Address, since: float, now: float) -> dict[str, int]:
+    with reading(address) as database:
+        return jobs_by_namespace(database, since, now)
+
+
+def _rows(address: Address, since: float, now: float, by: str, namespaces: set[str] | None) -> list[Line]:
+    with reading(address) as database:
+        return history(database, since, now, by, namespaces)

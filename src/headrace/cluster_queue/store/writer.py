@@ -1,0 +1,197 @@
+"""Writes records into the database beside the queue, which never waits for it.
+
+While the database is away records wait in memory; beyond LIMIT the oldest go, and are counted. What must not be lost
+by that, or by the end of a process, is told again: a process that begins, and one that has lost records, writes what
+there is of all jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from headrace.k8s.runtime.controller import Shared
+
+from ..core.chronicle import Record
+from . import writing
+from .database import Address, BadValue, Database, StoreError, connect, migrate
+
+log = logging.getLogger("headrace.cluster_queue.store")
+
+T = TypeVar("T")
+
+# Records that wait at most.
+LIMIT = 10_000
+# Records in one transaction.
+_BATCH = 200
+# Seconds until the next attempt at the database: doubled from the first to the last.
+_FIRST_DELAY, _LAST_DELAY = 0.2, 10.0
+# Seconds that a process which ends gives to what is not written yet.
+_LAST_WORDS = 3.0
+
+
+class Writer:
+    """The writer of one process (`kube.runtime.controller.Part`); it writes once the process leads.
+
+    `all_now` returns a record of each job; it is called after `begin`.
+    """
+
+    name = "store"
+
+    def __init__(self, shared: Shared, address: Address, all_now: Callable[[float], list[Record]]) -> None:
+        self.queue: deque[Record] = deque()
+        self._address = address
+        self._all_now = all_now
+        self._sending: list[Record] = []
+        self._has_begun = asyncio.Event()
+        self._wake = asyncio.Event()
+        # How many records have been lost, and how many of these by the time at which all jobs were written.
+        self._losses, self._amended = 0, -1
+        self._database: Database | None = None
+        self._metrics = shared.metrics
+        prefix = f"{shared.component.replace('-', '_')}_store"
+        self._written, self._lost = f"{prefix}_records_written_total", f"{prefix}_records_lost_total"
+        self._failures = f"{prefix}_failures_total"
+        self._metrics.counter(self._written, "Records that the database has taken.")
+        self._metrics.counter(self._lost, "Records that went as too many waited for the database.")
+        self._metrics.counter(self._failures, "Attempts at the database that failed.")
+        self._metrics.gauge(f"{prefix}_connected", "1 while there is a connection to the database.", self._connected)
+        shared.controllers.append(self)
+
+    def begin(self) -> None:
+        """All jobs are known: from now on `all_now` tells of each."""
+        self._has_begun.set()
+
+    def put(self, records: Iterable[Record]) -> None:
+        """Have records written; of too many the oldest go."""
+        self.queue.extend(records)
+        excess = len(self.queue) + len(self._sending) - LIMIT
+        for _ in range(min(excess, len(self.queue))):
+            self.queue.popleft()
+            self._lose()
+        self._wake.set()
+
+    async def work(self) -> None:
+        """Write what comes until cancelled, and then what is left."""
+        await self._has_begun.wait()
+        delay = _FIRST_DELAY
+        try:
+            while True:
+                try:
+                    await self._write()
+                    delay = _FIRST_DELAY
+                    await self._wake.wait()
+                    self._wake.clear()
+                except Exception as exc:
+                    self._metrics.count(self._failures)
+                    waiting = {"waiting": len(self.queue) + len(self._sending)}
+                    if isinstance(exc, StoreError):
+                        log.warning("the store: %s; again in %.1f s", exc, delay, extra=waiting)
+                    else:
+                        log.exception("defect of the store", extra=waiting)
+                    await asyncio.sleep(delay * random.uniform(0.5, 1.0))
+                    delay = min(2 * delay, _LAST_DELAY)
+        except asyncio.CancelledError:
+            if self._database is not None:
+                await self._end(self._database)
+            raise
+
+    async def _end(self, database: Database) -> None:
+        try:
+            await asyncio.wait_for(self._drain(database), _LAST_WORDS)
+        except (StoreError, asyncio.TimeoutError) as exc:
+            log.warning("the store: %s", str(exc) or "no answer", extra={"left": len(self.queue)})
+
+    async def _write(self) -> None:
+        """Write all that waits. Raises StoreError."""
+        database = self._database
+        if database is None:
+            database = await in_thread(_open, self._address)
+            log.info("the store is there", extra={"store": self._address.url})
+            self._database = database
+        try:
+            await self._drain(database)
+            while self._amended < self._losses:
+                # All that has been seen before is written, so no older record follows.
+                now, losses = time.time(), self._losses
+                await in_thread(writing.write_all, database, self._all_now(now), now)
+                self._amended = losses
+                await self._drain(database)
+        except Exception:
+            self._database = None
+            await in_thread(database.close)
+            raise
+
+    async def _drain(self, database: Database) -> None:
+        while self.queue or self._sending:
+            # What was being written when a process is told to end, or a connection broke, is written again.
+            while self.queue and len(self._sending) < _BATCH:
+                self._sending.append(self.queue.popleft())
+            try:
+                await in_thread(writing.write, database, self._sending)
+            except BadValue:
+                await self._write_singly(database)
+            self._metrics.count(self._written, add=len(self._sending))
+            self._sending = []
+
+    async def _write_singly(self, database: Database) -> None:
+        """Of records that the database does not take all, write those that it takes: the others never would be."""
+        for record in list(self._sending):
+            try:
+                await in_thread(writing.write, database, [record])
+            except BadValue as exc:
+                log.error("the store does not take %s/%s: %s", record.facts.namespace, record.facts.name, exc)
+                self._sending.remove(record)
+                self._metrics.count(self._lost)
+
+    def _lose(self) -> None:
+        self._losses += 1
+        self._metrics.count(self._lost)
+
+    def _connected(self) -> dict[tuple[str, ...], float]:
+        return {(): float(self._database is not None)}
+
+
+def _open(address: Address) -> Database:
+    database = connect(address)
+    try:
+        migrate(database)
+    except StoreError:
+        database.close()
+        raise
+    return database
+
+
+async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Call what blocks in a thread that the end of the process does not wait for, as a database may never answer."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if future.cancelled():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = function(*arguments)
+        except BaseException as exc:
+            failure = exc
+        try:
+            loop.call_soon_threadsafe(settle, result, failure)
+        except RuntimeError:
+            # The loop has ended meanwhile.
+            pass
+
+    threading.Thread(target=run, name="store", daemon=True).start()
+    return await future

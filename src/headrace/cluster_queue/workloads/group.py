@@ -1,0 +1,112 @@
+"""Groups of pods: pods of one namespace with the same name of a group in a label start together, or not at all.
+
+A group is no object of the API: its item is put together from its pods (`item_of`). Its size is told by each pod, as
+Fluence has it: pods that come later belong to it as those that came first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+
+from headrace.k8s.objects.kinds import PODS
+
+from .. import constraints, requests
+from ..names import GROUP_NAMES, GROUP_SIZES, JOBID
+from ..requests import Malformed
+from .pod import ENDS, failure_of, gates_left, template_of
+from .workload import NOTHING, Demand, Made, Object, PodSet, WorkloadKind
+
+KIND = "Group"
+
+
+def name_of(pod: Object) -> str:
+    """The name of a pod's group; "" for a pod without one."""
+    labels = pod["metadata"].get("labels") or {}
+    return next((str(labels[key]) for key in GROUP_NAMES if labels.get(key)), "")
+
+
+def item_of(name: str, uid: str, pods: Iterable[Object]) -> Object:
+    """A group as an item, which is as old as its first pod and has that pod's labels and annotations."""
+    found = sorted(pods, key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]))
+    return {"metadata": {**found[0]["metadata"], "name": name, "uid": uid}, "pods": found}
+
+
+def without_former(item: Object, jobid: int) -> Object:
+    """A group without the pods of an earlier job of its name, which have ended; `jobid` is that of its own job, 0 for
+    none yet.
+    """
+    pods = [pod for pod in item["pods"] if not _is_former(pod, jobid)]
+    meta = item["metadata"]
+    return item_of(meta["name"], meta["uid"], pods) if 0 < len(pods) < len(item["pods"]) else item
+
+
+def _is_former(pod: Object, jobid: int) -> bool:
+    told = (pod["metadata"].get("labels") or {}).get(JOBID, "")
+    return bool(told) and told != str(jobid) and (pod.get("status") or {}).get("phase") in ENDS
+
+
+def demand(item: Object, made: Made = NOTHING) -> Demand:
+    pods: list[Object] = item["pods"]
+    phases = [(pod.get("status") or {}).get("phase", "") for pod in pods]
+    if all(phase in ENDS for phase in phases):
+        failed = next((pod for pod, phase in zip(pods, phases, strict=True) if phase == "Failed"), None)
+        if failed is None:
+            return Demand(sets=tuple(_sets_of(pods)), end="Finished")
+        failure = f"{failed['metadata']['name']}: {failure_of(failed) or 'Failed'}"
+        return Demand(sets=tuple(_sets_of(pods)), end="Failed", failure=failure)
+    size, sets = _size(pods), tuple(_sets_of(pods))
+    limits = [pod["spec"].get("activeDeadlineSeconds") for pod in pods]
+    limit = max(limits) if all(limits) else None
+    missing = f"the group has {len(pods)} of {size} pods" if len(pods) < size else ""
+    left = (f"{pod['metadata']['name']}: {why}" for pod in pods if (why := gates_left(pod)))
+    missing = missing or next(left, "")
+    return Demand(sets=sets, unseen=max(size - len(pods), 0), limit=limit, missing=missing)
+
+
+def _sets_of(pods: list[Object]) -> Iterator[PodSet]:
+    """The pods in sets that ask for the same and keep apart from the same. A set's name follows from what it asks for,
+    so that it has the same one whichever of its pods there are.
+    """
+    found: dict[str, list[Object]] = {}
+    for pod in pods:
+        spec, meta = template_of(pod), pod["metadata"]
+        is_apart = constraints.is_apart(spec, meta["namespace"], meta.get("labels") or {})
+        asked = requests.amounts_of(spec), constraints.constraint_of(spec), is_apart
+        name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]
+        found.setdefault(name, []).append(pod)
+    for name, own in found.items():
+        yield PodSet(
+            pods=sum(1 for pod in own if (pod.get("status") or {}).get("phase") not in ENDS),
+            templates=tuple(template_of(pod) for pod in own),
+            labels=own[0]["metadata"].get("labels") or {},
+            name=name,
+            names=frozenset(pod["metadata"]["name"] for pod in own),
+        )
+
+
+def _size(pods: list[Object]) -> int:
+    """The size that the pods tell. Raises Malformed."""
+    told = {}
+    for pod in pods:
+        meta = pod["metadata"]
+        known = {**(meta.get("annotations") or {}), **(meta.get("labels") or {})}
+        told[next((str(known[key]) for key in GROUP_SIZES if key in known), "")] = meta["name"]
+    if len(told) > 1:
+        (one, first), (other, second) = list(told.items())[:2]
+        raise Malformed(
+            f"{GROUP_SIZES[0]}: must be the same in all pods of a group: {first} has {one or 'none'}, "
+            f"{second} has {other or 'none'}"
+        )
+    (text,) = told
+    if not text:
+        raise Malformed(
+            f"{GROUP_SIZES[0]}: must be the number of pods in the group, at least 1; no pod of it says that"
+        )
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) < 1:
+        raise Malformed(f"{GROUP_SIZES[0]}: must be the number of pods in the group, at least 1, not {text[:40]!r}")
+    return int(text)
+
+
+WORKLOAD_KIND = WorkloadKind(PODS, 9, (), demand, objects=lambda item: tuple(item["pods"]))

@@ -1,0 +1,92 @@
+"""Jobs: as many pods at a time as `parallelism` says and completions are left. Source: batch/v1 Job."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from headrace.formats.spec.idset import Idset
+from headrace.k8s.objects.kinds import JOBS
+
+from .workload import NOTHING, Demand, Made, Object, PodSet, WorkloadKind, told_in
+
+_ENDS = {"Complete": "Finished", "Failed": "Failed"}
+# The value of `managedBy` that stands for Kubernetes' own controller.
+_CONTROLLER = "kubernetes.io/job-controller"
+
+
+def demand(job: Object, made: Made = NOTHING) -> Demand:
+    status = job.get("status") or {}
+    return Demand(sets=(several([job]),), **told_end(status, _ENDS), limit=limit_of([job]))
+
+
+def several(jobs: Sequence[Object], more: int = 0, ends: Collection[str] = _ENDS, **told: Any) -> PodSet:
+    """The pods of Jobs that ask for the same, as one set: those of as many `more` as the last of them. `ends` are the
+    conditions of a Job that wants no pods any more, `told` other fields of the set.
+    """
+    pods = sum(0 if _has_any(one, ends) else _pods(one) for one in jobs)
+    pods += more * _pods(jobs[-1]) if more else 0
+    templates = tuple(one["spec"]["template"]["spec"] for one in jobs)
+    return PodSet(pods=pods, templates=templates, labels=_labels(jobs[0]) if jobs else {}, **told)
+
+
+def limit_of(jobs: Sequence[Object]) -> float | None:
+    """The time after which Kubernetes has ended all of some Jobs, in seconds; None where it does not end them all."""
+    limits = [
+        one["spec"].get("activeDeadlineSeconds", one["spec"]["template"]["spec"].get("activeDeadlineSeconds"))
+        for one in jobs
+    ]
+    return max(limits) if limits and all(limit is not None for limit in limits) else None
+
+
+def _labels(job: Object) -> Object:
+    """The labels of its pods: those of the template, and its name, which Kubernetes adds."""
+    name = job["metadata"]["name"]
+    given = (job["spec"]["template"].get("metadata") or {}).get("labels") or {}
+    return {**given, "job-name": name, "batch.kubernetes.io/job-name": name}
+
+
+def end_in(status: Object, ends: Mapping[str, str]) -> str:
+    """The end that conditions tell, by the types that stand for one; "" before it."""
+    found = (ends[one["type"]] for one in status.get("conditions") or () if one["type"] in ends and _holds(one))
+    return next(found, "")
+
+
+def told_end(status: Object, ends: Mapping[str, str]) -> Object:
+    """`end` and `failure` of a Demand, as conditions tell them."""
+    end = end_in(status, ends)
+    conditions = (one for one in status.get("conditions") or () if one["type"] == end == "Failed" and _holds(one))
+    return {"end": end, "failure": told_in(next(conditions, {}))}
+
+
+def _has_any(item: Object, types: Collection[str]) -> bool:
+    """Whether a condition of one of these types holds."""
+    conditions = (item.get("status") or {}).get("conditions") or ()
+    return any(one["type"] in types and _holds(one) for one in conditions)
+
+
+def _holds(condition: Object) -> bool:
+    return str(condition.get("status")) == "True"
+
+
+def at_a_time(job: Object) -> int:
+    """How many pods a Job has at a time while none has ended."""
+    parallelism, completions = int(job["spec"].get("parallelism", 1)), job["spec"].get("completions")
+    return parallelism if completions is None else min(parallelism, int(completions))
+
+
+def _pods(job: Object) -> int:
+    spec, status = job["spec"], job.get("status") or {}
+    # A template of a Job, which nobody has checked yet, may say less than none.
+    parallelism, succeeded = max(int(spec.get("parallelism", 1)), 0), int(status.get("succeeded") or 0)
+    if spec.get("completions") is None:
+        # A work queue: after the first success no pod is made any more (Job patterns, "work queue").
+        return int(status.get("active") or 0) if succeeded else parallelism
+    # With `backoffLimitPerIndex` no pod is made any more for an index that has failed as often as that.
+    failed = len(Idset.parse(str(status.get("failedIndexes") or "")))
+    return max(min(parallelism, int(spec["completions"]) - succeeded - failed), 0)
+
+
+WORKLOAD_KIND = WorkloadKind(
+    JOBS, 1, ("spec", "suspend"), demand, controller=_CONTROLLER, deadline=("spec", "activeDeadlineSeconds")
+)

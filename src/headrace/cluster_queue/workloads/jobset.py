@@ -1,0 +1,51 @@
+"""JobSets: the pods of all their Jobs, those included that start when others have ended; a set for each replicated Job.
+
+Source: JobSet 0.12.
+"""
+
+from __future__ import annotations
+
+from headrace.k8s.objects.kinds import JOBSETS
+
+from . import job
+from .workload import NOTHING, Demand, Made, Object, WorkloadKind
+
+_ENDS = {"Completed": "Finished", "Failed": "Failed"}
+_CONTROLLER = "jobset.sigs.k8s.io/jobset-controller"
+_REPLICATED = "jobset.sigs.k8s.io/replicatedjob-name"
+
+
+def demand(item: Object, made: Made = NOTHING) -> Demand:
+    told = job.told_end(item.get("status") or {}, _ENDS)
+    jobs = {one["name"]: _jobs_of(one, made) for one in item["spec"].get("replicatedJobs") or ()}
+    sets = tuple(
+        job.several(
+            [] if told["end"] else own,
+            0 if told["end"] else more,
+            # Unless the JobSet fails by it, it makes a Job that has failed anew, with pods in the places of the lost.
+            ends=("Complete",),
+            name=name,
+            selector={_REPLICATED: name},
+            per_job=max(map(job.at_a_time, own), default=1),
+        )
+        for name, (own, more) in jobs.items()
+    )
+    return Demand(sets=sets, **told, limit=job.limit_of([one for own, _ in jobs.values() for one in own]))
+
+
+def _jobs_of(replicated: Object, made: Made) -> tuple[list[Object], int]:
+    """The Jobs of a replicated Job: those that are made and, the last, one of those that are to come; and how many more
+    of the latter there are.
+    """
+    own = [job for job in made.get("Job", ()) if _replicated(job) == replicated["name"]]
+    template = {"metadata": {"name": replicated["name"]}, "spec": replicated["template"]["spec"]}
+    missing = max(int(replicated.get("replicas", 1)) - len(own), 0)
+    return ([*own, template], missing - 1) if missing else (own, 0)
+
+
+def _replicated(item: Object) -> str:
+    """The name of the replicated Job to which a Job belongs."""
+    return str((item["metadata"].get("labels") or {}).get(_REPLICATED, ""))
+
+
+WORKLOAD_KIND = WorkloadKind(JOBSETS, 5, ("spec", "suspend"), demand, controller=_CONTROLLER)

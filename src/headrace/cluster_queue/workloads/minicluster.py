@@ -1,0 +1,45 @@
+"""MiniClusters: the pods of their Jobs, those of their groups included, a set each, and the pod of their services.
+
+The operator makes the Jobs of a suspended MiniCluster, and suspends them. Source: docs/user/minicluster.md.
+"""
+
+from __future__ import annotations
+
+from headrace.k8s.objects.kinds import MANAGED_BY_US, MINICLUSTERS
+
+from . import job
+from .workload import NOTHING, Demand, Made, Object, PodSet, WorkloadKind
+
+_ENDS = {"Finished": "Finished", "Failed": "Failed"}
+# The set of the pod of the services. A Job's name has no space.
+_SERVICES = "the services"
+
+
+def demand(item: Object, made: Made = NOTHING) -> Demand:
+    spec, jobs = item["spec"], made.get("Job", ())
+    status = item.get("status") or {}
+    end = _ENDS.get(status.get("phase", ""), "")
+    if end:
+        return Demand(end=end, failure=_failure(status))
+    missing = "" if jobs else "the operator has not made its Job yet"
+    sets = [_pods_of(one) for one in jobs]
+    services = spec.get("services") or []
+    if services:
+        pod = {key: value for key, value in (spec.get("pod") or {}).items() if key in ("nodeSelector", "tolerations")}
+        sets.append(PodSet(pods=1, templates=({**pod, "containers": services},), name=_SERVICES))
+    return Demand(sets=tuple(sets), limit=job.limit_of(jobs), missing=missing)
+
+
+def _failure(status: Object) -> str:
+    if status["phase"] != "Failed":
+        return ""
+    code = status.get("exitCode")
+    return str(status.get("reason") or ("" if code is None else f"ended with exit code {code}"))
+
+
+def _pods_of(one: Object) -> PodSet:
+    name = one["metadata"]["name"]
+    return job.several([one], name=name, selector={"batch.kubernetes.io/job-name": name})
+
+
+WORKLOAD_KIND = WorkloadKind(MINICLUSTERS, 8, ("spec", "suspend"), demand, controller=MANAGED_BY_US)

@@ -1,0 +1,73 @@
+"""Pods that are made by nobody, or by a controller of no known kind: each is a job of one pod. Source: core/v1 Pod."""
+
+from __future__ import annotations
+
+from headrace.k8s.objects.kinds import PODS
+
+from ..names import GATE, PLACE
+from .workload import NOTHING, Demand, Made, Object, PodSet, WorkloadKind, told_in
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+ENDS = {"Succeeded": "Finished", "Failed": "Failed"}
+
+
+def demand(pod: Object, made: Made = NOTHING) -> Demand:
+    spec = pod["spec"]
+    end = ENDS.get((pod.get("status") or {}).get("phase", ""), "")
+    labels, limit = pod["metadata"].get("labels") or {}, spec.get("activeDeadlineSeconds")
+    alone = PodSet(pods=0 if end else 1, templates=(template_of(pod),), labels=labels)
+    return Demand(sets=(alone,), end=end, failure=failure_of(pod), limit=limit, missing=gates_left(pod))
+
+
+def failure_of(pod: Object) -> str:
+    """Why a pod has failed: what Kubernetes says of it, else of the first container that has failed; "" for one that
+    has not.
+    """
+    status = pod.get("status") or {}
+    if status.get("phase") != "Failed":
+        return ""
+    if told := told_in(status):
+        return told
+    for one in status.get("containerStatuses") or ():
+        ended = (one.get("state") or {}).get("terminated") or {}
+        if ended.get("exitCode"):
+            reason = f" ({ended['reason']})" if ended.get("reason", "Error") != "Error" else ""
+            return f"container {one['name']} ended with exit code {ended['exitCode']}{reason}"
+    return ""
+
+
+def gates_left(pod: Object) -> str:
+    """What has to come before a pod that waits could be bound: others have kept it back, too. "" for nothing."""
+    gates = [one["name"] for one in pod["spec"].get("schedulingGates") or ()]
+    others = [name for name in gates if name != GATE]
+    return f"its scheduling gate {others[0]} is to be taken away" if others and GATE in gates else ""
+
+
+def template_of(pod: Object) -> Object:
+    """The spec of a pod without the node that the queue has given it, which it adds to each term of the affinity."""
+    spec, place = pod["spec"], (pod["metadata"].get("annotations") or {}).get(PLACE)
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    if not place or not affinity.get(_REQUIRED):
+        return dict(spec)
+    added = {"key": "metadata.name", "operator": "In", "values": [place]}
+    terms = [_without(term, added) for term in affinity[_REQUIRED].get("nodeSelectorTerms") or ()]
+    left = {"nodeSelectorTerms": [term for term in terms if term]}
+    kept = {key: value for key, value in affinity.items() if key != _REQUIRED}
+    if left["nodeSelectorTerms"]:
+        kept[_REQUIRED] = left
+    return {**spec, "affinity": {**spec["affinity"], "nodeAffinity": kept}}
+
+
+def _without(term: Object, field: Object) -> Object:
+    fields = list(term.get("matchFields") or ())
+    if field in fields:
+        fields.reverse()
+        fields.remove(field)
+        fields.reverse()
+    return {
+        **{key: value for key, value in term.items() if key != "matchFields"},
+        **({"matchFields": fields} if fields else {}),
+    }
+
+
+WORKLOAD_KIND = WorkloadKind(PODS, 0, (), demand)

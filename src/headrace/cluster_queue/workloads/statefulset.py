@@ -1,0 +1,32 @@
+"""StatefulSets: pods with ordinals, whose room they have all at once. Source: apps/v1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from headrace.k8s.objects.kinds import Kind
+
+from . import replicaset
+from .workload import NOTHING, Demand, Made, Object, WorkloadKind, value_at
+
+
+def demand(item: Object, made: Made = NOTHING) -> Demand:
+    first = int(value_at(item, ("spec", "ordinals", "start")) or 0)
+    pods = replace(replicaset.pods_of(item), first_ordinal=first)
+    return Demand(sets=(pods,), claims=tuple(_claims_of(item, first, pods.pods)))
+
+
+def _claims_of(item: Object, first: int, replicas: int) -> Iterator[str]:
+    """The names of the claims that are made with its pods. One pod after the other is made, with its claims, when those
+    before it are ready, unless `podManagementPolicy` is Parallel: nothing can be asked of later claims before.
+    """
+    spec = item["spec"]
+    made = replicas if spec.get("podManagementPolicy") == "Parallel" else min(replicas, 1)
+    for template in spec.get("volumeClaimTemplates") or ():
+        for ordinal in range(first, first + made):
+            yield f"{template['metadata']['name']}-{item['metadata']['name']}-{ordinal}"
+
+
+WORKLOAD_KIND = WorkloadKind(Kind("apps", "v1", "statefulsets", "StatefulSet"), 4, (), demand, lasts=True)

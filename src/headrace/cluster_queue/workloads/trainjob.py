@@ -1,0 +1,26 @@
+"""TrainJobs: the pods of the JobSet that Kubeflow Trainer makes of one and its runtime. Source: Trainer 2.3."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from headrace.k8s.objects.kinds import TRAINJOBS
+
+from . import job, jobset
+from .workload import NOTHING, Demand, Made, Object, WorkloadKind
+
+_ENDS = {"Complete": "Finished", "Failed": "Failed"}
+_CONTROLLER = "trainer.kubeflow.org/trainjob-controller"
+
+
+def demand(item: Object, made: Made = NOTHING) -> Demand:
+    told = job.told_end(item.get("status") or {}, _ENDS)
+    sets = made.get("JobSet", ())
+    if told["end"] or not sets:
+        return Demand(**told, missing="" if told["end"] else "Kubeflow Trainer has not made its JobSet yet")
+    limit = item["spec"].get("activeDeadlineSeconds")
+    wanted = jobset.demand(sets[0], made)
+    return replace(wanted, end="", failure="", limit=wanted.limit if limit is None else limit)
+
+
+WORKLOAD_KIND = WorkloadKind(TRAINJOBS, 7, ("spec", "suspend"), demand, controller=_CONTROLLER)

@@ -1,0 +1,1 @@
+"""A Flux instance: brokers, their services, and the programs that start and supervise jobs."""

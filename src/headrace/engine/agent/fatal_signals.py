@@ -1,0 +1,108 @@
+"""Signals that would end the agent, taken with their sender: a task that sends one to its parent means the shell of its
+own job.
+
+In Flux each job has a shell process on each node, the parent of its tasks there. Here one agent is the parent of all
+tasks of a node, so the SIGQUIT of one task would end the jobs of all. The agent blocks such signals and reads them from
+a descriptor, which tells the sender's pid, and by descent its job. SIGKILL, which cannot be blocked, still costs all
+jobs of the node.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from headrace.engine.process import linux
+
+if TYPE_CHECKING:
+    from ..shell.job import ShellJob
+
+# Signals whose default is the end of the process, but for those that the agent ignores or has a use for.
+FATAL = frozenset(
+    number
+    for number in signal.valid_signals()
+    if number >= signal.SIGRTMIN
+    or number
+    in {
+        signal.SIGQUIT,
+        signal.SIGILL,
+        signal.SIGTRAP,
+        signal.SIGABRT,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGSEGV,
+        signal.SIGUSR2,
+        signal.SIGALRM,
+        signal.SIGXCPU,
+        signal.SIGVTALRM,
+        signal.SIGPROF,
+        signal.SIGIO,
+        signal.SIGPWR,
+        signal.SIGSYS,
+    }
+)
+
+# Looks at the environment of a sender that has none, and the seconds between them.
+_LOOKS, _PAUSE = 20, 0.001
+
+
+def listen() -> int:
+    """Block the signals; the descriptor that they are read from. Raises OSError."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, FATAL)
+    return linux.signal_descriptor(FATAL)
+
+
+def take(fd: int, jobs: Mapping[int, ShellJob]) -> None:
+    """Read what has come on `fd`; end each of the `jobs` one of whose processes has sent a signal. The agent ends by a
+    signal of the kernel or of somebody else."""
+    for signum, sender in linux.read_signals(fd):
+        if not sender:
+            _die_of(signum)
+        job, is_gone = _job_of(sender, jobs)
+        if job is not None:
+            job.shell_killed(signum)
+        elif is_gone:
+            # The sender's job is not known any more, and the end of the agent would end all jobs of the node.
+            print(
+                f"flux-agent: ignoring {signal.strsignal(signum)} of process {sender}, which is gone", file=sys.stderr
+            )
+        else:
+            _die_of(signum)
+
+
+def _job_of(sender: int, jobs: Mapping[int, ShellJob]) -> tuple[ShellJob | None, bool]:
+    """The job that process `sender` descends from a task of, or whose path it has in its environment; and whether it
+    was gone before that could be seen."""
+    by_task: dict[int, ShellJob] = {task.pid: job for job in jobs.values() for task in job.tasks if task.pid > 0}
+    pid, parent_of = sender, linux.parent_of
+    path = _job_path_of(sender)
+    while pid and pid not in by_task:
+        pid = parent_of(pid)
+    if pid:
+        return by_task[pid], False
+    for job in jobs.values():
+        if path == job.path or path.startswith(job.path + "/"):
+            return job, False
+    if parent_of(sender):
+        return None, False
+    return (next(iter(jobs.values())) if len(jobs) == 1 else None), True
+
+
+def _job_path_of(pid: int) -> str:
+    for _ in range(_LOOKS):
+        environment = linux.environment_of(pid)
+        if environment or not linux.parent_of(pid):
+            return environment.get("FLUX_JOB_ID_PATH", "")
+        # A process has no environment for a moment while it begins another program.
+        time.sleep(_PAUSE)
+    return ""
+
+
+def _die_of(signum: int) -> None:
+    signal.signal(signum, signal.SIG_DFL)
+    os.kill(os.getpid(), signum)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signum})

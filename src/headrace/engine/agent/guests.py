@@ -1,0 +1,326 @@
+"""Jobs that run as their users, in the agent of root: the shell of each is a process of its own, as that user.
+
+Such a process (`as_user`) is to this one what an agent is to its broker, for one job. Its user may do with it what he
+likes, so its reports are checked, made anew, and about its own job alone. Whatever it does, the job ends here when the
+process has ended, and all that it has left is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headrace.engine.jobs.storable import is_deep
+from headrace.engine.process import linux
+from headrace.engine.process.feed import Feed
+from headrace.engine.process.python import running
+from headrace.engine.process.spawn import spawn
+from headrace.formats.spec import jobspec as specs
+from headrace.formats.spec.job_exception import EXEC, FATAL
+from headrace.formats.spec.os_error import reason
+from headrace.formats.spec.payload import form, mismatch
+
+from ..shell import node_variables
+from ..shell.environment import id_text
+from ..shell.tmpdir import folder_of, remove
+from . import leftovers, reaper
+from .protocol import Reader, frame
+
+if TYPE_CHECKING:
+    from headrace.engine.process.operations import JobOperation, Rpc, Start
+
+    from ..shell.host import Host
+
+# The module that is a shell's process, and its descriptor of the socket.
+PROGRAM, SOCKET = f"{__package__}.as_user", 3
+_READ = 1 << 18
+# Bytes of a frame of a shell, and bytes that may wait for a shell that does not read.
+_LONGEST_FRAME, _MOST_UNREAD = 64 << 20, 256 << 20
+# Reads after the end of a shell: its socket has less in it.
+_LAST_READS = 64
+# Seconds that a shell has to kill all of its job; then it is killed itself.
+_HARD_KILL = 3.0
+# The deepest nesting of a report.
+_LEVELS = 24
+_ID = {"id": int}
+_REPORTS = {
+    "event": form({**_ID, "t": float, "name": str, "context?": dict}),
+    "output": form({**_ID, "entries": [list]}),
+    "input": form({**_ID, "entries": [list]}),
+    "peer": form({**_ID, "to": int, "data": dict}),
+    "started": form(_ID),
+    "finish": form({**_ID, "status": int}),
+    "barrier": form({**_ID, "seq": int, "kvs": dict}),
+    "exception": form({**_ID, "severity": int, "type": str, "note": str, "wait_status?": int, "status?": int}),
+    "rpc-reply": form({"token": int, "errnum": int, "payload?": dict, "text": str}),
+    "rpc-drain": form({**_ID, "token": int}),
+    # It cannot become the user, and ends.
+    "refused": form({"note": str}),
+}
+_ENTRY = (float, str, dict)
+_MOST = {"severity": 7, "status": 0xFFFF, "wait_status": 0xFFFF, "errnum": 0xFFFF}
+# Variables of the agent that its Python, and the shell in it, need.
+_OWN = frozenset({"LANG", "LD_LIBRARY_PATH", "PATH", "TZ", node_variables.VARIABLE})
+_encode, _decode = msgspec.json.encode, msgspec.json.decode
+
+
+class _Shell:
+    """The shell of one job. `requests` has the tokens that it may answer, and whether each is a stream."""
+
+    def __init__(self, op: Start, folder: str, pid: int, sock: socket.socket, feed: Feed) -> None:
+        self.id = op["id"]
+        self.op = op
+        self.folder = folder
+        self.pid = pid
+        self.sock = sock
+        self.feed = feed
+        self.reader: Reader[Any] = Reader(_LONGEST_FRAME)
+        self.began = linux.began(pid)
+        self.requests: dict[int, bool] = {}
+        # How the job has ended on this node, as its shell says.
+        self.status: int | None = None
+        # Why the process ends without that.
+        self.note = ""
+
+
+class Guests:
+    """The shells of the jobs of one agent that run as their users."""
+
+    def __init__(self, agent: Host, sweep_later: Callable[[], None]) -> None:
+        self._agent = agent
+        self._sweep_later = sweep_later
+        self._shells: dict[int, _Shell] = {}
+        # Users whose shells have ended, and since when processes may be left of these (ticks).
+        self._ended_users: dict[int, int] = {}
+
+    def start(self, op: Start) -> None:
+        """Start the shell of a job."""
+        leftovers.users.add(op["userid"])
+        text = id_text(op["id"], specs.environment(op["jobspec"]))
+        folder = folder_of(op, text)
+        try:
+            _make_folder(folder, op["userid"])
+            shell = self._spawn(op, folder, text)
+        except OSError as exc:
+            self._fail(op, f"cannot start a shell of user {op['userid']}: {reason(exc)}")
+            _remove(folder)
+            return
+        self._shells[shell.id] = shell
+        self._agent.children[shell.pid] = partial(self._ended, shell)
+        self._agent.watch(shell.sock.fileno(), partial(self._readable, shell))
+        shell.feed.write(frame([op]))
+
+    def _spawn(self, op: Start, folder: str, text: str) -> _Shell:
+        ours, its = socket.socketpair()
+        with its:
+            argv = running(PROGRAM, str(op["userid"]), text, op.get("pam_service", ""))
+            own = {
+                name: value for name, value in os.environ.items() if name in _OWN or name.startswith(("LC_", "PYTHON"))
+            }
+            try:
+                # The terminal in which root has started the instance would be that of the user's processes, too.
+                pid = spawn(argv, own, [(its.fileno(), SOCKET)], session=True)
+            except OSError:
+                ours.close()
+                raise
+        ours.setblocking(False)
+        # A descriptor of its own, since the loop watches one descriptor for one thing.
+        return _Shell(op, folder, pid, ours, Feed(self._agent, os.dup(ours.fileno())))
+
+    def pass_on(self, op: JobOperation | Rpc) -> bool:
+        """Give an operation to the shell of its job; False if that is none of these."""
+        shell = self._shells.get(op["id"])
+        if shell is None:
+            return False
+        if op["op"] == "rpc":
+            shell.requests[op["token"]] = op["streaming"]
+        elif op["op"] == "kill" and op["signum"] == signal.SIGKILL and op.get("all"):
+            self._agent.after(_HARD_KILL, partial(self._kill, shell))
+        shell.feed.write(frame([op]))
+        if shell.feed.backlog > _MOST_UNREAD:
+            self._distrust(shell, "it does not read")
+        return True
+
+    # -- reports
+
+    def _readable(self, shell: _Shell) -> None:
+        self._read(shell)
+
+    def _read(self, shell: _Shell) -> bool:
+        """Take what a shell reports; whether there may be more."""
+        try:
+            data = shell.sock.recv(_READ)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._agent.unwatch(shell.sock.fileno())
+            return False
+        try:
+            for op in shell.reader.feed(data):
+                wrong = self._take(shell, op)
+                if wrong:
+                    self._distrust(shell, wrong)
+                    return False
+        except (ValueError, msgspec.DecodeError) as exc:
+            self._distrust(shell, str(exc))
+            return False
+        return True
+
+    def _take(self, shell: _Shell, op: dict[str, Any]) -> str:
+        """Take a report; what is wrong with it, or ""."""
+        if shell.status is not None or shell.note:
+            return ""
+        kind = op.get("op")
+        known = _REPORTS.get(kind) if isinstance(kind, str) else None
+        wrong = f"unknown report {kind!r:.40}" if known is None else mismatch(known, op) or _wrong_inside(op)
+        if wrong or known is None:
+            return wrong
+        report: Any = {"op": kind, **{name: op.get(name) for name, *_ in known}}
+        if kind == "exception":
+            report = {name: value for name, value in report.items() if value is not None}
+        if report.get("id", shell.id) != shell.id:
+            return f"a report about job {op['id']}"
+        if kind == "finish":
+            # It is told when the process, and with it all of the job here, has ended.
+            shell.status = op["status"]
+            self._close(shell)
+        elif kind == "refused":
+            shell.note = op["note"]
+        elif kind in ("rpc-reply", "rpc-drain") and op["token"] not in shell.requests:
+            return f"an answer to request {op['token']}"
+        else:
+            if kind == "rpc-reply" and (op["errnum"] or not shell.requests[op["token"]]):
+                del shell.requests[op["token"]]
+            self._agent.send(report)
+        return ""
+
+    def _distrust(self, shell: _Shell, why: str) -> None:
+        shell.note = shell.note or f"the shell of user {shell.op['userid']} does not keep to the protocol: {why}"
+        self._kill(shell)
+
+    # -- the end
+
+    def go_on(self, pid: int) -> None:
+        """A child is stopped: a shell must go on, as it has to end its job."""
+        if any(shell.pid == pid for shell in self._shells.values()):
+            reaper.continue_stopped(pid)
+
+    def _kill(self, shell: _Shell) -> None:
+        if self._shells.get(shell.id) is shell:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(shell.pid, signal.SIGKILL)
+
+    def _close(self, shell: _Shell) -> None:
+        """Have a shell end, after it has killed what its job has left."""
+        shell.feed.close()
+        with contextlib.suppress(OSError):
+            shell.sock.shutdown(socket.SHUT_WR)
+
+    def _ended(self, shell: _Shell, status: int) -> None:
+        """The process of a shell has ended with a wait status."""
+        for _ in range(_LAST_READS):
+            if not self._read(shell):
+                break
+        self._agent.unwatch(shell.sock.fileno())
+        shell.feed.close()
+        shell.sock.close()
+        del self._shells[shell.id]
+        user = shell.op["userid"]
+        self._ended_users[user] = min(self._ended_users.get(user, shell.began), shell.began)
+        self.sweep()
+        self._sweep_later()
+        _remove(shell.folder)
+        if shell.status is not None:
+            self._agent.send({"op": "finish", "id": shell.id, "status": shell.status})
+        else:
+            self._lost(shell, status)
+
+    def _lost(self, shell: _Shell, status: int) -> None:
+        """A shell has ended before its job had: the lead shell decides whether the job goes on without this node."""
+        op = shell.op
+        if shell.note or not os.WIFSIGNALED(status):
+            self._fail(op, shell.note or f"the shell of user {op['userid']} has ended")
+            return
+        signum = os.WTERMSIG(status)
+        if op["nodeid"]:
+            lost = {"kind": "lost-shell", "signal": signum}
+            self._agent.send({"op": "peer", "id": shell.id, "to": 0, "data": lost})
+            self._agent.send({"op": "finish", "id": shell.id, "status": signum})
+        else:
+            host = op["hosts"][0] if op["hosts"] else ""
+            self._fail(op, f"shell rank 0 (on {host}): {signal.strsignal(signum)}", signum)
+
+    def _fail(self, op: Start, note: str, status: int = 1 << 8) -> None:
+        id = op["id"]
+        self._agent.send({"op": "exception", "id": id, "severity": FATAL, "type": EXEC, "note": note, "status": status})
+        if op["nodeid"]:
+            self._agent.send({"op": "peer", "id": id, "to": 0, "data": {"kind": "done"}})
+        self._agent.send({"op": "finish", "id": id, "status": status})
+
+    def sweep(self) -> None:
+        """Kill what shells have left: their orphans are this process's children. Those of shells that still run are
+        not."""
+        if not self._ended_users:
+            return
+        left = set()
+        for pid in linux.children_of(os.getpid()):
+            if pid in self._agent.children:
+                continue
+            user = linux.user_of(pid)
+            if user in self._ended_users and linux.began(pid) >= self._ended_users[user]:
+                left.add(user)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        # When a killed process has ended, the agent calls this method again.
+        self._ended_users = {user: since for user, since in self._ended_users.items() if user in left}
+
+    def remove_folders(self) -> None:
+        """The broker has ended, and all processes were killed."""
+        for shell in self._shells.values():
+            _remove(shell.folder)
+
+
+def _remove(folder: str) -> None:
+    with contextlib.suppress(OSError):
+        remove(folder)
+
+
+def _make_folder(path: str, uid: int) -> None:
+    """Raises OSError."""
+    # A job that is queued again finds its old folder where the agent was killed amid its first run.
+    if os.path.lexists(path):
+        remove(path)
+    os.mkdir(path, 0o700)
+    os.chown(path, uid, -1, follow_symlinks=False)
+
+
+def _wrong_inside(op: dict[str, Any]) -> str:
+    """What is wrong in the values of a report: what JSON, or a log, cannot have; "" if nothing is."""
+    if is_deep(op, _LEVELS):
+        return "too deep"
+    try:
+        if _decode(_encode(op)) != op:
+            return "not JSON"
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as exc:
+        return str(exc)
+    for entry in op.get("entries", ()):
+        if len(entry) != len(_ENTRY) or not all(
+            isinstance(value, wanted) or (wanted is dict and value is None)
+            for value, wanted in zip(entry, _ENTRY, strict=True)
+        ):
+            return "an entry that is not [time, name, context]"
+        if not isinstance((entry[2] or {}).get("data") or "", str):
+            return "data that is not text"
+    for name, most in _MOST.items():
+        if not 0 <= (op.get(name) or 0) <= most:
+            return f"{name} {op[name]}"
+    return ""

@@ -1,0 +1,264 @@
+"""What guests may hold of a broker at a time: connections, bytes, open streams, subscriptions, and bytes of its log.
+
+Every broker counts by userid, so what a guest asks over the tree is charged where it comes in and by each broker on the
+way (RFC 12 has the credential in each message). The owner of the instance is not counted. An `Account` is what the
+guests behind one link hold: one connection of the local socket, or one child in the tree. It gives back what it was
+charged for with the last response, the end of a stream, a disconnect request, or all at once when the link ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from headrace.engine.broker.answers import RpcError
+from headrace.formats.spec import message as m
+from headrace.formats.spec.message import Message
+
+# Bytes of memory for a request or a subscription beside its payload, and for an element of a decoded JSON payload.
+ENTRY = 2 << 10
+_ELEMENT = 64
+# The part of the limit in bytes that one message may have for which no response is wanted: it is not counted.
+_UNCOUNTED = 16
+# Bytes that are given back at once of which `on_freed` is told.
+_MUCH = 1 << 20
+# Seconds between two lines of the log about the same user and limit.
+_QUIET = 60.0
+_WHAT = {
+    "connections": "connections",
+    "bytes": "bytes that were not yet delivered or answered",
+    "streams": "open streams",
+    "subscriptions": "subscriptions",
+    "log-bytes": "bytes for the log within a minute",
+    "all-bytes": "bytes that were not yet delivered or answered",
+}
+_ERRNO = {"subscriptions": errno.ENOSPC, "log-bytes": errno.ENOSPC}
+# The limits of each user, and `all-bytes` of all guests together; the table [access.limits] may change them.
+DEFAULTS = {
+    "connections": 64,
+    "bytes": 40 << 20,
+    "streams": 256,
+    "subscriptions": 256,
+    "log-bytes": 64 << 10,
+    "all-bytes": 128 << 20,
+}
+_EACH = tuple(name for name in DEFAULTS if name != "all-bytes")
+
+
+def is_guest(msg: Message) -> bool:
+    """Whether a message has the credential of another user than the instance's owner."""
+    return not msg.rolemask & m.ROLE_OWNER
+
+
+def cost(msg: Message) -> int:
+    """Bytes of memory that a message takes at most, with its payload decoded; known before it is decoded."""
+    payload = msg.payload
+    if payload is None:
+        return ENTRY
+    elements = payload.count(b",") + payload.count(b"[") + payload.count(b"{") + payload.count(b":")
+    return ENTRY + 2 * len(payload) + _ELEMENT * elements
+
+
+class Budget:
+    """The limits, and the counters of each user that holds anything. `log(level, text)` tells of refusals."""
+
+    def __init__(self, log: Callable[[int, str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits = dict(DEFAULTS)
+        # Called when much memory becomes free at once.
+        self.on_freed: Callable[[], object] = lambda: None
+        self._log = log
+        self._clock = clock
+        self._used: dict[int, dict[str, int]] = {}
+        # The sum of the "bytes" of all users.
+        self.all_bytes = 0
+        # Bytes that a user has appended to the log, less those that the time since then has given back, and that time.
+        self._logged: dict[int, tuple[float, float]] = {}
+        self._refused: dict[int, int] = {}
+        self._quiet_until: dict[tuple[int, str], float] = {}
+
+    def configure(self, config: dict[str, Any]) -> None:
+        """Take the limits of the table [access.limits] of a configuration that was checked."""
+        self.limits = {**DEFAULTS, **config.get("access", {}).get("limits", {})}
+
+    def used(self, userid: int, name: str) -> int:
+        return self._used.get(userid, {}).get(name, 0)
+
+    def charge(self, userid: int, name: str, amount: int = 1) -> None:
+        """Count `amount` more of limit `name`. Raises RpcError(EAGAIN, ENOSPC, E2BIG) where that is too much."""
+        if amount > 0 and self.used(userid, name) + amount > self.limits[name]:
+            raise self._refuse(userid, name, amount)
+        if name == "bytes" and amount > 0 and self.all_bytes + amount > self.limits["all-bytes"]:
+            raise self._refuse(userid, "all-bytes", amount)
+        self.add(userid, name, amount)
+
+    def add(self, userid: int, name: str, amount: int) -> None:
+        """Count what is there already, below or above the limit; a negative amount is given back."""
+        used = self._used.setdefault(userid, {})
+        used[name] = used.get(name, 0) + amount
+        if not used[name]:
+            del used[name]
+        if not used:
+            del self._used[userid]
+        if name == "bytes":
+            self.all_bytes += amount
+            if -amount >= _MUCH:
+                self.on_freed()
+
+    def credit(self, userid: int, name: str, amount: int = 1) -> None:
+        """Give back what was charged."""
+        self.add(userid, name, -amount)
+
+    def charge_log(self, userid: int, size: int) -> None:
+        """Count `size` bytes for the log; a minute gives them back. Raises RpcError(ENOSPC, E2BIG)."""
+        limit, now = self.limits["log-bytes"], self._clock()
+        left, since = self._logged.get(userid, (0.0, now))
+        left = max(0.0, left - (now - since) * limit / 60)
+        self._logged[userid] = (left, now)
+        if left + size > limit:
+            raise self._refuse(userid, "log-bytes", size)
+        self._logged[userid] = (left + size, now)
+
+    def check_uncounted(self, msg: Message) -> None:
+        """Raise RpcError(E2BIG) for a message without a response that is too large not to be counted."""
+        if cost(msg) > self.limits["bytes"] // _UNCOUNTED:
+            raise self._refuse(msg.userid, "bytes", self.limits["bytes"] + 1)
+
+    def _refuse(self, userid: int, name: str, amount: int) -> RpcError:
+        self._refused[userid] = self._refused.get(userid, 0) + 1
+        limit = self.limits[name]
+        who = "all guests together" if name == "all-bytes" else f"user {userid}"
+        text = f"{who} may have {limit} {_WHAT[name]} (access.limits.{name})"
+        now = self._clock()
+        if now >= self._quiet_until.get((userid, name), 0.0):
+            self._quiet_until[userid, name] = now + _QUIET
+            self._log(logging.WARNING, f"refused: {text}")
+        return RpcError(errno.E2BIG if amount > limit else _ERRNO.get(name, errno.EAGAIN), text)
+
+    def stats(self) -> dict[str, Any]:
+        """The limits, what all guests hold of `all-bytes`, and for each user what it holds of the others and how often
+        it was refused more."""
+        now = self._clock()
+        fresh = {
+            user: left - (now - since) * self.limits["log-bytes"] / 60 for user, (left, since) in self._logged.items()
+        }
+        users: dict[str, dict[str, int]] = {}
+        for userid in sorted({*self._used, *self._refused, *(user for user, left in fresh.items() if left >= 1)}):
+            users[str(userid)] = {
+                **{name: self.used(userid, name) for name in _EACH},
+                "log-bytes": max(0, int(fresh.get(userid, 0))),
+                "refused": self._refused.get(userid, 0),
+            }
+        return {"limits": dict(self.limits), "all-bytes": self.all_bytes, "users": users}
+
+
+class _Request(NamedTuple):
+    """An open request: its user, its service with the rank that was asked, and what was charged for it."""
+
+    userid: int
+    service: tuple[str, int]
+    size: int
+    streams: int
+
+
+def _service_of(msg: Message) -> tuple[str, int]:
+    return msg.topic.rpartition(".")[0], msg.nodeid
+
+
+class Account:
+    """What the guests behind one link hold."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        # By sender and matchtag, which is unique for one sender only.
+        # By sender and matchtag; several have the matchtag 0 (FLUX_MATCHTAG_NONE) of requests that are not calls.
+        self._requests: dict[tuple[str, int], list[_Request]] = {}
+        self._subscriptions: dict[str, int] = {}
+        # The bytes that are charged to this link, by userid and purpose.
+        self._held: dict[tuple[int, str], int] = {}
+
+    def open(self, msg: Message) -> None:
+        """Charge for a guest's request. Raises RpcError where that is too much, and EPROTO for a matchtag in use."""
+        if msg.flags & m.FLAG_NORESPONSE:
+            if msg.topic.endswith(".disconnect"):
+                self._left(msg.sender, _service_of(msg))
+            self.budget.check_uncounted(msg)
+            return
+        key = (msg.sender, msg.matchtag)
+        if msg.matchtag != m.MATCHTAG_NONE and key in self._requests:
+            raise RpcError(errno.EPROTO, f"{msg.topic}: matchtag {msg.matchtag} is in use")
+        size, streams = cost(msg), int(msg.streaming)
+        self.budget.charge(msg.userid, "bytes", size)
+        try:
+            self.budget.charge(msg.userid, "streams", streams)
+        except RpcError:
+            self.budget.credit(msg.userid, "bytes", size)
+            raise
+        self._requests.setdefault(key, []).append(_Request(msg.userid, _service_of(msg), size, streams))
+
+    def answered(self, msg: Message) -> None:
+        """Give back what a response or the end of a stream frees."""
+        if msg.aux1 or not msg.flags & m.FLAG_STREAMING:
+            key = (msg.sender, msg.matchtag)
+            # Of requests without a matchtag, the oldest is taken as answered.
+            for request in self._requests.get(key, ())[:1]:
+                self._end(key, request)
+
+    def _left(self, sender: str, service: tuple[str, int]) -> None:
+        for key, request in self._open():
+            if key[0] == sender and request.service == service:
+                self._end(key, request)
+
+    def _open(self) -> list[tuple[tuple[str, int], _Request]]:
+        return [(key, request) for key, requests in self._requests.items() for request in requests]
+
+    def _end(self, key: tuple[str, int], request: _Request) -> None:
+        self._requests[key].remove(request)
+        if not self._requests[key]:
+            del self._requests[key]
+        self.budget.add(request.userid, "bytes", -request.size)
+        self.budget.add(request.userid, "streams", -request.streams)
+
+    def subscribe(self, userid: int, prefix: str) -> None:
+        """Charge for the first subscription of this link to `prefix`. Raises RpcError(ENOSPC, EAGAIN, E2BIG)."""
+        if prefix in self._subscriptions:
+            return
+        size = ENTRY + len(prefix)
+        self.budget.charge(userid, "bytes", size)
+        try:
+            self.budget.charge(userid, "subscriptions")
+        except RpcError:
+            self.budget.credit(userid, "bytes", size)
+            raise
+        self._subscriptions[prefix] = userid
+
+    def unsubscribe(self, prefix: str) -> None:
+        userid = self._subscriptions.pop(prefix, None)
+        if userid is not None:
+            self.budget.credit(userid, "subscriptions")
+            self.budget.credit(userid, "bytes", ENTRY + len(prefix))
+
+    def hold(self, userid: int, what: str, size: int, checked: bool = True) -> None:
+        """Be charged for `size` bytes from now on for `what`, instead of what it was before. Raises RpcError if that is
+        too much, unless the bytes are there already (`checked` is false)."""
+        more = size - self._held.get((userid, what), 0)
+        if checked:
+            self.budget.charge(userid, "bytes", more)
+        else:
+            self.budget.add(userid, "bytes", more)
+        self._held[userid, what] = size
+
+    def close(self) -> None:
+        """Give all back at the end of the link."""
+        for key, request in self._open():
+            self._end(key, request)
+        for prefix in list(self._subscriptions):
+            self.unsubscribe(prefix)
+        for (userid, _what), size in self._held.items():
+            self.budget.credit(userid, "bytes", size)
+        self._held.clear()
+
+    def __len__(self) -> int:
+        return len(self._open())

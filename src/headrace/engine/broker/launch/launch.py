@@ -1,0 +1,178 @@
+"""Starts a broker in this process: alone, or booted by its launcher (`many.py` starts several).
+
+Forks come first: the exec agent of a broker is forked before any ZeroMQ context, thread or event loop exists.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import sys
+from functools import partial
+from typing import Any
+
+from headrace.engine.broker import signals
+from headrace.engine.broker.attrs import AttrTable
+from headrace.engine.broker.boot import boot
+from headrace.engine.broker.boot.boot import BootError, BootInfo
+from headrace.engine.broker.boot.methods import asked_methods
+from headrace.engine.broker.launch.options import LaunchError, LaunchOptions, check, make_rundir, make_unmade
+from headrace.engine.broker.module import process
+from headrace.engine.broker.module.context import RpcError
+from headrace.engine.broker.module.host import exec_modules, names_for
+from headrace.engine.process import linux
+from headrace.engine.process.spawn import raise_file_limit
+from headrace.wire.client.installation import with_flux
+
+
+def _check_state(statedir: str, is_new: bool) -> None:
+    """Raise LaunchError, and remove the folder if it is new, where the leader's `statedir` has too little room."""
+    from headrace.engine.broker.state import disk
+
+    short = disk.shortage(statedir)
+    if short:
+        if is_new:
+            with contextlib.suppress(OSError):
+                os.rmdir(statedir)
+        raise LaunchError(f"statedir {statedir}: {short}")
+
+
+def run_broker(
+    info: BootInfo,
+    options: LaunchOptions,
+    rundir: str,
+    starter: int = 0,
+    agent: tuple[int, socket.socket] | None = None,
+) -> int:
+    """Be the broker of `info`; returns its exit code. `starter` is a process that removes `rundir` if it can. With
+    `agent` none is forked here: its pid, 0 while it is unborn as in a test instance, and our end of its socket.
+
+    Raises LaunchError.
+    """
+    if info.rank == 0:
+        if options.attrs.get("statedir"):
+            _check_state(options.attrs["statedir"], bool(options.new_statedir))
+        if options.config:
+            from headrace.formats.config.keys import warnings
+
+            for line in warnings(options.config, options.config_path):
+                print(f"flux-broker: warning: {line}", file=sys.stderr)
+    if options.verbose:
+        for line in (
+            f"boot: rank={info.rank} size={info.size}",
+            f"parent: {info.parent_uri or 'none'}",
+            f"child: {info.bind or 'none'}",
+            "entering event loop",
+        ):
+            print(f"flux-broker: {line}", file=sys.stderr)
+    # The brokers of a test instance share a run directory, which is removed when the last has ended.
+    own = not options.size and options.attrs.get("rundir-cleanup", "1") == "1"
+    # A broker of a test instance is one of many forks; one alone keeps the command line that somebody gave it.
+    linux.name_process(f"flux-broker-{info.rank}", f"flux-broker: rank {info.rank}" if options.size else "")
+    raise_file_limit()
+    its = (rundir if own or starter else "", starter, info.rank)
+    if agent is None:
+        from headrace.engine.agent.start import spawn_agent
+
+        agent = spawn_agent(*its)
+    # The folder is made only now, when the agent exists, which removes it if this process is killed.
+    make_unmade(options)
+    attrs = AttrTable({**options.attrs})
+    attrs.set("rundir", rundir)
+    if info.rank:
+        # A choice for the one that talks to many.
+        attrs.set("tbon.zmq_io_threads", "1")
+    forked = _fork_modules(info.rank, attrs, options.config, agent[1])
+    from headrace.engine.broker.broker import Broker
+
+    # Only the leader runs a program; scripts before and after it run everywhere.
+    scripts = attrs.get("broker.rc1_path") or attrs.get("broker.rc3_path") or os.environ.get("FLUX_RC_EXTRA")
+    env = with_flux(os.environ) if info.rank == 0 or scripts else {}
+    command = options.command if info.rank == 0 else None
+    another = partial(_spawn_another, *its)
+    broker = Broker(info, attrs, options.config, options.config_path, command, agent, env, forked, another)
+    if options.on_state is not None:
+        broker.on_state = options.on_state
+    return broker.run()
+
+
+def _spawn_another(rundir: str, starter: int, rank: int) -> tuple[int, socket.socket]:
+    from headrace.engine.agent.start import spawn_another
+
+    return spawn_another(rundir, starter, rank)
+
+
+def _fork_modules(
+    rank: int, attrs: AttrTable, config: dict[str, Any], agent: socket.socket
+) -> dict[str, process.Forked]:
+    """Fork the processes of this broker's modules. They close the agent's socket, which must end with the broker."""
+    try:
+        names = [name for name in names_for(rank, attrs, config) if name in exec_modules(config)]
+    except RpcError:
+        # The broker will log the error.
+        return {}
+    forked: dict[str, process.Forked] = {}
+    if names:
+        # Unwritten output would be written by the forks as well.
+        sys.stdout.flush()
+        sys.stderr.flush()
+    for name in names:
+        forked[name] = process.fork(name, [agent, *(other.sock for other in forked.values())])
+    return forked
+
+
+def start_here(options: LaunchOptions) -> int:
+    """One broker in this process, booted by its launcher or alone; returns its exit code. Raises LaunchError."""
+    signals.hold()
+    starter = os.getppid()
+    check(options)
+    rundir = make_rundir(options, later=True)
+    cleanup = options.attrs.get("rundir-cleanup", "1") == "1"
+    shared = os.environ.get("FLUX_START_URI") == f"local://{rundir}/start"
+    if shared:
+        # `flux start` has more brokers in this run directory, and removes the directory unless it is killed.
+        options.attrs["rundir-cleanup"] = "0"
+    try:
+        # Boot may wait long for other brokers.
+        with signals.interruptible():
+            info = _boot(options, rundir)
+        if shared:
+            info.starter = starter
+            cleanup = cleanup and not info.rank
+        return run_broker(info, options, rundir, starter if shared and cleanup else 0)
+    except BootError as exc:
+        raise LaunchError(str(exc)) from None
+    except signals.Interrupted as exc:
+        return 128 + exc.number
+    finally:
+        if cleanup and not (shared and os.getppid() == starter):
+            shutil.rmtree(rundir, ignore_errors=True)
+
+
+def _boot(options: LaunchOptions, rundir: str) -> BootInfo:
+    """The BootInfo of this broker by its boot method. Raises BootError."""
+    asked = asked_methods(options.attrs, os.environ)
+    table = options.config.get("bootstrap")
+    # A table with hosts takes precedence over a launcher, which a single broker may have by chance.
+    has_hosts = isinstance(table, dict) and bool(table.get("hosts"))
+    if asked[:1] == ["config"] or (not asked and has_hosts):
+        return _boot_from_config(options)
+    # Not in brokers that are forks, which have no launcher.
+    from headrace.engine.broker.boot.pmi import from_launcher, launcher
+
+    launched = launcher({**os.environ, "FLUX_PMI_CLIENT_METHODS": " ".join(asked)})
+    if launched is not None:
+        return from_launcher(*launched, os.environ, rundir, options.attrs)
+    if not asked and table is not None:
+        return _boot_from_config(options)
+    return boot.alone(options.hosts[0] if options.hosts else "", options.attrs.get("tbon.topo", "kary:32"))
+
+
+def _boot_from_config(options: LaunchOptions) -> BootInfo:
+    from headrace.engine.broker.boot.config import from_config
+
+    if "bootstrap" not in options.config:
+        raise BootError("broker.boot-method=config: the configuration has no table [bootstrap]")
+    return from_config(options.config, options.attrs.get("tbon.topo", ""))

@@ -1,0 +1,258 @@
+"""Starts a test instance: all its brokers are forked from one process of this machine, or are programs of their own.
+
+A fork costs by the memory that is mapped, and touched afterwards by each process. So the zygote, which forks the
+agents, is forked first, while little is loaded, and loads what agents need while this process loads what all brokers
+use.
+
+Brokers are programs where a fork of this process would not be what was asked for: with the hosts of a `[bootstrap]`
+table each boots from that as one on a node of its own would, reads the configuration itself, and can be started again
+with another; the same where a wrapper or a `flux-broker` of the user's own shall be run.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from headrace.engine.agent import reaper
+from headrace.engine.agent.zygote import Zygote, fork_zygote
+from headrace.engine.broker import signals
+from headrace.engine.broker.boot import boot
+from headrace.engine.broker.boot.methods import method_in_test_instance
+from headrace.engine.broker.launch.options import LaunchError, LaunchOptions, check, make_rundir, make_unmade
+from headrace.engine.broker.launch.preload import preload
+from headrace.engine.broker.launch.supervisor import Supervisor
+from headrace.engine.broker.state import machine
+from headrace.engine.process import linux
+from headrace.engine.process.spawn import raise_file_limit
+from headrace.formats.spec.os_error import text_of
+from headrace.formats.spec.topology import Topology
+
+if TYPE_CHECKING:
+    from headrace.engine.broker.launch.start_pmi import StartPmi
+
+
+def start_many(options: LaunchOptions) -> int:
+    """`--test-size=N`: N brokers on this machine, started from here; returns the instance's exit code."""
+    signals.hold()
+    check(options)
+    size = options.size
+    hosts = options.hosts or [boot.local_hostname()] * size
+    if len(hosts) != size:
+        raise LaunchError(f"--test-hosts names {len(hosts)} hosts, the instance has {size} brokers")
+    try:
+        programs = _are_programs(options)
+        topology = None if programs else Topology(size, options.attrs.get("tbon.topo", "kary:32"))
+        quorum = machine.quorum_size(options.attrs.get("broker.quorum", ""), size)
+    except (boot.BootError, ValueError) as exc:
+        raise LaunchError(str(exc)) from None
+    linux.name_process("flux-start")
+    raise_file_limit()
+    rundir = make_rundir(options, later=True)
+    cleanup = options.attrs.get("rundir-cleanup", "1") == "1"
+    try:
+        if topology is None:
+            make_unmade(options)
+            return _run_programs(options, rundir, quorum, cleanup)
+        return _run_forks(options, rundir, quorum, topology, hosts)
+    except OSError as exc:
+        raise LaunchError(text_of(exc)) from None
+    finally:
+        if cleanup:
+            # A leader that was killed could not do it.
+            shutil.rmtree(rundir, ignore_errors=True)
+
+
+def _ranks(options: LaunchOptions) -> range:
+    """The ranks that are started immediately."""
+    return range(1 if options.start_mode == "leader" else options.size)
+
+
+# -- brokers that are forks of this process
+
+
+def _run_forks(options: LaunchOptions, rundir: str, quorum: int, topology: Topology, hosts: list[str]) -> int:
+    ranks = _ranks(options)
+    cleanup = options.attrs.get("rundir-cleanup", "1") == "1"
+    gc.freeze()
+    agents = fork_zygote(len(ranks), rundir if cleanup else "")
+    brokers: _Forks | None = None
+    try:
+        preload(options.size > 1)
+        # Not before: if we are killed, the zygote removes it.
+        make_unmade(options)
+        brokers = _Forks(options, rundir, quorum, topology, hosts, agents)
+        brokers.supervisor.listen()
+        signals.catch()
+        for rank in ranks:
+            brokers.supervisor.start(rank)
+        signals.restore_defaults()
+    finally:
+        agents.close()
+    return brokers.supervisor.run()
+
+
+class _Forks:
+    """Forks a broker of each rank; the first one has an agent of the zygote's, any later one an agent of its own."""
+
+    def __init__(
+        self, options: LaunchOptions, rundir: str, quorum: int, topology: Topology, hosts: list[str], agents: Zygote
+    ) -> None:
+        self._options = options
+        self._rundir = rundir
+        self._agents = agents
+        self._own = os.getpid()
+        self._cleanup = options.attrs.get("rundir-cleanup", "1") == "1"
+        tcp = _address(options) if options.clique != "single" or boot.prefers_tcp(options.attrs) else ""
+        method = method_in_test_instance(options.attrs, os.environ) or "simple"
+        self._infos = boot.on_one_machine(options.size, rundir, topology, hosts, tcp)
+        for info in self._infos:
+            info.attrs = {"broker.boot-method": method, **_mapping(options.clique, options.size)}
+        self._began: set[int] = set()
+        self.supervisor = Supervisor(options, rundir, quorum, self._fork, agents)
+
+    def _fork(self, rank: int) -> int:
+        """Start the broker of `rank`; returns its pid. Raises OSError."""
+        again = rank in self._began or rank not in _ranks(self._options)
+        if again:
+            # Signals that reach the new broker before it has handlers stay pending until then.
+            signals.hold()
+        pid = os.fork()
+        if pid == 0:
+            self._be_broker(rank, again)
+        if again:
+            signals.release()
+        else:
+            self._agents.taken(rank)
+        self._began.add(rank)
+        return pid
+
+    def _be_broker(self, rank: int, again: bool) -> None:
+        """In the fork: run the broker of `rank`, and exit."""
+        from headrace.engine.broker.launch.launch import run_broker
+
+        options, own = self._options, self._own
+        code = 1
+        try:
+            self.supervisor.leave()
+            if rank:
+                options.attrs["rundir-cleanup"] = "0"
+            else:
+                _end_with(own)
+            if again:
+                reaper.leave_agents_to_others()
+            agent = None if again else (0, self._agents.take(rank))
+            code = run_broker(self._infos[rank], options, self._rundir, own if self._cleanup else 0, agent)
+        except BaseException as exc:
+            print(f"flux-broker: {text_of(exc)}", file=sys.stderr)
+        finally:
+            if self._cleanup and rank == 0 and os.getppid() != own:
+                # `flux start`, and perhaps the zygote, was killed: then the leader removes the run directory.
+                shutil.rmtree(self._rundir, ignore_errors=True)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code & 0xFF)
+
+
+def _end_with(starter: int) -> None:
+    """In the leader: receive a signal when `starter` is killed; followers end with the leader."""
+    linux.die_with_parent(signal.SIGTERM)
+    if os.getppid() != starter:
+        raise LaunchError("flux start was killed")
+
+
+def _mapping(clique: str, size: int) -> dict[str, str]:
+    """The attribute `broker.mapping` (RFC 34) of brokers that share nodes as `--test-pmi-clique` says."""
+    known = {"none": "", "single": f"[[0,1,{size},1]]", "per-broker": f"[[0,{size},1,1]]"}
+    return {"broker.mapping": known.get(clique, clique)}
+
+
+def _address(options: LaunchOptions) -> str:
+    """The address of this host for brokers on other hosts. Raises LaunchError."""
+    from headrace.engine.broker.boot.address import AddressError, address_of, hint_of
+
+    if options.clique == "single":
+        return "127.0.0.1"
+    try:
+        return address_of(boot.local_hostname(), hint_of(options.attrs, os.environ))
+    except AddressError as exc:
+        raise LaunchError(str(exc)) from None
+
+
+# -- brokers that are programs
+
+
+def _are_programs(options: LaunchOptions) -> bool:
+    """Whether each broker is started as a program of its own. Raises BootError for a boot method that cannot be."""
+    method = method_in_test_instance(options.attrs, os.environ)
+    if method == "single" and options.size > 1:
+        raise boot.BootError(f"boot method single makes an instance of one broker, not of {options.size}")
+    # -vv shows the PMI exchange of the brokers, and forked brokers have none.
+    shows_pmi = options.start_verbose > 1
+    return _has_hosts(options) or options.runs_other_program or shows_pmi
+
+
+def _has_hosts(options: LaunchOptions) -> bool:
+    """Whether brokers boot from the table `[bootstrap]`."""
+    method = method_in_test_instance(options.attrs, os.environ)
+    table = options.config.get("bootstrap")
+    return method == "config" or (not method and isinstance(table, dict) and bool(table.get("hosts")))
+
+
+def _run_programs(options: LaunchOptions, rundir: str, quorum: int, cleanup: bool) -> int:
+    own = os.getpid()
+    exchange: StartPmi | None = None
+
+    def start(rank: int) -> int:
+        attrs = {"rundir": rundir, "rundir-cleanup": str(int(cleanup))}
+        words = [f"--setattr={name}={value}" for name, value in attrs.items()]
+        fd, variables = exchange.begin(rank) if exchange else (-1, {})
+        pid = os.fork()
+        if pid == 0:
+            command = options.command if rank == 0 else []
+            if options.hosts:
+                variables["FLUX_FAKE_HOSTNAME"] = options.hosts[rank]
+            _become_program([*options.broker_argv, *words, *command], variables, fd, rank, own)
+        if fd != -1:
+            os.close(fd)
+        return pid
+
+    supervisor = Supervisor(options, rundir, quorum, start, None)
+    if not _has_hosts(options):
+        from headrace.engine.broker.launch.start_pmi import StartPmi
+
+        mapping = _mapping(options.clique, options.size)["broker.mapping"]
+        exchange = StartPmi(options.size, mapping, supervisor.watch, supervisor.abort, options.start_verbose > 1)
+        supervisor.on_end = exchange.ended
+    supervisor.listen()
+    for rank in _ranks(options):
+        supervisor.start(rank)
+    return supervisor.run()
+
+
+def _become_program(argv: list[str], variables: dict[str, str], pmi_fd: int, rank: int, starter: int) -> None:
+    """In a fork: execute the broker of `rank`, or end. Of our descriptors it inherits `pmi_fd`, if that is not -1."""
+    status = 1
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        signals.release()
+        if rank == 0:
+            _end_with(starter)
+        if pmi_fd != -1:
+            os.set_inheritable(pmi_fd, True)
+        # The variables of our own launcher are about this process, not about the broker.
+        env = {name: value for name, value in os.environ.items() if not name.startswith("PMI_")}
+        status = 127
+        os.execvpe(argv[0], argv, {**env, **variables})
+    except OSError as exc:
+        print(f"flux-start: {argv[0]}: {exc.strerror}", file=sys.stderr)
+    except LaunchError as exc:
+        print(f"flux-start: {exc}", file=sys.stderr)
+    finally:
+        sys.stderr.flush()
+        os._exit(status)

@@ -1,0 +1,259 @@
+"""The options of an instance's start, and its folders. Imports are kept few; see many.py."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable
+from typing import Any
+
+# A socket path has 108 bytes with its final NUL, and sockets take eleven beyond the run directory ("/local-1234").
+_RUNDIR_LIMIT = 96
+_SOCKET_PATH = 108
+# Of a run directory or a URI; Flux has a buffer of this size for each.
+_LONGEST_PATH = 1024
+# Modes of new folders.
+_PRIVATE, _PASSABLE = 0o700, 0o711
+
+
+class LaunchError(Exception):
+    """The instance cannot be started; the text has the reason."""
+
+
+class RundirError(LaunchError):
+    """The run directory that `flux start` was given cannot be used."""
+
+
+class LaunchOptions:
+    """The options of `flux start` and `flux broker`."""
+
+    def __init__(
+        self,
+        *,
+        size: int = 0,
+        attrs: dict[str, str] | None = None,
+        config: dict[str, Any] | None = None,
+        config_path: str = "",
+        command: list[str] | None = None,
+        hosts: list[str] | None = None,
+        rundir: str = "",
+        verbose: int = 0,
+        exit_mode: str = "",
+        exit_timeout: float | None = None,
+        start_mode: str = "all",
+        clique: str = "single",
+        broker_argv: list[str] | None = None,
+        runs_other_program: bool = False,
+        start_verbose: int = 0,
+        on_state: Callable[[str], None] | None = None,
+    ) -> None:
+        self.size = size
+        self.verbose = verbose
+        # "any" (the default, also as "") or "leader": whose failure begins the `exit_timeout` seconds of the others;
+        # None where no time was asked for.
+        self.exit_mode = exit_mode
+        self.exit_timeout = exit_timeout
+        # "leader" if rank 0 alone is started.
+        self.start_mode = start_mode
+        # Which brokers of a test instance share a node: "single", "per-broker", "none", or a task map (RFC 34).
+        self.clique = clique
+        # The command line of a broker that is a program of its own, without the initial program.
+        self.broker_argv = broker_argv or []
+        # It is not our own that runs: somebody's wrapper, or a `flux-broker` of theirs.
+        self.runs_other_program = runs_other_program
+        # The verbosity of `flux start` itself; `verbose` is that of the brokers.
+        self.start_verbose = start_verbose
+        # Called in the broker's process with the name of each state that it enters.
+        self.on_state = on_state
+        # A new private run directory that has only a name yet, and a state directory that nobody has written to yet.
+        self.unmade = self.new_statedir = ""
+        self.attrs = {} if attrs is None else attrs
+        self.config = config or {}
+        self.config_path = config_path
+        self.command = command or []
+        self.hosts = hosts or []
+        self.rundir = rundir
+
+
+def check(options: LaunchOptions) -> None:
+    """Read the configuration, and add its attributes to `attrs`. Raises LaunchError."""
+    from headrace.engine.broker.attrs import AttrError, AttrTable
+    from headrace.formats.config.files import ConfigError
+
+    try:
+        os.getcwd()
+    except OSError as exc:
+        raise LaunchError(f"Unable to get current working directory: {exc.strerror}") from None
+    try:
+        if options.config:
+            # Imported here, so that brokers without a configuration do not keep the tables in memory.
+            from headrace.formats.config import keys as config_keys
+
+            try:
+                config_keys.check(options.config, options.config_path, os.getuid())
+            except config_keys.RefusedTable as exc:
+                if exc.module != "connector-local" or not isinstance(options.config["access"], dict):
+                    raise
+                # A key of the table [access] is refused by the broker itself in its first state, as in Flux.
+                others = {name: table for name, table in options.config.items() if name != "access"}
+                config_keys.check(others, options.config_path, os.getuid())
+            options.attrs = {**config_keys.attributes(options.config), **options.attrs}
+        AttrTable(options.attrs)
+    except (AttrError, ConfigError) as exc:
+        raise LaunchError(str(exc)) from None
+
+
+def make_rundir(options: LaunchOptions, later: bool = False) -> str:
+    """The run directory, short enough for socket paths: the one that is asked for, or a new private one; before it the
+    `statedir`, if there shall be one. Raises LaunchError, and leaves no folder then. With `later` a private one is left
+    for `make_unmade` to make.
+    """
+    statedir = options.attrs.get("statedir", "")
+    if statedir:
+        options.attrs["statedir"], new = _folder("statedir", statedir, _PRIVATE)
+        options.new_statedir = options.attrs["statedir"] if new else ""
+    try:
+        path = _rundir(options)
+        if "local-uri" in options.attrs:
+            _check_local_uri(options.attrs["local-uri"], path)
+    except LaunchError:
+        _leave_no_statedir(options)
+        raise
+    _warn_of_closed(options, path)
+    if not later:
+        make_unmade(options)
+    return path
+
+
+def _warn_of_closed(options: LaunchOptions, rundir: str) -> None:
+    """Tell on stderr where guests whose jobs run as themselves could not reach their folders in the run directory."""
+    if _rundir_mode(options) == _PASSABLE:
+        from headrace.formats.config import guests
+
+        why = guests.closed_folder(rundir)
+        if why:
+            text = f'rundir {rundir}: {guests.KEY} is "{guests.AS_USER}", and jobs of guests will fail: {why}'
+            print(f"flux-broker: warning: {text}", file=sys.stderr, flush=True)
+
+
+def _check_local_uri(uri: str, rundir: str) -> None:
+    """Raise LaunchError for a URI at which no socket can be created."""
+    path = uri.removeprefix("local://")
+    if path == uri or not path.startswith("/"):
+        raise LaunchError(f"local-uri is malformed: '{uri}' is not local:///PATH")
+    size = len(os.fsencode(path))
+    if size >= _LONGEST_PATH:
+        raise LaunchError(f"local-uri of {size} bytes: buffer overflow")
+    if size >= _SOCKET_PATH:
+        raise LaunchError(f"local-uri length of {size} bytes exceeds max {_SOCKET_PATH - 1}, the path of a socket")
+    folder = os.path.dirname(path)
+    if folder == rundir:
+        # It may have only a name yet.
+        return
+    try:
+        mode = os.stat(folder).st_mode
+    except OSError as exc:
+        raise LaunchError(f"local-uri directory cannot stat {folder}: {exc.strerror}") from None
+    if not stat.S_ISDIR(mode):
+        raise LaunchError(f"local-uri directory {folder}: Not a directory")
+    # The superuser may write everywhere, so the mode is looked at, too.
+    if not mode & stat.S_IWUSR or not os.access(folder, os.W_OK | os.X_OK):
+        raise LaunchError(f"local-uri directory permissions: {folder} is not writable")
+
+
+def _leave_no_statedir(options: LaunchOptions) -> None:
+    if options.new_statedir:
+        os.rmdir(options.new_statedir)
+
+
+def _rundir(options: LaunchOptions) -> str:
+    if options.rundir and not os.path.isdir(options.rundir):
+        why = _why_no_folder(options.rundir)
+        raise RundirError(f"{options.rundir}: {why[0].lower() + why[1:] if why[:3] == 'Not' else why}")
+    given = options.attrs.get("rundir") or options.rundir
+    if given:
+        if len(os.fsencode(given)) > _RUNDIR_LIMIT:
+            size = len(os.fsencode(given))
+            raise LaunchError(f"rundir length of {size} bytes exceeds max {_RUNDIR_LIMIT} to allow for sockets in it")
+        path, new = _folder("rundir", given, _rundir_mode(options))
+        if os.stat(path).st_mode & stat.S_ISVTX:
+            # A folder such as /tmp, which many users share.
+            return _new_name(options, path)
+        # An existing folder is not removed at the end.
+        options.attrs.setdefault("rundir-cleanup", "1" if new else "0")
+        return path
+    base = os.environ.get("TMPDIR") or "/tmp"
+    if len(os.fsencode(base)) >= _LONGEST_PATH:
+        raise LaunchError(f"rundir buffer overflow: TMPDIR has {len(os.fsencode(base))} bytes")
+    if not os.path.isdir(base):
+        raise LaunchError(f"cannot create directory in {base}: {_why_no_folder(base)}; TMPDIR names another place")
+    if len(os.fsencode(base)) > _RUNDIR_LIMIT - 14:
+        base = "/tmp"
+    return _new_name(options, base)
+
+
+def _why_no_folder(path: str) -> str:
+    return "Not a directory" if os.path.exists(path) else "No such file or directory"
+
+
+def _new_name(options: LaunchOptions, base: str) -> str:
+    """An unpredictable name for a new folder. (Importing package tempfile takes longer than this.)"""
+    while not options.unmade or os.path.lexists(options.unmade):
+        options.unmade = os.path.join(os.path.abspath(base), f"flux-{os.urandom(4).hex()}")
+    return options.unmade
+
+
+def make_unmade(options: LaunchOptions) -> None:
+    """Create the folder with the name. Raises LaunchError."""
+    path, options.unmade = options.unmade, ""
+    if path:
+        try:
+            _make(path, _rundir_mode(options))
+        except OSError as exc:
+            _leave_no_statedir(options)
+            base = os.path.dirname(path)
+            raise LaunchError(
+                f"cannot create directory in {base}: {exc.strerror}; TMPDIR names another place"
+            ) from None
+
+
+def _rundir_mode(options: LaunchOptions) -> int:
+    """Guests whose jobs run as themselves have folders in it: they can pass it, and not list it."""
+    if not options.config:
+        return _PRIVATE
+    from headrace.formats.config import guests
+
+    return _PASSABLE if guests.submit(options.config) == guests.AS_USER else _PRIVATE
+
+
+def _make(path: str, mode: int) -> None:
+    """Create a folder whatever the umask. Raises OSError."""
+    os.mkdir(path, _PRIVATE)
+    if mode != _PRIVATE:
+        os.chmod(path, mode)
+
+
+def _folder(attribute: str, path: str, mode: int) -> tuple[str, bool]:
+    """The absolute `path` of a folder that we can write to, and whether it is new. Its parent must exist: a name that
+    was mistyped would otherwise be made. Raises LaunchError."""
+    path, new = os.path.abspath(path), True
+    try:
+        _make(path, mode)
+    except FileExistsError:
+        new = False
+    except OSError as exc:
+        parent = os.path.dirname(path)
+        if isinstance(exc, FileNotFoundError):
+            # /proc has no place for new folders, and says it this way.
+            why = f"no folder can be made in {parent}" if os.path.isdir(parent) else f"there is no folder {parent}"
+            raise LaunchError(f"{attribute} {path}: {why}") from None
+        raise LaunchError(f"{attribute} {path}: {exc.strerror}") from None
+    if not os.path.isdir(path):
+        raise LaunchError(f"{attribute} {path}: Not a directory")
+    # Its owner could put other files in the place of ours. A volume of a pod is root's.
+    if (owner := os.stat(path).st_uid) not in (0, os.getuid()):
+        raise LaunchError(f"{attribute} {path} is not owned by instance owner: it is user {owner}'s")
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise LaunchError(f"{attribute} {path}: not writable")
+    return path, new

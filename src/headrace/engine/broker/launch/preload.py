@@ -1,0 +1,42 @@
+"""Imports the modules of brokers in a process that will fork them, so that they share its memory and imports."""
+
+from __future__ import annotations
+
+import gc
+
+
+def preload(links: bool) -> None:
+    """Import what all brokers need once, so that the processes forked from here share its memory and its time.
+
+    What the leader alone needs it loads itself, while we fork the others.
+    """
+    from headrace.engine.broker import bare_imports
+    from headrace.engine.process.garbage import collect_rarely
+
+    collect_rarely()
+    bare_imports.load_small()
+    bare_imports.load_asyncio()
+    import asyncio
+
+    from headrace.engine.broker import broker as _broker  # noqa: F401 - loaded before the fork
+    from headrace.engine.broker.discovery import discover_before_fork
+    from headrace.engine.broker.launch import launch as _launch  # noqa: F401 - loaded before the fork
+    from headrace.engine.broker.module.host import FOLLOWER_MODULES
+    from headrace.engine.broker.module.search import import_leaders_parts, import_service
+    from headrace.formats.spec import duration
+
+    if links:
+        bare_imports.load_zmq()
+        from headrace.engine.broker.tbon import sockets as _overlay_sockets  # noqa: F401 - loaded before the fork
+    else:
+        # The one broker leads, and reads R. To load it in the fork would copy the pages that it is put into.
+        import_leaders_parts()
+    for name in FOLLOWER_MODULES:
+        import_service(name)
+    # Code that ran once has its caches filled: done here, the pages they are in stay shared.
+    asyncio.new_event_loop().close()
+    duration.parse("1s")
+    discover_before_fork()
+    # A garbage collection in a child would write to, and so copy, every page that the child inherits. Garbage of the
+    # parent is frozen too: collecting it first would take longer than starting the agent.
+    gc.freeze()

@@ -1,0 +1,543 @@
+"""The local socket: connections of clients on this machine (RFC 3 framing, credentials from the kernel).
+
+The peer's uid is read before its first byte is parsed; a uid without access gets one errno byte and is disconnected.
+Writes are collected during a loop turn and sent in one system call per client. If a client does not read, its streams
+pause, then its requests are not read, and finally it is disconnected, so that no queue grows without bound. What guests
+hold is charged to their budgets (`budget.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import shutil
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, cast
+
+from headrace.engine.broker.admin_role import is_admin
+from headrace.formats.spec import message as m
+from headrace.formats.spec.message import Message, MessageError
+
+from .answers import RpcError
+from .budget import ENTRY, Account, is_guest
+from .guest_frames import GuestFrames
+from .router import new_uuid
+from .tbon.outstanding import Outstanding, sender_of
+
+if TYPE_CHECKING:
+    from .parts import BrokerBase
+
+# Bytes of a client's unread output: from PAUSE_AT on its streams wait, from STOP_AT on its requests are not read, and
+# beyond DROP_AT it is disconnected; beyond DROP_ANSWERS_AT if it has only single responses to its own requests, which
+# may be large. STOP_AT is much higher than PAUSE_AT: a client that is writing usually does not read, and if its
+# requests were not read then, both would deadlock.
+PAUSE_AT = 1 << 20
+STOP_AT = 16 << 20
+DROP_AT = 64 << 20
+DROP_ANSWERS_AT = 1 << 30
+# SHARE: messages of one client that are routed before it is the others' turn. HOLD_AT: bytes of its messages that wait
+# for their turn, from which on it is not read. So a client with thousands of requests does not hold up the others.
+SHARE = 16
+HOLD_AT = 1 << 18
+# The limit for one message of a guest, in bytes: the largest that guests need are values for a KVS namespace of their
+# own. GUEST_PAUSE_AT is PAUSE_AT for a guest, whose output is counted from there until all of it is read.
+GUEST_FRAME = 16 << 20
+GUEST_PAUSE_AT = 64 << 10
+# Services (counted once for each broker) that one client may call; when it leaves, each is sent a disconnect request.
+MOST_SERVICES = 1 << 16
+# Connections that are accepted in one turn of the loop, and seconds between two log lines about too many.
+_AT_ONCE = 32
+_QUIET = 60.0
+_CRED = struct.Struct("3i")
+# Bits that `flux module debug` sets for `connector-local`, as in flux-core: the next client may not connect, or is a
+# guest even if it is the owner.
+_REFUSE_NEXT, _NEXT_IS_GUEST = 1, 4
+_COUNTED = {m.REQUEST: "request", m.RESPONSE: "response", m.EVENT: "event", m.CONTROL: "control"}
+
+
+class LocalClient(asyncio.BufferedProtocol):
+    """One connection. Its credential is stamped on every message at ingress (RFC 12)."""
+
+    def __init__(self, server: LocalServer) -> None:
+        self.server = server
+        self.broker = server.broker
+        self.uuid = new_uuid()
+        self._route = self.uuid.encode()
+        # Where the first route of a guest's request begins that came with it, from behind `flux proxy`: services know a
+        # sender by it, and would take the guest for another client whose uuid it has written there.
+        self._claimed = self._route + b"/"
+        self.userid = m.USERID_UNKNOWN
+        self.rolemask = m.ROLE_NONE
+        self._transport: asyncio.Transport | None = None
+        self._deframer = m.Deframer()
+        self._out: list[bytes] = []
+        # Whether the unread output has anything but single responses to this client's own requests.
+        self._streams = False
+        self._used: set[tuple[str, int, int]] = set()
+        # Bytes that a guest is charged for these.
+        self._used_size = 0
+        # Requests that it has not answered; made with the first, since few clients provide a service.
+        self._owing: Outstanding | None = None
+        # Whether it has so much unread output that its streams wait (PAUSE_AT), and that it is not read (STOP_AT).
+        self._paused = False
+        self._stopped = False
+        # Whether it has sent more than its share; the rest is in the deframer.
+        self._waits = False
+        self._drained: list[Callable[[], None]] = []
+        # The account of guests behind this connection: made for a guest, or for the first message with the credential
+        # of one.
+        self.account: Account | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        sock: socket.socket = transport.get_extra_info("socket")
+        _pid, uid, _gid = _CRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CRED.size))
+        rolemask = self.server.role_of(uid)
+        if rolemask == m.ROLE_NONE:
+            self._turn_away(errno.EPERM)
+            return
+        self.userid, self.rolemask = uid, rolemask
+        self._transport.set_write_buffer_limits(high=PAUSE_AT)
+        if not rolemask & m.ROLE_OWNER:
+            try:
+                self.broker.budget.charge(uid, "connections")
+            except RpcError as exc:
+                self._turn_away(exc.errnum)
+                return
+            self.account = Account(self.broker.budget)
+            self._deframer = GuestFrames(GUEST_FRAME, self._reserve, self._refuse_unread)
+            self._transport.set_write_buffer_limits(high=GUEST_PAUSE_AT, low=0)
+        self._transport.write(b"\0")
+        self.server.clients.add(self)
+        self.broker.router.add_peer(self)
+
+    def _turn_away(self, errnum: int) -> None:
+        assert self._transport is not None
+        self._transport.write(bytes((errnum,)))
+        self._transport.close()
+        self._transport = None
+
+    def _reserve(self, size: int) -> None:
+        """Charge for a message of `size` bytes that has begun. Raises RpcError."""
+        assert self.account is not None
+        self.account.hold(self.userid, "input", size)
+
+    def _refuse_unread(self, msg: Message, error: RpcError) -> None:
+        """Refuse a request whose payload was not kept."""
+        if msg.type == m.REQUEST:
+            msg.routes.append(self._route)
+            self.broker.router.refuse(msg, error.errnum, error.text)
+
+    def _count_input(self) -> None:
+        """Charge a guest for the messages that it has not finished to send, or that wait for their turn."""
+        if self.account is not None and isinstance(self._deframer, GuestFrames):
+            self.account.hold(self.userid, "input", self._deframer.held, checked=False)
+
+    def _count_output(self) -> None:
+        """Charge a guest for what it has not read."""
+        if self.account is not None and self.is_guest and self._transport is not None:
+            unread = self._transport.get_write_buffer_size() if self._paused else 0
+            self.account.hold(self.userid, "output", unread, checked=False)
+
+    def _affordable(self, msg: Message, data: bytes) -> bytes:
+        """`data`, the frame of `msg` for a guest, or that of an error where a response is too large for its budget.
+
+        A guest that leaves a stream unread until its budget is used up is disconnected.
+        """
+        assert self._transport is not None and self.account is not None
+        waiting = self._transport.get_write_buffer_size() + sum(map(len, self._out))
+        try:
+            self.account.hold(self.userid, "output", waiting + len(data))
+        except RpcError as exc:
+            if msg.type == m.RESPONSE and not msg.flags & m.FLAG_STREAMING:
+                return m.frame(m.error_response(msg, exc.errnum, exc.text))
+            self._drop(exc)
+        return data
+
+    @property
+    def is_guest(self) -> bool:
+        return not self.rolemask & m.ROLE_OWNER
+
+    def _charge(self, msg: Message) -> bool:
+        """Charge for a guest's request or event; where that is too much, it is refused, and the answer is false."""
+        if self.account is None:
+            self.account = Account(self.broker.budget)
+        # From here on its bytes are those of a request.
+        self.account.hold(self.userid, "input", 0, checked=False)
+        try:
+            if msg.type == m.REQUEST:
+                if not msg.flags & m.FLAG_NORESPONSE:
+                    self._charge_service(msg)
+                self.account.open(msg)
+            else:
+                self.broker.budget.check_uncounted(msg)
+        except RpcError as exc:
+            if msg.type == m.REQUEST:
+                msg.routes.append(self._route)
+                self.broker.router.refuse(msg, exc.errnum, exc.text)
+            return False
+        return True
+
+    def _charge_service(self, msg: Message) -> None:
+        """Charge a guest for a service that it has not called before, which hears of its end. Raises RpcError."""
+        service = _service_of(msg)
+        if self.account is not None and self.is_guest and service not in self._used:
+            size = self._used_size + ENTRY + len(service[0])
+            self.account.hold(self.userid, "services", size)
+            self._used_size = size
+
+    def when_drained(self, then: Callable[[], None]) -> None:
+        """Call `then` when the client has read most of its output, or is gone."""
+        if self._paused:
+            self._drained.append(then)
+        else:
+            then()
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._stopped = False
+        self._count_output()
+        if self._waits:
+            self.broker.router.when_free(self._accept_share)
+        self._read_again()
+        self._tell_drained()
+
+    def _tell_drained(self) -> None:
+        drained, self._drained = self._drained, []
+        for then in drained:
+            then()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.broker.receive_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        try:
+            self._deframer.feed(self.broker.receive_buffer[:nbytes])
+        except MessageError as exc:
+            self._drop(exc)
+            return
+        if not self._waits:
+            self._accept_share()
+        elif self._deframer.pending > HOLD_AT:
+            transport.pause_reading()
+        self._count_input()
+
+    def _accept_share(self) -> None:
+        if self._stopped:
+            self._waits = True
+            return
+        self._waits = self._accept_some(SHARE)
+        if self._waits:
+            self.broker.router.when_free(self._accept_share)
+        else:
+            self._read_again()
+
+    def _read_again(self) -> None:
+        if self._transport is not None and not (self._stopped or self._waits):
+            self._transport.resume_reading()
+
+    def _accept_some(self, most: int) -> bool:
+        """Route up to `most` of its messages (-1: all); returns whether there may be more."""
+        try:
+            for msg in self._deframer:
+                self._accept(msg)
+                most -= 1
+                if not most:
+                    return True
+        except MessageError as exc:
+            self._drop(exc)
+        self._count_input()
+        return False
+
+    def _drop(self, why: Exception) -> None:
+        self.broker.log(logging.WARNING, "connector-local", f"client of uid {self.userid} dropped: {why}")
+        self.close()
+
+    def _accept(self, msg: Message) -> None:
+        if self.rolemask & m.ROLE_OWNER:
+            # The owner may speak with a lesser credential, as tests and gateways do.
+            if msg.userid == m.USERID_UNKNOWN:
+                msg.userid = self.userid
+            if msg.rolemask == m.ROLE_NONE:
+                msg.rolemask = self.rolemask
+        else:
+            msg.userid, msg.rolemask = self.userid, self.rolemask
+        kind = msg.type
+        self.server.sent[kind] += 1
+        if kind == m.REQUEST:
+            msg.flags |= m.FLAG_ROUTE
+            if self.is_guest and msg.routes:
+                msg.routes = [self._claimed + msg.routes[0], *msg.routes[1:]]
+            # Before the route is there, since it is gone again when the response comes to `send`.
+            if is_guest(msg) and not self._charge(msg):
+                return
+            msg.routes.append(self._route)
+            if not msg.flags & m.FLAG_NORESPONSE:
+                self._used.add(_service_of(msg))
+                if len(self._used) > MOST_SERVICES:
+                    raise MessageError(f"it asked more than {MOST_SERVICES} services")
+            self.broker.router.request(msg)
+        elif kind == m.RESPONSE:
+            if self.is_guest:
+                # It provides no service, so nothing was asked of it.
+                return
+            if self._owing is not None:
+                self._owing.answered(msg, sender_of(msg))
+            self.broker.router.response(msg)
+        elif kind == m.EVENT:
+            # A guest must not speak in a service's name.
+            if is_guest(msg) and (self.broker.router.service_of(msg.topic) or not self._charge(msg)):
+                return
+            msg.routes.clear()
+            self.broker.events.publish(msg)
+
+    def send(self, msg: Message) -> None:
+        """Write at the end of this turn of the loop."""
+        if self._transport is None:
+            if msg.type == m.REQUEST:
+                # It was queued before the client went away.
+                self._refuse(msg)
+            return
+        if msg.type == m.REQUEST:
+            if self._owing is None:
+                self._owing = Outstanding()
+            self._owing.passed(msg, sender_of(msg))
+        if self.account is not None and msg.type == m.RESPONSE:
+            self.account.answered(msg)
+        if self.is_guest and msg.routes and msg.routes[0].startswith(self._claimed):
+            msg.routes = [msg.routes[0][len(self._claimed) :], *msg.routes[1:]]
+        data = m.frame(msg)
+        if self.account is not None and self.is_guest:
+            data = self._affordable(msg, data)
+        if not self._out:
+            self.broker.router.at_turn_end(self._write)
+        self.server.received[msg.type] += 1
+        if msg.type != m.RESPONSE or msg.flags & m.FLAG_STREAMING:
+            self._streams = True
+        self._out.append(data)
+
+    def _refuse(self, msg: Message) -> None:
+        """Respond in place of a client that has gone."""
+        service = msg.topic.partition(".")[0]
+        self.broker.router.refuse(msg, errno.ENOSYS, f"the client that provided service {service} has disconnected")
+
+    def forget_request(self, sender: bytes, matchtag: int) -> None:
+        """Forget a request to a service of this client for whose responses its sender does not wait any more."""
+        if self._owing is not None:
+            self._owing.forget(sender, matchtag)
+
+    def _write(self) -> None:
+        out, self._out = self._out, []
+        most = DROP_AT if self._streams else DROP_ANSWERS_AT
+        self._streams = False
+        transport = self._transport
+        if transport is None or not out:
+            return
+        if transport.get_write_buffer_size() <= most:
+            transport.write(b"".join(out))
+            self._count_output()
+            if not self._stopped and transport.get_write_buffer_size() > STOP_AT:
+                self._stopped = True
+                transport.pause_reading()
+        else:
+            text = f"client of uid {self.userid} dropped: it left {most >> 20} MiB unread"
+            self.broker.log(logging.WARNING, "connector-local", text)
+            self.close()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._transport is None:
+            return
+        if self._waits:
+            # Requests that were sent before the disconnection are carried out.
+            self._accept_some(-1)
+        # asyncio's transport refers to itself by a bound method. Without this reference it is freed at once.
+        getattr(self._transport, "__dict__", {}).pop("_read_ready_cb", None)
+        self._transport = None
+        # That of a guest refers to this client, and may hold an unfinished message.
+        self._deframer = m.Deframer()
+        self._paused = False
+        self._tell_drained()
+        self.server.clients.discard(self)
+        broker = self.broker
+        broker.router.remove_peer(self)
+        broker.events.drop(self)
+        for msg in self._owing.take() if self._owing is not None else ():
+            self._refuse(msg)
+        for service, nodeid, upstream in self._used:
+            note = m.request(service + ".disconnect", None, nodeid, 0, upstream, self.userid, self.rolemask)
+            note.routes.append(self._route)
+            broker.router.request(note)
+        if self.account is not None:
+            self.account.close()
+            self.account = None
+            if self.is_guest:
+                broker.budget.credit(self.userid, "connections")
+
+
+def _service_of(msg: Message) -> tuple[str, int, int]:
+    """What `_used` has of a request."""
+    return msg.topic.rpartition(".")[0], msg.aux1, msg.flags & m.FLAG_UPSTREAM
+
+
+class Debugged(Protocol):
+    """A service with debug bits."""
+
+    debug: int
+
+
+class LocalServer:
+    """The listening socket at `path` (mode 0777 in a private folder: the credential check is the gate)."""
+
+    def __init__(self, broker: BrokerBase, path: str) -> None:
+        self.broker = broker
+        self.path = path
+        # Has the debug bits that `flux module debug connector-local` sets.
+        self.connector: Debugged
+        self.clients: set[LocalClient] = set()
+        self._listener: socket.socket | None = None
+        # A reserve descriptor, to refuse clients when there are no others.
+        self._spare = -1
+        self._quiet_until = 0.0
+        self._link = ""
+        self.clear_stats()
+
+    def clear_stats(self) -> None:
+        # Messages by their type: from clients into the broker, and from it to them.
+        self.sent = dict.fromkeys(_COUNTED, 0)
+        self.received = dict.fromkeys(_COUNTED, 0)
+
+    def stats(self) -> dict[str, dict[str, int]]:
+        """How many messages of each type were passed on, as Flux counts them: `tx` into the broker, `rx` from it."""
+        tables = {"tx": self.sent, "rx": self.received}
+        return {way: {name: table[kind] for kind, name in _COUNTED.items()} for way, table in tables.items()}
+
+    def role_of(self, uid: int) -> int:
+        """The rolemask of a uid by the table [access], ROLE_NONE when it may not connect.
+
+        A debug bit of `connector-local` refuses the next client, or makes a guest of it.
+        """
+        if self._debug_bit(_REFUSE_NEXT):
+            self.broker.log(logging.ERROR, "connector-local", f"connect by uid={uid} denied by debug flag")
+            return m.ROLE_NONE
+        if self._debug_bit(_NEXT_IS_GUEST):
+            return m.ROLE_USER | m.ROLE_LOCAL
+        owner = self.broker.owner
+        access = self.broker.config.get("access", {})
+        if uid == owner or (uid == 0 and access.get("allow-root-owner") is True):
+            return m.ROLE_OWNER | m.ROLE_LOCAL
+        if access.get("allow-guest-user") is True:
+            return m.ROLE_USER | m.ROLE_LOCAL | (m.ROLE_ADMIN if is_admin(access, uid) else 0)
+        return m.ROLE_NONE
+
+    def _debug_bit(self, bit: int) -> bool:
+        """Whether a debug bit of `connector-local` is set; it is for one client, and is cleared."""
+        connector = self.connector
+        found = bool(connector.debug & bit)
+        connector.debug &= ~bit
+        return found
+
+    def start(self) -> None:
+        """Listen. Raises OSError, also if another instance listens in this run directory."""
+        self._listener = socket.socket(socket.AF_UNIX)
+        try:
+            self._bind(self._listener)
+        except OSError as exc:
+            # The error of bind(2) does not name the path.
+            raise OSError(exc.errno, exc.strerror, self.path) from None
+        self._listener.listen(256)
+        self._listener.setblocking(False)
+        os.chmod(self.path, 0o777)
+        self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self.broker.loop.add_reader(self._listener, self._accept)
+        self._link = link_command(os.path.dirname(self.path))
+
+    def _bind(self, listener: socket.socket) -> None:
+        try:
+            listener.bind(self.path)
+        except OSError as exc:
+            if exc.errno != errno.EADDRINUSE:
+                raise
+            with socket.socket(socket.AF_UNIX) as probe:
+                if probe.connect_ex(self.path) == 0:
+                    raise OSError(errno.EADDRINUSE, "another instance listens there, choose another rundir") from None
+            # The socket of a broker that was killed.
+            os.unlink(self.path)
+            listener.bind(self.path)
+
+    def _accept(self) -> None:
+        """Accept clients. A server of asyncio would retry without a pause when there are no descriptors left."""
+        assert self._listener is not None
+        for _ in range(_AT_ONCE):
+            try:
+                sock, _address = self._listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as exc:
+                self._refuse(exc)
+                return
+            sock.setblocking(False)
+            self.broker.spawn(self.broker.loop.connect_accepted_socket(lambda: LocalClient(self), sock))
+
+    def _refuse(self, exc: OSError) -> None:
+        """Refuse the next client, as no descriptor is free: close the spare one, accept, answer with the errno."""
+        assert self._listener is not None
+        os.close(self._spare)
+        with contextlib.suppress(OSError), self._listener.accept()[0] as sock:
+            sock.send(bytes((exc.errno or errno.EMFILE,)))
+        self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        now = self.broker.loop.time()
+        if now >= self._quiet_until:
+            self._quiet_until = now + _QUIET
+            self.broker.log(logging.ERROR, "connector-local", f"clients are refused: {exc.strerror} (ulimit -n)")
+
+    def stop(self) -> None:
+        """Close all clients, at the end of this turn of the loop."""
+        if self._spare >= 0:
+            assert self._listener is not None
+            self.broker.loop.remove_reader(self._listener)
+            self._listener.close()
+            os.close(self._spare)
+            self._spare = -1
+            for client in list(self.clients):
+                client._write()
+                if client._transport is not None:
+                    client._transport.close()
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
+            if self._link:
+                with contextlib.suppress(OSError):
+                    os.unlink(self._link)
+                    os.rmdir(os.path.dirname(self._link))
+
+
+def link_command(rundir: str) -> str:
+    """Link our `flux` as RUNDIR/bin/flux, where ssh from elsewhere looks for it first. Returns the link; "" where
+    there is one already, of another broker of this run directory, or where our own command is not found."""
+    folder = os.path.join(rundir, "bin")
+    beside = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "flux")
+    command = beside if os.access(beside, os.X_OK) else shutil.which("flux")
+    if command is None:
+        return ""
+    try:
+        os.makedirs(folder, exist_ok=True)
+        os.symlink(command, os.path.join(folder, "flux"))
+    except OSError:
+        # Without the link ssh finds no command, or another one; nothing else depends on it.
+        return ""
+    return os.path.join(folder, "flux")

@@ -1,0 +1,671 @@
+"""What a module sees of its broker: the context it is loaded with, its errors and its streams (RFC 5, RFC 6).
+
+A module registers handlers and returns; afterwards everything is a callback on the broker's loop. The context does what
+every module would otherwise write again: role checks (RFC 12), the default methods (ping, stats-get ...), matchtags,
+streams that end on cancel or disconnect, and the bookkeeping that unloads a module without leaving anything behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import resource
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from headrace.engine.broker.answers import EMPTY, Empty, RpcError
+from headrace.engine.broker.module.privacy import guarded, refuse_if_hidden
+from headrace.engine.broker.module.streams import StreamSet
+from headrace.engine.broker.module.suspended import Resumption, SuspendedModule
+from headrace.engine.broker.router import new_uuid
+from headrace.engine.process.garbage import give_memory_back, shrink
+from headrace.formats.spec import message as m
+from headrace.formats.spec.idset import Idset
+from headrace.formats.spec.message import Message, MessageError
+from headrace.formats.spec.payload import mismatch
+from headrace.formats.spec.requests.broker import EVERY_MODULE
+
+if TYPE_CHECKING:
+    from headrace.engine.broker.kept import Kept
+    from headrace.engine.broker.parts import Agent, BrokerParts, Tree
+    from headrace.engine.broker.router import Peer
+    from headrace.formats.spec.payload import Form, Methods
+
+__all__ = ["EMPTY", "FINALIZING", "INIT", "RUNNING", "Empty", "ModuleContext", "RpcError", "StreamSet"]
+
+# The state of a module in `module list` (RFC 5).
+INIT, RUNNING, FINALIZING = 0, 1, 2
+
+# The tables of calls and streams are rebuilt after this many entries have left them, once this many seconds have
+# passed: a dictionary keeps the memory of its largest size.
+_MANY = 10_000
+_SHRINK_AFTER = 2.0
+
+Handler = Callable[[Message], Any]
+# The function that receives the responses of a call, the topic if they are streamed, otherwise "", and the rank that
+# was asked.
+_Call = tuple[Callable[[Message], Any], str, int]
+_NO_CALL: _Call = (lambda _msg: None, "", m.NODEID_ANY)
+
+_OWNER_ONLY = "Request requires owner credentials"
+
+
+class ModuleContext:
+    """The broker as module `name` sees it. `uuid` is its address in route stacks, `owner` the uid of the instance.
+
+    `at_flush(fn)` runs a function once when the messages of this turn of the loop are delivered; what it sends belongs
+    to the same turn. `at_turn_end(fn)` runs it when nothing is left: for what leaves the process or waits for a disk.
+    """
+
+    # The end of an unload that has begun.
+    _end: asyncio.Future[None] | None = None
+
+    def __init__(self, broker: BrokerParts, name: str, path: str = "builtin", uuid: str = "") -> None:
+        self._broker = broker
+        self._router = broker.router
+        self.name = name
+        self.path = path
+        self.uuid = uuid or new_uuid()
+        self.loop = broker.loop
+        self.rank = broker.rank
+        self.owner = broker.owner
+        self.attrs = broker.attrs
+        self.status = RUNNING
+        # Called with every message while a module.trace runs: module name, "rx" or "tx", message.
+        self.tracer: Callable[[str, str, Message], None] | None = None
+        self.services: list[str] = []
+        self.last_used = time.monotonic()
+        # Set by a module that is suspended when it is removed, and resumed when it is loaded again.
+        self.resumption: Resumption | None = None
+        self.suspended: SuspendedModule | None = None
+        self.at_flush = broker.router.at_flush
+        self.at_turn_end = broker.router.at_turn_end
+        self._methods: dict[str, tuple[Handler, bool, Form | None]] = {}
+        # Calls that wait for responses, by matchtag.
+        self._pending: dict[int, _Call] = {}
+        # A job that waits for resources is such a stream each: thousands of equal ones are one object.
+        self._last_stream = _NO_CALL
+        self._tables: list[Callable[[], Iterable[dict[Any, Any]]]] = []
+        self._removed = 0
+        self._next_tag = 0
+        self._streams: dict[str, StreamSet] = {}
+        self._subscriptions: list[tuple[str, Callable[[Message], None]]] = []
+        self._disconnects: list[Callable[[str], None]] = []
+        self._config_hooks: list[Callable[[dict[str, Any]], None]] = []
+        self._stats_hooks: list[Callable[[], dict[str, Any]]] = []
+        self._clear_hooks: list[Callable[[], None]] = []
+        self._unload_hooks: list[Callable[[], Any]] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        # Requests that a task is to answer, and has not answered yet.
+        self._unanswered: set[Message] = set()
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._last_timer = 0
+        self.debug = 0
+        self._route = self.uuid.encode()
+        self._router.add_peer(self)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return self._broker.config
+
+    @property
+    def size(self) -> int:
+        """The number of brokers in the instance, which may grow."""
+        return self._broker.size
+
+    @property
+    def alone(self) -> bool:
+        """Whether the instance has only this broker, and will not grow."""
+        return self._broker.size == 1 and not self._broker.may_grow
+
+    @property
+    def lost(self) -> Idset:
+        """Ranks that were lost and are not back, except those that left in order; empty in a module's own process."""
+        return self._broker.lost
+
+    @property
+    def kept(self) -> dict[str, Kept] | None:
+        """Data that modules pass to their next load, by name; None in a module's own process, which ends with the
+        module.
+        """
+        return self._broker.kept
+
+    @property
+    def agent(self) -> Agent | None:
+        """The exec agent of this node; None if no jobs can run. Raises AttributeError in a module's own process."""
+        return self._broker.agent
+
+    @property
+    def tree(self) -> Tree:
+        """The tree of brokers. Raises AttributeError in a module's own process."""
+        return self._broker.overlay
+
+    @staticmethod
+    def now() -> float:
+        return time.time()
+
+    @staticmethod
+    def monotonic() -> float:
+        return time.monotonic()
+
+    def log(self, level: int, text: str) -> None:
+        """Append to the broker's log; `level` is a severity of syslog or a level of package logging."""
+        self._broker.log(level, f"{self.name}", text)
+
+    def service(
+        self,
+        name: str,
+        methods: Mapping[str, Handler],
+        roles: int = m.ROLE_OWNER,
+        open: Iterable[str] = (),
+        requests: Methods | None = None,
+    ) -> None:
+        """Provide service `name`. Methods named in `open` are for every user, the rest for role OWNER (RFC 12).
+
+        `requests` has the form of each method's payload: one of another form is refused with EPROTO, and the handler
+        does not see it.
+
+        Raises RpcError(EEXIST) when another module already provides the service, LookupError for a method without form.
+        """
+        owner = self._router.services.get(name)
+        if owner is not None and owner is not self:
+            raise RpcError(errno.EEXIST, f"service {name} is already registered")
+        self._router.provide(name, self)
+        if name not in self.services:
+            self.services.append(name)
+        allowed = set(open)
+        for method, handler in methods.items():
+            if requests is not None and method not in requests:
+                raise LookupError(f"{name}.{method}: the form of its payload is missing in spec/requests")
+            wanted = None if requests is None else requests[method]
+            if method == "stats-get":
+                handler = guarded(self, handler)
+            self._methods[f"{name}.{method}"] = (handler, method in allowed or roles == m.ROLE_USER, wanted)
+
+    def unservice(self, name: str) -> None:
+        """Stop providing `name`."""
+        if name in self.services:
+            self.services.remove(name)
+            self._router.withdraw(name)
+            for topic in [topic for topic in self._methods if topic.startswith(name + ".")]:
+                del self._methods[topic]
+
+    def delegate(self, name: str, peer: Peer) -> None:
+        """Let `peer`, which is not this module, respond to requests for service `name`, until `end_delegation`."""
+        self._router.services[name] = peer
+
+    def end_delegation(self, name: str) -> None:
+        """End the delegation of service `name`, which then has no provider."""
+        self._router.services.pop(name, None)
+
+    def is_here(self, msg: Message) -> bool:
+        """Whether a client or module of this broker sent the request, and is still connected."""
+        return self._router.local_peer(msg) is not None
+
+    def forward(self, msg: Message) -> None:
+        """Route a request unchanged: its response goes to the senders in its route stack, not to this module."""
+        self._unanswered.discard(msg)
+        self._router.request(msg)
+
+    def send(self, msg: Message) -> None:
+        """Deliver a message to this module (the router calls this)."""
+        if self.suspended is not None and self.suspended.take(msg):
+            return
+        self.last_used = time.monotonic()
+        if self.tracer is not None:
+            self.tracer(self.name, "rx", msg)
+        kind = msg.type
+        if kind == m.REQUEST:
+            if self._end is not None and self._end.done():
+                # It was in the router's queue when the module was unloaded.
+                self._refuse_unloaded(msg)
+            else:
+                self._request(msg)
+        elif kind == m.RESPONSE:
+            tag = msg.aux2
+            call = self._pending.get(tag)
+            if call is None:
+                return
+            if msg.aux1 or not msg.flags & m.FLAG_STREAMING:
+                del self._pending[tag]
+            self._guard(call[0], msg)
+        elif kind == m.EVENT and msg.rolemask & m.ROLE_OWNER:
+            # Any user may publish. A guest's events are passed to clients only, since services must not act on them
+            # (RFC 12).
+            for prefix, listener in list(self._subscriptions):
+                if msg.topic.startswith(prefix):
+                    self._guard(listener, msg)
+
+    def _guard(self, fn: Callable[..., Any], *args: Any) -> None:
+        try:
+            result = fn(*args)
+        except Exception:
+            self.log(logging.ERROR, f"{fn}: {traceback.format_exc()}")
+            return
+        if hasattr(result, "__await__"):
+            self.spawn(result)
+
+    def _request(self, msg: Message) -> None:
+        entry = self._methods.get(msg.topic)
+        if entry is None:
+            try:
+                self._default(msg)
+            except Exception as exc:
+                self._failed(msg, exc)
+            return
+        handler, everyone, wanted = entry
+        if not everyone and not msg.rolemask & m.ROLE_OWNER:
+            self.respond_error(msg, errno.EPERM, _OWNER_ONLY)
+            return
+        try:
+            if wanted is not None:
+                wrong = mismatch(wanted, msg.obj)
+                if wrong:
+                    self.respond_error(msg, errno.EPROTO, f"{msg.topic}: {wrong}")
+                    return
+            result = handler(msg)
+        except Exception as exc:
+            self._failed(msg, exc)
+            return
+        if result is None:
+            return
+        if isinstance(result, dict):
+            self.respond(msg, result)
+        elif result is EMPTY:
+            self.respond(msg)
+        else:
+            task = self.spawn(self._finish(msg, result), (msg,))
+            if asyncio.iscoroutine(result):
+                # A task that is cancelled before its first step leaves it as it is, and Python would warn of that.
+                task.add_done_callback(lambda _task: result.close())
+
+    async def _finish(self, msg: Message, pending: Awaitable[Any]) -> None:
+        try:
+            result = await pending
+        except Exception as exc:
+            # The error refers to this frame, and a future refers to its error: the cycle would keep the request.
+            del pending
+            self._failed(msg, exc)
+            return
+        if isinstance(result, dict):
+            self.respond(msg, result)
+        elif result is EMPTY:
+            self.respond(msg)
+
+    def _failed(self, msg: Message, exc: Exception) -> None:
+        if isinstance(exc, RpcError):
+            self.respond_error(msg, exc.errnum, exc.text)
+        elif isinstance(exc, MessageError):
+            self.respond_error(msg, errno.EPROTO, str(exc))
+        elif isinstance(exc, (KeyError, TypeError, ValueError, AttributeError)) and _near(exc):
+            # This is most often the requester's error in a field of the request, so the place is logged only for
+            # debugging.
+            where = traceback.extract_tb(exc.__traceback__)[-1]
+            place = f"{where.filename}:{where.lineno}"
+            self.log(logging.DEBUG, f"{msg.topic}: {type(exc).__name__}: {exc} at {place}")
+            text = f"missing field {exc}" if isinstance(exc, KeyError) else str(exc)
+            self.respond_error(msg, errno.EPROTO, f"{msg.topic}: {text}")
+        else:
+            self.log(logging.ERROR, f"{msg.topic}: {traceback.format_exc()}")
+            self.respond_error(msg, errno.EIO, f"{msg.topic}: internal error: {exc}")
+
+    def _default(self, msg: Message) -> None:
+        _service, _, method = msg.topic.rpartition(".")
+        wanted = EVERY_MODULE.get(method)
+        wrong = mismatch(wanted, msg.obj) if wanted is not None else ""
+        if wrong:
+            self.respond_error(msg, errno.EPROTO, f"{msg.topic}: {wrong}")
+        elif method == "ping":
+            body = dict(msg.obj or {})
+            body["route"] = "!".join(route.decode("ascii", "replace")[:8] for route in [*msg.routes, self._route])
+            body.update(userid=msg.userid, rolemask=msg.rolemask, rank=self.rank)
+            self.respond(msg, body)
+        elif method == "stats-get":
+            refuse_if_hidden(self, msg)
+            self.respond(msg, self.stats())
+        elif method == "disconnect":
+            self._disconnected(msg)
+        elif method == "cancel" or method.endswith("-cancel"):
+            tag = (msg.obj or {}).get("matchtag")
+            sender = msg.routes[0] if msg.routes else b""
+            named = self._streams.get(method[: -len("-cancel")]) if method != "cancel" else None
+            for streams in [named] if named is not None else list(self._streams.values()):
+                streams.cancel(sender, tag if isinstance(tag, int) else -1)
+        elif not msg.rolemask & m.ROLE_OWNER:
+            self.respond_error(msg, errno.EPERM, _OWNER_ONLY)
+        elif method == "stats-clear":
+            self._clear_stats()
+            self.respond(msg)
+        elif method == "rusage":
+            self._answer_rusage(msg)
+        elif method == "debug":
+            self.respond(msg, self.set_debug(msg.obj or {}))
+        elif method == "config-reload":
+            for hook in self._config_hooks:
+                hook(self.config)
+            self.respond(msg)
+        elif method == "shutdown":
+            self._broker.remove_module(self.name)
+        else:
+            self.respond_error(msg, errno.ENOSYS, f"Unknown service method '{method}'")
+
+    def _clear_stats(self) -> None:
+        for hook in self._clear_hooks:
+            hook()
+
+    def _answer_rusage(self, msg: Message) -> None:
+        who = (msg.obj or {}).get("who") or "self"
+        if who in _RUSAGE_OF:
+            self.respond(msg, _rusage(_RUSAGE_OF[who]))
+        else:
+            self.respond_error(msg, errno.EINVAL, f"rusage of {who!r}: use {', '.join(_RUSAGE_OF)}")
+
+    def set_debug(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The response to a debug request `{op, flags}`. Raises RpcError(EPROTO)."""
+        flags = body.get("flags") or 0
+        op = body.get("op") or ""
+        if op == "setbit":
+            self.debug |= flags
+        elif op == "clrbit":
+            self.debug &= ~flags
+        elif op == "set":
+            self.debug = flags
+        elif op == "clr":
+            self.debug = 0
+        elif op:
+            raise RpcError(errno.EPROTO, f"debug: unknown op {op}")
+        return {"flags": self.debug}
+
+    def stats(self) -> dict[str, Any]:
+        body: dict[str, Any] = {}
+        for hook in self._stats_hooks:
+            body.update(hook())
+        return body
+
+    def _disconnected(self, msg: Message) -> None:
+        sender = msg.routes[0] if msg.routes else b""
+        for streams in self._streams.values():
+            streams.cancel(sender, None)
+        for hook in self._disconnects:
+            self._guard(hook, sender.decode("ascii", "replace"))
+
+    def respond(self, msg: Message, obj: Mapping[str, Any] | None = None, payload: bytes | None = None) -> None:
+        """Send a success response; a streaming request may have any number of them."""
+        if not msg.flags & m.FLAG_NORESPONSE:
+            if not msg.flags & m.FLAG_STREAMING:
+                self._unanswered.discard(msg)
+            self._answer(m.response(msg, obj, 0, payload))
+
+    def respond_error(self, msg: Message, errnum: int, text: str = "") -> None:
+        """Send a failure response; it ends a stream (ENODATA is the normal end, RFC 6)."""
+        if not msg.flags & m.FLAG_NORESPONSE:
+            self._unanswered.discard(msg)
+            self._answer(m.error_response(msg, errnum, text))
+
+    def _answer(self, msg: Message) -> None:
+        if self.tracer is not None:
+            self.tracer(self.name, "tx", msg)
+        self._router.response(msg)
+
+    def call(
+        self,
+        topic: str,
+        obj: Mapping[str, Any] | None = None,
+        on_reply: Callable[[Message], Any] | None = None,
+        nodeid: int = m.NODEID_ANY,
+        streaming: bool = False,
+        payload: bytes | None = None,
+        flags: int = 0,
+        userid: int | None = None,
+        rolemask: int | None = None,
+    ) -> int:
+        """Send a request; `on_reply` gets every response. Returns the matchtag. Credentials default to the owner's."""
+        tag = 0
+        if on_reply is not None:
+            tag = self._next_tag = self._next_tag % 0xFFFFF + 1
+            while tag in self._pending:
+                tag = self._next_tag = self._next_tag % 0xFFFFF + 1
+            if streaming:
+                flags |= m.FLAG_STREAMING
+                stream = (on_reply, topic, nodeid)
+                if stream != self._last_stream:
+                    self._last_stream = stream
+                self._pending[tag] = self._last_stream
+            else:
+                self._pending[tag] = (on_reply, "", nodeid)
+        msg = m.request(
+            topic,
+            obj,
+            nodeid,
+            tag,
+            flags,
+            self.owner if userid is None else userid,
+            m.ROLE_OWNER | m.ROLE_LOCAL if rolemask is None else rolemask,
+            payload,
+        )
+        msg.routes.append(self._route)
+        if self.tracer is not None:
+            self.tracer(self.name, "tx", msg)
+        self._router.request(msg)
+        return tag
+
+    async def rpc(self, topic: str, obj: dict[str, Any] | None = None, nodeid: int = m.NODEID_ANY) -> Any:
+        """Send one request and wait for its response: its object (None without a body). Raises RpcError."""
+        future: asyncio.Future[Any] = self.loop.create_future()
+
+        def done(reply: Message) -> None:
+            if future.done():
+                return
+            if reply.errnum:
+                future.set_exception(RpcError(reply.errnum, reply.text))
+            else:
+                future.set_result(reply.obj)
+
+        self.call(topic, obj, done, nodeid)
+        return await future
+
+    def cancel(self, matchtag: int) -> None:
+        """Ask the service to end a streaming call; its last response (ENODATA) still arrives."""
+        _, topic, nodeid = self._pending.get(matchtag, _NO_CALL)
+        if topic:
+            self.call(topic + "-cancel", {"matchtag": matchtag}, None, nodeid)
+
+    def forget(self, matchtag: int) -> None:
+        """Drop the callback of a call; later responses are ignored."""
+        _, topic, _ = self._pending.pop(matchtag, _NO_CALL)
+        if topic:
+            self._router.forget(topic, self._route, matchtag)
+
+    def on_growth(self, fn: Callable[[Idset], None]) -> None:
+        """Register `fn`, called with the ranks of added hosts when the tree includes them."""
+        self._broker.on_grown.append(fn)
+        self.on_unload(lambda: self._broker.on_grown.remove(fn))
+
+    def streams(self, method: str) -> StreamSet:
+        """The streams of `method`, created on first use; `METHOD-cancel` and disconnects end its entries."""
+        found = self._streams.get(method)
+        if found is None:
+            found = self._streams[method] = StreamSet(self)
+        return found
+
+    def publish(self, topic: str, obj: dict[str, Any] | None = None, private: bool = False) -> None:
+        """Publish an event from rank 0, which numbers it."""
+        msg = m.event(topic, obj, m.FLAG_PRIVATE if private else 0)
+        if self.tracer is not None:
+            self.tracer(self.name, "tx", msg)
+        self._broker.events.publish(msg)
+
+    def subscribe(self, prefix: str, callback: Callable[[Message], None]) -> None:
+        self._subscriptions.append((prefix, callback))
+        self._broker.events.subscribe(self, prefix)
+
+    def unsubscribe(self, prefix: str) -> None:
+        self._subscriptions = [entry for entry in self._subscriptions if entry[0] != prefix]
+        self._broker.events.unsubscribe(self, prefix)
+
+    def holds(self, tables: Callable[[], Iterable[dict[Any, Any]]]) -> None:
+        """Have the tables that `tables()` returns, which may get 100,000 entries, shrunk after they have lost most of
+        them (see `removed`).
+        """
+        self._tables.append(tables)
+
+    def removed(self, count: int = 1) -> None:
+        """So many entries have left the tables of `holds`: after thousands, their memory is given back."""
+        self._removed += count
+        if self._removed >= _MANY:
+            self._removed = 0
+            self.call_later(_SHRINK_AFTER, self._shrink)
+
+    def _shrink(self) -> None:
+        tables = [self._pending, *(table for held in self._tables for table in held())]
+        if any([shrink(table) for table in tables]):
+            give_memory_back()
+
+    def call_soon(self, fn: Callable[..., Any], *args: Any) -> None:
+        self.loop.call_soon(self._guard, fn, *args)
+
+    def call_later(self, seconds: float, fn: Callable[..., Any], *args: Any) -> asyncio.TimerHandle:
+        """As loop.call_later, but an exception is logged, and unloading the module cancels it."""
+        number = self._last_timer = self._last_timer + 1
+        # The timer knows its number and not its handle: the cycle would keep `args` until cycles are looked for.
+        handle = self.loop.call_later(max(seconds, 0.0), self._fire, number, fn, args)
+        if len(self._timers) > 256:
+            self._timers = {number: timer for number, timer in self._timers.items() if not timer.cancelled()}
+        self._timers[number] = handle
+        return handle
+
+    def _fire(self, number: int, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self._timers.pop(number, None)
+        self._guard(fn, *args)
+
+    def spawn(self, coro: Any, requests: Iterable[Message] = ()) -> asyncio.Task[Any]:
+        """Run `coro` in a task, which an unload cancels. It answers `requests`: those that it has not answered when it
+        is cancelled are refused.
+        """
+        task: asyncio.Task[Any] = self.loop.create_task(coro)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+        asked = [msg for msg in requests if not msg.flags & m.FLAG_NORESPONSE]
+        if asked:
+            self._unanswered.update(asked)
+            # Not by an exception in the task: a task that is cancelled before its first step sees none.
+            task.add_done_callback(lambda task: self._refuse_unanswered(asked, task.cancelled()))
+        return task
+
+    def _refuse_unanswered(self, requests: list[Message], cancelled: bool) -> None:
+        left = self._unanswered.intersection(requests)
+        self._unanswered -= left
+        if cancelled:
+            for msg in left:
+                self._refuse_unloaded(msg)
+
+    def _refuse_unloaded(self, msg: Message) -> None:
+        self.respond_error(msg, errno.ENOSYS, f"{self.name} was unloaded")
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            trace = "".join(traceback.format_exception(task.exception()))
+            self.log(logging.ERROR, f"task failed: {trace}")
+
+    def on_disconnect(self, fn: Callable[[str], None]) -> None:
+        self._disconnects.append(fn)
+
+    def on_config(self, fn: Callable[[dict[str, Any]], None]) -> None:
+        """Register `fn(config)`, which checks and applies a reloaded configuration; it raises RpcError(EINVAL) to
+        refuse it.
+        """
+        self._config_hooks.append(fn)
+
+    def on_stats(self, fn: Callable[[], dict[str, Any]]) -> None:
+        self._stats_hooks.append(fn)
+
+    def on_stats_clear(self, fn: Callable[[], None]) -> None:
+        """Register `fn`, called to reset counters: by a request to this module, or by an event to all modules of its
+        name.
+        """
+        if not self._clear_hooks:
+            self.subscribe(f"{self.name}.stats-clear", lambda _msg: self._clear_stats())
+        self._clear_hooks.append(fn)
+
+    def on_unload(self, fn: Callable[[], Any]) -> None:
+        self._unload_hooks.append(fn)
+
+    async def reconfigure(self, config: dict[str, Any]) -> None:
+        """Apply a reloaded configuration. Raises RpcError if the module refuses it."""
+        for hook in self._config_hooks:
+            hook(config)
+
+    async def unload(self) -> None:
+        """Run the unload hooks, then remove every service, stream, timer and task."""
+        if self._end is not None:
+            # Another request, or the end of the broker, unloads it already.
+            await asyncio.shield(self._end)
+            return
+        self._end = self.loop.create_future()
+        try:
+            await self._run_unload_hooks()
+            self._take_back()
+        finally:
+            self._end.set_result(None)
+
+    async def _run_unload_hooks(self) -> None:
+        for hook in reversed(self._unload_hooks):
+            try:
+                result = hook()
+                if hasattr(result, "__await__"):
+                    await result
+            except Exception:
+                self.log(logging.ERROR, f"unload: {traceback.format_exc()}")
+
+    def _take_back(self) -> None:
+        for streams in self._streams.values():
+            for msg in streams:
+                self._refuse_unloaded(msg)
+        # Services must end their streams to this module (RFC 6), so that for example resources can be acquired again.
+        asked = {(topic.rpartition(".")[0], nodeid) for _, topic, nodeid in self._pending.values() if topic}
+        for service, nodeid in asked:
+            self.call(service + ".disconnect", None, None, nodeid)
+        self._router.remove_peer(self)
+        for prefix, _ in self._subscriptions:
+            self._broker.events.unsubscribe(self, prefix)
+        for timer in self._timers.values():
+            timer.cancel()
+        for task in list(self._tasks):
+            if task is not asyncio.current_task():
+                task.cancel()
+
+
+def _near(exc: BaseException) -> bool:
+    """Whether `exc` was raised in the handler or just below it, where the request is read, not deep in the module."""
+    depth = 0
+    trace = exc.__traceback__
+    while trace is not None:
+        depth += 1
+        trace = trace.tb_next
+    return depth <= 4
+
+
+_RUSAGE_OF = {
+    "self": resource.RUSAGE_SELF,
+    "children": resource.RUSAGE_CHILDREN,
+    "thread": resource.RUSAGE_THREAD,
+}
+
+
+def _rusage(who: int) -> dict[str, Any]:
+    usage = resource.getrusage(who)
+    return {
+        "utime": usage.ru_utime,
+        "stime": usage.ru_stime,
+        "maxrss": usage.ru_maxrss,
+        "minflt": usage.ru_minflt,
+        "majflt": usage.ru_majflt,
+        "inblock": usage.ru_inblock,
+        "oublock": usage.ru_oublock,
+        "nvcsw": usage.ru_nvcsw,
+        "nivcsw": usage.ru_nivcsw,
+    }

@@ -1,0 +1,40 @@
+"""Finds and imports modules: services of ours by name (`headrace.engine.modules.SERVICES`), and .py files by path."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from types import ModuleType
+
+from headrace.engine.broker import bare_imports
+
+
+def name_of(module: ModuleType, path: str) -> str:
+    """The name a module is loaded under when nobody gives it another."""
+    name: str = getattr(module, "NAME", "") or os.path.basename(path).removesuffix(".py").replace("_", "-")
+    return name
+
+
+def find(path: str) -> ModuleType | None:
+    """The module of that name or .py file, imported; None when there is none."""
+    if path.endswith(".py"):
+        if not os.path.exists(path):
+            return None
+        from headrace.formats.spec import python_file
+
+        # A module of a user may import anything, also what the start of a broker leaves out.
+        bare_imports.complete()
+        return python_file.load("headrace_module_" + os.path.basename(path)[:-3], path)
+    return import_service(path)
+
+
+def import_service(name: str) -> ModuleType | None:
+    """Import the module of a service (`headrace.engine.modules.SERVICES`). Returns None for another name."""
+    file = importlib.import_module("headrace.engine.modules").SERVICES.get(name.replace("_", "-"))
+    return importlib.import_module(f"headrace.engine.modules.{file}") if file else None
+
+
+def import_leaders_parts() -> None:
+    """Import what services have on rank 0 alone and need as soon as it starts."""
+    for file in importlib.import_module("headrace.engine.modules").LEADERS_PARTS:
+        importlib.import_module(f"headrace.engine.modules.{file}")

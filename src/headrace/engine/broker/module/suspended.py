@@ -1,0 +1,89 @@
+"""A module that is suspended instead of removed, because its partners must not notice its reload.
+
+The job manager would otherwise lose the open requests of its watchers, and those that it has with the exec service.
+While a module is suspended, requests that want a response are refused, and all else that is for it is queued: responses
+to its own requests, of which it sends no more, hellos of partners, events, and what its clients' ends set off.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from headrace.formats.spec import message as m
+from headrace.formats.spec.message import Message
+
+# The most messages in a queue, and those of them that may be guests'; later ones are dropped. Any client may send
+# requests that want no response, and their number has no other bound.
+_MOST, _MOST_OF_GUESTS = 100_000, 10_000
+
+
+class Resumption(NamedTuple):
+    """How a module is resumed: `resume(args)` is called in place of another load.
+
+    `holds(topic)` tells which messages belong to what is suspended; other topics of the module are served all the time.
+    Requests among them are refused, except for `hellos`, by which partners that are loaded meanwhile register.
+    """
+
+    resume: Callable[[list[str]], None]
+    holds: Callable[[str], bool]
+    hellos: frozenset[str] = frozenset()
+
+
+class Suspendable(Protocol):
+    """A module's context, as far as a suspension needs it."""
+
+    name: str
+    resumption: Resumption | None
+    suspended: SuspendedModule | None
+
+    def send(self, msg: Message) -> None: ...
+    def respond_error(self, msg: Message, errnum: int, text: str = "") -> None: ...
+    def log(self, level: int, text: str) -> None: ...
+
+
+class SuspendedModule:
+    """A removed module, and the messages that were queued for it."""
+
+    def __init__(self, ctx: Suspendable) -> None:
+        self._ctx = ctx
+        self._queue: list[Message] = []
+        self._of_guests = 0
+        self._full = False
+
+    def take(self, msg: Message) -> bool:
+        """Queue or refuse a message for the suspended module; False if it is for a part that is still served."""
+        resumption = self._ctx.resumption
+        if resumption is None or not resumption.holds(msg.topic):
+            return False
+        if msg.type == m.REQUEST and not msg.noresponse and msg.topic not in resumption.hellos:
+            self._ctx.respond_error(msg, errno.ENOSYS, "No service matching " + msg.topic + " is registered")
+        elif self._has_room(msg):
+            self._queue.append(msg)
+        elif not self._full:
+            self._full = True
+            text = f"{len(self._queue)} messages wait until {self._ctx.name} is loaded again: some more are dropped"
+            self._ctx.log(logging.ERROR, text)
+        return True
+
+    def _has_room(self, msg: Message) -> bool:
+        """Count the message. Guests have a share of their own, or they could have those of the owner dropped."""
+        if not msg.rolemask & m.ROLE_OWNER:
+            self._of_guests += 1
+            if self._of_guests > _MOST_OF_GUESTS:
+                return False
+        return len(self._queue) < _MOST
+
+    def resume(self, args: list[str]) -> None:
+        """Resume the module and deliver the queue. If `resume` raises, the module stays suspended."""
+        assert self._ctx.resumption is not None
+        self._ctx.resumption.resume(args)
+        self.deliver()
+
+    def deliver(self) -> None:
+        """End the suspension and deliver the queued messages."""
+        self._ctx.suspended = None
+        for msg in self._queue:
+            self._ctx.send(msg)

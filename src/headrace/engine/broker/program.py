@@ -1,0 +1,231 @@
+"""The initial program (rc2): the user's command, a script, or an interactive shell, run with the instance around it.
+
+The scripts before and after it (`broker.rc1_path`, `broker.rc3_path`) run the same way, on every broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headrace.engine.process import linux
+from headrace.engine.process.spawn import spawn
+from headrace.formats.spec import credential
+from headrace.formats.spec.pmix import is_of_one_job
+from headrace.formats.spec.wait_status import exit_code, strsignal
+from headrace.wire.client.usershell import user_shell
+
+from .signals import YOUNG
+
+if TYPE_CHECKING:
+    from ..process import operations
+    from .parts import BrokerBase
+    from .program_output import LoggedOutput
+
+
+# Variables of a job, a launcher or this one instance, which its programs must not get: an mpiexec among them would take
+# our launcher for its own (flux-environment(7)).
+_NOT_OURS = (
+    "FLUX_JOB_ID",
+    "FLUX_JOB_NNODES",
+    "FLUX_JOB_SIZE",
+    "FLUX_JOB_TMPDIR",
+    "FLUX_KVS_NAMESPACE",
+    "FLUX_PMI_LIBRARY_PATH",
+    "FLUX_PROXY_REMOTE",
+    "FLUX_RC1_PATH",
+    "FLUX_RC3_PATH",
+    "FLUX_TASK_LOCAL_ID",
+    "FLUX_TASK_RANK",
+    "I_MPI_PMI_LIBRARY",
+)
+_LAUNCHERS = ("PMI_", "SLURM_")
+
+
+def _is_file(word: str) -> bool:
+    """Whether the command is the path of a program, such as a batch script, which is executed without a shell."""
+    return os.path.isfile(word) and os.access(word, os.X_OK)
+
+
+# The name of the initial program in the log.
+INITIAL = "rc2.0"
+
+
+class Program:
+    """One run of the initial program; `done(status, log text)` is called once, with a shell's exit status."""
+
+    def __init__(
+        self,
+        broker: BrokerBase,
+        command: list[str] | None,
+        done: Callable[[int, str], None],
+        name: str = INITIAL,
+        output: LoggedOutput | None = None,
+    ) -> None:
+        self._broker = broker
+        self._done = done
+        self._name = name
+        self._output = output
+        shell = user_shell(broker.env)
+        if not command:
+            self.argv = [shell]
+        elif len(command) == 1 and not _is_file(command[0]):
+            self.argv = [shell, "-c", command[0]]
+        elif len(command) == 1:
+            self.argv = [command[0] if "/" in command[0] else f"./{command[0]}"]
+        else:
+            self.argv = list(command)
+        self.title = " ".join(command) if command else shell
+        self._pid = 0
+        self._pidfd = -1
+        self._own_group = False
+        self._begin = 0.0
+
+    @property
+    def running(self) -> bool:
+        return self._pid != 0
+
+    def start(self) -> None:
+        """Start the program. Raises OSError."""
+        broker = self._broker
+        env = {
+            name: value
+            for name, value in broker.env.items()
+            if name not in _NOT_OURS and not name.startswith(_LAUNCHERS) and not is_of_one_job(name)
+        }
+        if self._name != INITIAL:
+            # rc scripts do not get the variables of the enclosing job, as in Flux. The initial program keeps them: its
+            # processes are found by these variables even after they left its process group.
+            env = {name: value for name, value in env.items() if not name.startswith(("FLUX_JOB_", "FLUX_TASK_"))}
+        env["FLUX_URI"] = broker.attrs.get("local-uri")
+        # This variable names the job that the instance is, not that of an enclosing instance.
+        env.pop("FLUX_ENCLOSING_ID", None)
+        if broker.attrs.get("jobid"):
+            env["FLUX_ENCLOSING_ID"] = broker.attrs.get("jobid")
+            # With these a guest's job speaks to the enclosing instance, whereas this one is the owner's.
+            for name in credential.VARIABLES:
+                env.pop(name, None)
+        self._begin = time.monotonic()
+        # At a terminal, the program is in the broker's foreground process group; elsewhere, it has its own, to be
+        # signalled.
+        self._own_group = sys.stdin is None or not os.isatty(0)
+        # Killed before we know its pid, we could not say it any more.
+        self._tell_agent({"op": "program", "pid": 0, "uri": env["FLUX_URI"], "since": linux.ticks()})
+        # Not by subprocess: a signal that its child gets between fork and exec is lost.
+        try:
+            group = 0 if self._own_group else os.getpgrp()
+            fds = self._output.fds if self._output is not None else ()
+            self._pid = spawn(self.argv, env, fds, group=group, runs_text=self._name != INITIAL)
+        finally:
+            if self._output is not None:
+                self._output.started()
+            self._tell_agent({"op": "program", "pid": self._pid})
+        self._pidfd = os.pidfd_open(self._pid)
+        broker.loop.add_reader(self._pidfd, self._ended)
+
+    def tell_agent(self) -> None:
+        """Tell a new agent about the program."""
+        self._tell_agent({"op": "program", "pid": self._pid})
+
+    def _tell_agent(self, op: operations.Program) -> None:
+        """Tell the agent about the program, which it kills if the broker is killed."""
+        if self._broker.agent is not None:
+            self._broker.agent.send(op)
+            self._broker.agent.flush()
+
+    def interrupt(self) -> None:
+        """The broker got SIGINT: pass it on, unless the terminal sends it to the program itself."""
+        if self._own_group or time.monotonic() - self._begin < YOUNG:
+            self._signal(signal.SIGINT)
+
+    def stop(self) -> None:
+        """Send SIGHUP to the program and its descendants, and SIGKILL after five seconds."""
+        self._signal(signal.SIGHUP)
+        self._broker.loop.call_later(5, self._signal, signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        if not self._pid:
+            return
+        if self._own_group:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._pid, number)
+            return
+        # The program shares the broker's process group, possibly with other commands of a pipeline.
+        for pid in (self._pid, *linux.descendants_of(self._pid)):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+
+    def _ended(self) -> None:
+        pid, status = os.waitpid(self._pid, os.WNOHANG)
+        if not pid:
+            return
+        self._broker.loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        self._pid = 0
+        self._tell_agent({"op": "program", "pid": 0})
+        if self._output is not None:
+            self._output.close()
+        took = time.monotonic() - self._begin
+        what = strsignal(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else "Exited"
+        code = exit_code(status)
+        title = self.title if len(self.title) < 200 else shlex.quote(self.title[:200]) + "…"
+        self._done(code, f"{self._name}: {title} {what} (rc={code}) {took:.1f}s")
+
+
+async def run_script(broker: BrokerBase, name: str) -> int:
+    """Run the script that the attribute `broker.NAME_path` names, if any, by the user's shell; its exit status.
+
+    Without the attribute those in the folders NAME.d of FLUX_RC_EXTRA run, one by one, and the last status that
+    is no success counts.
+    """
+    attr = f"broker.{name}_path"
+    if attr in broker.attrs:
+        command = broker.attrs.get(attr)
+        return await run_command(broker, command, f"{name}.0") if command else 0
+    failed = 0
+    for number, path in enumerate(_extra_scripts(broker.env.get("FLUX_RC_EXTRA", ""), name)):
+        failed = await run_command(broker, path, f"{name}.{number}") or failed
+    return failed
+
+
+def _extra_scripts(folders: str, name: str) -> list[str]:
+    if not folders:
+        return []
+    # Most brokers have none.
+    from glob import escape, glob
+
+    return [path for folder in folders.split(":") if folder for path in sorted(glob(f"{escape(folder)}/{name}.d/*"))]
+
+
+async def run_command(
+    broker: BrokerBase, command: str, name: str, limit: float | None = None, output: LoggedOutput | None = None
+) -> int:
+    """Run a command line by the user's shell, for `limit` seconds at most; its exit status, logged as `name`'s."""
+    ended: asyncio.Future[int] = broker.loop.create_future()
+
+    def done(status: int, text: str) -> None:
+        broker.log(logging.ERROR if status else logging.INFO, "broker", text)
+        ended.set_result(status)
+
+    broker.program = Program(broker, [command], done, name, output)
+    timer = broker.loop.call_later(limit, broker.program.stop) if limit else None
+    try:
+        broker.program.start()
+        return await ended
+    except OSError as exc:
+        broker.log(logging.ERROR, "broker", f"{name}: {exc.filename or command}: {exc.strerror}")
+        if output is not None:
+            output.close()
+        return 127
+    finally:
+        broker.program = None
+        if timer is not None:
+            timer.cancel()

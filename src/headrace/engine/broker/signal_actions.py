@@ -1,0 +1,52 @@
+"""What a broker does with a signal that it receives while its loop runs (`signals.listen`)."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from typing import TYPE_CHECKING
+
+from headrace.engine.broker.signals import FOR_JOBS
+
+if TYPE_CHECKING:
+    from headrace.engine.broker.parts import BrokerBase
+
+
+def received(broker: BrokerBase, number: int) -> None:
+    """Handle signal `number`: the leader passes it on to jobs, or shuts the instance down; a follower leaves alone."""
+    if number == signal.SIGCHLD:
+        if broker.agent is not None:
+            broker.agent.keep_going()
+        return
+    name = signal.Signals(number).name
+    if number in FOR_JOBS:
+        # All brokers of a job get the signal, but only the leader passes it on.
+        if not broker.rank:
+            broker.log(logging.INFO, "broker", f"{name}: sent to all running jobs")
+            broker.signal_jobs(number)
+        return
+    if broker.rank:
+        # What a terminal sends reaches the leader too, whose shutdown reaches us through the tree; but if we have not
+        # found it yet, it may be elsewhere.
+        alone = broker.state == "join" and broker.boot.method != "test"
+        if (number != signal.SIGINT or alone) and not broker.stopping:
+            broker.log(logging.INFO, "broker", f"{name}: leaving")
+            broker.leave()
+        return
+    broker.log(logging.INFO, "broker", f"{name}: shutting down")
+    if number == signal.SIGINT and broker.program is not None and broker.program.running:
+        # The program decides what an interrupt means.
+        broker.program.interrupt()
+        return
+    again, broker.shutdown_requested = broker.shutdown_requested, True
+    if not broker.past("run"):
+        # Later the initial program has ended, and the status is its own.
+        broker.ended_by = broker.ended_by or number
+        if broker.attrs.get("broker.rc2_none") != "1":
+            broker.exit_code = broker.exit_code or 128 + number
+        broker.begin_shutdown()
+    elif again and broker.state == "cleanup":
+        # A second signal: do not wait for jobs any longer.
+        broker.advance("cleanup-fail")
+    elif again and broker.state == "shutdown":
+        broker.advance("shutdown-timeout")

@@ -1,0 +1,62 @@
+"""A child in the tree as its parent sees it: its status, and the requests that are under way with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from headrace.engine.broker.budget import Account, Budget
+from headrace.engine.broker.tbon.outstanding import Outstanding
+from headrace.formats.spec.message import Message
+
+
+class Child:
+    """A child, from its hello until it is lost. Its `uuid` is also its ZeroMQ identity."""
+
+    def __init__(self, rank: int, budget: Budget) -> None:
+        self.rank = rank
+        self.uuid = ""
+        self.status = "offline"
+        self.since = time.monotonic()
+        self.send: Callable[[Message], None] = lambda _msg: None
+        # Requests that it must respond to, and requests of its subtree that wait for responses.
+        self.owing = Outstanding()
+        self.asking = Outstanding()
+        # The account of the guests in the subtree of this child.
+        self.account = Account(budget)
+        self.error = ""
+        self.host = ""
+        self.heard = 0.0
+        self.torpid = False
+        # Called after a change of its status, or of whether it is torpid.
+        self.changed: Callable[[Child], None] = lambda _child: None
+
+    def become(self, status: str) -> None:
+        if status != self.status:
+            self.status = status
+            self.since = time.monotonic()
+            self.changed(self)
+
+    def monitored(self) -> dict[str, Any]:
+        """Its data in responses of overlay.monitor."""
+        return {"rank": self.rank, "status": self.status, "torpid": self.torpid}
+
+    @property
+    def state(self) -> str:
+        """Its status, or that it is torpid."""
+        return "torpid" if self.torpid else self.status
+
+    def health(self, now: float) -> dict[str, Any]:
+        """Its data in the response of overlay.health; `now` is monotonic, the duration in seconds."""
+        entry = {"rank": self.rank, "status": self.state, "duration": now - self.since}
+        return {**entry, "error": self.error} if self.error else entry
+
+    @property
+    def title(self) -> str:
+        """Rank and host, if known, for the log."""
+        return f"rank {self.rank} ({self.host})" if self.host else f"rank {self.rank}"
+
+    @property
+    def alive(self) -> bool:
+        return self.status not in ("offline", "lost")

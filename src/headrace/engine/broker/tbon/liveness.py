@@ -1,0 +1,120 @@
+"""Liveness of children: a torpid child is slow or stopped, but not (yet) lost.
+
+A broker that has sent nothing else reports to its parent every `tbon.torpid_min`. A child that was silent for
+`tbon.torpid_max` is torpid: its subtree joins the group `broker.torpid`, which the resource service follows, and counts
+as degraded until the child is heard again. The loss of a child is detected by its connection, not by this file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from headrace.formats.spec import duration
+from headrace.formats.spec import message as m
+from headrace.formats.spec.idset import Idset
+from headrace.formats.spec.message import Message
+
+if TYPE_CHECKING:
+    from headrace.engine.broker.parts import BrokerBase
+    from headrace.engine.broker.tbon.child import Child
+    from headrace.formats.spec.topology import Topology
+
+# CONTROL message type (aux1), next to those of the overlay.
+ALIVE = 4
+# Looks at the children in `tbon.torpid_max`: a silent one is torpid at most a sixth later.
+_LOOKS = 6
+
+
+class Links(Protocol):
+    """The links of one broker to its neighbours, as far as this file needs them (`Overlay`)."""
+
+    # Nothing was sent to the parent since this was set.
+    quiet: bool
+    closing: bool
+    rank: int
+    topology: Topology
+    children: dict[int, Child]
+
+    @property
+    def broker(self) -> BrokerBase: ...
+    def send_up(self, msg: Message) -> bool: ...
+    def report(self) -> None: ...
+
+
+class Liveness:
+    """The liveness of one broker's neighbours. Call `start()` when there are any."""
+
+    def __init__(self, overlay: Links) -> None:
+        self._overlay = overlay
+        self._broker = overlay.broker
+        attrs = overlay.broker.attrs
+        self._least = duration.parse(attrs.get("tbon.torpid_min"))
+        self._most = duration.parse(attrs.get("tbon.torpid_max"))
+        self._looked = 0.0
+        self._timers: list[asyncio.TimerHandle] = []
+        attrs.watchers.append(self._set)
+
+    def start(self) -> None:
+        """Start to report and to check, or start anew."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        if self._overlay.rank and 0 < self._least < math.inf:
+            self._later(self._least, self._send_alive)
+        if self._overlay.children and 0 < self._most < math.inf:
+            self._looked = self._broker.loop.time()
+            self._later(self._most / _LOOKS, self._look)
+
+    def _later(self, seconds: float, fn: Callable[[], None]) -> None:
+        now = self._broker.loop.time()
+        self._timers = [timer for timer in self._timers if timer.when() > now]
+        self._timers.append(self._broker.loop.call_later(seconds, fn))
+
+    def _set(self, name: str, value: str | None) -> None:
+        """An attribute has changed."""
+        if value is None or name not in ("tbon.torpid_min", "tbon.torpid_max"):
+            return
+        if name == "tbon.torpid_min":
+            self._least = duration.parse(value)
+        else:
+            self._most = duration.parse(value)
+        self.start()
+
+    def _send_alive(self) -> None:
+        overlay = self._overlay
+        if overlay.closing:
+            return
+        if overlay.quiet:
+            overlay.send_up(Message(m.CONTROL, aux1=ALIVE))
+        overlay.quiet = True
+        self._later(self._least, self._send_alive)
+
+    def _look(self) -> None:
+        if self._overlay.closing:
+            return
+        now = self._broker.loop.time()
+        # If this process was stopped itself, messages of the children may still be in the socket.
+        prompt = now - self._looked < self._most
+        self._looked = now
+        for child in self._overlay.children.values():
+            if prompt and child.alive and not child.torpid and now - child.heard > self._most:
+                self._change(child, True)
+        self._later(self._most / _LOOKS, self._look)
+
+    def heard(self, child: Child) -> None:
+        """A torpid child has sent a message."""
+        self._change(child, False)
+
+    def _change(self, child: Child, torpid: bool) -> None:
+        child.torpid = torpid
+        child.changed(child)
+        what = f"torpid: it was not heard for {duration.encode(self._most)}" if torpid else "not torpid any more"
+        self._broker.log(logging.ERROR, "overlay", f"{child.title} is {what}")
+        ranks = str(Idset(self._overlay.topology.subtree(child.rank)))
+        update = {"broker.torpid": {"add" if torpid else "remove": ranks}}
+        self._broker.context.call("groups.update", {"update": update}, nodeid=0)
+        self._overlay.report()

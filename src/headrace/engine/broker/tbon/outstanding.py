@@ -1,0 +1,81 @@
+"""Requests that went over one link without a last response: when the link breaks, both ends are told.
+
+The one end answers for a neighbour that can no longer do it; the other lets services go of what was asked through it,
+with the disconnect requests that the lost senders cannot send any more (RFC 6). Entries leave with the last response,
+or all of a sender's when its disconnect passes, so what is kept is what somebody really waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.engine.process.garbage import shrink
+from headrace.formats.spec import message as m
+from headrace.formats.spec.message import Message
+
+# Requests that are answered before the table of those that are not is shrunk.
+_MANY = 10_000
+
+
+def sender_of(msg: Message) -> bytes:
+    """The sender of the request that `msg` is or answers: its first route, b"" without one."""
+    return msg.routes[0] if msg.routes else b""
+
+
+class Outstanding:
+    """Requests by sender and matchtag. Matchtags are unique only for one sender."""
+
+    def __init__(self) -> None:
+        self._senders: dict[bytes, dict[int, Message]] = {}
+        self._forgotten = 0
+
+    def passed(self, request: Message, sender: bytes) -> None:
+        """`request` of `sender` went over the link: keep it; a disconnect request removes those of its sender."""
+        if not request.flags & m.FLAG_NORESPONSE:
+            tags = self._senders.get(sender)
+            if tags is None:
+                self._senders[sender] = {request.aux2: request}
+            else:
+                tags[request.aux2] = request
+        elif request.topic.endswith(".disconnect"):
+            self._senders.pop(sender, None)
+
+    def answered(self, response: Message, sender: bytes) -> None:
+        """`response` went back over the link: its request is removed unless more responses follow."""
+        if response.aux1 or not response.flags & m.FLAG_STREAMING:
+            self.forget(sender, response.aux2)
+
+    def forget(self, sender: bytes, matchtag: int) -> None:
+        """Remove a request for whose response no sender waits."""
+        tags = self._senders.get(sender)
+        if tags is not None:
+            tags.pop(matchtag, None)
+            self._forgotten += 1
+            if not tags:
+                del self._senders[sender]
+            elif self._forgotten % _MANY == 0:
+                shrink(tags)
+
+    def take(self) -> list[Message]:
+        """Remove and return all requests; none are kept from now on."""
+        left = [msg for tags in self._senders.values() for msg in tags.values()]
+        self._senders.clear()
+        return left
+
+    def __len__(self) -> int:
+        return sum(map(len, self._senders.values()))
+
+
+def disconnects(requests: list[Message]) -> Iterator[Message]:
+    """A disconnect request for each sender, service and broker in `requests`, with the same routes."""
+    told = set()
+    for msg in requests:
+        service, upstream = msg.topic.rpartition(".")[0], msg.flags & m.FLAG_UPSTREAM
+        key = (sender_of(msg), service, msg.aux1, upstream)
+        if service and key not in told:
+            told.add(key)
+            note = m.request(
+                service + ".disconnect", None, msg.aux1, flags=upstream, userid=msg.userid, rolemask=msg.rolemask
+            )
+            note.routes = msg.routes[:]
+            yield note

@@ -1,0 +1,226 @@
+"""The ZeroMQ sockets of one broker's tree links: CURVE, authentication (ZAP), time limits, and the loop's readers.
+
+ZeroMQ asks this process about each unknown key, before a byte of a message is parsed. A neighbour counts as lost when
+the kernel has no acknowledgement from its machine for the time limit: a broker that is only suspended for a while, or
+whose machine swaps, is not lost. The sockets are those of pyzmq's own core, since pyzmq's richer classes would add a
+tenth to a broker's memory.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from asyncio import AbstractEventLoop, TimerHandle
+from collections.abc import Callable
+from typing import cast
+
+import zmq
+from zmq.backend import Context, Socket
+from zmq.utils import z85
+
+from headrace.engine.broker.attrs import AttrTable
+from headrace.engine.broker.boot.boot import BootInfo
+from headrace.engine.broker.tbon import refused
+from headrace.formats.spec import duration
+from headrace.formats.spec import message as m
+
+# The longest time-out, in seconds, that the kernel accepts (32 bits of milliseconds); a longer one means no limit.
+_LONGEST_USER_TIMEOUT = 2_000_000.0
+# Seconds of one attempt to connect. The parent's host may come back with another address, as a pod does: packets to the
+# old one are lost without a word, and only the next attempt resolves the name again.
+_ATTEMPT = 5.0
+# Constants as ints, since pyzmq's are enumerations, whose use costs a call each.
+_DISCONNECTED = int(zmq.EVENT_DISCONNECTED)
+# A child with an unknown key is reported by ZAP; one that disconnects without a handshake only tested the port.
+_FROM_BELOW = int(zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
+_FROM_ABOVE = _FROM_BELOW | int(zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
+# Seconds between a failed handshake and the search for its peer in the kernel's tables.
+_LOOK = 0.5
+_NOW, _NOW_MORE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
+_MORE, _FD = int(zmq.RCVMORE), int(zmq.FD)
+_EVENT = struct.Struct("=HI")
+
+
+def send(sock: Socket, parts: list[bytes]) -> None:
+    """Send all parts of a message. Raises zmq.ZMQError, and then sends none."""
+    last = len(parts) - 1
+    for number, part in enumerate(parts):
+        sock.send(part, _NOW if number == last else _NOW_MORE)
+
+
+def receive(sock: Socket) -> list[bytes]:
+    """Receive a message, or the rest of one. Raises zmq.Again without one."""
+    parts: list[bytes] = [sock.recv(_NOW)]
+    while sock.get(_MORE):
+        parts.append(sock.recv(_NOW))
+    return parts
+
+
+def receive_with_origin(sock: Socket) -> tuple[zmq.Frame, list[bytes]]:
+    """Receive a child's message; its first part is a frame, which has the peer's address."""
+    return sock.recv(_NOW, False), receive(sock)
+
+
+def endpoint_of(sock: Socket) -> str:
+    """The endpoint to which `sock` is bound."""
+    return cast(bytes, sock.get(zmq.LAST_ENDPOINT)).decode()
+
+
+class TreeSockets:
+    """A ZeroMQ context with a socket to the parent and one for all children; `close` ends all."""
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        attrs: AttrTable,
+        boot: BootInfo,
+        children: int,
+        log: Callable[[int, str, str], None],
+    ) -> None:
+        self.refusals = refused.Refusals(log)
+        self._looking: TimerHandle | None = None
+        self._loop = loop
+        self._log = log
+        # `tbon.zmqdebug`: each event of a connection is logged.
+        self._logs_events = attrs.get("tbon.zmqdebug", "0") != "0"
+        self._attrs = attrs
+        self._boot = boot
+        self._tcp_user_timeout = duration.parse(attrs.get("tbon.tcp_user_timeout"))
+        self._context = Context(int(attrs.get("tbon.zmq_io_threads", "1")))
+        self._context.set(zmq.MAX_SOCKETS, max(1023, 4 * children))
+        self._sockets: list[Socket] = []
+        # Stored, since a closed socket does not return its descriptor.
+        self._descriptors: list[int] = []
+
+    def below(self) -> Socket:
+        """The socket of the children, not bound yet. Sending to an unknown child fails (EHOSTUNREACH)."""
+        self._start_zap()
+        sock = self._socket(zmq.ROUTER, self._boot.bind_ipv6)
+        sock.set(zmq.ROUTER_MANDATORY, 1)
+        sock.set(zmq.RCVHWM, int(self._attrs.get("tbon.child_rcvhwm", "0")))
+        sock.set(zmq.CURVE_SERVER, 1)
+        sock.set(zmq.CURVE_SECRETKEY, self._boot.secret_key)
+        sock.set(zmq.ZAP_DOMAIN, b"headrace")
+        return sock
+
+    def above(self, uuid: str) -> Socket:
+        """The socket to the parent, not connected yet; `uuid` identifies this broker to the parent."""
+        sock = self._socket(zmq.DEALER, self._boot.parent_ipv6)
+        sock.set(zmq.ROUTING_ID, uuid.encode())
+        sock.set(zmq.CURVE_SECRETKEY, self._boot.secret_key)
+        sock.set(zmq.CURVE_PUBLICKEY, self._boot.public_key)
+        sock.set(zmq.CURVE_SERVERKEY, self._boot.parent_key)
+        connect_timeout = duration.parse(self._attrs.get("tbon.connect_timeout"))
+        sock.set(zmq.CONNECT_TIMEOUT, round(1000 * min(connect_timeout or _ATTEMPT, _ATTEMPT)))
+        return sock
+
+    def _socket(self, kind: int, ipv6: bool) -> Socket:
+        sock = Socket(self._context, kind)
+        sock.set(zmq.LINGER, 100)
+        sock.set(zmq.SNDHWM, 0)
+        sock.set(zmq.RCVHWM, 0)
+        sock.set(zmq.RECONNECT_IVL, 10)
+        sock.set(zmq.RECONNECT_IVL_MAX, 1000)
+        if 0 < self._tcp_user_timeout < _LONGEST_USER_TIMEOUT:
+            sock.set(zmq.TCP_MAXRT, max(1, int(self._tcp_user_timeout * 1000)))
+        sock.set(zmq.IPV6, int(ipv6))
+        sock.set(zmq.BACKLOG, 1024)
+        sock.set(zmq.MAXMSGSIZE, m.MAX_FRAME)
+        self._sockets.append(sock)
+        return sock
+
+    def _start_zap(self) -> None:
+        zap = Socket(self._context, zmq.REP)
+        zap.set(zmq.LINGER, 0)
+        zap.bind("inproc://zeromq.zap.01")
+        self._sockets.append(zap)
+
+        def read() -> None:
+            while not zap.closed:
+                try:
+                    parts = receive(zap)
+                except zmq.Again:
+                    return
+                allowed = len(parts) >= 7 and parts[5] == b"CURVE" and z85.encode(parts[6]) in self._boot.members
+                code, text = (b"200", b"OK") if allowed else (b"400", b"not a member of this instance")
+                if not allowed and len(parts) > 3:
+                    self.refusals.tell_of_key(parts[3].decode("ascii", "replace"))
+                send(zap, [parts[0], parts[1] if len(parts) > 1 else b"", code, text, b"", b""])
+
+        self._add_reader(zap, read)
+
+    def _add_reader(self, sock: Socket, read: Callable[[], None]) -> None:
+        fd = cast(int, sock.get(_FD))
+        self._loop.add_reader(fd, read)
+        self._descriptors.append(fd)
+
+    def watch(self, sock: Socket, read: Callable[[], None], gone: Callable[[str], None]) -> None:
+        """Call `read` when there may be messages, and `gone` when a connection of `sock` has ended.
+
+        The event does not tell which child's it was; the parent's has the reason, if it ended during the handshake.
+        """
+        above = sock.get(zmq.TYPE) == zmq.DEALER
+        where = f"inproc://monitor-{len(self._descriptors)}"
+        wanted = _FROM_ABOVE if above else _FROM_BELOW
+        sock.monitor(where, int(zmq.EVENT_ALL) if self._logs_events else wanted)
+        monitor = Socket(self._context, zmq.PAIR)
+        monitor.set(zmq.LINGER, 0)
+        monitor.connect(where)
+        self._sockets.append(monitor)
+        why = ""
+        if not above:
+            self.refusals.begin(endpoint_of(sock))
+
+        def on_monitor() -> None:
+            nonlocal why
+            while not monitor.closed:
+                try:
+                    # The first frame is the event and its value, the second the endpoint (zmq_socket_monitor(3)).
+                    told, endpoint = receive(monitor)
+                except zmq.Again:
+                    return
+                event, _ = _EVENT.unpack(told)
+                if self._logs_events:
+                    self._log_event("parent" if above else "child", event, endpoint)
+                if not event & wanted:
+                    continue
+                if event == _DISCONNECTED:
+                    gone(why)
+                elif above:
+                    why = refused.above(event, self._boot)
+                elif not self._looking:
+                    # The kernel knows the peer only after the connection was closed; one search finds all that failed
+                    # together.
+                    self._looking = self._loop.call_later(_LOOK, self._look, sock)
+
+        self._add_reader(monitor, on_monitor)
+        self._add_reader(sock, read)
+        self._loop.call_soon(read)
+        self._loop.call_soon(on_monitor)
+
+    def _log_event(self, whose: str, event: int, endpoint: bytes) -> None:
+        name = str(zmq.Event(event).name).lower().replace("_", "-")
+        self._log(logging.DEBUG, "overlay", f"{whose} socket: {name} {endpoint.decode()}".rstrip())
+
+    def _look(self, sock: Socket) -> None:
+        self._looking = None
+        self.refusals.tell_of_handshake(endpoint_of(sock), self._boot.certificate)
+
+    def end(self, sock: Socket) -> None:
+        """Close one socket, and drop its unsent messages."""
+        fd = cast(int, sock.get(_FD))
+        self._loop.remove_reader(fd)
+        self._descriptors.remove(fd)
+        self._sockets.remove(sock)
+        sock.set(zmq.LINGER, 0)
+        sock.close()
+
+    def close(self) -> None:
+        """Close every socket; messages sent shortly before are still delivered."""
+        if self._looking:
+            self._looking.cancel()
+        for fd in self._descriptors:
+            self._loop.remove_reader(fd)
+        for sock in self._sockets:
+            sock.close()
+        self._context.term()

@@ -1,0 +1,181 @@
+"""The service for scripts and browsers as a child of the instance, on rank 0: `headrace api start` with the options of
+the table `[headrace.api]`, where a configuration has one.
+
+It is a program like any that the instance starts (rexec): it knows the broker by its socket alone, and ends with the
+instance, also where the broker is killed. When it has ended by itself it is started again, after a pause that doubles
+up to a minute. `api.url` answers with an address that opens the page once, which the service prints on SIGUSR1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import errno
+import json
+import logging
+import os
+import signal
+from typing import Any
+
+from headrace.engine.broker.module.context import ModuleContext, RpcError
+from headrace.formats.spec.lines import LineReader
+from headrace.formats.spec.message import Message
+from headrace.formats.spec.requests.execution import API
+from headrace.formats.spec.wait_status import how_ended
+
+NAME = "api"
+_STDOUT, _STDERR = 1, 2
+_LONGEST_LINE = 1 << 16
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+# Seconds after which a service counts as one that works, so that the next pause is short again.
+_LONG_RUN = 60.0
+# Seconds that it has to end its streams and workflow tools.
+_GRACE = 20.0
+# Seconds that it has to print an address.
+_ANSWER_TIMEOUT = 10.0
+
+
+def load(ctx: ModuleContext, args: list[str]) -> None:
+    """Start the service. Raises RpcError(EINVAL) for arguments, of which there are none."""
+    if args:
+        raise RpcError(errno.EINVAL, f"api: unknown argument {args[0]!r}: the table [headrace.api] has the options")
+    _Api(ctx)
+
+
+def options(config: dict[str, Any]) -> list[str]:
+    """The options of `headrace api start` for a configuration that `keys` has checked."""
+    found = []
+    for key, value in config.get("headrace", {}).get("api", {}).items():
+        if value is True:
+            found.append(f"--{key}")
+        elif value is not False:
+            found += [f"--{key}={one}" for one in (value if isinstance(value, list) else [value])]
+    return found
+
+
+class _Api:
+    def __init__(self, ctx: ModuleContext) -> None:
+        self.ctx = ctx
+        self._options = options(ctx.config)
+        self._pid = 0
+        self._starts = 0
+        self._began = 0.0
+        self._pause = _FIRST_PAUSE
+        self._timer: Any = None
+        # What it printed when it was ready, without tokens; None until then.
+        self._ready: dict[str, str] | None = None
+        self._waiting: list[asyncio.Future[dict[str, str]]] = []
+        # Set once the service has ended, where it is to end.
+        self._gone: asyncio.Event | None = None
+        ctx.service(NAME, {"url": self._url}, requests=API)
+        ctx.on_config(self._reconfigure)
+        ctx.on_stats(lambda: {"pid": self._pid, "starts": self._starts, "url": (self._ready or {}).get("url", "")})
+        ctx.on_unload(self._end)
+        self._start()
+
+    def _start(self) -> None:
+        self._timer = None
+        self._starts += 1
+        self._began = self.ctx.monotonic()
+        lines = {"stdout": LineReader(_LONGEST_LINE), "stderr": LineReader(_LONGEST_LINE)}
+
+        def answered(reply: Message) -> None:
+            if reply.errnum:
+                self._ended(reply.errnum)
+                return
+            body = reply.obj
+            if body["type"] == "started":
+                self._pid = body["pid"]
+                end = {"stream": "stdin", "rank": str(self.ctx.rank), "eof": True}
+                self.ctx.call("rexec.write", {"matchtag": reply.matchtag, "io": end})
+                if self._gone is not None:
+                    self._signal(signal.SIGTERM)
+            elif body["type"] == "output":
+                self._output(body["io"], lines[body["io"]["stream"]])
+            elif body["type"] == "finished" and self._gone is None:
+                self.ctx.log(logging.ERROR, f"the service has ended: {how_ended(body['status'])}")
+
+        cmd = {
+            "cmdline": ["headrace", "api", "start", "--json", *self._options],
+            "cwd": os.getcwd(),
+            "env": dict(os.environ),
+            "opts": {},
+            "channels": [],
+        }
+        self.ctx.call("rexec.exec", {"cmd": cmd, "flags": _STDOUT | _STDERR}, answered, streaming=True)
+
+    def _output(self, io: dict[str, Any], reader: LineReader) -> None:
+        data = io.get("data", "")
+        lines = reader.feed(base64.b64decode(data) if io.get("encoding") == "base64" else data.encode())
+        for line in lines:
+            if io["stream"] == "stdout":
+                self._printed(json.loads(line))
+            else:
+                self.ctx.log(logging.ERROR, line.decode("utf-8", "replace"))
+
+    def _printed(self, told: dict[str, str]) -> None:
+        """The service is ready, or has printed one more address. Each address is for one who has asked."""
+        if self._ready is None:
+            self.ctx.log(logging.INFO, f"the service is at {told.get('socket') or told['url']}")
+            self._ready = {name: told[name] for name in ("url", "socket") if name in told}
+        while self._waiting:
+            asked = self._waiting.pop(0)
+            if not asked.done():
+                asked.set_result({name: told[name] for name in ("url", "socket", "login") if name in told})
+                break
+        if self._waiting:
+            self._signal(signal.SIGUSR1)
+
+    async def _url(self, msg: Message) -> dict[str, str]:
+        if self._ready is None:
+            raise RpcError(errno.EAGAIN, "the service is not up yet, or starts again: flux dmesg tells")
+        asked: asyncio.Future[dict[str, str]] = self.ctx.loop.create_future()
+        self._waiting.append(asked)
+        if len(self._waiting) == 1:
+            self._signal(signal.SIGUSR1)
+        try:
+            return {"uri": self.ctx.attrs.get("local-uri"), **await asyncio.wait_for(asked, _ANSWER_TIMEOUT)}
+        except asyncio.TimeoutError:
+            self._waiting.remove(asked)
+            raise RpcError(errno.ETIMEDOUT, f"the service has not answered within {_ANSWER_TIMEOUT:.0f} s") from None
+
+    def _signal(self, number: int) -> None:
+        if self._pid:
+            self.ctx.call("rexec.kill", {"pid": self._pid, "signum": int(number)})
+
+    def _ended(self, errnum: int) -> None:
+        """The service has ended (ENODATA), or could not be started."""
+        self._pid, self._ready = 0, None
+        waiting, self._waiting = self._waiting, []
+        for asked in waiting:
+            if not asked.done():
+                asked.set_exception(RpcError(errno.EAGAIN, "the service has ended, and starts again"))
+        if self._gone is not None:
+            self._gone.set()
+            return
+        if errnum != errno.ENODATA:
+            self.ctx.log(logging.ERROR, f"the service cannot be started: {os.strerror(errnum)}")
+        if self.ctx.monotonic() - self._began >= _LONG_RUN:
+            self._pause = _FIRST_PAUSE
+        self._timer = self.ctx.call_later(self._pause, self._start)
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+
+    def _reconfigure(self, config: dict[str, Any]) -> None:
+        """Start the service again with other options; without the table it goes on."""
+        wanted = options(config)
+        if wanted == self._options or "api" not in config.get("headrace", {}):
+            return
+        self._options, self._pause = wanted, _FIRST_PAUSE
+        self._signal(signal.SIGTERM)
+
+    async def _end(self) -> None:
+        self._gone = asyncio.Event()
+        if self._timer is not None:
+            self._timer.cancel()
+        elif self._pid:
+            self._signal(signal.SIGTERM)
+            try:
+                await asyncio.wait_for(self._gone.wait(), _GRACE)
+            except asyncio.TimeoutError:
+                self.ctx.log(logging.ERROR, f"the service has not ended within {_GRACE:.0f} s, and is killed")
+                self._signal(signal.SIGKILL)

@@ -1,0 +1,48 @@
+"""The arguments of the content module: the size of a blob, of the cache, and of a batch of writes."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any, NamedTuple
+
+from headrace.engine.broker.module.context import RpcError
+
+# Bytes of one blob, and of all blobs in an instance without a statedir.
+BLOB_SIZE = 1 << 30
+MEMORY = 1 << 30
+
+
+class Limits(NamedTuple):
+    """Sizes in bytes, `purge_old_entry` in seconds, `flush_batch` in blobs (0: no limit)."""
+
+    blob_size: int = BLOB_SIZE
+    memory: int = MEMORY
+    purge_target_size: int = 16 << 20
+    purge_old_entry: int = 0
+    flush_batch: int = 0
+
+    def told(self) -> dict[str, Any]:
+        """The event for other services: the limit of a blob, null if no argument sets it."""
+        return {"blob-size-limit": None if self.blob_size == BLOB_SIZE else self.blob_size}
+
+
+_ARGUMENTS = {
+    "blob-size-limit": "blob_size",
+    "memory-limit": "memory",
+    "purge-target-size": "purge_target_size",
+    "purge-old-entry": "purge_old_entry",
+    "flush-batch-limit": "flush_batch",
+}
+
+
+def parse(args: list[str]) -> Limits:
+    """The limits that `args` (each `name=N`) set. Raises RpcError(EINVAL) naming the argument."""
+    limits = Limits()
+    for arg in args:
+        name, _, value = arg.partition("=")
+        if name not in _ARGUMENTS:
+            raise RpcError(errno.EINVAL, f"content: unknown argument {arg!r}, known are {', '.join(_ARGUMENTS)}")
+        if not (value.isascii() and value.isdigit()):
+            raise RpcError(errno.EINVAL, f"content: {arg!r}: {name} needs a whole number")
+        limits = limits._replace(**{_ARGUMENTS[name]: int(value)})
+    return limits

@@ -1,0 +1,581 @@
+"""The job manager's state machine (RFC 21, 27, 32): inputs in, records and effects out. Pure: no I/O, no clock.
+
+Every change of a job is first an event (`post`); its consequences are decided afterwards (`advance`). Both only produce
+records and effects: starts, responses and the watchers' events are effects, which the caller releases when the records
+of the same step are durable. Requests to the scheduler are sent at once. Replaying the records gives the same jobs
+(replay.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from headrace.engine.jobs.record import (
+    Event,
+    Job,
+    failure_text,
+    inactive_since,
+    inactive_user,
+    merged,
+    requeues,
+    summary,
+)
+from headrace.engine.modules.job_manager import dependencies as deps
+from headrace.engine.modules.job_manager.deadlines import Deadlines
+from headrace.engine.modules.job_manager.effects import (
+    Alloc,
+    Annotated,
+    Cancel,
+    Effect,
+    Expiration,
+    Free,
+    Inherit,
+    Prioritize,
+    Raised,
+    Rearm,
+    Request,
+    Start,
+)
+from headrace.engine.modules.job_manager.limited import Limited
+from headrace.engine.modules.job_manager.queues import Queues
+from headrace.engine.modules.job_manager.records import (
+    EventsPosted,
+    JobAdded,
+    JobReaped,
+    JobsPurged,
+    QueuesChanged,
+    Record,
+    ResourcesSet,
+)
+from headrace.engine.modules.job_manager.successors import Successors, notes
+from headrace.engine.modules.job_manager.waiting import Waiting
+from headrace.formats.spec import jobspec as js
+from headrace.formats.spec.job_exception import ALLOC, EXEC, FATAL, NODE_FAILURE, TIMEOUT
+from headrace.formats.spec.job_state import CLEANUP, DEPEND, FLAG_DEBUG, INACTIVE, PRIORITY, RUN, RUNNING, SCHED
+from headrace.formats.spec.requests.sched import AllocResponse
+from headrace.formats.spec.urgency import priority_of
+
+if TYPE_CHECKING:
+    from headrace.engine.jobs.exec_responses import ExecResponse, FinishData, ReleaseData
+
+# Seconds: the smallest difference of two timestamps that a double represents in this century.
+_TICK = 1.2e-6
+
+# How often a job may be queued again by default.
+MOST_REQUEUES = 100
+
+# Limits of ended jobs that are kept beside those of active ones, until they are due, before they are forgotten.
+_SPARE_LIMITS = 1000
+
+_TIMEOUT_NOTE = "resource allocation expired"
+
+
+class Core:
+    """All jobs of an instance. `now` (seconds since the epoch) is set by the caller before each input."""
+
+    def __init__(self, queues: Queues, owner: int) -> None:
+        self.now = 0.0
+        self.owner = owner
+        # Whether users do not learn which jobs other users have (`access.private-mode`).
+        self.private = False
+        self.queues = queues
+        self.active: dict[int, Job] = {}
+        self.inactive: dict[int, int] = {}
+        self.zombies: dict[int, str] = {}
+        self.max_jobid = 0
+        self.running = 0
+        self.sched_ready = False
+        self.limited = Limited(self, 0)
+        # How often a job may be queued again.
+        self.most_requeues = MOST_REQUEUES
+        self.alloc_pending = 0
+        self.successors = Successors(self.active)
+        self.exec_ready = False
+        self.records: list[Record] = []
+        # Records that end jobs: they come last, since a later record of the same job would restore it in a replay.
+        self.removals: list[Record] = []
+        self.effects: list[Effect] = []
+        # Requests to the scheduler, sent at once: it stores nothing, so a crash undoes both sides.
+        self.requests: list[Request] = []
+        # Jobs by their last event, with the index of their first new one: records and listings follow that order.
+        self.dirty: dict[Job, int] = {}
+        # The last events of jobs that are not pending yet, by name.
+        self._events: dict[str, Event] = {}
+        # The contexts of the last events that are mostly alike, by name.
+        self._contexts: dict[str, dict[str, Any]] = {}
+        self.finished: list[Job] = []
+        self.waiting = Waiting(self)
+        # In a core without a service, deadlines use the time of day.
+        self.deadlines = Deadlines(lambda: self.now)
+
+    def has_news(self) -> bool:
+        """Whether there are records since the last `take`."""
+        return bool(self.dirty or self.records or self.removals)
+
+    def user_of(self, id: int) -> int | None:
+        """The user of a job; None for a job that does not exist."""
+        job = self.active.get(id)
+        if job is not None:
+            return job.userid
+        known = self.inactive.get(id)
+        return None if known is None else inactive_user(known)
+
+    def take(self) -> tuple[list[Record], list[Effect]]:
+        """The records and effects since the last call."""
+        records = self.records
+        for job, first in self.dirty.items():
+            records.append(EventsPosted(job.id, (first, job.events[first:])))
+        records += self.removals
+        effects, self.records, self.removals, self.effects = self.effects, [], [], []
+        self.dirty.clear()
+        return records, effects
+
+    # -- events
+
+    def post(self, job: Job, name: str, context: dict[str, Any] | None = None) -> None:
+        """Post an event at the present time. Timestamps of one job are unique, as clients compare and sort by them."""
+        events = job.events
+        self.dirty[job] = self.dirty.pop(job, len(events))
+        was = job.state
+        event: Event = (max(self.now, events[-1][0] + _TICK) if events else self.now, name, context)
+        if was < SCHED:
+            # Jobs that are submitted together have the same events up to there, and wait with them in memory.
+            if event == self._events.get(name):
+                event = self._events[name]
+            else:
+                self._events[name] = event
+        job.apply(event)
+        if job.state != was:
+            self.count(job, was)
+
+    def _shared(self, name: str, context: dict[str, Any]) -> dict[str, Any]:
+        """`context`, or the equal one of the last event of this name: those of 100,000 waiting jobs are in memory."""
+        last = self._contexts.get(name)
+        if context == last:
+            return last
+        self._contexts[name] = context
+        return context
+
+    def count(self, job: Job, was: int) -> None:
+        """Update `running` after a change of a job's state."""
+        self.running += bool(job.state & RUNNING) - bool(was & RUNNING)
+
+    def advance(self, job: Job) -> None:
+        """Take the steps that a job's state requires, up to the next one that must be waited for."""
+        if job.state == DEPEND:
+            if job.dependencies:
+                return
+            self.post(job, "depend")
+        if job.state == PRIORITY:
+            self.post(job, "priority", self._shared("priority", {"priority": priority_of(job.urgency)}))
+        if job.state == SCHED:
+            self._request(job)
+        elif job.state == RUN:
+            self._start(job)
+        elif job.state == CLEANUP:
+            self._clean_up(job)
+
+    def requeues_left(self, job: Job) -> int | None:
+        """How often a job may still be queued again after the loss of a node; None if it does not ask for that."""
+        if not js.system(job.jobspec).get("requeue"):
+            return None
+        return max(0, self.most_requeues - requeues(job))
+
+    def _request(self, job: Job) -> None:
+        """Request resources for a job in SCHED, or cancel the request, as its priority and queue require."""
+        wanted = job.priority > 0 and self.queues.started(job.queue)
+        if job.alloc_pending:
+            if not wanted:
+                self.cancel_alloc(job)
+            return
+        if job.annotations:
+            self._forget_annotations(job)
+        if not wanted:
+            self._say_stopped(job)
+        elif self.sched_ready:
+            if self.limited.limit:
+                self.limited.push(job)
+            else:
+                self.ask(job)
+
+    def _say_stopped(self, job: Job) -> None:
+        """Annotate a job that its queue holds back, as a scheduler would, so that listings show the reason."""
+        why = self.queues.stop_note(job.queue) if job.priority > 0 else ""
+        if why:
+            job.annotations = merged(job.annotations or {}, {"sched": {"reason_pending": why}})
+            self.effects.append(Annotated(job))
+
+    def _trace(self, job: Job, what: str) -> None:
+        """Post an event that only jobs with the debug flag have."""
+        if job.flags & FLAG_DEBUG:
+            self.post(job, f"debug.{what}")
+
+    def ask(self, job: Job) -> None:
+        self._trace(job, "alloc-request")
+        self.successors.asked(job)
+        job.alloc_pending = True
+        self.alloc_pending += 1
+        self.requests.append(Alloc(job))
+
+    def cancel_alloc(self, job: Job) -> None:
+        if not job.alloc_canceled:
+            job.alloc_canceled = True
+            self.requests.append(Cancel(job.id))
+
+    def _start(self, job: Job) -> None:
+        if self.exec_ready and not job.start_sent and not job.prologs:
+            job.start_sent = True
+            self._trace(job, "start-request")
+            self.effects.append(Start(job))
+
+    def _clean_up(self, job: Job) -> None:
+        if job.state == INACTIVE:
+            return
+        if job.alloc_pending:
+            self.cancel_alloc(job)
+            return
+        if (job.start_sent and not job.released) or job.epilogs:
+            return
+        if job.has_resources:
+            self._trace(job, "free-request")
+            self.post(job, "free")
+            successor = self.successors.take(job)
+            if successor is None:
+                self.requests.append(Free(job, job.r))
+            else:
+                self._inherit(job, successor)
+        self.post(job, "clean")
+        self._retire(job)
+
+    def _retire(self, job: Job) -> None:
+        """A job has become inactive: keep its summary, and answer requests that wait for its end."""
+        del self.active[job.id]
+        self.inactive[job.id] = summary(job)
+        self.finished.append(job)
+        if job.waitable:
+            self.zombies[job.id] = failure_text(job)
+        self.waiting.ended(job)
+
+    # -- submission and dependencies
+
+    def submit(self, id: int, userid: int, urgency: int, flags: int, jobspec: dict[str, Any]) -> str:
+        """Add a job; returns why it is refused, or ""."""
+        if id in self.active or id in self.inactive:
+            return f"job {id} exists already"
+        job = Job(id, jobspec)
+        refusal = self.queues.refusal(job.queue)
+        if refusal:
+            return refusal
+        try:
+            needs = [deps.parse(item) for item in js.dependencies(jobspec)]
+            for need in needs:
+                self.waiting.check(job, userid, need)
+        except deps.DependencyError as exc:
+            return str(exc)
+        self.active[id] = job
+        self.max_jobid = max(self.max_jobid, id)
+        self.records.append(JobAdded(id, jobspec))
+        context = {"userid": userid, "urgency": urgency, "flags": flags, "version": 1}
+        self.post(job, "submit", self._shared("submit", context))
+        for need in needs:
+            if need.description not in (job.dependencies or ()):
+                self.post(job, "dependency-add", {"description": need.description})
+        self.post(job, "validate")
+        if needs:
+            self.waiting.join_singletons(job)
+            self.waiting.watch(job)
+        self.advance(job)
+        return ""
+
+    # -- time
+
+    def deadline(self, time: float, job: Job, what: str) -> None:
+        """Schedule the removal of a job's dependency `what` by expire()."""
+        self.deadlines.begin(time, job.id, what)
+        self.effects.append(Rearm())
+
+    def next_deadline(self) -> float | None:
+        """When expire() is due next, on the steady clock of the deadlines."""
+        return self.deadlines.next(self.now)
+
+    def expire(self) -> None:
+        """Handle begin times that have been reached, and jobs that have exceeded their time limits."""
+        for job_id, what in self.deadlines.begun(self.now):
+            job = self.active.get(job_id)
+            if job is not None:
+                self.waiting.remove(job, what)
+                self.advance(job)
+        for job_id, expiration in self.deadlines.over():
+            job = self.active.get(job_id)
+            if job is not None and job.state == RUN and job.expiration == expiration:
+                self.raise_fatal(job, TIMEOUT, _TIMEOUT_NOTE)
+
+    def _limit(self, job: Job) -> None:
+        """Set the deadline for the time limit of a running job; expire() ignores deadlines that have moved."""
+        if job.expiration and job.started and job.state == RUN:
+            self.deadlines.limit(job.expiration, job.id, self.now)
+            if self.deadlines.limits > 2 * len(self.active) + _SPARE_LIMITS:
+                self.deadlines.keep((active.id, active.expiration) for active in self.active.values())
+            self.effects.append(Rearm())
+
+    # -- the scheduler (RFC 27)
+
+    def sched_hello(self) -> list[Job]:
+        """Jobs that hold resources."""
+        return [job for job in self.active.values() if job.has_resources]
+
+    def sched_is_ready(self, limit: int) -> int:
+        """The scheduler is ready for `limit` requests at a time (0: no limit); returns how many jobs wait."""
+        self.sched_ready, self.limited = True, Limited(self, limit)
+        waiting = [job for job in self.active.values() if job.state == SCHED and not job.alloc_pending]
+        waiting.sort(key=lambda job: (-job.priority, job.id))
+        for job in waiting:
+            self._request(job)
+        return len(waiting)
+
+    def sched_gone(self) -> None:
+        """The scheduler is gone, and with it its requests and those that are not sent yet."""
+        self.sched_ready, self.alloc_pending = False, 0
+        self.requests.clear()
+        self.successors.forget()
+        for job in list(self.active.values()):
+            if job.alloc_pending:
+                job.alloc_pending = job.alloc_canceled = False
+                if job.state == CLEANUP:
+                    self._clean_up(job)
+
+    def alloc_reply(
+        self, id: int, kind: AllocResponse, r: dict[str, Any] | None, notes: dict[str, Any] | None, why: str
+    ) -> None:
+        """A response to an alloc request: SUCCESS has R, and DENY may say why."""
+        job = self.active.get(id)
+        if job is None or not job.alloc_pending:
+            return
+        if kind is AllocResponse.ANNOTATE:
+            job.annotations = merged(job.annotations or {}, notes or {})
+            self.effects.append(Annotated(job))
+            return
+        wanted = job.state == SCHED and not job.alloc_canceled
+        job.alloc_pending = job.alloc_canceled = False
+        self.alloc_pending -= 1
+        match kind:
+            case AllocResponse.SUCCESS if wanted:
+                self._allocated(job, r or {}, notes)
+            case AllocResponse.SUCCESS:
+                # The response crossed a cancellation or a fatal exception, so the resources are released.
+                self.requests.append(Free(job, r))
+                self.advance(job)
+            case AllocResponse.DENY:
+                self._forget_annotations(job)
+                self.raise_fatal(job, ALLOC, why)
+            case AllocResponse.CANCEL:
+                self._forget_annotations(job)
+                self.advance(job)
+        if self.limited.limit:
+            self.limited.fill()
+
+    def _inherit(self, job: Job, successor: Job) -> None:
+        """Start a job on the resources of another, as the scheduler would after it has learned of the end."""
+        self.alloc_pending -= 1
+        successor.alloc_pending = False
+        self._allocated(successor, self.successors.resources(job, successor, self.now), notes(job, successor))
+        self.requests.append(Inherit(job, successor))
+        if self.limited.limit:
+            self.limited.fill()
+
+    def _forget_annotations(self, job: Job) -> None:
+        if job.annotations and "sched" in job.annotations:
+            job.annotations = merged(job.annotations, {"sched": None})
+            self.effects.append(Annotated(job))
+
+    def _allocated(self, job: Job, r: dict[str, Any], notes: dict[str, Any] | None) -> None:
+        annotations = merged(job.annotations, notes or {}) if job.annotations else notes
+        job.r = r
+        self.records.append(ResourcesSet(job.id, r))
+        self.post(job, "alloc", {"annotations": annotations} if annotations else None)
+        self._start(job)
+
+    # -- the exec service (RFC 32)
+
+    def exec_is_ready(self) -> None:
+        """The exec service is ready for starts."""
+        self.exec_ready = True
+        for job in list(self.active.values()):
+            if job.state == RUN:
+                self._start(job)
+
+    def exec_gone(self, note: str) -> None:
+        """The exec service is gone, and its running jobs are lost."""
+        self.exec_ready = False
+        for job in list(self.active.values()):
+            if job.start_sent and not job.released:
+                self.exec_failed(job.id, note)
+
+    def exec_failed(self, id: int, note: str, gone: bool = True) -> None:
+        """A start request has failed. Without a note, no service took it; unless `gone`, a service is ready now."""
+        job = self.active.get(id)
+        if job is None or not job.start_sent:
+            return
+        job.start_sent = False
+        if note:
+            self.raise_fatal(job, EXEC, note)
+            return
+        if gone:
+            self.exec_ready = False
+        self.advance(job)
+
+    def exec_reply(self, reply: ExecResponse) -> None:
+        """A response to a start request."""
+        job = self.active.get(reply["id"])
+        if job is None or not job.start_sent:
+            return
+        match reply["type"]:
+            case "start":
+                self.post(job, "start")
+                self._limit(job)
+                self.waiting.started(job)
+            case "finish":
+                self._finished(job, reply["data"])
+            case "release":
+                self._released(job, reply["data"])
+            case "exception":
+                data = reply["data"]
+                extra = {"wait_status": data["wait_status"]} if "wait_status" in data else {}
+                self.raise_exception(job, data["type"], data["severity"], data.get("note") or "", self.owner, extra)
+
+    def _finished(self, job: Job, data: FinishData) -> None:
+        if "requeue" in data and job.state == RUN:
+            # The job is not over: its end does not count.
+            return
+        if job.status is None:
+            self.post(job, "finish", {"status": data["status"]})
+        self.advance(job)
+
+    def _released(self, job: Job, data: ReleaseData) -> None:
+        if "requeue" in data and job.state == RUN:
+            self._requeue(job)
+            return
+        self.post(job, "release", {"ranks": data["ranks"], "final": data["final"]})
+        self.advance(job)
+
+    def _requeue(self, job: Job) -> None:
+        """A job has lost a node and asks to be run again: make it pending."""
+        job.start_sent = False
+        self.requests.append(Free(job, job.r))
+        self.post(job, "free")
+        self.post(job, "requeue", {"reason": NODE_FAILURE})
+        self.advance(job)
+
+    def raise_fatal(self, job: Job, kind: str, note: str) -> None:
+        """End a job by an exception of the instance itself."""
+        self.raise_exception(job, kind, FATAL, note, self.owner)
+
+    # -- requests about one job
+
+    def raise_exception(
+        self, job: Job, kind: str, severity: int, note: str, userid: int, extra: dict[str, Any] | None = None
+    ) -> None:
+        """Raise an exception (RFC 21); severity FATAL ends the job. A job that is over has no more events."""
+        if job.state == INACTIVE:
+            return
+        if severity == FATAL and job.state == SCHED:
+            self._forget_annotations(job)
+        context = {"type": kind, "severity": severity, "note": note, "userid": userid}
+        self.post(job, "exception", {**context, **extra} if extra else self._shared("exception", context))
+        self.effects.append(Raised(job.id, kind, severity))
+        if severity == FATAL:
+            self._clean_up(job)
+
+    def set_urgency(self, job: Job, urgency: int, userid: int) -> int:
+        """Set the urgency; returns the old one. The caller has checked that the job has no resources."""
+        old = job.urgency
+        self.post(job, "urgency", {"userid": userid, "urgency": urgency})
+        self._reprioritize(job)
+        return old
+
+    def _reprioritize(self, job: Job) -> None:
+        was = job.priority
+        self.advance(job)
+        if job.alloc_pending and not job.alloc_canceled and job.priority != was:
+            self.requests.append(Prioritize(job.id, job.priority))
+            self.successors.forget()
+            if self.limited.limit:
+                self.limited.fill()
+
+    def update(self, job: Job, updates: dict[str, Any]) -> None:
+        """Set attributes of the jobspec. A pending job is sent to the scheduler again."""
+        duration = updates.get("attributes.system.duration")
+        self.post(job, "jobspec-update", updates)
+        if job.state == RUN and duration is not None:
+            self._expire_at(job, job.ends_after(duration))
+            return
+        if job.state == PRIORITY:
+            if job.alloc_pending:
+                # The scheduler has the old jobspec; its response to the cancellation causes a new request.
+                self.cancel_alloc(job)
+            self.advance(job)
+
+    def instance_expires(self, expiration: float) -> None:
+        """The instance's end has changed: change it for running jobs without a duration of their own."""
+        self.successors.expiration = expiration
+        for job in list(self.active.values()):
+            if job.state == RUN and not js.duration(job.jobspec) and job.expiration != expiration:
+                self._expire_at(job, expiration)
+
+    def _expire_at(self, job: Job, expiration: float) -> None:
+        self.post(job, "resource-update", {"expiration": expiration})
+        self.effects.append(Expiration(job.id, expiration))
+        self._limit(job)
+
+    def memo(self, job: Job, memo: dict[str, Any], volatile: bool) -> None:
+        """Attach a note to a job; a volatile one is only passed to present watchers."""
+        if volatile:
+            job.annotations = merged(job.annotations or {}, {"user": memo})
+            self.effects.append(Annotated(job))
+        else:
+            self.post(job, "memo", memo)
+
+    # -- queues
+
+    def set_queues_started(self, names: Iterable[str], started: bool, reason: str | None, checkpoint: bool) -> None:
+        self.queues.set_started(list(names), started, reason, checkpoint)
+        self._queues_changed()
+        for job in sorted(self.active.values(), key=lambda job: (-job.priority, job.id)):
+            if job.state == SCHED:
+                self._request(job)
+
+    def set_queues_enabled(self, names: Iterable[str], enabled: bool, reason: str | None, checkpoint: bool) -> None:
+        self.queues.set_enabled(list(names), enabled, reason, checkpoint)
+        self._queues_changed()
+
+    def _queues_changed(self) -> None:
+        self.records.append(QueuesChanged(0, self.queues.save()))
+
+    # -- the end of jobs
+
+    def purge(self, ids: list[int]) -> list[int]:
+        """Remove inactive jobs; returns those that existed."""
+        gone = [id for id in ids if self.inactive.pop(id, None) is not None]
+        for id in gone:
+            self.zombies.pop(id, None)
+        if gone:
+            self.removals.append(JobsPurged(0, gone))
+        return gone
+
+    def purgeable(self, age: float, number: int) -> list[int]:
+        """Inactive jobs older than `age` seconds, or beyond the newest `number`; a negative limit means none."""
+        out = []
+        surplus = len(self.inactive) - number if number >= 0 else 0
+        for index, (id, known) in enumerate(self.inactive.items()):
+            old = 0 <= age < self.now - inactive_since(known)
+            if not (old or index < surplus):
+                break
+            out.append(id)
+        return out
+
+    def reap(self, id: int) -> str:
+        """A waitable job was waited for; returns why it failed, or ""."""
+        why = self.zombies.pop(id)
+        self.removals.append(JobReaped(id, why))
+        return why

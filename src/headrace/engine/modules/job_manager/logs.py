@@ -1,0 +1,222 @@
+"""Append-only text of jobs: guest logs of up to a gigabyte, and one file for inactive jobs.
+
+A log is JSON lines (RFC 18). Its newest part is in memory, the older part in a file of its own once it is larger than
+`KEEP`; readers address it by byte offset and read it in pieces that end with a line. Finished jobs are one packed
+record each in a common spill file, of which only the place is kept in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+
+from headrace.formats.spec.os_error import reason
+
+# Bytes of a log that stay in memory, and bytes that a reader gets at a time.
+KEEP = 64 << 10
+PIECE = 256 << 10
+# Bytes that stay in memory while the disk is full, and seconds until the disk is tried again.
+_MOST_HELD = 256 << 10
+_ASK_AGAIN = 0.5
+# Bytes of inactive jobs that are written together.
+_AT_ONCE = 64 << 10
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that nobody else can read: the folders above it may be open to guests."""
+    return os.open(path, flags, 0o600)
+
+
+class Log:
+    """One log. `path` is its file, which is created only when the log grows."""
+
+    __slots__ = ("_full_since", "_path", "_spilled", "_tail", "_why", "cut", "size")
+
+    def __init__(self, path: str, spilled: int = 0) -> None:
+        self._path = path
+        self._spilled = spilled
+        self._tail = bytearray()
+        self.size = spilled
+        # Why some output was dropped.
+        self.cut = ""
+        self._why = ""
+        self._full_since = -1.0
+
+    def append(self, lines: bytes) -> bool:
+        """Append whole lines, which stay in memory if the file cannot be written; False if there is no room there
+        either.
+        """
+        held = len(self._tail)
+        self.hold(lines)
+        if len(self._tail) <= KEEP:
+            return True
+        now = time.monotonic()
+        if now >= self._full_since + _ASK_AGAIN:
+            try:
+                self.spill()
+            except OSError as exc:
+                self._full_since = now
+                self._why = reason(exc)
+        if len(self._tail) <= _MOST_HELD:
+            return True
+        self._cut_to(held)
+        return False
+
+    def hold(self, lines: bytes) -> None:
+        """As append, but without writing to the file."""
+        self._tail += lines
+        self.size += len(lines)
+
+    def trim(self, why: str) -> None:
+        """Drop the part that is not in the file."""
+        self._why = why
+        self._cut_to(0)
+
+    def _cut_to(self, held: int) -> None:
+        if not self._spilled and not held:
+            # The first line is kept: it is the header that readers need.
+            held = self._tail.find(b"\n") + 1
+        self.size -= len(self._tail) - held
+        # A failed spill may still refer to the old buffer.
+        self._tail = self._tail[:held]
+        self.cut = self._why
+
+    @property
+    def tail(self) -> bytes:
+        """The part that is not in the file."""
+        return bytes(self._tail)
+
+    def spill(self) -> None:
+        """Write the part in memory to the file. Raises OSError."""
+        if not self._tail:
+            return
+        os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+        with open(self._path, "r+b" if self._spilled else "wb", buffering=0, opener=_private) as handle:
+            # The rest of a failed write is overwritten.
+            handle.seek(self._spilled)
+            view = memoryview(self._tail)
+            while view:
+                view = view[handle.write(view) :]
+        self._spilled += len(self._tail)
+        self._tail = bytearray()
+
+    def read(self, offset: int, limit: int = PIECE) -> bytes:
+        """Whole lines from `offset` on, about `limit` bytes; b"" at the end. Raises OSError."""
+        if offset >= self._spilled:
+            start = offset - self._spilled
+            piece = bytes(self._tail[start : start + limit])
+            more = start + limit < len(self._tail)
+        else:
+            with open(self._path, "rb") as handle:
+                handle.seek(offset)
+                wanted = min(limit, self._spilled - offset)
+                piece = handle.read(wanted)
+            if len(piece) < wanted:
+                raise OSError(errno.EIO, "the file is shorter than what was written to it", self._path)
+            more = offset + len(piece) < self.size
+        if more:
+            cut = piece.rfind(b"\n") + 1
+            if not cut:
+                return self.read(offset, limit * 4)
+            return piece[:cut]
+        return piece
+
+    def text(self) -> bytes:
+        """The whole log. Raises OSError."""
+        out = []
+        offset = 0
+        while offset < self.size:
+            piece = self.read(offset)
+            if not piece:
+                break
+            out.append(piece)
+            offset += len(piece)
+        return b"".join(out)
+
+    @property
+    def spilled(self) -> int:
+        """The number of bytes in the file."""
+        return self._spilled
+
+    def take_up(self) -> None:
+        """Add the whole lines that the file has beyond what is known of the log. Raises OSError."""
+        with open(self._path, "rb") as handle:
+            end = handle.seek(0, os.SEEK_END)
+            while end > self.size:
+                start = max(end - PIECE, 0)
+                handle.seek(start)
+                newline = handle.read(end - start).rfind(b"\n")
+                if newline >= 0:
+                    end = start + newline + 1
+                    break
+                end = start
+        if end > self.size:
+            # What was in memory when the log was saved is in the file now.
+            self._spilled = self.size = end
+            self._tail = bytearray()
+
+    def discard(self) -> None:
+        """Remove the file."""
+        if self._spilled:
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+
+
+class Spill:
+    """Blobs in one unnamed file in `folder`, identified by the result of put().
+
+    A blob stays in memory if it is very large, or if the disk has no room for it.
+    """
+
+    def __init__(self, folder: str) -> None:
+        path = os.path.join(folder, f"jobs-{os.getpid()}-{id(self):x}.spill")
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.unlink(path)
+        self._end = 0
+        self._kept: dict[int, bytes] = {}
+        # The blobs that are still to be appended to the file, and their size.
+        self._waiting: dict[int, bytes] = {}
+        self._size = 0
+
+    def put(self, blob: bytes) -> int:
+        """Store a blob; returns its place."""
+        place = self._end << 24 | min(len(blob), 0xFFFFFF)
+        if len(blob) >= 0xFFFFFF:
+            self._write()
+            self._kept[place] = blob
+            self._end += 1
+            return place
+        self._waiting[place] = blob
+        self._end += len(blob)
+        self._size += len(blob)
+        if self._size >= _AT_ONCE:
+            self._write()
+        return place
+
+    def _write(self) -> None:
+        try:
+            written = os.pwrite(self._fd, b"".join(self._waiting.values()), self._end - self._size)
+        except OSError:
+            written = 0
+        if written != self._size:
+            self._kept.update(self._waiting)
+        self._waiting = {}
+        self._size = 0
+
+    def get(self, place: int) -> bytes:
+        """The blob at a place; raises OSError."""
+        kept = self._waiting.get(place) or self._kept.get(place)
+        if kept is not None:
+            return kept
+        return os.pread(self._fd, place & 0xFFFFFF, place >> 24)
+
+    def drop(self, place: int) -> None:
+        """Remove a blob; its space in the file is freed only with the file."""
+        if place in self._waiting:
+            self._write()
+        self._kept.pop(place, None)
+
+    def close(self) -> None:
+        os.close(self._fd)

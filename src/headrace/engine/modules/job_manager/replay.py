@@ -1,0 +1,107 @@
+"""Recovery from the journal: records are replayed into an empty core, then interrupted jobs are handled. Pure.
+
+A record that is known already has no effect, so a checkpoint may be newer than the first records that follow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.engine.jobs.record import Event, Job, failure_text, summary
+from headrace.engine.modules.job_manager.core import Core
+from headrace.engine.modules.job_manager.records import (
+    EventsPosted,
+    JobAdded,
+    JobReaped,
+    JobsPurged,
+    LogAppended,
+    QueuesChanged,
+    Record,
+    ResourcesSet,
+)
+from headrace.formats.spec import jobspec as js
+from headrace.formats.spec.job_exception import EXEC, FATAL
+from headrace.formats.spec.job_state import CLEANUP, DEPEND, INACTIVE, RUN
+
+_LOST_NOTE = "lost when the broker restarted"
+
+
+def replay(core: Core, record: Record) -> None:
+    """Replay a record of Core.take(); jobs that become inactive are added to `core.finished`."""
+    match record:
+        case QueuesChanged(_, settings):
+            core.queues.restore(settings)
+        case JobsPurged(_, ids):
+            for id in ids:
+                core.inactive.pop(id, None)
+                core.zombies.pop(id, None)
+        case JobReaped(id):
+            core.zombies.pop(id, None)
+        case JobAdded(id, jobspec):
+            if id not in core.active and id not in core.inactive:
+                restore(core, Job(id, jobspec))
+        # A job that is not active has ended, or was purged since.
+        case EventsPosted(id, (first, events)):
+            if id in core.active:
+                _replay_events(core, core.active[id], first, events)
+        case ResourcesSet(id, r):
+            if id in core.active:
+                core.active[id].r = r
+        case LogAppended():
+            # Logs are the store's, not the core's.
+            pass
+
+
+def restore(core: Core, job: Job) -> None:
+    """Add a job that was active."""
+    core.active[job.id] = job
+    core.max_jobid = max(core.max_jobid, job.id)
+    core.count(job, 0)
+
+
+def restore_inactive(core: Core, known: dict[int, int]) -> None:
+    """Add summaries of inactive jobs, by id, in the order of their ends."""
+    core.inactive.update(known)
+    core.max_jobid = max(core.max_jobid, *known, 0)
+
+
+def _replay_events(core: Core, job: Job, first: int, events: Sequence[Event]) -> None:
+    was = job.state
+    for event in events[max(len(job.events) - first, 0) :]:
+        job.apply(event)
+    core.count(job, was)
+    if job.state == INACTIVE:
+        del core.active[job.id]
+        core.inactive[job.id] = summary(job)
+        core.finished.append(job)
+        if job.waitable:
+            core.zombies[job.id] = failure_text(job)
+
+
+def restart(core: Core) -> None:
+    """After the replay: continue pending jobs, and end running ones (or queue them again, if they ask for it)."""
+    jobs = sorted(core.active.values(), key=lambda job: job.id)
+    for job in jobs:
+        core.waiting.join_singletons(job)
+    for job in jobs:
+        if job.id in core.active:
+            take_up(core, job)
+
+
+def take_up(core: Core, job: Job, lost_note: str = _LOST_NOTE) -> None:
+    """Continue a pending job; end a running one with the reason `lost_note`, or queue it again."""
+    ran = job.state == RUN
+    left = core.requeues_left(job) if ran else None
+    requeue = bool(left)
+    core.post(job, "flux-restart", {"requeue": True} if requeue else None)
+    if ran and not requeue:
+        note = f"{lost_note}: {js.REQUEUED_ENOUGH}" if left == 0 else lost_note
+        context = {"type": EXEC, "severity": FATAL, "note": note, "userid": core.owner}
+        core.post(job, "exception", context)
+    if job.state == CLEANUP and job.has_resources:
+        # The new scheduler was never told of these resources.
+        core.post(job, "free")
+    if job.state == DEPEND:
+        core.waiting.watch(job)
+    if job.id in core.active:
+        core.advance(job)

@@ -1,0 +1,157 @@
+"""The job manager's journal of events (job-manager.events-journal): all events of all jobs, as they occur.
+
+The job-list service uses it. A consumer of the full past gets it in slices, inactive jobs first; new events of a job
+wait until its past events are sent. A message without events and without a job marks the end of the past.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.engine.broker.module.context import ModuleContext
+from headrace.engine.jobs.record import Event
+from headrace.engine.modules.job_manager.pipeline import News
+from headrace.engine.modules.job_manager.store import Store
+from headrace.formats.spec.job_state import SCHED
+from headrace.formats.spec.jobspec import Bare
+from headrace.formats.spec.message import Message
+
+_ANY = -1
+# Inactive jobs in one slice: about 2 ms.
+_SLICE = 50
+
+
+class _Consumer:
+    __slots__ = ("allow", "deny", "past")
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        self.allow = _names(body, "allow")
+        self.deny = _names(body, "deny")
+        self.past: dict[int, None] = {}
+
+    def wants(self, name: str) -> bool:
+        return (self.allow is None or name in self.allow) and (self.deny is None or name not in self.deny)
+
+
+class EventsJournal:
+    """All consumers of the journal."""
+
+    def __init__(self, ctx: ModuleContext, store: Store) -> None:
+        self.ctx = ctx
+        self.store = store
+        self.streams = ctx.streams("events-journal")
+        self.consumers: dict[Message, _Consumer] = {}
+        self.streams.on_remove = lambda msg: self.consumers.pop(msg, None)  # type: ignore[assignment]
+        self.events = 0
+        self.bare = Bare()
+
+    def open(self, msg: Message) -> None:
+        """Handle a request {full, allow?, deny?}."""
+        body = msg.obj or {}
+        consumer = _Consumer(body)
+        self.streams.add(msg)
+        self.consumers[msg] = consumer
+        if body.get("full"):
+            # In the order of their ends, which job-list uses (RFC 43).
+            consumer.past = dict.fromkeys([*self.store.places, *sorted(self.store.active)])
+            self._send_past(msg, consumer)
+        else:
+            for job in self.store.active.values():
+                self._send(msg, consumer, job.id, job.events[: job.shown], True)
+            self.ctx.respond(msg, {"id": _ANY, "events": []})
+
+    def _send_past(self, msg: Message, consumer: _Consumer) -> None:
+        if self.consumers.get(msg) is not consumer:
+            return
+        for id in list(consumer.past)[:_SLICE]:
+            del consumer.past[id]
+            try:
+                self._send(msg, consumer, id, self.store.events(id), True)
+            except (KeyError, RecursionError):
+                # The job was purged since; or it nests too deep, as an earlier version accepted it: the others come.
+                continue
+            job = self.store.active.get(id)
+            if job is not None and job.state == SCHED and job.annotations:
+                # The scheduler's annotations of a pending job are in no eventlog.
+                event = (self.ctx.now(), "annotations", {"annotations": job.annotations})
+                self._respond(msg, consumer, id, [event], {})
+        if consumer.past:
+            self.ctx.call_soon(self._send_past, msg, consumer)
+        else:
+            self.ctx.respond(msg, {"id": _ANY, "events": []})
+
+    def _send(self, msg: Message, consumer: _Consumer, id: int, events: list[Event], extras: bool) -> None:
+        if events:
+            self._respond(msg, consumer, id, events, self._extras(id, events) if extras else {})
+
+    def _extras(self, id: int, events: list[Event]) -> dict[str, Any]:
+        """jobspec and R, with the events that bring them about."""
+        out: dict[str, Any] = {}
+        for _, name, _ in events:
+            if name == "submit":
+                out["jobspec"] = self.store.jobspec(id, False)
+            elif name == "alloc":
+                r = self.store.r(id, True)
+                if r is not None:
+                    out["R"] = r
+        return out
+
+    def _respond(self, msg: Message, consumer: _Consumer, id: int, events: list[Event], extras: dict[str, Any]) -> None:
+        if consumer.allow is None and consumer.deny is None:
+            lines = [event_object(event) for event in events]
+        else:
+            lines = [event_object(event) for event in events if consumer.wants(event[1])]
+        if lines:
+            self.ctx.respond(msg, {"id": id, "events": lines, **extras})
+
+    def publish(self, news: list[News]) -> None:
+        """Send events that are durable now, job by job."""
+        consumers = list(self.consumers.items())
+        for job, first, events in news:
+            allocated = job.r is not None and any(event[1] == "alloc" for event in events)
+            if allocated:
+                events = _with_annotations(events)
+            self.events += len(events)
+            if not consumers:
+                continue
+            extras: dict[str, Any] = {}
+            if first == 0:
+                extras["jobspec"] = self.bare.of(job.jobspec)
+            if allocated:
+                extras["R"] = job.r
+            for msg, consumer in consumers:
+                if job.id not in consumer.past:
+                    self._respond(msg, consumer, job.id, events, extras)
+
+    def annotations(self, id: int, time: float, annotations: dict[str, Any] | None) -> None:
+        """Send volatile annotations, as an event that no eventlog has."""
+        self.events += 1
+        event = (time, "annotations", {"annotations": annotations or {}})
+        for msg, consumer in list(self.consumers.items()):
+            if id not in consumer.past:
+                self._respond(msg, consumer, id, [event], {})
+
+    def stats(self) -> dict[str, Any]:
+        return {"listeners": len(self.consumers), "events": self.events}
+
+
+def _with_annotations(events: list[Event]) -> list[Event]:
+    """`events` with an `annotations` event before each `alloc` that has annotations, as in flux-core's journal."""
+    found: list[Event] = []
+    for event in events:
+        if event[1] == "alloc" and event[2] and "annotations" in event[2]:
+            found.append((event[0], "annotations", event[2]))
+        found.append(event)
+    return found
+
+
+def event_object(event: Event) -> dict[str, Any]:
+    """An event in the JSON form of RFC 18."""
+    if event[2] is None:
+        return {"timestamp": event[0], "name": event[1]}
+    return {"timestamp": event[0], "name": event[1], "context": event[2]}
+
+
+def _names(body: dict[str, Any], key: str) -> frozenset[str] | None:
+    value = body.get(key)
+    return None if value is None else frozenset(map(str, value))

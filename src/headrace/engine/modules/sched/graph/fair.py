@@ -1,0 +1,66 @@
+"""Fair share within an instance: pending jobs are ordered by the past usage of their users.
+
+The job manager's priority comes first; among jobs of equal priority the order is that of `queueing.fair_share`, which
+the simulator uses as well. Usage is counted for jobs that the scheduler started since it was loaded. Pure: time is an
+argument, in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from headrace.sched.queueing.fair_share import FairShare
+from headrace.sched.queueing.simulate import REVIEW
+
+
+class Fair:
+    """The users of pending and running jobs, and the job manager's priorities of the jobs.
+
+    Usage decays by half every `half_life` seconds; with 0, there is no fair share.
+    """
+
+    def __init__(self, half_life: float = 0.0) -> None:
+        self.jobs: dict[int, tuple[int, int]] = {}
+        self._last = (-1, -1)
+        self.configure(half_life)
+
+    def configure(self, half_life: float) -> None:
+        """Set another half-life and forget all usage; the next call of `news` has the priorities."""
+        self._half_life = half_life
+        self._shares = FairShare(half_life) if half_life else None
+        self._review = 0
+        self._changed = True
+
+    @property
+    def half_life(self) -> float:
+        return self._half_life
+
+    def enter(self, jobid: int, userid: int, priority: int) -> int:
+        """Add a pending job; returns its priority among all jobs."""
+        if self._last != (userid, priority):
+            self._last = userid, priority
+        # Equal pairs of waiting jobs are one object.
+        self.jobs[jobid] = self._last
+        return priority if self._shares is None else self._shares.priority(priority, str(userid))
+
+    def weigh(self, jobid: int, priority: int) -> int:
+        """Set the job manager's priority of a pending job; returns its priority among all jobs."""
+        return self.enter(jobid, self.jobs[jobid][0], priority)
+
+    def charge(self, jobid: int, cores: int, since: int, now: int) -> None:
+        """Count the usage of cores that a job has released."""
+        owner = self.jobs.get(jobid)
+        if owner is not None and self._shares is not None and now > since:
+            self._shares.charge(str(owner[0]), cores * (now - since), now)
+            self._changed = True
+
+    def forget(self, jobid: int) -> None:
+        """Remove a job that is neither pending nor running."""
+        self.jobs.pop(jobid, None)
+
+    def news(self, waiting: Iterable[int], now: int) -> Iterator[tuple[int, int]]:
+        """The changed priorities of pending jobs; they are computed once in a while."""
+        if self._changed and now >= self._review:
+            self._review, self._changed = now + REVIEW, False
+            for jobid in waiting:
+                yield jobid, self.enter(jobid, *self.jobs[jobid])

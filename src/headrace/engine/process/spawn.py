@@ -1,0 +1,187 @@
+"""Starts one process. What posix_spawn cannot set (directory, limits), the agent sets on itself before; limits that
+would hit the agent itself it sets on the child after. The processors are those of the thread that spawns (`bound.py`).
+
+posix_spawn is used instead of fork, as it does not copy page tables, and raises an exception if exec fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from time import process_time
+from typing import Any
+
+from headrace.engine.process.bound import Bound
+
+_DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+# All signals that can be reset: without this list, the C library reads the state of each, a tenth of a spawn's time.
+_RESET = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
+
+_Action = tuple[int, int, int] | tuple[int, int, str, int, int]
+
+_bound = Bound()
+LIMITS = {
+    name[len("RLIMIT_") :].lower(): getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")
+}
+_soft: dict[int, tuple[int, int]] = {}
+# Limits that may hit the agent itself while it has them for a start: SIGXCPU for the time that it has used, or no
+# memory. Where they leave it less room than this (seconds, bytes), the running child gets them.
+_OWN_TIME, _OWN_MEMORY = 5, 64 << 20
+_NO_LIMIT = resource.RLIM_INFINITY
+_OWN = frozenset({resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_DATA})
+# Limits before raise_file_limit, which spawned processes get.
+_given: dict[int, int] = {}
+# The number of descriptors that a broker and its agent request; they never need more.
+_FILES = 1 << 20
+
+
+def find_program(name: str, path: str) -> str:
+    """The file for the command `name` in `path`. Raises OSError(ENOENT or EACCES), as execvp would.
+
+    Each start searches anew: a file may have been installed into an earlier folder since the last one.
+    """
+    if "/" in name:
+        return name
+    denied = False
+    for folder in path.split(":"):
+        full = f"{folder}/{name}" if folder else name
+        if os.path.isfile(full):
+            if os.access(full, os.X_OK):
+                return full
+            denied = True
+    number = errno.EACCES if denied else errno.ENOENT
+    raise OSError(number, os.strerror(number))
+
+
+def raise_file_limit() -> None:
+    """Raise the limit of descriptors for this process and its forks, as the usual limit is meant for programs of one
+    user.
+
+    Spawned processes get the original limit.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        _soft[resource.RLIMIT_NOFILE] = (most, hard)
+        _given[resource.RLIMIT_NOFILE] = soft
+
+
+def limits_that_differ(wanted: Mapping[str, int]) -> dict[int, int]:
+    """The soft limits (resource number to value) that must be set for a child, as it would not inherit them."""
+    out = dict(_given)
+    for name, value in wanted.items():
+        number = LIMITS.get(name)
+        if number is None:
+            continue
+        known = _soft.get(number)
+        if known is None:
+            known = _soft[number] = resource.getrlimit(number)
+        soft, hard = known
+        if hard != resource.RLIM_INFINITY and (value == resource.RLIM_INFINITY or value > hard):
+            value = hard
+        if value != soft:
+            out[number] = value
+        else:
+            out.pop(number, None)
+    return out
+
+
+def spawn(
+    argv: list[str],
+    env: Mapping[str, str],
+    fds: Sequence[tuple[int, int]],
+    limits: Mapping[int, int] | None = None,
+    terminal: str = "",
+    session: bool = False,
+    group: int = 0,
+    runs_text: bool = True,
+    cpus: frozenset[int] | None = None,
+) -> int:
+    """Start `argv` in a process group of its own, or with `session` in a session of its own, without a controlling
+    terminal; `fds` are (ours, its) pairs. Returns the pid.
+
+    It is bound to the processors `cpus`, None for those of this process.
+
+    With `runs_text`, an executable file that is not a program and names no interpreter is a script of /bin/sh.
+
+    With `terminal`, a device that controls no session, the process leads a session with it as its standard streams and
+    controlling terminal, in the foreground.
+
+    Raises OSError: ENOENT, EACCES and ENOEXEC are about the program, E2BIG about the arguments.
+    """
+    path = find_program(argv[0], env.get("PATH", _DEFAULT_PATH))
+    actions: list[_Action] = [(os.POSIX_SPAWN_DUP2, ours, its) for ours, its in fds]
+    if terminal:
+        # A session leader gets the first terminal that it opens as controlling terminal; an inherited one does not
+        # count.
+        opened = (os.POSIX_SPAWN_OPEN, 0, terminal, os.O_RDWR, 0)
+        actions = [opened, (os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2), *actions]
+    how = (_given if limits is None else limits, session or bool(terminal), group, cpus)
+    try:
+        return _spawn(path, argv, env, actions, *how)
+    except OSError as exc:
+        if exc.errno != errno.ENOEXEC or not runs_text:
+            raise
+        return _spawn("/bin/sh", ["/bin/sh", path, *argv[1:]], env, actions, *how)
+
+
+def _spawn(
+    path: str,
+    argv: list[str],
+    env: Mapping[str, str],
+    actions: list[_Action],
+    limits: Mapping[int, int],
+    new_session: bool,
+    group: int,
+    cpus: frozenset[int] | None,
+) -> int:
+    after = (
+        ()
+        if _OWN.isdisjoint(limits)
+        else [number for number in _OWN if _hits_us(number, limits.get(number, _NO_LIMIT))]
+    )
+    before = {number: value for number, value in limits.items() if number not in after} if after else limits
+    mask = _no_signals(before) if before else ()
+    try:
+        how: dict[str, Any] = {"setsid": True} if new_session else {"setpgroup": group}
+        start = partial(os.posix_spawn, path, argv, env, file_actions=actions, setsigmask=mask, setsigdef=_RESET, **how)
+        pid = start() if cpus is None else _bound.run(cpus, start)
+    finally:
+        for number in before:
+            resource.setrlimit(number, _soft[number])
+    for number in after:
+        # For a moment it runs without them. It may have ended, and those of a program that changes its user may be set
+        # only with privileges.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            resource.prlimit(pid, number, (limits[number], _soft[number][1]))
+    return pid
+
+
+def _hits_us(number: int, value: int) -> bool:
+    """Whether this process cannot have the limit even for the time of a start."""
+    if value == _NO_LIMIT:
+        return False
+    if number == resource.RLIMIT_CPU:
+        return value < process_time() + _OWN_TIME
+    with open("/proc/self/statm") as file:
+        pages = file.read().split()
+    # proc(5): the whole size, and that of data and stack.
+    used = int(pages[0 if number == resource.RLIMIT_AS else 5]) * resource.getpagesize()
+    return value < used + _OWN_MEMORY
+
+
+def _no_signals(limits: Mapping[int, int]) -> Iterator[int]:
+    """An empty signal mask; while it is iterated, the limits that the child starts with are set.
+
+    The C library refuses file actions for descriptors beyond the present limit, which may be higher than the child's.
+    Python iterates over the mask after it has read the actions and before it starts the child.
+    """
+    for number, value in limits.items():
+        resource.setrlimit(number, (value, _soft[number][1]))
+    yield from ()

@@ -1,0 +1,164 @@
+"""CPU and GPU affinity of tasks: the cores of R as processors of this machine, per task where the job asks for that.
+
+R has fewer cores than the machine where the CPU quota of a container is smaller than its affinity mask. Tasks are not
+bound then, since all containers of the machine would be bound to the same first processors.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.formats.spec.idset import Idset
+
+_MODES = "on, off, per-task or map:LIST"
+
+
+@functools.lru_cache(maxsize=1)
+def core_processors() -> tuple[frozenset[int], ...]:
+    """The allowed processors of each physical core, in the order in which R numbers cores."""
+    allowed = os.sched_getaffinity(0)
+    cores: dict[tuple[int, int], set[int]] = {}
+    for cpu in sorted(allowed):
+        base = f"/sys/devices/system/cpu/cpu{cpu}/topology"
+        try:
+            with open(f"{base}/physical_package_id") as package, open(f"{base}/core_id") as core:
+                key = (int(package.read()), int(core.read()))
+        except (OSError, ValueError):
+            key = (0, cpu)
+        cores.setdefault(key, set()).add(cpu)
+    return tuple(frozenset(cpus) for _key, cpus in sorted(cores.items(), key=lambda item: min(item[1])))
+
+
+@functools.lru_cache(maxsize=1)
+def everything() -> frozenset[int]:
+    """All processors this agent may use."""
+    return frozenset().union(*core_processors())
+
+
+def job_processors(cores: Idset) -> frozenset[int]:
+    """The processors of R's `cores`; all processors if R has cores that this machine does not have."""
+    return _processors(cores.bits)
+
+
+@functools.lru_cache(maxsize=256)
+def _processors(cores: int) -> frozenset[int]:
+    known = core_processors()
+    if not cores or cores.bit_length() > len(known):
+        return everything()
+    return frozenset().union(*(cpus for core, cpus in enumerate(known) if cores >> core & 1))
+
+
+def per_task(cores: Idset, ranks: Sequence[int], option: Any) -> tuple[list[frozenset[int]], list[str]]:
+    """Processors of each of the local tasks `ranks` under `-o cpu-affinity=OPTION`, and messages for the log.
+
+    Raises ValueError.
+    """
+    if not ranks:
+        return [], []
+    mode, words = _cpu_mode(option)
+    sets = _cpu_sets(mode, job_processors(cores), cores, len(ranks))
+    told: list[str] = []
+    if mode == "per-task" and 0 < len(cores) < len(ranks):
+        told.append(f"{len(ranks)} tasks share {_count(len(cores))}: none is bound to one of its own")
+    if mode != "off" and words:
+        told += [f"task {rank}: cpus: {Idset(cpus)}" for rank, cpus in zip(ranks, sets)]
+    return ([everything()] * len(ranks) if "dry-run" in words else sets), told
+
+
+def _count(cores: int) -> str:
+    return f"{cores} core{'s' if cores > 1 else ''}"
+
+
+def wrong(options: Mapping[str, Any]) -> list[str]:
+    """Warnings about values of the two options that stand for "on", as nobody knows them."""
+    found = []
+    cpus, gpus = options.get("cpu-affinity"), options.get("gpu-affinity")
+    if not _is_mode(_cpu_mode(cpus)[0]):
+        found.append(f"cpu-affinity: invalid option: {cpus}: it is {_MODES}, with verbose, or dry-run, before it")
+    if gpus is not None and not _is_mode(gpus):
+        found.append(f"gpu-affinity: Failed to get gpu-affinity shell option: {gpus}: it is {_MODES}")
+    return found
+
+
+def _cpu_mode(option: Any) -> tuple[str, set[str]]:
+    """What the option says, and which of the words verbose and dry-run come before it."""
+    mode = str(option) if option is not None else "on"
+    words = set()
+    while mode.startswith(("verbose", "dry-run")):
+        word, _, mode = mode.partition(",")
+        words.add(word)
+    return mode or "on", words
+
+
+def _is_mode(mode: Any) -> bool:
+    return mode in ("on", "off", "per-task") or (isinstance(mode, str) and mode.startswith("map:"))
+
+
+def _cpu_sets(mode: str, mine: frozenset[int], cores: Idset, ntasks: int) -> list[frozenset[int]]:
+    if mode == "off":
+        return [everything()] * ntasks
+    if mode == "per-task":
+        ids = list(cores)
+        if len(ids) < ntasks or not ids or cores.last >= len(core_processors()):
+            return [mine] * ntasks
+        share, extra = divmod(len(ids), ntasks)
+        out, start = [], 0
+        for index in range(ntasks):
+            size = share + (index < extra)
+            out.append(job_processors(Idset(ids[start : start + size])))
+            start += size
+        return out
+    if mode.startswith("map:"):
+        sets = [_cpu_set(part) for part in mode[4:].split(";")]
+        return [sets[min(index, len(sets) - 1)] for index in range(ntasks)]
+    return [mine] * ntasks
+
+
+def _cpu_set(text: str) -> frozenset[int]:
+    """One part of a map: a list of processors, or a mask as hwloc writes it: hexadecimal words of 32 bits, "" for 0."""
+    try:
+        if text.startswith("0x"):
+            mask = 0
+            for word in text.split(","):
+                mask = mask << 32 | int(word or "0", 16)
+            cpus = frozenset(bit for bit in range(mask.bit_length()) if mask >> bit & 1)
+        else:
+            cpus = frozenset(Idset.parse(text))
+    except ValueError:
+        cpus = frozenset()
+    if not cpus:
+        raise ValueError(f"cpu-affinity: invalid cpuset '{text}'")
+    # As in Flux, a user may name processors beyond those of the job. Those that the node does not have are left out.
+    if not cpus & everything():
+        raise ValueError(f"cpu-affinity: no processor of cpuset {text} is on this node")
+    return cpus & everything()
+
+
+def gpus_per_task(gpus: Idset, ntasks: int, option: Any) -> list[str | None]:
+    """CUDA_VISIBLE_DEVICES of each local task. The value "-1" hides all GPUs from a job that has none; None leaves the
+    variable unchanged. Raises ValueError."""
+    if not ntasks:
+        return []
+    mode = option if _is_mode(option) else "on"
+    if mode == "off":
+        return [None] * ntasks
+    if mode.startswith("map:"):
+        maps = [_gpu_set(part) for part in mode[4:].split(";")]
+        return [maps[min(index, len(maps) - 1)] for index in range(ntasks)]
+    if not gpus:
+        return ["-1"] * ntasks
+    ids = [str(gpu) for gpu in gpus]
+    if mode == "per-task" and len(ids) >= ntasks:
+        share = len(ids) // ntasks
+        return [",".join(ids[index * share : (index + 1) * share]) for index in range(ntasks)]
+    return [",".join(ids)] * ntasks
+
+
+def _gpu_set(text: str) -> str:
+    try:
+        return ",".join(str(gpu) for gpu in Idset.parse(text))
+    except ValueError:
+        raise ValueError(f"gpu-affinity: invalid list '{text}'") from None

@@ -1,0 +1,114 @@
+"""What a job's shell needs of the process that it runs in, and what the parts of a shell need of their job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.engine.process.feed import Loop
+
+if TYPE_CHECKING:
+    from headrace.engine.process.operations import FromAgent, Start
+
+    from .group import SharedGroup
+    from .output import Output
+    from .pmi import PmiServer
+    from .tmpdir import Folders, Given
+
+
+class Ports(Protocol):
+    """The TCP port for PMIx clients of all jobs (`pmix.port.Port`)."""
+
+    def add(self, offer: Any) -> str: ...
+    def remove(self, offer: Any) -> None: ...
+
+
+class Subprocesses(Protocol):
+    """Processes that others than the shell have started for jobs (RFC 42)."""
+
+    def kill_of(self, job: int, signum: int) -> None: ...
+    def outlive(self, job: int, options: Mapping[str, Any], then: Callable[[], None]) -> bool: ...
+
+
+class Host(Loop, Protocol):
+    """The agent: a loop, the broker at its other end, and what jobs of a node share."""
+
+    # What is to be called with the wait status of a child, by pid.
+    children: dict[int, Callable[[int], None]]
+    folders: Folders | Given
+
+    @property
+    def pmix(self) -> Ports: ...
+    @property
+    def subprocesses(self) -> Subprocesses: ...
+
+    def send(self, op: FromAgent) -> None:
+        """Tell the broker (docs/dev/interfaces.md)."""
+
+    def watch(self, fd: int, on_readable: Callable[[], None]) -> None: ...
+    def unwatch(self, fd: int) -> None: ...
+
+    def after(self, seconds: float, fn: Callable[[], None]) -> None:
+        """Call `fn` once, later; that cannot be taken back."""
+
+    def job_over(self, id: int, status: int, tmpdir: str) -> None:
+        """The job ended here with this wait status: report it, and remove its folder."""
+
+    def kill_leftovers(self, path: str, signum: int, doomed: set[int]) -> None:
+        """Signal the processes `doomed` and all that say that they belong to the job of `path` (FLUX_JOB_ID_PATH)."""
+
+
+class Pmix(Protocol):
+    """The offer of PMIx to the tasks of a job (`pmix.offer.Offer`)."""
+
+    def environment(self, base: Mapping[str, str], rank: int) -> dict[str, str]: ...
+    def left(self, rank: int) -> bool: ...
+    def incomplete(self, note: str) -> None: ...
+
+
+class Terminated(Protocol):
+    """The task whose terminal a `pty.Pty` is."""
+
+    rank: int
+
+    def maybe_close(self) -> None: ...
+    def stream_ended(self) -> None: ...
+
+
+class Job(Protocol):
+    """A job on this node (`job.ShellJob`), as tasks, terminals, PMIx and services of the shell know it."""
+
+    id: int
+    op: Start
+    nodeid: int
+    nnodes: int
+    size: int
+    host: str
+    lead: bool
+    options: dict[str, Any]
+    tmpdir: str
+
+    @property
+    def agent(self) -> Host: ...
+    @property
+    def are_brokers(self) -> bool: ...
+    @property
+    def group(self) -> SharedGroup | None: ...
+    @property
+    def output(self) -> Output | None: ...
+    @property
+    def pmi(self) -> PmiServer | None: ...
+    @property
+    def pmix(self) -> Pmix | None: ...
+
+    def abort(self, rank: int, code: int, text: str) -> None: ...
+    def ask_drained(self, token: int) -> None: ...
+    def enter_pmix_barrier(self, number: int, parts: dict[str, str]) -> None: ...
+    def fail(self, note: str, code: int, component: str | None = None) -> None: ...
+    def input_taken(self) -> None: ...
+    def kill(self, signum: int | None) -> None: ...
+    def reply(self, token: int, payload: dict[str, Any] | None = None, errnum: int = 0, text: str = "") -> None: ...
+    def task_closed(self, task: Any) -> None: ...
+    def task_exited(self, task: Any, status: int) -> None: ...
+    def to_others(self, data: dict[str, Any]) -> None: ...
+    def to_peer(self, nodeid: int, data: dict[str, Any]) -> None: ...

@@ -1,0 +1,296 @@
+"""One task: its process, its pipes, its PMI descriptor. It is closed when its process has ended and all its streams.
+
+A task with an interactive terminal stays open until a client has attached to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from headrace.engine.process.feed import Feed
+from headrace.engine.process.spawn import spawn
+from headrace.formats.spec.lines import LineReader
+from headrace.formats.spec.stdlib_parts import socket
+
+from .group import is_empty
+from .pty import Pty
+
+if TYPE_CHECKING:
+    from .host import Job
+
+_READ = 1 << 16
+_PMI_FD = 3
+_PMI_LINE = 1 << 16
+
+
+class _Ends:
+    """The descriptors for a new process: `given` are pairs (descriptor, number in the process), `its` are the ends that
+    are closed here once it runs, `ours` the ends that stay."""
+
+    def __init__(self, stdin: int) -> None:
+        self.ours: list[int] = []
+        self.its: list[int] = [stdin] if stdin >= 0 else []
+        self.given: list[tuple[int, int]] = []
+
+    def make_pipes(self, stdin: int) -> None:
+        """Make the standard streams. Standard input is the descriptor `stdin`, or a pipe for -1. Raises OSError."""
+        if stdin < 0:
+            stdin, write = os.pipe2(os.O_CLOEXEC)
+            self.its.append(stdin)
+            self.ours.append(write)
+        self.given.append((stdin, 0))
+        for number in (1, 2):
+            read, write = os.pipe2(os.O_CLOEXEC)
+            self.ours.append(read)
+            self.its.append(write)
+            self.given.append((write, number))
+
+    def make_pmi(self) -> int:
+        """Make the PMI socket; returns the descriptor of our end. Raises OSError."""
+        pair = socket.socketpair()
+        ours, its = pair[0].detach(), pair[1].detach()
+        self.its.append(its)
+        # The agent has 0 to 2 open, so the dup2 actions of the standard streams do not overwrite this descriptor.
+        self.given.append((its, _PMI_FD))
+        return ours
+
+
+class Task:
+    """Task `rank` of the job, the `local`-th on this node."""
+
+    __slots__ = (
+        "_fds",
+        "_held",
+        "_job",
+        "_open",
+        "_pmi",
+        "_pmi_lines",
+        "_shares_group",
+        "_swept",
+        "closed",
+        "feed",
+        "local",
+        "pid",
+        "pty",
+        "rank",
+    )
+
+    def __init__(self, job: Job, local: int, rank: int) -> None:
+        self._job = job
+        self.local = local
+        self.rank = rank
+        self.pid = 0
+        self.feed: Feed | None = None
+        self.pty: Pty | None = None
+        self.closed = False
+        self._open = 0
+        # Descriptors that output is read from, with the names of the streams.
+        self._fds: dict[int, str] = {}
+        self._held = False
+        # True once the process group is empty or was killed: its number may be reused from then on.
+        self._swept = False
+        # Whether the process group is that of the job's tasks on this node (`nosetpgrp`).
+        self._shares_group = False
+        self._pmi = -1
+        self._pmi_lines = LineReader()
+
+    def start(
+        self,
+        argv: list[str],
+        env: dict[str, str],
+        limits: dict[int, int],
+        stdin: int,
+        pty: bool,
+        cpus: frozenset[int] | None = None,
+    ) -> None:
+        """Start the process. `stdin` is a descriptor that becomes its standard input, or -1 for a pipe; `cpus` are its
+        processors, None for all.
+
+        Raises OSError and leaves nothing open.
+        """
+        job = self._job
+        ends = _Ends(stdin)
+        terminal: Pty | None = None
+        try:
+            if pty:
+                terminal = Pty(job, self)
+                # The slave end is closed with `its`, once the task has opened it.
+                ends.its.append(terminal.slave)
+            else:
+                ends.make_pipes(stdin)
+            if job.pmi is not None:
+                self._pmi = ends.make_pmi()
+                env.update(PMI_FD=str(_PMI_FD), PMI_RANK=str(self.rank), PMI_SIZE=str(job.size), PMI_SPAWNED="0")
+            if job.pmix is not None:
+                env.update(job.pmix.environment(env, self.rank))
+            # A process with a terminal leads a session, so it never shares a process group.
+            self._shares_group = job.group is not None and terminal is None
+            group = job.group.number if job.group is not None and self._shares_group else 0
+            device = os.ttyname(terminal.slave) if terminal else ""
+            self.pid = spawn(argv, env, ends.given, limits, terminal=device, group=group, cpus=cpus)
+        except BaseException:
+            for fd in [*ends.ours, *ends.its]:
+                os.close(fd)
+            if terminal is not None:
+                terminal.close()
+            if self._pmi >= 0:
+                os.close(self._pmi)
+                self._pmi = -1
+            raise
+        for fd in ends.its:
+            os.close(fd)
+        self._follow(terminal, ends.ours, fed=stdin < 0)
+
+    def _follow(self, terminal: Pty | None, ours: list[int], fed: bool) -> None:
+        """Watch the process and its streams: a terminal, or our ends of its pipes (`fed`: that of its input first)."""
+        agent = self._job.agent
+        agent.children[self.pid] = self._exited
+        if terminal is not None:
+            self.pty = terminal
+            self._open = 1
+            terminal.start()
+        else:
+            if fed:
+                self.feed = Feed(agent, ours.pop(0), self._job.input_taken)
+            for stream, fd in zip(("stdout", "stderr"), ours):
+                # The agent must never block in a read, so the pipes are non-blocking.
+                os.set_blocking(fd, False)
+                self._open += 1
+                self._fds[fd] = stream
+                agent.watch(fd, partial(self._readable, fd, stream))
+        if self._pmi >= 0:
+            os.set_blocking(self._pmi, False)
+            agent.watch(self._pmi, self._pmi_readable)
+
+    def never_ran(self) -> None:
+        """The process could not be started."""
+        self.closed = True
+
+    def _readable(self, fd: int, stream: str) -> None:
+        output = self._job.output
+        assert output is not None
+        try:
+            data = os.read(fd, _READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            output.data(self.rank, stream, data)
+            return
+        self._end_stream(fd, stream)
+
+    def _end_stream(self, fd: int, stream: str) -> None:
+        output = self._job.output
+        assert output is not None
+        self._job.agent.unwatch(fd)
+        os.close(fd)
+        del self._fds[fd]
+        output.eof(self.rank, stream)
+        self.stream_ended()
+
+    def close_streams(self) -> None:
+        """Stop reading the streams, as if all their writers had closed them."""
+        for fd, stream in list(self._fds.items()):
+            self._end_stream(fd, stream)
+        if self.pty is not None:
+            self.pty.end()
+
+    def hold(self, on: bool) -> None:
+        """Stop reading output (`on`), so that the pipes fill and the process blocks, or read it again."""
+        if on == self._held:
+            return
+        self._held = on
+        for fd, stream in self._fds.items():
+            if on:
+                self._job.agent.unwatch(fd)
+            else:
+                self._job.agent.watch(fd, partial(self._readable, fd, stream))
+        if self.pty is not None:
+            self.pty.hold(on)
+
+    def stream_ended(self) -> None:
+        self._open -= 1
+        self.maybe_close()
+
+    def _pmi_readable(self) -> None:
+        server = self._job.pmi
+        if self._pmi < 0 or server is None:
+            return
+        try:
+            data = os.read(self._pmi, _READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data or len(self._pmi_lines.rest) > _PMI_LINE:
+            self._close_pmi()
+            return
+        for line in self._pmi_lines.feed(data):
+            server.line(line.decode("utf-8", "surrogateescape"), self.local, self._pmi_reply)
+
+    def _pmi_reply(self, data: bytes) -> None:
+        if self._pmi < 0:
+            return
+        try:
+            sent = os.write(self._pmi, data)
+        except OSError:
+            sent = 0
+        if sent < len(data):
+            # The task does not read its responses, or it has ended.
+            self._close_pmi()
+
+    def _close_pmi(self) -> None:
+        fd, self._pmi = self._pmi, -1
+        if fd >= 0:
+            self._job.agent.unwatch(fd)
+            os.close(fd)
+
+    def kill(self, signum: int) -> None:
+        """Signal the task's process group, or the process alone where the group is that of several tasks."""
+        if self._shares_group:
+            if self.pid > 0:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(self.pid, signum)
+        elif self.pid and not self.closed and not self._swept:
+            # A negative pid is a collected process whose group may still hold background members.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(abs(self.pid), signum)
+        if self.pty is not None:
+            self.pty.signalled(signum)
+
+    def _exited(self, status: int) -> None:
+        if self.feed is not None:
+            self.feed.close()
+        self._close_pmi()
+        self._job.task_exited(self, status)
+        if self._shares_group:
+            # The shared group is killed when the last task of the job on this node has closed.
+            self._swept = True
+        else:
+            self._swept = self._swept or is_empty(self.pid)
+        # A negative pid marks a collected process whose group may still hold background members.
+        self.pid = -self.pid
+        if self.pty is not None:
+            self.pty.process_ended(status)
+        self.maybe_close()
+
+    def maybe_close(self) -> None:
+        """Close the task if its process and its streams have ended and its terminal awaits no client."""
+        if self.closed or self.pid > 0 or self._open:
+            return
+        if not self._swept:
+            self._swept = True
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(-self.pid, signal.SIGKILL)
+        if self.pty is not None and self.pty.awaited:
+            return
+        self.closed = True
+        self._job.task_closed(self)
+
+    def summary(self) -> dict[str, Any]:
+        return {"rank": self.rank, "pid": abs(self.pid), "closed": self.closed}

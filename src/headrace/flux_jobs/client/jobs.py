@@ -1,0 +1,170 @@
+"""Labelled Jobs for users' commands: found by the name of the object that was made, in the form of a MiniCluster.
+
+`job/NAME`, `jobset/NAME` and `trainjob/NAME` name a cluster. A JobSet has its TrainJob's name, and labels its Jobs.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from headrace.k8s.objects.kinds import EVENTS, JOBS
+from headrace.k8s.runtime.api import Api, ApiError
+from headrace.minicluster.client.clusters import NotFoundError
+from headrace.minicluster.operator.core.job_end import is_over, job_end
+from headrace.minicluster.operator.core.phases import FAILED, FINISHED, INVALID, RUNNING, STARTING, SUSPENDED
+
+from ..operator import names
+from ..operator.objects import parallelism
+from ..operator.policy import id_of, original
+from ..read.cluster import LABEL_KEY, LABEL_VALUE
+
+Object = dict[str, Any]
+
+KINDS = ("job", "jobset", "trainjob")
+_JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
+
+
+def kind_and_name(text: str) -> tuple[str, str] | None:
+    """The kind, one of KINDS, and the name in a text such as job/hello; None for the name of a MiniCluster. Raises
+    NotFoundError for any other text with a slash.
+    """
+    kind, slash, name = text.partition("/")
+    if not slash:
+        return None
+    if kind not in KINDS or not name or "/" in name:
+        others = " or ".join(f"{one}/NAME" for one in KINDS)
+        raise NotFoundError(f"{text} names no cluster: a MiniCluster is named by NAME alone, others by {others}")
+    return kind, name
+
+
+def deletion(namespace: str, kind: str, name: str) -> str:
+    """What `mini delete` says of a cluster that is no MiniCluster."""
+    return f"{kind}/{name}: only MiniClusters are deleted here; kubectl delete {kind} {name} -n {namespace}"
+
+
+def resizing(namespace: str, kind: str, name: str, size: int) -> str:
+    """What `mini scale` says of a cluster that is no MiniCluster."""
+    text = f"{kind}/{name}: only MiniClusters are scaled here"
+    if kind != "job":
+        return f"{text}; delete it, and create it with the size {size} in its file"
+    if size < 1:
+        patch = json.dumps({"spec": {"suspend": True}})
+    else:
+        patch = json.dumps({"spec": {"parallelism": size, "completions": size}})
+    return f"{text}; kubectl patch job {name} -n {namespace} --type merge -p '{patch}'"
+
+
+async def find(api: Api, namespace: str, kind: str, name: str) -> Object:
+    """The Job that is the cluster of an object, in the form of a MiniCluster. Raises NotFoundError, ApiError."""
+    if kind == "job":
+        try:
+            return await with_warning(api, as_minicluster(await api.get(JOBS, namespace, name)))
+        except ApiError as exc:
+            if exc.status != 404:
+                raise
+    else:
+        found = (await api.list_objects(JOBS, namespace, f"{_JOBSET_NAME}={name},{names.ID_LABEL}")).items
+        if found:
+            # A JobSet that restarts makes its Jobs again.
+            newest = max(found, key=lambda one: str(one["metadata"]["creationTimestamp"]))
+            return await with_warning(api, as_minicluster(newest))
+    there = (await api.list_objects(JOBS, namespace, names.ID_LABEL)).items
+    listed = ", ".join(f"job/{one['metadata']['name']}" for one in there) or "none"
+    raise NotFoundError(f"no cluster {kind}/{name} in namespace {namespace} (there: {listed})")
+
+
+async def listed(api: Api, namespace: str) -> list[Object]:
+    """The labelled Jobs of a namespace ("": of all), in the form of MiniClusters; [] for a user who may not list Jobs.
+    Raises ApiError.
+    """
+    try:
+        found = (await api.list_objects(JOBS, namespace, f"{LABEL_KEY}={LABEL_VALUE}")).items
+    except ApiError as exc:
+        if exc.status != 403:
+            raise
+        return []
+    return await _with_warnings(api, namespace, [as_minicluster(one) for one in found])
+
+
+async def with_warning(api: Api, cluster: Object) -> Object:
+    """A Job in the form of a MiniCluster; one that starts has the last warning about it as its reason.
+
+    Raises ApiError.
+    """
+    metadata = cluster["metadata"]
+    return (await _with_warnings(api, metadata["namespace"], [cluster], f",involvedObject.uid={metadata['uid']}"))[0]
+
+
+async def _with_warnings(api: Api, namespace: str, clusters: list[Object], fields: str = "") -> list[Object]:
+    """Jobs with the warnings of the operator or of Kubernetes, such as that a policy refuses the pods; without them for
+    a user who may not list Events.
+    """
+    if all(one["status"]["phase"] != STARTING for one in clusters):
+        return clusters
+    wanted = f"involvedObject.kind={JOBS.kind},type=Warning{fields}"
+    try:
+        events = (await api.list_objects(EVENTS, namespace, fields=wanted)).items
+    except ApiError as exc:
+        if exc.status not in (403, 404):
+            raise
+        return clusters
+    events.sort(key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
+    last = {one["involvedObject"].get("uid"): str(one.get("message") or "") for one in events}
+    return [
+        {**one, "status": {**one["status"], "reason": last[one["metadata"]["uid"]]}}
+        if one["status"]["phase"] == STARTING and one["metadata"]["uid"] in last
+        else one
+        for one in clusters
+    ]
+
+
+def as_minicluster(job: Object) -> Object:
+    """A Job in the form of a MiniCluster: kind, metadata, size, the name of the container with the broker, and a
+    status, which the Job's own one and the operator's annotation tell.
+    """
+    meta, size = job["metadata"], parallelism(job)
+    status = {**_status(job, size), "observedGeneration": meta.get("generation", 0)}
+    spec = {"size": size, "container": _broker_container(job)}
+    return {"kind": JOBS.kind, "metadata": meta, "spec": spec, "status": status}
+
+
+def _status(job: Object, size: int) -> Object:
+    status, told, end = job.get("status") or {}, _told(job), job_end(job)
+    times = {"created": job["metadata"].get("creationTimestamp", "")}
+    if told and end and is_over(job):
+        found: Object = {"phase": FAILED if end.failed else FINISHED, "ready": f"0/{size}"}
+        found.update(reason=told.get("reason", ""), times=told.get("times") or times)
+        return {**found, "exitCode": told["exit"]} if "exit" in told else found
+    if not id_of(job):
+        reason = "the operator's webhook did not see this Job when it was created"
+        if (job["metadata"].get("labels") or {}).get(LABEL_KEY) != LABEL_VALUE:
+            reason = f"an ordinary Job, without the label {LABEL_KEY}: {LABEL_VALUE}"
+        return {"phase": INVALID, "ready": f"0/{size}", "reason": reason, "times": times}
+    if (job.get("spec") or {}).get("suspend"):
+        return {"phase": SUSPENDED, "ready": f"0/{size}", "reason": "", "times": times}
+    if end:
+        how = f"it has {'failed' if end.failed else 'succeeded'}, and the operator has not told how yet"
+        return {"phase": RUNNING, "ready": f"0/{size}", "reason": how, "times": times}
+    # A pod without a readiness probe is ready when it runs.
+    ready = int(status.get("ready") or 0)
+    phase = RUNNING if ready >= size else STARTING
+    return {"phase": phase, "ready": f"{ready}/{size}", "reason": "", "times": times}
+
+
+def _told(job: Object) -> Object:
+    """What the operator has told of the end; {} before it has, and for what is not the operator's."""
+    text = (job["metadata"].get("annotations") or {}).get(names.STATUS_ANNOTATION, "")
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _broker_container(job: Object) -> str:
+    """The name of the container that has the broker."""
+    containers = job["spec"]["template"]["spec"].get("containers") or [{}]
+    before = original(job)["spec"]["template"]["spec"].get("containers") or [{}]
+    changed = [one for one, other in zip(containers, before) if one != other]
+    return str((changed or containers)[0].get("name", ""))

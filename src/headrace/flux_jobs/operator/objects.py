@@ -1,0 +1,120 @@
+"""The objects that the operator adds to a Job that is a cluster: the Secret with plan and keys, and the Service. Pure.
+
+Both belong to the Job, and Kubernetes deletes them with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+from msgspec import structs
+
+from headrace.formats.spec.hostlist import Hostlist
+from headrace.k8s.objects.kinds import JOBS
+from headrace.minicluster.api.pod_plan import PLAN_FILE, PodPlan, decode, encode
+from headrace.minicluster.operator.keys import Keys, secret_of, texts
+from headrace.minicluster.operator.names import MANAGED_BY, MANAGER
+
+from ..read.cluster import ForeignCluster
+from ..read.job import Owner, read
+from ..read.pod_plan import make_pod_plan
+from . import names
+from .policy import id_of, original
+
+Object = dict[str, Any]
+
+
+def cluster_of(job: Object, most: int, owner: Owner | None = None) -> ForeignCluster:
+    """The cluster of a Job, which `owner` made, if it is known. Raises InvalidForeign.
+
+    Its plan has hosts for `most` pods, 0 for one that has no plan yet: with more pods than that it is a cluster of
+    these hosts.
+    """
+    # An object of a listing lacks its kind.
+    document = {"apiVersion": JOBS.api_version, "kind": JOBS.kind, **original(job)}
+    if not most:
+        return read(document, owner)
+    size = min(parallelism(job), most)
+    cluster = read({**document, "spec": {**document["spec"], "parallelism": size, "completions": size}}, owner)
+    return structs.replace(cluster, parts=(structs.replace(cluster.parts[0], max_size=most),))
+
+
+def parallelism(job: Object) -> int:
+    """The number of pods that a Job should have."""
+    return int((job.get("spec") or {}).get("parallelism", 1))
+
+
+def hosts_in(plan: PodPlan) -> int:
+    """The number of hosts that may ever join."""
+    return len(Hostlist.parse(plan.hosts))
+
+
+def plan(cluster: ForeignCluster, cluster_id: str, domain: str) -> PodPlan:
+    """The plan of a cluster's pods in a Kubernetes with this DNS domain."""
+    return make_pod_plan(cluster, service=names.service(cluster_id), domain=domain)
+
+
+def resized(pod_plan: PodPlan, size: int) -> PodPlan:
+    """The plan for another number of pods, and of all its hosts at most."""
+    most = hosts_in(pod_plan)
+    size = min(size, most)
+    quorum = {"broker.quorum": str(size)} if size < most else {}
+    others = {name: value for name, value in pod_plan.attrs.items() if name != "broker.quorum"}
+    return structs.replace(pod_plan, size=size, quorum=quorum.get("broker.quorum", ""), attrs={**others, **quorum})
+
+
+def secret(job: Object, keys: Keys, pod_plan: PodPlan) -> Object:
+    """The Secret (v1) of a Job's cluster."""
+    metadata = _owned(job, names.secret(id_of(job)))
+    return secret_of(metadata, {PLAN_FILE: encode(pod_plan), **texts(keys)})
+
+
+def plan_in(found: Object) -> PodPlan:
+    """The plan in a Secret. Raises ValueError if there is none."""
+    name = found["metadata"]["name"]
+    try:
+        return decode(base64.b64decode((found.get("data") or {})[PLAN_FILE], validate=True))
+    except (KeyError, binascii.Error, TypeError, ValueError):
+        raise ValueError(f"Secret {name} has no plan ({PLAN_FILE}): delete it with its Job") from None
+
+
+def changed_plan(pod_plan: PodPlan) -> Object:
+    """The merge patch (RFC 7386) of a Secret that gives it another plan."""
+    return {"data": {PLAN_FILE: base64.b64encode(encode(pod_plan).encode()).decode()}}
+
+
+def service(job: Object) -> Object:
+    """The headless Service (v1) by which the pods find each other before they are ready."""
+    spec = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": {names.ID_LABEL: id_of(job)},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _owned(job, names.service(id_of(job))),
+        "spec": spec,
+    }
+
+
+def has_own_service(job: Object) -> bool:
+    """Whether the operator makes the Service of the pods' names: the Job was given none."""
+    subdomain: str = job["spec"]["template"]["spec"].get("subdomain", "")
+    return subdomain == names.service(id_of(job))
+
+
+def _owned(job: Object, name: str) -> Object:
+    meta = job["metadata"]
+    owner = {
+        **{"apiVersion": JOBS.api_version, "kind": JOBS.kind, "name": meta["name"], "uid": meta["uid"]},
+        **{"controller": True, "blockOwnerDeletion": True},
+    }
+    return {
+        "name": name,
+        "namespace": meta.get("namespace", ""),
+        "labels": {names.ID_LABEL: id_of(job), MANAGED_BY: MANAGER},
+        "ownerReferences": [owner],
+    }

@@ -1,0 +1,160 @@
+"""One reconcile of a Job that is a cluster: what the operator has to do. Pure; time is an argument.
+
+The Job is somebody else's: its controller is Kubernetes, and nothing here changes its spec. Level-triggered, as all
+reconciles: the result depends on what is observed alone, so that an operator that was killed in between is followed by
+one that does the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from headrace.k8s.objects.kinds import JOBS, SECRETS, SERVICES
+from headrace.k8s.runtime.events import Report
+from headrace.k8s.runtime.steps import Create, Patch
+from headrace.minicluster.api.pod_plan import PodPlan
+from headrace.minicluster.operator.core import pods
+from headrace.minicluster.operator.core.actions import MakeSecret, Step, Tell
+from headrace.minicluster.operator.core.annotations import annotations_of
+from headrace.minicluster.operator.core.job_end import is_over, job_end
+from headrace.minicluster.operator.core.observed import Lead
+
+from ..read.cluster import LABEL_KEY, LABEL_VALUE
+from ..read.field import InvalidForeign
+from ..read.job import Owner
+from . import names, objects
+from .policy import id_of
+from .status import end_of, late_at, progress
+
+Object = dict[str, Any]
+
+
+class Observed(Struct, frozen=True, kw_only=True):
+    """`pods` are those of the Job, with its last lead if it has ended. `plan` is that of its Secret, and `secret` the
+    Secret's uid, "" if it is not known whether there is one; `is_first`: this operator has made it. `has_service`: the
+    Service of the pods' names exists. `lead` is None without a connection to the lead. `owner` is the TrainJob that the
+    Job belongs to, which is to be read before the plan is made where it is not `owner_known`.
+    """
+
+    job: Object
+    pods: list[Object] = []
+    secret: str = ""
+    is_first: bool = False
+    plan: PodPlan | None = None
+    has_service: bool = False
+    lead: Lead | None = None
+    owner: Owner | None = None
+    owner_known: bool = True
+
+    @property
+    def lead_pod(self) -> Object | None:
+        """The newest pod of index 0, which may have ended."""
+        return next((pod for pod in pods.current(self.pods) if pods.index_of(pod) == 0), None)
+
+
+class Actions(Struct, frozen=True, kw_only=True):
+    """`plan` is the one that a Secret is made with. `events` are told once for each lead; `requeue_at` is the time of
+    the next reconcile if nothing changes (seconds since the epoch). With `check_names`, somebody is to find out whether
+    the pods' names can resolve, and with `read_owner`, what TrainJob the Job belongs to.
+    """
+
+    steps: tuple[Step, ...] = ()
+    events: tuple[Report, ...] = ()
+    plan: PodPlan | None = None
+    requeue_at: float | None = None
+    check_names: bool = False
+    read_owner: bool = False
+
+
+def reconcile(observed: Observed, domain: str, now: float) -> Actions:
+    """The actions for a Job with the label at time `now`; `domain` is the DNS domain of the Kubernetes cluster."""
+    job = observed.job
+    if not id_of(job):
+        if is_over(job):
+            return Actions()
+        text = (
+            f"the label {LABEL_KEY}={LABEL_VALUE} has no effect: the operator's webhook did not see this Job when it "
+            "was created. Delete the Job, and create it when the webhook answers"
+        )
+        return Actions(events=(Report("Warning", "NotACluster", text),))
+    try:
+        cluster = objects.cluster_of(job, objects.hosts_in(observed.plan) if observed.plan else 0, observed.owner)
+    except InvalidForeign as exc:
+        return Actions(events=(refused(exc),))
+    end = end_of(job, observed.pods, cluster.container)
+    if end is not None:
+        if annotations_of(job).get(names.STATUS_ANNOTATION) == end.annotation():
+            return Actions()
+        told = {"metadata": {"annotations": {names.STATUS_ANNOTATION: end.annotation()}}}
+        step = Patch(JOBS, job["metadata"]["name"], job["metadata"]["uid"], told)
+        return Actions(steps=(step,), events=(end.report(),))
+    if job_end(job):
+        return Actions()
+    if not observed.owner_known and cluster.options.procs_per_node is None:
+        return Actions(read_owner=True)
+    if observed.plan is None:
+        plan = objects.plan(cluster, id_of(job), domain)
+    else:
+        # Nothing but the size changes: another version of the operator leaves what runs as it is.
+        plan = objects.resized(observed.plan, objects.parallelism(job))
+    steps = [*_objects(observed, plan), *_resize(observed, plan)]
+    made = plan if any(isinstance(step, MakeSecret) for step in steps) else None
+    events, requeue_at, check_names = _progress(observed, plan, now)
+    return Actions(steps=tuple(steps), events=events, plan=made, requeue_at=requeue_at, check_names=check_names)
+
+
+def refused(exc: InvalidForeign) -> Report:
+    """The Event about a Job that cannot be a cluster though it was admitted."""
+    return Report("Warning", "Invalid", "; ".join(str(one) for one in exc.problems))
+
+
+def _objects(observed: Observed, plan: PodPlan) -> list[Step]:
+    job, name = observed.job, names.secret(id_of(observed.job))
+    steps: list[Step] = []
+    if not observed.secret:
+        # Who resumes a Job may do so with another size, which its first pods must know.
+        if not _is_suspended(job):
+            steps.append(MakeSecret(name))
+    elif observed.plan != plan:
+        # For pods that start from now on: a lead must not wait for brokers that do not come.
+        steps.append(Patch(SECRETS, name, observed.secret, objects.changed_plan(plan)))
+    if objects.has_own_service(job) and not observed.has_service:
+        steps.append(Create(SERVICES, objects.service(job)))
+    return steps
+
+
+def _resize(observed: Observed, plan: PodPlan) -> list[Step]:
+    """The request to the lead to give jobs no hosts that are going, and those that have come."""
+    lead = observed.lead
+    if lead is None or lead.state != "running" or lead.resized.get("") == plan.size:
+        return []
+    if observed.is_first and not lead.resized and plan.size == objects.hosts_in(plan):
+        # The instance has begun with all of its hosts.
+        return []
+    return [Tell({"op": "resize", "size": plan.size})]
+
+
+def _progress(observed: Observed, plan: PodPlan, now: float) -> tuple[tuple[Report, ...], float | None, bool]:
+    """Events, the time of the next look, and whether names are to be checked."""
+    job, its = observed.job, pods.current(observed.pods)
+    events = list(progress(plan.size, its, observed.lead, now))
+    lead = observed.lead
+    if lead is not None and lead.left and lead.resized.get("") == plan.size:
+        text = f"scaled to {plan.size} pods while jobs ran on others: {', '.join(lead.left)}"
+        events.append(Report("Warning", "JobsLost", text))
+    wanted = objects.parallelism(job)
+    if wanted > plan.size:
+        text = f"it has {wanted} pods, but hosts for {plan.size}: the others wait; the option maxSize allows for more"
+        events.append(Report("Warning", "ScaledBeyond", text))
+    if _is_suspended(job) or any(one.reason == "BrokersUp" for one in events):
+        return tuple(events), None, False
+    late = max(map(late_at, its), default=0.0)
+    if now < late:
+        return tuple(events), late, False
+    return tuple(events), None, len(its) == plan.size and all(map(pods.is_running, its))
+
+
+def _is_suspended(job: Object) -> bool:
+    return bool((job.get("spec") or {}).get("suspend"))

@@ -1,0 +1,91 @@
+"""How far a Job that is a cluster has come, and how it has ended: an annotation, and Events on the Job. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from headrace.k8s.objects.timestamps import seconds_of
+from headrace.k8s.runtime.events import Report
+from headrace.minicluster.operator.core import pods
+from headrace.minicluster.operator.core.job_end import End, failed_pod, job_end
+from headrace.minicluster.operator.core.observed import Lead
+
+Object = dict[str, Any]
+
+# Seconds from the creation of a pod after which an Event tells why it does not run.
+WAITING_AFTER = 10.0
+
+
+class Ended(Struct, frozen=True):
+    """The end of a cluster. `exit` is the exit code of its command, None if that is unknown, as when it was killed."""
+
+    failed: bool
+    exit: int | None
+    reason: str
+    times: dict[str, str]
+
+    def annotation(self) -> str:
+        """The text of the annotation: exit, reason, and times (RFC 3339)."""
+        found: Object = {"reason": self.reason, "times": self.times}
+        return json.dumps(found if self.exit is None else {"exit": self.exit, **found})
+
+    def report(self) -> Report:
+        if not self.failed:
+            return Report("Normal", "Finished", self.reason or f"the command ended with exit code {self.exit or 0}")
+        return Report("Warning", "Failed", self.reason)
+
+
+def end_of(job: Object, its: list[Object], container: str) -> Ended | None:
+    """The end of a Job with these pods, whose brokers are in the container of this name; None before it is known."""
+    end, current = job_end(job), pods.current(its)
+    lead = next((pod for pod in current if pods.index_of(pod) == 0), None)
+    if end is None or (lead is not None and not pods.is_over(lead)):
+        return None
+    found = pods.lead_end(lead, container) if lead is not None else None
+    if found is not None and found.killed:
+        # The lead was ended because another pod had failed.
+        code, why = failed_pod(current, container)
+        found = replace(found, exit_code=code, reason=why, killed=False) if why else found
+    times = {"created": job["metadata"].get("creationTimestamp", "")}
+    if found is not None and found.job_started:
+        times["started"] = found.job_started
+    times["finished"] = (found.finished if found else "") or end.time
+    code_ = None if found is None or found.killed else found.exit_code
+    return Ended(end.failed, code_, _reason(end, found), {name: text for name, text in times.items() if text})
+
+
+def _reason(end: End, found: pods.LeadEnd | None) -> str:
+    said = found.reason if found else ""
+    if end.reason == "DeadlineExceeded":
+        return "it ran longer than spec.activeDeadlineSeconds"
+    if end.failed and end.reason == "BackoffLimitExceeded" and (found is None or found.killed):
+        text = "pods have failed more often than spec.backoffLimit allows"
+        return f"{text}: {said}" if said else text
+    if said or not end.failed:
+        return said
+    if found is not None and found.exit_code:
+        return f"the command ended with exit code {found.exit_code}"
+    return end.message or end.reason
+
+
+def progress(size: int, its: list[Object], lead: Lead | None, now: float) -> Iterator[Report]:
+    """The Events about a cluster of `size` pods that has not ended, each of which is told once for a start."""
+    current = pods.current(its)
+    if lead is not None and lead.state == "running" and lead.brokers_up >= size:
+        yield Report("Normal", "BrokersUp", f"{size} of {size} brokers are up")
+        return
+    late = [pod for pod in current if now >= late_at(pod)]
+    text = "; ".join(pods.troubles(late))
+    if text:
+        running = sum(map(pods.is_running, current))
+        yield Report("Warning", "PodsNotRunning", f"{running} of {size} pods run: {text}")
+
+
+def late_at(pod: Object) -> float:
+    """When a pod should run, at the latest (seconds since the epoch)."""
+    return seconds_of(pod["metadata"]["creationTimestamp"]) + WAITING_AFTER

@@ -1,0 +1,140 @@
+"""Reads a parsed YAML document by its fields, and collects what is wrong with them, each with its path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.k8s.objects.problems import Problem
+from headrace.minicluster.api.problems import InvalidMiniCluster
+
+INT32 = 2**31
+
+
+class InvalidForeign(InvalidMiniCluster):
+    """The object cannot become a cluster; `problems` has all reasons, each with its path in the document."""
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, in the words of YAML, with the value itself if it is short."""
+    if value is None:
+        return "null"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, bool):
+        return str(value).lower()
+    shown = repr(value) if isinstance(value, str) else written(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
+def written(value: Any) -> str:
+    """A scalar as text; an integer beyond any use, whose decimals Python may refuse to compute, in hexadecimal."""
+    return hex(value) if isinstance(value, int) and value.bit_length() > 128 else str(value)
+
+
+class Field:
+    """A place in a document. A value that is missing, null or of another type than asked reads as the default; one of
+    another type is also a problem. All fields of a document share the list of problems.
+    """
+
+    def __init__(self, value: Any, path: str = "", problems: list[Problem] | None = None) -> None:
+        self.value = value
+        self.path = path
+        self.problems: list[Problem] = [] if problems is None else problems
+
+    @property
+    def given(self) -> bool:
+        return self.value is not None
+
+    def __getitem__(self, key: str) -> Field:
+        """The member `key` of a mapping."""
+        return self._below(self.mapping().get(key), f"{self.path}.{key}" if self.path else key)
+
+    def below(self, key: str) -> Field:
+        """A place below this one that the document does not have by itself, such as in the text of an annotation."""
+        return self._below(None, f"{self.path}.{key}")
+
+    def items(self) -> list[Field]:
+        """The items of a list."""
+        found = self._typed(list, "a list", [])
+        return [self._below(item, f"{self.path}[{index}]") for index, item in enumerate(found)]
+
+    def mapping(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._typed(dict, "a mapping", {})
+        return found
+
+    def text(self, default: str = "") -> str:
+        found: str = self._typed(str, "text", default)
+        try:
+            found.encode()
+        except UnicodeEncodeError:
+            self.refuse("must be Unicode text, and has half of a surrogate pair")
+            return default
+        if "\0" in found:
+            self.refuse("must not contain the character NUL")
+            return default
+        return found
+
+    def texts(self) -> tuple[str, ...]:
+        return tuple(item.required_text() for item in self.items())
+
+    def required_text(self) -> str:
+        if not self.given:
+            self.refuse("is required and must be text")
+        return self.text()
+
+    def text_map(self) -> dict[str, str]:
+        return {str(key): self[str(key)].text() for key in self.mapping()}
+
+    def flag(self, default: bool = False) -> bool:
+        found: bool = self._typed(bool, "true or false", default)
+        return found
+
+    def number(self, default: int, least: int = -INT32, most: int = INT32 - 1) -> int:
+        """A whole number from `least` to `most`."""
+        if self.value is None:
+            return default
+        if isinstance(self.value, bool) or not isinstance(self.value, int):
+            self.refuse(f"must be a whole number, not {kind_of(self.value)}")
+            return default
+        if self.value < least:
+            self.refuse(f"must be {least} or more, not {kind_of(self.value)}")
+            return default
+        if self.value > most:
+            self.refuse(f"must be {most} or less, not {kind_of(self.value)}")
+            return default
+        return self.value
+
+    def choice(self, choices: tuple[str, ...], default: str) -> str:
+        found = self.text(default)
+        if found not in choices:
+            self.refuse(f"must be {'one of ' if choices[1:] else ''}{', '.join(choices)}, not {found!r}")
+            return default
+        return found
+
+    def members_but(self, placed: tuple[str, ...]) -> list[str]:
+        """The paths of members that are given, and not empty, but for those in `placed`."""
+        given = (key for key, value in self.mapping().items() if value not in (None, {}, []))
+        return [self[key].path for key in given if key not in placed]
+
+    def refuse(self, rule: str) -> None:
+        problem = Problem(self.path, rule)
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def end(self) -> None:
+        """Raises InvalidForeign if there are problems."""
+        if self.problems:
+            raise InvalidForeign(self.problems)
+
+    def _below(self, value: Any, path: str) -> Field:
+        return Field(value, path, self.problems)
+
+    def _typed(self, wanted: type, name: str, default: Any) -> Any:
+        if self.value is None:
+            return default
+        if not isinstance(self.value, wanted):
+            self.refuse(f"must be {name}, not {kind_of(self.value)}")
+            return default
+        return self.value

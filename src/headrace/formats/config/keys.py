@@ -1,0 +1,325 @@
+"""The keys that a configuration may have: checks them, and warns of those without effect.
+
+Each module reads only the keys it knows, so a misspelt key would silently cost a limit or a queue's nodes. `check`
+raises an error for a value of the wrong type, and for an unknown key in a table that Flux reads strictly (`STRICT_FOR`
+of `schema`). `warnings` has a line for every other key that nothing reads; these are taken all the same, because
+configurations hold tables of other projects (`foreign`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from . import files as config_files
+from . import guests, schema
+from .files import ConfigError
+from .foreign import FOREIGN
+from .schema import Expected, ValueType
+
+_UNKNOWN_TABLE = "unknown table, nothing here reads it"
+_ABSENT = object()
+# Types for which Flux's json_unpack() makes the error, whose words scripts match: in all tables, and in `[exec]`.
+_UNPACKED = (schema.INTEGER, schema.FLAG, schema.TEXT)
+_UNPACKED_BY_EXEC = (schema.TEXT, schema.BOOL, schema.INTEGER, schema.NUMBER, schema.UNUSED_TIME)
+
+
+class _Refused(Exception):
+    """A key or its value is refused: the key's path, what to say, and the value where that is what is wrong."""
+
+    def __init__(self, path: tuple[str, ...], text: str, *values: Any) -> None:
+        super().__init__(text)
+        self.path = path
+        self.values = values
+        self.module = schema.READ_BY.get(path[0], "")
+
+
+class RefusedTable(ConfigError):
+    """A table has a key or a value that the module which reads it does not take; `module` is its name."""
+
+    def __init__(self, module: str, text: str) -> None:
+        super().__init__(text)
+        self.module = module
+
+
+def check(config: dict[str, Any], path: str = "", owner: int | None = None) -> None:
+    """Raises ConfigError with the first value of the wrong type, or the unknown keys of a table that is read strictly.
+
+    `path` is a file or folder that the configuration, or a part of it, came from: the error names the file. With
+    `owner`, the user id of the instance's owner, keys are refused that this user cannot have.
+    """
+    try:
+        _check_all(config)
+        if owner:
+            _check_owner(config, owner)
+    except _Refused as exc:
+        where = _file_prefix(exc.path, _read(path), exc.values)
+        if exc.module:
+            file = where.removesuffix(": ")
+            raise RefusedTable(exc.module, f"{exc} (in {file})" if file else str(exc)) from None
+        raise ConfigError(where + str(exc)) from None
+
+
+def _check_all(config: dict[str, Any]) -> None:
+    for name, expected in schema.TABLES.items():
+        # `sched = "simple"` is short for the key of the table.
+        if name in config and not (name == "sched" and isinstance(config[name], str)):
+            _check(config[name], expected, (name,))
+    queues = config.get("queues")
+    if isinstance(queues, dict):
+        for name, table in queues.items():
+            if not name:
+                raise _Refused(("queues", name), 'queues."": the name of a queue cannot be empty')
+            _check(table, schema.QUEUE, ("queues", name))
+    _check_roles(config.get("access", {}))
+    _check_exec(config.get("exec", {}))
+    _check_guests(config.get("headrace", {}).get("guests", {}))
+    _check_tbon(config.get("tbon", {}))
+    for key, value in config.get("ingest", {}).get("frobnicator", {}).items():
+        _check(value, schema.FROBNICATOR.get(key, schema.ANY), ("ingest", "frobnicator", key))
+    for key in _unread(config):
+        if key.path[0] in schema.STRICT_FOR and key.unknown:
+            raise _left_unpacked(config, key)
+
+
+def _left_unpacked(config: dict[str, Any], first: _Unread) -> _Refused:
+    """The error for a table that is read strictly: all its unknown keys, and what the first of them may mean."""
+    parent = first.path[:-1]
+    unknown = [key.path[-1] for key in _unread(config) if key.path[:-1] == parent and key.unknown]
+    hint = f"did you mean {first.meant}?" if first.meant else f"known are {_listed(first.known, 'and')}"
+    # Flux calls these two tables "config table", the others "configuration".
+    what = "config table" if parent[0] in ("policy", "queues") else "configuration"
+    text = f"error parsing [{'.'.join(parent)}] {what}: {len(unknown)} object item(s) left unpacked"
+    return _Refused(first.path, f"{text}: {', '.join(unknown)}; {hint}")
+
+
+def _check_roles(access: dict[str, Any]) -> None:
+    """Raises _Refused for a table in `[access.roles]` other than `admin`."""
+    for role in access.get("roles", {}):
+        if role != "admin":
+            text = f"unknown role {role!r} in [access.roles]: there is admin alone"
+            raise _Refused(("access", "roles", role), text)
+
+
+def _check_exec(table: dict[str, Any]) -> None:
+    """Raises _Refused for values that Flux's job-exec would refuse, in its words."""
+    properties = table.get("sdexec-properties", {})
+    if not isinstance(properties, dict):
+        raise _Refused(("exec", "sdexec-properties"), "exec.sdexec-properties is not a table", properties)
+    for key, value in properties.items():
+        if not isinstance(value, str):
+            path = ("exec", "sdexec-properties", key)
+            raise _Refused(path, f"{'.'.join(path)} is not a string", value)
+    if table.get("method", "bulk-exec") not in ("bulk-exec", "bgexec"):
+        text = f"unknown exec.method {table['method']!r}: there are bulk-exec and bgexec"
+        raise _Refused(("exec", "method"), text, table["method"])
+    for key in ("barrier-timeout", "max-kill-timeout"):
+        if key in table and not _is_duration(table[key]):
+            text = f"invalid duration {table[key]!r} specified for exec.{key}"
+            raise _Refused(("exec", key), text, table[key])
+    key = "shell-exit-timeout"
+    value = table.get(key)
+    if isinstance(value, str) and value != "none" and not _is_duration(value):
+        raise _Refused(("exec", key), f"invalid {key}: {value}", value)
+
+
+def _check_guests(table: dict[str, Any]) -> None:
+    for key, choices in (("submit", guests.CHOICES), ("mechanism", guests.MECHANISMS)):
+        value = table.get(key, choices[0])
+        if value not in choices:
+            text = f"headrace.guests.{key}: must be {_listed(choices, 'or')}, not {value!r}"
+            raise _Refused(("headrace", "guests", key), text, value)
+    if table.get("min-uid", 1) < 1:
+        # A guest is never root.
+        text = f"{guests.MIN_UID_KEY}: must be from 1, not {table['min-uid']}"
+        raise _Refused(("headrace", "guests", "min-uid"), text, table["min-uid"])
+    if "/" in table.get("pam-service", ""):
+        text = f"headrace.guests.pam-service: must be the name of a service of PAM, not {table['pam-service']!r}"
+        raise _Refused(("headrace", "guests", "pam-service"), text, table["pam-service"])
+
+
+def _check_owner(config: dict[str, Any], owner: int) -> None:
+    """Raises _Refused for a key that an owner other than root cannot have."""
+    if guests.submit(config) == guests.AS_USER:
+        text = (
+            f'{guests.KEY}: "{guests.AS_USER}" needs an instance of root, which can start processes of other users: '
+            f"the owner of this one is user {owner}"
+        )
+        raise _Refused(("headrace", "guests", "submit"), text, guests.AS_USER)
+
+
+def _check_tbon(table: dict[str, Any]) -> None:
+    """Raises _Refused for values with which no broker would start."""
+    from headrace.formats.spec.duration import DurationError, parse
+    from headrace.formats.spec.topology import Topology, TopologyError
+
+    for key in ("connect_timeout", "tcp_user_timeout", "torpid_max", "torpid_min"):
+        try:
+            parse(table.get(key, "0s"))
+        except DurationError as exc:
+            # The words of the broker for the attribute.
+            raise _Refused(("tbon", key), f"Error parsing tbon.{key} attribute: {exc}", table[key]) from None
+    for key in ("child_rcvhwm", "zmq_io_threads", "zmqdebug"):
+        if not 0 <= table.get(key, 0) < 1_000_000 or (key == "child_rcvhwm" and table.get(key) == 1):
+            least = "0 (no limit) or from 2" if key == "child_rcvhwm" else "from 0"
+            raise _Refused(("tbon", key), f"tbon.{key}: must be {least} to 999999, not {table[key]}", table[key])
+    if "topo" not in table:
+        return
+    try:
+        Topology(1, table["topo"])
+    except TopologyError as exc:
+        raise _Refused(("tbon", "topo"), str(exc), table["topo"]) from None
+
+
+def _is_duration(text: str) -> bool:
+    from headrace.formats.spec.duration import DurationError, parse
+
+    try:
+        parse(text)
+    except DurationError:
+        return False
+    return True
+
+
+def _check(value: Any, expected: Expected, path: tuple[str, ...]) -> None:
+    """Raises _Refused where the value at `path`, or one below it, has another type than `expected` says. Keys that
+    `expected` does not have are left to `_unread`."""
+    if isinstance(expected, ValueType):
+        if not _is_of_type(value, expected):
+            raise _wrong_type(value, expected, path)
+    elif isinstance(expected, dict):
+        if not isinstance(value, dict):
+            raise _wrong_type(value, schema.TABLE, path)
+        for key, inner in value.items():
+            if key in expected:
+                _check(inner, expected[key], (*path, key))
+
+
+def _is_of_type(value: Any, expected: ValueType) -> bool:
+    if type(value) not in expected.types:
+        return False
+    if expected is schema.TEXTS:
+        return all(isinstance(item, str) for item in value)
+    if expected is schema.TABLE_LIST:
+        return all(isinstance(item, dict) for item in value)
+    if expected is schema.LIMIT:
+        return bool(value >= 0)
+    return expected is not schema.PORT or 0 < value < 1 << 16
+
+
+def _wrong_type(value: Any, expected: ValueType, path: tuple[str, ...]) -> _Refused:
+    where = ".".join(path)
+    if path[0] == "exec" and expected in _UNPACKED_BY_EXEC:
+        text = f"error reading config value {where}: Expected {expected.text}, got {_json_type(value)}"
+    elif expected in _UNPACKED:
+        text = f"Config file error [{path[0]}]: {where}: Expected {expected.text}, got {value!r}"
+    else:
+        text = f"{where}: must be {expected.text}, not {value!r}"
+    return _Refused(path, text, value)
+
+
+def _json_type(value: Any) -> str:
+    """The name that errors of Flux have for the type of a value."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    names = {int: "integer", float: "real", str: "string", list: "array", dict: "object", type(None): "null"}
+    return names.get(type(value), type(value).__name__)
+
+
+class _Unread(NamedTuple):
+    """A key that nothing here reads: its path; the known key that is most like it, or ""; all known keys of its table.
+
+    `unknown` is false for a key of Flux that has no effect in Headrace.
+    """
+
+    path: tuple[str, ...]
+    meant: str = ""
+    known: tuple[str, ...] = ()
+    unknown: bool = True
+
+    @property
+    def is_like_none(self) -> bool:
+        """Whether it is a table that no known table is like."""
+        return len(self.path) == 1 and self.unknown and not self.meant
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.path)}: {self._text()}"
+
+    def _text(self) -> str:
+        if not self.unknown:
+            return "has no effect in Headrace"
+        if self.is_like_none:
+            return _UNKNOWN_TABLE
+        what = "unknown table" if len(self.path) == 1 else "unknown key"
+        return f"{what}, did you mean {self.meant}?" if self.meant else f"{what}, not {_listed(self.known, 'or')}"
+
+
+def warnings(config: dict[str, Any], path: str = "", known_only: bool = False) -> list[str]:
+    """A line for each key that has no effect: its path, and the known key that is most like it.
+
+    With `known_only`, tables that are like no known table are left out: users try `flux config` with such. `path` is a
+    file or folder that the configuration, or a part of it, came from: lines begin with the file's name.
+    """
+    found = [key for key in _unread(config) if not (known_only and key.is_like_none)]
+    read = _read(path) if found else []
+    return [_file_prefix(key.path, read) + str(key) for key in found]
+
+
+def _read(path: str) -> list[tuple[str, dict[str, Any]]]:
+    """The name and the contents of each file at `path`; [] where a file has changed and is no TOML any more."""
+    try:
+        return config_files.read(path) if path else []
+    except ConfigError:
+        return []
+
+
+def _file_prefix(path: tuple[str, ...], read: list[tuple[str, dict[str, Any]]], values: tuple[Any, ...] = ()) -> str:
+    """ "FILE: ", where FILE is the last file that has the key at `path`, with one of `values` if any are given: of two
+    files the later one counts. "" where no file has it."""
+    for name, table in reversed(read):
+        here: Any = table
+        for key in path:
+            here = here.get(key, _ABSENT) if isinstance(here, dict) else _ABSENT
+        if here is not _ABSENT and (not values or here in values):
+            return f"{name}: "
+    return ""
+
+
+def _unread(config: dict[str, Any]) -> Iterator[_Unread]:
+    for name, table in config.items():
+        if name == "queues":
+            for queue, inner in table.items() if isinstance(table, dict) else ():
+                yield from _unread_in(inner, schema.QUEUE, ("queues", queue))
+        elif name in schema.TABLES:
+            yield from _unread_in(table, schema.TABLES[name], (name,))
+        elif name not in FOREIGN:
+            yield _Unread((name,), _similar(name, [*schema.TABLES, "queues", *FOREIGN]))
+
+
+def _unread_in(value: Any, expected: Expected, path: tuple[str, ...]) -> Iterator[_Unread]:
+    if expected == schema.NO_EFFECT or (isinstance(expected, ValueType) and not expected.has_effect):
+        yield _Unread(path, unknown=False)
+    elif isinstance(expected, dict) and isinstance(value, dict):
+        for key, inner in value.items():
+            if key in expected:
+                yield from _unread_in(inner, expected[key], (*path, key))
+            else:
+                yield _Unread((*path, key), _similar(key, list(expected)), tuple(sorted(expected)))
+
+
+def _similar(name: str, names: list[str]) -> str:
+    import difflib
+
+    return next(iter(difflib.get_close_matches(name, names, 1)), "")
+
+
+def _listed(names: tuple[str, ...], joint: str) -> str:
+    *first, last = names
+    return f"{', '.join(first)} {joint} {last}" if first else last
+
+
+def attributes(config: dict[str, Any]) -> dict[str, str]:
+    """The broker attributes that a configuration, already checked, sets: the table `[tbon]`."""
+    known = schema.TABLES["tbon"]
+    given = {key: value for key, value in config.get("tbon", {}).items() if key in known}
+    return {f"tbon.{key}": str(int(value) if isinstance(value, bool) else value) for key, value in given.items()}

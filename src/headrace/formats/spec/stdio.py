@@ -1,0 +1,150 @@
+"""Standard I/O of jobs (RFC 24): the contexts of the events in ``guest.output`` and ``guest.input``.
+
+UTF-8 text is stored as it is, other data as base64 with an ``encoding`` key, so that each event of a log has its own
+encoding. A long run of one byte is stored once with ``repeat``. Each function makes the context of one event.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+
+from headrace.formats.spec.idset import Idset
+
+# For a shorter run, the key would cost more than it saves.
+_MIN_REPEAT = 1024
+
+# The limit keeps a small event with a large ``repeat`` from taking the reader's memory.
+_MAX_DATA = 1 << 28
+
+
+class StdioError(ValueError):
+    """An invalid context of an I/O event; the message names the key."""
+
+
+class Data(NamedTuple):
+    """A data event. ``rank`` is an idset string or ``all``; ``data`` is None if the event only ends the stream."""
+
+    stream: str
+    rank: str
+    data: Optional[bytes]
+    eof: bool
+
+
+def header(
+    counts: Mapping[str, int],
+    encoding: str = "UTF-8",
+    options: Optional[Mapping[str, Any]] = None,
+) -> Dict[str, Any]:
+    """Make the context of the header event from the number of open streams by stream name."""
+    return {
+        "version": 1,
+        "encoding": dict.fromkeys(counts, encoding),
+        "count": dict(counts),
+        "options": dict(options or {}),
+    }
+
+
+def data(stream: str, rank: str, content: Optional[bytes] = None, eof: bool = False) -> Dict[str, Any]:
+    """Make the context of a data event from bytes, the end of the stream, or both; raises StdioError for neither."""
+    context: Dict[str, Any] = {"stream": stream, "rank": rank}
+    if content:
+        size = len(content)
+        repeat = size >= _MIN_REPEAT and content.count(content[:1]) == size
+        if repeat:
+            content = content[:1]
+        try:
+            context["data"] = content.decode("utf-8")
+        except UnicodeDecodeError:
+            context["data"] = base64.b64encode(content).decode("ascii")
+            context["encoding"] = "base64"
+        if repeat:
+            context["repeat"] = size
+    elif not eof:
+        raise StdioError("a data event has data, eof, or both")
+    if eof:
+        context["eof"] = True
+    return context
+
+
+def redirect(stream: str, rank: str, path: Optional[str] = None) -> Dict[str, Any]:
+    """Make the context of a redirect event."""
+    context = {"stream": stream, "rank": rank}
+    if path is not None:
+        context["path"] = path
+    return context
+
+
+def log(
+    level: int,
+    message: str,
+    rank: Optional[int] = None,
+    component: Optional[str] = None,
+    file: Optional[str] = None,
+    line: Optional[int] = None,
+) -> Dict[str, Any]:
+    """Make the context of a log event; ``level`` is an RFC 5424 severity, 0 to 7, ``rank`` the shell's."""
+    known = {"rank": rank, "component": component, "file": file, "line": line}
+    return {"level": level, "message": message, **{key: value for key, value in known.items() if value is not None}}
+
+
+def decode_header(context: Any) -> Dict[str, str]:
+    """Return the default encoding (lower case) by stream name of a header event; raises StdioError."""
+    if not isinstance(context, dict):
+        raise StdioError("header: must be an object")
+    if context.get("version") != 1:
+        raise StdioError(f"header.version: must be 1, not {context.get('version')!r}")
+    encodings = context.get("encoding")
+    if not isinstance(encodings, dict) or not all(isinstance(value, str) for value in encodings.values()):
+        raise StdioError("header.encoding: must be an object of encoding by stream name")
+    return {stream: value.lower() for stream, value in encodings.items()}
+
+
+def decode_data(context: Any, encodings: Optional[Mapping[str, str]] = None) -> Data:
+    """Return a data event's content; ``encodings`` are the header's defaults. Raises StdioError."""
+    if not isinstance(context, dict):
+        raise StdioError("data: must be an object")
+    stream, rank, text = context.get("stream"), context.get("rank"), context.get("data")
+    # Old writers store the rank as a number.
+    if isinstance(rank, int) and not isinstance(rank, bool):
+        rank = str(rank)
+    if not isinstance(stream, str) or not isinstance(rank, str):
+        raise StdioError("data: stream and rank must be strings")
+    eof = context.get("eof", False)
+    if eof not in (True, False, "true", "false"):
+        raise StdioError(f"data.eof: must be true or false, not {eof!r}")
+    ended = eof in (True, "true")
+    if text is None:
+        return Data(stream, rank, None, ended)
+    if not isinstance(text, str):
+        raise StdioError(f"data.data: must be a string, not {text!r}")
+    encoding = context.get("encoding", (encodings or {}).get(stream, "utf-8"))
+    content = _decode(text, encoding)
+    repeat = context.get("repeat", 1)
+    if isinstance(repeat, bool) or not isinstance(repeat, int) or not 0 <= repeat * max(len(content), 1) <= _MAX_DATA:
+        raise StdioError(f"data.repeat: must be a number of times that gives at most {_MAX_DATA} bytes, not {repeat!r}")
+    return Data(stream, rank, content * repeat, ended)
+
+
+def expand_rank(rank: str, ntasks: int) -> Sequence[int]:
+    """Return the task ranks of an event's ``rank``: an idset, or ``all`` of ``ntasks``; raises StdioError."""
+    if rank == "all":
+        return range(ntasks)
+    try:
+        ranks: List[int] = list(Idset.parse(rank))
+    except ValueError as exc:
+        raise StdioError(f"rank: {exc}") from None
+    return ranks
+
+
+def _decode(text: str, encoding: Any) -> bytes:
+    kind = encoding.lower() if isinstance(encoding, str) else encoding
+    try:
+        if kind in ("utf-8", "utf8"):
+            return text.encode("utf-8")
+        if kind == "base64":
+            return base64.b64decode(text.encode("ascii"), validate=True)
+    except (UnicodeEncodeError, binascii.Error) as exc:
+        raise StdioError(f"data.data: is not {kind}: {exc}") from None
+    raise StdioError(f"data.encoding: must be UTF-8 or base64, not {encoding!r}")

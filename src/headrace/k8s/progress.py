@@ -1,0 +1,24 @@
+"""What a command that waits tells its user."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+# Seconds that a command waits before it prints what it is waiting for.
+SILENCE = 2.0
+
+
+class News:
+    """Prints what a command waits for: nothing in the first seconds, then each new text."""
+
+    def __init__(self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._tell = tell
+        self._clock = clock
+        self._since = clock()
+        self._told = ""
+
+    def waits_for(self, text: str) -> None:
+        if text != self._told and self._clock() >= self._since + SILENCE:
+            self._told = text
+            self._tell(text)

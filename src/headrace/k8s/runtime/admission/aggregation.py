@@ -1,0 +1,136 @@
+"""Who may ask an API that the API server passes requests for on to a program (aggregation layer).
+
+The API server has authorized a user before it passes the request on; whoever reaches the program's port by another way
+has been authorized by nobody. The API server therefore presents a client certificate, and publishes its authority and
+the allowed common names in a ConfigMap, which every extension API server reads.
+
+Sources: Kubernetes documentation, "Configure the Aggregation Layer"; k8s.io/apiserver, requestheader authentication.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+from msgspec import Struct
+
+from ...objects.kinds import AGGREGATION_CONFIG_MAP, AGGREGATION_NAMESPACE
+from .certificates import Pair, certificates_in
+from .server import tls_context, use_pair
+
+_CONFIG_MAP = f"ConfigMap {AGGREGATION_NAMESPACE}/{AGGREGATION_CONFIG_MAP}"
+_AUTHORITY, _NAMES = "requestheader-client-ca-file", "requestheader-allowed-names"
+
+# Why a request is not one of the aggregation layer, for users; "" if it is.
+Refusal = Callable[[web.Request], str]
+
+log = logging.getLogger(__name__)
+
+
+class Aggregator(Struct, frozen=True):
+    """The client certificates of the aggregation layer: their authority (PEM), and their common names, () for any.
+    `unknown` is why there are none, for users; "" if there are.
+    """
+
+    authority: str = ""
+    names: tuple[str, ...] = ()
+    unknown: str = ""
+
+
+def aggregator_of(config_map: dict[str, Any] | None) -> Aggregator:
+    """What the ConfigMap says of the aggregation layer; None stands for no ConfigMap."""
+    if config_map is None:
+        return Aggregator(unknown=f"there is no {_CONFIG_MAP}")
+    data = config_map.get("data") or {}
+    authority = "".join(certificates_in(data.get(_AUTHORITY) or ""))
+    if not authority:
+        return Aggregator(unknown=f"the {_CONFIG_MAP} has no {_AUTHORITY}: the API server runs without that option")
+    try:
+        _trust(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), authority)
+    except (ssl.SSLError, ValueError) as exc:
+        return Aggregator(unknown=f"the {_CONFIG_MAP} has a malformed certificate in {_AUTHORITY}: {exc}")
+    try:
+        names = json.loads(data.get(_NAMES) or "[]")
+    except ValueError:
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return Aggregator(unknown=f"the {_CONFIG_MAP} has no list of names in {_NAMES}, which is {data[_NAMES]!r}")
+    return Aggregator(authority, tuple(names))
+
+
+def unreadable(why: str) -> Aggregator:
+    """An aggregation layer that cannot be known, as the API server refuses the ConfigMap."""
+    return Aggregator(unknown=f"the {_CONFIG_MAP} cannot be read: {why}")
+
+
+class ServerContext(ssl.SSLContext):
+    """A TLS context for a listening socket, whose new connections are all made by another context, `latest`."""
+
+    latest: ssl.SSLContext
+
+    def wrap_bio(self, *words: Any, **options: Any) -> ssl.SSLObject:
+        return self.latest.wrap_bio(*words, **options)
+
+
+class Clients:
+    """The clients of a server with the certificate `pair`, and which of them are the aggregation layer.
+
+    A client may present a certificate or none; without a known aggregation layer, no certificate is asked for. `told`
+    is called with the reason for which no client is the aggregation layer, "" once some can be.
+    """
+
+    def __init__(self, pair: Pair, told: Callable[[str], None]) -> None:
+        self.context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.latest = tls_context(pair)
+        self._pair = pair
+        self._told = told
+        self._aggregator = Aggregator(unknown=f"the {_CONFIG_MAP} has not been read yet")
+        self._is_told = False
+
+    def use_pair(self, pair: Pair) -> None:
+        """Use the certificate of `pair` for new connections. Raises ssl.SSLError."""
+        use_pair(self.context.latest, pair)
+        self._pair = pair
+
+    def use_aggregator(self, found: Aggregator) -> None:
+        """Take requests of this aggregation layer from now on, of the former one no longer."""
+        before, self._aggregator = self._aggregator, found
+        if found.authority != before.authority:
+            # An authority cannot be removed from a context. Connections keep the context that they were made with.
+            latest = tls_context(self._pair)
+            if found.authority:
+                _trust(latest, found.authority)
+                latest.verify_mode = ssl.CERT_OPTIONAL
+            self.context.latest = latest
+        if found.unknown != before.unknown or not self._is_told:
+            self._is_told = True
+            if found.unknown:
+                log.warning("requests of the API server's aggregation layer are refused: %s", found.unknown)
+            self._told(found.unknown)
+
+    def refusal(self, request: web.Request) -> str:
+        """As a `Refusal`. The connection of a refused request must be closed: a new one may be accepted."""
+        if self._aggregator.unknown:
+            return f"only the API server's aggregation layer is answered, and {self._aggregator.unknown}"
+        tls = request.transport.get_extra_info("ssl_object") if request.transport else None
+        # A certificate that was accepted before the authority changed may be one of the former authority.
+        presented = tls.getpeercert() if tls is not None and tls.context is self.context.latest else None
+        if not presented:
+            return "only the API server's aggregation layer is answered: present its certificate, or ask the API server"
+        # Of several common names the last one counts, as it does for extension API servers.
+        fields = dict(field for part in presented["subject"] for field in part)
+        name, allowed = fields.get("commonName", ""), self._aggregator.names
+        if allowed and name not in allowed:
+            return f"a client certificate for {', '.join(allowed)} is answered, not one for {name or 'no name'}"
+        return ""
+
+
+def _trust(context: ssl.SSLContext, authority: str) -> None:
+    """Accept client certificates that `authority` (PEM) has signed. Raises ssl.SSLError, ValueError."""
+    # A bundle may have an intermediate authority without its root.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_verify_locations(cadata=authority.encode("ascii").decode())

@@ -1,0 +1,215 @@
+"""Runs controllers as a program: cluster, Lease, caches, workers, one admission webhook, HTTP pages for health and
+metrics, orderly shutdown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
+from aiohttp import web
+from msgspec import Struct
+from msgspec.structs import replace
+
+from headrace.formats.exposition.metrics import CONTENT_TYPE, Metrics
+
+from ..objects.kinds import Kind
+from . import credentials, lease
+from .admission import rotation
+from .admission.aggregation import Refusal
+from .admission.reviews import Handler
+from .api import Api
+from .controller import Shared
+
+log = logging.getLogger("headrace.k8s.program")
+
+
+class Serving(Struct, frozen=True, kw_only=True):
+    """Addresses are HOST:PORT, "" for none. `lease_namespace` "" stands for that of the pod, and outside of
+    pods for `Program.namespace`.
+
+    `webhook_certificate` is a folder with tls.crt and tls.key, "" for the program's own certificate; `webhook_address`
+    is the address by which the API server reaches a webhook without a Service in the cluster.
+    """
+
+    kubeconfig: str = ""
+    context: str = ""
+    leader_elect: bool = True
+    lease_namespace: str = ""
+    metrics_bind: str = ":8080"
+    health_bind: str = ":8081"
+    webhook_bind: str = ""
+    webhook_certificate: str = ""
+    webhook_address: str = ""
+
+
+class Program(Struct, frozen=True, kw_only=True):
+    """A program's name in Events and metrics (`component`), its Lease, the namespaces that it watches (() for all), and
+    its webhook: the name of the Service and of the Secret, and the configurations that are told its certificate.
+
+    `build` makes the controllers, and returns the handlers of the webhook by path. The same server answers by `routes`
+    for the groups and versions of `api_services`, and refuses there what it is told to; `api_services_role`,
+    `owned_elsewhere` and `unanswered` are as in `rotation.Settings`. `namespace` is where one that runs outside of pods
+    has its Lease, whichever context of a kubeconfig it uses; "": that of the context.
+    """
+
+    component: str
+    lease: str
+    webhook: str
+    configurations: tuple[tuple[Kind, str], ...]
+    build: Callable[[Shared], Mapping[str, Handler]]
+    namespaces: tuple[str, ...] = ()
+    api_services: tuple[str, ...] = ()
+    api_services_role: str = ""
+    routes: Callable[[Refusal], Iterable[web.RouteDef]] = lambda refusal: ()
+    owned_elsewhere: Callable[[str, str], None] = lambda name, owner: None
+    unanswered: Callable[[str], None] = lambda why: None
+    namespace: str = ""
+
+
+async def serve(serving: Serving, program: Program) -> int:
+    """Run until SIGTERM or SIGINT (status 0), or until the Lease is lost (status 1: to be restarted)."""
+    cluster = credentials.find(serving.kubeconfig, serving.context)
+    if program.namespace and not cluster.is_of_pod:
+        cluster = replace(cluster, namespace=program.namespace)
+    metrics = Metrics()
+    requests = f"{program.component.replace('-', '_')}_api_requests_total"
+    metrics.counter(requests, "Requests to the API server.", ("verb", "resource"))
+
+    def counted(verb: str, plural: str) -> None:
+        metrics.count(requests, verb, plural)
+
+    me = program.component
+    async with Api(cluster, counted, me) as api, Api(cluster, counted, me, lease.REQUEST_TIMEOUT) as lease_api:
+        shared = Shared(api, metrics, program.component, program.namespaces)
+        handlers = program.build(shared)
+        webhook = _Webhook(api, serving, program, handlers) if serving.webhook_bind else None
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        runners = [
+            await _http(serving.metrics_bind, {"/metrics": lambda: (200, metrics.text(), CONTENT_TYPE)}),
+            await _http(
+                serving.health_bind,
+                {
+                    "/healthz": lambda: (200, "ok\n", "text/plain"),
+                    "/readyz": lambda: (
+                        (503, "the caches are not filled yet\n", "text/plain")
+                        if not shared.watches.synced
+                        else (503, "the webhook does not listen yet\n", "text/plain")
+                        if webhook and not webhook.listens
+                        else (200, "ok\n", "text/plain")
+                    ),
+                },
+            ),
+        ]
+        try:
+            return await _run(lease_api, shared, serving, program.lease, stop, webhook)
+        finally:
+            for runner in runners:
+                if runner:
+                    await runner.cleanup()
+
+
+class _Webhook:
+    """This process's admission webhook, which runs whether the process leads or not."""
+
+    def __init__(self, api: Api, serving: Serving, program: Program, handlers: Mapping[str, Handler]) -> None:
+        self.listens = False
+        self._api = api
+        self._handlers = handlers
+        self._routes = program.routes
+        host, _, port = serving.webhook_bind.rpartition(":")
+        self._settings = rotation.Settings(
+            namespace=serving.lease_namespace or api.cluster.namespace,
+            service=program.webhook,
+            secret=program.webhook,
+            component=program.component,
+            configurations=program.configurations,
+            api_services=program.api_services,
+            api_services_role=program.api_services_role,
+            owned_elsewhere=program.owned_elsewhere,
+            unanswered=program.unanswered,
+            host=host.strip("[]"),
+            port=int(port),
+            folder=serving.webhook_certificate,
+            address=serving.webhook_address,
+        )
+
+    async def run(self) -> None:
+        await rotation.serve(self._api, self._settings, self._handlers, self._ready, self._routes)
+
+    def _ready(self, port: int) -> None:
+        self.listens = True
+        log.info("the webhook listens", extra={"port": port})
+
+
+async def _run(
+    lease_api: Api, shared: Shared, serving: Serving, name: str, stop: asyncio.Event, webhook: _Webhook | None
+) -> int:
+    election = None
+    tasks = [asyncio.create_task(shared.watches.run(), name="watch"), asyncio.create_task(stop.wait(), name="stop")]
+    if webhook:
+        tasks.append(asyncio.create_task(webhook.run(), name="webhook"))
+    try:
+        if serving.leader_elect:
+            namespace = serving.lease_namespace or lease_api.cluster.namespace
+            me = f"{socket.gethostname()}_{os.getpid()}_{os.urandom(4).hex()}"
+            election = lease.Election(lease_api, namespace, name, me, time.monotonic, lease_api.manager)
+            if not await _comes_first(election.wait(), tasks):
+                return 0 if stop.is_set() else 1
+            log.info("leading", extra={"identity": me, "lease": f"{namespace}/{name}"})
+            tasks.append(asyncio.create_task(election.lost.wait(), name="lost"))
+        await _comes_first(shared.work(), tasks)
+        return 0 if stop.is_set() else 1
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for end in shared.at_end:
+            end()
+        if election:
+            await election.release()
+
+
+async def _comes_first(work: Coroutine[Any, Any, None], others: list[asyncio.Task[Any]]) -> bool:
+    """Run `work` until it or one of `others` ends; returns whether it was `work`. Raises the exception of any
+    of them.
+    """
+    own = asyncio.create_task(work)
+    try:
+        done, _ = await asyncio.wait([own, *others], return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+        return own in done
+    finally:
+        own.cancel()
+        await asyncio.gather(own, return_exceptions=True)
+
+
+async def _http(bind: str, pages: dict[str, Any]) -> web.AppRunner | None:
+    """Serve text pages; each returns (status, text, content type)."""
+    if not bind:
+        return None
+    app = web.Application()
+
+    def add(path: str, page: Any) -> None:
+        async def answer(request: web.Request) -> web.Response:
+            status, text, kind = page()
+            return web.Response(status=status, body=text.encode(), headers={"Content-Type": kind})
+
+        app.router.add_get(path, answer)
+
+    for path, page in pages.items():
+        add(path, page)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    host, _, port = bind.rpartition(":")
+    await web.TCPSite(runner, host.strip("[]") or None, int(port)).start()
+    return runner

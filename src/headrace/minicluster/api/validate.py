@@ -1,0 +1,505 @@
+"""Reads a MiniCluster file and reports all its problems at once, each with its path and the rule.
+
+There are two passes, both pure: first the shape (fields and types, from `fields`), then the rules that the API server,
+the operator or its objects would enforce later. The second pass checks the document without the parts of wrong shape,
+and does not report problems that depend on these, so that each mistake is reported once. Files that work elsewhere must
+be accepted here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+from collections.abc import Iterator
+from types import NoneType, UnionType
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from headrace.formats.config import keys as config_keys
+from headrace.formats.config.files import ConfigError
+from headrace.formats.spec.curve_certificate import key_pair
+from headrace.formats.spec.hostlist import Hostlist
+from headrace.formats.spec.topology import Topology, TopologyError
+from headrace.k8s.objects.labels import check_key, check_labels
+from headrace.k8s.objects.problems import LABEL, LABEL_RULE, Problem, check_choice
+
+from .documents import documents
+from .fields import (
+    API_VERSION,
+    INT64,
+    KIND,
+    MOST_CONTAINERS,
+    PULL_POLICIES,
+    QUANTITY,
+    QUEUE_POLICIES,
+    Bursting,
+    Container,
+    MiniCluster,
+    Record,
+    Spec,
+)
+from .group_rules import check_groups
+from .lifecycle_rules import check_lifecycle
+from .object_rules import check_most_pods, check_objects, check_variables
+from .plan import given_config, job_lines
+from .problems import InvalidMiniCluster
+from .shell_rules import check_shell_texts
+from .size_rules import check_hosts, check_texts, check_whole
+
+_HOST_LIMIT = 63
+_REQUIRED = "is required"
+# The fields that a field's rule compares with, in the same object.
+_LOOKED_AT = {
+    "maxSize": ("size",),
+    "minSize": ("size",),
+    "launcher": ("batch",),
+    "command": ("batch", "commands"),
+    "path": ("emptyDir",),
+}
+# The fields that a field's rule compares with in other objects, by the beginning of the field's path.
+_LOOKED_AT_ELSEWHERE = {
+    "spec.autoscale.minSize": ("spec.size", "spec.maxSize", "spec.minSize"),
+    "spec.podFailurePolicy.rules": ("spec.containers", "spec.flux"),
+    "spec.groups": ("spec.flux",),
+}
+
+_METADATA = (
+    *("annotations", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers"),
+    *("generateName", "generation", "labels", "managedFields", "name", "namespace", "ownerReferences"),
+    *("resourceVersion", "selfLink", "uid"),
+)
+
+
+class Source(NamedTuple):
+    """The contents of a file: its MiniCluster, the other kinds in it ("PersistentVolumeClaim/data"), warnings, and all
+    documents as they were read.
+    """
+
+    cluster: MiniCluster
+    others: list[str]
+    warnings: list[str]
+    documents: list[Any]
+
+
+def load(text: str, suffix: str = "") -> Source:
+    """The only MiniCluster in a YAML text. Raises InvalidMiniCluster with all problems.
+
+    With `suffix`, a document without a name is named by its `generateName` and that, as the API server names what is
+    created.
+    """
+    found, warnings = documents(text)
+    found = [_named(one, suffix) for one in found] if suffix else found
+    clusters = [one for one in found if isinstance(one, dict) and one.get("kind") == KIND]
+    if not clusters and len(found) == 1:
+        clusters = found
+    if len(clusters) != 1:
+        number = f"{len(clusters)} of them" if clusters else "none"
+        raise InvalidMiniCluster([Problem("", f"a file must hold one {KIND}, this one holds {number}")])
+    others = [_called(one) for one in found if one is not clusters[0]]
+    return Source(check(clusters[0]), others, warnings, found)
+
+
+def check(document: Any) -> MiniCluster:
+    """A parsed document as a MiniCluster. Raises InvalidMiniCluster with all problems."""
+    if not isinstance(document, dict):
+        raise InvalidMiniCluster([Problem("", f"a {KIND} must be a mapping with apiVersion, kind, metadata and spec")])
+    problems = list(_check_head(document))
+    raw = document.get("spec")
+    spec, wrong = None, set[str]()
+    if raw is None:
+        problems.append(Problem("spec", _REQUIRED))
+    else:
+        shape = list(_check_shape(raw, Spec, "spec"))
+        problems += shape
+        left, wrong = _well_shaped(raw, shape)
+        if "spec" not in wrong:
+            spec = msgspec.convert(_without_nulls(left), Spec)
+    metadata = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if spec:
+        cluster = MiniCluster(name=name if isinstance(name, str) else "", spec=spec)
+        found = [*_check_rules(spec), *check_objects(cluster), *check_lifecycle(cluster), *check_groups(cluster)]
+        sizes = [*check_whole(left), *(check_texts(cluster) if spec.containers else ())]
+        # Quotes are looked for in what is small enough.
+        found += sizes or check_shell_texts(cluster)
+        problems += [one for one in found if not _depends(one.path, wrong)]
+    if isinstance(name, str):
+        problems += _check_name(name, max(spec.size, spec.max_size) if spec else 1)
+        problems += _check_name_is_free(name, spec.containers if spec else [])
+    if problems or spec is None or not isinstance(metadata, dict):
+        raise InvalidMiniCluster(problems)
+    return MiniCluster(name=metadata["name"], namespace=metadata.get("namespace") or "", spec=spec)
+
+
+def _named(document: Any, suffix: str) -> Any:
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    prefix = metadata.get("generateName") if isinstance(metadata, dict) else None
+    if not isinstance(metadata, dict) or metadata.get("name") or not isinstance(prefix, str) or not prefix:
+        return document
+    kept = {key: value for key, value in metadata.items() if key not in ("generateName", "name")}
+    return {**document, "metadata": {"name": f"{prefix}{suffix}", **kept}}
+
+
+def _called(document: Any) -> str:
+    if not isinstance(document, dict):
+        return type(document).__name__
+    metadata = document.get("metadata")
+    name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+    return f"{document.get('kind', 'document')}/{name}"
+
+
+# --- shape
+
+
+def _check_head(document: dict[str, Any]) -> Iterator[Problem]:
+    known = ("apiVersion", "kind", "metadata", "spec", "status")
+    for key in document:
+        if key not in known:
+            yield Problem(key, _unknown(key, known))
+    for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if document.get(key) != wanted:
+            yield Problem(key, f"must be {wanted}, not {document.get(key)!r}" if key in document else "is required")
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict):
+        yield Problem("metadata", "is required and must be a mapping with a name")
+        return
+    if not isinstance(metadata.get("name"), str):
+        yield Problem("metadata.name", "is required and must be text")
+    if not isinstance(metadata.get("namespace", ""), (str, NoneType)):
+        yield Problem("metadata.namespace", f"must be text, not {_kind_of(metadata['namespace'])}")
+    for key in metadata:
+        if key not in _METADATA:
+            yield Problem(f"metadata.{key}", _unknown(key, _METADATA))
+    if metadata.get("namespace") and not LABEL.match(str(metadata["namespace"])):
+        yield Problem("metadata.namespace", f"{metadata['namespace']!r} is no name: {LABEL_RULE}")
+    for key in ("labels", "annotations"):
+        given = metadata.get(key) or {}
+        wrong = list(_check_shape(given, dict[str, str], f"metadata.{key}"))
+        yield from wrong
+        if not wrong and key == "labels":
+            yield from check_labels(given, "metadata.labels")
+        elif not wrong:
+            for name in given:
+                yield from check_key(name, "metadata.annotations")
+
+
+def _check_shape(value: Any, hint: Any, path: str) -> Iterator[Problem]:
+    """Compare `value` with the type in `fields`; null counts as an absent field."""
+    origin = get_origin(hint)
+    if origin in (UnionType, Union):
+        hint = next(one for one in get_args(hint) if one is not NoneType)
+        origin = get_origin(hint)
+    if origin is Annotated:
+        yield from _check_marked(value, hint, path)
+    elif origin is list:
+        if not isinstance(value, list):
+            yield Problem(path, f"must be a list, not {_kind_of(value)}")
+            return
+        for index, item in enumerate(value):
+            yield from _check_shape(item, get_args(hint)[0], f"{path}[{index}]")
+    elif origin is dict:
+        if not isinstance(value, dict):
+            yield Problem(path, f"must be a mapping, not {_kind_of(value)}")
+            return
+        for key, item in value.items():
+            yield from _check_shape(item, get_args(hint)[1], f"{path}.{key}")
+    elif isinstance(hint, type) and issubclass(hint, Record):
+        yield from _check_record(value, hint, path)
+    elif hint is int:
+        yield from _check_integer(value, 2**31, path)
+    elif hint is bool:
+        if not isinstance(value, bool):
+            yield Problem(path, f"must be true or false, not {_kind_of(value)}")
+    elif not isinstance(value, str):
+        written = str(value).lower() if isinstance(value, bool) else value
+        advice = f'; write "{written}" in quotes' if isinstance(value, (int, float)) else ""
+        yield Problem(path, f"must be text, not {_kind_of(value)}{advice}")
+    elif "\0" in value:
+        yield Problem(path, "must not contain the character NUL")
+
+
+@functools.cache
+def declared(record: type[Record]) -> tuple[dict[str, Any], dict[str, msgspec.structs.FieldInfo]]:
+    """Types by attribute, and fields by the API's names."""
+    return get_type_hints(record, include_extras=True), {one.encode_name: one for one in msgspec.structs.fields(record)}
+
+
+def _check_record(value: Any, record: type[Record], path: str) -> Iterator[Problem]:
+    if not isinstance(value, dict):
+        yield Problem(path, f"must be a mapping, not {_kind_of(value)}")
+        return
+    hints, known = declared(record)
+    for key, item in value.items():
+        if key not in known:
+            yield Problem(f"{path}.{key}", _unknown(key, tuple(known)))
+        elif item is not None:
+            yield from _check_shape(item, hints[known[key].name], f"{path}.{key}")
+    for key, one in known.items():
+        if one.required and value.get(key) is None:
+            yield Problem(f"{path}.{key}", _REQUIRED)
+
+
+def _check_marked(value: Any, hint: Any, path: str) -> Iterator[Problem]:
+    title = get_args(hint)[1].title
+    if title == "int64":
+        yield from _check_integer(value, INT64, path)
+    elif title != "quantity":
+        yield from _check_shape(value, get_args(hint)[0], path)
+    elif isinstance(value, bool) or not isinstance(value, (str, int)) or not QUANTITY.match(str(value)):
+        yield Problem(path, f"must be a quantity such as 2, 500m or 1Gi, not {value!r}")
+
+
+def _check_integer(value: Any, limit: int, path: str) -> Iterator[Problem]:
+    if isinstance(value, bool) or not isinstance(value, int):
+        given = str(value) if isinstance(value, float) else _kind_of(value)
+        yield Problem(path, f"must be a whole number, not {given}")
+    elif not -limit <= value < limit:
+        yield Problem(path, f"must lie between {-limit} and {limit - 1}")
+
+
+def _kind_of(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    kinds = {str: "text", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
+    return kinds.get(type(value), type(value).__name__)
+
+
+def _unknown(key: str, known: tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(key, known, 1)
+    if not close:
+        lower = {name.lower(): name for name in known}
+        close = [lower[key.lower()]] if key.lower() in lower else []
+    return "unknown field" + (f", did you mean {close[0]}?" if close else "")
+
+
+def _well_shaped(raw: Any, shape: list[Problem]) -> tuple[Any, set[str]]:
+    """`raw` without the parts that `shape` reports, and their paths; an object without a required field is removed
+    whole.
+    """
+    left, wrong = raw, set[str]()
+    while shape and "spec" not in wrong:
+        wrong |= {one.path.rpartition(".")[0] if one.rule == _REQUIRED else one.path for one in shape}
+        left = _without(raw, wrong, "spec")
+        shape = list(_check_shape(left, Spec, "spec"))
+    return left, wrong
+
+
+def _without(value: Any, wrong: set[str], path: str) -> Any:
+    """`value`, found at `path`, without the values at the paths `wrong`; a list with such an item becomes empty."""
+    if isinstance(value, dict):
+        parts = {key: f"{path}.{key}" for key in value}
+        return {key: _without(value[key], wrong, where) for key, where in parts.items() if where not in wrong}
+    if isinstance(value, list):
+        places = [f"{path}[{index}]" for index in range(len(value))]
+        return [] if wrong & set(places) else [_without(*pair) for pair in zip(value, [wrong] * len(value), places)]
+    return value
+
+
+def _depends(path: str, wrong: set[str]) -> bool:
+    """Whether a rule's problem at `path` may be caused by a part that was removed."""
+    parent, _, key = path.rpartition(".")
+    if {f"{parent}.{other}" for other in _LOOKED_AT.get(key, ())} & wrong:
+        return True
+    for prefix, others in _LOOKED_AT_ELSEWHERE.items():
+        if path.startswith(prefix) and any(part.startswith(others) for part in wrong):
+            return True
+    within = (f"{path}.", f"{path}[")
+    # The rule about runFlux belongs to the list; other fields of the containers do not affect it.
+    own = [part for part in wrong if not part.startswith("spec.containers[") or part.endswith((".runFlux", "]"))]
+    return any(path == part or path.startswith((f"{part}.", f"{part}[")) for part in wrong) or any(
+        part.startswith(within) for part in (own if path == "spec.containers" else wrong)
+    )
+
+
+def _without_nulls(value: Any) -> Any:
+    """Remove null fields, as the API server does. Quantities become text."""
+    if isinstance(value, dict):
+        return {
+            key: {name: str(one) for name, one in item.items() if one is not None}
+            if key in ("limits", "requests", "resources") and isinstance(item, dict) and _is_flat(item)
+            else _without_nulls(item)
+            for key, item in value.items()
+            if item is not None
+        }
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value
+
+
+def _is_flat(item: dict[str, Any]) -> bool:
+    return not any(isinstance(one, dict) for one in item.values())
+
+
+# --- rules
+
+
+def _check_name(name: str, size: int) -> Iterator[Problem]:
+    if not LABEL.match(name) or not name[0].isalpha():
+        yield Problem("metadata.name", f"{name!r} cannot name hosts: {LABEL_RULE}; the first must be a letter")
+    longest = len(name) + 1 + len(str(max(size, 1) - 1))
+    if longest > _HOST_LIMIT:
+        rule = (
+            f"host names such as {name}-{max(size, 1) - 1} would have {longest} characters, at most {_HOST_LIMIT} fit"
+        )
+        yield Problem("metadata.name", rule)
+
+
+def _check_name_is_free(name: str, containers: list[Container]) -> Iterator[Problem]:
+    for index, one in enumerate(containers):
+        if one.name == name and not one.run_flux and len(containers) > 1:
+            rule = f"{name!r} is the name of the container that runs Flux, choose another"
+            yield Problem(f"spec.containers[{index}].name", rule)
+
+
+def _check_rules(spec: Spec) -> Iterator[Problem]:
+    yield from _check_sizes(spec)
+    yield from check_hosts(spec)
+    yield from _check_roles(spec)
+    for index, container in enumerate(spec.containers):
+        path = f"spec.containers[{index}]"
+        yield from _check_container(container, path, named=not _runs_flux(container, spec))
+        if _runs_flux(container, spec) and container.batch and not _has_jobs(container):
+            yield Problem(f"{path}.command", "is required with batch: the lines to submit")
+    for index, service in enumerate(spec.services):
+        path = f"spec.services[{index}]"
+        yield from _check_container(service, path)
+        if not service.name:
+            yield Problem(f"{path}.name", "is required for a service")
+        commands = service.commands
+        if commands and any(getattr(commands, one) for one in ("pre", "broker_pre", "worker_pre")):
+            yield Problem(f"{path}.commands", "a service runs its image's own entry point and takes no commands")
+    yield from _check_flux(spec)
+
+
+def _runs_flux(container: Container, spec: Spec) -> bool:
+    return container.run_flux or len(spec.containers) == 1
+
+
+def _has_jobs(container: Container) -> bool:
+    """Whether the command of a batch submits anything."""
+    return bool(container.command if container.batch_raw else list(job_lines(container.command)))
+
+
+def _check_sizes(spec: Spec) -> Iterator[Problem]:
+    if spec.size < 1:
+        yield Problem("spec.size", f"must be 1 or more, not {spec.size}")
+    yield from check_most_pods(spec.size, "spec.size")
+    yield from check_most_pods(spec.max_size, "spec.maxSize")
+    if spec.max_size and spec.max_size < spec.size:
+        yield Problem("spec.maxSize", f"must not be below spec.size, which is {spec.size}")
+    if spec.min_size < 0:
+        yield Problem("spec.minSize", f"must not be negative, it is {spec.min_size}")
+    elif spec.min_size > spec.size >= 1:
+        yield Problem("spec.minSize", f"must not be above spec.size, which is {spec.size}")
+    if spec.tasks < 0:
+        yield Problem("spec.tasks", f"must be 0 (one a node) or more, not {spec.tasks}")
+    if spec.backoff_limit is not None and spec.backoff_limit < 0:
+        yield Problem("spec.backoffLimit", f"must not be negative, it is {spec.backoff_limit}")
+    if spec.deadline_seconds < 0:
+        yield Problem("spec.deadlineSeconds", f"must not be negative, it is {spec.deadline_seconds}")
+
+
+def _check_roles(spec: Spec) -> Iterator[Problem]:
+    if not spec.containers:
+        yield Problem("spec.containers", "must name at least one container, the one that runs Flux")
+    marked = [index for index, one in enumerate(spec.containers) if one.run_flux]
+    if len(spec.containers) > 1 and len(marked) != 1:
+        listed = ", ".join(f"[{index}]" for index in marked) or "none"
+        yield Problem("spec.containers", f"exactly one of several containers must have runFlux: true; now {listed}")
+    for index, one in enumerate(spec.containers):
+        if len(spec.containers) > 1 and not one.run_flux and not one.name:
+            yield Problem(f"spec.containers[{index}].name", "is required for a container beside the one that runs Flux")
+        elif one.commands and one.commands.script and one.command and _runs_flux(one, spec):
+            yield Problem(f"spec.containers[{index}].command", "cannot be combined with commands.script")
+    for path, group in (("spec.containers", spec.containers), ("spec.services", spec.services)):
+        if len(group) > MOST_CONTAINERS:
+            yield Problem(path, f"has {len(group)} containers, at most {MOST_CONTAINERS} fit")
+        first: dict[str, int] = {}
+        for index, one in enumerate(group):
+            if group is spec.containers and _runs_flux(one, spec):
+                continue  # its container has the MiniCluster's name
+            if one.name and one.name in first:
+                yield Problem(f"{path}[{index}].name", f"{one.name!r} is also the name of {path}[{first[one.name]}]")
+            first.setdefault(one.name, index)
+
+
+def _check_container(container: Container, path: str, named: bool = True) -> Iterator[Problem]:
+    """`named` says whether the container in a pod has the name of the file."""
+    if named and container.name and not LABEL.match(container.name):
+        yield Problem(f"{path}.name", f"{container.name!r} cannot name a container: {LABEL_RULE}")
+    elif len(container.name) > _HOST_LIMIT:
+        yield Problem(f"{path}.name", f"has {len(container.name)} characters, at most {_HOST_LIMIT} fit")
+    yield from check_choice(container.image_pull_policy, PULL_POLICIES, f"{path}.imagePullPolicy")
+    for index, port in enumerate(container.ports):
+        if not 1 <= port <= 65535:
+            yield Problem(f"{path}.ports[{index}]", f"must lie between 1 and 65535, not {port}")
+    yield from check_variables(container.environment, f"{path}.environment")
+    yield from check_variables(container.secrets, f"{path}.secrets")
+    if container.batch and container.launcher:
+        yield Problem(f"{path}.launcher", "cannot be combined with batch")
+
+
+def _check_flux(spec: Spec) -> Iterator[Problem]:
+    if not spec.flux:
+        return
+    flux = spec.flux
+    if flux.scheduler:
+        yield from check_choice(flux.scheduler.queue_policy, QUEUE_POLICIES, "spec.flux.scheduler.queuePolicy")
+    if flux.connect_timeout and not re.match(r"[0-9]*\.?[0-9]+(ms|s|m|h|d)?\Z", flux.connect_timeout):
+        yield Problem("spec.flux.connectTimeout", f"must be a duration such as 5s or 1m, not {flux.connect_timeout!r}")
+    if flux.curve_cert:
+        try:
+            key_pair(flux.curve_cert)
+        except ValueError as exc:
+            yield Problem("spec.flux.curveCert", f"is no certificate, as `flux keygen` makes them: {exc}")
+    if not 0 <= flux.log_level <= 7:
+        yield Problem("spec.flux.logLevel", f"must lie between 0 (emergency) and 7 (debug), not {flux.log_level}")
+    if flux.broker_config:
+        try:
+            config_keys.check(given_config(flux.broker_config))
+        except ConfigError as exc:
+            yield Problem("spec.flux.brokerConfig", str(exc))
+        except ValueError as exc:
+            yield Problem("spec.flux.brokerConfig", f"not TOML: {exc}")
+    try:
+        # A wrong topology is detected with few brokers, too, and the shape is computed for each broker.
+        Topology(min(max(spec.size, 1), 64), flux.topology or "kary:2")
+    except TopologyError as exc:
+        yield Problem("spec.flux.topology", str(exc).removeprefix(f"tbon.topo={flux.topology}: "))
+    yield from check_variables(flux.environment, "spec.flux.environment")
+    if flux.bursting:
+        yield from _check_bursting(flux.bursting)
+
+
+def _is_host(name: str) -> bool:
+    """Whether a hostlist (RFC 29) with this text is one host with this name."""
+    try:
+        return list(Hostlist.parse(name, 1)) == [name]
+    except ValueError:
+        return False
+
+
+def _check_bursting(bursting: Bursting) -> Iterator[Problem]:
+    path = "spec.flux.bursting"
+    if bursting.hostlist and bursting.clusters:
+        yield Problem(f"{path}.clusters", "cannot be combined with hostlist, which names all hosts")
+    for index, cluster in enumerate(bursting.clusters):
+        if cluster.size < 0:
+            yield Problem(f"{path}.clusters[{index}].size", f"must be 0 (spec.size) or more, not {cluster.size}")
+        yield from check_most_pods(cluster.size, f"{path}.clusters[{index}].size")
+        if cluster.name and not LABEL.match(cluster.name):
+            yield Problem(f"{path}.clusters[{index}].name", f"{cluster.name!r} cannot name hosts: {LABEL_RULE}")
+    lead = bursting.lead_broker
+    if lead:
+        for field, name in (("address", lead.address), ("name", lead.name)):
+            if name and not _is_host(name):
+                yield Problem(f"{path}.leadBroker.{field}", f"{name!r} is no host name")
+        if lead.size < 1:
+            yield Problem(f"{path}.leadBroker.size", f"must be 1 or more, not {lead.size}")
+        yield from check_most_pods(lead.size, f"{path}.leadBroker.size")
+        if not 1 <= lead.port <= 65535:
+            yield Problem(f"{path}.leadBroker.port", f"must lie between 1 and 65535, not {lead.port}")

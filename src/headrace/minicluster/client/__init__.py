@@ -1,0 +1,1 @@
+"""Users' calls about MiniClusters on Kubernetes, with their own rights."""

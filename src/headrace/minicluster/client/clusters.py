@@ -1,0 +1,380 @@
+"""Users' operations on MiniClusters on Kubernetes: find, follow, scale, delete; with the users' own rights.
+
+The commands of `headrace mini` and the kubectl plugin call these functions and print their results. `apply` has the
+operations on documents, `containers` those on containers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple
+
+from headrace.k8s import progress as waiting
+from headrace.k8s.objects.kinds import EVENTS, JOBS, MANAGED_BY_US, MINICLUSTERS, PODS, Kind
+from headrace.k8s.progress import News
+from headrace.k8s.runtime.api import Api, ApiError, Unreachable
+
+from ..api.pod_plan import VIEW
+from ..operator import names
+
+Object = dict[str, Any]
+
+# Phases in which a MiniCluster has ended or cannot start.
+OVER = ("Finished", "Failed", "Invalid")
+# Phases that `mini apply --no-wait` waits for.
+SETTLED = (*OVER, "Running", "Suspended")
+_RETRY = 1.0
+_LAST_RETRY = 15.0
+# Characters of a label's value.
+_LONGEST_LABEL = 63
+# Seconds between two requests for the remaining pods.
+_LOOK = 0.5
+
+
+class NotFoundError(Exception):
+    """There is no such MiniCluster, or no such pod of one; the message names those that exist."""
+
+
+class Deleted(NamedTuple):
+    """A MiniCluster that was deleted, with the uids of its pods' controllers (its Jobs, or itself). `uid` is "" if only
+    its pods remain. `finalizers` are those that keep it.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    controllers: frozenset[str]
+    finalizers: tuple[str, ...] = ()
+
+
+class EndedError(Exception):
+    """The MiniCluster has ended and cannot do what is asked; the message says how to run it again."""
+
+
+class TooLargeError(Exception):
+    """A size above the MiniCluster's own `maxSize`; the message has both numbers and says how to raise it."""
+
+
+async def find(api: Api, namespace: str, name: str) -> Object:
+    """The MiniCluster. Raises NotFoundError, ApiError."""
+    try:
+        return await api.get(MINICLUSTERS, namespace, name)
+    except ApiError as exc:
+        if exc.status != 404:
+            raise
+        raise NotFoundError(await _no_such(api, namespace, name)) from None
+
+
+async def _no_such(api: Api, namespace: str, name: str) -> str:
+    try:
+        there = [one["metadata"]["name"] for one in (await api.list_objects(MINICLUSTERS, namespace)).items]
+    except ApiError as exc:
+        if exc.status == 403:
+            return f"no MiniCluster {name} in namespace {namespace}"
+        if exc.status != 404:
+            raise
+        return "the cluster does not know the kind MiniCluster: headrace operator manifests | kubectl apply -f -"
+    listed = ", ".join(there) or "none"
+    return f"no MiniCluster {name} in namespace {namespace} (there: {listed})"
+
+
+async def follow(
+    api: Api, namespace: str, name: str, lost: Callable[[str], None] = lambda _why: None, kind: Kind = MINICLUSTERS
+) -> AsyncIterator[Object | None]:
+    """The MiniCluster, or the object of another kind, as it is and after each change; None, the last item, when it is
+    deleted.
+
+    Uses a watch, or a request each second if the user may not watch. While the API server cannot be reached it is tried
+    again, and `lost` gets the reason each time. Raises ApiError.
+    """
+    try:
+        async for found in _watched(api, kind, namespace, name, lost):
+            yield found
+    except ApiError as exc:
+        if exc.status != 403:
+            raise
+        async for found in _polled(api, kind, namespace, name, lost):
+            yield found
+
+
+async def _watched(
+    api: Api, what: Kind, namespace: str, name: str, lost: Callable[[str], None]
+) -> AsyncIterator[Object | None]:
+    fields = f"metadata.name={name}"
+    pause = _RETRY
+    while True:
+        try:
+            listing = await api.list_objects(what, namespace, fields=fields)
+            if not listing.items:
+                yield None
+                return
+            yield listing.items[0]
+            async for kind, one in api.watch(what, listing.version, namespace, fields=fields):
+                if kind == "DELETED":
+                    yield None
+                    return
+                if kind != "BOOKMARK":
+                    yield one
+            pause = _RETRY
+        except Unreachable as exc:
+            # The API server may be reachable again; the caller decides how long to wait.
+            lost(str(exc))
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LAST_RETRY)
+        except ApiError as exc:
+            if exc.status != 410:
+                if not _passes(exc):
+                    raise
+                lost(str(exc))
+            await asyncio.sleep(pause)
+
+
+def _passes(exc: ApiError) -> bool:
+    """Whether an error is one of a server that is overloaded or changes, as behind a load balancer in an upgrade."""
+    return exc.status == 429 or exc.status >= 500
+
+
+async def _polled(
+    api: Api, what: Kind, namespace: str, name: str, lost: Callable[[str], None]
+) -> AsyncIterator[Object | None]:
+    version = ""
+    pause = _RETRY
+    while True:
+        try:
+            found = await api.get(what, namespace, name)
+        except Unreachable as exc:
+            lost(str(exc))
+            pause = min(pause * 2, _LAST_RETRY)
+        except ApiError as exc:
+            if exc.status == 404:
+                yield None
+                return
+            if not _passes(exc):
+                raise
+            lost(str(exc))
+        else:
+            pause = _RETRY
+            if found["metadata"].get("resourceVersion") != version:
+                version = found["metadata"].get("resourceVersion", "")
+                yield found
+        await asyncio.sleep(pause)
+
+
+def status_of(cluster: Object) -> Object:
+    """The status if it belongs to the stored generation; {} until the operator has reconciled that."""
+    status = cluster.get("status") or {}
+    current = status.get("observedGeneration", 0) >= cluster["metadata"].get("generation", 0)
+    return status if current else {}
+
+
+def ended(cluster: Object) -> str:
+    """The message for a MiniCluster that has ended, even if its spec was changed since; "" for any other."""
+    status = cluster.get("status") or {}
+    if not (status.get("times") or {}).get("finished"):
+        return ""
+    name, code = cluster["metadata"]["name"], status.get("exitCode")
+    how = f"exit code {code}" if code is not None else status.get("phase", "no exit code")
+    if cluster.get("kind") == JOBS.kind:
+        return f"Job {name} has ended ({how}) and does not run again: delete it, then create it anew"
+    return f"MiniCluster {name} has ended ({how}) and does not run again: headrace mini delete {name}, then apply it"
+
+
+def other_manager(cluster: Object) -> str:
+    """The message for a MiniCluster that another controller manages (`spec.managedBy`); "" for one of ours."""
+    manager = (cluster.get("spec") or {}).get("managedBy") or ""
+    if manager in ("", MANAGED_BY_US):
+        return ""
+    return f"left to {manager} (spec.managedBy): the operator of Headrace does nothing about it"
+
+
+def progress(cluster: Object) -> str:
+    """One line about the progress of a MiniCluster."""
+    status = status_of(cluster)
+    phase = status.get("phase") or other_manager(cluster) or "waiting for the operator of this namespace"
+    ready = f" {status['ready']}" if status.get("ready") and phase in ("Starting", "Running") else ""
+    reason = f": {status['reason']}" if status.get("reason") else ""
+    return f"{phase}{ready}{reason}"
+
+
+def exit_status(cluster: Object) -> int:
+    """The exit status of a command that waited for the end of a MiniCluster: the job's status, 1 without one."""
+    status = status_of(cluster)
+    if status.get("phase") == "Finished":
+        return int(status.get("exitCode") or 0)
+    return int(status.get("exitCode") or 1)
+
+
+def connect_command(cluster: Object, words: list[str]) -> list[str]:
+    """The command for a pod that connects to its broker: `words`, or a shell, with FLUX_URI set."""
+    flux = cluster["spec"].get("flux") or {}
+    view = flux.get("container") or {}
+    mount = str(view.get("mountPath") or "/mnt/flux").rstrip("/")
+    program = "flux" if view.get("disable") else f"{VIEW}/bin/flux"
+    return [program, "proxy", f"local://{mount}/config/run/flux/local", *words]
+
+
+def service_command(cluster: Object) -> list[str]:
+    """The command for a pod that prints, as JSON, an address of the service that the broker has started."""
+    program, *rest = connect_command(cluster, ["headrace", "api", "url", "--json"])
+    if program != "flux":
+        rest[rest.index("headrace")] = f"{VIEW}/bin/headrace"
+    return [program, *rest]
+
+
+async def scale(api: Api, namespace: str, name: str, size: int, tell: Callable[[str], None]) -> Object:
+    """Change the size through the scale subresource; returns the Scale. `tell` gets a message if it will not last.
+
+    Raises NotFoundError, EndedError, TooLargeError, ApiError.
+    """
+    cluster = await find(api, namespace, name)
+    over = ended(cluster)
+    if over:
+        raise EndedError(over)
+    largest = cluster["spec"].get("maxSize") or size
+    if size > largest:
+        patch = json.dumps({"spec": {"maxSize": size}})
+        raise TooLargeError(
+            f"MiniCluster {name} has maxSize {largest}, and {size} is above it: raise spec.maxSize first, in its file "
+            f"or by kubectl patch minicluster {name} -n {namespace} --type merge -p '{patch}'"
+        )
+    try:
+        done = await api.merge(MINICLUSTERS, namespace, name, {"spec": {"replicas": size}}, "scale")
+        if cluster["spec"].get("autoscale"):
+            tell(f"spec.autoscale of {name} is set: its queue changes the size again")
+        return done
+    except ApiError as exc:
+        if exc.status != 404:
+            raise
+        raise NotFoundError(await _no_such(api, namespace, name)) from None
+
+
+async def delete(
+    api: Api, namespace: str, name: str, tell: Callable[[str], None], *, without_saving: bool = False
+) -> Deleted:
+    """Delete a MiniCluster and its objects; returns when the deletion is accepted.
+
+    With `without_saving`, the operator is not waited for, which saves the queue where `archive.path` is set. `tell`
+    gets a message if it is being deleted already. Raises NotFoundError, ApiError.
+    """
+    try:
+        metadata = (await find(api, namespace, name))["metadata"]
+    except NotFoundError:
+        controllers = await _controllers_left(api, namespace, name)
+        if not controllers:
+            raise
+        tell(f"MiniCluster {name} is being deleted already")
+        return Deleted(namespace, name, "", controllers)
+    if metadata.get("deletionTimestamp"):
+        tell(f"MiniCluster {name} is being deleted already")
+    uid = metadata["uid"]
+    controllers = frozenset(_controller(pod) for pod in await _pods_of(api, namespace, name))
+    await api.delete(MINICLUSTERS, namespace, name, uid)
+    finalizers = tuple(metadata.get("finalizers") or ())
+    if without_saving and names.FINALIZER in finalizers:
+        finalizers = await release(api, namespace, name, uid)
+    return Deleted(namespace, name, uid, controllers, finalizers)
+
+
+async def release(api: Api, namespace: str, name: str, uid: str) -> tuple[str, ...]:
+    """Remove the operator's finalizer of a MiniCluster; returns those of others."""
+    while True:
+        try:
+            metadata = (await api.get(MINICLUSTERS, namespace, name))["metadata"]
+            left = [one for one in metadata.get("finalizers") or () if one != names.FINALIZER]
+            if metadata["uid"] != uid:
+                return ()
+            # With the version, the patch is refused if another finalizer was removed or added in the meantime.
+            body = {"metadata": {"uid": uid, "resourceVersion": metadata["resourceVersion"], "finalizers": left}}
+            await api.merge(MINICLUSTERS, namespace, name, body)
+            return tuple(left)
+        except ApiError as exc:
+            if exc.status == 404:
+                return ()
+            if exc.status != 409:
+                raise
+
+
+def _held_by(deleted: Deleted) -> str:
+    """What a deletion waits for before the pods end, for users."""
+    others = ", ".join(one for one in deleted.finalizers if one != names.FINALIZER)
+    if names.FINALIZER not in deleted.finalizers:
+        return f"waits for who has set its finalizers ({others})" if others else "is being deleted"
+    without = f"headrace mini delete --without-saving {deleted.name}"
+    return f"waits until the operator has saved its queue (a minute at most; where no operator runs: {without})"
+
+
+async def _controllers_left(api: Api, namespace: str, name: str) -> frozenset[str]:
+    """The uids of the controllers of pods that remain of a deleted MiniCluster and are being deleted."""
+    pods = await _pods_of(api, namespace, name)
+    if not pods:
+        return frozenset()
+    jobs = {one["metadata"]["uid"]: one["metadata"] for one in await _labelled(api, JOBS, namespace, name)}
+    # Jobs of a MiniCluster that was deleted without them (`--cascade=orphan`) have no owner, and stay.
+    staying = {uid for uid, job in jobs.items() if not job.get("ownerReferences") and not job.get("deletionTimestamp")}
+    return frozenset(_controller(pod) for pod in pods) - staying
+
+
+async def wait_until_gone(api: Api, deleted: Deleted, tell: Callable[[str], None]) -> None:
+    """Return when a deleted MiniCluster and its pods are gone. `tell` gets what is waited for, after two seconds and
+    after each change. Raises ApiError, Unreachable.
+    """
+    news = News(tell)
+    loop = asyncio.get_running_loop()
+    saves = loop.call_later(waiting.SILENCE, tell, f"MiniCluster {deleted.name} {_held_by(deleted)}")
+    try:
+        async for found in follow(api, deleted.namespace, deleted.name):
+            if found is None or found["metadata"]["uid"] != deleted.uid:
+                break
+    finally:
+        saves.cancel()
+    for text in await _lost_queue(api, deleted):
+        tell(f"MiniCluster {deleted.name}: {text}")
+    while True:
+        left = [pod for pod in await _pods_of(api, deleted.namespace, deleted.name) if _is_of(pod, deleted)]
+        if not left:
+            return
+        news.waits_for(f"{len(left)} pod{'s' if len(left) > 1 else ''} of {deleted.name} still to end")
+        await asyncio.sleep(_LOOK)
+
+
+async def _lost_queue(api: Api, deleted: Deleted) -> list[str]:
+    """What Events say of a queue that the deletion has lost; [] for a user who may not list Events."""
+    if not deleted.uid:
+        return []
+    fields = f"involvedObject.uid={deleted.uid},reason=QueueLost"
+    try:
+        found = (await api.list_objects(EVENTS, deleted.namespace, fields=fields)).items
+    except ApiError as exc:
+        if exc.status not in (403, 404):
+            raise
+        return []
+    return [str(one.get("message") or "") for one in found]
+
+
+async def _pods_of(api: Api, namespace: str, name: str) -> list[Object]:
+    """The pods of all Jobs of a MiniCluster; [] for a user who may not list pods."""
+    return await _labelled(api, PODS, namespace, name)
+
+
+async def _labelled(api: Api, kind: Kind, namespace: str, name: str) -> list[Object]:
+    """The objects with a MiniCluster's label; [] for a user who may not list that kind."""
+    if len(name) > _LONGEST_LABEL:
+        return []  # such a MiniCluster is invalid and has no objects
+    try:
+        return (await api.list_objects(kind, namespace, f"{names.CLUSTER}={name}")).items
+    except ApiError as exc:
+        if exc.status != 403:
+            raise
+        return []
+
+
+def _is_of(pod: Object, deleted: Deleted) -> bool:
+    """Whether a pod belongs to the deleted MiniCluster, and not to a new one of the same name."""
+    return _controller(pod) in deleted.controllers
+
+
+def _controller(pod: Object) -> str:
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return next((str(one.get("uid", "")) for one in owners if one.get("controller")), "")

@@ -1,0 +1,135 @@
+"""The conditions of a MiniCluster's status (metav1.Condition). Pure.
+
+The first five have the names of the Flux Operator's, for which scripts wait.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from headrace.k8s.objects.timestamps import text_of
+
+from ...api.fields import MiniCluster
+from . import pods
+from .annotations import GROUP_FAILED, START_TIMEOUT, annotations_of
+from .job_end import End, is_backoff_exceeded
+from .observed import Object, Observed
+from .phases import FAILED, PENDING, RUNNING, STARTING, SUSPENDED
+from .progress import services_trouble, silence
+
+# The reason of JobRunning after the end of an instance that was reported as running.
+_RUN_ENDED = "Ended"
+# The reason of Saving while a queue that is to be saved cannot be.
+CANNOT_SAVE = "CannotSave"
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """What `reconcile` adds to what was observed: the valid MiniCluster or its problems, and what it waits for."""
+
+    cluster: MiniCluster | None = None
+    problems: tuple[str, ...] = ()
+    waits_for: str = ""
+    """Why the operator delays something that the spec asks for; "" if it does not."""
+    saving: bool = False
+    """Whether the instance is being saved; the condition of that name has the start."""
+    save_failed: bool = False
+    """Whether the last attempt to save it has failed, and another will follow."""
+    restart_at: float | None = None
+    """When all pods are recreated after a lead was lost; None if they are not to be."""
+
+
+def conditions_of(
+    observed: Observed, view: View, status: Object, degraded: bool, end: End | None, lead_end: pods.LeadEnd | None,
+    now: float,
+) -> list[Object]:  # fmt: skip
+    """The conditions of a status that is complete but for them. `degraded`: brokers are missing for a reason."""
+    phase, reason = status["phase"], status["reason"]
+    before = observed.status
+    old = {one.get("type"): one for one in before.get("conditions") or ()}
+    suspended = phase == SUSPENDED
+    waiting = phase in (PENDING, STARTING) and observed.job is not None
+    told = _run_was_told(before, old)
+    # An instance may start and end between two reconciles. The status with its end then has JobRunning as true, and the
+    # next one as false, so that a client that waits for the condition sees it as with a longer job.
+    running = phase == RUNNING or bool(end and lead_end and lead_end.job_started and not told)
+    up = "BrokersUp" if phase == RUNNING else "HasRun" if running else phase
+    ran = _span(status["times"]) if end else ""
+    needs = "PodsNotRunning" if waiting else "NoPods" if suspended or observed.job is None else "PodsRunning"
+    rows = [
+        ("JobRequested", observed.job is not None, "JobCreated" if observed.job else "NoJob", ""),
+        ("JobWaitingForResources", waiting, needs, reason if waiting else ""),
+        ("JobMiniClusterReady", running, up, reason if phase == RUNNING else ran),
+        ("JobRunning", running, "HasRun" if running and end else _RUN_ENDED if told and end else phase, ran),
+        ("JobFinished", end is not None, phase if end else "Unfinished", reason if end else ""),
+    ]  # fmt: skip
+    elsewhere, unanswered = observed.metrics_elsewhere, observed.metrics_unanswered
+    silent, closed = ("", "") if end else (silence(observed), observed.channel_closed)
+    services = services_trouble(observed)
+    failure = _failure_reason(observed, end, lead_end, status, old) if phase == FAILED else "NotFailed"
+    optional = [
+        ("Failed", phase == FAILED, failure, reason if phase == FAILED else ""),
+        ("Suspended", suspended, "Suspended" if suspended else "Resumed", ""),
+        ("Invalid", bool(view.problems), "RulesBroken" if view.problems else "Valid", "; ".join(view.problems)),
+        ("Unresponsive", bool(silent), "BrokersSilent" if silent else "BrokersAnswer", silent),
+        ("ChannelClosed", bool(closed), "RulesBroken" if closed else "ChannelOpen", closed),
+        ("Degraded", degraded, "BrokersMissing" if degraded else "BrokersUp", reason if degraded else ""),
+        ("ServicesDown", bool(services), "PodNotRunning" if services else "PodRunning", services),
+        ("Foreign", bool(observed.taken), "NameTaken" if observed.taken else "NoneTaken", ", ".join(observed.taken)),
+        ("Saving", view.saving, _saving(view), view.waits_for if view.saving else ""),
+        ("MetricsElsewhere", bool(elsewhere), "OtherAdapter" if elsewhere else "OurAdapter", elsewhere),
+        ("MetricsUnanswered", bool(unanswered), _unanswered(unanswered), unanswered),
+        ("StandingBack", bool(view.waits_for) and observed.other_operator_until > now, "OtherOperator", view.waits_for),
+    ]
+    # A condition that has never been true is omitted.
+    rows += [row for row in optional if row[1] or row[0] in old]
+    return [_condition(row, old.get(row[0]), status["observedGeneration"], now) for row in rows]
+
+
+def _run_was_told(before: Object, old: Object) -> bool:
+    """Whether a previous status has reported as running the instance that has now ended."""
+    told = old.get("JobRunning", {})
+    return before.get("phase") == RUNNING or told.get("status") == "True" or told.get("reason") == _RUN_ENDED
+
+
+def _saving(view: View) -> str:
+    return CANNOT_SAVE if view.save_failed else "SavingQueue" if view.saving else "QueueSaved"
+
+
+def _unanswered(why: str) -> str:
+    return "AggregationLayerUnknown" if why else "AggregationLayerKnown"
+
+
+def _span(times: Object) -> str:
+    began, finished = times.get("jobStarted"), times.get("finished")
+    return f"the job ran from {began} to {finished}" if began and finished else ""
+
+
+def _failure_reason(
+    observed: Observed, end: End | None, lead_end: pods.LeadEnd | None, status: Object, old: Object
+) -> str:
+    """The reason of the condition Failed (one word, metav1.Condition): what failed, not how Kubernetes reported it."""
+    if START_TIMEOUT in annotations_of(observed.job):
+        return "StartTimeout"
+    if GROUP_FAILED in annotations_of(observed.job):
+        return "GroupFailed"
+    if end and (end.reason == "DeadlineExceeded" or is_backoff_exceeded(end, lead_end)):
+        return end.reason
+    if lead_end is None and old.get("Failed", {}).get("status") == "True":
+        return str(old["Failed"].get("reason") or "JobFailed")
+    if "exitCode" in status:
+        return {"cancel": "JobCancelled", "timeout": "JobTimedOut"}.get(lead_end.cause if lead_end else "", "JobFailed")
+    return end.reason if end and end.reason.isidentifier() else "JobFailed"
+
+
+def _condition(row: tuple[str, bool, str, str], old: Object | None, generation: int, now: float) -> Object:
+    kind, holds, reason, message = row
+    text = "True" if holds else "False"
+    changed = text_of(now) if old is None or old.get("status") != text else old.get("lastTransitionTime")
+    return {
+        "type": kind,
+        "status": text,
+        "reason": reason or kind,
+        "message": message[:32768],
+        "lastTransitionTime": changed,
+        "observedGeneration": generation,
+    }

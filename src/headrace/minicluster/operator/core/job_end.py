@@ -1,0 +1,79 @@
+"""How a Job, and its MiniCluster with it, has ended: its conditions, and the end of the lead's pod. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...api.pod_plan import KILLED
+from . import pods
+from .observed import Observed
+
+Object = dict[str, Any]
+
+
+class End(Struct, frozen=True):
+    """The end of the MiniCluster's Job, which may still be in progress."""
+
+    failed: bool
+    reason: str
+    message: str
+    time: str
+
+
+def job_end(job: Object | None) -> End | None:
+    """The end of a Job: its final condition, or the condition that announces it (batch/v1 JobStatus)."""
+    if job is None:
+        return None
+    found = {one["type"]: one for one in (job.get("status") or {}).get("conditions") or () if one["status"] == "True"}
+    for kind in ("Failed", "FailureTarget", "Complete", "SuccessCriteriaMet"):
+        if kind in found:
+            one = found[kind]
+            failed = kind.startswith("Fail")
+            when = (job.get("status") or {}).get("completionTime") or one.get("lastTransitionTime") or ""
+            return End(failed, one.get("reason") or "", one.get("message") or "", when)
+    return None
+
+
+def is_over(job: Object | None) -> bool:
+    """Whether the Job and its pods have ended."""
+    conditions = ((job or {}).get("status") or {}).get("conditions") or ()
+    return any(one["type"] in ("Complete", "Failed") and one["status"] == "True" for one in conditions)
+
+
+def is_backoff_exceeded(end: End, lead_end: pods.LeadEnd | None) -> bool:
+    """Whether the MiniCluster failed because pods were killed too often, and not because of its job."""
+    return end.reason == "BackoffLimitExceeded" and lead_end is not None and lead_end.killed
+
+
+def lead_end_of(observed: Observed) -> pods.LeadEnd | None:
+    """The end of the lead; None while one runs, including the replacement of a lead that was killed. A lead that was
+    ended because the pod of another index had failed has the end of that pod.
+    """
+    lead = observed.lead_pod
+    found = pods.lead_end(lead, observed.name) if lead is not None else None
+    if lead is None or found is None or not found.killed:
+        return found
+    code, why = failed_pod(observed.current_pods, observed.name)
+    return replace(found, exit_code=code, reason=why) if why else found
+
+
+def failed_pod(items: list[Object], name: str) -> tuple[int, str]:
+    """The exit code of the first of these pods whose container `name` has failed, and why; (0, "") if none has."""
+    for pod in items:
+        end = pods.lead_end(pod, name) if pods.exit_code(pod, name) not in (None, 0, *KILLED) else None
+        if end is not None:
+            why = end.reason or f"it ended with exit code {end.exit_code}"
+            return end.exit_code, f"pod {pods.host_of(pod)}: {why}"
+    return 0, ""
+
+
+def end_before_the_last(observed: Observed, lead_end: pods.LeadEnd) -> pods.LeadEnd:
+    """The end of a lead that failed too often in its pod (restartPolicy OnFailure): that of the run before the one that
+    Kubernetes had just started, and killed.
+    """
+    lead = observed.lead_pod
+    former = pods.former_end(lead, observed.name) if lead is not None else None
+    return replace(former, finished=lead_end.finished) if former and former.exit_code else lead_end

@@ -1,0 +1,260 @@
+"""Connections to the leads of running clusters: their state, and requests to them.
+
+Each cluster has one ZeroMQ connection while its lead runs. A lead's messages and responses update its `Lead` record
+and queue a reconcile of the cluster; nothing is polled. A lead handles one resize at a time, so requests of
+different groups are sent one after the other.
+
+A lead runs in a user's container and may send anything. One that breaks the rules of the channel loses it for a time,
+which grows each time, and however often a lead's state changes, it has its cluster reconciled twice a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import zmq
+import zmq.asyncio
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from headrace.formats.spec.curve_certificate import key_pair
+from headrace.k8s.objects.timestamps import text_of
+
+from ..api.channel_messages import MessageError, parse_resized, parse_state
+from ..api.pod_plan import CHANNEL_PORT
+from . import keys
+from .channel import ChannelClient, ChannelError
+from .core.observed import Lead
+
+Object = dict[str, Any]
+
+log = logging.getLogger("headrace.minicluster.operator.links")
+
+# A connection needs three sockets; with libzmq's default limit, 341 clusters would be the most.
+_MOST_SOCKETS = 65_000
+# Seconds that a lead has for saving its queue, and seconds before a failed request is repeated.
+_SAVE_TIMEOUT = 600.0
+_RETRY = 5.0
+# Seconds for which a lead that has broken the channel's rules is not listened to: doubled each time, up to the longest,
+# until it has kept the rules for as long as that.
+_CLOSED, _LONGEST_CLOSED = 30.0, 900.0
+# Seconds between two reconciles because of what a lead says.
+_TURN = 0.5
+
+
+class Keys(Struct, frozen=True):
+    """The lead's public key, and the operator's public and secret key (Z85)."""
+
+    server: bytes
+    public: bytes
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return "Keys(...)"
+
+
+def link_keys(secret: Object) -> Keys | None:
+    """The keys of the channel in a cluster's Secret; None if they are unreadable."""
+    try:
+        found = keys.keys_of(secret)
+        return Keys(key_pair(found.channel)[0], *key_pair(found.channel_client))
+    except ValueError as exc:
+        log.warning("%s", exc)
+        return None
+
+
+def address_of(lead: Object) -> str:
+    """The address of the channel of a pod that is the lead (tcp://HOST:PORT); "" before the pod has an address."""
+    host = (lead.get("status") or {}).get("podIP") or ""
+    return f"tcp://{f'[{host}]' if ':' in host else host}:{CHANNEL_PORT}" if host else ""
+
+
+class _Breach(Struct):
+    """Why a lead's channel was closed, until when (`time.monotonic`), for which time in a row, and for users."""
+
+    until: float
+    times: int
+    text: str
+
+
+class Links:
+    """`changed` is called with the uid of a cluster whose `Lead` record has changed."""
+
+    def __init__(self, changed: Callable[[str], None]) -> None:
+        self._changed = changed
+        self._links: dict[str, _Link] = {}
+        self._breaches: dict[str, _Breach] = {}
+        self._context: zmq.asyncio.Context | None = None
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def connected(self) -> int:
+        return sum(1 for one in self._links.values() if one.lead is not None)
+
+    def lead(self, uid: str) -> Lead | None:
+        """The lead's record; None without a connection."""
+        link = self._links.get(uid)
+        return link.lead if link else None
+
+    def connect(self, uid: str, address: str, keys: Keys) -> None:
+        """Connect to the lead at `address` (tcp://HOST:PORT), and keep the connection."""
+        link = self._links.get(uid)
+        if self.closed(uid) or (link is not None and link.address == address):
+            return
+        if link is not None:
+            link.close()
+        if self._context is None:
+            self._context = zmq.asyncio.Context()
+            self._context.set(zmq.MAX_SOCKETS, _MOST_SOCKETS)
+        broken = partial(self._close, uid)
+        client = ChannelClient(address, keys.server, (keys.public, keys.secret), self._context, broken)
+        self._links[uid] = _Link(address, client, lambda: self._changed(uid), broken)
+
+    def closed(self, uid: str) -> str:
+        """Why the lead is not listened to at present, for users; "" if it is."""
+        breach = self._breaches.get(uid)
+        return breach.text if breach and time.monotonic() < breach.until else ""
+
+    def _close(self, uid: str, why: str) -> None:
+        now = time.monotonic()
+        # A breach that lies so far back counts no more, nor does that of a cluster which is gone.
+        self._breaches = {key: one for key, one in self._breaches.items() if now < one.until + _LONGEST_CLOSED}
+        times = self._breaches[uid].times + 1 if uid in self._breaches else 1
+        pause = min(_CLOSED * 2.0 ** (times - 1), _LONGEST_CLOSED)
+        again = text_of(time.time() + pause)
+        text = f"{why}: the operator does not listen to it until {again}, and goes by what Kubernetes says of its pods"
+        self._breaches[uid] = _Breach(now + pause, times, text)
+        self.drop(uid)
+        asyncio.get_running_loop().call_later(pause, self._changed, uid)
+        self._changed(uid)
+
+    def address(self, uid: str) -> str:
+        """The address of the lead's connection; "" without one."""
+        link = self._links.get(uid)
+        return link.address if link else ""
+
+    def drop(self, uid: str) -> None:
+        link = self._links.pop(uid, None)
+        if link is not None:
+            link.close()
+
+    def tell(self, uid: str, request: Object) -> None:
+        """Send a request to the lead, unless the same request is under way."""
+        link = self._links.get(uid)
+        if link is not None:
+            link.ask(request)
+
+    def close(self) -> None:
+        for uid in list(self._links):
+            self.drop(uid)
+        if self._context is not None:
+            self._context.term()
+            self._context = None
+
+
+class _Link:
+    """`changed` is called after changes of `lead`, at most once in `_TURN` seconds, `broken` with a breach of rules."""
+
+    def __init__(
+        self, address: str, client: ChannelClient, changed: Callable[[], None], broken: Callable[[str], None]
+    ) -> None:
+        self.address = address
+        self.lead: Lead | None = None
+        self._client = client
+        self._changed = changed
+        self._broken = broken
+        self._told_at = -_TURN
+        self._telling: asyncio.TimerHandle | None = None
+        # By subject: requests that wait, and those under way with their tasks.
+        self._waiting: dict[tuple[str, str], Object] = {}
+        self._asked: dict[tuple[str, str], tuple[Object, asyncio.Task[None]]] = {}
+        self._watching = asyncio.create_task(self._watch(), name=f"lead {address}")
+
+    def ask(self, request: Object) -> None:
+        about = (request["op"], request.get("group", ""))
+        asked = self._asked.get(about)
+        if asked is not None:
+            if asked[0] == request:
+                return
+            asked[1].cancel()
+            del self._asked[about]
+        elif request["op"] == "resize" and any(op == "resize" for op, _ in self._asked):
+            self._waiting[about] = request
+            return
+        if request["op"] == "resize" and self.lead is not None:
+            # The former size counts no longer, also where it is asked for again before there is an answer.
+            group = request.get("group", "")
+            sizes = {name: size for name, size in self.lead.resized.items() if name != group}
+            self.lead = replace(self.lead, resized=sizes)
+        self._asked[about] = (request, asyncio.create_task(self._ask(about, request)))
+
+    def close(self) -> None:
+        self._watching.cancel()
+        for _, task in self._asked.values():
+            task.cancel()
+        if self._telling is not None:
+            self._telling.cancel()
+        self._client.close()
+
+    async def _watch(self) -> None:
+        try:
+            async for said in self._client.watch():
+                self._take(said)
+        except ChannelError as exc:
+            log.warning("lead at %s: %s", self.address, exc)
+        except MessageError as exc:
+            self._broken(f"the lead sent what is no state: {exc}")
+
+    def _take(self, said: Object) -> None:
+        before = self.lead
+        if said.get("state") == "lost":
+            self.lead = None
+        else:
+            self.lead = replace(before or Lead(), **asdict(parse_state(said)))
+        if self.lead != before:
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._telling is None:
+            loop = asyncio.get_running_loop()
+            self._telling = loop.call_later(max(self._told_at + _TURN - loop.time(), 0.0), self._tell_now)
+
+    def _tell_now(self) -> None:
+        self._telling, self._told_at = None, asyncio.get_running_loop().time()
+        self._changed()
+
+    async def _ask(self, about: tuple[str, str], request: Object) -> None:
+        op = request["op"]
+        fields = {key: value for key, value in request.items() if key != "op"}
+        try:
+            answer = await self._client.request(op, timeout=_SAVE_TIMEOUT if op == "save" else None, **fields)
+            self._answered(request, "", parse_resized(answer).jobs if op == "resize" else ())
+        except (ChannelError, MessageError) as exc:
+            log.warning("lead at %s: %s: %s", self.address, op, exc)
+            self._answered(request, str(exc))
+            if op != "save":
+                await asyncio.sleep(_RETRY)
+        if self._asked.get(about, (None, None))[0] is request:
+            del self._asked[about]
+        for other in list(self._waiting):
+            self.ask(self._waiting.pop(other))
+        self._tell()
+
+    def _answered(self, request: Object, error: str, jobs: tuple[str, ...] = ()) -> None:
+        if self.lead is None:
+            return
+        if request["op"] == "save":
+            now = time.time()
+            fresh = {"save_failed": now} if error else {"saved_at": now}
+            self.lead = replace(self.lead, save_error=error, **fresh)
+        elif request["op"] == "resize" and not error:
+            sizes = {**self.lead.resized, request.get("group", ""): int(request["size"])}
+            self.lead = replace(self.lead, resized=sizes, left=jobs)
+        elif request["op"] == "reload" and not error:
+            self.lead = replace(self.lead, config=request["config"])

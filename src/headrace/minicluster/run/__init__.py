@@ -1,0 +1,1 @@
+"""Brokers for a plan: on this machine (local), or in a pod."""

@@ -1,0 +1,65 @@
+"""The runner's end of the socket to the process that serves the operator's channel."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from typing import Any
+
+from headrace.formats.spec.lines import LineReader
+
+from ...api.pod_plan import PodPlan
+from .place import Place
+
+
+class Link:
+    """Sends the broker's states, one on each line; receives counts of jobs, and requests to end."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._lines = LineReader()
+        self.asks_to_end = False
+        self.closed = False
+        # Set when the instance has ended: jobs by state, and the attributes of an only job that an exception ended.
+        self.jobs: dict[str, int] = {}
+        self.failed_job: dict[str, Any] = {}
+
+    @property
+    def fd(self) -> int:
+        return self._sock.fileno()
+
+    def tell(self, line: str) -> None:
+        # The process may have been killed.
+        with contextlib.suppress(OSError):
+            self._sock.sendall(line.encode() + b"\n")
+
+    def read(self) -> bool:
+        """Read what has arrived; False at the end."""
+        data = self._sock.recv(4096)
+        self.closed = not data
+        for line in self._lines.feed(data):
+            word, _, rest = line.partition(b" ")
+            if word == b"end":
+                self.asks_to_end = True
+            elif word == b"jobs":
+                import json
+
+                told = json.loads(rest)
+                self.jobs, self.failed_job = told["jobs"], told["failed"]
+        return bool(data)
+
+
+def open_link(plan: PodPlan, place: Place) -> Link | None:
+    """Start the process that serves the channel; None for a MiniCluster without an operator, which has no keys
+    for it.
+    """
+    if not os.path.exists(os.path.join(place.keys, "channel.cert")):
+        return None
+    from . import channel_server
+
+    keys = channel_server.read_keys(place.keys)
+    if keys is None:
+        return None
+    _, sock = channel_server.fork_server(plan, place, keys)
+    return Link(sock)

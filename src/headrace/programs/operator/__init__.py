@@ -1,0 +1,1 @@
+"""The operator of MiniClusters and of Flux clusters made of Jobs."""

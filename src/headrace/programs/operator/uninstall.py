@@ -1,0 +1,131 @@
+"""`headrace operator uninstall`: the removal of the operator from a cluster.
+
+First the API server stops asking the operator, then the operator ends, then all else of the install goes. MiniClusters
+are users' own: they stay with their definition unless they are to be deleted, too. Without an operator nobody saves a
+queue, so a MiniCluster that stays loses the finalizer that waits for that.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from itertools import product
+from typing import Any
+
+from headrace.flux_jobs.read.cluster import LABEL_KEY, LABEL_VALUE
+from headrace.k8s.metrics_api.documents import CUSTOM, EXTERNAL
+from headrace.k8s.objects.kinds import APISERVICES, JOBS, LEASES, MINICLUSTERS, PODS, SECRETS, Kind, api_service_name
+from headrace.k8s.packaging.removal import DEFINITION, NAMESPACE, Item, Left, Removal
+from headrace.k8s.runtime.lease import seconds_fresh
+from headrace.minicluster.client.clusters import other_manager, release
+from headrace.minicluster.operator import names
+from headrace.minicluster.operator.core.job_end import job_end
+from headrace.minicluster.operator.operator_names import DEFAULT_NAMESPACE, LEASE, OTHER_LEASE, WEBHOOK
+
+from .install import AUTHORITY, Install, objects, user_roles
+
+Object = dict[str, Any]
+
+_ADMISSION = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "APIService")
+_PROGRAM = "Deployment"
+# Seconds for which an operator is waited for that saves the queues of deleted MiniClusters; it gives up after 60.
+SAVING = 90.0
+
+
+def declared() -> list[Object]:
+    """All objects that an install of the operator has with any options, and those that it makes for itself."""
+    found = [
+        one
+        for watched, cert_manager in product(((), ("team",)), (True, False))
+        for one in objects(
+            Install(
+                watched=watched, cert_manager=cert_manager, network_policies=("team",), trainer=True, metrics_api=True,
+                flux_operator_namespace="operator-system",
+            )
+        )
+    ]  # fmt: skip
+    own = [(SECRETS, WEBHOOK), (SECRETS, AUTHORITY), (LEASES, LEASE)]
+    own += [(APISERVICES, api_service_name(one)) for one in (CUSTOM, EXTERNAL)]
+    return [*found, *(_declared(kind, name) for kind, name in own)]
+
+
+def _declared(kind: Kind, name: str) -> Object:
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}}
+
+
+async def uninstall(removal: Removal, delete_miniclusters: bool) -> None:
+    """Remove the operator, and all MiniClusters if that is wanted. Raises ApiError, Unreachable, TooLongError."""
+    await removal.look()
+    clusters = await _clusters_of_ours(removal) if delete_miniclusters else []
+    pods = await _pods(removal, clusters)
+    await removal.delete(clusters, patience=SAVING if _acts(removal) else 0)
+    await removal.delete(removal.of(*_ADMISSION))
+    # Until its pods are gone, the operator may act.
+    await removal.delete(removal.of(_PROGRAM), "Foreground")
+    await _release(removal)
+    await removal.until_gone([*clusters, *pods])
+    rest = [one for one in removal.items if one.kind.kind not in (*_ADMISSION, _PROGRAM, DEFINITION, NAMESPACE)]
+    for_users = {role["metadata"]["name"] for role in user_roles()}
+    of_definition = [*(one for one in rest if one.name in for_users), *removal.of(DEFINITION)]
+    await removal.delete(one for one in rest if one not in of_definition)
+    if not await _keeps_definition(removal):
+        await removal.delete(of_definition)
+    await _tell_of_jobs(removal)
+    await removal.delete_namespaces([DEFAULT_NAMESPACE])
+
+
+async def _clusters_of_ours(removal: Removal) -> list[Item]:
+    """The MiniClusters that are not another operator's."""
+    return [one for one in await removal.listed(MINICLUSTERS) if not other_manager(one.body)]
+
+
+async def _pods(removal: Removal, clusters: list[Item]) -> list[Item]:
+    """The pods of MiniClusters."""
+    places = {(one.namespace, one.name) for one in clusters}
+    found = await removal.listed(PODS, labels=names.CLUSTER) if places else []
+    return [one for one in found if (one.namespace, one.body["metadata"]["labels"][names.CLUSTER]) in places]
+
+
+def _acts(removal: Removal) -> bool:
+    """Whether an operator runs, which saves the queues of MiniClusters that are deleted."""
+    now = datetime.now(timezone.utc)
+    return any(seconds_fresh(one.body, now) > 0 for one in removal.of(LEASES.kind))
+
+
+async def _release(removal: Removal) -> None:
+    """Remove the operator's finalizer, for which nobody is there any more, of MiniClusters."""
+    for one in await _clusters_of_ours(removal):
+        meta = one.body["metadata"]
+        if names.FINALIZER not in (meta.get("finalizers") or ()):
+            continue
+        if not removal.dry_run:
+            await release(removal.api, one.namespace, one.name, meta["uid"])
+        if meta.get("deletionTimestamp"):
+            removal.tell(f"{one}: its queue is not saved, as no operator runs")
+
+
+async def _keeps_definition(removal: Removal) -> bool:
+    """Whether the definition of MiniClusters stays, and what stays with it."""
+    deleted = {one.body["metadata"]["uid"] for one in removal.deleted}
+    stay = [one for one in await removal.listed(MINICLUSTERS) if one.body["metadata"]["uid"] not in deleted]
+    if stay:
+        why = "stays with its definition, and its pods run on" if len(stay) == 1 else (
+            "stay with their definition, and their pods run on"
+        )  # fmt: skip
+        how = "headrace operator uninstall --delete-miniclusters deletes what no other operator manages"
+        removal.left.append(Left(tuple(map(str, stay)), f"{why}; {how}"))
+        return True
+    now = datetime.now(timezone.utc)
+    for lease in await removal.listed(LEASES, fields=f"metadata.name={OTHER_LEASE}"):
+        if seconds_fresh(lease.body, now) > 0 and removal.of(DEFINITION):
+            why = f"the Flux Operator in namespace {lease.namespace} uses it"
+            removal.left.append(Left(tuple(map(str, removal.of(DEFINITION))), why))
+            return True
+    return False
+
+
+async def _tell_of_jobs(removal: Removal) -> None:
+    """Say which labelled Jobs have not ended: they are users' own, and nothing of them is deleted."""
+    jobs = [one for one in await removal.listed(JOBS, labels=f"{LABEL_KEY}={LABEL_VALUE}") if not job_end(one.body)]
+    if jobs:
+        why = "pods that run go on as they are, those that have not started wait for an operator"
+        removal.left.append(Left(tuple(map(str, jobs)), why))

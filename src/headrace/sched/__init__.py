@@ -1,0 +1,1 @@
+"""Scheduling as a library: the resource graph, and the policies of queues. Pure."""

@@ -1,0 +1,140 @@
+"""The resources that reservations use over time, kept apart from the index of what is free now.
+
+Reservations never enter that index. A profile has the nodes that they touch over time, which is enough for whole nodes;
+each shared node has a list of what reservations hold of it. A search for a span of time reads the index through a
+window, which subtracts what reservations hold of a node when the search reaches the node, and restores it afterwards.
+
+Units of a pool that one job gives back may be those that the next has reserved, so what reservations hold of a pool is
+not subtracted: the most that is in use of it during the span is asked of its planner.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Sequence
+
+from headrace.sched.graph.free import Footprint, FreeState, Nodes
+from headrace.sched.graph.layout import Layout
+from headrace.sched.graph.profile import Profile
+
+# Start, end, job, and what it holds on a node: single resources by holder, and the pools of which it has units.
+_Held = tuple[int, int, int, Sequence[tuple[int, int]], Sequence[int]]
+# The units of a pool in use at most during [start, end), as `View.in_use`.
+InUse = Callable[[int, int, int], int]
+
+
+class Reservations:
+    """The reservations on a graph; no two of them hold the same resource at the same time."""
+
+    def __init__(self, layout: Layout, in_use: InUse) -> None:
+        self._layout = layout
+        self._in_use = in_use
+        self._profile = Profile()
+        # By number of a shared node, the reserved resources in order of start.
+        self._parts: dict[int, list[_Held]] = {}
+
+    def add(self, jobid: int, start: int, end: int, job: Footprint) -> None:
+        """Enter a reservation of a job during [start, end) seconds."""
+        self._profile.add(start, end, job.touched.ranks, self._joined(job.whole), job.whole.ranks)
+        for n, (held, pools) in self._by_node(job).items():
+            insort(self._parts.setdefault(n, []), (start, end, jobid, held, pools))
+
+    def remove(self, jobid: int, start: int, end: int, job: Footprint) -> None:
+        """Undo `add` with the same arguments."""
+        self._profile.remove(start, end, job.touched.ranks, self._joined(job.whole), job.whole.ranks)
+        for n in self._by_node(job):
+            parts = self._parts[n]
+            del parts[bisect_left(parts, (start, end, jobid))]
+            if not parts:
+                del self._parts[n]
+
+    def _joined(self, whole: Nodes) -> int:
+        return whole.ranks | whole.numbers << len(self._layout.nodes)
+
+    def _by_node(self, job: Footprint) -> dict[int, tuple[list[tuple[int, int]], list[int]]]:
+        """What a job holds of each node that it shares: single resources by holder, and pools."""
+        found: dict[int, tuple[list[tuple[int, int]], list[int]]] = {}
+        layout = self._layout
+        for h, bits, n in job.bits:
+            if bits:
+                found.setdefault(n, ([], []))[0].append((h, bits))
+        for v, _ in job.units:
+            found.setdefault(layout.node_of[layout.graph.parent[v]], ([], []))[1].append(v)
+        for v in job.blocks:
+            for h in layout.graph.preorder(v):
+                if h in layout.every:
+                    found.setdefault(layout.node_of[h], ([], []))[0].append((h, layout.every[h]))
+        return found
+
+    def touched_in(self, start: int, end: int) -> int:
+        """The nodes, by rank, that are touched at some moment of [start, end)."""
+        return self._profile.touched_in(start, end)
+
+    def window(self, state: FreeState, start: int, end: int, may: Callable[[int], object] | None) -> Window:
+        """A window on `state` for [start, end); nodes (vertices) for which `may` is false are left out."""
+        return Window(self._profile, self._parts, state, start, end, may, self._in_use)
+
+
+class Window:
+    """The free resources of a span of time, node by node. `over` are the nodes that reservations have whole in it."""
+
+    __slots__ = (
+        *("_end", "_in_use", "_may", "_parts", "_profile", "_saved", "_saved_room", "_start", "_state", "_subtracted"),
+        "over",
+    )
+
+    def __init__(
+        self,
+        profile: Profile,
+        parts: dict[int, list[_Held]],
+        state: FreeState,
+        start: int,
+        end: int,
+        may: Callable[[int], object] | None,
+        in_use: InUse,
+    ) -> None:
+        self._in_use = in_use
+        self._profile = profile
+        self._parts = parts
+        self._state = state
+        self._start = start
+        self._end = end
+        self._may = may
+        self._subtracted: set[int] = set()
+        self._saved: dict[int, int] = {}
+        self._saved_room: dict[int, int] = {}
+        count, whole = len(state.layout.nodes), profile.whole_in(start, end)
+        self.over = Nodes(whole & ((1 << count) - 1), whole >> count)
+
+    def touched(self) -> int:
+        """The nodes, by rank, that a reservation holds or shares at some moment of the span."""
+        return self._profile.touched_in(self._start, self._end)
+
+    def subtract(self, n: int) -> bool:
+        """Subtract what reservations hold of a node during the span; False if the node is left out."""
+        if self._may is not None and not self._may(self._state.layout.nodes[n]):
+            return False
+        parts = self._parts.get(n)
+        if parts is None or n in self._subtracted:
+            return True
+        self._subtracted.add(n)
+        start, end, free, saved = self._start, self._end, self._state.free, self._saved
+        room, saved_room = self._state.room, self._saved_room
+        for begins, ends, _, held, pools in parts:
+            if begins >= end:
+                break
+            if ends > start:
+                for h, bits in held:
+                    if h not in saved:
+                        saved[h] = free[h]
+                    free[h] &= ~bits
+                for v in pools:
+                    if v not in saved_room:
+                        saved_room[v] = room[v]
+                        room[v] = self._state.unused_room[v] - self._in_use(v, start, end)
+        return True
+
+    def close(self) -> None:
+        """Restore the index."""
+        self._state.free.update(self._saved)
+        self._state.room.update(self._saved_room)

@@ -1,0 +1,85 @@
+"""The application: its routes, what stands before them, and what is answered when something is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from fastapi import FastAPI, Request
+from starlette.responses import Response
+
+import headrace
+from headrace.service import jobs, metrics_route, problems, service
+from headrace.service.audit import Audit
+from headrace.service.broker_link import Broker
+from headrace.service.fields import BadFields
+from headrace.service.guard import Guard
+from headrace.service.methods import Methods
+from headrace.service.metrics import Timed
+from headrace.service.pages import login
+from headrace.service.pages import routes as page_routes
+from headrace.service.rest.v1 import errors as v1_errors
+from headrace.service.rest.v1 import fields as v1_fields
+from headrace.service.rest.v1 import routes as v1_routes
+from headrace.service.rest.v2 import errors as v2_errors
+from headrace.service.rest.v2 import fields as v2_fields
+from headrace.service.rest.v2 import routes as v2_routes
+from headrace.service.rest.v2.idempotency import BadKey, Keys, OtherBody
+from headrace.service.service import Service
+from headrace.service.settings import Settings
+from headrace.service.users.access import Access
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The service as an ASGI application; `app.state.service` has its parts. Nothing is asked of the broker yet."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        app.state.service.close()
+
+    # FastAPI's own pages of documentation load scripts from elsewhere.
+    app = FastAPI(title="Headrace", version=headrace.__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
+    app.state.service = Service(settings, Broker(settings.uri), Access(settings))
+    app.state.keys = Keys()
+    for router in (
+        v1_routes.public,
+        v1_routes.router,
+        *v2_routes.ROUTERS,
+        login.public,
+        login.router,
+        page_routes.router,
+        metrics_route.router,
+    ):
+        app.include_router(router)
+    app.mount("/static", page_routes.static)
+    for kind in (*problems.EXCEPTIONS, BadFields, BadKey, OtherBody, v1_fields.BadBody, v2_fields.BadBody):
+        app.add_exception_handler(kind, _answer)
+    app.add_middleware(Methods)
+    app.add_middleware(Guard, hosts=settings.hosts)
+    if settings.audit:
+        app.add_middleware(Audit, path=settings.audit)
+    app.add_middleware(Timed, collector=app.state.service.collector)
+    return app
+
+
+async def _answer(request: Request, exc: Exception) -> Response:
+    exc = await _seen(request, exc)
+    if request.url.path.startswith("/v1/"):
+        return v1_errors.answer(request, exc)
+    if request.url.path.startswith("/v2/"):
+        return v2_errors.answer(exc)
+    if request.url.path == metrics_route.PATH:
+        return metrics_route.answer(exc)
+    return await page_routes.answer(request, exc)
+
+
+async def _seen(request: Request, exc: Exception) -> Exception:
+    """What the sender may know of a refusal: where it is about another user's job, that there is no such job."""
+    id = request.path_params.get("jobid", request.path_params.get("id"))
+    if isinstance(exc, PermissionError) and id is not None and hasattr(request.state, "identity"):
+        try:
+            await jobs.one(service.of(request).link, jobs.read_id(id))
+        except (OSError, jobs.NoSuchJob) as hidden:
+            return hidden
+    return exc

@@ -1,0 +1,271 @@
+"""What the service asks its broker about jobs, for all of its interfaces. Each function may raise BrokerUnreachable,
+and OSError with the broker's errno and text.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import errno
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from headrace.formats.spec import eventlog, jobid, stdio
+from headrace.formats.spec.job_exception import CANCEL, FATAL
+from headrace.formats.spec.job_state import INACTIVE, PENDING
+from headrace.service.broker_link import AWAY, BrokerLink
+from headrace.wire.query.listing import Query
+from headrace.wire.query.submission import URGENCIES, jobspec_request
+
+ALL_ATTRIBUTES = ["all"]
+# The flag of job-info.lookup for jobspec and R with all updates (RFC 41).
+_LOOKUP_CURRENT = 2
+# Jobs of one response.
+_MOST_AT_ONCE = 1001
+
+
+class NoSuchJob(LookupError):
+    """No job has the id, or the text is no id; the text is for users."""
+
+
+class BadId(NoSuchJob):
+    """The text is no id of a job in any form."""
+
+
+class NothingYet(LookupError):
+    """The job is there, but not what was asked for; the text is for users."""
+
+
+class Refused(ValueError):
+    """A submission that is wrong; `problems` has a sentence for users for each thing that is. Where the broker has
+    refused it, `errno` is the broker's, and `field` the field that it is about, "" if that is not known.
+    """
+
+    def __init__(self, problems: list[str], errno: int | None = None, field: str = "") -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+        self.errno = errno
+        self.field = field
+
+
+class BadOutput(ValueError):
+    """A job's output log has an event that cannot be read: jobs can write into it what they like (RFC 24)."""
+
+
+class JobHasEnded(ValueError):
+    """What was asked for needs a job that has not ended; the text is for users."""
+
+
+def read_id(text: str) -> int:
+    """A job's id in any form of RFC 19. Raises BadId."""
+    try:
+        return jobid.parse(text)
+    except ValueError:
+        raise BadId(f"'{text}' is no id of a job") from None
+
+
+async def listing(link: BrokerLink, query: Query, attrs: list[str]) -> list[dict[str, Any]]:
+    """The jobs that match, as job-list describes them and in its order (RFC 43): pending by priority, running, then
+    those that have ended, newest first. With `annotations` among the attributes, pending jobs have their reasons.
+    """
+    request = query.request(attrs)
+    if 0 < query.count <= _MOST_AT_ONCE and "annotations" not in attrs:
+        # One response costs both sides less than a stream, whose first responses have one job each. It has no reasons.
+        found: list[dict[str, Any]] = (await link.call("job-list.list", request))["jobs"]
+        return found
+    answers = await link.gather("job-list.list", request)
+    return [job for answer in answers for job in answer["jobs"]]
+
+
+async def between(link: BrokerLink, begin: float, end: float, attrs: list[str]) -> list[dict[str, Any]]:
+    """The jobs that were there at some time from `begin` to `end` (seconds since the epoch)."""
+    query = Query(count=0, since=begin)
+    query.add("t_submit", [f"<{end!r}"])
+    return await listing(link, query, attrs)
+
+
+async def one(link: BrokerLink, id: int, attrs: list[str] = ALL_ATTRIBUTES) -> dict[str, Any]:
+    """A job as job-list describes it (RFC 43). Raises NoSuchJob."""
+    try:
+        job: dict[str, Any] = (await link.call("job-list.list-id", {"id": id, "attrs": attrs}))["job"]
+    except OSError as exc:
+        if exc.errno != errno.ENOENT:
+            raise
+        raise NoSuchJob(f"no job has the id {jobid.encode(id)}") from None
+    return job
+
+
+async def readable(link: BrokerLink, id: int, attrs: list[str] = ALL_ATTRIBUTES) -> dict[str, Any]:
+    """A job as `one` describes it, whose logs the user may read: a response that has begun to stream one can tell of no
+    refusal. An administrator sees jobs whose logs are their users' alone. Raises NoSuchJob, PermissionError.
+    """
+    job = await one(link, id, attrs)
+    await lookup(link, id, [])
+    return job
+
+
+async def check(link: BrokerLink, jobspec: dict[str, Any]) -> None:
+    """Ask the scheduler whether it could ever run such a job. Raises Refused."""
+    with _refusals(jobspec):
+        await link.call("feasibility.check", {"jobspec": jobspec})
+
+
+async def check_if_possible(link: BrokerLink, jobspec: dict[str, Any]) -> None:
+    """Do the same where there is a scheduler that has its resources; else the answer is left to the job. Raises
+    Refused.
+    """
+    try:
+        await check(link, jobspec)
+    except (OSError, Refused) as exc:
+        if exc.errno not in (errno.ENOSYS, errno.EAGAIN):
+            raise
+
+
+async def explanation(link: BrokerLink, job: dict[str, Any]) -> dict[str, Any]:
+    """The annotations of a pending job with the reason why it waits, which job-list asks for in listings only."""
+    query = Query(count=0)
+    query.states = PENDING
+    for relation in (">=", "<="):
+        query.add("t_submit", [f"{relation}{job['t_submit']!r}"])
+    for found in await listing(link, query, ["annotations"]):
+        if found["id"] == job["id"]:
+            return dict(found.get("annotations") or {})
+    return {}
+
+
+async def submit(link: BrokerLink, jobspec: dict[str, Any], urgency: int = URGENCIES["default"]) -> int:
+    """The id of a new job. Raises Refused."""
+    with _refusals(jobspec):
+        answer = await link.call("job-ingest.submit", payload=jobspec_request(jobspec, urgency, userid=link.userid))
+    return int(answer["id"])
+
+
+@contextlib.contextmanager
+def _refusals(jobspec: dict[str, Any]) -> Iterator[None]:
+    """Raises Refused where the broker refuses a jobspec, or it cannot be sent."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno in AWAY:
+            raise
+        raise Refused([str(exc.strerror)], exc.errno, _refused_field(jobspec, str(exc.strerror))) from None
+    except (ValueError, RecursionError) as exc:
+        # A request can hold halves of surrogate pairs and endlessly nested objects, which a jobspec cannot.
+        raise Refused([str(exc)]) from None
+
+
+def _refused_field(jobspec: dict[str, Any], text: str) -> str:
+    """ "queue" if the broker's refusal names the queue of the jobspec, else ""."""
+    attributes = jobspec.get("attributes")
+    system = attributes.get("system") if isinstance(attributes, dict) else None
+    queue = system.get("queue") if isinstance(system, dict) else None
+    return "queue" if isinstance(queue, str) and f"'{queue}'" in text else ""
+
+
+async def lookup(link: BrokerLink, id: int, keys: list[str]) -> dict[str, Any]:
+    """The eventlog (text), jobspec and R (objects, as they are now, after updates) of a job (RFC 41); "J" gives the
+    jobspec as it was submitted, which alone has environment and files. Raises NoSuchJob.
+    """
+    try:
+        found: dict[str, Any] = await link.call("job-info.lookup", {"id": id, "keys": keys, "flags": _LOOKUP_CURRENT})
+    except OSError as exc:
+        if exc.errno != errno.ENOENT:
+            raise
+        raise NoSuchJob(f"no job has the id {jobid.encode(id)}") from None
+    return {key: _read(key, text) for key, text in found.items()}
+
+
+def _read(key: str, text: Any) -> Any:
+    if key == "J":
+        # HEADER.PAYLOAD.SIGNATURE, the payload in base64 (RFC 39).
+        return json.loads(base64.b64decode(text.split(".")[1]))
+    return json.loads(text) if key in ("jobspec", "R") else text
+
+
+async def cancel(link: BrokerLink, id: int) -> None:
+    """Raise the exception `cancel` (RFC 21). Raises NoSuchJob, JobHasEnded."""
+    await change(link, id, "raise", {"type": CANCEL, "severity": FATAL})
+
+
+async def kill(link: BrokerLink, id: int, signum: int) -> None:
+    """Send a signal to the tasks of a running job. Raises NoSuchJob, JobHasEnded."""
+    await change(link, id, "kill", {"signum": signum})
+
+
+async def change(link: BrokerLink, id: int, method: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Ask the job manager to change a job that has not ended; returns its response. Raises NoSuchJob, JobHasEnded."""
+    try:
+        answer: dict[str, Any] | None = await link.call(f"job-manager.{method}", {"id": id, **request})
+    except OSError as exc:
+        if exc.errno != errno.ENOENT:
+            raise
+        await one(link, id)
+        raise JobHasEnded(f"{jobid.encode(id)} has ended") from None
+    return answer or {}
+
+
+async def kept(link: BrokerLink, id: int, key: str) -> str:
+    """What the job's store has under `eventlog`, `jobspec` or `R`, the last two with all updates, as text. Raises
+    NoSuchJob, and NothingYet for what the job has not yet, or will never have.
+    """
+    try:
+        found = await link.call("job-info.lookup", {"id": id, "keys": [key], "flags": _LOOKUP_CURRENT})
+    except OSError as exc:
+        if exc.errno != errno.ENOENT:
+            raise
+        await one(link, id)
+        raise NothingYet(f"{jobid.encode(id)} has no {key}") from None
+    return str(found[key])
+
+
+async def output(link: BrokerLink, id: int) -> list[stdio.Data]:
+    """What a job has written until now (RFC 24), nothing before it has begun. Raises NoSuchJob, BadOutput."""
+    try:
+        found = await link.call("job-info.lookup", {"id": id, "keys": ["guest.output"]})
+    except OSError as exc:
+        if exc.errno != errno.ENOENT:
+            raise
+        # Either there is no output or no job.
+        await one(link, id)
+        return []
+    try:
+        events = eventlog.decode(found["guest.output"])
+        return [stdio.decode_data(event.context) for event in events if event.name == "data"]
+    except ValueError as exc:
+        raise BadOutput(f"the output of {jobid.encode(id)}: {exc}") from None
+
+
+async def written(link: BrokerLink, job: dict[str, Any]) -> AsyncIterator[stdio.Data]:
+    """What a job, as `one` describes it, has written until now. The output of a job that has ended comes piece by
+    piece, however long it is. Raises NoSuchJob, BadOutput.
+    """
+    if job["state"] == INACTIVE:
+        async for part in follow_output(link, job["id"]):
+            yield part
+    else:
+        for part in await output(link, job["id"]):
+            yield part
+
+
+async def follow_output(link: BrokerLink, id: int) -> AsyncIterator[stdio.Data]:
+    """What a job has written and writes, until its output ends. Raises NoSuchJob, BadOutput."""
+    await one(link, id)
+    watch = link.follow("job-info.eventlog-watch", {"id": id, "path": "guest.output", "flags": 0})
+    async for part in parts((answer["event"] async for answer in watch), id):
+        yield part
+
+
+async def parts(lines: AsyncIterator[str], id: int) -> AsyncIterator[stdio.Data]:
+    """The output in the lines of its log, as they come. Raises BadOutput, and what `lines` raises."""
+    try:
+        async for line in lines:
+            event = eventlog.decode_line(line)
+            if event.name == "data":
+                yield stdio.decode_data(event.context)
+    except OSError as exc:
+        # A job that has ended before it began has no output.
+        if exc.errno != errno.ENOENT:
+            raise
+    except ValueError as exc:
+        raise BadOutput(f"the output of {jobid.encode(id)}: {exc}") from None

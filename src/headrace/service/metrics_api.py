@@ -1,0 +1,245 @@
+"""`headrace metrics-api start`: an instance's numbers as custom metrics of Kubernetes, where flux-metrics-api has them.
+
+So its APIService and the autoscalers that were written for it read ours. A file of users may add metrics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import runpy
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+import headrace
+from headrace.formats.spec.message import use_json_codec
+from headrace.k8s.metrics_api import documents
+from headrace.k8s.metrics_api.documents import CUSTOM, Described
+from headrace.k8s.objects.timestamps import text_of
+from headrace.k8s.runtime.credentials import pod_namespace
+from headrace.service.broker_link import Broker
+from headrace.service.methods import Methods
+from headrace.service.metrics import Numbers, ask
+from headrace.service.serve import Server, configuration, run_until_signal
+from headrace.service.settings import SettingsError
+from headrace.wire.client.installation import FOLDERS
+
+DEFAULT_PATH = f"/apis/{CUSTOM}"
+DEFAULT_SERVICE = "custom-metrics-apiserver"
+DEFAULT_NAMESPACE = "flux-operator"
+# Of flux-metrics-api; jobs leave "new" at once.
+_STATES = ("new", "depend", "priority", "sched", "run", "cleanup", "inactive")
+# Seconds for which numbers are good for several requests.
+_FRESH = 1.0
+# A metric that a file of users makes: a function of the handle (flux.Flux).
+UserMetric = Callable[[Any], Any]
+
+BUILT_IN: Mapping[str, Callable[[Numbers], float]] = {
+    "node_cores_free_count": lambda numbers: numbers.resources["free"]["ncores"],
+    "node_cores_up_count": lambda numbers: numbers.resources["up"]["ncores"],
+    "node_free_count": lambda numbers: numbers.resources["free"]["nnodes"],
+    "node_up_count": lambda numbers: numbers.resources["up"]["nnodes"],
+    **{
+        f"job_queue_state_{state}_count": lambda numbers, state=state: numbers.jobs.get(state, 0)  # type: ignore[misc]
+        for state in _STATES
+    },
+    "demand_nodes": lambda numbers: numbers.demand,
+    "idle_seconds": lambda numbers: numbers.idle,
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """`namespaces` are those for which there are answers, the first one is the Service's; `uri` is the broker's."""
+
+    uri: str = ""
+    namespaces: tuple[str, ...] = (DEFAULT_NAMESPACE,)
+    service_name: str = DEFAULT_SERVICE
+    api_path: str = DEFAULT_PATH
+    user_metrics: Mapping[str, UserMetric] = field(default_factory=dict)
+    cache: bool = True
+
+
+def read_user_file(path: str) -> dict[str, UserMetric]:
+    """The metrics of a file: each function of it that takes one argument, the handle, and whose name has no "_" before
+    it. Raises SettingsError.
+    """
+    sys.path.insert(0, FOLDERS["python_path"])
+    try:
+        names = runpy.run_path(path, run_name=Path(path).stem)
+    except Exception as exc:  # whatever users' code raises
+        raise SettingsError(f"{path}: {type(exc).__name__}: {exc}") from None
+    functions: dict[str, UserMetric] = {
+        name: one
+        for name, one in names.items()
+        if inspect.isfunction(one) and one.__code__.co_filename == path and not name.startswith("_")
+    }
+    if not functions:
+        raise SettingsError(f"{path} has no function, each of which would be a metric")
+    for name, function in functions.items():
+        if len(inspect.signature(function).parameters) != 1:
+            raise SettingsError(f"{path}: {name} must take one argument, the handle (flux.Flux)")
+        if name in BUILT_IN:
+            raise SettingsError(f"{path}: {name} is a metric already")
+    return functions
+
+
+class Source:
+    """Where values come from."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._link = Broker(options.uri).link(None)
+        self._numbers: Numbers | None = None
+        self._asked_at = 0.0
+        self._handle: Any = None
+        self._turn = asyncio.Lock()
+
+    @property
+    def names(self) -> list[str]:
+        return [*BUILT_IN, *self._options.user_metrics]
+
+    async def value(self, name: str) -> float:
+        """The value of a metric. Raises LookupError for an unknown one, OSError, and what users' functions raise."""
+        if name in BUILT_IN:
+            return BUILT_IN[name](await self._fresh())
+        # A handle is for one thread at a time.
+        async with self._turn:
+            return await asyncio.to_thread(self._of_user, self._options.user_metrics[name])
+
+    async def _fresh(self) -> Numbers:
+        now = time.monotonic()
+        if self._numbers is None or not self._options.cache or now > self._asked_at + _FRESH:
+            self._numbers, self._asked_at = await ask(self._link), now
+        return self._numbers
+
+    def _of_user(self, function: UserMetric) -> float:
+        if self._handle is None:
+            import flux
+
+            self._handle = flux.Flux(self._options.uri) if self._options.uri else flux.Flux()
+        value = function(self._handle)
+        if not isinstance(value, (int, float)):
+            raise TypeError(f"a metric is a number, not {value!r}")
+        return value
+
+
+def create_app(options: Options) -> Starlette:
+    """The ASGI application."""
+    source = Source(options)
+    about = Described("Service", "v1", options.namespaces[0], options.service_name)
+
+    async def values(request: Request) -> Response:
+        fields = request.path_params
+        namespace, metric = fields.get("namespace", about.namespace), fields["metric"]
+        if namespace not in options.namespaces:
+            raise HTTPException(404, f"there are metrics for namespace {about.namespace} only, not for {namespace}")
+        if metric not in source.names:
+            raise HTTPException(404, f"there is no metric {metric}: {', '.join(source.names)}")
+        try:
+            number = await source.value(metric)
+            found = [(about._replace(namespace=namespace), number)]
+            answer = documents.custom_values(metric, found, text_of(time.time()), request.url.path)
+        except ConnectionError as exc:
+            raise HTTPException(503, str(exc.strerror or exc)) from None
+        except Exception as exc:  # whatever users' functions raise
+            raise HTTPException(500, f"{metric}: {type(exc).__name__}: {exc}") from None
+        return _json(answer)
+
+    async def listed(request: Request) -> Response:
+        return _json(documents.resource_list(CUSTOM, [f"services/{name}" for name in source.names]))
+
+    async def groups(request: Request) -> Response:
+        return _json(documents.group_list(CUSTOM))
+
+    async def described(request: Request) -> Response:
+        return _json(_openapi(options.api_path))
+
+    async def described_v2(request: Request) -> Response:
+        return _json({"swagger": "2.0", "info": _INFO, "paths": {}})
+
+    async def refused(request: Request, exc: Exception) -> Response:
+        assert isinstance(exc, HTTPException)
+        return _json(documents.status(exc.status_code, exc.detail), exc.status_code)
+
+    path = options.api_path.rstrip("/")
+    return Starlette(
+        routes=[
+            Route("/apis", groups),
+            Route("/openapi/v2", described_v2),
+            Route("/openapi/v3", described),
+            Route(path, listed),
+            *(Route(f"{path}{one}", described) for one in ("/schema", "/openapi/v2", "/openapi/v3")),
+            Route(f"{path}/namespaces/{{namespace}}/metrics/{{metric}}", values),
+            Route(f"{path}/namespaces/{{namespace}}/{{resource}}/{{name}}/{{metric}}", values),
+            Route(f"{path}/{{resource}}/{{name}}/{{metric}}", values),
+        ],
+        middleware=[Middleware(Methods)],
+        exception_handlers={HTTPException: refused},
+    )
+
+
+_INFO = {"title": "Headrace metrics", "version": headrace.__version__}
+
+
+def _openapi(path: str) -> dict[str, Any]:
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in ("namespace", "resource", "name", "metric")
+    ]
+    get = {"summary": "A metric", "parameters": parameters, "responses": {"200": {"description": "MetricValueList"}}}
+    paths = {f"{path}/namespaces/{{namespace}}/{{resource}}/{{name}}/{{metric}}": {"get": get}}
+    return {"openapi": "3.0.0", "info": _INFO, "paths": paths}
+
+
+def _json(content: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(content), status, media_type="application/json")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 is any that is free. Raises SettingsError."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as exc:
+        raise SettingsError(f"cannot listen at {host}:{port}: {exc.strerror or exc}") from None
+
+
+def run(options: Options, sock: socket.socket, certificate: tuple[str, str] | None) -> None:
+    """Serve until SIGINT or SIGTERM. Raises BrokerUnreachable if no broker is there when it begins."""
+    use_json_codec(msgspec.json.encode, msgspec.json.decode)
+    config = configuration(create_app(options), certificate, lifespan="off")
+    scheme, (host, port) = "https" if certificate else "http", sock.getsockname()[:2]
+
+    def started() -> None:
+        at = f"[{host}]" if ":" in host else host
+        print(f"Serving {scheme}://{at}:{port}{options.api_path}", flush=True)
+
+    async def serve() -> None:
+        broker = Broker(options.uri)
+        await broker.link(None).call("attr.get", {"name": "size"})
+        broker.close()
+        await Server(config, started, lambda: None).serve([sock])
+
+    try:
+        run_until_signal(serve())
+    finally:
+        sock.close()
+
+
+def own_namespace() -> str:
+    """That of the pod in which this runs; DEFAULT_NAMESPACE outside of pods."""
+    return pod_namespace() or os.environ.get("POD_NAMESPACE") or DEFAULT_NAMESPACE

@@ -1,0 +1,51 @@
+"""How a page is made: a template, filled, with what every page shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.responses import HTMLResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from headrace.service import service
+from headrace.service.pages import view
+from headrace.service.users import csrf
+
+_HERE = Path(__file__).parent
+
+static = StaticFiles(directory=_HERE / "static")
+_templates = Environment(
+    loader=FileSystemLoader(_HERE / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_templates.filters.update(moment=view.moment, machine_moment=view.machine_moment, elapsed=view.elapsed)
+
+
+def page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
+    """A template of `templates/` with these values; `forms` is the token that forms of this session hold."""
+    here = service.of(request)
+    identity = getattr(request.state, "identity", None)
+    text = _templates.get_template(template).render(
+        instance=here.uri,
+        # A page for somebody who has not logged in has neither the navigation nor the address of the instance.
+        is_let_in=identity is not None,
+        user=identity if here.access.accounts.several else None,
+        logs_out=identity is not None and here.access.has_sessions,
+        path=request.url.path,
+        forms=csrf.token(request),
+        **values,
+    )
+    return HTMLResponse(text, status)
+
+
+async def changes(request: Request) -> dict[str, str]:
+    """The fields of a form that changes something, of several with one name the last. Raises csrf.Forged."""
+    found = {name: value for name, value in (await request.form()).multi_items() if isinstance(value, str)}
+    csrf.check(request, found.pop(csrf.FIELD, None))
+    return found

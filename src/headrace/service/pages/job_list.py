@@ -1,0 +1,164 @@
+"""The list of jobs: filters and order are in the address, 50 rows on a page. Equal jobs of one submission are a row."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse, Response
+
+from headrace.service import jobs, service
+from headrace.service.fields import Field, checked_text, choice, of_query, optional, whole_number
+from headrace.service.pages import folding, view
+from headrace.service.pages.html import changes, page
+from headrace.wire.query.errors import QueryError
+from headrace.wire.query.job_info import JobInfo
+from headrace.wire.query.listing import Query
+
+PER_PAGE = 50
+# The most jobs that are read for a page: those among which a part of a name is sought, and which are put in order.
+MOST_READ = 5000
+# The choices of the filter by state: the names that `flux jobs --filter` takes, and what people call them.
+STATES = {
+    **{"pending": "waiting (pending)", "running": "running", "inactive": "ended (inactive)", "completed": "completed"},
+    **{"failed": "failed", "canceled": "canceled", "timeout": "timeout"},
+}
+_FILTERS = ("state", "user", "name", "queue")
+
+
+class Column(NamedTuple):
+    """A column of the list; `sort` is its name in addresses, "" where the list is not put in its order."""
+
+    label: str
+    sort: str = ""
+    is_number: bool = False
+
+
+COLUMNS = (
+    *(Column("Job"), Column("Status", "status"), Column("Name", "name"), Column("User", "user")),
+    *(Column("Queue", "queue"), Column("Tasks", "tasks", True), Column("Nodes", "nodes", True)),
+    *(Column("Submitted", "submitted"), Column("Run time", "time", True), Column("Where, or why"), Column("Choose")),
+)
+_ORDERS: Mapping[str, Callable[[dict[str, Any], view.Row], Any]] = {
+    "status": lambda raw, row: (row.status, row.state),
+    "name": lambda raw, row: row.name.lower(),
+    "user": lambda raw, row: row.user,
+    "queue": lambda raw, row: row.queue,
+    "tasks": lambda raw, row: raw.get("ntasks") or 0,
+    "nodes": lambda raw, row: raw.get("nnodes") or 0,
+    "submitted": lambda raw, row: raw["t_submit"],
+    "time": lambda raw, row: JobInfo(raw).get("runtime"),
+}
+SORTS = (*_ORDERS, *(f"-{name}" for name in _ORDERS))
+_FIELDS = (
+    Field("state", optional(choice(tuple(STATES)))),
+    *(Field(name, checked_text) for name in ("user", "name", "queue")),
+    Field("sort", optional(choice(SORTS))),
+    # A job whose row of equal jobs is open.
+    Field("open", checked_text),
+    Field("page", whole_number(1, 99_999)),
+    # How many were cancelled by the form whose answer leads here.
+    Field("cancelled", whole_number(0, MOST_READ)),
+)
+
+router = APIRouter()
+
+
+@router.get("/jobs")
+async def list_jobs(request: Request) -> Response:
+    asked = of_query(request, _FIELDS)
+    chosen = {name: asked.get(name, "").strip() for name in _FILTERS}
+    sort, opened, number = asked.get("sort", ""), asked.get("open", ""), asked.get("page", 1)
+    problem = ""
+    entries: list[folding.Entry] = []
+    try:
+        entries = await _entries(request, chosen, sort, number * PER_PAGE)
+    except QueryError as exc:
+        problem = str(exc)
+    given = {name: value for name, value in (*chosen.items(), ("sort", sort), ("open", opened)) if value}
+    rest = {name: value for name, value in given.items() if name != "open"}
+
+    def sorted_by(column: Column) -> str:
+        return urlencode({**given, "sort": f"-{column.sort}" if sort == column.sort else column.sort})
+
+    return page(
+        request,
+        "jobs.html",
+        400 if problem else 200,
+        problem=problem,
+        chosen=chosen,
+        sort=sort,
+        said=_said(asked.get("cancelled")),
+        here=urlencode({**given, "page": number}),
+        closed=urlencode({**rest, "page": number}),
+        states=STATES,
+        columns=COLUMNS,
+        sorted_by=sorted_by,
+        entries=folding.opened(entries[(number - 1) * PER_PAGE : number * PER_PAGE], opened),
+        # A list for which many jobs are read is loaded again less often.
+        seconds=15 if chosen["name"] or sort else 3,
+        newer=urlencode({**rest, "page": number - 1}) if number > 1 else "",
+        older=urlencode({**rest, "page": number + 1}) if len(entries) > number * PER_PAGE else "",
+        most_shown=folding.MOST_SHOWN,
+    )
+
+
+async def _entries(request: Request, chosen: dict[str, str], sort: str, most: int) -> list[folding.Entry]:
+    """`most` rows and more, where there are as many. Raises QueryError."""
+    query = Query(count=MOST_READ if chosen["name"] or sort else most + 1)
+    _restrict(query, chosen)
+    while True:
+        now = time.time()
+        raws = await jobs.listing(service.of(request).link, query, view.ATTRIBUTES)
+        sought = chosen["name"].lower()
+        found = [(raw, view.row(raw, now)) for raw in raws if sought in str(raw.get("name", "")).lower()]
+        if sort:
+            order = _ORDERS[sort.removeprefix("-")]
+            found.sort(key=lambda one: order(*one), reverse=sort.startswith("-"))
+        entries = folding.fold(found)
+        if len(entries) > most or len(raws) < query.count or query.count >= max(MOST_READ, most + 1):
+            return entries
+        # Folded jobs take the place of others.
+        query.count = max(min(4 * query.count, MOST_READ), most + 1)
+
+
+@router.post("/jobs/cancel")
+async def cancel(request: Request) -> Response:
+    """Ask whether to cancel the jobs that were chosen, and with `sure` do so; back to the list, whose filters are in
+    the address.
+    """
+    asked = of_query(request, _FIELDS)
+    form = await request.form()
+    sure = "sure" in await changes(request)
+    ids = [id for text in form.getlist("job") for id in str(text).split(",")][:MOST_READ]
+    here = {name: value for name, value in asked.items() if value and name != "cancelled"}
+    if ids and not sure:
+        return page(request, "cancel.html", ids=ids, here=urlencode(here), shown=ids[:PER_PAGE])
+    done = 0
+    for text in ids:
+        try:
+            await jobs.cancel(service.of(request).link, jobs.read_id(text))
+        except (jobs.JobHasEnded, jobs.NoSuchJob, PermissionError):
+            # PermissionError: another user's job counts as one that never was.
+            continue
+        done += 1
+    return RedirectResponse(f"/jobs?{urlencode({**here, 'cancelled': done})}", 303)
+
+
+def _said(cancelled: int | None) -> str:
+    """The sentence on how many jobs were cancelled, "" where none were chosen."""
+    if cancelled is None:
+        return ""
+    return "One job is requested to end." if cancelled == 1 else f"{cancelled} jobs are requested to end."
+
+
+def _restrict(query: Query, chosen: dict[str, str]) -> None:
+    if chosen["state"]:
+        query.filter(chosen["state"])
+    if chosen["user"]:
+        query.user(chosen["user"])
+    if chosen["queue"]:
+        query.add("queue", [chosen["queue"]])

@@ -1,0 +1,84 @@
+"""The page of the queues: whether they are open, and which jobs wait, in the order in which they are looked at."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from headrace.formats.spec.job_state import PENDING
+from headrace.formats.spec.urgency import PRIORITY_MAX
+from headrace.service import jobs, service
+from headrace.service.fields import of_query
+from headrace.service.pages import html, view
+from headrace.wire.query.job_info import JobInfo
+from headrace.wire.query.listing import Query
+from headrace.wire.query.resource_sets import Given, SchedulerResources
+
+# Waiting jobs that are shown, those that are looked at first.
+SHOWN = 200
+
+router = APIRouter()
+
+
+class Place(NamedTuple):
+    """A waiting job: `number` is its place in its queue, in which others may wait that this user does not see; `start`
+    is when it is expected to start, in seconds since the epoch. Both are 0 if they are not known.
+    """
+
+    number: int
+    row: view.Row
+    priority: str
+    reason: str
+    start: float
+
+
+class Queue(NamedTuple):
+    """`name` is "" for the queue of an instance without queues; `sizes` are nodes, cores and GPUs: free, of all."""
+
+    name: str
+    enabled: bool
+    started: bool
+    why: str
+    sizes: list[tuple[str, int, int]]
+    places: list[Place]
+
+
+@router.get("/queue")
+async def show(request: Request) -> Response:
+    of_query(request, ())
+    here = service.of(request)
+    resources = SchedulerResources(Given(await here.link.call("resource.sched-status", {}, nodeid=0)))
+    resources.configure(await here.own_link.call("config.get"))
+    query = Query(count=SHOWN + 1)
+    query.states = PENDING
+    waiting = await jobs.listing(here.link, query, view.ATTRIBUTES)
+    now = time.time()
+    by_queue: dict[str, list[Place]] = {}
+    for raw in waiting[:SHOWN]:
+        by_queue.setdefault(raw.get("queue", ""), []).append(place(raw, now))
+    queues = []
+    for name in resources.queues or [""]:
+        status = await here.link.call("job-manager.queue-status", {"name": name} if name else {}, nodeid=0)
+        queues.append(_queue(name, status, resources, by_queue.get(name, [])))
+    return html.page(request, "queue.html", queues=queues, more=len(waiting) > SHOWN, shown=SHOWN)
+
+
+def _queue(name: str, status: dict[str, Any], resources: SchedulerResources, places: list[Place]) -> Queue:
+    kinds = (("nodes", "nnodes"), ("cores", "ncores"), ("GPUs", "ngpus"))
+    sizes = [(label, resources.count("free", kind, name), resources.count("all", kind, name)) for label, kind in kinds]
+    why = "; ".join(str(status[key]) for key in ("disable_reason", "stop_reason") if status.get(key))
+    return Queue(name, status["enable"], status["start"], why, sizes, places)
+
+
+def place(raw: dict[str, Any], now: float) -> Place:
+    job = JobInfo(raw, now)
+    start = job.get("sched.t_estimate")
+    priority = raw.get("priority")
+    shown = "first" if priority == PRIORITY_MAX else "" if priority is None else str(priority)
+    reason = view.clipped(view.why(job))
+    ahead = job.get("sched.jobs_ahead")
+    number = ahead + 1 if isinstance(ahead, int) else 0
+    return Place(number, view.row(raw, now), shown, reason, float(start) if isinstance(start, (int, float)) else 0.0)

@@ -1,0 +1,42 @@
+"""The routes of the pages: who may see them, and the pages of what went wrong."""
+
+from __future__ import annotations
+
+import contextlib
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import RedirectResponse, Response
+
+from headrace.service import problems, service
+from headrace.service.fields import BadFields, of_query
+from headrace.service.pages import html, job, job_list, login, machine, people, queue, statistics, submit
+from headrace.service.users.access import Unauthenticated
+
+router = APIRouter(include_in_schema=False, dependencies=[Depends(service.by_cookie)])
+static = html.static
+
+
+async def answer(request: Request, exc: Exception) -> Response:
+    """The page for a problem; that to log in for one who may."""
+    if not hasattr(request.state, "identity") and not isinstance(exc, Unauthenticated):
+        # The path has no route, or a public one, so the user of the request has not been looked up.
+        with contextlib.suppress(Unauthenticated):
+            await service.let_in(request, service.of(request).access.of_cookie)
+    if isinstance(exc, Unauthenticated) and service.of(request).access.accounts.logs_in and request.method == "GET":
+        return login.to_form(request)
+    if isinstance(exc, BadFields):
+        text = "; ".join(f"{name} {text}" for name, text in exc.problems)
+        problem = problems.Problem(400, f"The address of this page is wrong: {text}.", {})
+    else:
+        problem = problems.of(exc)
+    return html.page(request, "problem.html", problem.status, problem=problem)
+
+
+@router.get("/")
+async def home(request: Request) -> Response:
+    of_query(request, ())
+    return RedirectResponse("/jobs", 303)
+
+
+for one in (job_list, job, submit, queue, machine, statistics, people):
+    router.include_router(one.router)

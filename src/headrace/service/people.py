@@ -1,0 +1,96 @@
+"""Users, their tokens and the audit, as whoever asks may see and change them: the same for scripts and for the page.
+
+Each user has the own tokens and the own lines of the audit; the owner and administrators have those of all, and the
+users. Another user's token is answered as one that there never was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+
+from headrace.service import audit
+from headrace.service.users.access import Access
+from headrace.service.users.accounts import Account, is_of_the_system
+from headrace.service.users.credential import Identity
+from headrace.service.users.tokens import Token
+
+
+class AdminsOnly(PermissionError):
+    """Asked by one who is no administrator; the text is for users."""
+
+
+class NoAudit(LookupError):
+    """The service keeps none; the text is for users."""
+
+
+class People:
+    """Users, tokens and audit for one who asks. Methods raise AdminsOnly, and StoreError for what is wrong."""
+
+    def __init__(self, access: Access, identity: Identity, audit_file: str) -> None:
+        self._accounts = access.accounts
+        self._longest = access.seconds
+        self._identity = identity
+        self._audit_file = audit_file
+
+    def tokens(self, user: str = "") -> list[Token]:
+        """The own valid tokens, or those of another user ("all": of all users), the newest first. Raises
+        NoSuchUser.
+        """
+        if user and user != self._identity.name:
+            self._check_admin()
+        return self._accounts.tokens("" if user == "all" else user or self._identity.name)
+
+    def issue(self, note: str = "", seconds: float | None = None) -> tuple[str, Token]:
+        """A new token of the own, which is shown this once; it is valid no longer than one that logging in gives."""
+        return self._accounts.issue_known(self._identity, note, min(seconds or self._longest, self._longest))
+
+    def revoke(self, id: str) -> Token:
+        """End a token. Raises NoSuchToken."""
+        return self._accounts.revoke(id, "" if self._identity.sees_all else self._identity.name)
+
+    def users(self) -> list[Account]:
+        """All users, by name."""
+        self._check_admin()
+        return self._accounts.users()
+
+    async def add(self, name: str, password: str, admin: bool) -> Account:
+        self._check_admin()
+        if await asyncio.to_thread(is_of_the_system, name):
+            text = f"'{name}' is the owner of the instance, or a user of the system: headrace api users add {name}"
+            raise AdminsOnly(f"{text} is for the owner alone")
+        return await self._accounts.add(name, password, admin)
+
+    async def change(self, name: str, password: str | None, admin: bool | None) -> Account:
+        """Change what is not None. Raises NoSuchUser."""
+        self._check_admin()
+        if admin is False:
+            self._check_others(name)
+        return await self._accounts.change(name, password, admin)
+
+    def remove(self, name: str) -> None:
+        """Raises NoSuchUser."""
+        self._check_admin()
+        self._check_others(name)
+        self._accounts.remove(name)
+
+    def audit(self, count: int, end: int | None = None) -> audit.Part:
+        """`count` lines of the audit before its byte `end`, the newest first. Raises NoAudit."""
+        if not self._audit_file:
+            raise NoAudit("this service keeps no audit: headrace api start --audit FILE keeps one")
+        try:
+            return audit.read(self._audit_file, count, end, None if self._identity.sees_all else self._identity.userid)
+        except FileNotFoundError:
+            text = f"{self._audit_file}: {os.strerror(errno.ENOENT)}: the service has kept its audit there"
+            raise NoAudit(text) from None
+
+    def _check_others(self, name: str) -> None:
+        """There must be an administrator beside this one, as nobody else could make another. Raises AdminsOnly."""
+        admins = [user.name for user in self._accounts.users() if user.admin]
+        if admins == [name]:
+            raise AdminsOnly(f"'{name}' is the only administrator: make another first")
+
+    def _check_admin(self) -> None:
+        if not self._identity.sees_all:
+            raise AdminsOnly("users, and what is theirs, are for administrators only")

@@ -1,0 +1,1 @@
+"""The REST interfaces of the service: that of flux-restful-api (`v1`), and ours (`v2`)."""

@@ -1,0 +1,108 @@
+"""The fields of a request of `/v2`. A table of fields is what a route reads, and what OpenAPI says of it.
+
+Each field has one place: the query, or a body that is a JSON object. A field that a route does not have is refused, as
+it is most often the name of another that is misspelt.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+
+from headrace.service.fields import Field, checked_text, of_query, read_json
+from headrace.wire.query import when
+
+_SWITCHES = {"true": True, "1": True, "false": False, "0": False}
+# The latest time that calendars of programs have, in seconds since the epoch (the year 9999).
+_LATEST = 253402300799.0
+
+
+class BadBody(ValueError):
+    """A body that cannot be read; the text is for users."""
+
+
+def text(value: Any) -> str:
+    return checked_text(value)
+
+
+def switch(value: str) -> bool:
+    """A truth of a query."""
+    if value.lower() not in _SWITCHES:
+        raise ValueError(f"must be true or false, not '{value}'")
+    return _SWITCHES[value.lower()]
+
+
+def words(value: str) -> list[str]:
+    """Words that commas part, none of them empty."""
+    found = [word.strip() for word in checked_text(value).split(",")]
+    if not all(found):
+        raise ValueError("must be words with commas between them")
+    return found
+
+
+def moment(value: str) -> float:
+    """A point in time as seconds since the epoch: these, a time of RFC 3339, or as `flux jobs --since` takes it."""
+    seconds = _rfc3339(value)
+    try:
+        seconds = when.parse(value, time.time(), future=False) if seconds is None else seconds
+    except (OverflowError, OSError, ValueError):
+        seconds = math.nan
+    if not 0 <= seconds <= _LATEST:
+        raise ValueError(f"must be a point in time such as 2026-11-26T08:00:00Z, 1795680000 or -2h, not '{value}'")
+    return seconds
+
+
+def _rfc3339(value: str) -> float | None:
+    """None for a time that does not say its zone."""
+    try:
+        found = datetime.fromisoformat(value.upper().replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return None if found.tzinfo is None else (found - datetime(1970, 1, 1, tzinfo=timezone.utc)).total_seconds()
+
+
+async def of_body(request: Request, query: Iterable[Field] = ()) -> dict[str, Any]:
+    """The JSON object that the body is; empty without a body. Raises BadBody, and BadFields for a query that has other
+    fields than `query`.
+    """
+    of_query(request, query)
+    body = await request.body()
+    if not body.strip():
+        return {}
+    try:
+        found = read_json(body)
+    except (ValueError, RecursionError) as exc:
+        raise BadBody(f"the body is not JSON: {exc}") from None
+    if not isinstance(found, dict):
+        raise BadBody("the body must be a JSON object")
+    return found
+
+
+def parameters(fields: Iterable[Field]) -> list[dict[str, Any]]:
+    """What OpenAPI says of a route that reads these fields from the query."""
+    return [
+        {"name": field.name, "in": "query", "required": False, "description": field.description, "schema": field.schema}
+        for field in fields
+    ]
+
+
+def form(fields: Iterable[Field], required: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The schema of a JSON object that has these fields."""
+    properties = {field.name: {**field.schema, "description": field.description} for field in fields}
+    found = {"type": "object", "additionalProperties": False, "properties": properties}
+    return {**found, "required": [*required]} if required else found
+
+
+def body_of(fields: Iterable[Field], required: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What OpenAPI says of a route that reads these fields from the body."""
+    return {"content": {"application/json": {"schema": form(fields, required)}}, "required": bool(required)}
+
+
+def json_bytes(value: Any) -> bytes:
+    return msgspec.json.encode(value)

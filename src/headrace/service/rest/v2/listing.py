@@ -1,0 +1,228 @@
+"""Pages of jobs: which jobs, in which order, and where the next page goes on.
+
+The order of job-list (RFC 43: pending, running, ended) costs as much as the page is long, as the broker stops there;
+for another one all matching jobs are read and sorted here. A cursor names the last job of a page by its place in the
+order, so jobs that come and go do not shift the next page; a job whose state changes between two pages may be on both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from headrace.formats.spec.job_state import INACTIVE, PENDING, RESULT_BITS, RUNNING
+from headrace.service import jobs
+from headrace.service.broker_link import BrokerLink
+from headrace.service.fields import BadFields, Field, whole_number
+from headrace.service.rest.v2 import cursors, record
+from headrace.service.rest.v2.fields import moment, text, words
+from headrace.wire.query.errors import QueryError
+from headrace.wire.query.listing import STATE_NAMES, Query
+
+MOST = 1000
+_DEFAULT_LIMIT = 50
+_SORTED = (
+    *("id", "name", "userid", "queue", "bank", "project", "urgency", "priority", "ntasks", "ncores", "nnodes"),
+    *("nodelist", "duration", "expiration", "t_submit", "t_depend", "t_sched", "t_run", "t_cleanup", "t_inactive"),
+)
+_STATES = (*STATE_NAMES, *RESULT_BITS)
+
+
+def _states(value: str) -> list[str]:
+    found = [word.lower() for word in words(value)]
+    for word in found:
+        if word not in _STATES:
+            raise ValueError(f"must be of {', '.join(_STATES)}, not '{word}'")
+    return found
+
+
+def _sort(value: str) -> str:
+    if value.removeprefix("-") not in _SORTED:
+        raise ValueError(f"must be one of {', '.join(_SORTED)}, with - before it for the opposite order")
+    return value
+
+
+def _fields(value: str) -> list[str]:
+    found = words(value)
+    for word in found:
+        if word not in record.FIELDS:
+            raise ValueError(f"must be of {', '.join(record.FIELDS)}, not '{word}'")
+    return list(dict.fromkeys(found))
+
+
+class _Cursor(NamedTuple):
+    """Where a page ended: the order, the last job's value in it, its id, and how many jobs came before it that the
+    broker will send once more.
+    """
+
+    sort: str
+    value: Any
+    id: int
+    before: int = 0
+
+
+def _read_cursor(value: str) -> _Cursor:
+    try:
+        sort, place, id, before = cursors.read(value)
+        valid = type(sort) is str and type(id) is int and type(before) is int and 0 <= before < 1 << 53
+        valid = valid and (place is None or type(place) in (str, int, float) or _is_place(place))
+    except ValueError:
+        valid = False
+    if not valid:
+        raise ValueError(cursors.WRONG)
+    return _Cursor(sort, place, id, before)
+
+
+def _is_place(value: Any) -> bool:
+    """Whether this is a place in the order of job-list, see `_place`."""
+    return (
+        type(value) is list
+        and len(value) == 2
+        and all(type(one) in (int, float) and abs(one) < 1 << 53 for one in value)
+    )
+
+
+FIELDS = (
+    Field("state", _states, {"type": "string"}, f"Of these states or results, with commas: {', '.join(_STATES)}"),
+    Field("user", text, {"type": "string"}, "Of this user, by name or number (default, and all: of every user)"),
+    Field("queue", words, {"type": "string"}, "In these queues, with commas"),
+    Field("name", text, {"type": "string"}, "With this name"),
+    Field("since", moment, {"type": "string"}, "Not ended before: seconds, a time of RFC 3339, or such as -2h"),
+    Field("before", moment, {"type": "string"}, "Submitted before"),
+    Field(
+        "limit",
+        whole_number(1, MOST),
+        {"type": "integer", "minimum": 1, "maximum": MOST, "default": _DEFAULT_LIMIT},
+        "So many jobs at most",
+    ),
+    Field("cursor", _read_cursor, {"type": "string"}, "The next of the answer before: the jobs after those"),
+    Field(
+        "sort",
+        _sort,
+        {"type": "string"},
+        f"In this order, - for the opposite (default: pending, running, last ended): {', '.join(_SORTED)}",
+    ),
+    Field("fields", _fields, {"type": "string"}, "These fields of each job, with commas (default: all but the costly)"),
+)
+
+
+async def page(link: BrokerLink, chosen: dict[str, Any], now: float) -> dict[str, Any]:
+    """The page that the values of FIELDS ask for: {jobs, next}. Raises BadFields."""
+    names = ["id", *(name for name in chosen.get("fields", record.LISTED) if name != "id")]
+    limit, sort, cursor = chosen.get("limit", _DEFAULT_LIMIT), chosen.get("sort", ""), chosen.get("cursor")
+    if cursor is not None and cursor.sort != sort:
+        raise BadFields([("cursor", "belongs to another order: sort must be as it was")])
+    query = _query(chosen)
+    attrs = record.attributes(names)
+    if sort:
+        found = await _sorted(link, query, attrs, sort, cursor)
+    else:
+        found = await _listed(link, query, attrs, limit, cursor)
+    shown, more = found[:limit], len(found) > limit
+    last = _end(sort, shown, cursor) if more else None
+    return {"jobs": [record.record(job, names, now) for job in shown], "next": last and cursors.text(last)}
+
+
+def _query(chosen: dict[str, Any]) -> Query:
+    """Raises BadFields."""
+    query = Query(count=0, since=chosen.get("since", 0.0))
+    if "state" in chosen:
+        query.filter(",".join(chosen["state"]))
+    if "user" in chosen:
+        try:
+            query.user(chosen["user"])
+        except QueryError as exc:
+            raise BadFields([("user", f"is not known: {exc}")]) from None
+    if "queue" in chosen:
+        query.add("queue", chosen["queue"])
+    if "name" in chosen:
+        query.add("name", [chosen["name"]])
+    if "before" in chosen:
+        query.add("t_submit", [f"<{chosen['before']!r}"])
+    return query
+
+
+def _end(sort: str, shown: list[dict[str, Any]], cursor: _Cursor | None) -> _Cursor:
+    last = shown[-1]
+    if sort:
+        return _Cursor(sort, last.get(sort.removeprefix("-")), last["id"])
+    place = _place(last)
+    group, bound = _group(last), _bound(place)
+    # The broker gives these once more before what is new: ended jobs of the same moment, active ones all.
+    again = sum(_group(job) == group and _bound(_place(job)) == bound for job in shown)
+    if cursor is not None and _group_of(cursor.value) == group and _bound(cursor.value) == bound:
+        again += cursor.before
+    return _Cursor("", place, last["id"], again)
+
+
+# -- the order of job-list: a place is [minus the number of the group, the value that orders it]
+
+_GROUPS = (PENDING, RUNNING, INACTIVE)
+_NEEDED = ("state", "priority", "t_run", "t_inactive")
+
+
+def _group(job: dict[str, Any]) -> int:
+    return next(number for number, states in enumerate(_GROUPS) if job["state"] & states)
+
+
+def _place(job: dict[str, Any]) -> list[Any]:
+    group = _group(job)
+    value = (job.get("priority", -1), job.get("t_run") or 0.0, job.get("t_inactive") or 0.0)[group]
+    return [-group, value]
+
+
+def _group_of(place: list[Any]) -> int:
+    return int(-place[0])
+
+
+def _bound(place: list[Any]) -> float | None:
+    """The time from which on ended jobs are asked for."""
+    return place[1] if _group_of(place) == 2 else None
+
+
+async def _listed(
+    link: BrokerLink, query: Query, attrs: list[str], limit: int, cursor: _Cursor | None
+) -> list[dict[str, Any]]:
+    """`limit` and one more jobs after the cursor, in the order of job-list. Raises BadFields."""
+    attrs = list(dict.fromkeys((*attrs, *_NEEDED)))
+    query.count = limit + 1
+    if cursor is None:
+        return await jobs.listing(link, query, attrs)
+    if not _is_place(cursor.value) or not 0 <= _group_of(cursor.value) < len(_GROUPS):
+        raise BadFields([("cursor", cursors.WRONG)])
+    query.count += cursor.before
+    query.add("states", [sum(_GROUPS[_group_of(cursor.value) :])])
+    bound = _bound(cursor.value)
+    if bound is not None:
+        query.add("t_inactive", [f"<={float(bound)!r}"])
+    found = await jobs.listing(link, query, attrs)
+    for index, job in enumerate(found):
+        if job["id"] == cursor.id and _place(job) == cursor.value:
+            return found[index + 1 :]
+    # The job was purged, or has changed its state.
+    return [job for job in found if (_place(job), -job["id"]) < (cursor.value, -cursor.id)]
+
+
+# -- any other order
+
+
+async def _sorted(
+    link: BrokerLink, query: Query, attrs: list[str], sort: str, cursor: _Cursor | None
+) -> list[dict[str, Any]]:
+    """All jobs after the cursor, by a field and the id; those that have no value come last. Raises BadFields."""
+    name, opposite = sort.removeprefix("-"), sort.startswith("-")
+    found = await jobs.listing(link, query, list(dict.fromkeys((*attrs, *([] if name == "id" else [name])))))
+    have = [job for job in found if job.get(name) is not None]
+    lack = [job for job in found if job.get(name) is None]
+    have.sort(key=lambda job: (job[name], job["id"]), reverse=opposite)
+    lack.sort(key=lambda job: int(job["id"]), reverse=opposite)
+    if cursor is None:
+        return have + lack
+    after: Callable[[Any, Any], bool] = (lambda a, b: a < b) if opposite else (lambda a, b: a > b)
+    lack = [job for job in lack if cursor.value is not None or after(job["id"], cursor.id)]
+    if cursor.value is None:
+        return lack
+    try:
+        return [job for job in have if after((job[name], job["id"]), (cursor.value, cursor.id))] + lack
+    except TypeError:
+        raise BadFields([("cursor", cursors.WRONG)]) from None

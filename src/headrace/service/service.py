@@ -1,0 +1,170 @@
+"""What the routes share: settings, the broker, tokens, and workflow tools that were started; and how a route has them,
+which is by `of`, together with the user whose request it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from starlette.requests import Request
+
+from headrace.service import audit
+from headrace.service.broker_link import Broker, BrokerLink
+from headrace.service.followers import Followers
+from headrace.service.guard import SAFE_METHODS
+from headrace.service.journal import Journal
+from headrace.service.metrics import Collector
+from headrace.service.people import People
+from headrace.service.settings import Settings
+from headrace.service.store.errors import StoreUnusable
+from headrace.service.streams import Slots, Stream
+from headrace.service.users import csrf
+from headrace.service.users.access import Access, Unauthenticated
+from headrace.service.users.credential import Identity
+from headrace.service.users.userids import UseridMismatch
+
+# Seconds that a workflow tool has to end in order when the service ends.
+_LAUNCHER_GRACE = 10.0
+
+
+@dataclass
+class Service:
+    settings: Settings
+    broker: Broker
+    access: Access
+    launchers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    slots: Slots = field(default_factory=Slots)
+    followers: Followers = field(default_factory=Followers)
+    journal: Journal | None = None
+    collector: Collector = field(default_factory=Collector)
+
+    def news(self, own_link: BrokerLink) -> Journal:
+        """The journal that all share who follow the news."""
+        if self.journal is None or self.journal.lost or not self.journal.of_this_loop():
+            self.journal = Journal(own_link)
+        return self.journal
+
+    def launch(self, command: list[str], environment: dict[str, str], directory: str) -> None:
+        """Start a workflow tool, which submits jobs to the same broker. Raises OSError."""
+        self.launchers = [one for one in self.launchers if one.poll() is None]
+        environment = {**environment, "FLUX_URI": self.broker.uri}
+        quiet = subprocess.DEVNULL
+        self.launchers.append(
+            subprocess.Popen(
+                command, env=environment, cwd=directory, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
+            )
+        )
+
+    def close(self) -> None:
+        """End workflow tools with what they started, and the connection to the broker."""
+        for tool in self.launchers:
+            if tool.poll() is None:
+                _signal(tool, signal.SIGTERM)
+        for tool in self.launchers:
+            try:
+                tool.wait(_LAUNCHER_GRACE)
+            except subprocess.TimeoutExpired:
+                _signal(tool, signal.SIGKILL)
+                tool.wait()
+        self.broker.close()
+
+
+class Here(NamedTuple):
+    """The service for one request. `link` reaches the broker as the user whose request it is, and is the only way that
+    a route has to it.
+    """
+
+    service: Service
+    request: Request
+
+    @property
+    def identity(self) -> Identity:
+        """Who the request is from. Its router must have one of the dependencies below: a route without has no user."""
+        found: Identity = self.request.state.identity
+        return found
+
+    async def is_let_in(self) -> bool:
+        """Whether the request would be let in now, too, as the same user with the same role."""
+        try:
+            return bool(await self.request.state.whose(self.request) == self.identity)
+        except (Unauthenticated, UseridMismatch, StoreUnusable):
+            return False
+
+    @property
+    def link(self) -> BrokerLink:
+        return self.service.broker.link(self.identity)
+
+    @property
+    def own_link(self) -> BrokerLink:
+        """For the few requests that the service makes as the owner itself (broker_link.OWN_TOPICS)."""
+        return self.service.broker.link(None)
+
+    @property
+    def uri(self) -> str:
+        return self.service.broker.uri
+
+    @property
+    def settings(self) -> Settings:
+        return self.service.settings
+
+    @property
+    def access(self) -> Access:
+        return self.service.access
+
+    @property
+    def people(self) -> People:
+        return People(self.access, self.identity, self.settings.audit)
+
+    def stream(self, pieces: AsyncIterator[bytes], media_type: str, headers: dict[str, str] | None = None) -> Stream:
+        """A response whose pieces come as they are there. Raises TooManyStreams."""
+        return Stream(self.service.slots, self.identity.userid, self.is_let_in, pieces, media_type, headers)
+
+    def launch(self, command: list[str], environment: dict[str, str], directory: str) -> None:
+        """Service.launch, so that the tool's jobs are this user's."""
+        self.service.launch(command, {**environment, **self.identity.environment()}, directory)
+
+
+def of(request: Request) -> Here:
+    return Here(request.app.state.service, request)
+
+
+async def let_in(request: Request, whose: Callable[[Request], Awaitable[Identity]]) -> None:
+    """Have the request be of the user that `whose` finds. Raises Unauthenticated."""
+    request.state.identity = await whose(request)
+    request.state.whose = whose
+
+
+async def by_header(request: Request) -> None:
+    """A router's dependency: the user is that of the header's token. A change is in the audit from here on. Raises
+    Unauthenticated, NotAudited, TooManyFailures.
+    """
+    await let_in(request, of(request).access.of_header)
+    if request.method not in SAFE_METHODS:
+        await audit.before_change(request)
+
+
+async def by_cookie(request: Request) -> None:
+    """The same of the page's cookie. Changes need the token of the session's forms. Raises csrf.Forged, too."""
+    await let_in(request, of(request).access.of_cookie)
+    if request.method not in SAFE_METHODS:
+        await csrf.check_request(request)
+        await audit.before_change(request)
+
+
+async def by_either(request: Request) -> None:
+    """The same of the header, or of the page's cookie where there is no header."""
+    if "authorization" in request.headers or not of(request).access.needed:
+        await by_header(request)
+    else:
+        await by_cookie(request)
+
+
+def _signal(tool: subprocess.Popen[bytes], signum: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(tool.pid, signum)

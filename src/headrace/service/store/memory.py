@@ -1,0 +1,76 @@
+"""What is known of a store outside of its file: its number, and the userids that it has given.
+
+A userid is in the jobs of its user for good. So it must not be given to another one, also where the store was lost or
+its users were removed; and a store with another number is not the one whose userids the jobs have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from headrace.service.store.errors import StoreUnusable
+
+
+class Memory(NamedTuple):
+    """`number` is that of the store, `given` are first and last userids of runs, in order."""
+
+    number: int
+    given: tuple[tuple[int, int], ...] = ()
+
+    def __contains__(self, userid: object) -> bool:
+        return isinstance(userid, int) and any(first <= userid <= last for first, last in self.given)
+
+    def last_of(self, low: int, high: int) -> int:
+        """The largest userid from `low` to `high` that was given; below `low` if none was."""
+        return max((min(last, high) for first, last in self.given if first <= high and last >= low), default=low - 1)
+
+    def with_userids(self, userids: Iterable[int]) -> Memory:
+        runs: list[tuple[int, int]] = []
+        for first, last in sorted((*self.given, *((userid, userid) for userid in userids))):
+            if runs and first <= runs[-1][1] + 1:
+                runs[-1] = (runs[-1][0], max(last, runs[-1][1]))
+            else:
+                runs.append((first, last))
+        return self._replace(given=tuple(runs))
+
+
+def path_of(database: str) -> str:
+    """The file of what is known of a database."""
+    return f"{os.path.splitext(database)[0]}-userids.json"
+
+
+def read(database: str) -> Memory | None:
+    """None where nothing is known of the database. Raises StoreUnusable."""
+    path = path_of(database)
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        return Memory(int(found["store"]), tuple((int(first), int(last)) for first, last in found["given"]))
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        raise StoreUnusable(f"{path}: {exc.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise StoreUnusable(f"{path} is damaged: bring it back from a copy") from None
+
+
+def write(database: str, known: Memory) -> None:
+    """Return once it is on the disk. Raises StoreUnusable."""
+    path = path_of(database)
+    text = json.dumps({"store": known.number, "given": known.given}) + "\n"
+    part = f"{path}.part"
+    try:
+        # One process at a time writes, as it holds the lock of the database.
+        with open(os.open(part, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as exc:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        raise StoreUnusable(f"{path}: {exc.strerror}") from None

@@ -1,0 +1,89 @@
+"""Responses that go on for long: how many there may be, and what becomes of them when they cannot go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import NoReturn
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from headrace.service.guard import Cut
+from headrace.service.jobs import BadOutput
+
+MOST_OF_USER = 64
+MOST = 1000
+# Seconds between two looks whether the user may still follow.
+LOOK = 10.0
+
+
+class TooManyStreams(RuntimeError):
+    """A user, or all users together, follow as much as they may; the text is for users."""
+
+
+class Slots:
+    """The streams that are open, by user."""
+
+    def __init__(self) -> None:
+        self._open: Counter[int] = Counter()
+
+    def take(self, userid: int) -> None:
+        """Raises TooManyStreams."""
+        if self._open[userid] >= MOST_OF_USER:
+            raise TooManyStreams(f"you follow {MOST_OF_USER} streams, which is as many as a user may: end one")
+        if self._open.total() >= MOST:
+            raise TooManyStreams(f"{MOST} streams are open, which is as many as there may be: try again later")
+        self._open[userid] += 1
+
+    def give_back(self, userid: int) -> None:
+        self._open[userid] -= 1
+        if not self._open[userid]:
+            del self._open[userid]
+
+
+class Stream(StreamingResponse):
+    """A response whose pieces come as they are there, with a slot of its user from its making to its end. It is cut
+    when `is_let_in` says that its user is not any more: the token was revoked or has expired, the user was removed, or
+    the role is another.
+    """
+
+    def __init__(
+        self,
+        slots: Slots,
+        userid: int,
+        is_let_in: Callable[[], Awaitable[bool]],
+        pieces: AsyncIterator[bytes],
+        media_type: str,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        slots.take(userid)
+        self._slots = slots
+        self._userid = userid
+        self._is_let_in = is_let_in
+        super().__init__(_or_cut(pieces), headers=headers, media_type=media_type)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(super().__call__(scope, receive, send))
+        try:
+            while not (await asyncio.wait({sending}, timeout=LOOK))[0]:
+                if not await self._is_let_in():
+                    raise Cut("the user is not let in any more")
+            await sending
+        finally:
+            self._slots.give_back(self._userid)
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+
+
+async def _or_cut(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    try:
+        async for piece in pieces:
+            yield piece
+    except (OSError, BadOutput) as exc:
+        _cut(exc)
+
+
+def _cut(exc: Exception) -> NoReturn:
+    raise Cut(str(exc)) from None

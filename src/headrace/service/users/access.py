@@ -1,0 +1,112 @@
+"""Who a request is from, by a token of ours in a header or in the cookie of the page; and who gets a token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+
+from headrace.service.settings import Settings
+from headrace.service.users import accounts, credential
+from headrace.service.users.attempts import Attempts
+from headrace.service.users.credential import Identity
+from headrace.service.users.tokens import Tokens
+from headrace.service.users.userids import UseridMismatch
+
+# Seconds that the address which is printed at the start can be opened for.
+_LOGIN_SECONDS = 3600.0
+# Characters of a name to log in with (LOGIN_NAME_MAX of Linux).
+_LONGEST_NAME = 256
+
+
+def cookie_name(request: Request) -> str:
+    """The name of the page's cookie. It has the port, as browsers send a host's cookies to all of its ports."""
+    return f"headrace-{request.url.port or request.url.scheme}"
+
+
+def address(request: Request) -> str:
+    """Where a request comes from; a unix socket has no addresses."""
+    return request.client.host if request.client else "unix"
+
+
+class Unauthenticated(PermissionError):
+    """The request has no valid token; the text is for users."""
+
+
+class Access:
+    """The accounts of this service; `logins` are the tokens of addresses that open the page, once each."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.needed = settings.auth != "none"
+        self.seconds = settings.token_minutes * 60
+        self.accounts = accounts.of(settings)
+        self.logins = Tokens(_LOGIN_SECONDS)
+        self._attempts = Attempts()
+        self._proxy_header = settings.proxy_header if settings.auth == "proxy" else ""
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether the page's cookie says whose a request is, so that a user can log out."""
+        return self.needed and not self._proxy_header
+
+    async def of_header(self, request: Request) -> Identity:
+        """Whose token the header `Authorization` has, or the proxy names. Raises Unauthenticated, UseridMismatch."""
+        if not self.needed:
+            return credential.owner()
+        if self._proxy_header in request.headers:
+            return await self._of_proxy(request)
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            raise Unauthenticated("a token is needed: Authorization: Bearer TOKEN")
+        found = await self.accounts.of_token(token.strip())
+        if found is None:
+            raise Unauthenticated("the token is not valid, or not any more")
+        return found
+
+    async def of_cookie(self, request: Request) -> Identity:
+        """Whose token the cookie of the page has, or whom the proxy names. Raises Unauthenticated, UseridMismatch."""
+        if not self.needed:
+            return credential.owner()
+        if self._proxy_header:
+            return await self._of_proxy(request)
+        token = request.cookies.get(cookie_name(request), "")
+        found = await self.accounts.of_token(token) if token else None
+        if found is None:
+            raise Unauthenticated(self.accounts.help)
+        return found
+
+    async def _of_proxy(self, request: Request) -> Identity:
+        names = request.headers.getlist(self._proxy_header)
+        if len(names) > 1:
+            raise Unauthenticated(f"the header {self._proxy_header} came more than once: the proxy must replace it")
+        if not names or not names[0] or not isinstance(self.accounts, accounts.ProxiedUsers):
+            raise Unauthenticated(self.accounts.help)
+        # For the audit.
+        request.state.login = names[0]
+        found = await self.accounts.of_name(names[0])
+        if found is None:
+            raise Unauthenticated(f"'{names[0]}', whom the proxy names, is no user of this service")
+        return found
+
+    async def of_password(self, request: Request, name: Any, password: Any) -> Identity | None:
+        """The user of this name and password. Raises TooManyFailures, UseridMismatch."""
+        if not (isinstance(name, str) and isinstance(password, str) and name and password):
+            return None
+        where = address(request)
+        # For the audit.
+        request.state.login = name
+        if len(name) > _LONGEST_NAME:
+            # No user has such a name, and the failures of each name are kept.
+            return None
+        self._attempts.check(name, where)
+        # It counts as a failure until it is known to be none: attempts at the same time are attempts, too.
+        self._attempts.failed(name, where)
+        try:
+            found = await self.accounts.of_password(name, password)
+        except UseridMismatch:
+            # The password was right.
+            self._attempts.succeeded(name, where)
+            raise
+        if found is not None:
+            self._attempts.succeeded(name, where)
+        return found

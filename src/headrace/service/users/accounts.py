@@ -1,0 +1,324 @@
+"""Who may use the service, and by which tokens: the owner alone, or the users of a store. What may be asked by whom is
+the matter of `people`.
+
+Both kinds answer the same questions, so that `Access` and the routes need not tell them apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import pwd
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from headrace.service.settings import Settings
+from headrace.service.store.errors import NoSuchToken, NoSuchUser, StoreError, StoreUnusable, UseridTaken
+from headrace.service.users import credential, passwords
+from headrace.service.users.credential import Identity
+from headrace.service.users.tokens import Token, Tokens
+from headrace.service.users.userids import UseridMismatch, Userids, mismatch
+from headrace.wire.query.job_info import name_user
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from headrace.service.store.users import User
+
+
+# Userids below are those of programs (`UID_MIN` of login.defs).
+_LEAST_USERID = 1000
+# Seconds.
+_SILENCE = 3600.0
+_ONE_USER = "this service has one user, the owner of the instance: one with --auth users has several"
+
+
+class Account(NamedTuple):
+    """A user as administrators see it; `added` is in seconds since the epoch, None for one who was never added."""
+
+    name: str
+    userid: int
+    admin: bool
+    added: float | None
+
+
+class Accounts(Protocol):
+    """`several`: whether there may be others than the owner; `logs_in`: whether users log in here by name and password;
+    `help`: how one who has no valid token gets one.
+    """
+
+    several: bool
+    logs_in: bool
+    help: str
+
+    async def of_token(self, token: str) -> Identity | None:
+        """Whose valid token this is. Raises UseridMismatch."""
+
+    def issue(self, identity: Identity, session: bool = False) -> str:
+        """A new token; a session's is for a cookie."""
+
+    def issue_known(self, identity: Identity, note: str, seconds: float) -> tuple[str, Token]:
+        """A new token for scripts, and what is known of it from now on."""
+
+    def end(self, token: str) -> None:
+        """Make a token invalid."""
+
+    def tokens(self, name: str) -> list[Token]:
+        """The valid tokens of a user ("": of all), the newest first. Raises NoSuchUser."""
+
+    def revoke(self, id: str, name: str) -> Token:
+        """Make the token with the id invalid; with a name it must be that user's. Raises NoSuchToken."""
+
+    async def of_password(self, name: str, password: str) -> Identity | None:
+        """The user of this name and password. Raises UseridMismatch."""
+
+    def users(self) -> list[Account]:
+        """All users, by name."""
+
+    async def add(self, name: str, password: str, admin: bool) -> Account:
+        """Raises StoreError."""
+
+    async def change(self, name: str, password: str | None, admin: bool | None) -> Account:
+        """Change what is not None; a new password ends the user's tokens. Raises StoreError."""
+
+    def remove(self, name: str) -> None:
+        """Remove a user with the tokens. Raises StoreError."""
+
+
+class Owner:
+    """The owner of the instance, alone. His tokens are in memory and end with the service."""
+
+    several = False
+    logs_in = False
+    help = "run `headrace api url` on the machine of this service, as the user who started it, and open what it prints"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._identity = credential.owner()
+        self._tokens = Tokens(settings.token_minutes * 60, self._identity.name)
+
+    async def of_token(self, token: str) -> Identity | None:
+        return self._identity if self._tokens.valid(token) else None
+
+    def issue(self, identity: Identity, session: bool = False) -> str:
+        return self._tokens.issue(session)
+
+    def issue_known(self, identity: Identity, note: str, seconds: float) -> tuple[str, Token]:
+        return self._tokens.issue_known(note, seconds=seconds)
+
+    def end(self, token: str) -> None:
+        self._tokens.use_up(token)
+
+    def tokens(self, name: str) -> list[Token]:
+        if name not in ("", self._identity.name):
+            raise NoSuchUser(f"there is no user '{name}'")
+        return self._tokens.listed()
+
+    def revoke(self, id: str, name: str) -> Token:
+        found = self._tokens.revoke(id)
+        if found is None:
+            raise NoSuchToken(f"there is no valid token with the id '{id}'")
+        return found
+
+    async def of_password(self, name: str, password: str) -> Identity | None:
+        return self._identity if passwords.matches(name, password, self._settings) else None
+
+    def users(self) -> list[Account]:
+        return [Account(self._identity.name, self._identity.userid, admin=True, added=None)]
+
+    async def add(self, name: str, password: str, admin: bool) -> Account:
+        raise StoreError(_ONE_USER)
+
+    async def change(self, name: str, password: str | None, admin: bool | None) -> Account:
+        raise StoreError(_ONE_USER)
+
+    def remove(self, name: str) -> None:
+        raise StoreError(_ONE_USER)
+
+
+class StoredUsers:
+    """The users of the store, whom `headrace api users` adds. What is changed there holds for the next request, and who
+    has another userid in passwd is refused.
+    """
+
+    several = True
+    logs_in = True
+    help = "log in"
+
+    def __init__(self, engine: Engine, seconds: float, must_be_in_passwd: bool = False) -> None:
+        # Imported here: a service with one user needs no memory for it.
+        from headrace.service.store import tokens, users
+
+        self._engine = engine
+        self._seconds = seconds
+        self._tokens = tokens
+        self._users = users
+        self._userids = Userids(must_be_in_passwd)
+        for userid, name in users.names(engine).items():
+            if not mismatch(name, userid):
+                name_user(userid, name)
+        # One password at a time is verified, which takes 64 MiB.
+        self._verifying = asyncio.Semaphore(1)
+
+    async def of_token(self, token: str) -> Identity | None:
+        return await self._identity(self._tokens.user_of(self._engine, token))
+
+    async def _identity(self, found: User | None) -> Identity | None:
+        """Raises UseridMismatch."""
+        if found is None:
+            return None
+        await self._userids.check(found.name, found.userid)
+        # Jobs show the names of their users. A user who was added after the start gets the name shown here, since only
+        # a user who is let in can submit jobs.
+        name_user(found.userid, found.name)
+        return credential.user(found.name, found.userid, found.admin)
+
+    def issue(self, identity: Identity, session: bool = False) -> str:
+        user = self._users.one(self._engine, identity.name)
+        return self._tokens.issue(self._engine, user, self._seconds, session=session)[0]
+
+    def issue_known(self, identity: Identity, note: str, seconds: float) -> tuple[str, Token]:
+        return self._tokens.issue(self._engine, self._users.one(self._engine, identity.name), seconds, note)
+
+    def end(self, token: str) -> None:
+        self._tokens.revoke_itself(self._engine, token)
+
+    def tokens(self, name: str) -> list[Token]:
+        return self._tokens.listed(self._engine, name)
+
+    def revoke(self, id: str, name: str) -> Token:
+        return self._tokens.revoke(self._engine, id, name)
+
+    async def of_password(self, name: str, password: str) -> Identity | None:
+        async with self._verifying:
+            found = await asyncio.to_thread(self._users.verified, self._engine, name, password)
+        return await self._identity(found)
+
+    def users(self) -> list[Account]:
+        return [_account(one) for one in self._users.everybody(self._engine)]
+
+    async def add(self, name: str, password: str, admin: bool) -> Account:
+        async with self._verifying:
+            found = await asyncio.to_thread(self._users.add, self._engine, name, password, admin)
+        return _account(found)
+
+    async def change(self, name: str, password: str | None, admin: bool | None) -> Account:
+        async with self._verifying:
+            found = await asyncio.to_thread(self._users.change, self._engine, name, password, admin)
+        return _account(found)
+
+    def remove(self, name: str) -> None:
+        self._users.remove(self._engine, name)
+
+
+class ProxiedUsers(StoredUsers):
+    """The users of the store, logged in by a proxy. With `adds_unknown` those that were never in it
+    are added.
+    """
+
+    logs_in = False
+    help = "log in at the proxy before this service, which has named no user"
+
+    def __init__(self, engine: Engine, seconds: float, adds_unknown: bool, must_be_in_passwd: bool = False) -> None:
+        super().__init__(engine, seconds, must_be_in_passwd)
+        self._adds_unknown = adds_unknown
+
+    async def of_name(self, name: str) -> Identity | None:
+        """The user whom the proxy names; None for one who is none here. Raises UseridMismatch."""
+        found = self._one(name)
+        if found is None and self._adds_unknown and not self._was_removed(name):
+            if not await asyncio.to_thread(is_of_the_system, name):
+                await self._add_unknown(name)
+            found = self._one(name)
+        return await self._identity(found)
+
+    async def _add_unknown(self, name: str) -> None:
+        try:
+            # The proxy logs users in, so the store gets a random password, which is told to nobody.
+            await self.add(name, secrets.token_urlsafe(32), admin=False)
+        except UseridTaken as exc:
+            raise UseridMismatch(str(exc)) from None
+        except StoreUnusable:
+            raise
+        except StoreError:
+            # No user can have such a name, or another request has added the user meanwhile.
+            pass
+
+    def _one(self, name: str) -> User | None:
+        try:
+            found: User = self._users.one(self._engine, name)
+        except NoSuchUser:
+            return None
+        return found
+
+    def _was_removed(self, name: str) -> bool:
+        return name in self._users.names(self._engine).values()
+
+    async def of_password(self, name: str, password: str) -> Identity | None:
+        return None
+
+
+class PamUsers(ProxiedUsers):
+    """The users of this machine, whose passwords PAM has checked. They come into the store at their first login, with
+    the userids that passwd has, and one who is removed there stays out. Passwords of the store are not looked at.
+    """
+
+    logs_in = True
+    help = "log in"
+
+    def __init__(self, engine: Engine, seconds: float) -> None:
+        super().__init__(engine, seconds, adds_unknown=True, must_be_in_passwd=True)
+        # Imported here: only this kind asks other processes.
+        from headrace.service.users.pam import Passwords
+
+        self._passwords = Passwords()
+
+    async def of_password(self, name: str, password: str) -> Identity | None:
+        return await self.of_name(name) if await self._passwords.right(name, password) else None
+
+
+def is_of_the_system(name: str) -> bool:
+    """Whether passwd has the name for the owner of the instance or a program, as whom no stranger may be served."""
+    try:
+        userid = pwd.getpwnam(name).pw_uid
+    except (KeyError, ValueError):
+        return False
+    return userid < _LEAST_USERID or userid == os.getuid()
+
+
+class Log:
+    """Writes errors of the store to the log; the same one again after _SILENCE seconds, however many requests fail."""
+
+    def __init__(self, path: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._clock = clock
+        self._said: dict[str, float] = {}
+
+    def __call__(self, text: str) -> None:
+        now = self._clock()
+        if now - self._said.get(text, -math.inf) >= _SILENCE:
+            self._said[text] = now
+            print(f"headrace-api: {self._path}: {text}: users are answered 503", file=sys.stderr, flush=True)
+
+
+def _account(user: User) -> Account:
+    return Account(user.name, user.userid, user.admin, user.added)
+
+
+def of(settings: Settings) -> Accounts:
+    """The accounts that the settings say. Raises StoreError where the store cannot be used."""
+    if not settings.several:
+        return Owner(settings)
+    from headrace.service.store import database
+
+    seconds = settings.token_minutes * 60
+    engine = database.open_file(settings.database, told=Log(settings.database))
+    if settings.auth == "proxy":
+        return ProxiedUsers(engine, seconds, settings.adds_unknown)
+    if settings.auth == "pam":
+        return PamUsers(engine, seconds)
+    return StoredUsers(engine, seconds)

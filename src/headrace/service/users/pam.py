@@ -1,0 +1,72 @@
+"""Passwords by PAM, service `headrace`: each is asked for in a process of its own, which is this file.
+
+Modules of PAM wait (for a server, or some seconds after a failure), and are code of others: none of them holds up or
+ends the service. The process has 10 seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+
+from headrace.engine.process import pam_session
+from headrace.engine.process.python import running
+
+SERVICE = "headrace"
+SECONDS = 10.0
+# Processes at a time; others wait.
+_AT_A_TIME = 16
+# How the process ends: the password is right, or it is not; anything else is an error.
+_RIGHT, _WRONG = 0, 3
+
+
+def missing() -> str:
+    """Why nobody could log in by PAM here; "" if users can."""
+    return pam_session.missing(SERVICE)
+
+
+class Passwords:
+    """Whether a password is the user's, at most _AT_A_TIME at once."""
+
+    def __init__(self) -> None:
+        self._turns = asyncio.Semaphore(_AT_A_TIME)
+
+    async def right(self, name: str, password: str, seconds: float = SECONDS) -> bool:
+        """Whether PAM lets the user in with this password, and the account may be used now."""
+        async with self._turns:
+            process = await asyncio.create_subprocess_exec(
+                *running(__name__), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+            )
+            text = json.dumps([name, password]).encode()
+            try:
+                await asyncio.wait_for(process.communicate(text), seconds)
+            except asyncio.TimeoutError:
+                print(f"headrace api: PAM has not answered within {seconds:g} s", file=sys.stderr)
+                return False
+            finally:
+                if process.returncode is None:
+                    process.kill()
+                    await process.wait()
+        if process.returncode not in (_RIGHT, _WRONG):
+            print(f"headrace api: the process that asks PAM has ended with {process.returncode}", file=sys.stderr)
+        return process.returncode == _RIGHT
+
+
+def _main() -> int:
+    import pamela
+
+    name, password = json.load(sys.stdin)
+    if "\0" in name or "\0" in password:
+        return _WRONG
+    try:
+        # After the password the account is checked: it may be locked or have expired.
+        pamela.authenticate(name, password, service=SERVICE, resetcred=0, check=True)
+    except (pamela.PAMError, UnicodeEncodeError):
+        return _WRONG
+    return _RIGHT
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

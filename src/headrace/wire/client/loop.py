@@ -1,0 +1,61 @@
+"""The handle of `loop://`: every message that is sent comes back, to test programs without a broker."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+
+from headrace.formats.spec.message import ROLE_NONE, ROLE_OWNER, USERID_UNKNOWN, Message, frame
+from headrace.formats.spec.stdlib_parts import socket
+from headrace.wire.client.handle import Handle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
+
+LOOP_URI = "loop://"
+
+
+class LoopHandle(Handle):
+    """A handle whose requests arrive at itself; the receiver takes one with `unclaimed` and answers it with `send`.
+
+    Every event comes back, with or without a subscription. A message without a sender gets this user, as owner.
+    """
+
+    __slots__ = ("_entrance",)
+
+    def __init__(self) -> None:
+        ours, self._entrance = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        super().__init__(LOOP_URI, ours)
+
+    def close(self) -> None:
+        super().close()
+        self._entrance.close()
+
+    def send(self, msg: Message) -> None:
+        if self._user is not None or msg.userid == USERID_UNKNOWN:
+            msg.userid = os.getuid() if self._user is None else self._user
+        if self._role is not None or msg.rolemask == ROLE_NONE:
+            msg.rolemask = ROLE_OWNER if self._role is None else self._role
+        left = memoryview(frame(msg))
+        while left:
+            try:
+                left = left[self._entrance.send(left, socket.MSG_DONTWAIT) :]
+            except BlockingIOError:
+                self.pump(0)
+
+    def pump(self, timeout: Optional[float] = None) -> bool:
+        """Read sent messages. Raises OSError EDEADLK for a wait without timeout, because there is no other sender."""
+        if timeout is None:
+            poller = select.poll()
+            poller.register(self._sock, select.POLLIN)
+            if not poller.poll(0):
+                raise OSError(errno.EDEADLK, f"{LOOP_URI}: nothing was sent that could still arrive")
+        return super().pump(timeout)
+
+    def subscribe(self, topic: str) -> None:
+        """Does nothing: all events come back."""
+
+    def unsubscribe(self, topic: str) -> None:
+        """Does nothing: all events come back."""

@@ -1,0 +1,88 @@
+"""The options of `flux submit`, `flux batch` and `flux alloc` as keywords for the builders of job specifications.
+
+The functions that interpret the options for commands do it here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import warnings
+from typing import TYPE_CHECKING, Any, Dict
+
+from flux.job.batch_config import BatchConfig
+
+if TYPE_CHECKING:
+    from flux.job.Jobspec import JobspecV1
+
+# The builders' names for the size of an instance.
+BUILDER_SIZE = ("num_slots", "cores_per_slot", "gpus_per_slot", "num_nodes", "broker_opts", "exclusive", "conf")
+_LISTS = ("env", "rlimit", "dependency", "requires", "add_file")
+_OPTIONS = (*_LISTS, "signal", "taskmap", "shell_options", "time_limit", "attributes")
+# Options that only a namespace of the command line has.
+_COMMAND_LINE = ("setopt", "setattr", "begin_time", "preemptible_after")
+
+
+def apply(spec: JobspecV1, args: Any, options: Dict[str, Any]) -> None:
+    """Apply the options of a namespace (or None), and `options`, which override it, to `spec`.
+
+    Raises TypeError for unknown names, ValueError for invalid values.
+    """
+    unknown = sorted(set(options) - set(_OPTIONS))
+    if unknown:
+        names = ", ".join(map(repr, unknown))
+        raise TypeError(f"apply_options() got unexpected keyword argument(s): {names}")
+    merged = argparse.Namespace(**dict.fromkeys((*_OPTIONS, *_COMMAND_LINE)))
+    for source in ({} if args is None else vars(args), options):
+        for name, value in source.items():
+            if value is not None:
+                setattr(merged, name, [value] if name in _LISTS and isinstance(value, str) else value)
+    _apply(spec, merged, args is not None)
+
+
+def _apply(spec: JobspecV1, merged: argparse.Namespace, from_namespace: bool) -> None:
+    from headrace.formats.spec import envrules, rlimits
+    from headrace.wire.query import submission
+
+    if merged.env is not None or from_namespace:
+        spec.environment, expand = envrules.apply(merged.env or [], os.environ)
+        if expand:
+            spec.setattr_shell_option("env-expand", expand)
+    if merged.rlimit is not None or from_namespace:
+        spec.setattr_shell_option("rlimit", rlimits.collect(merged.rlimit or []))
+    if merged.time_limit is not None:
+        spec.duration = merged.time_limit
+    for key, value in (merged.shell_options or {}).items():
+        spec.setattr_shell_option(key, value)
+    submission.finish(spec.jobspec, merged, warnings.warn)
+    for key, value in (merged.attributes or {}).items():
+        spec.setattr(key, value)
+
+
+def take(more: Dict[str, Any]) -> Dict[str, Any]:
+    """Remove the options that `apply` accepts from `more`; environment and limits of this process are added."""
+    options = {key: more.pop(key) for key in _OPTIONS if key in more}
+    return {"env": [], "rlimit": [], **options}
+
+
+def take_size(more: Dict[str, Any]) -> Dict[str, Any]:
+    """Remove the size of an instance from `more`, named as on the command line; returns it with the builders' names."""
+    nslots, nodes = more.pop("nslots", None), more.pop("nodes", None)
+    exclusive = more.pop("exclusive", False)
+    if nslots is None:
+        exclusive = exclusive or nodes is not None
+        nslots = 1 if nodes is None else nodes
+    size: Dict[str, Any] = {
+        key: more.pop(key) for key in ("cores_per_slot", "gpus_per_slot", "broker_opts") if key in more
+    }
+    conf = _configuration(more.pop("conf", None))
+    return {"num_slots": nslots, "num_nodes": nodes, "exclusive": exclusive, "conf": conf, **size}
+
+
+def _configuration(conf: Any) -> Any:
+    """The configuration of a mapping, of a BatchConfig, or of text as `BatchConfig.update` takes it."""
+    if conf is None or isinstance(conf, dict):
+        return conf
+    if isinstance(conf, BatchConfig):
+        return conf.config
+    return BatchConfig().update(str(conf)).config

@@ -1,0 +1,53 @@
+"""The signed jobspec J (RFC 38, RFC 39): HEADER.PAYLOAD.SIGNATURE.
+
+With the mechanism `none` the signature is that word: the broker takes the submitter's identity from the connection.
+With `munge` it is a credential, which proves it on any host of the site (`munge`).
+"""
+
+from __future__ import annotations
+
+import os
+from binascii import b2a_base64
+
+from headrace.formats.spec import credential
+from headrace.wire.query.errors import QueryError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
+
+NONE, MUNGE = "none", "munge"
+MECHANISMS = (NONE, MUNGE)
+# The variable by which users choose a mechanism for all commands and programs.
+VARIABLE = "HEADRACE_SIGN_TYPE"
+
+
+class SigningError(QueryError):
+    """There is no such mechanism, or it cannot be used here; the text is for users."""
+
+
+def sign(jobspec: str, userid: Optional[int] = None, mechanism: str = "") -> str:
+    """The J of a jobspec's text, in the name of a user (default: who runs this process, or FLUX_HANDLE_USERID).
+
+    Raises SigningError.
+    """
+    mechanism = mechanism or os.environ.get(VARIABLE) or NONE
+    if mechanism not in MECHANISMS:
+        raise SigningError(f"unknown mechanism {mechanism!r} to sign with, there are {' and '.join(MECHANISMS)}")
+    signer = os.environ.get(credential.USERID) or str(os.getuid()) if userid is None else str(userid)
+    header = f"version\0i1\0userid\0i{signer}\0mechanism\0s{mechanism}\0".encode()
+    signed = f"{_base64(header)}.{_base64(jobspec.encode('utf-8', 'surrogateescape'))}"
+    return f"{signed}.{_credential(signed) if mechanism == MUNGE else NONE}"
+
+
+def _credential(signed: str) -> str:
+    from . import munge
+
+    try:
+        return munge.encode(munge.digest(signed.encode("ascii")))
+    except munge.MungeError as exc:
+        raise SigningError(str(exc.strerror)) from None
+
+
+def _base64(data: bytes) -> str:
+    return b2a_base64(data, newline=False).decode()

@@ -1,0 +1,31 @@
+"""The environment of tasks: from the submitter's, without what belongs to the submitter's instance."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.engine.shell.environment import job_environment, task_environment
+
+
+def test_a_job_gets_its_own_identity_and_the_rest_of_the_submitters_environment() -> None:
+    base = {"HOME": "/home/u", "LEVEL": 2, "UNSET": None, "FLUX_JOB_ID": "old", "FLUX_TASK_RANK": "7", "PMI_FD": "3"}
+    env = job_environment(base, "f1", "/f1", 4, 2, "/tmp/job", "local:///x", "job-1")
+    assert (env["HOME"], env["LEVEL"], env["FLUX_JOB_ID"], env["FLUX_JOB_SIZE"]) == ("/home/u", "2", "f1", "4")
+    assert {"UNSET", "FLUX_TASK_RANK", "PMI_FD"}.isdisjoint(env)
+
+
+@pytest.mark.parametrize(("base", "host", "found"), [({"HOSTNAME": "login"}, "n1", "n1"), ({}, "n1", None)])
+def test_the_name_of_the_submitters_host_becomes_that_of_the_node(
+    base: dict[str, str], host: str, found: str | None
+) -> None:
+    env = job_environment(base, "f1", "/f1", 4, 2, "/tmp/job", "local:///x", "job-1", host)
+    assert env.get("HOSTNAME") == found
+
+
+@pytest.mark.parametrize(("gpus", "shown"), [(None, None), ("", ""), ("0,1", "0,1")])
+def test_a_task_sees_its_gpus_only_where_they_are_dealt_out(gpus: str | None, shown: str | None) -> None:
+    job = {"A": "b"}
+    env = task_environment(job, 5, 1, gpus)
+    assert (env["A"], env["FLUX_TASK_RANK"], env["FLUX_TASK_LOCAL_ID"]) == ("b", "5", "1")
+    assert env.get("CUDA_VISIBLE_DEVICES") == shown
+    assert job == {"A": "b"}

@@ -1,0 +1,67 @@
+"""What a change of each field does to a live MiniCluster."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from arbitrary import miniclusters
+from clusters import minicluster
+
+from headrace.minicluster.operator.core.changes import EFFECTS, Change, Effect, changes
+from headrace.minicluster.operator.core.fingerprint import recreating, whole
+
+PAGE = Path(__file__).parents[4] / "docs/user/minicluster.md"
+GROUP = {"name": "gpu", "size": 1, "maxSize": 4}
+FULL: dict[str, Any] = {"size": 2, "maxSize": 4, "groups": [GROUP], "flux": {"brokerConfig": "[access]\n"}}
+
+
+@pytest.mark.parametrize(
+    ("changed", "path", "effect"),
+    [
+        ({"size": 3}, "spec.size", Effect.RESIZES),
+        ({"maxSize": 8}, "spec.maxSize", Effect.RESIZES),
+        ({"groups": [{**GROUP, "size": 2}]}, "spec.groups[0].size", Effect.RESIZES),
+        ({"groups": [{**GROUP, "image": "x"}]}, "spec.groups[0].image", Effect.RECREATES),
+        ({"flux": {"brokerConfig": "[access]\n\n"}}, "spec.flux.brokerConfig", Effect.RELOADS),
+        ({"flux": {**FULL["flux"], "topology": "kary:2"}}, "spec.flux.topology", Effect.RECREATES),
+        ({"minSize": 1}, "spec.minSize", Effect.NEXT_START),
+        ({"suspend": True}, "spec.suspend", Effect.AT_ONCE),
+        ({"autoscale": {"minSize": 2}}, "spec.autoscale.minSize", Effect.AT_ONCE),
+        ({"autoscale": {}}, "spec.autoscale", Effect.AT_ONCE),
+        ({"ttlSecondsAfterFinished": 5}, "spec.ttlSecondsAfterFinished", Effect.AT_ONCE),
+        ({"tasks": 2}, "spec.tasks", Effect.RECREATES),
+        ({"pod": {"labels": {"a.b/c": "d"}}}, "spec.pod.labels.a.b/c", Effect.RECREATES),
+    ],
+)
+def test_a_change_is_told_with_its_effect(changed: dict[str, Any], path: str, effect: Effect) -> None:
+    old, new = minicluster(**FULL), minicluster(**{**FULL, **changed})
+    assert changes(old, new) == [Change(path, effect)]
+    assert changes(new, old) == [Change(path, effect)]
+
+
+def test_a_change_in_a_container_names_the_field() -> None:
+    old = minicluster({"environment": {"A": "1"}, "volumes": {"v": {"emptyDir": True}}})
+    new = minicluster({"environment": {"A": "2"}, "volumes": {"v": {"emptyDir": True, "path": "/v"}}})
+    places = ["spec.containers[0].environment.A", "spec.containers[0].volumes.v.path"]
+    assert changes(old, new) == [Change(place, Effect.RECREATES) for place in places]
+
+
+def test_a_field_that_is_given_at_its_default_has_not_changed() -> None:
+    assert changes(minicluster(), minicluster({"pullAlways": False}, tasks=1, suspend=False, groups=[])) == []
+
+
+def test_another_job_is_made_for_what_recreates_and_for_nothing_else() -> None:
+    before = minicluster()
+    for _, cluster in miniclusters(400):
+        found = changes(before, cluster)
+        assert (recreating(before) != recreating(cluster)) is any(one.effect is Effect.RECREATES for one in found)
+        assert (whole(before) != whole(cluster)) is bool(found)
+        before = cluster
+
+
+def test_the_users_page_has_the_same_table() -> None:
+    rows = re.findall(r"^\| `(spec\.[^`]*)` \| ([a-z ]+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert dict(rows) == {path: effect.value for path, effect in EFFECTS.items()}

@@ -1,0 +1,42 @@
+"""Figures of a simulation, worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.sched.graph.request import JobRequest
+from headrace.sched.queueing.simulate import Job, Run, Simulation
+from headrace.sched.queueing.simulate_metrics import Spread, fairness, measure, slowdown, spread
+
+
+def run(submit: int, start: int, end: int, user: str = "a", runtime: int = 0) -> Run:
+    return Run(Job(1, submit, runtime or end - start, JobRequest([], 0), user=user), start, end, False)
+
+
+def test_percentiles_are_values_that_occurred() -> None:
+    assert spread(range(1, 101)) == Spread(50.5, 50, 90, 99, 100)
+    assert spread([7]) == Spread(7, 7, 7, 7, 7)
+    assert spread([]) == Spread(0, 0, 0, 0, 0)
+
+
+def test_slowdown_is_bounded_at_ten_seconds_and_at_one() -> None:
+    assert slowdown(run(0, 300, 400)) == 4.0
+    assert slowdown(run(0, 99, 100)) == 10.0
+    assert slowdown(run(0, 0, 3)) == 1.0
+
+
+def test_fairness_is_one_for_equals_and_one_over_users_at_worst() -> None:
+    assert fairness([run(0, 100, 200, "a"), run(0, 20, 40, "b")]) == 1.0
+    assert fairness([run(0, 0, 10, "a"), run(0, 10**9, 10**9 + 10, "b")]) == pytest.approx(0.5)
+    assert fairness([run(0, 100, 200, "a"), run(0, 0, 100, "a"), run(0, 50, 150, "b")]) == 1.0
+    assert fairness([]) == 1.0
+
+
+def test_the_machines_use_is_of_what_it_had_until_the_last_end() -> None:
+    outcome = Simulation(
+        [run(100, 100, 150), run(100, 150, 300, runtime=500)], [], 100, 300, {"core": 500}, {"core": 4}, 6
+    )
+    found = measure(outcome)
+    assert (found.makespan, found.utilisation) == (200, {"core": 500 / 800})
+    assert (found.jobs, found.ran, found.never, found.cut) == (2, 2, 0, 1)
+    assert found.wait == Spread(25, 0, 50, 50, 50)
