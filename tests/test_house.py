@@ -36,6 +36,17 @@ def test_no_two_files_of_tests_have_the_same_name() -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
+# Folders of tests that are for no folder of the source.
+FOR_THE_WHOLE = ("kube", "project", "system")
+
+
+def test_a_folder_of_tests_is_named_as_the_source_that_it_tests() -> None:
+    source = HERE.parent / "src/headrace"
+    folders = {path.parent.relative_to(HERE) for path in HERE.rglob("test_*.py")} - {Path()}
+    mirrored = [folder for folder in folders if folder.parts[0] not in FOR_THE_WHOLE]
+    assert [folder.as_posix() for folder in mirrored if not (source / folder).is_dir()] == []
+
+
 def pauses(tree: ast.AST) -> Iterator[tuple[str, int]]:
     """(function, line) of each `sleep` but for turns of the loop (0 s), look-and-waits, and random moments.
 
