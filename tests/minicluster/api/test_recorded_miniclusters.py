@@ -160,7 +160,7 @@ def test_each_reviewed_difference_is_still_one() -> None:
 
 def rows_about_files() -> list[str]:
     """The rows of the page's last table, without its head."""
-    lines = PAGE.read_text(encoding="utf-8").partition("## Files that one takes")[2].splitlines()
+    lines = PAGE.read_text(encoding="utf-8").partition("## Files that only one of them accepts")[2].splitlines()
     return [line.removeprefix("| ") for line in lines if line.startswith("| ")][1:]
 
 
