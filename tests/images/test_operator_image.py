@@ -68,12 +68,11 @@ def test_the_store_of_the_cluster_queue_has_its_drivers_and_its_schema(root: Pat
     code = """
 import psycopg
 from headrace.cluster_queue.store import database
-store = database.connect(database.Address("sqlite:/tmp/store.sqlite"))
-database.migrate(store)
-print(psycopg.pq.__impl__, database.version_of(store) == len(database.migrations()) > 0)
+store = database.opened(database.Address("sqlite:/tmp/store.sqlite"))
+print(psycopg.pq.__impl__, store.rows("SELECT count(*) FROM version")[0][0] == len(database.schema()) > 0)
 try:
-    database.connect(database.Address("postgresql://me@127.0.0.1:1/none"))
-except database.StoreError as exc:
+    database.opened(database.Address("postgresql://me@127.0.0.1:1/none"))
+except database.DatabaseError as exc:
     print("refused" in str(exc))
 """
     done = run(root, "/opt/headrace/libexec/python3", "-I", "-S", "-c", code)

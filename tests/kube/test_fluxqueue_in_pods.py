@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import diagnosis
-import postgresql
 import pytest
 from installed import IMAGE
 from kubecluster.cluster import Cluster
@@ -14,6 +13,7 @@ from kubecluster.errors import KubeError
 from patience import TIMEOUT, until
 from running_fluxqueue import Held, nodes_of_queues
 
+import postgresql
 from headrace.cluster_queue.names import CONFIGURATION, FLUXQUEUE
 from headrace.images import oci
 from headrace.images.operator_image import operator_image

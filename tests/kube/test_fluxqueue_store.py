@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import postgresql
 import pytest
 from kubecluster import build, kwok
 from kubecluster.cluster import Cluster, unmet
@@ -19,6 +18,7 @@ from kubecluster.errors import KubeError
 from patience import until
 from running_fluxqueue import Held, RunningFluxqueue, nodes_of_queues, pod_spec, running
 
+import postgresql
 from headrace.cluster_queue.names import FLUXQUEUE
 from headrace.k8s.objects.timestamps import seconds_of
 from headrace.programs.cluster_queue.install import Install

@@ -36,7 +36,7 @@ from .names import (
     POLICY_BINDINGS,
     SELF_REVIEWS,
 )
-from .store.database import Address, StoreError, reading
+from .store.database import Address, DatabaseError, reading
 from .store.history import Line, history, jobs_by_namespace
 from .store.writer import in_thread
 
@@ -166,7 +166,7 @@ class HistoryRequests:
             jobs = await in_thread(_jobs, self._address, since, now)
             may_read = await self._readable(spec["user"], jobs)
             rows = await in_thread(_rows, self._address, since, now, spec.get("by", ""), may_read)
-        except StoreError as exc:
+        except DatabaseError as exc:
             # What the database says may name its server, which is no user's business.
             log.warning("the store: %s", exc)
             return Answer(since=since, until=now, problem="the store of the queue cannot be read now: its log says why")

@@ -66,7 +66,8 @@ class Contents:
 NOT_IN_IMAGES = ("headrace.service", "headrace.images", "headrace.kubeflow")
 # What a pod does not use: parts for programs that talk to the API server, and the commands on them.
 _NOT_IN_PODS = (
-    *("headrace.cluster_queue", "headrace.programs", "headrace.minicluster.operator", "headrace.minicluster.client"),
+    *("headrace.cluster_queue", "headrace.storage", "headrace.programs"),
+    *("headrace.minicluster.operator", "headrace.minicluster.client"),
     *("headrace.flux_jobs.operator", "headrace.flux_jobs.client", "headrace.k8s.client", "headrace.k8s.metrics_api"),
     *("headrace.k8s.packaging", "headrace.k8s.progress", "headrace.k8s.runtime"),
     "headrace.minicluster.api.field_docs",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 from headrace.cluster_queue.core.chronicle import Facts, Record
 from headrace.cluster_queue.core.job import State
-from headrace.cluster_queue.store.database import Address, Database, connect, migrate
+from headrace.cluster_queue.store import database
+from headrace.storage.database import Address, Database
 
 T = 1_800_000_000.0
 
@@ -33,18 +33,9 @@ def life(uid: str = "u1", start: float = T + 10, end: float = T + 70, **more: An
     ]
 
 
-@contextlib.contextmanager
-def opened(address: Address) -> Iterator[Database]:
-    with contextlib.closing(connect(address)) as database:
-        migrate(database)
-        yield database
-
-
-def emptied(address: Address) -> None:
-    """Take all out of a database of PostgreSQL."""
-    with contextlib.closing(connect(address)) as database:
-        for table in ("events", "usage", "jobs", "version"):
-            database.execute(f"DROP TABLE IF EXISTS {table}")
+def opened(address: Address) -> contextlib.closing[Database]:
+    """A database with the schema of the queue, closed after a block."""
+    return contextlib.closing(database.opened(address))
 
 
 def contents(database: Database) -> dict[str, list[tuple[Any, ...]]]:

@@ -7,16 +7,17 @@ import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import postgresql
 import pytest
-from stored import T, contents, emptied, events, facts, life, opened
+from stored import T, contents, events, facts, life, opened
 
+import postgresql
 from headrace.cluster_queue.core.chronicle import Record
 from headrace.cluster_queue.store import writer as writer_module
-from headrace.cluster_queue.store.database import Address, Database, StoreError
+from headrace.cluster_queue.store.database import Address, Database, DatabaseError
 from headrace.cluster_queue.store.writer import Writer
 from headrace.formats.exposition.metrics import Metrics
 from headrace.k8s.runtime.controller import Shared
+from postgresql import emptied
 from waiting import PATIENCE, until_in_loop
 
 NOWHERE = Address("postgresql://127.0.0.1:1/none")
@@ -193,7 +194,7 @@ def test_a_record_that_no_database_takes_keeps_none_else_back(address: Address) 
         assert [row[0] for row in database.rows("SELECT uid FROM jobs ORDER BY uid")] == ["a", "b"]
 
 
-@pytest.mark.parametrize("failure", [StoreError("the disk is full"), RuntimeError("a defect")])
+@pytest.mark.parametrize("failure", [DatabaseError("the disk is full"), RuntimeError("a defect")])
 def test_the_loop_goes_on_while_a_write_hangs_and_after_one_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:

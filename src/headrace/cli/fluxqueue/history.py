@@ -45,14 +45,14 @@ def _from_store(options: Namespace, store: Address) -> int:
     import time
 
     from headrace.cluster_queue.store import history
-    from headrace.cluster_queue.store.database import StoreError, reading
+    from headrace.cluster_queue.store.database import DatabaseError, reading
 
     now = time.time()
     since = max(now - duration.parse(options.since), 0.0)
     try:
         with reading(store) as database:
             lines = history.history(database, since, now, options.by)
-    except StoreError as exc:
+    except DatabaseError as exc:
         raise CommandError(str(exc)) from None
     if options.json:
         cluster.print_json(history.as_json(lines, since, now, options.by))

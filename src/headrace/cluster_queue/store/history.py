@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from .database import Database
+from headrace.storage.database import Database
 
 BY = ("namespace", "width", "queue")
 # Numbers of pods up to which a job belongs to a band, and the name of the band; wider ones are "17+".

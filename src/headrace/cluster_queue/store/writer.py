@@ -20,7 +20,7 @@ from headrace.k8s.runtime.controller import Shared
 
 from ..core.chronicle import Record
 from . import writing
-from .database import Address, BadValue, Database, StoreError, connect, migrate
+from .database import Address, BadValue, Database, DatabaseError, opened
 
 log = logging.getLogger("headrace.cluster_queue.store")
 
@@ -91,7 +91,7 @@ class Writer:
                 except Exception as exc:
                     self._metrics.count(self._failures)
                     waiting = {"waiting": len(self.queue) + len(self._sending)}
-                    if isinstance(exc, StoreError):
+                    if isinstance(exc, DatabaseError):
                         log.warning("the store: %s; again in %.1f s", exc, delay, extra=waiting)
                     else:
                         log.exception("defect of the store", extra=waiting)
@@ -105,14 +105,14 @@ class Writer:
     async def _end(self, database: Database) -> None:
         try:
             await asyncio.wait_for(self._drain(database), _LAST_WORDS)
-        except (StoreError, asyncio.TimeoutError) as exc:
+        except (DatabaseError, asyncio.TimeoutError) as exc:
             log.warning("the store: %s", str(exc) or "no answer", extra={"left": len(self.queue)})
 
     async def _write(self) -> None:
-        """Write all that waits. Raises StoreError."""
+        """Write all that waits. Raises DatabaseError."""
         database = self._database
         if database is None:
-            database = await in_thread(_open, self._address)
+            database = await in_thread(opened, self._address)
             log.info("the store is there", extra={"store": self._address.url})
             self._database = database
         try:
@@ -156,16 +156,6 @@ class Writer:
 
     def _connected(self) -> dict[tuple[str, ...], float]:
         return {(): float(self._database is not None)}
-
-
-def _open(address: Address) -> Database:
-    database = connect(address)
-    try:
-        migrate(database)
-    except StoreError:
-        database.close()
-        raise
-    return database
 
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:

@@ -8,9 +8,10 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from headrace.storage.database import Database
+
 from ..core.chronicle import Facts, Record
 from ..core.job import State
-from .database import Database
 
 Object = dict[str, Any]
 
@@ -77,14 +78,14 @@ def events_of(record: Record) -> list[Event]:
 
 
 def write(database: Database, records: Iterable[Record]) -> None:
-    """Take records in, all or none. Raises StoreError."""
+    """Take records in, all or none. Raises DatabaseError."""
     with database.transaction():
         for record in records:
             _write(database, record)
 
 
 def write_all(database: Database, records: Sequence[Record], at: float) -> None:
-    """Take in what there is of all jobs at a time: other jobs that have not ended are gone. Raises StoreError."""
+    """Take in what there is of all jobs at a time: other jobs that have not ended are gone. Raises DatabaseError."""
     for first in range(0, len(records), _CHUNK):
         chunk = records[first : first + _CHUNK]
         names = {f"u{index}": record.facts.uid for index, record in enumerate(chunk)}

@@ -17,8 +17,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import waiting
-from headrace.cluster_queue.store.database import Address, Database, connect
+from headrace.storage.database import Address, Database, connect
 
 USER, NAME, PASSWORD = "headrace", "postgres", "spelled-out"
 _SERVER_USER = "postgres"
@@ -105,3 +107,32 @@ def opened(server: Postgresql) -> Iterator[Database]:
     """A connection to its database."""
     with contextlib.closing(connect(server.address)) as database:
         yield database
+
+
+def emptied(address: Address) -> None:
+    """Take all out of a database of PostgreSQL."""
+    with contextlib.closing(connect(address)) as database:
+        database.execute("DROP SCHEMA public CASCADE")
+        database.execute("CREATE SCHEMA public")
+        database.execute("GRANT USAGE ON SCHEMA public TO PUBLIC")
+
+
+# The fixtures below are for the folders whose conftest.py imports them.
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Postgresql]:
+    if binaries() is None:
+        pytest.skip("needs PostgreSQL: `make packages` installs it")
+    with running() as started:
+        yield started
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Address:
+    """An empty database of each kind."""
+    if request.param == "sqlite":
+        return Address(f"sqlite:{tmp_path}/store.sqlite")
+    server = request.getfixturevalue("server")
+    emptied(server.address)
+    return server.address

@@ -1,0 +1,231 @@
+"""SQLite and PostgreSQL behind one interface: statements, transactions, and schemas that are numbered files.
+
+Each store of Headrace (users of the service, history of the cluster queue) writes its own SQL, with parameters as
+`:name`, and has a folder of files such as `0001_jobs.sql`. The table `version` of a database has the numbers of the
+files that were applied to it, each in one transaction. Calls block; asyncio programs make them in a thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+# Seconds for which a connection is tried, and after which a server that does not answer counts as gone.
+_CONNECT_TIMEOUT = 10
+_SILENCE = 30
+# Seconds for which another process may lock SQLite's file.
+_LOCK_TIMEOUT = 30.0
+# PostgreSQL, "Error Codes": undefined_table.
+_UNDEFINED_TABLE = "42P01"
+
+Row = Sequence[Any]
+
+
+class DatabaseError(Exception):
+    """A database that cannot be reached or used; another attempt may succeed."""
+
+
+class BadValue(DatabaseError):
+    """A value that the database rejects, at any attempt."""
+
+
+class Address(Struct, frozen=True):
+    """`url` is sqlite:PATH or postgresql://USER@HOST:PORT/NAME; `password_file` is read at each connection."""
+
+    url: str
+    password_file: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        if self.url.startswith("sqlite:"):
+            if not self.path:
+                raise ValueError(f"{self.url}: names no file: must be sqlite:PATH")
+            if self.password_file:
+                raise ValueError(f"{self.url}: a file needs no password")
+        elif self.url.startswith(("postgresql://", "postgres://")):
+            if urlsplit(self.url).password is not None or "password=" in self.url:
+                raise ValueError("a password in the address is seen by everybody: write it into a password file")
+        else:
+            raise ValueError(f"{self.url}: must be sqlite:PATH or postgresql://USER@HOST/NAME")
+
+    @property
+    def path(self) -> str:
+        """The file of SQLite; "" with PostgreSQL."""
+        return self.url[len("sqlite:") :] if self.url.startswith("sqlite:") else ""
+
+
+class Migration(NamedTuple):
+    """A numbered file of a schema."""
+
+    number: int
+    sql: str
+
+
+def migrations(folder: Path) -> list[Migration]:
+    """The files of a schema, in order."""
+    return [Migration(int(file.name[:4]), file.read_text()) for file in sorted(folder.glob("*.sql"))]
+
+
+class Database:
+    """A connection. Raises DatabaseError."""
+
+    def __init__(self, connection: Any, errors: type[Exception], bad: tuple[type[Exception], ...], style: str) -> None:
+        self._connection = connection
+        self._errors = errors
+        self._bad: tuple[type[Exception], ...] = (*bad, OverflowError)
+        self._style = style
+        self._texts: dict[str, str] = {}
+        # A process that ends makes its last writes while the thread of an earlier write may still be running.
+        self._lock = threading.RLock()
+
+    def execute(self, sql: str, values: Mapping[str, Any] | None = None) -> int:
+        """Run a statement; the number of rows that it has changed."""
+        return int(self._run(sql, values).rowcount)
+
+    def rows(self, sql: str, values: Mapping[str, Any] | None = None) -> list[Row]:
+        with self._guarded():
+            return list(self._run(sql, values).fetchall())
+
+    def _run(self, sql: str, values: Mapping[str, Any] | None) -> Any:
+        text = self._texts.setdefault(sql, re.sub(r":(\w+)", self._style, sql))
+        with self._guarded():
+            return self._connection.execute(text, values) if values else self._connection.execute(text)
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except self._bad as exc:
+            raise BadValue(str(exc)) from exc
+        except self._errors as exc:
+            raise DatabaseError(str(exc).strip()) from exc
+
+    @contextlib.contextmanager
+    def transaction(self, locked: bool = False) -> Iterator[None]:
+        """Apply all statements of a block, or none. In SQLite `locked` locks out other writers from the beginning."""
+        with self._lock:
+            self.execute("BEGIN IMMEDIATE" if locked else "BEGIN")
+            try:
+                yield
+            except BaseException:
+                with contextlib.suppress(DatabaseError):
+                    self.execute("ROLLBACK")
+                raise
+            self.execute("COMMIT")
+
+    def close(self) -> None:
+        with contextlib.suppress(self._errors):
+            self._connection.close()
+
+
+def connect(address: Address) -> Database:
+    """Raises DatabaseError; ImportError where psycopg is needed and not installed."""
+    if not address.path:
+        return _postgresql(address)
+    database = sqlite(address.path, _LOCK_TIMEOUT)
+    try:
+        # Others may read while it is written.
+        database.rows("PRAGMA journal_mode = WAL")
+    except DatabaseError as exc:
+        database.close()
+        raise DatabaseError(f"{address.path}: {exc}") from exc
+    return database
+
+
+def sqlite(file: str, seconds: float, uri: bool = False) -> Database:
+    """Open a path, or a `file:` URI. Statements wait `seconds` for others' locks. Raises DatabaseError."""
+    # Calls come from several threads, one after the other.
+    try:
+        connection = sqlite3.connect(file, seconds, isolation_level=None, check_same_thread=False, uri=uri)
+        connection.execute("PRAGMA foreign_keys = ON")
+    except sqlite3.Error as exc:
+        raise DatabaseError(f"{file}: {exc}") from exc
+    return Database(connection, sqlite3.Error, (sqlite3.DataError,), r":\1")
+
+
+def _postgresql(address: Address) -> Database:
+    import psycopg
+
+    try:
+        password = _password(address.password_file) if address.password_file else None
+        connection = psycopg.connect(
+            address.url,
+            password=password,
+            autocommit=True,
+            connect_timeout=_CONNECT_TIMEOUT,
+            keepalives_idle=_SILENCE // 3,
+            keepalives_interval=_SILENCE // 3,
+            keepalives_count=2,
+            tcp_user_timeout=_SILENCE * 1000,
+        )
+    except (psycopg.Error, OSError) as exc:
+        raise DatabaseError(str(exc).strip()) from exc
+    return Database(connection, psycopg.Error, (psycopg.DataError,), r"%(\1)s")
+
+
+def _password(file: str) -> str:
+    """Raises DatabaseError, OSError."""
+    try:
+        return Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as exc:
+        raise DatabaseError(f"{file}: must have a password as text in UTF-8: {exc}") from None
+
+
+def version_of(database: Database) -> int:
+    """The number of the last file of a schema that was applied to a database, 0 for none. Raises DatabaseError."""
+    try:
+        (row,) = database.rows("SELECT max(number) FROM version")
+    except DatabaseError as exc:
+        if _lacks_table(exc.__cause__):
+            return 0
+        raise
+    return int(row[0] or 0)
+
+
+def _lacks_table(error: BaseException | None) -> bool:
+    """Whether a statement failed because its table does not exist; SQLite has no code for that, only a text."""
+    return getattr(error, "sqlstate", "") == _UNDEFINED_TABLE or str(error).startswith("no such table")
+
+
+def migrate(database: Database, files: Sequence[Migration]) -> None:
+    """Bring a database to a schema. Raises DatabaseError, also for a database that is newer than the schema."""
+    newest = files[-1].number
+    if require(database, at_most=newest) == newest:
+        return
+    database.execute(
+        "CREATE TABLE IF NOT EXISTS version (number BIGINT PRIMARY KEY, taken_at DOUBLE PRECISION NOT NULL)"
+    )
+    for file in files:
+        with database.transaction():
+            # Of two processes that migrate at the same time, the second waits here and then finds the file taken.
+            taken = database.execute(
+                "INSERT INTO version (number, taken_at) VALUES (:number, :now) ON CONFLICT DO NOTHING",
+                {"number": file.number, "now": time.time()},
+            )
+            for statement in _statements(file.sql) if taken else ():
+                database.execute(statement)
+
+
+def require(database: Database, at_most: int) -> int:
+    """The version of a database's schema. Raises DatabaseError where it is newer than this program's."""
+    has = version_of(database)
+    if has > at_most:
+        raise DatabaseError(
+            f"the database has version {has} of its schema, this program only {at_most}: it needs a newer one"
+        )
+    return has
+
+
+def _statements(sql: str) -> list[str]:
+    """The statements of a file; each ends at the end of a line, and no comment has the colon of a parameter."""
+    lines = [line for line in sql.splitlines() if not line.lstrip().startswith("--")]
+    return [one.strip() for one in "\n".join(lines).split(";\n") if one.strip(" \n;")]
