@@ -132,10 +132,9 @@ class Group:
         self.instance = instance
         self.database = str(folder / "api.sqlite")
         self.audit = folder / "audit"
-        engine = database.open_file(self.database)
+        store = database.open_file(self.database)
         for name in ("ann.x", "bob.x", "boss.x", "eve.x"):
-            users.add(engine, name, PASSWORD, name == "boss.x")
-        engine.dispose()
+            users.add(store, name, PASSWORD, name == "boss.x")
         settings = Settings(uri=instance.uri, auth="users", database=self.database, audit=str(self.audit))
         self.app = create_app(settings)
 

@@ -217,9 +217,8 @@ def test_the_instance_is_stopped_by_administrators_only(group: Any) -> None:
 
 
 def test_jobs_have_the_names_of_the_stores_users_also_of_one_who_was_added_meanwhile(group: Any) -> None:
-    engine = database.open_file(group.database)
-    users.add(engine, "new.x", PASSWORD, False)
-    engine.dispose()
+    store = database.open_file(group.database)
+    users.add(store, "new.x", PASSWORD, False)
     client = group.client("new.x")
     id = client.post("/v1/jobs/submit", json={"command": "true"}).json()["id"]
     boss = group.client("boss.x")

@@ -29,9 +29,8 @@ def url(instance: Any, request: pytest.FixtureRequest, tmp_path: Path) -> Iterat
     argv = [HEADRACE, "api", "start", "--port", "0", "--json", "--auth", request.param]
     if request.param == "users":
         argv += ["--database", str(tmp_path / "users")]
-        engine = database.open_file(argv[-1])
-        users.add(engine, SECRETS["FLUX_USER"], SECRETS["FLUX_TOKEN"], admin=False)
-        engine.dispose()
+        store = database.open_file(argv[-1])
+        users.add(store, SECRETS["FLUX_USER"], SECRETS["FLUX_TOKEN"], admin=False)
     with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True, cwd="/tmp") as service:
         assert service.stdout is not None
         yield json.loads(service.stdout.readline())["url"]

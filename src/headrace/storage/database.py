@@ -76,7 +76,7 @@ def migrations(folder: Path) -> list[Migration]:
 
 
 class Database:
-    """A connection. Raises DatabaseError."""
+    """A connection. Raises DatabaseError. `style` is the driver's form of a parameter, "" where that is `:name`."""
 
     def __init__(self, connection: Any, errors: type[Exception], bad: tuple[type[Exception], ...], style: str) -> None:
         self._connection = connection
@@ -96,7 +96,9 @@ class Database:
             return list(self._run(sql, values).fetchall())
 
     def _run(self, sql: str, values: Mapping[str, Any] | None) -> Any:
-        text = self._texts.setdefault(sql, re.sub(r":(\w+)", self._style, sql))
+        text = self._texts.get(sql)
+        if text is None:
+            text = self._texts[sql] = re.sub(r":(\w+)", self._style, sql) if self._style else sql
         with self._guarded():
             return self._connection.execute(text, values) if values else self._connection.execute(text)
 
@@ -149,7 +151,7 @@ def sqlite(file: str, seconds: float, uri: bool = False) -> Database:
         connection.execute("PRAGMA foreign_keys = ON")
     except sqlite3.Error as exc:
         raise DatabaseError(f"{file}: {exc}") from exc
-    return Database(connection, sqlite3.Error, (sqlite3.DataError,), r":\1")
+    return Database(connection, sqlite3.Error, (sqlite3.DataError,), "")
 
 
 def _postgresql(address: Address) -> Database:

@@ -60,15 +60,14 @@ def test_users_are_added_listed_changed_and_removed(run: Run, tmp_path: Path) ->
         == run("headrace api users admin bob.x --off --database=users")[0]
         == 0
     )
-    engine = database.open_file(str(tmp_path / "users"))
-    assert [one.admin for one in users.everybody(engine)] == [True, False]
+    store = database.open_file(str(tmp_path / "users"))
+    assert [one.admin for one in users.everybody(store)] == [True, False]
     assert run("headrace api users password ann.x --database=users", "another one\n") == (0, "", "")
-    assert users.verified(engine, "ann.x", "another one")
+    assert users.verified(store, "ann.x", "another one")
     assert run("headrace api users renumber ann.x --database=users") == (0, "ann.x has the userid 200000\n", "")
     assert run("headrace api users remove ann.x --database=users") == (0, "", "") and [
-        one.name for one in users.everybody(engine)
+        one.name for one in users.everybody(store)
     ] == ["bob.x"]
-    engine.dispose()
 
 
 def test_a_short_password_is_taken_with_a_warning(run: Run) -> None:
@@ -78,9 +77,8 @@ def test_a_short_password_is_taken_with_a_warning(run: Run) -> None:
 
 def test_a_note_sends_nothing_to_the_terminal_of_who_lists_tokens(run: Run, tmp_path: Path) -> None:
     run("headrace api users add ann.x --database=users", "long enough")
-    engine = database.open_file(str(tmp_path / "users"))
-    tokens.issue(engine, users.one(engine, "ann.x"), 60.0, "a\x1b[31m\nb \u202e\u00e9")
-    engine.dispose()
+    store = database.open_file(str(tmp_path / "users"))
+    tokens.issue(store, users.one(store, "ann.x"), 60.0, "a\x1b[31m\nb \u202e\u00e9")
     lines = run("headrace api tokens list --database=users")[1].splitlines()
     assert len(lines) == 2 and lines[1].endswith("a\\x1b[31m\\nb \\u202e\u00e9")
 
@@ -88,8 +86,8 @@ def test_a_note_sends_nothing_to_the_terminal_of_who_lists_tokens(run: Run, tmp_
 def test_tokens_are_issued_listed_and_revoked(run: Run, tmp_path: Path) -> None:
     run("headrace api users add ann.x --database=users", "long enough")
     token = run("headrace api tokens issue ann.x --minutes 5 --note nightly --database=users")[1].strip()
-    engine = database.open_file(str(tmp_path / "users"))
-    found = tokens.user_of(engine, token)
+    store = database.open_file(str(tmp_path / "users"))
+    found = tokens.user_of(store, token)
     assert found is not None and found.name == "ann.x"
     (one,) = json.loads(run("headrace api tokens list --json --database=users")[1])
     assert (one["user"], one["note"], one["ends"] - one["issued"]) == ("ann.x", "nightly", 300.0)
@@ -103,9 +101,8 @@ def test_tokens_are_issued_listed_and_revoked(run: Run, tmp_path: Path) -> None:
         assert len(out.splitlines()) == count and token not in out
     assert (
         run(f"headrace api tokens revoke {one['id']} --database=users") == (0, "", "")
-        and tokens.user_of(engine, token) is None
+        and tokens.user_of(store, token) is None
     )
-    engine.dispose()
 
 
 NOBODY = "there is no user 'nosuch': headrace api users list --database users shows users"
@@ -221,9 +218,9 @@ def test_where_jobs_of_others_are_refused_it_does_not_start_and_says_why(tmp_pat
 
 
 def test_the_extra_is_named_where_the_store_has_none(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "alembic", None)
+    monkeypatch.setitem(__import__("sys").modules, "argon2", None)
     status, _, err = run("headrace api users list --database=users")
-    assert status == 1 and "the store of users needs the extra api (alembic is missing)" in err
+    assert status == 1 and "the store of users needs the extra api (argon2 is missing)" in err
 
 
 def test_passwords_typed_at_a_terminal_must_agree(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: Any) -> None:

@@ -118,9 +118,8 @@ class Site:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     file = tmp_path_factory.mktemp("site") / "api.sqlite"
-    engine = database.open_file(str(file))
-    users.add(engine, "boss", PASSWORD, True)
-    engine.dispose()
+    store = database.open_file(str(file))
+    users.add(store, "boss", PASSWORD, True)
     with running(AS_OWNER) as instance, sync_playwright() as playwright:
         instance.flux("submit", "--urgency=hold", "--job-name=later", "true")
         argv = [HEADRACE, "api", "start", "--port=0", "--json", "--auth=users", f"--database={file}"]

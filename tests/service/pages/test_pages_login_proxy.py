@@ -12,9 +12,8 @@ from headrace.service.store import database, users
 
 def test_pages_are_those_of_the_user_whom_the_proxy_names(shared: Any, served: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "api.sqlite")
-    engine = database.open_file(path)
-    users.add(engine, "ann.x", "a password", admin=False)
-    engine.dispose()
+    store = database.open_file(path)
+    users.add(store, "ann.x", "a password", admin=False)
     client = served(shared, auth="proxy", database=path, proxy_header="X-User")
     assert "has named no user" in client.get("/jobs").text and client.get("/jobs").status_code == 401
     client.headers["X-User"] = "ann.x"

@@ -40,10 +40,9 @@ def refused(access: Access, *headers: tuple[str, str], cookie: bool = False) -> 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     found = str(tmp_path / "api.sqlite")
-    engine = database.open_file(found)
-    users.add(engine, "ann.x", "a password", admin=False)
-    users.add(engine, "boss.x", "a password", admin=True)
-    engine.dispose()
+    store = database.open_file(found)
+    users.add(store, "ann.x", "a password", admin=False)
+    users.add(store, "boss.x", "a password", admin=True)
     return found
 
 

@@ -17,8 +17,8 @@ from headrace.service.users.accounts import Log
 
 def service(path: Path, **settings: Any) -> Any:
     """A client of a service whose store has ann, and a token of hers."""
-    engine = database.open_file(str(path))
-    users.add(engine, "ann.x", PASSWORD, False)
+    store = database.open_file(str(path))
+    users.add(store, "ann.x", PASSWORD, False)
     app = create_app(Settings(auth="users", database=str(path), **settings))
     client = TestClient(app, follow_redirects=False, base_url="http://localhost")
     answer = client.post("/v1/login/access-token", data={"username": "ann.x", "password": PASSWORD})

@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterable, List, Tuple
 
-    from sqlalchemy import Engine
+    from headrace.service.store.database import Store
 
 
 _FILE = "api.sqlite"
@@ -106,31 +106,27 @@ def database(options: Any) -> str:
 def check_extra() -> None:
     """Raises CommandError where a package that the store needs is not installed."""
     try:
-        import alembic  # noqa: F401
         import argon2  # noqa: F401
-        import sqlalchemy  # noqa: F401
     except ImportError as exc:
         raise missing_extra("the store of users", "api", exc) from None
 
 
 def run(options: Any) -> int:
     """Carry out one of these commands. Raises StoreError, a ValueError."""
-    from headrace.service.store import database as store
+    from headrace.service.store.database import open_file
     from headrace.service.store.errors import NoSuchToken, NoSuchUser, StoreError, StoreUnusable
 
     path = database(options)
-    engine = store.open_file(path, anew=options.run is _reset)
+    store = open_file(path, reset=options.run is _reset)
     where = f" --database {shlex.quote(options.database)}" if options.database else ""
     try:
-        options.run(options, engine)
+        options.run(options, store)
     except NoSuchUser as exc:
         raise NoSuchUser(f"{exc}: headrace api users list{where} shows users") from None
     except NoSuchToken as exc:
         raise NoSuchToken(f"{exc}: headrace api tokens list{where} shows tokens") from None
     except StoreUnusable as exc:
         raise StoreError(f"{path}: {exc}") from None
-    finally:
-        engine.dispose()
     return 0
 
 
@@ -166,47 +162,47 @@ def _password() -> str:
     return found
 
 
-def _add(options: Any, engine: Engine) -> None:
+def _add(options: Any, store: Store) -> None:
     from headrace.service.store import users
 
-    made = users.add(engine, options.name, _password(), options.admin, options.uid_range or users.UID_RANGE)
+    made = users.add(store, options.name, _password(), options.admin, options.uid_range or users.UID_RANGE)
     print(f"{made.name} has the userid {made.userid}")
 
 
-def _remove(options: Any, engine: Engine) -> None:
+def _remove(options: Any, store: Store) -> None:
     from headrace.service.store import users
 
-    users.remove(engine, options.name)
+    users.remove(store, options.name)
 
 
-def _reset(options: Any, engine: Engine) -> None:
+def _reset(options: Any, store: Store) -> None:
     """The store is new when it is opened."""
 
 
-def _renumber(options: Any, engine: Engine) -> None:
+def _renumber(options: Any, store: Store) -> None:
     from headrace.service.store import users
 
-    found = users.renumber(engine, options.name)
+    found = users.renumber(store, options.name)
     print(f"{found.name} has the userid {found.userid}")
 
 
-def _set_password(options: Any, engine: Engine) -> None:
+def _set_password(options: Any, store: Store) -> None:
     from headrace.service.store import users
 
-    users.one(engine, options.name)
-    users.change(engine, options.name, password=_password())
+    users.one(store, options.name)
+    users.change(store, options.name, password=_password())
 
 
-def _set_admin(options: Any, engine: Engine) -> None:
+def _set_admin(options: Any, store: Store) -> None:
     from headrace.service.store import users
 
-    users.change(engine, options.name, admin=not options.off)
+    users.change(store, options.name, admin=not options.off)
 
 
-def _list_users(options: Any, engine: Engine) -> None:
+def _list_users(options: Any, store: Store) -> None:
     from headrace.service.store import users
 
-    found = users.everybody(engine)
+    found = users.everybody(store)
     if options.json:
         _print_json(found)
         return
@@ -216,10 +212,10 @@ def _list_users(options: Any, engine: Engine) -> None:
     )
 
 
-def _list_tokens(options: Any, engine: Engine) -> None:
+def _list_tokens(options: Any, store: Store) -> None:
     from headrace.service.store import tokens
 
-    found = tokens.listed(engine, options.name)
+    found = tokens.listed(store, options.name)
     if options.json:
         _print_json(found)
         return
@@ -232,16 +228,16 @@ def _list_tokens(options: Any, engine: Engine) -> None:
     )
 
 
-def _issue(options: Any, engine: Engine) -> None:
+def _issue(options: Any, store: Store) -> None:
     from headrace.service.store import tokens, users
 
-    print(tokens.issue(engine, users.one(engine, options.name), options.minutes * 60.0, options.note)[0])
+    print(tokens.issue(store, users.one(store, options.name), options.minutes * 60.0, options.note)[0])
 
 
-def _revoke(options: Any, engine: Engine) -> None:
+def _revoke(options: Any, store: Store) -> None:
     from headrace.service.store import tokens
 
-    tokens.revoke(engine, options.id)
+    tokens.revoke(store, options.id)
 
 
 def _print_json(rows: List[Any]) -> None:

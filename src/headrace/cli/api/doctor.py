@@ -78,12 +78,11 @@ def _check_store(options: Any, submit: str) -> Iterator[Tuple[bool, str]]:
             )
             yield options.auth != "users", f"{path}: there are no users yet{first}"
             return
-        engine = database.open_file(path)
+        store = database.open_file(path)
     except (OSError, ValueError) as exc:
         yield False, str(exc)
         return
-    found = users.everybody(engine)
-    engine.dispose()
+    found = users.everybody(store)
     yield bool(found), f"{path}: {len(found)} users, {sum(one.admin for one in found)} of them administrators"
     for one in found:
         wrong = userids.mismatch(one.name, one.userid, must_be_there=options.auth == "pam")

@@ -1,96 +1,95 @@
-"""The database: a file of SQLite that its owner alone can read."""
+"""The store of users and tokens: a file of SQLite that only its owner can read.
+
+A removed, emptied or replaced file is not a new store, because its userids are in jobs (`memory.py`). So the store is
+checked when a program opens it, and again at each use, which opens the file anew.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import secrets
-import sqlite3
 import stat
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from urllib.parse import quote
-
-from sqlalchemy import URL, Connection, Engine, ExceptionContext, create_engine, event, inspect, select, text
-from sqlalchemy.exc import DisconnectionError
-from sqlalchemy.pool import ConnectionPoolEntry
 
 from headrace.service.store import memory
 from headrace.service.store.errors import StoreError, StoreUnusable
-from headrace.service.store.tables import USERS
+from headrace.storage.database import Database, DatabaseError, migrate, migrations, require, sqlite
 
-# The migration that the tables of this version need.
-HEAD = "users_and_tokens"
 # Seconds that a command waits for another one's change.
 _BUSY_TIMEOUT = 10.0
 # The largest number that SQLite keeps for an application in a file (PRAGMA user_version).
 _LARGEST_NUMBER = (1 << 31) - 1
 
 
-def open_file(path: str, told: Callable[[str], None] | None = None, anew: bool = False) -> Engine:
-    """The database at `path`, made if it is not there, and brought up to date. `told` gets the text of each error of
-    SQLite. With `anew` a file without users takes the place of the store that was here before. Raises StoreError.
+class Store:
+    """A store that `open_file` has checked. A use of it fails where another file has taken its place."""
+
+    def __init__(self, path: str, on_error: Callable[[str], None] | None = None) -> None:
+        self.path = path
+        self._on_error = on_error
+        # 0 until `open_file` knows the number that the file must have.
+        self.number = 0
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Database]:
+        """The database, for queries. Raises StoreUnusable."""
+        try:
+            # A file that was removed is not made again (rw).
+            database = sqlite(f"file:{quote(self.path)}?mode=rw", _BUSY_TIMEOUT, uri=True)
+            with contextlib.closing(database):
+                if self.number and number_of(database) != self.number:
+                    raise DatabaseError("another file has taken its place")
+                yield database
+        except DatabaseError as exc:
+            if self._on_error is not None:
+                self._on_error(str(exc))
+            raise StoreUnusable(str(exc)) from None
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[Database]:
+        """The database in a transaction, during which no other process changes it. Raises StoreUnusable."""
+        with self.reading() as database, database.transaction(locked=True):
+            yield database
+
+
+def open_file(path: str, on_error: Callable[[str], None] | None = None, reset: bool = False) -> Store:
+    """The store at `path`, made if it is not there, with the schema of this program. `on_error` gets the text of each
+    error of SQLite. With `reset` a file without users takes the place of the store that was here before. Raises
+    StoreError.
     """
     known = memory.read(path)
-    if known is not None and not anew and not os.path.exists(path):
+    if known is not None and not reset and not os.path.exists(path):
         raise _other_store(path)
     _make_private(path)
-    # 0 while the file may have another number.
-    number = 0
-
-    def connect() -> sqlite3.Connection:
-        # A file that was removed is not made again (rw).
-        made = sqlite3.connect(f"file:{quote(path)}?mode=rw", _BUSY_TIMEOUT, check_same_thread=False, uri=True)
-        made.execute("PRAGMA foreign_keys = ON")
-        return made
-
-    def connected(_: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
-        record.info["file"] = _file(path)
-
-    def check(connection: sqlite3.Connection, record: ConnectionPoolEntry, _: object) -> None:
-        if record.info["file"] != _file(path):
-            # The pool connects again.
-            raise DisconnectionError
-        if number and connection.execute("PRAGMA user_version").fetchone() != (number,):
-            raise sqlite3.DatabaseError("another file has taken its place")
-
-    engine = create_engine(URL.create("sqlite", database=path), creator=connect, hide_parameters=True)
-    event.listen(engine, "connect", connected)
-    event.listen(engine, "checkout", check)
-    event.listen(engine, "handle_error", lambda context: _fail(context, told))
+    store = Store(path, on_error)
     try:
-        if known is not None and not anew and _number(engine) != known.number:
-            raise _other_store(path)
-        if _version(engine) != HEAD:
-            _migrate(engine, path)
-        number = _take_anew(engine, path) if anew else _identify(engine, path)
+        with store.reading() as database:
+            if known is not None and not reset and number_of(database) != known.number:
+                raise _other_store(path)
+            _migrate(database, path)
+        store.number = _reset(store) if reset else _identify(store)
     except StoreUnusable as exc:
         raise StoreError(f"{path}: {exc}") from None
-    return engine
+    return store
 
 
-@contextlib.contextmanager
-def changing(engine: Engine) -> Iterator[Connection]:
-    """A transaction that no other change comes between."""
-    with engine.begin() as connection:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-        yield connection
+def number_of(database: Database) -> int:
+    """The random number by which a store is recognized; 0 for a file without one."""
+    return int(database.rows("PRAGMA user_version")[0][0])
 
 
-def _fail(context: ExceptionContext, told: Callable[[str], None] | None) -> None:
-    """Raise an error of SQLite as one for users. That of SQLAlchemy would have the statement and its parameters."""
-    if isinstance(context.original_exception, sqlite3.Error):
-        if told is not None:
-            told(str(context.original_exception))
-        raise StoreUnusable(str(context.original_exception))
-
-
-def _file(path: str) -> tuple[int, int]:
-    """Which file has the path: device and inode, zeros for none."""
+def _migrate(database: Database, path: str) -> None:
+    files = migrations(Path(__file__).with_name("schema"))
+    # A database that cannot be read is no matter of versions, and an error without these words.
+    number_of(database)
     try:
-        found = os.stat(path)
-    except OSError:
-        return 0, 0
-    return found.st_dev, found.st_ino
+        require(database, at_most=files[-1].number)
+    except DatabaseError as exc:
+        raise StoreError(f"{path}: made by another version of Headrace: {exc}") from None
+    migrate(database, files)
 
 
 def _make_private(path: str) -> None:
@@ -110,67 +109,37 @@ def _other_store(path: str) -> StoreError:
     )
 
 
-def _identify(engine: Engine, path: str) -> int:
+def _identify(store: Store) -> int:
     """The number of the store, which is new for a new one. Raises StoreError where another store was here before."""
-    with changing(engine) as connection:
-        if memory.read(path) is None and not _number(connection):
-            _renumber(connection)
-    # What is known is written when the number is on the disk: a service that is killed before goes on here.
-    with changing(engine) as connection:
-        number, known = _number(connection), memory.read(path)
+    with store.changing() as database:
+        if memory.read(store.path) is None and not number_of(database):
+            _renumber(database)
+    # The memory is written once the number is on the disk, so that a service that is killed in between continues here.
+    with store.changing() as database:
+        number, known = number_of(database), memory.read(store.path)
         if known is None:
-            memory.write(path, memory.Memory(number).with_userids(_userids(connection)))
+            memory.write(store.path, memory.Memory(number).with_userids(_userids(database)))
         elif known.number != number:
-            raise _other_store(path)
+            raise _other_store(store.path)
     return number
 
 
-def _take_anew(engine: Engine, path: str) -> int:
-    with changing(engine) as connection:
-        if _userids(connection):
-            raise StoreError(f"{path} has users: move it away first")
-        known = memory.read(path)
-        if not _number(connection):
-            _renumber(connection)
-        number = _number(connection)
+def _reset(store: Store) -> int:
+    with store.changing() as database:
+        if _userids(database):
+            raise StoreError(f"{store.path} has users: move it away first")
+        known = memory.read(store.path)
+        if not number_of(database):
+            _renumber(database)
+        number = number_of(database)
         # The file has no users, so that nothing is lost where the two numbers differ.
-        memory.write(path, memory.Memory(number) if known is None else known._replace(number=number))
+        memory.write(store.path, memory.Memory(number) if known is None else known._replace(number=number))
     return number
 
 
-def _renumber(connection: Connection) -> None:
-    connection.exec_driver_sql(f"PRAGMA user_version = {1 + secrets.randbelow(_LARGEST_NUMBER)}")
+def _renumber(database: Database) -> None:
+    database.execute(f"PRAGMA user_version = {1 + secrets.randbelow(_LARGEST_NUMBER)}")
 
 
-def _userids(connection: Connection) -> list[int]:
-    return list(connection.execute(select(USERS.c.userid)).scalars())
-
-
-def _number(bind: Engine | Connection) -> int:
-    if isinstance(bind, Engine):
-        with bind.connect() as connection:
-            return _number(connection)
-    return int(bind.exec_driver_sql("PRAGMA user_version").scalar_one())
-
-
-def _version(engine: Engine) -> str:
-    if not inspect(engine).has_table("alembic_version"):
-        return ""
-    with engine.connect() as connection:
-        return str(connection.execute(text("SELECT version_num FROM alembic_version")).scalar() or "")
-
-
-def _migrate(engine: Engine, path: str) -> None:
-    # Imported where there is something to do, as it takes 11 MB.
-    from alembic import command
-    from alembic.config import Config
-    from alembic.util import CommandError
-
-    config = Config()
-    config.set_main_option("script_location", "headrace.service.store:migrations")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        try:
-            command.upgrade(config, HEAD)
-        except CommandError as exc:
-            raise StoreError(f"{path}: made by another version of Headrace: {exc}") from None
+def _userids(database: Database) -> list[int]:
+    return [userid for (userid,) in database.rows("SELECT userid FROM users")]

@@ -7,71 +7,77 @@ import secrets
 import time
 from typing import Any
 
-from sqlalchemy import Engine, delete, func, insert, select
-
+from headrace.service.store.database import Store
 from headrace.service.store.errors import NoSuchToken
-from headrace.service.store.tables import TOKENS, USERS
-from headrace.service.store.users import User, one
+from headrace.service.store.users import COLUMNS, User, one, user_of_row
 from headrace.service.users.tokens import LONGEST_NOTE, Token
 
 # Tokens of a user at a time; the oldest makes room.
 MOST = 1000
 
 
-def issue(engine: Engine, user: User, seconds: float, note: str = "", session: bool = False) -> tuple[str, Token]:
+def issue(store: Store, user: User, seconds: float, note: str = "", session: bool = False) -> tuple[str, Token]:
     """A new token for a user, as it is shown this once, and what is known of it from now on."""
     text, now = secrets.token_urlsafe(32), time.time()
     made = Token(secrets.token_hex(4), user.name, note[:LONGEST_NOTE], session, now, now + seconds)
-    mine = TOKENS.c.userid == user.userid
-    with engine.begin() as connection:
-        connection.execute(delete(TOKENS).where(TOKENS.c.ends <= now))
-        if connection.execute(select(func.count()).select_from(TOKENS).where(mine)).scalar_one() >= MOST:
-            oldest = select(TOKENS.c.id).where(mine).order_by(TOKENS.c.issued).limit(1).scalar_subquery()
-            connection.execute(delete(TOKENS).where(TOKENS.c.id == oldest))
-        values = {"hash": _hash(text), "userid": user.userid, **made._asdict()}
-        del values["user"]
-        connection.execute(insert(TOKENS).values(values))
+    of_user = {"userid": user.userid}
+    with store.changing() as database:
+        database.execute("DELETE FROM tokens WHERE ends <= :now", {"now": now})
+        ((count,),) = database.rows("SELECT count(*) FROM tokens WHERE userid = :userid", of_user)
+        if count >= MOST:
+            database.execute(
+                "DELETE FROM tokens WHERE id = (SELECT id FROM tokens WHERE userid = :userid ORDER BY issued LIMIT 1)",
+                of_user,
+            )
+        database.execute(
+            "INSERT INTO tokens (id, hash, userid, note, session, issued, ends) "
+            "VALUES (:id, :hash, :userid, :note, :session, :issued, :ends)",
+            {**made._asdict(), **of_user, "hash": _hash(text)},
+        )
     return text, made
 
 
-def user_of(engine: Engine, token: str) -> User | None:
+def user_of(store: Store, token: str) -> User | None:
     """Whose token this is, as long as it is valid."""
-    query = (
-        select(USERS.c.userid, USERS.c.name, USERS.c.admin, USERS.c.added)
-        .join(TOKENS, TOKENS.c.userid == USERS.c.userid)
-        .where(TOKENS.c.hash == _hash(token), TOKENS.c.ends > time.time(), USERS.c.removed.is_(None))
-    )
-    with engine.connect() as connection:
-        row = connection.execute(query).first()
-    return None if row is None else User(*row)
+    with store.reading() as database:
+        rows = database.rows(
+            f"SELECT {COLUMNS} FROM users "
+            "JOIN tokens ON tokens.userid = users.userid "
+            "WHERE tokens.hash = :hash AND tokens.ends > :now AND users.removed IS NULL",
+            {"hash": _hash(token), "now": time.time()},
+        )
+    return user_of_row(rows[0]) if rows else None
 
 
-def listed(engine: Engine, name: str = "") -> list[Token]:
+def listed(store: Store, name: str = "") -> list[Token]:
     """The valid tokens of a user ("": of all), the newest first. Raises NoSuchUser."""
-    query = select(TOKENS.c.id, USERS.c.name, TOKENS.c.note, TOKENS.c.session, TOKENS.c.issued, TOKENS.c.ends).join(
-        USERS, TOKENS.c.userid == USERS.c.userid
+    sql = (
+        "SELECT tokens.id, users.name, tokens.note, tokens.session, tokens.issued, tokens.ends FROM tokens "
+        "JOIN users ON tokens.userid = users.userid WHERE tokens.ends > :now"
     )
-    query = query.where(TOKENS.c.ends > time.time()).order_by(TOKENS.c.issued.desc())
+    values: dict[str, float] = {"now": time.time()}
     if name:
-        query = query.where(TOKENS.c.userid == one(engine, name).userid)
-    with engine.connect() as connection:
-        return [Token(*row) for row in connection.execute(query)]
+        sql += " AND tokens.userid = :userid"
+        values["userid"] = one(store, name).userid
+    with store.reading() as database:
+        rows = database.rows(f"{sql} ORDER BY tokens.issued DESC", values)
+    return [Token(id, user, note, bool(session), issued, ends) for id, user, note, session, issued, ends in rows]
 
 
-def revoke(engine: Engine, id: str, name: str = "") -> Token:
+def revoke(store: Store, id: str, name: str = "") -> Token:
     """Revoke a token by its id; with `name` it must be that user's. Raises NoSuchToken."""
-    for found in listed(engine, name):
+    for found in listed(store, name):
         if found.id == id:
-            with engine.begin() as connection:
-                connection.execute(delete(TOKENS).where(TOKENS.c.id == id))
+            with store.changing() as database:
+                database.execute("DELETE FROM tokens WHERE id = :id", {"id": id})
             return found
     raise NoSuchToken(f"there is no valid token with the id '{id}'" + (f" of user '{name}'" if name else ""))
 
 
-def revoke_itself(engine: Engine, token: str) -> None:
+def revoke_itself(store: Store, token: str) -> None:
     """Revoke the token of this text, as logging out does."""
-    with engine.begin() as connection:
-        connection.execute(delete(TOKENS).where(TOKENS.c.hash == _hash(token)))
+    with store.changing() as database:
+        database.execute("DELETE FROM tokens WHERE hash = :hash", {"hash": _hash(token)})
 
 
 def _hash(token: Any) -> bytes:

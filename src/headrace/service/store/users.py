@@ -9,13 +9,12 @@ from typing import NamedTuple
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
-from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
 
 from headrace.service.store import memory
-from headrace.service.store.database import changing
+from headrace.service.store.database import Store
 from headrace.service.store.errors import NoSuchUser, StoreError, StoreUnusable, UseridTaken
-from headrace.service.store.tables import TOKENS, USERS
 from headrace.service.users.userids import name_in_passwd
+from headrace.storage.database import Database, Row
 
 # The userids of those who have no entry in passwd; they are given for good.
 UID_RANGE = (200_000, 299_999)
@@ -26,6 +25,8 @@ SHORT_PASSWORD = 8
 _hasher = PasswordHasher()
 # Verified where no user has the name, so that the time it takes does not tell who is there.
 _NOBODYS = _hasher.hash("no user has this password")
+COLUMNS = "users.userid, users.name, users.admin, users.added"
+_INSERT = "INSERT INTO users (userid, name, password, admin, added) VALUES (:userid, :name, :password, :admin, :added)"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]{0,63}", re.ASCII)
 
 
@@ -38,76 +39,88 @@ class User(NamedTuple):
     added: float
 
 
-def add(engine: Engine, name: str, password: str, admin: bool, uid_range: tuple[int, int] = UID_RANGE) -> User:
+def add(store: Store, name: str, password: str, admin: bool, uid_range: tuple[int, int] = UID_RANGE) -> User:
     """A new user: with the userid that passwd has for the name, else with one that nobody ever had, as another person
     may have the name of one who was removed. Raises StoreError.
     """
     if not _NAME.fullmatch(name):
         raise StoreError(f"'{name}' cannot be a name: up to 64 letters, digits and _ . @ -, of which a letter is first")
+    made = User(0, name, admin, time.time())
     hashed = _hashed(password)
-    now = time.time()
-    values = {"name": name, "password": hashed, "admin": admin, "added": now, "removed": None}
-    with changing(engine) as connection:
-        found = connection.execute(select(USERS.c.userid, USERS.c.removed).where(USERS.c.name == name)).first()
-        if found is not None and found.removed is None:
+    with store.changing() as database:
+        found = database.rows("SELECT userid, removed FROM users WHERE name = :name", {"name": name})
+        if found and found[0][1] is None:
             raise StoreError(f"there is a user '{name}' already")
-        userid = _right_userid(connection, name, None, uid_range)
-        if found is not None and found.userid == userid:
-            connection.execute(update(USERS).where(USERS.c.userid == userid).values(values))
+        userid = _right_userid(store.path, database, name, None, uid_range)
+        made = made._replace(userid=userid)
+        row = {**made._asdict(), "password": hashed}
+        if found and found[0][0] == userid:
+            database.execute(
+                "UPDATE users SET password = :password, admin = :admin, added = :added, removed = NULL "
+                "WHERE userid = :userid",
+                row,
+            )
         else:
-            if found is not None:
-                _leave(connection, name, found.userid)
-            connection.execute(insert(USERS).values(userid=userid, **values))
-    return User(userid, name, admin, now)
+            if found:
+                _retire(database, name, found[0][0])
+            database.execute(_INSERT, row)
+    return made
 
 
-def renumber(engine: Engine, name: str, uid_range: tuple[int, int] = UID_RANGE) -> User:
+def renumber(store: Store, name: str, uid_range: tuple[int, int] = UID_RANGE) -> User:
     """Give a user the userid that passwd has for the name; where passwd has given the user's to another one and has not
     the name, a new one. Tokens that were issued for another userid are not valid any more. Raises StoreError.
     """
-    found = one(engine, name)
-    with changing(engine) as connection:
-        userid = _right_userid(connection, name, found.userid, uid_range)
+    with store.changing() as database:
+        found, password = _one(database, name)
+        userid = _right_userid(store.path, database, name, found.userid, uid_range)
         if userid != found.userid:
-            row = connection.execute(select(USERS).where(USERS.c.userid == found.userid)).one()
-            _leave(connection, name, found.userid)
-            connection.execute(insert(USERS).values(**{**row._mapping, "userid": userid}))
+            _retire(database, name, found.userid)
+            database.execute(_INSERT, {**found._asdict(), "userid": userid, "password": password})
     return found._replace(userid=userid)
 
 
-def _leave(connection: Connection, name: str, userid: int) -> None:
+def _retire(database: Database, name: str, userid: int) -> None:
     """Keep a userid that is not the user's any more, so that it is not given away: in the row of a removed user, whose
     name no user can have.
     """
-    connection.execute(delete(TOKENS).where(TOKENS.c.userid == userid))
-    values = {"name": f"{name} ({userid})", "password": "", "admin": False, "removed": time.time()}
-    connection.execute(update(USERS).where(USERS.c.userid == userid).values(values))
+    _end_tokens(database, userid)
+    database.execute(
+        "UPDATE users SET name = :name, password = '', admin = 0, removed = :now WHERE userid = :userid",
+        {"name": f"{name} ({userid})", "now": time.time(), "userid": userid},
+    )
 
 
-def _right_userid(connection: Connection, name: str, former: int | None, uid_range: tuple[int, int]) -> int:
+def _end_tokens(database: Database, userid: int) -> None:
+    database.execute("DELETE FROM tokens WHERE userid = :userid", {"userid": userid})
+
+
+def _right_userid(path: str, database: Database, name: str, former: int | None, uid_range: tuple[int, int]) -> int:
     """The userid of passwd, which is then no removed user's any more; else the former one; else a new one."""
     try:
         userid = pwd.getpwnam(name).pw_uid
     except KeyError:
-        return former if former is not None and name_in_passwd(former) is None else _new_userid(connection, uid_range)
-    other = connection.execute(select(USERS.c.name, USERS.c.removed).where(USERS.c.userid == userid)).first()
-    if other is not None and other.name != name:
-        if other.removed is None:
+        if former is not None and name_in_passwd(former) is None:
+            return former
+        return _new_userid(path, database, uid_range)
+    for other, removed in database.rows("SELECT name, removed FROM users WHERE userid = :userid", {"userid": userid}):
+        if other == name:
+            continue
+        if removed is None:
             raise UseridTaken(
-                f"the userid of '{name}' in passwd, {userid}, is that of '{other.name}' in this service: headrace api "
-                f"users renumber {other.name}, or users remove {other.name}"
+                f"the userid of '{name}' in passwd, {userid}, is that of '{other}' in this service: headrace api "
+                f"users renumber {other}, or users remove {other}"
             )
-        connection.execute(delete(USERS).where(USERS.c.userid == userid))
+        database.execute("DELETE FROM users WHERE userid = :userid", {"userid": userid})
     return userid
 
 
-def _new_userid(connection: Connection, uid_range: tuple[int, int]) -> int:
-    """A userid that no user ever had, which is known to be given from now on."""
-    path = str(connection.engine.url.database)
+def _new_userid(path: str, database: Database, uid_range: tuple[int, int]) -> int:
+    """A userid that no user ever had, which is recorded as given from now on."""
     known = memory.read(path)
     if known is None:
         raise StoreUnusable(f"{memory.path_of(path)} was removed: bring it back from a copy")
-    known = known.with_userids(connection.execute(select(USERS.c.userid)).scalars())
+    known = known.with_userids(userid for (userid,) in database.rows("SELECT userid FROM users"))
     low, high = uid_range
     for userid in range(known.last_of(low, high) + 1, high + 1):
         if name_in_passwd(userid) is None:
@@ -116,68 +129,89 @@ def _new_userid(connection: Connection, uid_range: tuple[int, int]) -> int:
     raise StoreError(f"no userid is left of {low}-{high}")
 
 
-def everybody(engine: Engine) -> list[User]:
+def everybody(store: Store) -> list[User]:
     """The users that were not removed, by name."""
-    with engine.connect() as connection:
-        rows = connection.execute(select(USERS).where(USERS.c.removed.is_(None)).order_by(USERS.c.name))
-        return [_user(row) for row in rows]
+    with store.reading() as database:
+        rows = database.rows(f"SELECT {COLUMNS} FROM users WHERE removed IS NULL ORDER BY name")
+    return [user_of_row(row) for row in rows]
 
 
-def names(engine: Engine) -> dict[int, str]:
+def names(store: Store) -> dict[int, str]:
     """The names of all users by userid, also of those that were removed, whose jobs may still be there."""
-    with engine.connect() as connection:
-        return {row.userid: row.name for row in connection.execute(select(USERS.c.userid, USERS.c.name))}
+    with store.reading() as database:
+        return {userid: name for userid, name in database.rows("SELECT userid, name FROM users")}
 
 
-def one(engine: Engine, name: str) -> User:
+def one(store: Store, name: str) -> User:
     """Raises NoSuchUser."""
-    with engine.connect() as connection:
-        row = connection.execute(select(USERS).where(USERS.c.name == name, USERS.c.removed.is_(None))).first()
-    if row is None:
+    with store.reading() as database:
+        return _one(database, name)[0]
+
+
+def _one(database: Database, name: str) -> tuple[User, str]:
+    """A user and the hash of the user's password. Raises NoSuchUser."""
+    rows = database.rows(
+        f"SELECT {COLUMNS}, password FROM users WHERE name = :name AND removed IS NULL", {"name": name}
+    )
+    if not rows:
         raise NoSuchUser(f"there is no user '{name}'")
-    return _user(row)
+    *row, password = rows[0]
+    return user_of_row(row), password
 
 
-def remove(engine: Engine, name: str) -> User:
+def remove(store: Store, name: str) -> User:
     """Remove a user and the user's tokens; the userid stays taken. Raises StoreError."""
-    found = one(engine, name)
-    with engine.begin() as connection:
-        connection.execute(delete(TOKENS).where(TOKENS.c.userid == found.userid))
-        change = update(USERS).where(USERS.c.userid == found.userid)
-        connection.execute(change.values(removed=time.time(), password="", admin=False))
+    with store.changing() as database:
+        found, _ = _one(database, name)
+        _end_tokens(database, found.userid)
+        database.execute(
+            "UPDATE users SET password = '', admin = 0, removed = :now WHERE userid = :userid",
+            {"now": time.time(), "userid": found.userid},
+        )
     return found
 
 
-def change(engine: Engine, name: str, password: str | None = None, admin: bool | None = None) -> User:
+def change(store: Store, name: str, password: str | None = None, admin: bool | None = None) -> User:
     """Change what is not None. With a new password, tokens that were issued before are not valid any more. Raises
     StoreError.
     """
-    found = one(engine, name)
-    values: dict[str, object] = {} if admin is None else {"admin": admin}
-    if password is not None:
-        values["password"] = _hashed(password)
-    if not values:
-        return found
-    with engine.begin() as connection:
-        connection.execute(update(USERS).where(USERS.c.userid == found.userid).values(values))
-        if password is not None:
-            connection.execute(delete(TOKENS).where(TOKENS.c.userid == found.userid))
-    return found if admin is None else found._replace(admin=admin)
+    # Hashing takes 50 ms, during which others may change the store.
+    hashed = None if password is None else _hashed(password)
+    with store.changing() as database:
+        found, _ = _one(database, name)
+        if admin is not None:
+            found = found._replace(admin=admin)
+            database.execute(
+                "UPDATE users SET admin = :admin WHERE userid = :userid", {"admin": admin, "userid": found.userid}
+            )
+        if hashed is not None:
+            database.execute(
+                "UPDATE users SET password = :password WHERE userid = :userid",
+                {"password": hashed, "userid": found.userid},
+            )
+            _end_tokens(database, found.userid)
+    return found
 
 
-def verified(engine: Engine, name: str, password: str) -> User | None:
+def verified(store: Store, name: str, password: str) -> User | None:
     """The user of this name and password. It takes 50 ms and 64 MiB, whether there is one or not."""
-    with engine.connect() as connection:
-        row = connection.execute(select(USERS).where(USERS.c.name == name, USERS.c.removed.is_(None))).first()
+    found: User | None
     try:
-        right = _hasher.verify(row.password if row else _NOBODYS, password[:LONGEST_PASSWORD])
+        with store.reading() as database:
+            found, expected = _one(database, name)
+    except NoSuchUser:
+        found, expected = None, _NOBODYS
+    try:
+        _hasher.verify(expected, password[:LONGEST_PASSWORD])
     except (VerificationError, InvalidHashError, UnicodeError):
         return None
-    return _user(row) if row is not None and right else None
+    return found
 
 
-def _user(row: Row[tuple[object, ...]]) -> User:
-    return User(row.userid, row.name, row.admin, row.added)
+def user_of_row(row: Row) -> User:
+    """A user from the columns userid, name, admin, added."""
+    userid, name, admin, added = row
+    return User(userid, name, bool(admin), added)
 
 
 def _hashed(password: str) -> str:

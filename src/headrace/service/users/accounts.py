@@ -25,8 +25,7 @@ from headrace.service.users.userids import UseridMismatch, Userids, mismatch
 from headrace.wire.query.job_info import name_user
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
-
+    from headrace.service.store.database import Store
     from headrace.service.store.users import User
 
 
@@ -149,23 +148,23 @@ class StoredUsers:
     logs_in = True
     help = "log in"
 
-    def __init__(self, engine: Engine, seconds: float, must_be_in_passwd: bool = False) -> None:
+    def __init__(self, store: Store, seconds: float, must_be_in_passwd: bool = False) -> None:
         # Imported here: a service with one user needs no memory for it.
         from headrace.service.store import tokens, users
 
-        self._engine = engine
+        self._store = store
         self._seconds = seconds
         self._tokens = tokens
         self._users = users
         self._userids = Userids(must_be_in_passwd)
-        for userid, name in users.names(engine).items():
+        for userid, name in users.names(store).items():
             if not mismatch(name, userid):
                 name_user(userid, name)
         # One password at a time is verified, which takes 64 MiB.
         self._verifying = asyncio.Semaphore(1)
 
     async def of_token(self, token: str) -> Identity | None:
-        return await self._identity(self._tokens.user_of(self._engine, token))
+        return await self._identity(self._tokens.user_of(self._store, token))
 
     async def _identity(self, found: User | None) -> Identity | None:
         """Raises UseridMismatch."""
@@ -178,41 +177,41 @@ class StoredUsers:
         return credential.user(found.name, found.userid, found.admin)
 
     def issue(self, identity: Identity, session: bool = False) -> str:
-        user = self._users.one(self._engine, identity.name)
-        return self._tokens.issue(self._engine, user, self._seconds, session=session)[0]
+        user = self._users.one(self._store, identity.name)
+        return self._tokens.issue(self._store, user, self._seconds, session=session)[0]
 
     def issue_known(self, identity: Identity, note: str, seconds: float) -> tuple[str, Token]:
-        return self._tokens.issue(self._engine, self._users.one(self._engine, identity.name), seconds, note)
+        return self._tokens.issue(self._store, self._users.one(self._store, identity.name), seconds, note)
 
     def end(self, token: str) -> None:
-        self._tokens.revoke_itself(self._engine, token)
+        self._tokens.revoke_itself(self._store, token)
 
     def tokens(self, name: str) -> list[Token]:
-        return self._tokens.listed(self._engine, name)
+        return self._tokens.listed(self._store, name)
 
     def revoke(self, id: str, name: str) -> Token:
-        return self._tokens.revoke(self._engine, id, name)
+        return self._tokens.revoke(self._store, id, name)
 
     async def of_password(self, name: str, password: str) -> Identity | None:
         async with self._verifying:
-            found = await asyncio.to_thread(self._users.verified, self._engine, name, password)
+            found = await asyncio.to_thread(self._users.verified, self._store, name, password)
         return await self._identity(found)
 
     def users(self) -> list[Account]:
-        return [_account(one) for one in self._users.everybody(self._engine)]
+        return [_account(one) for one in self._users.everybody(self._store)]
 
     async def add(self, name: str, password: str, admin: bool) -> Account:
         async with self._verifying:
-            found = await asyncio.to_thread(self._users.add, self._engine, name, password, admin)
+            found = await asyncio.to_thread(self._users.add, self._store, name, password, admin)
         return _account(found)
 
     async def change(self, name: str, password: str | None, admin: bool | None) -> Account:
         async with self._verifying:
-            found = await asyncio.to_thread(self._users.change, self._engine, name, password, admin)
+            found = await asyncio.to_thread(self._users.change, self._store, name, password, admin)
         return _account(found)
 
     def remove(self, name: str) -> None:
-        self._users.remove(self._engine, name)
+        self._users.remove(self._store, name)
 
 
 class ProxiedUsers(StoredUsers):
@@ -223,8 +222,8 @@ class ProxiedUsers(StoredUsers):
     logs_in = False
     help = "log in at the proxy before this service, which has named no user"
 
-    def __init__(self, engine: Engine, seconds: float, adds_unknown: bool, must_be_in_passwd: bool = False) -> None:
-        super().__init__(engine, seconds, must_be_in_passwd)
+    def __init__(self, store: Store, seconds: float, adds_unknown: bool, must_be_in_passwd: bool = False) -> None:
+        super().__init__(store, seconds, must_be_in_passwd)
         self._adds_unknown = adds_unknown
 
     async def of_name(self, name: str) -> Identity | None:
@@ -250,13 +249,13 @@ class ProxiedUsers(StoredUsers):
 
     def _one(self, name: str) -> User | None:
         try:
-            found: User = self._users.one(self._engine, name)
+            found: User = self._users.one(self._store, name)
         except NoSuchUser:
             return None
         return found
 
     def _was_removed(self, name: str) -> bool:
-        return name in self._users.names(self._engine).values()
+        return name in self._users.names(self._store).values()
 
     async def of_password(self, name: str, password: str) -> Identity | None:
         return None
@@ -270,8 +269,8 @@ class PamUsers(ProxiedUsers):
     logs_in = True
     help = "log in"
 
-    def __init__(self, engine: Engine, seconds: float) -> None:
-        super().__init__(engine, seconds, adds_unknown=True, must_be_in_passwd=True)
+    def __init__(self, store: Store, seconds: float) -> None:
+        super().__init__(store, seconds, adds_unknown=True, must_be_in_passwd=True)
         # Imported here: only this kind asks other processes.
         from headrace.service.users.pam import Passwords
 
@@ -316,9 +315,9 @@ def of(settings: Settings) -> Accounts:
     from headrace.service.store import database
 
     seconds = settings.token_minutes * 60
-    engine = database.open_file(settings.database, told=Log(settings.database))
+    store = database.open_file(settings.database, on_error=Log(settings.database))
     if settings.auth == "proxy":
-        return ProxiedUsers(engine, seconds, settings.adds_unknown)
+        return ProxiedUsers(store, seconds, settings.adds_unknown)
     if settings.auth == "pam":
-        return PamUsers(engine, seconds)
-    return StoredUsers(engine, seconds)
+        return PamUsers(store, seconds)
+    return StoredUsers(store, seconds)
