@@ -10,8 +10,7 @@ from headrace.service.broker_link import BrokerUnreachable
 from headrace.service.jobs import BadOutput, JobHasEnded, NoSuchJob, NothingYet, Refused
 from headrace.service.people import AdminsOnly, NoAudit
 from headrace.service.store.errors import NoSuchToken, NoSuchUser, StoreError
-from headrace.service.users.access import Unauthenticated
-from headrace.service.users.attempts import TooManyFailures
+from headrace.service.users.access import TooManyFailures, Unauthenticated
 from headrace.service.users.csrf import Forged
 
 

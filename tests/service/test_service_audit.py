@@ -13,7 +13,7 @@ from tests.service.conftest import TestClient, forms_token
 from headrace.service import audit
 from headrace.service.app import create_app
 from headrace.service.settings import Settings, SettingsError
-from headrace.service.users.attempts import TooManyFailures
+from headrace.service.users.access import TooManyFailures
 from headrace.service.users.credential import user
 
 

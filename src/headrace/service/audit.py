@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.service.guard import SAFE_METHODS
 from headrace.service.settings import SettingsError
-from headrace.service.users.attempts import TooManyFailures
+from headrace.service.users.access import TooManyFailures
 from headrace.service.users.credential import Identity
 
 # Refusals of requests that would change nothing.

@@ -13,8 +13,7 @@ from headrace.service.jobs import BadOutput, JobHasEnded, NoSuchJob, NothingYet,
 from headrace.service.people import AdminsOnly, NoAudit
 from headrace.service.store.errors import NoSuchToken, NoSuchUser, StoreError, StoreUnusable
 from headrace.service.streams import TooManyStreams
-from headrace.service.users.access import Unauthenticated
-from headrace.service.users.attempts import TooManyFailures
+from headrace.service.users.access import TooManyFailures, Unauthenticated
 from headrace.service.users.csrf import Forged
 from headrace.service.users.userids import UseridMismatch
 

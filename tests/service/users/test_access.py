@@ -14,9 +14,8 @@ from starlette.requests import Request
 from headrace.service.settings import Settings
 from headrace.service.store import database, users
 from headrace.service.users import credential, csrf, userids
-from headrace.service.users.access import Access, Unauthenticated
+from headrace.service.users.access import MOST_FAILURES, Access, TooManyFailures, Unauthenticated
 from headrace.service.users.accounts import ProxiedUsers
-from headrace.service.users.attempts import MOST_FAILURES, TooManyFailures
 from headrace.service.users.userids import UseridMismatch
 
 

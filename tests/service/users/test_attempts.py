@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.service.users import attempts
-from headrace.service.users.attempts import Attempts, TooManyFailures
+from headrace.service.users import access
+from headrace.service.users.access import Attempts, TooManyFailures
 
 
 def test_after_five_failures_within_a_minute_a_user_waits_at_that_address() -> None:
@@ -25,7 +25,7 @@ def test_after_five_failures_within_a_minute_a_user_waits_at_that_address() -> N
 
 
 def test_a_success_forgets_failures_and_pairs_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts, "MOST_PAIRS", 2)
+    monkeypatch.setattr(access, "MOST_PAIRS", 2)
     one = Attempts(lambda: 0.0)
     for user in ("ann", "bob"):
         for _ in range(5):

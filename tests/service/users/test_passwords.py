@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from headrace.service.settings import Settings
-from headrace.service.users.passwords import matches
+from headrace.service.users.accounts import password_matches
 
 SETTINGS = Settings(user="fluxuser", password="se\u00e7ret")
 
 
 def test_the_name_and_the_password_of_the_settings_match() -> None:
-    assert matches("fluxuser", "se\u00e7ret", SETTINGS)
+    assert password_matches("fluxuser", "se\u00e7ret", SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -28,9 +28,9 @@ def test_the_name_and_the_password_of_the_settings_match() -> None:
     ],
 )
 def test_nothing_else_does(name: Any, password: Any) -> None:
-    assert not matches(name, password, SETTINGS)
+    assert not password_matches(name, password, SETTINGS)
 
 
 @pytest.mark.parametrize("password", ["", "x", None])
 def test_without_a_password_of_the_settings_none_matches(password: Any) -> None:
-    assert not matches("fluxuser", password, Settings())
+    assert not password_matches("fluxuser", password, Settings())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from headrace.service import jobs, service
 from headrace.service.fields import Field, checked_text, choice, of_query, optional, whole_number
-from headrace.service.pages import folding, view
+from headrace.service.pages import view
 from headrace.service.pages.html import changes, page
 from headrace.wire.query.errors import QueryError
 from headrace.wire.query.job_info import JobInfo
@@ -64,6 +64,12 @@ _FIELDS = (
     Field("cancelled", whole_number(0, MOST_READ)),
 )
 
+# Equal jobs of one submission are folded into a row: the fewest, and the most that an opened row shows.
+FEWEST_FOLDED, MOST_OPENED = 3, 200
+# Seconds within which the jobs of one submission come, and the attributes that they have in common.
+_TOGETHER = 60.0
+_EQUAL = ("name", "userid", "queue", "ntasks", "nnodes", "duration", "urgency", "state", "result")
+
 router = APIRouter()
 
 
@@ -71,14 +77,14 @@ router = APIRouter()
 async def list_jobs(request: Request) -> Response:
     asked = of_query(request, _FIELDS)
     chosen = {name: asked.get(name, "").strip() for name in _FILTERS}
-    sort, opened, number = asked.get("sort", ""), asked.get("open", ""), asked.get("page", 1)
+    sort, open_id, number = asked.get("sort", ""), asked.get("open", ""), asked.get("page", 1)
     problem = ""
-    entries: list[folding.Entry] = []
+    entries: list[Entry] = []
     try:
         entries = await _entries(request, chosen, sort, number * PER_PAGE)
     except QueryError as exc:
         problem = str(exc)
-    given = {name: value for name, value in (*chosen.items(), ("sort", sort), ("open", opened)) if value}
+    given = {name: value for name, value in (*chosen.items(), ("sort", sort), ("open", open_id)) if value}
     rest = {name: value for name, value in given.items() if name != "open"}
 
     def sorted_by(column: Column) -> str:
@@ -97,16 +103,16 @@ async def list_jobs(request: Request) -> Response:
         states=STATES,
         columns=COLUMNS,
         sorted_by=sorted_by,
-        entries=folding.opened(entries[(number - 1) * PER_PAGE : number * PER_PAGE], opened),
+        entries=opened(entries[(number - 1) * PER_PAGE : number * PER_PAGE], open_id),
         # A list for which many jobs are read is loaded again less often.
         seconds=15 if chosen["name"] or sort else 3,
         newer=urlencode({**rest, "page": number - 1}) if number > 1 else "",
         older=urlencode({**rest, "page": number + 1}) if len(entries) > number * PER_PAGE else "",
-        most_shown=folding.MOST_SHOWN,
+        most_shown=MOST_OPENED,
     )
 
 
-async def _entries(request: Request, chosen: dict[str, str], sort: str, most: int) -> list[folding.Entry]:
+async def _entries(request: Request, chosen: dict[str, str], sort: str, most: int) -> list[Entry]:
     """`most` rows and more, where there are as many. Raises QueryError."""
     query = Query(count=MOST_READ if chosen["name"] or sort else most + 1)
     _restrict(query, chosen)
@@ -118,7 +124,7 @@ async def _entries(request: Request, chosen: dict[str, str], sort: str, most: in
         if sort:
             order = _ORDERS[sort.removeprefix("-")]
             found.sort(key=lambda one: order(*one), reverse=sort.startswith("-"))
-        entries = folding.fold(found)
+        entries = fold(found)
         if len(entries) > most or len(raws) < query.count or query.count >= max(MOST_READ, most + 1):
             return entries
         # Folded jobs take the place of others.
@@ -162,3 +168,45 @@ def _restrict(query: Query, chosen: dict[str, str]) -> None:
         query.user(chosen["user"])
     if chosen["queue"]:
         query.add("queue", [chosen["queue"]])
+
+
+class Entry(NamedTuple):
+    """A row of the listing: one job, or several equal ones, which is shown as the first of them."""
+
+    rows: list[view.Row]
+    is_open: bool = False
+
+    @property
+    def ids(self) -> list[str]:
+        return [row.plain_id for row in self.rows]
+
+
+def fold(listed: Iterable[tuple[dict[str, Any], view.Row]]) -> list[Entry]:
+    """The entries of these jobs, as job-list describes them and as they are shown, in the order of their first jobs."""
+    groups: list[list[view.Row]] = []
+    # By what jobs of a submission have in common: when the first was submitted, and the group.
+    known: dict[tuple[Any, ...], tuple[float, list[view.Row]]] = {}
+    for raw, row in listed:
+        key = tuple(raw.get(name) for name in _EQUAL)
+        begin, group = known.get(key, (raw["t_submit"], None))
+        if group is None or abs(raw["t_submit"] - begin) > _TOGETHER:
+            group = []
+            known[key] = (raw["t_submit"], group)
+            groups.append(group)
+        group.append(row)
+    return [
+        entry
+        for group in groups
+        for entry in ([Entry(group)] if len(group) >= FEWEST_FOLDED else [Entry([row]) for row in group])
+    ]
+
+
+def opened(entries: Iterable[Entry], id: str) -> list[Entry]:
+    """The entries; the folded one that has the job with this id (Row.plain_id) is followed by its jobs."""
+    found = []
+    for entry in entries:
+        if len(entry.rows) > 1 and id in entry.ids:
+            found += [entry._replace(is_open=True), *(Entry([row]) for row in entry.rows[:MOST_OPENED])]
+        else:
+            found.append(entry)
+    return found

@@ -12,8 +12,7 @@ from headrace.service import audit, service
 from headrace.service.fields import Field, checked_text, of_query
 from headrace.service.pages.html import page
 from headrace.service.users import csrf
-from headrace.service.users.access import Unauthenticated, cookie_name
-from headrace.service.users.attempts import TooManyFailures
+from headrace.service.users.access import TooManyFailures, Unauthenticated, cookie_name
 from headrace.service.users.credential import Identity, owner
 from headrace.service.users.userids import UseridMismatch
 

@@ -2,21 +2,60 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from starlette.requests import Request
 
 from headrace.service.settings import Settings
 from headrace.service.users import accounts, credential
-from headrace.service.users.attempts import Attempts
 from headrace.service.users.credential import Identity
 from headrace.service.users.tokens import Tokens
 from headrace.service.users.userids import UseridMismatch
 
+# Failures of a user at an address within so many seconds, after which the next attempts are refused.
+MOST_FAILURES, WINDOW = 5, 60.0
+# Pairs of user and address that are remembered; the one that failed first makes room.
+MOST_PAIRS = 10_000
 # Seconds that the address which is printed at the start can be opened for.
 _LOGIN_SECONDS = 3600.0
 # Characters of a name to log in with (LOGIN_NAME_MAX of Linux).
 _LONGEST_NAME = 256
+
+
+class TooManyFailures(PermissionError):
+    """The next attempt is not looked at; the text is for users, `wait` is in whole seconds."""
+
+    def __init__(self, wait: int) -> None:
+        super().__init__(f"too many failures: try again in {wait} s")
+        self.wait = wait
+
+
+class Attempts:
+    """A bound for guessing passwords: the failures of each user at each address within WINDOW seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._failures: dict[tuple[str, str], deque[float]] = {}
+
+    def check(self, user: str, address: str) -> None:
+        """Raises TooManyFailures."""
+        failures = self._failures.get((user, address))
+        if failures is not None and len(failures) == MOST_FAILURES:
+            wait = failures[0] + WINDOW - self._clock()
+            if wait > 0:
+                raise TooManyFailures(math.ceil(wait))
+
+    def failed(self, user: str, address: str) -> None:
+        if (user, address) not in self._failures and len(self._failures) >= MOST_PAIRS:
+            del self._failures[next(iter(self._failures))]
+        self._failures.setdefault((user, address), deque(maxlen=MOST_FAILURES)).append(self._clock())
+
+    def succeeded(self, user: str, address: str) -> None:
+        self._failures.pop((user, address), None)
 
 
 def cookie_name(request: Request) -> str:

@@ -7,6 +7,7 @@ Both kinds answer the same questions, so that `Access` and the routes need not t
 from __future__ import annotations
 
 import asyncio
+import hmac
 import math
 import os
 import pwd
@@ -14,11 +15,11 @@ import secrets
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headrace.service.settings import Settings
 from headrace.service.store.errors import NoSuchToken, NoSuchUser, StoreError, StoreUnusable, UseridTaken
-from headrace.service.users import credential, passwords
+from headrace.service.users import credential
 from headrace.service.users.credential import Identity
 from headrace.service.users.tokens import Token, Tokens
 from headrace.service.users.userids import UseridMismatch, Userids, mismatch
@@ -124,7 +125,7 @@ class Owner:
         return found
 
     async def of_password(self, name: str, password: str) -> Identity | None:
-        return self._identity if passwords.matches(name, password, self._settings) else None
+        return self._identity if password_matches(name, password, self._settings) else None
 
     def users(self) -> list[Account]:
         return [Account(self._identity.name, self._identity.userid, admin=True, added=None)]
@@ -321,3 +322,15 @@ def of(settings: Settings) -> Accounts:
     if settings.auth == "pam":
         return PamUsers(store, seconds)
     return StoredUsers(store, seconds)
+
+
+def password_matches(user: Any, password: Any, settings: Settings) -> bool:
+    """Whether these are FLUX_USER and FLUX_TOKEN; never where none is set. A wrong name takes as long."""
+    if not (isinstance(user, str) and isinstance(password, str) and settings.password):
+        return False
+    right_user = hmac.compare_digest(_bytes(user), _bytes(settings.user))
+    return hmac.compare_digest(_bytes(password), _bytes(settings.password)) and right_user
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -6,9 +6,12 @@ it is most often the name of another that is misspelt.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -21,6 +24,7 @@ from headrace.wire.query import when
 _SWITCHES = {"true": True, "1": True, "false": False, "0": False}
 # The latest time that calendars of programs have, in seconds since the epoch (the year 9999).
 _LATEST = 253402300799.0
+WRONG_CURSOR = "must be what an answer has as next"
 
 
 class BadBody(ValueError):
@@ -106,3 +110,19 @@ def body_of(fields: Iterable[Field], required: tuple[str, ...] = ()) -> dict[str
 
 def json_bytes(value: Any) -> bytes:
     return msgspec.json.encode(value)
+
+
+def cursor_text(place: Sequence[Any]) -> str:
+    """Where a page of a list ended, as a text that answers have as `next` and that is of no other use."""
+    return base64.urlsafe_b64encode(json.dumps(place, separators=(",", ":")).encode()).decode()
+
+
+def cursor(value: str) -> list[Any]:
+    """The place where a page of a list ended, as `cursor_text` wrote it. Raises ValueError."""
+    try:
+        place = json.loads(base64.urlsafe_b64decode(value.encode("ascii")))
+    except (ValueError, RecursionError, binascii.Error):
+        place = None
+    if not isinstance(place, list):
+        raise ValueError(WRONG_CURSOR)
+    return place

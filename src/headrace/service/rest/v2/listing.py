@@ -14,7 +14,7 @@ from headrace.formats.spec.job_state import INACTIVE, PENDING, RESULT_BITS, RUNN
 from headrace.service import jobs
 from headrace.service.broker_link import BrokerLink
 from headrace.service.fields import BadFields, Field, whole_number
-from headrace.service.rest.v2 import cursors, record
+from headrace.service.rest.v2 import fields, record
 from headrace.service.rest.v2.fields import moment, text, words
 from headrace.wire.query.errors import QueryError
 from headrace.wire.query.listing import STATE_NAMES, Query
@@ -63,13 +63,13 @@ class _Cursor(NamedTuple):
 
 def _read_cursor(value: str) -> _Cursor:
     try:
-        sort, place, id, before = cursors.read(value)
+        sort, place, id, before = fields.cursor(value)
         valid = type(sort) is str and type(id) is int and type(before) is int and 0 <= before < 1 << 53
         valid = valid and (place is None or type(place) in (str, int, float) or _is_place(place))
     except ValueError:
         valid = False
     if not valid:
-        raise ValueError(cursors.WRONG)
+        raise ValueError(fields.WRONG_CURSOR)
     return _Cursor(sort, place, id, before)
 
 
@@ -120,7 +120,7 @@ async def page(link: BrokerLink, chosen: dict[str, Any], now: float) -> dict[str
         found = await _listed(link, query, attrs, limit, cursor)
     shown, more = found[:limit], len(found) > limit
     last = _end(sort, shown, cursor) if more else None
-    return {"jobs": [record.record(job, names, now) for job in shown], "next": last and cursors.text(last)}
+    return {"jobs": [record.record(job, names, now) for job in shown], "next": last and fields.cursor_text(last)}
 
 
 def _query(chosen: dict[str, Any]) -> Query:
@@ -189,7 +189,7 @@ async def _listed(
     if cursor is None:
         return await jobs.listing(link, query, attrs)
     if not _is_place(cursor.value) or not 0 <= _group_of(cursor.value) < len(_GROUPS):
-        raise BadFields([("cursor", cursors.WRONG)])
+        raise BadFields([("cursor", fields.WRONG_CURSOR)])
     query.count += cursor.before
     query.add("states", [sum(_GROUPS[_group_of(cursor.value) :])])
     bound = _bound(cursor.value)
@@ -225,4 +225,4 @@ async def _sorted(
     try:
         return [job for job in have if after((job[name], job["id"]), (cursor.value, cursor.id))] + lack
     except TypeError:
-        raise BadFields([("cursor", cursors.WRONG)]) from None
+        raise BadFields([("cursor", fields.WRONG_CURSOR)]) from None

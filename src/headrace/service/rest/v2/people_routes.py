@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from headrace.service import service
 from headrace.service.fields import BadFields, Field, checked_text, of_query, pick, whole_number
-from headrace.service.rest.v2 import cursors, fields
+from headrace.service.rest.v2 import fields
 from headrace.service.submission import named, truth, whole
 from headrace.service.users.tokens import LONGEST_NOTE
 
@@ -34,7 +34,7 @@ _PAGE = (
         {"type": "integer", "minimum": 1, "maximum": _MOST, "default": _DEFAULT_LIMIT},
         "So many at most",
     ),
-    Field("cursor", cursors.read, _TEXT, "The next of the answer before: what comes after those"),
+    Field("cursor", fields.cursor, _TEXT, "The next of the answer before: what comes after those"),
 )
 _OF_USER = Field("user", fields.text, _TEXT, "Those of this user, or of all; but the own for administrators only")
 _ISSUE = (
@@ -67,9 +67,9 @@ def _page(name: str, rows: Sequence[_Row], key: Callable[[_Row], list[Any]], cho
     try:
         left = [row for row in rows if begin is None or key(row) > begin]
     except TypeError:
-        raise BadFields([("cursor", cursors.WRONG)]) from None
+        raise BadFields([("cursor", fields.WRONG_CURSOR)]) from None
     shown = left[:limit]
-    next = cursors.text(key(shown[-1])) if len(left) > limit else None
+    next = fields.cursor_text(key(shown[-1])) if len(left) > limit else None
     return _json({name: [row._asdict() for row in shown], "next": next})
 
 
@@ -139,6 +139,6 @@ async def read_audit(request: Request) -> Response:
     chosen = of_query(request, _PAGE)
     begin = chosen.get("cursor")
     if begin is not None and not (len(begin) == 1 and type(begin[0]) is int and 0 <= begin[0] < 1 << 53):
-        raise BadFields([("cursor", cursors.WRONG)])
+        raise BadFields([("cursor", fields.WRONG_CURSOR)])
     found = service.of(request).people.audit(chosen.get("limit", _DEFAULT_LIMIT), begin and begin[0])
-    return _json({"audit": found.lines, "next": cursors.text([found.end]) if found.end else None})
+    return _json({"audit": found.lines, "next": fields.cursor_text([found.end]) if found.end else None})

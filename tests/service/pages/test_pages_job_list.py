@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.service.pages.folding import MOST_SHOWN, fold, opened
+from headrace.service.pages.job_list import MOST_OPENED, fold, opened
 from headrace.service.pages.view import row
 
 
@@ -36,4 +36,4 @@ def test_an_opened_row_is_followed_by_its_jobs() -> None:
     assert [entry.is_open for entry in found] == [False, True, False, False, False, False]
     assert opened(entries, "f1") == opened(entries, "") == entries
     many = fold(jobs(*"a" * 1000, t_submit=1.0))
-    assert len(opened(many, many[0].ids[999])) == 1 + MOST_SHOWN
+    assert len(opened(many, many[0].ids[999])) == 1 + MOST_OPENED
