@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.service.forwarded import Forwarded, address_of
+from headrace.service.middleware import Forwarded, address_of
 
 
 def passed(*headers: tuple[str, str], client: tuple[str, int] | None = ("10.0.0.9", 5)) -> tuple[Any, str]:

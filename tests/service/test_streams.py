@@ -19,7 +19,7 @@ from starlette.requests import Request
 from tests.service.conftest import PASSWORD, ServiceProcess, serving
 
 from headrace.service import streams
-from headrace.service.guard import Cut
+from headrace.service.middleware import Cut
 from headrace.service.service import Here, by_header, of
 from waiting import until
 

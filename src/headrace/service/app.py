@@ -9,13 +9,12 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 
 import headrace
-from headrace.service import jobs, metrics_route, problems, service
+from headrace.service import jobs, metrics, problems, service
 from headrace.service.audit import Audit
 from headrace.service.broker_link import Broker
 from headrace.service.fields import BadFields
-from headrace.service.guard import Guard
-from headrace.service.methods import Methods
-from headrace.service.metrics import Timed
+from headrace.service.metrics import Collector, Timed
+from headrace.service.middleware import Guard, Methods
 from headrace.service.pages import login
 from headrace.service.pages import routes as page_routes
 from headrace.service.rest.v1 import errors as v1_errors
@@ -42,6 +41,7 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(title="Headrace", version=headrace.__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service = Service(settings, Broker(settings.uri), Access(settings))
     app.state.keys = Keys()
+    app.state.collector = Collector()
     for router in (
         v1_routes.public,
         v1_routes.router,
@@ -49,7 +49,7 @@ def create_app(settings: Settings) -> FastAPI:
         login.public,
         login.router,
         page_routes.router,
-        metrics_route.router,
+        metrics.router,
     ):
         app.include_router(router)
     app.mount("/static", page_routes.static)
@@ -59,7 +59,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(Guard, hosts=settings.hosts)
     if settings.audit:
         app.add_middleware(Audit, path=settings.audit)
-    app.add_middleware(Timed, collector=app.state.service.collector)
+    app.add_middleware(Timed, collector=app.state.collector)
     return app
 
 
@@ -69,8 +69,8 @@ async def _answer(request: Request, exc: Exception) -> Response:
         return v1_errors.answer(request, exc)
     if request.url.path.startswith("/v2/"):
         return v2_errors.answer(exc)
-    if request.url.path == metrics_route.PATH:
-        return metrics_route.answer(exc)
+    if request.url.path == metrics.PATH:
+        return metrics.answer(exc)
     return await page_routes.answer(request, exc)
 
 

@@ -26,7 +26,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headrace.service.guard import SAFE_METHODS
+from headrace.service.middleware import SAFE_METHODS
 from headrace.service.settings import SettingsError
 from headrace.service.users.access import TooManyFailures
 from headrace.service.users.credential import Identity

@@ -1,24 +1,29 @@
-"""What `/metrics` tells of the instance and of the service: what brokers count, as the broker says, and requests.
+"""`GET /metrics` for Prometheus, with a token or from this machine: what brokers count, and the service's requests.
 
-No label names a user or a job: who reads metrics need not see jobs.
+No label names a user or a job, because whoever reads metrics need not be allowed to see jobs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import time
 from collections import Counter
 from typing import Any
 
+from fastapi import APIRouter, Request
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.formats.exposition.histogram import Histogram, from_object
-from headrace.formats.exposition.metrics import Labels, Metrics
+from headrace.formats.exposition.metrics import CONTENT_TYPE, Labels, Metrics
 from headrace.formats.spec.job_state import STATE_BITS
-from headrace.service import instance
+from headrace.service import instance, problems, service
 from headrace.service.broker_link import BrokerLink
+from headrace.service.people import AdminsOnly
 
 _STATES = ("allocated", "free", "down")
+PATH = "/metrics"
 _INTERFACES = ("v1", "v2", "static", "metrics")
 
 
@@ -125,3 +130,33 @@ class Timed:
             await send(message)
 
         await self._app(scope, receive, send_timed)
+
+
+def _is_local(request: Request) -> bool:
+    # Behind a proxy, every request comes from the proxy's address or from one that a client may have written.
+    if request.client is None or service.of(request).settings.behind_proxy:
+        return False
+    try:
+        return ipaddress.ip_address(request.client.host).is_loopback
+    except ValueError:
+        return False
+
+
+router = APIRouter()
+
+
+@router.get(PATH, include_in_schema=False)
+async def get_metrics(request: Request) -> Response:
+    here = service.of(request)
+    is_private = (await here.own_link.call("config.get")).get("access", {}).get("private-mode") is True
+    if is_private or not _is_local(request):
+        await service.by_header(request)
+    if is_private and not here.identity.sees_all:
+        raise AdminsOnly("access.private-mode: the numbers of all jobs are for administrators only")
+    return Response(await request.app.state.collector.text(here.own_link), media_type=CONTENT_TYPE)
+
+
+def answer(exc: Exception) -> Response:
+    """What is answered when something is wrong."""
+    problem = problems.of(exc)
+    return PlainTextResponse(problem.text + "\n", problem.status, problem.headers)

@@ -32,8 +32,8 @@ from headrace.k8s.metrics_api.documents import CUSTOM, Described
 from headrace.k8s.objects.timestamps import text_of
 from headrace.k8s.runtime.credentials import pod_namespace
 from headrace.service.broker_link import Broker
-from headrace.service.methods import Methods
 from headrace.service.metrics import Numbers, ask
+from headrace.service.middleware import Methods
 from headrace.service.serve import Server, configuration, run_until_signal
 from headrace.service.settings import SettingsError
 from headrace.wire.client.installation import FOLDERS

@@ -26,8 +26,8 @@ from headrace.formats.spec.message import use_json_codec
 from headrace.service import running
 from headrace.service.app import create_app
 from headrace.service.broker_link import BrokerLink
-from headrace.service.forwarded import Forwarded
 from headrace.service.http_connection import BoundedConnection
+from headrace.service.middleware import Forwarded
 from headrace.service.settings import Settings, SettingsError
 from headrace.service.users import credential
 

@@ -17,9 +17,8 @@ from starlette.requests import Request
 from headrace.service import audit
 from headrace.service.broker_link import Broker, BrokerLink
 from headrace.service.followers import Followers
-from headrace.service.guard import SAFE_METHODS
 from headrace.service.journal import Journal
-from headrace.service.metrics import Collector
+from headrace.service.middleware import SAFE_METHODS
 from headrace.service.people import People
 from headrace.service.settings import Settings
 from headrace.service.store.errors import StoreUnusable
@@ -42,7 +41,6 @@ class Service:
     slots: Slots = field(default_factory=Slots)
     followers: Followers = field(default_factory=Followers)
     journal: Journal | None = None
-    collector: Collector = field(default_factory=Collector)
 
     def news(self, own_link: BrokerLink) -> Journal:
         """The journal that all share who follow the news."""

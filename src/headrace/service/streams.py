@@ -10,8 +10,8 @@ from typing import NoReturn
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from headrace.service.guard import Cut
 from headrace.service.jobs import BadOutput
+from headrace.service.middleware import Cut
 
 MOST_OF_USER = 64
 MOST = 1000
