@@ -9,7 +9,7 @@ from headrace.service import problems
 from headrace.service.broker_link import BrokerUnreachable
 from headrace.service.jobs import BadOutput, JobHasEnded, NoSuchJob, NothingYet, Refused
 from headrace.service.people import AdminsOnly, NoAudit
-from headrace.service.store.errors import NoSuchToken, NoSuchUser, StoreError
+from headrace.service.store import NoSuchToken, NoSuchUser, StoreError
 from headrace.service.users.access import TooManyFailures, Unauthenticated
 from headrace.service.users.csrf import Forged
 

@@ -17,8 +17,9 @@ from headrace.service.metrics import Collector, Timed
 from headrace.service.middleware import Guard, Methods
 from headrace.service.pages import login
 from headrace.service.pages import routes as page_routes
-from headrace.service.rest.v1 import errors as v1_errors
+from headrace.service.rest.v1 import answers as v1_answers
 from headrace.service.rest.v1 import fields as v1_fields
+from headrace.service.rest.v1 import login as v1_login
 from headrace.service.rest.v1 import routes as v1_routes
 from headrace.service.rest.v2 import errors as v2_errors
 from headrace.service.rest.v2 import fields as v2_fields
@@ -43,7 +44,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.keys = Keys()
     app.state.collector = Collector()
     for router in (
-        v1_routes.public,
+        v1_login.router,
         v1_routes.router,
         *v2_routes.ROUTERS,
         login.public,
@@ -66,7 +67,7 @@ def create_app(settings: Settings) -> FastAPI:
 async def _answer(request: Request, exc: Exception) -> Response:
     exc = await _seen(request, exc)
     if request.url.path.startswith("/v1/"):
-        return v1_errors.answer(request, exc)
+        return v1_answers.problem(request, exc)
     if request.url.path.startswith("/v2/"):
         return v2_errors.answer(exc)
     if request.url.path == metrics.PATH:

@@ -11,7 +11,7 @@ from headrace.service.audit import NotAudited
 from headrace.service.broker_link import AWAY, BrokerUnreachable
 from headrace.service.jobs import BadOutput, JobHasEnded, NoSuchJob, NothingYet, Refused
 from headrace.service.people import AdminsOnly, NoAudit
-from headrace.service.store.errors import NoSuchToken, NoSuchUser, StoreError, StoreUnusable
+from headrace.service.store import NoSuchToken, NoSuchUser, StoreError, StoreUnusable
 from headrace.service.streams import TooManyStreams
 from headrace.service.users.access import TooManyFailures, Unauthenticated
 from headrace.service.users.csrf import Forged

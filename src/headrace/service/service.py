@@ -10,9 +10,11 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import msgspec
 from starlette.requests import Request
+from starlette.responses import Response
 
 from headrace.service import audit
 from headrace.service.broker_link import Broker, BrokerLink
@@ -21,7 +23,7 @@ from headrace.service.journal import Journal
 from headrace.service.middleware import SAFE_METHODS
 from headrace.service.people import People
 from headrace.service.settings import Settings
-from headrace.service.store.errors import StoreUnusable
+from headrace.service.store import StoreUnusable
 from headrace.service.streams import Slots, Stream
 from headrace.service.users import csrf
 from headrace.service.users.access import Access, Unauthenticated
@@ -126,6 +128,10 @@ class Here(NamedTuple):
     def launch(self, command: list[str], environment: dict[str, str], directory: str) -> None:
         """Service.launch, so that the tool's jobs are this user's."""
         self.service.launch(command, {**environment, **self.identity.environment()}, directory)
+
+
+def as_json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(content), status, headers, "application/json")
 
 
 def of(request: Request) -> Here:

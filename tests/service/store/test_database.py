@@ -12,9 +12,8 @@ import argon2
 import pytest
 from small_disk import fill, mounted
 
-from headrace.service.store import database, memory, tokens, users
+from headrace.service.store import StoreError, StoreUnusable, database, memory, tokens, users
 from headrace.service.store.database import Store
-from headrace.service.store.errors import StoreError, StoreUnusable
 
 
 def test_it_is_its_owners_alone_and_is_opened_again(tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.service.store import memory
-from headrace.service.store.errors import StoreUnusable
+from headrace.service.store import StoreUnusable, memory
 from headrace.service.store.memory import Memory
 
 

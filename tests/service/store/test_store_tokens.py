@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.service.store import tokens, users
+from headrace.service.store import StoreError, tokens, users
 from headrace.service.store.database import Store
-from headrace.service.store.errors import StoreError
 
 
 def test_a_token_is_its_users_for_its_time_and_kept_as_a_hash(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,8 @@ import pwd
 
 import pytest
 
-from headrace.service.store import tokens, users
+from headrace.service.store import StoreError, UseridTaken, tokens, users
 from headrace.service.store.database import Store
-from headrace.service.store.errors import StoreError, UseridTaken
 
 OWN_NAME = pwd.getpwuid(os.getuid()).pw_name
 

@@ -113,8 +113,8 @@ def check_extra() -> None:
 
 def run(options: Any) -> int:
     """Carry out one of these commands. Raises StoreError, a ValueError."""
+    from headrace.service.store import NoSuchToken, NoSuchUser, StoreError, StoreUnusable
     from headrace.service.store.database import open_file
-    from headrace.service.store.errors import NoSuchToken, NoSuchUser, StoreError, StoreUnusable
 
     path = database(options)
     store = open_file(path, reset=options.run is _reset)

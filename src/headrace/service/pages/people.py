@@ -12,7 +12,7 @@ from headrace.service import problems, service
 from headrace.service.fields import Field, choice, of_query, whole_number
 from headrace.service.pages import html
 from headrace.service.people import NoAudit
-from headrace.service.store.errors import StoreError
+from headrace.service.store import StoreError
 
 # Lines of a table; scripts read all by /v2.
 SHOWN = 100

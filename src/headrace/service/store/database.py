@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from headrace.service.store import memory
-from headrace.service.store.errors import StoreError, StoreUnusable
+from headrace.service.store import StoreError, StoreUnusable, memory
 from headrace.storage.database import Database, DatabaseError, migrate, migrations, require, sqlite
 
 # Seconds that a command waits for another one's change.

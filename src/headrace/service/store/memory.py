@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from headrace.service.store.errors import StoreUnusable
+from headrace.service.store import StoreUnusable
 
 
 class Memory(NamedTuple):

@@ -7,8 +7,8 @@ import secrets
 import time
 from typing import Any
 
+from headrace.service.store import NoSuchToken
 from headrace.service.store.database import Store
-from headrace.service.store.errors import NoSuchToken
 from headrace.service.store.users import COLUMNS, User, one, user_of_row
 from headrace.service.users.tokens import LONGEST_NOTE, Token
 

@@ -10,9 +10,8 @@ from typing import NamedTuple
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from headrace.service.store import memory
+from headrace.service.store import NoSuchUser, StoreError, StoreUnusable, UseridTaken, memory
 from headrace.service.store.database import Store
-from headrace.service.store.errors import NoSuchUser, StoreError, StoreUnusable, UseridTaken
 from headrace.service.users.userids import name_in_passwd
 from headrace.storage.database import Database, Row
 

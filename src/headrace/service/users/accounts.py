@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headrace.service.settings import Settings
-from headrace.service.store.errors import NoSuchToken, NoSuchUser, StoreError, StoreUnusable, UseridTaken
+from headrace.service.store import NoSuchToken, NoSuchUser, StoreError, StoreUnusable, UseridTaken
 from headrace.service.users import credential
 from headrace.service.users.credential import Identity
 from headrace.service.users.tokens import Token, Tokens

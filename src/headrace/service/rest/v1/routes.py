@@ -6,18 +6,16 @@ import io
 import os
 from typing import Any
 
-import msgspec
 from fastapi import APIRouter, Depends, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from headrace.formats.config import guests
 from headrace.formats.spec.hostlist import Hostlist
-from headrace.service import audit, jobs, service
+from headrace.service import jobs, service
 from headrace.service.rest.v1 import fields, submission
+from headrace.service.rest.v1.answers import mentions, record
 from headrace.service.rest.v1.fields import Field, count, if_valid, integer, switch, text
-from headrace.service.rest.v1.record import mentions, record
-from headrace.service.users import signed_header
 from headrace.wire.query.listing import Query
 from headrace.wire.query.resource_sets import Given, SchedulerResources
 
@@ -33,54 +31,9 @@ _SEARCH = (
     Field("length", if_valid(integer), "integer", "So many of these (default: all)"),
     Field("draw", if_valid(integer), "integer", "Is answered as it is"),
 )
-_LOGIN = (
-    Field("username", text, "string", "The name of a user"),
-    Field("password", text, "string", "The password"),
-)
 
 
-public = APIRouter(prefix="/v1", tags=["v1"])
 router = APIRouter(prefix="/v1", tags=["v1"], dependencies=[Depends(service.by_header)])
-
-
-def _json(content: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(content), status, media_type="application/json")
-
-
-@public.get("/auth", summary="How to get a token")
-async def describe_auth(request: Request) -> Response:
-    settings = service.of(request).settings
-    if settings.auth == "none":
-        return _json({"backend": "none", "password_login": False, "shared_secret_handshake": False})
-    if settings.auth == "proxy":
-        return _json({"backend": "proxy", "password_login": False, "shared_secret_handshake": False})
-    several = service.of(request).access.accounts.several
-    password = several or bool(settings.password)
-    signed = password and bool(settings.secret_key)
-    backend = "database" if several else "shared-secret" if signed else "token"
-    return _json({"backend": backend, "password_login": password, "shared_secret_handshake": signed})
-
-
-@public.post("/token", summary="A token for a header that is signed with FLUX_SECRET_KEY")
-async def get_token(request: Request) -> Response:
-    here = service.of(request)
-    name, password = signed_header.name_and_password(request.headers.get("authorization", ""), here.settings)
-    return await _token(request, name, password)
-
-
-@public.post("/login/access-token", summary="A token for user and password", openapi_extra=fields.openapi(_LOGIN))
-async def log_in(request: Request) -> Response:
-    values = fields.pick(await fields.of_body(request), _LOGIN)
-    return await _token(request, values.get("username"), values.get("password"))
-
-
-async def _token(request: Request, name: Any, password: Any) -> Response:
-    access = service.of(request).access
-    found = await access.of_password(request, name, password)
-    if found is None:
-        return _json({"Message": "Denied"}, 400)
-    await audit.before_change(request)
-    return _json({"access_token": access.accounts.issue(found), "token_type": "Bearer"})
 
 
 @router.post("/service/stop", summary="Stop the instance")
@@ -91,7 +44,7 @@ async def stop(request: Request) -> Response:
     if not here.identity.sees_all:
         raise HTTPException(403, "the instance is stopped by its owner and by administrators only")
     await here.own_link.call("shutdown.start", {"loglevel": 6}, nodeid=0)
-    return _json({"Message": "The instance is requested to stop."})
+    return service.as_json({"Message": "The instance is requested to stop."})
 
 
 @router.get("/jobs", summary="The jobs, newest first", openapi_extra=fields.openapi(_LIST))
@@ -101,9 +54,9 @@ async def list_jobs(request: Request) -> Response:
     # With a count of 0 job-list gives all.
     found = await _jobs(request, limit) if limit else []
     if not values.get("details"):
-        return _json({"jobs": found})
+        return service.as_json({"jobs": found})
     details = [record(raw) for raw in found]
-    return _json(details if values.get("listing") else {str(job["id"]): job for job in details})
+    return service.as_json(details if values.get("listing") else {str(job["id"]): job for job in details})
 
 
 @router.get("/jobs/search", summary="The jobs in which a text is", openapi_extra=fields.openapi(_SEARCH))
@@ -118,7 +71,9 @@ async def search(request: Request) -> Response:
     if values.get("length", -1) >= 0:
         found = found[: values["length"]]
     draw = values.get("draw", 1)
-    return _json({"data": found, "draw": draw, "recordsTotal": len(everything), "recordsFiltered": len(found)})
+    return service.as_json(
+        {"data": found, "draw": draw, "recordsTotal": len(everything), "recordsFiltered": len(found)}
+    )
 
 
 async def _jobs(request: Request, limit: int) -> list[dict[str, Any]]:
@@ -132,7 +87,7 @@ async def list_nodes(request: Request) -> Response:
     answer = await service.of(request).link.call("resource.sched-status", nodeid=0)
     hosts = Hostlist.parse(str(SchedulerResources(Given(answer)).state("up").nodelist))
     # Brokers of one host count once.
-    return _json({"nodes": list(dict.fromkeys(hosts))})
+    return service.as_json({"nodes": list(dict.fromkeys(hosts))})
 
 
 @router.post("/jobs/submit", summary="Submit a job", openapi_extra=fields.openapi(submission.FIELDS))
@@ -147,15 +102,17 @@ async def submit(request: Request) -> Response:
     values = fields.pick(given, submission.FIELDS)
     try:
         if values.get("is_launcher"):
-            return _json({"Message": f"{await _launch(here, values)} was started, and submits jobs.", "id": "MANY"})
+            return service.as_json(
+                {"Message": f"{await _launch(here, values)} was started, and submits jobs.", "id": "MANY"}
+            )
         jobspec = submission.jobspec(values, here.settings)
         if submission.may_be_too_large(values):
             await jobs.check_if_possible(here.link, jobspec)
         id = await jobs.submit(here.link, jobspec)
     except jobs.Refused as exc:
-        return _json({"Message": f"The job is not submitted: {exc}.", "Errors": exc.problems}, 400)
+        return service.as_json({"Message": f"The job is not submitted: {exc}.", "Errors": exc.problems}, 400)
     request.state.job = id
-    return _json({"Message": "The job is submitted.", "id": id})
+    return service.as_json({"Message": "The job is submitted.", "id": id})
 
 
 async def _launch(here: service.Here, values: dict[str, Any]) -> str:
@@ -180,7 +137,7 @@ async def _launch(here: service.Here, values: dict[str, Any]) -> str:
 
 @router.get("/jobs/{jobid}", summary="One job in detail")
 async def get_job(request: Request, jobid: str) -> Response:
-    return _json(record(await jobs.one(service.of(request).link, jobs.read_id(jobid))))
+    return service.as_json(record(await jobs.one(service.of(request).link, jobs.read_id(jobid))))
 
 
 @router.post("/jobs/{jobid}/cancel", summary="Cancel a job")
@@ -188,8 +145,8 @@ async def cancel(request: Request, jobid: str) -> Response:
     try:
         await jobs.cancel(service.of(request).link, jobs.read_id(jobid))
     except jobs.JobHasEnded as exc:
-        return _json({"Message": f"Job cannot be cancelled: {exc}.", "id": jobid}, 400)
-    return _json({"Message": "Job is requested to cancel.", "id": jobid})
+        return service.as_json({"Message": f"Job cannot be cancelled: {exc}.", "id": jobid}, 400)
+    return service.as_json({"Message": "Job is requested to cancel.", "id": jobid})
 
 
 @router.get("/jobs/{jobid}/output", summary="What a job has written until now, as lines")
@@ -197,9 +154,11 @@ async def get_output(request: Request, jobid: str) -> Response:
     parts = await jobs.output(service.of(request).link, jobs.read_id(jobid))
     written = _text(parts)
     if not written:
-        return _json({"Message": "The output does not exist yet: the job has not begun, or has written nothing."})
+        return service.as_json(
+            {"Message": "The output does not exist yet: the job has not begun, or has written nothing."}
+        )
     # Other characters that end lines for Python are part of a line.
-    return _json({"Output": list(io.StringIO(written, newline="\n"))})
+    return service.as_json({"Output": list(io.StringIO(written, newline="\n"))})
 
 
 @router.get("/jobs/{jobid}/output/stream", summary="What a job writes, as it comes")

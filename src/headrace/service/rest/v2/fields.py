@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-import msgspec
 from starlette.requests import Request
 
 from headrace.service.fields import Field, checked_text, of_query, read_json
@@ -106,10 +105,6 @@ def form(fields: Iterable[Field], required: tuple[str, ...] = ()) -> dict[str, A
 def body_of(fields: Iterable[Field], required: tuple[str, ...] = ()) -> dict[str, Any]:
     """What OpenAPI says of a route that reads these fields from the body."""
     return {"content": {"application/json": {"schema": form(fields, required)}}, "required": bool(required)}
-
-
-def json_bytes(value: Any) -> bytes:
-    return msgspec.json.encode(value)
 
 
 def cursor_text(place: Sequence[Any]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import HTMLResponse, Response
@@ -36,21 +35,17 @@ _SPAN = (
 )
 
 
-def _json(content: Any) -> Response:
-    return Response(fields.json_bytes(content), media_type="application/json")
-
-
 @router.get("/queues", summary="Queues: state, limits and resources")
 async def list_queues(request: Request) -> Response:
     of_query(request, ())
     here = service.of(request)
-    return _json({"queues": await instance.queues(here.link, here.own_link)})
+    return service.as_json({"queues": await instance.queues(here.link, here.own_link)})
 
 
 @router.get("/resources", summary="Resources by state, and each node")
 async def get_resources(request: Request) -> Response:
     of_query(request, ())
-    return _json(await instance.resources(service.of(request).link))
+    return service.as_json(await instance.resources(service.of(request).link))
 
 
 @router.get("/resources/graph", summary="The resource graph (RFC 4, JGF)")
@@ -75,7 +70,7 @@ async def get_statistics(request: Request) -> Response:
     if (end - begin) / width > _MOST_BINS:
         raise BadFields([("bin", f"must be longer: there are at most {_MOST_BINS} bins")])
     found = await jobs.between(service.of(request).link, begin, end, ATTRIBUTES)
-    return _json(statistics(found, begin, end, width, now))
+    return service.as_json(statistics(found, begin, end, width, now))
 
 
 @router.get("/me", summary="Who you are here")
@@ -83,7 +78,9 @@ async def get_me(request: Request) -> Response:
     of_query(request, ())
     here = service.of(request)
     who = here.identity
-    return _json({"name": who.name, "userid": who.userid, "sees_all": who.sees_all, "auth": here.settings.auth})
+    return service.as_json(
+        {"name": who.name, "userid": who.userid, "sees_all": who.sees_all, "auth": here.settings.auth}
+    )
 
 
 @public.get("/openapi.json", include_in_schema=False)

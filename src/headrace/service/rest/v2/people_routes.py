@@ -57,10 +57,6 @@ def _body(form: Iterable[Field], required: tuple[str, ...] = ()) -> dict[str, An
     return {"requestBody": fields.body_of(form, required)}
 
 
-def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(fields.json_bytes(content), status, headers, "application/json")
-
-
 def _page(name: str, rows: Sequence[_Row], key: Callable[[_Row], list[Any]], chosen: dict[str, Any]) -> Response:
     """`limit` of the rows, which are in the order of their keys, after that of the cursor."""
     limit, begin = chosen.get("limit", _DEFAULT_LIMIT), chosen.get("cursor")
@@ -70,7 +66,7 @@ def _page(name: str, rows: Sequence[_Row], key: Callable[[_Row], list[Any]], cho
         raise BadFields([("cursor", fields.WRONG_CURSOR)]) from None
     shown = left[:limit]
     next = fields.cursor_text(key(shown[-1])) if len(left) > limit else None
-    return _json({name: [row._asdict() for row in shown], "next": next})
+    return service.as_json({name: [row._asdict() for row in shown], "next": next})
 
 
 @router.get(
@@ -88,7 +84,7 @@ async def issue_token(request: Request) -> Response:
     minutes = values.get("minutes")
     text, known = service.of(request).people.issue(values.get("note", ""), minutes and minutes * 60.0)
     request.state.token = known.id
-    return _json({"token": text, **known._asdict()}, 201, {"Location": f"/v2/tokens/{known.id}"})
+    return service.as_json({"token": text, **known._asdict()}, 201, {"Location": f"/v2/tokens/{known.id}"})
 
 
 @router.delete("/tokens/{token_id}", summary="Revoke a token")
@@ -112,14 +108,14 @@ async def add_user(request: Request) -> Response:
         raise BadFields(missing)
     made = await service.of(request).people.add(values["name"], values["password"], values.get("admin", False))
     request.state.account = made.name
-    return _json(made._asdict(), 201, {"Location": f"/v2/users/{made.name}"})
+    return service.as_json(made._asdict(), 201, {"Location": f"/v2/users/{made.name}"})
 
 
 @router.post("/users/{name}", summary="Change a user's password or role", openapi_extra=_body(_CHANGE))
 async def change_user(request: Request, name: str) -> Response:
     values = pick(await fields.of_body(request), _CHANGE)
     found = await service.of(request).people.change(name, values.get("password"), values.get("admin"))
-    return _json(found._asdict())
+    return service.as_json(found._asdict())
 
 
 @router.delete("/users/{name}", summary="Remove a user with the tokens; the userid is given to nobody")
@@ -141,4 +137,4 @@ async def read_audit(request: Request) -> Response:
     if begin is not None and not (len(begin) == 1 and type(begin[0]) is int and 0 <= begin[0] < 1 << 53):
         raise BadFields([("cursor", fields.WRONG_CURSOR)])
     found = service.of(request).people.audit(chosen.get("limit", _DEFAULT_LIMIT), begin and begin[0])
-    return _json({"audit": found.lines, "next": fields.cursor_text([found.end]) if found.end else None})
+    return service.as_json({"audit": found.lines, "next": fields.cursor_text([found.end]) if found.end else None})

@@ -59,18 +59,15 @@ _UPDATE = {
 }
 
 
-def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return _ready(fields.json_bytes(content), status, headers)
-
-
-def _ready(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(body, status, headers, "application/json")
+def _ready(body: bytes) -> Response:
+    """JSON that is encoded already."""
+    return Response(body, media_type="application/json")
 
 
 @router.get("/jobs", summary="Jobs, a page of them", openapi_extra={"parameters": fields.parameters(listing.FIELDS)})
 async def list_jobs(request: Request) -> Response:
     chosen = of_query(request, listing.FIELDS)
-    return _json(await listing.page(service.of(request).link, chosen, time.time()))
+    return service.as_json(await listing.page(service.of(request).link, chosen, time.time()))
 
 
 @router.post("/jobs", summary="Submit a job", openapi_extra=_SUBMIT)
@@ -80,7 +77,7 @@ async def submit_job(request: Request) -> Response:
     found = submission.read(await fields.of_body(request, _DRY_RUN), here.settings)
     if chosen.get("dry_run"):
         await jobs.check(here.link, found.jobspec)
-        return _json({"jobspec": found.jobspec, "urgency": found.urgency})
+        return service.as_json({"jobspec": found.jobspec, "urgency": found.urgency})
     return await _submit(request, key, found)
 
 
@@ -98,7 +95,7 @@ async def _submit(request: Request, key: str | None, found: submission.Submissio
         id = await keys.submit(link, key, what, found.jobspec, send)
     request.state.job = id
     text = encode(id, "f58plain")
-    return _json({"id": text}, 201, {"Location": f"/v2/jobs/{text}"})
+    return service.as_json({"id": text}, 201, {"Location": f"/v2/jobs/{text}"})
 
 
 @router.post("/jobs/{jobid}/resubmit", summary="Submit a job once more", openapi_extra=_RESUBMIT)
@@ -138,14 +135,14 @@ async def update_job(request: Request, jobid: str) -> Response:
 async def _change(request: Request, jobid: str, method: str, what: dict[str, Any]) -> Response:
     id = jobs.read_id(jobid)
     answer = await jobs.change(service.of(request).link, id, method, what)
-    return _json({"id": encode(id, "f58plain"), **answer})
+    return service.as_json({"id": encode(id, "f58plain"), **answer})
 
 
 @router.get("/jobs/{jobid}", summary="A job, and why it waits")
 async def get_job(request: Request, jobid: str) -> Response:
     of_query(request, ())
     raw = await jobs.one(service.of(request).link, jobs.read_id(jobid), attributes(FIELDS))
-    return _json(record(raw, FIELDS, time.time()))
+    return service.as_json(record(raw, FIELDS, time.time()))
 
 
 @router.get("/jobs/{jobid}/jobspec", summary="A job's jobspec with all updates (RFC 14)")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.service.rest.v1.record import mentions, record
+from headrace.service.rest.v1.answers import mentions, record
 
 RUNNING = {"id": 7, "state": 16, "name": "sim(1", "t_run": 100.0, "ranks": "0", "annotations": {"user": {"k": ["V9"]}}}
 FAILED = {

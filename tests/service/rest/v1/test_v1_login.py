@@ -7,8 +7,8 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey
 
+from headrace.service.rest.v1.login import name_and_password
 from headrace.service.settings import Settings
-from headrace.service.users.signed_header import name_and_password
 
 KEY = "a key of thirty-two characters.."
 CLAIMS = {"user": "ann", "pass": "secret", "scope": "token"}
