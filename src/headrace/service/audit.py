@@ -91,18 +91,18 @@ class Lines:
     def __init__(self, path: str) -> None:
         self._path = path
         self._file = open_file(path)
-        # Lines that had no room. They come before all others.
-        self._owed: list[bytes] = []
+        # Lines for which the disk had no room. They are written before any other.
+        self._unwritten: list[bytes] = []
         self._failing = False
         if self._is_torn():
-            self.owe()
+            self.add_eventually()
 
     def add(self, *lines: bytes) -> None:
-        """Raises OSError if one cannot be written; it is not owed then."""
+        """Write lines now. Raises OSError if that fails; they are not written later."""
         try:
-            while self._owed:
-                self._write(self._owed[0])
-                del self._owed[0]
+            while self._unwritten:
+                self._write(self._unwritten[0])
+                del self._unwritten[0]
             self._write(b"".join(lines))
         except OSError as exc:
             if not self._failing:
@@ -112,12 +112,12 @@ class Lines:
             raise
         self._failing = False
 
-    def owe(self, *lines: bytes) -> None:
-        """Write lines now, or as soon as there is room."""
+    def add_eventually(self, *lines: bytes) -> None:
+        """Write lines now, or before the next ones once the disk has room."""
         try:
             self.add(*lines)
         except OSError:
-            self._owed += lines
+            self._unwritten += lines
 
     async def sync(self) -> None:
         """Return once all lines are on the disk. Raises OSError."""
@@ -125,8 +125,8 @@ class Lines:
 
     def _write(self, line: bytes) -> None:
         # A full disk takes a part of a line, and the next one must not be joined to it.
-        whole = b"\n" + line if self._is_torn() else line
-        if whole and os.write(self._file, whole) < len(whole):
+        data = b"\n" + line if self._is_torn() else line
+        if data and os.write(self._file, data) < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _is_torn(self) -> bool:
@@ -135,7 +135,7 @@ class Lines:
 
 
 class Audit:
-    """The application, whose requests are told of in the file `path`."""
+    """The application; its changes and refusals have lines in the file `path`."""
 
     def __init__(self, app: ASGIApp, path: str, clock: Callable[[], float] = time.time) -> None:
         self._app = app
@@ -200,7 +200,7 @@ class Audit:
             if not self._has_room(bounds):
                 line["silent_until"] = self._window_ends
         if request or status < 400:
-            self._lines.owe(_encode(line))
+            self._lines.add_eventually(_encode(line))
         else:
             with contextlib.suppress(OSError):
                 self._lines.add(_encode(line))

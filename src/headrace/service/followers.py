@@ -114,7 +114,7 @@ class Followers:
                     log.took()
                 elif log.ended:
                     if log.failure is not None:
-                        raise _again(log.failure)
+                        raise _copy_of(log.failure)
                     return
                 else:
                     await log.news()
@@ -138,7 +138,7 @@ async def _stream(link: BrokerLink, id: int, path: str) -> AsyncIterator[str]:
         yield answer["event"]
 
 
-def _again(exc: Exception) -> Exception:
+def _copy_of(exc: Exception) -> Exception:
     """An exception for one reader, as one that is raised several times would gather their tracebacks."""
     if isinstance(exc, BrokerUnreachable):
         return BrokerUnreachable(str(exc.strerror))

@@ -35,8 +35,8 @@ def listen() -> socket.socket:
     return made
 
 
-async def answer(listening: socket.socket, told: Callable[[], dict[str, str]]) -> None:
-    """Send what `told` returns to each process of this user that connects."""
+async def answer(listening: socket.socket, describe: Callable[[], dict[str, str]]) -> None:
+    """Send what `describe` returns to each process of this user that connects."""
     loop = asyncio.get_running_loop()
     while True:
         asking, _ = await loop.sock_accept(listening)
@@ -44,7 +44,7 @@ async def answer(listening: socket.socket, told: Callable[[], dict[str, str]]) -
             if _userid(asking) == os.geteuid():
                 # It fits into the buffer of a socket, so that nobody is waited for.
                 asking.setblocking(False)
-                asking.send(json.dumps(told()).encode() + b"\n")
+                asking.send(json.dumps(describe()).encode() + b"\n")
 
 
 def found(table: str = "/proc/net/unix") -> list[dict[str, Any]]:
@@ -67,10 +67,10 @@ def _ask(pid: int) -> dict[str, Any] | None:
             if _userid(asking) != os.geteuid():
                 return None
             with asking.makefile("rb") as answers:
-                told = json.loads(answers.readline(_LONGEST))
+                found = json.loads(answers.readline(_LONGEST))
         except (OSError, ValueError):
             return None
-    return told if isinstance(told, dict) else None
+    return found if isinstance(found, dict) else None
 
 
 def _prefix() -> str:

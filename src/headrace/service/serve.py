@@ -195,25 +195,25 @@ class Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None], ending: Callable[[], None]) -> None:
         super().__init__(config)
-        self._tell_started = started
+        self._on_started = started
         self._end_streams = ending
         self._loop = asyncio.get_running_loop()
-        self._told_to_end = asyncio.Event()
+        self._must_end = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._tell_started()
+        self._on_started()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
-        self._loop.call_soon_threadsafe(self._told_to_end.set)
+        self._loop.call_soon_threadsafe(self._must_end.set)
 
     async def main_loop(self) -> None:
         ticks = 0
         while not await self.on_tick(ticks):
             ticks += 10
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._told_to_end.wait(), 1.0)
+                await asyncio.wait_for(self._must_end.wait(), 1.0)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._end_streams()
@@ -254,7 +254,7 @@ def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None], 
     served = Forwarded(app) if beyond.behind_proxy else app
     config = configuration(served, beyond.certificate, lifespan="on", proxy_headers=False)
 
-    def told(token: bool) -> Ready:
+    def describe(token: bool) -> Ready:
         """With an address that opens the page, which is another one each time where it has a token."""
         access = service.access
         if not access.needed or access.accounts.several:
@@ -262,19 +262,19 @@ def run(settings: Settings, listener: Listener, ready: Callable[[Ready], None], 
         login = f"{listener.url}/login?token={access.logins.issue()}"
         return Ready(listener.url, listener.path, login, access.accounts.issue(credential.owner()) if token else "")
 
-    def to_the_user() -> dict[str, str]:
-        return {"uri": service.broker.uri, **{name: value for name, value in told(True)._asdict().items() if value}}
+    def for_url_command() -> dict[str, str]:
+        return {"uri": service.broker.uri, **{name: value for name, value in describe(True)._asdict().items() if value}}
 
     async def serve() -> None:
         link = service.broker.link(None)
         await link.call("attr.get", {"name": "size"})
         if service.access.accounts.several and await _check_guests(link) == guests.AS_USER:
             service.settings = replace(service.settings, directory="")
-        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, lambda: ready(told(False)))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, lambda: ready(describe(False)))
         with running.listen() as found_by:
-            answering = asyncio.ensure_future(running.answer(found_by, to_the_user))
+            answering = asyncio.ensure_future(running.answer(found_by, for_url_command))
             try:
-                await Server(config, lambda: ready(told(True)), service.broker.close).serve([listener.sock])
+                await Server(config, lambda: ready(describe(True)), service.broker.close).serve([listener.sock])
             finally:
                 answering.cancel()
 

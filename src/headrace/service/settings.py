@@ -1,4 +1,4 @@
-"""What the service is told when it starts: by options, and by the variables that flux-restful-api has for it."""
+"""Settings of the service: from options, and from the environment variables of flux-restful-api."""
 
 from __future__ import annotations
 
@@ -23,44 +23,12 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 # of this service.
 _TAKEN = frozenset(
     (
-        "accept",
-        "authorization",
-        "cache-control",
-        "connection",
-        "cookie",
-        "date",
-        "dnt",
-        "expect",
-        "forwarded",
-        "from",
-        "host",
-        "hx-request",
-        "idempotency-key",
-        "keep-alive",
-        "last-event-id",
-        "max-forwards",
-        "origin",
-        "pragma",
-        "priority",
-        "range",
-        "referer",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "upgrade-insecure-requests",
-        "user-agent",
-        "via",
-        "x-forwarded-for",
-        "x-forwarded-host",
-        "x-forwarded-port",
-        "x-forwarded-proto",
-        "x-forwarded-server",
-        "x-forwarded-prefix",
-        "x-forwarded-scheme",
-        "x-real-ip",
-        "x-request-id",
-        "x-requested-with",
+        *("accept", "authorization", "cache-control", "connection", "cookie", "date", "dnt", "expect", "forwarded"),
+        *("from", "host", "hx-request", "idempotency-key", "keep-alive", "last-event-id", "max-forwards", "origin"),
+        *("pragma", "priority", "range", "referer", "te", "trailer", "transfer-encoding", "upgrade"),
+        *("upgrade-insecure-requests", "user-agent", "via", "x-forwarded-for", "x-forwarded-host"),
+        *("x-forwarded-port", "x-forwarded-proto", "x-forwarded-server", "x-forwarded-prefix"),
+        *("x-forwarded-scheme", "x-real-ip", "x-request-id", "x-requested-with"),
     )
 )
 _TAKEN_FAMILIES = ("accept-", "access-control-", "content-", "if-", "proxy-", "sec-")

@@ -60,12 +60,12 @@ class _Bins:
         steps[last] -= weight
 
     def levels(self, name: str) -> list[float]:
-        found, whole = [], 0.0
+        found, level = [], 0.0
         for number in range(self.number):
-            whole += self._steps[name][number]
+            level += self._steps[name][number]
             # The last bin may be shorter.
             width = min(self.width, self.end - self.begin - number * self.width)
-            found.append(round(whole + self._parts[name][number] / width, 6))
+            found.append(round(level + self._parts[name][number] / width, 6))
         return found
 
 

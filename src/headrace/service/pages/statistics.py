@@ -81,19 +81,19 @@ def _begin(begin: float, width: float) -> float:
 
 
 def facts(found: dict[str, Any], cores: int) -> list[Fact]:
-    """The whole span in a few numbers."""
+    """The span in a few numbers."""
     rows = found["bins"]
     total = {name: sum(row[name] for row in rows) for name in ("submitted", "started", "ended", *_RESULTS)}
-    told = [Fact(f"Jobs {name}", str(total[name])) for name in ("submitted", "started", "ended")]
+    shown = [Fact(f"Jobs {name}", str(total[name])) for name in ("submitted", "started", "ended")]
     if total["ended"]:
         ends = ", ".join(f"{total[name]} {name}" for name in _RESULTS if total[name])
-        told.append(Fact("Of these", ends))
+        shown.append(Fact("Of these", ends))
     mean = _in_words(view.amount(_mean(found, "cores")))
-    told.append(Fact("Cores in use, on average", f"{mean} of {cores}"))
+    shown.append(Fact("Cores in use, on average", f"{mean} of {cores}"))
     if found["waits"]:
         longest = max(one["max"] for one in found["waits"])
-        told.append(Fact("Longest wait", _in_words(view.elapsed(longest))))
-    return told
+        shown.append(Fact("Longest wait", _in_words(view.elapsed(longest))))
+    return shown
 
 
 def figures(found: dict[str, Any], cores: int, nodes: int, bin: str) -> list[Figure]:
@@ -194,11 +194,11 @@ def _in_words(amount: str) -> str:
 
 
 def _mean(found: dict[str, Any], name: str) -> float:
-    """The average of a level over the whole span; the last bin may be shorter."""
+    """The average of a level over the span; the last bin may be shorter."""
     total = sum(row[name] * min(found["bin"], found["to"] - row["t"]) for row in found["bins"])
     mean: float = total / (found["to"] - found["from"])
     return mean
 
 
-def _share(part: float, whole: int) -> float:
-    return 100.0 * part / whole if whole else 0.0
+def _share(part: float, total: int) -> float:
+    return 100.0 * part / total if total else 0.0

@@ -138,10 +138,10 @@ def amount(value: float) -> str:
 
 def elapsed(seconds: float) -> str:
     """A length of time as `5 s`, `3:07`, `2:03:07` or `1 d 02:03:07`."""
-    whole = int(seconds)
-    if whole < 60:
-        return f"{amount(seconds)} s" if seconds < 10 else f"{whole} s"
-    minutes, rest = divmod(whole, 60)
+    rounded = int(seconds)
+    if rounded < 60:
+        return f"{amount(seconds)} s" if seconds < 10 else f"{rounded} s"
+    minutes, rest = divmod(rounded, 60)
     if minutes < 60:
         return f"{minutes}:{rest:02}"
     hours, minutes = divmod(minutes, 60)

@@ -1,4 +1,4 @@
-"""Who a request is from, as the broker is told: every message carries a userid and a rolemask (RFC 12)."""
+"""Who a request is from, as the broker sees it: every message has a userid and a rolemask (RFC 12)."""
 
 from __future__ import annotations
 

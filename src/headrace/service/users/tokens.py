@@ -28,7 +28,7 @@ class Token(NamedTuple):
 
 
 class Tokens:
-    """The tokens of the user `name` that were issued, each valid for `seconds` unless it is told otherwise."""
+    """The tokens of the user `name` that were issued, each valid for `seconds` unless it is issued for another time."""
 
     def __init__(self, seconds: float, name: str = "", clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds

@@ -58,8 +58,8 @@ class _Entry:
     since: float
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     id: int | None = None
-    # Whether the broker may have a job whose id was not received.
-    unknown: bool = False
+    # True while the broker may have a job whose id was not received.
+    may_be_submitted: bool = False
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Keys:
             entry.digest = entry.digest or digest
             if entry.digest != digest:
                 raise OtherBody(f"{HEADER} '{key}' was used for another request: each job needs a key of its own")
-            if entry.id is None and entry.unknown:
+            if entry.id is None and entry.may_be_submitted:
                 entry.id = next(
                     (found.id for name, found in await _marked(link, entry.since - _CLOCKS) if name == mark), None
                 )
@@ -107,7 +107,7 @@ class Keys:
             try:
                 entry.id = await send()
             except (BrokerUnreachable, asyncio.CancelledError):
-                entry.unknown = True
+                entry.may_be_submitted = True
                 raise
             except BaseException:
                 entry.digest = ""

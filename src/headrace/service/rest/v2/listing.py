@@ -148,11 +148,11 @@ def _end(sort: str, shown: list[dict[str, Any]], cursor: _Cursor | None) -> _Cur
         return _Cursor(sort, last.get(sort.removeprefix("-")), last["id"])
     place = _place(last)
     group, bound = _group(last), _bound(place)
-    # The broker gives these once more before what is new: ended jobs of the same moment, active ones all.
-    again = sum(_group(job) == group and _bound(_place(job)) == bound for job in shown)
+    # The broker sends these before the next page once more: ended jobs of the same moment, and all active ones.
+    before = sum(_group(job) == group and _bound(_place(job)) == bound for job in shown)
     if cursor is not None and _group_of(cursor.value) == group and _bound(cursor.value) == bound:
-        again += cursor.before
-    return _Cursor("", place, last["id"], again)
+        before += cursor.before
+    return _Cursor("", place, last["id"], before)
 
 
 # -- the order of job-list: a place is [minus the number of the group, the value that orders it]

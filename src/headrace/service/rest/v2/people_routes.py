@@ -61,11 +61,11 @@ def _page(name: str, rows: Sequence[_Row], key: Callable[[_Row], list[Any]], cho
     """`limit` of the rows, which are in the order of their keys, after that of the cursor."""
     limit, begin = chosen.get("limit", _DEFAULT_LIMIT), chosen.get("cursor")
     try:
-        left = [row for row in rows if begin is None or key(row) > begin]
+        remaining = [row for row in rows if begin is None or key(row) > begin]
     except TypeError:
         raise BadFields([("cursor", fields.WRONG_CURSOR)]) from None
-    shown = left[:limit]
-    next = fields.cursor_text(key(shown[-1])) if len(left) > limit else None
+    shown = remaining[:limit]
+    next = fields.cursor_text(key(shown[-1])) if len(remaining) > limit else None
     return service.as_json({name: [row._asdict() for row in shown], "next": next})
 
 
