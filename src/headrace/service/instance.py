@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.rset import ResourceSet
@@ -48,19 +48,32 @@ def _finite(value: Any) -> float | None:
     return None if limit == float("inf") else limit
 
 
-async def resources(link: BrokerLink) -> dict[str, Any]:
-    """How much there is in each state, and the nodes: {rank, host, cores, gpus, cores_used, gpus_used, state,
-    properties, drain}, with ids as idsets.
-    """
-    sets, status = await asyncio.gather(_sets(link), link.call("resource.status", nodeid=0))
-    everything = sets.state("all")
+class Node(NamedTuple):
+    """A node: what it has and what jobs have of it, and its state (one of NODE_STATES). `drain` is {since, reason}."""
+
+    rank: int
+    host: str
+    cores: Idset
+    gpus: Idset
+    cores_used: Idset
+    gpus_used: Idset
+    state: str
+    properties: list[str]
+    drain: dict[str, Any] | None
+
+
+_NOTHING = Idset()
+
+
+def nodes(status: Mapping[str, Any], sets: SchedulerResources) -> list[Node]:
+    """The nodes, from what `resource.status` and `resource.sched-status` answer."""
     down, allocated = sets.state("down").ranks, {node.rank: node for node in sets.state("allocated").nodes()}
     drains = _drains(status.get("drain", {}))
     excluded = Idset.parse(status.get("exclude") or "")
     online = Idset.parse(status.get("online") or "")
-    nodes = []
-    # Excluded nodes are not the scheduler's.
-    known = ResourceSet.from_obj(status["R"]) if status.get("R") else everything
+    # The scheduler does not know excluded nodes.
+    known = ResourceSet.from_obj(status["R"]) if status.get("R") else sets.state("all")
+    found = []
     for node in known.nodes():
         used = allocated.get(node.rank)
         drain = drains.get(node.rank)
@@ -72,17 +85,27 @@ async def resources(link: BrokerLink) -> dict[str, Any]:
             state = "down"
         else:
             state = "allocated" if used else "free"
-        nodes.append(
-            {
-                **{"rank": node.rank, "host": node.host, "cores": str(node.cores), "gpus": str(node.gpus)},
-                **{"cores_used": str(used.cores) if used else "", "gpus_used": str(used.gpus) if used else ""},
-                "state": state,
-                "properties": [name for name, ranks in known.properties.items() if node.rank in ranks],
-                "drain": drain,
-            }
-        )
+        taken = (used.cores, used.gpus) if used else (_NOTHING, _NOTHING)
+        properties = [name for name, ranks in known.properties.items() if node.rank in ranks]
+        found.append(Node(node.rank, node.host, node.cores, node.gpus, *taken, state, properties, drain))
+    return found
+
+
+async def all_nodes(link: BrokerLink) -> tuple[list[Node], SchedulerResources]:
+    """The nodes, and the sets of resources that they are from."""
+    sets, status = await asyncio.gather(_sets(link), link.call("resource.status", nodeid=0))
+    return nodes(status, sets), sets
+
+
+async def resources(link: BrokerLink) -> dict[str, Any]:
+    """How much there is in each state, and the nodes as `Node` has them, with ids as text."""
+    found, sets = await all_nodes(link)
     counted = {state: {kind: getattr(sets.state(state), kind) for kind in _KINDS} for state in STATES}
-    return {**counted, "nodes": nodes}
+    texts = ("cores", "gpus", "cores_used", "gpus_used")
+    return {
+        **counted,
+        "nodes": [{**node._asdict(), **{name: str(getattr(node, name)) for name in texts}} for node in found],
+    }
 
 
 def _drains(entries: Mapping[str, Any]) -> dict[int, dict[str, Any]]:

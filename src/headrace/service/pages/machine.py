@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Request
@@ -11,8 +11,7 @@ from starlette.responses import Response
 from headrace.formats.spec import jobid
 from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.job_state import RUNNING
-from headrace.formats.spec.rset import ResourceSet
-from headrace.service import jobs, service
+from headrace.service import instance, jobs, service
 from headrace.service.fields import Field, choice, of_query, optional, whole_number
 from headrace.service.pages import html, view
 from headrace.wire.query.job_info import username
@@ -54,12 +53,10 @@ async def show(request: Request) -> Response:
     given = of_query(request, _FIELDS)
     chosen, number = given.get("state", ""), given.get("page", 1)
     link = service.of(request).link
-    status = await link.call("resource.status", {}, nodeid=0)
-    sched = await link.call("resource.sched-status", {}, nodeid=0)
     query = Query(count=_MOST_JOBS)
     query.states = RUNNING
     running = await jobs.listing(link, query, ["name", "userid", "ranks"])
-    found = nodes(status, sched.get("allocated"), running)
+    found = nodes((await instance.all_nodes(link))[0], running)
     counts = {state: sum(node.state == state for node in found) for state in _SHAPES}
     matching = [node for node in found if chosen in ("", node.state)]
     return html.page(
@@ -75,17 +72,8 @@ async def show(request: Request) -> Response:
     )
 
 
-def nodes(status: Mapping[str, Any], allocated: Any, running: list[dict[str, Any]]) -> list[Node]:
-    """The nodes of an instance by what `resource.status` says, the resources that jobs have, and running jobs."""
-    all = ResourceSet.from_obj(status["R"]) if status.get("R") else ResourceSet()
-    used = ResourceSet.from_obj(allocated) if allocated else ResourceSet()
-    online = set(Idset.parse(status.get("online", "")))
-    excluded = set(Idset.parse(status.get("exclude", "")))
-    reasons = {
-        rank: str(entry.get("reason") or "no reason given")
-        for ids, entry in status.get("drain", {}).items()
-        for rank in Idset.parse(ids)
-    }
+def nodes(found: Iterable[instance.Node], running: list[dict[str, Any]]) -> list[Node]:
+    """The nodes of an instance with the running jobs on each."""
     tenants: dict[int, list[Tenant]] = {}
     for job in running:
         id = job["id"]
@@ -97,19 +85,13 @@ def nodes(status: Mapping[str, Any], allocated: Any, running: list[dict[str, Any
         )
         for rank in Idset.parse(str(job.get("ranks", ""))):
             tenants.setdefault(rank, []).append(one)
-    busy = set(used.ranks)
-    found = []
-    for node in all.nodes():
-        taken = (len(used.cores(node.rank)), len(used.gpus(node.rank))) if node.rank in busy else (0, 0)
-        if node.rank in reasons:
-            state = "draining" if node.rank in busy else "drained"
-        elif node.rank in excluded:
-            state = "excluded"
-        elif node.rank not in online:
-            state = "down"
-        else:
-            state = "free" if not taken[0] else "full" if taken[0] == len(node.cores) else "partly used"
-        cores, gpus = (taken[0], len(node.cores)), (taken[1], len(node.gpus))
-        reason, guests = reasons.get(node.rank, ""), tenants.get(node.rank, [])
-        found.append(Node(node.rank, node.host, state, _SHAPES[state], cores, gpus, reason, guests))
-    return found
+    return [_node(node, tenants.get(node.rank, [])) for node in found]
+
+
+def _node(node: instance.Node, tenants: list[Tenant]) -> Node:
+    cores, gpus = (len(node.cores_used), len(node.cores)), (len(node.gpus_used), len(node.gpus))
+    state = node.state
+    if state == "allocated":
+        state = "full" if cores[0] == cores[1] else "partly used"
+    reason = (node.drain["reason"] or "no reason given") if node.drain else ""
+    return Node(node.rank, node.host, state, _SHAPES[state], cores, gpus, reason, tenants)

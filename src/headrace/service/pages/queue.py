@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any, NamedTuple
 
@@ -10,12 +11,11 @@ from starlette.responses import Response
 
 from headrace.formats.spec.job_state import PENDING
 from headrace.formats.spec.urgency import PRIORITY_MAX
-from headrace.service import jobs, service
+from headrace.service import instance, jobs, service
 from headrace.service.fields import of_query
 from headrace.service.pages import html, view
 from headrace.wire.query.job_info import JobInfo
 from headrace.wire.query.listing import Query
-from headrace.wire.query.resource_sets import Given, SchedulerResources
 
 # Waiting jobs that are shown, those that are looked at first.
 SHOWN = 200
@@ -50,27 +50,24 @@ class Queue(NamedTuple):
 async def show(request: Request) -> Response:
     of_query(request, ())
     here = service.of(request)
-    resources = SchedulerResources(Given(await here.link.call("resource.sched-status", {}, nodeid=0)))
-    resources.configure(await here.own_link.call("config.get"))
     query = Query(count=SHOWN + 1)
     query.states = PENDING
-    waiting = await jobs.listing(here.link, query, view.ATTRIBUTES)
+    waiting, queues = await asyncio.gather(
+        jobs.listing(here.link, query, view.ATTRIBUTES), instance.queues(here.link, here.own_link)
+    )
     now = time.time()
     by_queue: dict[str, list[Place]] = {}
     for raw in waiting[:SHOWN]:
         by_queue.setdefault(raw.get("queue", ""), []).append(place(raw, now))
-    queues = []
-    for name in resources.queues or [""]:
-        status = await here.link.call("job-manager.queue-status", {"name": name} if name else {}, nodeid=0)
-        queues.append(_queue(name, status, resources, by_queue.get(name, [])))
-    return html.page(request, "queue.html", queues=queues, more=len(waiting) > SHOWN, shown=SHOWN)
+    shown = [_queue(queue, by_queue.get(queue["name"], [])) for queue in queues]
+    return html.page(request, "queue.html", queues=shown, more=len(waiting) > SHOWN, shown=SHOWN)
 
 
-def _queue(name: str, status: dict[str, Any], resources: SchedulerResources, places: list[Place]) -> Queue:
+def _queue(found: dict[str, Any], places: list[Place]) -> Queue:
     kinds = (("nodes", "nnodes"), ("cores", "ncores"), ("GPUs", "ngpus"))
-    sizes = [(label, resources.count("free", kind, name), resources.count("all", kind, name)) for label, kind in kinds]
-    why = "; ".join(str(status[key]) for key in ("disable_reason", "stop_reason") if status.get(key))
-    return Queue(name, status["enable"], status["start"], why, sizes, places)
+    sizes = [(label, found["free"][kind], found["all"][kind]) for label, kind in kinds]
+    why = "; ".join(str(found[key]) for key in ("disable_reason", "stop_reason") if found[key])
+    return Queue(found["name"], found["enabled"], found["started"], why, sizes, places)
 
 
 def place(raw: dict[str, Any], now: float) -> Place:
