@@ -1,4 +1,4 @@
-"""What the store says of a span of time: how many jobs there were, how long they waited, what they used."""
+"""Figures of a span of time from the store: how many jobs there were, how long they waited, how much they used."""
 
 from __future__ import annotations
 

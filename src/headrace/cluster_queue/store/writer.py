@@ -1,8 +1,7 @@
-"""Writes records into the database beside the queue, which never waits for it.
+"""Writes records into the database. The queue itself never waits for the database.
 
-While the database is away records wait in memory; beyond LIMIT the oldest go, and are counted. What must not be lost
-by that, or by the end of a process, is told again: a process that begins, and one that has lost records, writes what
-there is of all jobs.
+While the database is away records wait in memory. Beyond LIMIT the oldest are dropped and counted. A process that starts,
+and one that has dropped records, writes the present record of every job, so that no job is missing afterwards.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ LIMIT = 10_000
 _BATCH = 200
 # Seconds until the next attempt at the database: doubled from the first to the last.
 _FIRST_DELAY, _LAST_DELAY = 0.2, 10.0
-# Seconds that a process which ends gives to what is not written yet.
-_LAST_WORDS = 3.0
+# Seconds for the last writes of a process that ends.
+_DRAIN_TIMEOUT = 3.0
 
 
 class Writer:
-    """The writer of one process (`kube.runtime.controller.Part`); it writes once the process leads.
+    """The writer of one process (a part of its controller); it writes once the process leads.
 
-    `all_now` returns a record of each job; it is called after `begin`.
+    `all_now` returns a record of each job. It is called after `begin`.
     """
 
     name = "store"
@@ -51,8 +50,8 @@ class Writer:
         self._sending: list[Record] = []
         self._has_begun = asyncio.Event()
         self._wake = asyncio.Event()
-        # How many records have been lost, and how many of these by the time at which all jobs were written.
-        self._losses, self._amended = 0, -1
+        # How many records were dropped, and how many of these before all jobs were written the last time.
+        self._dropped, self._repaired = 0, -1
         self._database: Database | None = None
         self._metrics = shared.metrics
         prefix = f"{shared.component.replace('-', '_')}_store"
@@ -65,20 +64,20 @@ class Writer:
         shared.controllers.append(self)
 
     def begin(self) -> None:
-        """All jobs are known: from now on `all_now` tells of each."""
+        """Start writing: from now on `all_now` knows all jobs."""
         self._has_begun.set()
 
     def put(self, records: Iterable[Record]) -> None:
-        """Have records written; of too many the oldest go."""
+        """Queue records for the database; beyond LIMIT the oldest are dropped."""
         self.queue.extend(records)
         excess = len(self.queue) + len(self._sending) - LIMIT
         for _ in range(min(excess, len(self.queue))):
             self.queue.popleft()
-            self._lose()
+            self._drop()
         self._wake.set()
 
     async def work(self) -> None:
-        """Write what comes until cancelled, and then what is left."""
+        """Write records as they come, until cancelled; then write those that still wait."""
         await self._has_begun.wait()
         delay = _FIRST_DELAY
         try:
@@ -104,12 +103,12 @@ class Writer:
 
     async def _end(self, database: Database) -> None:
         try:
-            await asyncio.wait_for(self._drain(database), _LAST_WORDS)
+            await asyncio.wait_for(self._drain(database), _DRAIN_TIMEOUT)
         except (DatabaseError, asyncio.TimeoutError) as exc:
             log.warning("the store: %s", str(exc) or "no answer", extra={"left": len(self.queue)})
 
     async def _write(self) -> None:
-        """Write all that waits. Raises DatabaseError."""
+        """Write all records that wait. Raises DatabaseError."""
         database = self._database
         if database is None:
             database = await in_thread(opened, self._address)
@@ -117,11 +116,11 @@ class Writer:
             self._database = database
         try:
             await self._drain(database)
-            while self._amended < self._losses:
-                # All that has been seen before is written, so no older record follows.
-                now, losses = time.time(), self._losses
+            while self._repaired < self._dropped:
+                # All earlier records are written, so no older record of a job follows.
+                now, dropped = time.time(), self._dropped
                 await in_thread(writing.write_all, database, self._all_now(now), now)
-                self._amended = losses
+                self._repaired = dropped
                 await self._drain(database)
         except Exception:
             self._database = None
@@ -130,7 +129,7 @@ class Writer:
 
     async def _drain(self, database: Database) -> None:
         while self.queue or self._sending:
-            # What was being written when a process is told to end, or a connection broke, is written again.
+            # Records whose write was cut short, by the end of the process or of the connection, are written once more.
             while self.queue and len(self._sending) < _BATCH:
                 self._sending.append(self.queue.popleft())
             try:
@@ -141,7 +140,7 @@ class Writer:
             self._sending = []
 
     async def _write_singly(self, database: Database) -> None:
-        """Of records that the database does not take all, write those that it takes: the others never would be."""
+        """Write the records one by one, and drop those that the database rejects: it would reject them at any attempt."""
         for record in list(self._sending):
             try:
                 await in_thread(writing.write, database, [record])
@@ -150,8 +149,8 @@ class Writer:
                 self._sending.remove(record)
                 self._metrics.count(self._lost)
 
-    def _lose(self) -> None:
-        self._losses += 1
+    def _drop(self) -> None:
+        self._dropped += 1
         self._metrics.count(self._lost)
 
     def _connected(self) -> dict[tuple[str, ...], float]:
@@ -159,7 +158,7 @@ class Writer:
 
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Call what blocks in a thread that the end of the process does not wait for, as a database may never answer."""
+    """Call a blocking function in a daemon thread: a database may never answer, and the process must be able to end."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 

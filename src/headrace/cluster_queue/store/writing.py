@@ -1,5 +1,5 @@
-"""Records into tables. A record that comes again, or after a later one of its job, changes nothing: what is told of a
-job follows from its FluxJob, and is told again by each process that begins.
+"""Records into tables. A record that is repeated, or that comes after a later one of its job, changes nothing: each
+process that starts writes the records of all FluxJobs once more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COLUMNS = (
     *("state", "nodes", "queued_at", "started_at", "ended_at"),
 )
 _KEPT = {
-    # A job that waits anew has started once, and nodes that it has had are those of its last start.
+    # A job that was requeued keeps the time of its first start, and the nodes of its last one.
     "started_at": "COALESCE(jobs.started_at, excluded.started_at)",
     "nodes": "CASE WHEN excluded.nodes = '' THEN jobs.nodes ELSE excluded.nodes END",
 }
@@ -44,7 +44,7 @@ _END_USAGE = "UPDATE usage SET until = :until WHERE uid = :uid AND since = :sinc
 
 
 class Event(NamedTuple):
-    """An event of RFC 18; `occurrence` tells those of one name and job apart."""
+    """An event of RFC 18; `occurrence` distinguishes events of one name and job."""
 
     name: str
     occurrence: str
@@ -53,8 +53,8 @@ class Event(NamedTuple):
 
 
 def events_of(record: Record) -> list[Event]:
-    """All events that a record tells, those that earlier ones have told included. Names and contexts are those of
-    RFC 21 where it has the same: submit, alloc, start, finish, exception. A job that waits anew has the event requeue.
+    """All events of a job up to a record. Names and contexts are those of RFC 21 where it has the event: submit, alloc,
+    start, finish, exception. A job that is queued once more has the event requeue.
     """
     facts, found = record.facts, []
     about = {"namespace": facts.namespace, "name": facts.name, "kind": facts.kind, "queue": facts.queue}
@@ -78,14 +78,14 @@ def events_of(record: Record) -> list[Event]:
 
 
 def write(database: Database, records: Iterable[Record]) -> None:
-    """Take records in, all or none. Raises DatabaseError."""
+    """Write records, all or none. Raises DatabaseError."""
     with database.transaction():
         for record in records:
             _write(database, record)
 
 
 def write_all(database: Database, records: Sequence[Record], at: float) -> None:
-    """Take in what there is of all jobs at a time: other jobs that have not ended are gone. Raises DatabaseError."""
+    """Write the records of all jobs that exist at a time, and end all other jobs. Raises DatabaseError."""
     for first in range(0, len(records), _CHUNK):
         chunk = records[first : first + _CHUNK]
         names = {f"u{index}": record.facts.uid for index, record in enumerate(chunk)}
@@ -109,7 +109,7 @@ def _write(database: Database, record: Record) -> None:
         return
     for event in events_of(record):
         _add_event(database, facts.uid, event)
-    _use(database, record)
+    _write_usage(database, record)
     if record.is_gone:
         _end(database, facts.uid, record.at)
 
@@ -128,13 +128,13 @@ def _end(database: Database, uid: str, at: float) -> None:
 
 
 def _end_usage(database: Database, uid: str, at: float) -> None:
-    """The job has no places any more."""
+    """The job has no assigned pods any more."""
     for (since,) in database.rows("SELECT since FROM usage WHERE uid = :uid AND until IS NULL", {"uid": uid}):
         database.execute(_END_USAGE, {"uid": uid, "since": since, "until": max(at, since)})
 
 
-def _use(database: Database, record: Record) -> None:
-    """Bring the job's usage up to what a record tells."""
+def _write_usage(database: Database, record: Record) -> None:
+    """Bring the job's usage up to a record."""
     facts, uid = record.facts, record.facts.uid
     if not facts.started_at:
         _end_usage(database, uid, facts.requeued_at or record.at)
@@ -142,7 +142,7 @@ def _use(database: Database, record: Record) -> None:
     sql = "SELECT since, until, attempt, pods FROM usage WHERE uid = :uid ORDER BY since"
     rows = database.rows(sql, {"uid": uid})
     if not rows or rows[-1][2] < facts.started_at:
-        # A former attempt is over at the next start at the latest.
+        # An earlier attempt ends at the next start at the latest.
         _end_usage(database, uid, facts.started_at)
         first = facts.width if facts.state.is_over else facts.held
         _add_usage(database, facts, facts.started_at, first)
