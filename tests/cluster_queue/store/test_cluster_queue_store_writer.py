@@ -41,7 +41,7 @@ class Running:
         return len(self.writer.queue) + len(self.writer._sending)
 
     async def is_written(self) -> None:
-        await until_in_loop(lambda: not self.waiting and self.writer._amended == self.writer._losses)
+        await until_in_loop(lambda: not self.waiting and self.writer._repaired == self.writer._dropped)
 
 
 def work(address: Address, scenario: Callable[[Running], Awaitable[None]]) -> Running:
@@ -108,7 +108,7 @@ def test_nothing_is_written_before_all_jobs_are_known(address: Address) -> None:
 
 def test_what_is_left_is_written_when_a_process_ends(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     # On a busy machine that takes longer than a process has.
-    monkeypatch.setattr(writer_module, "_LAST_WORDS", PATIENCE)
+    monkeypatch.setattr(writer_module, "_DRAIN_TIMEOUT", PATIENCE)
 
     async def scenario(running: Running) -> None:
         running.writer.begin()
@@ -228,7 +228,7 @@ def test_the_loop_goes_on_while_a_write_hangs_and_after_one_that_fails(
 def test_a_database_that_never_answers_does_not_keep_a_process_from_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_module, "_LAST_WORDS", 0.01)
+    monkeypatch.setattr(writer_module, "_DRAIN_TIMEOUT", 0.01)
     never, hangs = threading.Event(), threading.Event()
 
     def hanging(database: Database, records: list[Record]) -> None:

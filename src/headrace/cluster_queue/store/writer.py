@@ -1,7 +1,7 @@
 """Writes records into the database. The queue itself never waits for the database.
 
-While the database is away records wait in memory. Beyond LIMIT the oldest are dropped and counted. A process that starts,
-and one that has dropped records, writes the present record of every job, so that no job is missing afterwards.
+While the database is away records wait in memory. Beyond LIMIT the oldest are dropped and counted. A process that
+starts, and one that has dropped records, writes the present record of every job, so that no job is missing afterwards.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Writer:
             self._sending = []
 
     async def _write_singly(self, database: Database) -> None:
-        """Write the records one by one, and drop those that the database rejects: it would reject them at any attempt."""
+        """Write the records one by one, and drop those that the database rejects at any attempt."""
         for record in list(self._sending):
             try:
                 await in_thread(writing.write, database, [record])
