@@ -12,17 +12,15 @@ import headrace
 from headrace.service import jobs, metrics, problems, service
 from headrace.service.audit import Audit
 from headrace.service.broker_link import Broker
-from headrace.service.fields import BadFields
+from headrace.service.fields import BadBody, BadFields
 from headrace.service.metrics import Collector, Timed
 from headrace.service.middleware import Guard, Methods
 from headrace.service.pages import login
 from headrace.service.pages import routes as page_routes
 from headrace.service.rest.v1 import answers as v1_answers
-from headrace.service.rest.v1 import fields as v1_fields
 from headrace.service.rest.v1 import login as v1_login
 from headrace.service.rest.v1 import routes as v1_routes
 from headrace.service.rest.v2 import errors as v2_errors
-from headrace.service.rest.v2 import fields as v2_fields
 from headrace.service.rest.v2 import routes as v2_routes
 from headrace.service.rest.v2.idempotency import BadKey, Keys, OtherBody
 from headrace.service.service import Service
@@ -54,7 +52,7 @@ def create_app(settings: Settings) -> FastAPI:
     ):
         app.include_router(router)
     app.mount("/static", page_routes.static)
-    for kind in (*problems.EXCEPTIONS, BadFields, BadKey, OtherBody, v1_fields.BadBody, v2_fields.BadBody):
+    for kind in (*problems.EXCEPTIONS, BadBody, BadFields, BadKey, OtherBody):
         app.add_exception_handler(kind, _answer)
     app.add_middleware(Methods)
     app.add_middleware(Guard, hosts=settings.hosts)

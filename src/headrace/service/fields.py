@@ -24,6 +24,10 @@ class BadFields(ValueError):
         self.problems = problems
 
 
+class BadBody(ValueError):
+    """A body that cannot be read; the text is for users."""
+
+
 class Field(NamedTuple):
     """A field: what reads its value (raises ValueError), and where OpenAPI tells of it, its schema there."""
 
@@ -39,6 +43,20 @@ def read_json(text: str | bytes) -> Any:
     """
     # The standard library's reader says where the text is wrong.
     return json.loads(text, parse_constant=_no_number, parse_float=_finite)
+
+
+async def json_object(request: Request, is_not: str = "is not") -> dict[str, Any]:
+    """The JSON object that the body is, empty without a body. `is_not` is for the error. Raises BadBody."""
+    body = await request.body()
+    if not body.strip():
+        return {}
+    try:
+        found = read_json(body)
+    except (ValueError, RecursionError) as exc:
+        raise BadBody(f"the body {is_not} JSON: {exc}") from None
+    if not isinstance(found, dict):
+        raise BadBody("the body must be a JSON object")
+    return found
 
 
 def _no_number(name: str) -> float:

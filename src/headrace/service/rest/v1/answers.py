@@ -12,9 +12,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from headrace.service import problems
-from headrace.service.fields import BadFields
+from headrace.service.fields import BadBody, BadFields
 from headrace.service.jobs import BadId, NoSuchJob
-from headrace.service.rest.v1.fields import BadBody
 from headrace.wire.query.job_info import JobInfo
 
 

@@ -13,15 +13,11 @@ from urllib.parse import parse_qsl
 from python_multipart.exceptions import FormParserError
 from starlette.requests import Request
 
-from headrace.service.fields import BadFields, checked_text, read_json
+from headrace.service.fields import BadBody, BadFields, checked_text, json_object
 
 _SWITCHES = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.0*)?", re.ASCII)
 _LARGEST = (1 << 63) - 1
-
-
-class BadBody(ValueError):
-    """A body that cannot be read; the text is for users."""
 
 
 class Field(NamedTuple):
@@ -123,18 +119,9 @@ async def of_body(request: Request) -> dict[str, Any]:
         except FormParserError as exc:
             # Newer versions of Starlette have an answer of their own.
             raise BadBody(f"the body is not the form that it is said to be: {exc}") from None
-    body = await request.body()
-    if not body.strip():
+    if (await request.body()).strip() == b"null":
         return {}
-    try:
-        found = read_json(body)
-    except (ValueError, RecursionError) as exc:
-        raise BadBody(f"the body is neither a form nor JSON: {exc}") from None
-    if found is None:
-        return {}
-    if not isinstance(found, dict):
-        raise BadBody("the body must be a JSON object")
-    return found
+    return await json_object(request, "is neither a form nor")
 
 
 async def read(request: Request, fields: Iterable[Field]) -> dict[str, Any]:

@@ -15,9 +15,8 @@ from starlette.responses import Response
 
 from headrace.service import problems
 from headrace.service.broker_link import BrokerUnreachable
-from headrace.service.fields import BadFields
+from headrace.service.fields import BadBody, BadFields
 from headrace.service.jobs import JobHasEnded, Refused
-from headrace.service.rest.v2.fields import BadBody
 from headrace.service.rest.v2.idempotency import HEADER, BadKey, OtherBody
 
 MEDIA_TYPE = "application/problem+json"

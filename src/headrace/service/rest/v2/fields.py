@@ -17,17 +17,13 @@ from typing import Any
 
 from starlette.requests import Request
 
-from headrace.service.fields import Field, checked_text, of_query, read_json
+from headrace.service.fields import Field, checked_text, json_object, of_query
 from headrace.wire.query import when
 
 _SWITCHES = {"true": True, "1": True, "false": False, "0": False}
 # The latest time that calendars of programs have, in seconds since the epoch (the year 9999).
 _LATEST = 253402300799.0
 WRONG_CURSOR = "must be what an answer has as next"
-
-
-class BadBody(ValueError):
-    """A body that cannot be read; the text is for users."""
 
 
 def text(value: Any) -> str:
@@ -75,16 +71,7 @@ async def of_body(request: Request, query: Iterable[Field] = ()) -> dict[str, An
     fields than `query`.
     """
     of_query(request, query)
-    body = await request.body()
-    if not body.strip():
-        return {}
-    try:
-        found = read_json(body)
-    except (ValueError, RecursionError) as exc:
-        raise BadBody(f"the body is not JSON: {exc}") from None
-    if not isinstance(found, dict):
-        raise BadBody("the body must be a JSON object")
-    return found
+    return await json_object(request)
 
 
 def parameters(fields: Iterable[Field]) -> list[dict[str, Any]]:
