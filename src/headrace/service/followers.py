@@ -1,9 +1,8 @@
 """Following a job's logs (eventlog, output) for many readers: those of one log share one stream of the broker.
 
-200 readers of one output would otherwise cost the broker 200 responses for each line. What the stream brought last is
-kept (1 MiB), and each reader goes through it at its own pace. The stream is read no further ahead of its fastest reader
-than that. A reader that is slower than others, or comes after the beginning is gone, has a stream of its own from then
-on, which waits for it.
+200 readers of one output would otherwise cost the broker 200 responses for each line. The last 1 MiB of the stream is
+kept, and each reader goes through it at its own pace. The stream is read no further than that ahead of its fastest
+reader. A reader that needs lines that are no longer kept continues with a stream of its own.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""A connection of HTTP whose requests have bounds before anything is known of them: uvicorn would wait for the rest of
-one for ever, so that connections that are held so could use up all descriptors, and would keep headers of any size.
+"""An HTTP connection that bounds the time and the size of requests while they arrive.
+
+uvicorn alone waits for the rest of a request without end, so slow connections could use up all descriptors, and it
+keeps headers of any size.
 """
 
 from __future__ import annotations
@@ -8,12 +10,12 @@ import asyncio
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-# Seconds from the begin of a connection, or of a request, until the request is whole, with its body.
+# Seconds from the begin of a connection, or of a request, until the request has arrived with its body.
 REQUEST_TIME = 60.0
 # Bytes of a request's address, and of its headers with the address; and how many headers there may be.
 HEAD_LIMIT = 1 << 16
 MOST_HEADERS = 100
-# Seconds between the refusal of a request and the end of its connection, in which what still comes is dropped. If the
+# Seconds between the refusal of a request and the end of its connection, in which further data is dropped. If the
 # connection ended at once, the kernel would reset it, and many clients would not see the answer.
 _DROPPING = 1.0
 
@@ -26,12 +28,12 @@ class _Refused(Exception):
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """Closed where a request is late or its head is too large. How long its answer takes is of no account."""
+    """Closes when a request is late or its head is too large. The time for the answer is not bounded."""
 
     _due: asyncio.TimerHandle | None = None
-    # Status and text of the refusal, after which all that comes is dropped.
+    # Status and text of the refusal, after which all further data is dropped.
     _refusal: tuple[int, str] | None = None
-    # Bytes that came since a head, a piece of a body or a request was whole, which the parser keeps.
+    # Bytes that the parser keeps: those since the last complete head, piece of a body, or request.
     _pending = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -65,8 +67,8 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._pending = 0
-        # The bounds are checked once, as a check at each header would cost every request. How large the headers can be
-        # by now is bounded by `data_received`.
+        # The bounds are checked once, because a check at each header would cost every request. `data_received` bounds
+        # how large the headers can be by now.
         length = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         if length > HEAD_LIMIT or len(self.headers) > MOST_HEADERS:
             self._refusal = _TOO_LARGE

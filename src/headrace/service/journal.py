@@ -1,7 +1,7 @@
-"""The news of all jobs: one stream of the job manager's journal for all who follow it, each of whom gets their own.
+"""The events of all jobs: one stream of the job manager's journal for all followers, filtered for the user of each.
 
-The last events are kept for those who come back (Last-Event-ID). The stream is the service's own, as the journal is for
-owners only (broker_link.OWN_TOPICS), and is ended when nobody has followed it for a while.
+The last events are kept for followers that reconnect (Last-Event-ID). The stream is the service's own, because the
+journal is for owners only (broker_link.OWN_TOPICS). It is ended when it had no follower for a while.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace.service.users.credential import Identity
 
 # Events that are kept.
 _MOST = 10_000
-# Seconds without followers after which the journal is left.
+# Seconds without followers after which the stream is ended.
 _IDLE = 300.0
 
 
@@ -31,7 +31,7 @@ class News(NamedTuple):
 
 
 class Behind(ConnectionError):
-    """A follower is so far behind that events it has not taken are not kept any more."""
+    """A follower is so far behind that its next events are no longer kept."""
 
 
 class Journal:
@@ -106,7 +106,7 @@ class Journal:
     def _take(self, batch: dict[str, Any]) -> None:
         id, events = batch["id"], batch["events"]
         if not events:
-            # An empty batch ends the past events of active jobs (RFC 21), which told the users of these jobs.
+            # An empty batch ends the past events of active jobs (RFC 21), from which the users of these jobs are known.
             self._ready.set()
             return
         for event in events:

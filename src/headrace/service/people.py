@@ -1,7 +1,7 @@
-"""Users, their tokens and the audit, as whoever asks may see and change them: the same for scripts and for the page.
+"""Users, their tokens and the audit, as far as the asking user may see and change them, for scripts and pages.
 
-Each user has the own tokens and the own lines of the audit; the owner and administrators have those of all, and the
-users. Another user's token is answered as one that there never was.
+Users see their own tokens and lines of the audit. The owner and administrators see those of all, and the users. A
+token of another user is answered like one that does not exist.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from headrace.service.users.tokens import Token
 
 
 class AdminsOnly(PermissionError):
-    """Asked by one who is no administrator; the text is for users."""
+    """The asking user is no administrator; the text is for users."""
 
 
 class NoAudit(LookupError):
-    """The service keeps none; the text is for users."""
+    """The service keeps no audit; the text is for users."""
 
 
 class People:
-    """Users, tokens and audit for one who asks. Methods raise AdminsOnly, and StoreError for what is wrong."""
+    """Users, tokens and audit for the asking user. Methods raise AdminsOnly, and StoreError for what is wrong."""
 
     def __init__(self, access: Access, identity: Identity, audit_file: str) -> None:
         self._accounts = access.accounts
@@ -35,7 +35,7 @@ class People:
         self._audit_file = audit_file
 
     def tokens(self, user: str = "") -> list[Token]:
-        """The own valid tokens, or those of another user ("all": of all users), the newest first. Raises
+        """The user's own valid tokens, or those of another user ("all": of all users), the newest first. Raises
         NoSuchUser.
         """
         if user and user != self._identity.name:
@@ -43,7 +43,7 @@ class People:
         return self._accounts.tokens("" if user == "all" else user or self._identity.name)
 
     def issue(self, note: str = "", seconds: float | None = None) -> tuple[str, Token]:
-        """A new token of the own, which is shown this once; it is valid no longer than one that logging in gives."""
+        """A new token of the user, as it is shown this once. It is valid no longer than the token of a login."""
         return self._accounts.issue_known(self._identity, note, min(seconds or self._longest, self._longest))
 
     def revoke(self, id: str) -> Token:
@@ -86,7 +86,7 @@ class People:
             raise NoAudit(text) from None
 
     def _check_others(self, name: str) -> None:
-        """There must be an administrator beside this one, as nobody else could make another. Raises AdminsOnly."""
+        """Keep the last administrator, without whom nobody could make another. Raises AdminsOnly."""
         admins = [user.name for user in self._accounts.users() if user.admin]
         if admins == [name]:
             raise AdminsOnly(f"'{name}' is the only administrator: make another first")

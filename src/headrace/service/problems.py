@@ -1,4 +1,4 @@
-"""What went wrong, as an HTTP status and a sentence: the same for scripts and for the page."""
+"""An error as an HTTP status and a sentence, the same for every interface."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _KINDS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (NotAudited, 503, {"Retry-After": "60"}),
     (BrokerUnreachable, 503, {"Retry-After": "2"}),
 )
-# Refusals of the broker by these errors are the request's fault, or will be over soon.
+# Errors of the broker that the request has caused, or that pass. All others are 502.
 _BY_ERRNO = {
     **{errno.EPERM: 403, errno.EINVAL: 400, errno.EPROTO: 400, errno.ENOENT: 404, errno.EAGAIN: 429},
     **dict.fromkeys(AWAY, 503),

@@ -1,5 +1,5 @@
-"""What the routes share: settings, the broker, tokens, and workflow tools that were started; and how a route has them,
-which is by `of`, together with the user whose request it is.
+"""What routes share: settings, the broker, access, and workflow tools that were started. A route gets them by `of`,
+together with the user of its request.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Service:
     journal: Journal | None = None
 
     def news(self, own_link: BrokerLink) -> Journal:
-        """The journal that all share who follow the news."""
+        """The journal of the events of all jobs, which all followers share."""
         if self.journal is None or self.journal.lost or not self.journal.of_this_loop():
             self.journal = Journal(own_link)
         return self.journal
@@ -139,7 +139,7 @@ def of(request: Request) -> Here:
 
 
 async def let_in(request: Request, whose: Callable[[Request], Awaitable[Identity]]) -> None:
-    """Have the request be of the user that `whose` finds. Raises Unauthenticated."""
+    """Set the user of the request, whom `whose` finds. Raises Unauthenticated."""
     request.state.identity = await whose(request)
     request.state.whose = whose
 
@@ -154,7 +154,7 @@ async def by_header(request: Request) -> None:
 
 
 async def by_cookie(request: Request) -> None:
-    """The same of the page's cookie. Changes need the token of the session's forms. Raises csrf.Forged, too."""
+    """As `by_header`, by the cookie of the page. Changes need the token of the session's forms, else csrf.Forged."""
     await let_in(request, of(request).access.of_cookie)
     if request.method not in SAFE_METHODS:
         await csrf.check_request(request)
@@ -162,7 +162,7 @@ async def by_cookie(request: Request) -> None:
 
 
 async def by_either(request: Request) -> None:
-    """The same of the header, or of the page's cookie where there is no header."""
+    """As `by_header`, or as `by_cookie` for a request without the header."""
     if "authorization" in request.headers or not of(request).access.needed:
         await by_header(request)
     else:

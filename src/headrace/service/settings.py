@@ -111,8 +111,8 @@ def number(environment: Mapping[str, str], name: str) -> int | None:
 
 
 def proxy_header(name: str) -> str:
-    """The name of a header by which a proxy names users: a token (RFC 9110 section 5.6.2) of which browsers and proxies
-    make no other use. Raises SettingsError.
+    """The name of a header by which a proxy names users: a token (RFC 9110 section 5.6.2) that browsers and proxies
+    do not use otherwise. Raises SettingsError.
     """
     if not _TOKEN.fullmatch(name):
         raise SettingsError(f"--proxy-header is '{name}', it must be the name of a header, such as X-Remote-User")

@@ -133,22 +133,22 @@ async def _entries(request: Request, chosen: dict[str, str], sort: str, most: in
 
 @router.post("/jobs/cancel")
 async def cancel(request: Request) -> Response:
-    """Ask whether to cancel the jobs that were chosen, and with `sure` do so; back to the list, whose filters are in
-    the address.
+    """Ask whether to cancel the chosen jobs; with the field `sure` cancel them, and return to the list, whose filters
+    are in the address.
     """
     asked = of_query(request, _FIELDS)
     form = await request.form()
-    sure = "sure" in await changes(request)
+    confirmed = "sure" in await changes(request)
     ids = [id for text in form.getlist("job") for id in str(text).split(",")][:MOST_READ]
     here = {name: value for name, value in asked.items() if value and name != "cancelled"}
-    if ids and not sure:
+    if ids and not confirmed:
         return page(request, "cancel.html", ids=ids, here=urlencode(here), shown=ids[:PER_PAGE])
     done = 0
     for text in ids:
         try:
             await jobs.cancel(service.of(request).link, jobs.read_id(text))
         except (jobs.JobHasEnded, jobs.NoSuchJob, PermissionError):
-            # PermissionError: another user's job counts as one that never was.
+            # PermissionError: another user's job is like one that does not exist.
             continue
         done += 1
     return RedirectResponse(f"/jobs?{urlencode({**here, 'cancelled': done})}", 303)

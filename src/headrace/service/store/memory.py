@@ -1,7 +1,7 @@
-"""What is known of a store outside of its file: its number, and the userids that it has given.
+"""The file beside a store: the number by which the store is recognized, and the userids that it has given.
 
-A userid is in the jobs of its user for good. So it must not be given to another one, also where the store was lost or
-its users were removed; and a store with another number is not the one whose userids the jobs have.
+A userid stays in the jobs of its user. So it must not be given to another user, even if the store was lost or the user
+was removed. A store with another number is not the one whose userids the jobs have.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Memory(NamedTuple):
 
 
 def path_of(database: str) -> str:
-    """The file of what is known of a database."""
+    """The file beside a database."""
     return f"{os.path.splitext(database)[0]}-userids.json"
 
 
 def read(database: str) -> Memory | None:
-    """None where nothing is known of the database. Raises StoreUnusable."""
+    """None if there is no such file. Raises StoreUnusable."""
     path = path_of(database)
     try:
         with open(path, encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Who a request is from, by a token of ours in a header or in the cookie of the page; and who gets a token."""
+"""Whose request it is: by a token in a header or in the page's cookie, by a proxy's header, or by a password."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Unauthenticated(PermissionError):
 
 
 class Access:
-    """The accounts of this service; `logins` are the tokens of addresses that open the page, once each."""
+    """The accounts of this service; `logins` are the tokens of the addresses that open the page once."""
 
     def __init__(self, settings: Settings) -> None:
         self.needed = settings.auth != "none"
@@ -138,7 +138,7 @@ class Access:
             # No user has such a name, and the failures of each name are kept.
             return None
         self._attempts.check(name, where)
-        # It counts as a failure until it is known to be none: attempts at the same time are attempts, too.
+        # Counted as a failure until the password proves right, so that attempts at the same time count, too.
         self._attempts.failed(name, where)
         try:
             found = await self.accounts.of_password(name, password)

@@ -1,7 +1,7 @@
-"""Who may use the service, and by which tokens: the owner alone, or the users of a store. What may be asked by whom is
-the matter of `people`.
+"""Who may use the service, and by which tokens: the owner alone, or the users of a store.
 
-Both kinds answer the same questions, so that `Access` and the routes need not tell them apart.
+Both kinds have the same methods, so that `Access` and the routes need not distinguish them. What a user may see of
+others is in `people`.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ class Owner:
 
 
 class StoredUsers:
-    """The users of the store, whom `headrace api users` adds. What is changed there holds for the next request, and who
-    has another userid in passwd is refused.
+    """The users of the store, whom `headrace api users` adds. Its changes hold for the next request. A user who has
+    another userid in passwd is refused.
     """
 
     several = True
@@ -216,9 +216,7 @@ class StoredUsers:
 
 
 class ProxiedUsers(StoredUsers):
-    """The users of the store, logged in by a proxy. With `adds_unknown` those that were never in it
-    are added.
-    """
+    """The users of the store, logged in by a proxy. With `adds_unknown` users who were never in the store are added."""
 
     logs_in = False
     help = "log in at the proxy before this service, which has named no user"
@@ -228,7 +226,7 @@ class ProxiedUsers(StoredUsers):
         self._adds_unknown = adds_unknown
 
     async def of_name(self, name: str) -> Identity | None:
-        """The user whom the proxy names; None for one who is none here. Raises UseridMismatch."""
+        """The user whom the proxy names; None for one who is not in the store. Raises UseridMismatch."""
         found = self._one(name)
         if found is None and self._adds_unknown and not self._was_removed(name):
             if not await asyncio.to_thread(is_of_the_system, name):
@@ -238,7 +236,7 @@ class ProxiedUsers(StoredUsers):
 
     async def _add_unknown(self, name: str) -> None:
         try:
-            # The proxy logs users in, so the store gets a random password, which is told to nobody.
+            # The proxy logs users in, so the store gets a random password that nobody knows.
             await self.add(name, secrets.token_urlsafe(32), admin=False)
         except UseridTaken as exc:
             raise UseridMismatch(str(exc)) from None
@@ -263,8 +261,8 @@ class ProxiedUsers(StoredUsers):
 
 
 class PamUsers(ProxiedUsers):
-    """The users of this machine, whose passwords PAM has checked. They come into the store at their first login, with
-    the userids that passwd has, and one who is removed there stays out. Passwords of the store are not looked at.
+    """The users of this machine, whose passwords PAM checks. Their first login adds them to the store, with the userids
+    of passwd, unless they were removed from it. Passwords of the store are ignored.
     """
 
     logs_in = True
@@ -282,7 +280,7 @@ class PamUsers(ProxiedUsers):
 
 
 def is_of_the_system(name: str) -> bool:
-    """Whether passwd has the name for the owner of the instance or a program, as whom no stranger may be served."""
+    """Whether passwd has the name for the owner or for a program, whose names a login does not add to the store."""
     try:
         userid = pwd.getpwnam(name).pw_uid
     except (KeyError, ValueError):
@@ -291,7 +289,7 @@ def is_of_the_system(name: str) -> bool:
 
 
 class Log:
-    """Writes errors of the store to the log; the same one again after _SILENCE seconds, however many requests fail."""
+    """Writes errors of the store to the log, each at most once within _SILENCE seconds."""
 
     def __init__(self, path: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path

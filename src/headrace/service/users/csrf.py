@@ -1,9 +1,9 @@
-"""Whether a form was sent from a page of this service: each form that changes something holds a token that only a page
+"""Whether a form was sent from a page of this service: each form that changes something has a token that only a page
 of the same session can have.
 
-The token is derived from the session's cookie and its user with a key of this process, so that there is no table of
-tokens, and a token is of no use in another session. `Guard` refuses foreign origins before; the token protects those
-whose browser tells no origin.
+The token is derived from the session's cookie and its user with a key of this process. So there is no table of tokens,
+and a token is useless in another session. `Guard` has refused foreign origins before; the token protects users whose
+browser sends no origin.
 """
 
 from __future__ import annotations
