@@ -116,7 +116,7 @@ def test_each_road_to_output_counts_as_a_stream(service: Service, path: str) -> 
 
 
 def test_a_stream_is_cut_when_its_user_is_not_let_in_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "LOOK", 0.001)
+    monkeypatch.setattr(streams, "CHECK_INTERVAL", 0.001)
     answers, sent, closed = [True, True, False], [], []
 
     async def is_let_in() -> bool:

@@ -1,9 +1,9 @@
-"""The audit: lines of JSON for each change that was asked for, and for each request that was refused.
+"""The audit: lines of JSON for each requested change, and for each request that was refused.
 
-It has who, from where, which path, and how it ended, but nothing of query, headers or body, in which passwords, tokens
-and environments come. A change has two lines with the same `request`: the first, with a `status` of null, is on disk
-before anything happens, the second has how it ended. A change whose first line cannot be written is refused. Whoever
-reaches the service may be refused without end, so refusals have a bound: their lines are short, and few in a minute.
+A line has user, address, path and status, but nothing of query, headers or body, which may have passwords, tokens and
+environments. A change has two lines with the same `request`: the first, with a `status` of null, is on disk before
+anything happens, and the second has the result. A change whose first line cannot be written is refused. Anybody who
+reaches the service can cause refusals, so their lines are short and bounded in number.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from headrace.service.users.credential import Identity
 _REFUSALS = (401, 403, 404, 421, 429)
 # The most characters of a name, with which somebody tried to log in, and of a path in a line.
 _LONGEST = 200
-# Seconds, and how many refusals have a line within them: of a user; where no user is known, of an address and of all.
+# Refusals that have a line within _WINDOW seconds: of a user; without a known user, of an address and of all.
 _WINDOW, _MOST_OF_USER, _MOST_OF_ADDRESS, _MOST_UNKNOWN = 60.0, 1000, 60, 300
-# Bytes of the file that are read at a time, and for one request.
+# Bytes of the file that are read in one piece, and for one request.
 _PIECE = 1 << 18
 _MOST_READ = 1 << 24
 
 
 def open_file(path: str) -> int:
     """The descriptor of the file, its owner's alone and made if it is not there. Raises OSError, SettingsError."""
-    # Each line is one write to the end of the file, so that lines of several processes stay whole. The owner of a
-    # link that is followed would choose the file. Without O_NONBLOCK the opening of a pipe waits for a reader.
+    # Each line is one write with O_APPEND, so that lines of several processes do not mix. O_NOFOLLOW: the owner of a
+    # link could choose the file. O_NONBLOCK: opening a pipe would wait for a reader.
     flags = os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         file = os.open(path, flags, 0o600)
@@ -75,7 +75,7 @@ def _wrong(path: str, found: os.stat_result) -> str:
 
 
 class NotAudited(RuntimeError):
-    """A change is refused, as it cannot be audited; the text is for users."""
+    """A change is refused because it cannot be audited; the text is for users."""
 
 
 async def before_change(request: Request) -> None:
@@ -86,7 +86,7 @@ async def before_change(request: Request) -> None:
 
 
 class Lines:
-    """The file of the audit, to which whole lines are added."""
+    """The file of the audit, to which complete lines are added."""
 
     def __init__(self, path: str) -> None:
         self._path = path

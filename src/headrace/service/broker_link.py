@@ -1,11 +1,11 @@
 """The service's connections to its broker, within an asyncio loop.
 
-Requests share one connection, which is made again when it was lost. What may go on for long, such as a job's output,
-has a connection of its own, from which no more is read while its reader is behind: so a slow reader holds up nobody
-else, and the broker has its own bound for what such a connection has not taken.
+Requests share one connection, which is made anew when it was lost. A long stream, such as a job's output, has a
+connection of its own, which is not read while its reader is behind. So a slow reader delays nobody else, and the broker
+bounds what it keeps for such a connection.
 
-All requests are made by `Connection.ask`, which stamps each with the credential of the user that it is made for: the
-broker then decides what this user may do, as it does for a user of its socket.
+`Connection.ask` makes all requests, and stamps each with the credential of its user. The broker decides what this user
+may do, as for a user at its socket.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from headrace.service.users.credential import Identity
 from headrace.wire.client.handle import response_error
 from headrace.wire.client.transport import DEFAULT_URI, connect
 
-# Bytes of a followed stream that wait here for its reader before no more is read from the broker.
+# Bytes of a followed stream that wait here for its reader; beyond that its connection is not read.
 UNREAD_LIMIT = 1 << 20
 # Seconds: longer than a broker that is at work takes.
 GREETING_TIMEOUT = 10.0
@@ -51,15 +51,15 @@ OWN_TOPICS = frozenset(
 )
 _JOBS, _ONE_JOB = "job-list.list", "job-list.list-id"
 
-# The errnos of a broker that has a service not yet, or not any more: it starts or ends.
+# The errnos of a broker that starts or ends, and lacks a service.
 AWAY = frozenset((errno.ENOSYS, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ESHUTDOWN))
 
 
 class BrokerUnreachable(ConnectionError):
-    """The broker is not there, or has not answered; the text is for users."""
+    """The broker cannot be reached, or has not answered; the text is for users."""
 
     def __init__(self, text: str) -> None:
-        # Not the errno of the connection: that of a broker's refusal means something else.
+        # The errno of the connection could be mistaken for one of a refusal by the broker.
         super().__init__(errno.EHOSTUNREACH, text)
 
 
@@ -105,12 +105,12 @@ class Call:
 
 
 class Connection:
-    """One socket to the broker, in the loop that runs now. If it is `paced` it is read no faster than its one call."""
+    """One socket to the broker, in the running loop. A `paced` one has one call, and is read at its reader's pace."""
 
     def __init__(self, sock: socket.socket, paced: bool) -> None:
         sock.setblocking(False)
         self.loop = asyncio.get_running_loop()
-        # Why the connection is of no use any more.
+        # Why the connection cannot be used any more, "" while it can.
         self.lost = ""
         self._sock = sock
         self._deframer = Deframer()
@@ -159,7 +159,7 @@ class Connection:
             call.wake()
 
     def pause(self) -> None:
-        """Read no more until the call has taken what is there."""
+        """Stop reading until the call has taken what has arrived."""
         if self._paced and not self._paused and not self.lost:
             self._paused = True
             self.loop.remove_reader(self._sock)
@@ -219,17 +219,17 @@ class Broker:
         self._followed: set[Connection] = set()
 
     def link(self, identity: Identity | None) -> BrokerLink:
-        """What asks this broker for a user; with None for the service itself, OWN_TOPICS only."""
+        """This broker for a user; with None for the service itself, OWN_TOPICS only."""
         return BrokerLink(self, identity)
 
     def close(self) -> None:
-        """Close all connections: what is followed ends with BrokerUnreachable. A later call connects again."""
+        """Close all connections. Streams end with BrokerUnreachable; a later call connects anew."""
         for connection in (*self._followed, *([self._shared] if self._shared else [])):
             connection.close()
 
     @contextlib.asynccontextmanager
     async def paced_connection(self) -> AsyncIterator[Connection]:
-        """A connection of its own for what is followed. Raises BrokerUnreachable."""
+        """A connection for one stream. Raises BrokerUnreachable."""
         connection = await _connect(self.uri, paced=True)
         self._followed.add(connection)
         try:

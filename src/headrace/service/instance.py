@@ -1,4 +1,4 @@
-"""What the service asks its broker about the instance: queues and resources, for all interfaces."""
+"""Questions to the broker about the instance, for all interfaces: queues, nodes and resources."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the service asks its broker about jobs, for all of its interfaces. Each function may raise BrokerUnreachable,
-and OSError with the broker's errno and text.
+"""Questions and requests to the broker about jobs, for all interfaces. Each function may raise BrokerUnreachable, and
+OSError with the broker's errno and text.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class BadId(NoSuchJob):
 
 
 class NothingYet(LookupError):
-    """The job is there, but not what was asked for; the text is for users."""
+    """The job exists, but not yet what was asked for; the text is for users."""
 
 
 class Refused(ValueError):
-    """A submission that is wrong; `problems` has a sentence for users for each thing that is. Where the broker has
-    refused it, `errno` is the broker's, and `field` the field that it is about, "" if that is not known.
+    """A wrong submission; `problems` has a sentence for users for each fault. If the broker has refused it, `errno` is
+    the broker's, and `field` the field that the refusal is about, "" if that is not known.
     """
 
     def __init__(self, problems: list[str], errno: int | None = None, field: str = "") -> None:
@@ -50,11 +50,11 @@ class Refused(ValueError):
 
 
 class BadOutput(ValueError):
-    """A job's output log has an event that cannot be read: jobs can write into it what they like (RFC 24)."""
+    """A job's output log has an event that cannot be read. Jobs can write anything into it (RFC 24)."""
 
 
 class JobHasEnded(ValueError):
-    """What was asked for needs a job that has not ended; the text is for users."""
+    """The request needs a job that has not ended; the text is for users."""
 
 
 def read_id(text: str) -> int:
@@ -79,7 +79,7 @@ async def listing(link: BrokerLink, query: Query, attrs: list[str]) -> list[dict
 
 
 async def between(link: BrokerLink, begin: float, end: float, attrs: list[str]) -> list[dict[str, Any]]:
-    """The jobs that were there at some time from `begin` to `end` (seconds since the epoch)."""
+    """The jobs that existed at some time from `begin` to `end` (seconds since the epoch)."""
     query = Query(count=0, since=begin)
     query.add("t_submit", [f"<{end!r}"])
     return await listing(link, query, attrs)
@@ -97,8 +97,8 @@ async def one(link: BrokerLink, id: int, attrs: list[str] = ALL_ATTRIBUTES) -> d
 
 
 async def readable(link: BrokerLink, id: int, attrs: list[str] = ALL_ATTRIBUTES) -> dict[str, Any]:
-    """A job as `one` describes it, whose logs the user may read: a response that has begun to stream one can tell of no
-    refusal. An administrator sees jobs whose logs are their users' alone. Raises NoSuchJob, PermissionError.
+    """A job as `one` describes it, if the user may read its logs. A response that has begun to stream a log could not
+    report a refusal. Administrators see jobs whose logs they may not read. Raises NoSuchJob, PermissionError.
     """
     job = await one(link, id, attrs)
     await lookup(link, id, [])
@@ -112,9 +112,7 @@ async def check(link: BrokerLink, jobspec: dict[str, Any]) -> None:
 
 
 async def check_if_possible(link: BrokerLink, jobspec: dict[str, Any]) -> None:
-    """Do the same where there is a scheduler that has its resources; else the answer is left to the job. Raises
-    Refused.
-    """
+    """As `check`, but without a scheduler that knows its resources any job passes. Raises Refused."""
     try:
         await check(link, jobspec)
     except (OSError, Refused) as exc:
@@ -206,8 +204,8 @@ async def change(link: BrokerLink, id: int, method: str, request: dict[str, Any]
 
 
 async def kept(link: BrokerLink, id: int, key: str) -> str:
-    """What the job's store has under `eventlog`, `jobspec` or `R`, the last two with all updates, as text. Raises
-    NoSuchJob, and NothingYet for what the job has not yet, or will never have.
+    """The text that the job's store has under `eventlog`, `jobspec` or `R`, the last two with all updates. Raises
+    NoSuchJob, and NothingYet if the job has none (yet).
     """
     try:
         found = await link.call("job-info.lookup", {"id": id, "keys": [key], "flags": _LOOKUP_CURRENT})
@@ -220,7 +218,7 @@ async def kept(link: BrokerLink, id: int, key: str) -> str:
 
 
 async def output(link: BrokerLink, id: int) -> list[stdio.Data]:
-    """What a job has written until now (RFC 24), nothing before it has begun. Raises NoSuchJob, BadOutput."""
+    """The output of a job until now (RFC 24), empty before it starts. Raises NoSuchJob, BadOutput."""
     try:
         found = await link.call("job-info.lookup", {"id": id, "keys": ["guest.output"]})
     except OSError as exc:
@@ -237,8 +235,8 @@ async def output(link: BrokerLink, id: int) -> list[stdio.Data]:
 
 
 async def written(link: BrokerLink, job: dict[str, Any]) -> AsyncIterator[stdio.Data]:
-    """What a job, as `one` describes it, has written until now. The output of a job that has ended comes piece by
-    piece, however long it is. Raises NoSuchJob, BadOutput.
+    """The output until now of a job as `one` describes it. That of a job that has ended comes piece by piece, however
+    long it is. Raises NoSuchJob, BadOutput.
     """
     if job["state"] == INACTIVE:
         async for part in follow_output(link, job["id"]):
@@ -249,7 +247,7 @@ async def written(link: BrokerLink, job: dict[str, Any]) -> AsyncIterator[stdio.
 
 
 async def follow_output(link: BrokerLink, id: int) -> AsyncIterator[stdio.Data]:
-    """What a job has written and writes, until its output ends. Raises NoSuchJob, BadOutput."""
+    """The output of a job as it is written, until its end. Raises NoSuchJob, BadOutput."""
     await one(link, id)
     watch = link.follow("job-info.eventlog-watch", {"id": id, "path": "guest.output", "flags": 0})
     async for part in parts((answer["event"] async for answer in watch), id):

@@ -1,4 +1,4 @@
-"""Responses that go on for long: how many there may be, and what becomes of them when they cannot go on."""
+"""Responses that are streamed: how many there may be, and their end when they cannot continue."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from headrace.service.middleware import Cut
 
 MOST_OF_USER = 64
 MOST = 1000
-# Seconds between two looks whether the user may still follow.
-LOOK = 10.0
+# Seconds between two checks that the user may still follow.
+CHECK_INTERVAL = 10.0
 
 
 class TooManyStreams(RuntimeError):
-    """A user, or all users together, follow as much as they may; the text is for users."""
+    """A user, or all users together, have as many streams as they may; the text is for users."""
 
 
 class Slots:
@@ -44,9 +44,8 @@ class Slots:
 
 
 class Stream(StreamingResponse):
-    """A response whose pieces come as they are there, with a slot of its user from its making to its end. It is cut
-    when `is_let_in` says that its user is not any more: the token was revoked or has expired, the user was removed, or
-    the role is another.
+    """A response that is sent in pieces as they become available. It holds a slot of its user until its end. It is cut
+    when `is_let_in` is False: the token was revoked or has expired, the user was removed, or the role has changed.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class Stream(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(super().__call__(scope, receive, send))
         try:
-            while not (await asyncio.wait({sending}, timeout=LOOK))[0]:
+            while not (await asyncio.wait({sending}, timeout=CHECK_INTERVAL))[0]:
                 if not await self._is_let_in():
                     raise Cut("the user is not let in any more")
             await sending

@@ -1,7 +1,7 @@
 """A job's output as its page shows it: until now, and from then on as server-sent events (HTML standard, section 9.2).
 
-The id of an event is the number of events of the output's log that were read, so that a browser that was cut off goes
-on where it was (`Last-Event-ID`).
+The id of an event is the number of events of the output's log that were read, so that a browser that reconnects
+continues there (`Last-Event-ID`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Submissions that must happen once, however often their request is sent: those with a header `Idempotency-Key`.
+"""Requests with the header `Idempotency-Key`: each submits one job, however often it is sent.
 
-The job of a key is remembered for a day. Each such job has a mark of key and request in its jobspec, by which it is
-found where a response of the broker was lost, and after a restart of the service.
+The job of a key is remembered for a day. Such a job has a mark in its jobspec, made of key and request. By the mark it
+is found if a response of the broker was lost, and after a restart of the service.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pages of jobs: which jobs, in which order, and where the next page goes on.
+"""Pages of jobs: which jobs, in which order, and where the next page begins.
 
 The order of job-list (RFC 43: pending, running, ended) costs as much as the page is long, as the broker stops there;
 for another one all matching jobs are read and sorted here. A cursor names the last job of a page by its place in the

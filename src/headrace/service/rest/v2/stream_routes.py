@@ -1,7 +1,7 @@
-"""The routes of `/v2` that go on: a job's output, its events, and the news of all jobs.
+"""The routes of `/v2` that stream: a job's output, its events, and the events of all jobs.
 
-Events are sent as server-sent events (WHATWG HTML, section 9.2): `data` is the event of RFC 21 as JSON, `id` is by what
-a client goes on where it was.
+Events are server-sent events (WHATWG HTML, section 9.2): `data` is the event of RFC 21 as JSON. A client that
+reconnects continues after the last `id` that it has received.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ async def follow_job_events(request: Request, jobid: str) -> Response:
     if skip and job["state"] == INACTIVE:
         past = eventlog.decode(await jobs.kept(here.link, job["id"], "eventlog"))
         if skip >= len(past):
-            # There is nothing to come: browsers try again unless they are told so (section 9.2.2).
+            # No event will follow. With 204 browsers do not reconnect (section 9.2.2).
             return Response(status_code=204)
 
     async def pieces() -> AsyncIterator[bytes]:
