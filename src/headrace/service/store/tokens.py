@@ -12,12 +12,12 @@ from headrace.service.store.database import Store
 from headrace.service.store.users import COLUMNS, User, one, user_of_row
 from headrace.service.users.tokens import LONGEST_NOTE, Token
 
-# Tokens of a user at a time; the oldest makes room.
+# Tokens that a user may have; a further one replaces the oldest.
 MOST = 1000
 
 
 def issue(store: Store, user: User, seconds: float, note: str = "", session: bool = False) -> tuple[str, Token]:
-    """A new token for a user, as it is shown this once, and what is known of it from now on."""
+    """A new token for a user: its text, which is not stored, and its description."""
     text, now = secrets.token_urlsafe(32), time.time()
     made = Token(secrets.token_hex(4), user.name, note[:LONGEST_NOTE], session, now, now + seconds)
     of_user = {"userid": user.userid}
@@ -38,7 +38,7 @@ def issue(store: Store, user: User, seconds: float, note: str = "", session: boo
 
 
 def user_of(store: Store, token: str) -> User | None:
-    """Whose token this is, as long as it is valid."""
+    """The user of a valid token."""
     with store.reading() as database:
         rows = database.rows(
             f"SELECT {COLUMNS} FROM users "

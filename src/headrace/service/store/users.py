@@ -15,15 +15,15 @@ from headrace.service.store.database import Store
 from headrace.service.users.userids import name_in_passwd
 from headrace.storage.database import Database, Row
 
-# The userids of those who have no entry in passwd; they are given for good.
+# Userids for users without an entry in passwd. None is given twice.
 UID_RANGE = (200_000, 299_999)
 LONGEST_PASSWORD = 1024
-# A shorter one is taken, with a warning: scripts of flux-restful-api's users have such.
+# A shorter password is accepted with a warning, because scripts for flux-restful-api have such.
 SHORT_PASSWORD = 8
 # argon2-cffi's parameters: those of RFC 9106 for little memory (64 MiB).
 _hasher = PasswordHasher()
-# Verified where no user has the name, so that the time it takes does not tell who is there.
-_NOBODYS = _hasher.hash("no user has this password")
+# Verified if no user has the name, so that the time does not reveal which names exist.
+_DECOY = _hasher.hash("no user has this password")
 COLUMNS = "users.userid, users.name, users.admin, users.added"
 _INSERT = "INSERT INTO users (userid, name, password, admin, added) VALUES (:userid, :name, :password, :admin, :added)"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]{0,63}", re.ASCII)
@@ -39,8 +39,8 @@ class User(NamedTuple):
 
 
 def add(store: Store, name: str, password: str, admin: bool, uid_range: tuple[int, int] = UID_RANGE) -> User:
-    """A new user: with the userid that passwd has for the name, else with one that nobody ever had, as another person
-    may have the name of one who was removed. Raises StoreError.
+    """Add a user, with the userid that passwd has for the name, else with a userid that no user ever had, because a new
+    user may be another person with the name of a removed one. Raises StoreError.
     """
     if not _NAME.fullmatch(name):
         raise StoreError(f"'{name}' cannot be a name: up to 64 letters, digits and _ . @ -, of which a letter is first")
@@ -67,8 +67,8 @@ def add(store: Store, name: str, password: str, admin: bool, uid_range: tuple[in
 
 
 def renumber(store: Store, name: str, uid_range: tuple[int, int] = UID_RANGE) -> User:
-    """Give a user the userid that passwd has for the name; where passwd has given the user's to another one and has not
-    the name, a new one. Tokens that were issued for another userid are not valid any more. Raises StoreError.
+    """Give a user the userid that passwd has for the name. If passwd lacks the name and has the user's userid for
+    another name, the user gets a new userid. With another userid all tokens of the user end. Raises StoreError.
     """
     with store.changing() as database:
         found, password = _one(database, name)
@@ -80,9 +80,7 @@ def renumber(store: Store, name: str, uid_range: tuple[int, int] = UID_RANGE) ->
 
 
 def _retire(database: Database, name: str, userid: int) -> None:
-    """Keep a userid that is not the user's any more, so that it is not given away: in the row of a removed user, whose
-    name no user can have.
-    """
+    """Keep a former userid in the row of a removed user, by a name that no user can have: nobody else may get it."""
     _end_tokens(database, userid)
     database.execute(
         "UPDATE users SET name = :name, password = '', admin = 0, removed = :now WHERE userid = :userid",
@@ -95,7 +93,7 @@ def _end_tokens(database: Database, userid: int) -> None:
 
 
 def _right_userid(path: str, database: Database, name: str, former: int | None, uid_range: tuple[int, int]) -> int:
-    """The userid of passwd, which is then no removed user's any more; else the former one; else a new one."""
+    """The userid of passwd, taken from a removed user if need be; else the former one; else a new one."""
     try:
         userid = pwd.getpwnam(name).pw_uid
     except KeyError:
@@ -136,7 +134,7 @@ def everybody(store: Store) -> list[User]:
 
 
 def names(store: Store) -> dict[int, str]:
-    """The names of all users by userid, also of those that were removed, whose jobs may still be there."""
+    """The names of all users by userid, also of removed users, whose jobs may still exist."""
     with store.reading() as database:
         return {userid: name for userid, name in database.rows("SELECT userid, name FROM users")}
 
@@ -171,9 +169,7 @@ def remove(store: Store, name: str) -> User:
 
 
 def change(store: Store, name: str, password: str | None = None, admin: bool | None = None) -> User:
-    """Change what is not None. With a new password, tokens that were issued before are not valid any more. Raises
-    StoreError.
-    """
+    """Change what is not None. A new password ends the user's tokens. Raises StoreError."""
     # Hashing takes 50 ms, during which others may change the store.
     hashed = None if password is None else _hashed(password)
     with store.changing() as database:
@@ -193,13 +189,13 @@ def change(store: Store, name: str, password: str | None = None, admin: bool | N
 
 
 def verified(store: Store, name: str, password: str) -> User | None:
-    """The user of this name and password. It takes 50 ms and 64 MiB, whether there is one or not."""
+    """The user of this name and password. It takes 50 ms and 64 MiB, also for an unknown name."""
     found: User | None
     try:
         with store.reading() as database:
             found, expected = _one(database, name)
     except NoSuchUser:
-        found, expected = None, _NOBODYS
+        found, expected = None, _DECOY
     try:
         _hasher.verify(expected, password[:LONGEST_PASSWORD])
     except (VerificationError, InvalidHashError, UnicodeError):
