@@ -77,7 +77,7 @@ def take(fd: int, jobs: Mapping[int, ShellJob]) -> None:
 def _job_of(sender: int, jobs: Mapping[int, ShellJob]) -> tuple[ShellJob | None, bool]:
     """The job that process `sender` descends from a task of, or whose path it has in its environment; and whether it
     was gone before that could be seen."""
-    by_task: dict[int, ShellJob] = {task.pid: job for job in jobs.values() for task in job.tasks if task.pid > 0}
+    by_task: dict[int, ShellJob] = {task.pid: job for job in jobs.values() for task in job.tasks.all if task.pid > 0}
     pid, parent_of = sender, linux.parent_of
     path = _job_path_of(sender)
     while pid and pid not in by_task:

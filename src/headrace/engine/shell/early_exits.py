@@ -30,14 +30,11 @@ class EarlyExits:
         job = self._job
         if job.size < 2:
             return
-        brokers = job.are_brokers
-        if (job.pmi is not None and job.pmi.left(task.local, brokers)) or (
-            job.pmix is not None and job.pmix.left(task.rank)
-        ):
+        if job.pmi.is_awaited(task):
             how = how_ended(status)
             note = f"task {task.rank} (host {job.host}) ended ({how}) in PMI, where others wait for it in a barrier"
             self._report({"kind": "left-pmi", "note": note})
-        if brokers and task.rank == 0:
+        if job.are_brokers and task.rank == 0:
             self._report({"kind": "leader-gone"})
 
     def excuses(self, status: int) -> bool:
@@ -46,21 +43,19 @@ class EarlyExits:
 
     def _report(self, data: dict[str, Any]) -> None:
         if self._job.lead:
-            self.told(data)
+            self.receive(data)
         else:
-            self._job.to_peer(0, data)
+            self._job.reports.to_peer(0, data)
 
-    def told(self, data: dict[str, Any]) -> None:
+    def receive(self, data: dict[str, Any]) -> None:
         """A shell of the job, perhaps this one, reports an early exit."""
         job, kind = self._job, data["kind"]
         if kind in self._reported:
             return
         self._reported.add(kind)
-        job.to_others(data)
+        job.reports.to_others(data)
         if kind == "leader-gone":
             # Brokers that are shutting down already ignore this signal.
             job.kill(signal.SIGTERM)
         else:
-            for offered in (job.pmi, job.pmix):
-                if offered is not None:
-                    offered.incomplete(data["note"])
+            job.pmi.block(data["note"])

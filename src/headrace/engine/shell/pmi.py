@@ -19,8 +19,8 @@ class PmiServer:
     """The server of `ntasks` local tasks of a job of `size` tasks. `preset` are pairs that are there from the start.
 
     `enter(kvs)` is called when all local tasks have entered a barrier; the caller answers by `complete(kvs)`.
-    `abort(local, code, message)` is called for a task that aborts, `hang(note)` when a task waits in a barrier that
-    cannot complete any more.
+    `abort(local, code, message)` is called for a task that aborts, `blocked(reason)` when a task waits in a barrier
+    that cannot complete any more.
     """
 
     def __init__(
@@ -31,17 +31,18 @@ class PmiServer:
         preset: Mapping[str, str],
         enter: Callable[[dict[str, str]], None],
         abort: Callable[[int, int, str], None],
-        hang: Callable[[str], None],
+        blocked: Callable[[str], None],
     ) -> None:
         self.kvsname = kvsname
         self.size = size
         self.ntasks = ntasks
         self._enter = enter
         self._abort = abort
-        self._hang = hang
-        self._gone = ""
+        self._on_blocked = blocked
+        # Why no barrier can complete any more, "" while they can.
+        self._block_reason = ""
         # By local task that has sent `init`: False after its `finalize`.
-        self._in: dict[int, bool] = {}
+        self._initialized: dict[int, bool] = {}
         self._kvs: dict[str, str] = dict(preset)
         self._new: dict[str, str] = {}
         self._waiting: list[Callable[[bytes], None]] = []
@@ -53,18 +54,18 @@ class PmiServer:
         for reply in waiting:
             reply(b"cmd=barrier_out rc=0\n")
 
-    def left(self, local: int, sure: bool) -> bool:
+    def is_awaited(self, local: int, by_default: bool) -> bool:
         """Whether other tasks may wait in a barrier for task `local`, which has ended.
 
-        True if the task has sent `init` but not `finalize`; for a task that has sent neither, the value of `sure`.
+        True if the task has sent `init` but not `finalize`; `by_default` if it has sent neither.
         """
-        return self._in.get(local, sure)
+        return self._initialized.get(local, by_default)
 
-    def incomplete(self, note: str) -> None:
-        """No barrier can complete any more, for the reason `note`."""
-        self._gone = note
+    def block(self, reason: str) -> None:
+        """No barrier can complete any more, for this reason."""
+        self._block_reason = reason
         if self._waiting:
-            self._hang(note)
+            self._on_blocked(reason)
 
     def line(self, text: str, local: int, reply: Callable[[bytes], None]) -> None:
         """Serve one request line of task `local`; bytes that are not UTF-8 are surrogates in it, as by os.fsdecode.
@@ -79,8 +80,8 @@ class PmiServer:
             reply(f"cmd={fields.get('cmd') or 'unknown'} rc=-1 msg=unknown_command\n".encode("utf-8", "replace"))
         elif command == "barrier_in":
             self._waiting.append(reply)
-            if self._gone:
-                self._hang(self._gone)
+            if self._block_reason:
+                self._on_blocked(self._block_reason)
             if len(self._waiting) == self.ntasks:
                 new, self._new = self._new, {}
                 self._enter(new)
@@ -90,7 +91,7 @@ class PmiServer:
             self._abort(local, number, fields.get("error_msg", "").encode("utf-8", "replace").decode())
         else:
             if command in ("init", "finalize"):
-                self._in[local] = command == "init"
+                self._initialized[local] = command == "init"
             reply((handler(fields) + "\n").encode())
 
     def _do_init(self, fields: Mapping[str, str]) -> str:

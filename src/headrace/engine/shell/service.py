@@ -44,24 +44,24 @@ class Service:
         wanted = SHELL.get(method)
         wrong = mismatch(wanted, op["payload"]) if wanted is not None else ""
         if wrong:
-            job.reply(token, None, errno.EPROTO, f"{job.op['service']}.{method}: {wrong}")
+            job.reports.reply(token, None, errno.EPROTO, f"{job.op['service']}.{method}: {wrong}")
             return
         try:
             if method == "stdin" and self._stdin.from_clients:
-                self._stdin.from_client(op["payload"], job.size, partial(job.reply, token))
+                self._stdin.from_client(op["payload"], job.size, partial(job.reports.reply, token))
             elif method == "kill":
                 job.kill(_signal_number(op["payload"]["signum"]))
-                job.reply(token)
+                job.reports.reply(token)
             elif method == "proctable":
                 self._proctable.ask(token, self._tasks)
             elif method == "pty" and self._tasks and self._tasks[0].pty is not None:
                 self._tasks[0].pty.request(op)
             else:
-                job.reply(token, None, errno.ENOSYS, f"Unknown service method '{job.op['service']}.{method}'")
+                job.reports.reply(token, None, errno.ENOSYS, f"Unknown service method '{job.op['service']}.{method}'")
         except BrokenPipeError:
-            job.reply(token, None, errno.EPIPE, "Broken pipe")
+            job.reports.reply(token, None, errno.EPIPE, "Broken pipe")
         except (AttributeError, KeyError, TypeError, ValueError) as exc:
-            job.reply(token, None, errno.EPROTO, f"{method}: {exc}")
+            job.reports.reply(token, None, errno.EPROTO, f"{method}: {exc}")
 
 
 def _signal_number(value: Any) -> int:

@@ -17,6 +17,9 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from headrace.formats.spec import archive
+from headrace.formats.spec.os_error import reason
+
+from .host import JobFolders, StartError
 
 if TYPE_CHECKING:
     from headrace.engine.process.operations import Start
@@ -193,6 +196,15 @@ class Given:
 def folder_of(op: Start, id: str) -> str:
     """The path of the folder of a job on this node; `id` is its id as users see it."""
     return f"{op['rundir']}/jobtmp-{op['nodeid']}-{id}"
+
+
+def prepare(folders: JobFolders, path: str, files: Any) -> None:
+    """Make the folder of a job, with the `files` of its jobspec. Raises StartError."""
+    try:
+        folders.take(path)
+        unpack(files, path)
+    except (OSError, archive.ArchiveError) as exc:
+        raise StartError(f"cannot prepare {path}: {reason(exc)}") from None
 
 
 def temporary(env: dict[str, str]) -> None:

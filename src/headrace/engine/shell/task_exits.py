@@ -1,0 +1,134 @@
+"""What the exit of a task means for the job's other tasks: `shell.task-exit`, `exit-timeout` and `exit-on-error`.
+
+The lead shell posts the event for the first task that exits and starts `-o exit-timeout` (flux-shell(1)): the other
+tasks may run so long. The timeout ends tasks that wait for the one that exited. It does not apply once all tasks have
+exited, even if the job is still open because a background process has its output open, or because no client has
+attached to its terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from headrace.formats.spec import jobspec as specs
+from headrace.formats.spec.wait_status import exit_code, how_ended
+
+from . import options as known
+
+if TYPE_CHECKING:
+    from .host import Job
+    from .task import Task
+
+
+class TaskExits:
+    """The exits of one job's tasks, seen from one node. `running()` tells whether a task of this node runs."""
+
+    def __init__(self, job: Job, running: Callable[[], bool]) -> None:
+        self._job = job
+        self._running = running
+        # Whether a task of this node has exited, and in the lead shell whether an exit was posted.
+        self._local_exit = False
+        self._posted = False
+        self._timeout: ExitTimeout | None = None
+
+    def task_exited(self, task: Task, status: int) -> None:
+        """A task of this node has exited with this wait status."""
+        job = self._job
+        if self._local_exit and not (status and job.options.get("exit-on-error")):
+            return
+        program = os.path.basename(specs.command(job.op["jobspec"])[0])
+        if not self._local_exit:
+            self._local_exit = True
+            context = {
+                "localid": task.local,
+                "rank": task.rank,
+                "state": "Exited",
+                "pid": task.pid,
+                "wait_status": status,
+                "signaled": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
+                "exitcode": exit_code(status),
+            }
+            report = {"kind": "task-exit", "context": context, "program": program, "host": job.host}
+            if job.lead:
+                self.from_peer(report)
+            else:
+                job.reports.to_peer(0, report)
+        if status and job.options.get("exit-on-error"):
+            where = f"task rank {task.rank} on host {job.host}"
+            note = f"{program}: {where} failed ({how_ended(status)}) and exit-on-error is set"
+            job.fail(note, exit_code(status), component="task-exit")
+
+    def from_peer(self, report: dict[str, Any]) -> None:
+        """In the lead shell: the first task of a node has exited. The job's first exit is posted."""
+        if self._posted:
+            return
+        context, host = report["context"], report["host"]
+        self._job.reports.event("shell.task-exit", context)
+        how = how_ended(context["wait_status"])
+        self.start_timeout(f"{report['program']}: task rank {context['rank']} on host {host} exited ({how})")
+
+    def start_timeout(self, what: str) -> None:
+        """In the lead shell: start `exit-timeout` for the other tasks, once; `what` describes the exit."""
+        if self._posted:
+            return
+        self._posted = True
+        job = self._job
+        limit = known.exit_timeout(job.options) if job.size > 1 else None
+        if limit is None:
+            return
+
+        def fail(note: str) -> None:
+            job.fail(note, 1, component="task-exit")
+
+        note = f"{what} and exit-timeout={limit:g}s has expired"
+        self._timeout = ExitTimeout(note, self._running, lambda: job.reports.to_others({"kind": "overdue"}), fail)
+        self._timeout.set(job.agent.after, limit)
+
+    def answer_overdue(self) -> None:
+        """The lead shell asks, after the timeout has expired, whether a task of this node runs."""
+        if self._running():
+            self._job.reports.to_peer(0, {"kind": "runs"})
+
+    def peer_runs(self) -> None:
+        """In the lead shell: a task of another node still runs after the timeout has expired."""
+        if self._timeout is not None:
+            self._timeout.missed()
+
+
+class ExitTimeout:
+    """The timeout of one job, in its lead shell.
+
+    `runs()` tells whether a task of this node runs, `ask()` asks the shells of the other nodes, and `fail(note)` ends
+    the job. `after(seconds, fn)` calls fn once and cannot be cancelled; fn holds no reference to a job that is over.
+    """
+
+    def __init__(
+        self, note: str, runs: Callable[[], bool], ask: Callable[[], None], fail: Callable[[str], None]
+    ) -> None:
+        self._note = note
+        self._runs = runs
+        self._ask = ask
+        self._fail = fail
+
+    def set(self, after: Callable[[float, Callable[[], None]], None], seconds: float) -> None:
+        own = weakref.ref(self)
+
+        def expired() -> None:
+            deadline = own()
+            if deadline is not None:
+                deadline._expired()
+
+        after(seconds, expired)
+
+    def _expired(self) -> None:
+        if self._runs():
+            self.missed()
+        else:
+            self._ask()
+
+    def missed(self) -> None:
+        """The timeout has expired and a task still runs."""
+        self._fail(self._note)
