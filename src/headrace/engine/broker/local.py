@@ -83,7 +83,7 @@ class LocalClient(asyncio.BufferedProtocol):
         # Bytes that a guest is charged for these.
         self._used_size = 0
         # Requests that it has not answered; made with the first, since few clients provide a service.
-        self._owing: Outstanding | None = None
+        self._unanswered: Outstanding | None = None
         # Whether it has so much unread output that its streams wait (PAUSE_AT), and that it is not read (STOP_AT).
         self._paused = False
         self._stopped = False
@@ -293,8 +293,8 @@ class LocalClient(asyncio.BufferedProtocol):
             if self.is_guest:
                 # It provides no service, so nothing was asked of it.
                 return
-            if self._owing is not None:
-                self._owing.answered(msg, sender_of(msg))
+            if self._unanswered is not None:
+                self._unanswered.answered(msg, sender_of(msg))
             self.broker.router.response(msg)
         elif kind == m.EVENT:
             # A guest must not speak in a service's name.
@@ -311,9 +311,9 @@ class LocalClient(asyncio.BufferedProtocol):
                 self._refuse(msg)
             return
         if msg.type == m.REQUEST:
-            if self._owing is None:
-                self._owing = Outstanding()
-            self._owing.passed(msg, sender_of(msg))
+            if self._unanswered is None:
+                self._unanswered = Outstanding()
+            self._unanswered.passed(msg, sender_of(msg))
         if self.account is not None and msg.type == m.RESPONSE:
             self.account.answered(msg)
         if self.is_guest and msg.routes and msg.routes[0].startswith(self._claimed):
@@ -335,8 +335,8 @@ class LocalClient(asyncio.BufferedProtocol):
 
     def forget_request(self, sender: bytes, matchtag: int) -> None:
         """Forget a request to a service of this client for whose responses its sender does not wait any more."""
-        if self._owing is not None:
-            self._owing.forget(sender, matchtag)
+        if self._unanswered is not None:
+            self._unanswered.forget(sender, matchtag)
 
     def _write(self) -> None:
         out, self._out = self._out, []
@@ -377,7 +377,7 @@ class LocalClient(asyncio.BufferedProtocol):
         broker = self.broker
         broker.router.remove_peer(self)
         broker.events.drop(self)
-        for msg in self._owing.take() if self._owing is not None else ():
+        for msg in self._unanswered.take() if self._unanswered is not None else ():
             self._refuse(msg)
         for service, nodeid, upstream in self._used:
             note = m.request(service + ".disconnect", None, nodeid, 0, upstream, self.userid, self.rolemask)

@@ -55,7 +55,7 @@ class ModuleProcess:
         self.pipe = ModulePipe(broker.router, broker.receive_buffer, self._receive, self._lost)
         self._answer: asyncio.Future[Message] = broker.loop.create_future()
         self._gone: asyncio.Future[None] = broker.loop.create_future()
-        self.owing = Outstanding()
+        self.unanswered = Outstanding()
         # The last request that was passed to the module, whose way back others share.
         self._last = m.request("")
         self._used: set[tuple[str, int, int]] = set()
@@ -125,7 +125,7 @@ class ModuleProcess:
         broker.on_grown.remove(self._grown)
         broker.router.remove_peer(self)
         broker.events.drop(self)
-        for msg in self.owing.take():
+        for msg in self.unanswered.take():
             broker.router.refuse(msg, errno.ENOSYS, f"module {self.name} ended")
         # Also after an unload: the module may have requested another stream after its disconnect request to that
         # service.
@@ -192,7 +192,7 @@ class ModuleProcess:
                 # It was queued before the process ended.
                 self.broker.router.refuse(msg, errno.ENOSYS, f"module {self.name} ended")
                 return
-            self.owing.passed(msg, sender_of(msg))
+            self.unanswered.passed(msg, sender_of(msg))
             self.pipe.send(msg)
             # Thousands of requests may wait for responses, and most of their bodies are jobspecs.
             msg.keep_way_back(self._last)
@@ -205,7 +205,7 @@ class ModuleProcess:
         if self.tracer is not None and kind != m.CONTROL:
             self.tracer(self.name, "tx", msg)
         if kind == m.RESPONSE:
-            self.owing.answered(msg, sender_of(msg))
+            self.unanswered.answered(msg, sender_of(msg))
             router.response(msg)
         elif kind == m.REQUEST:
             if not msg.flags & m.FLAG_NORESPONSE:
@@ -219,7 +219,7 @@ class ModuleProcess:
 
     def forget_request(self, sender: bytes, matchtag: int) -> None:
         """Forget a request: its sender is not told if the module ends before it responds."""
-        self.owing.forget(sender, matchtag)
+        self.unanswered.forget(sender, matchtag)
 
     def _control(self, msg: Message) -> None:
         if not self._answer.done():

@@ -20,9 +20,9 @@ class Child:
         self.status = "offline"
         self.since = time.monotonic()
         self.send: Callable[[Message], None] = lambda _msg: None
-        # Requests that it must respond to, and requests of its subtree that wait for responses.
-        self.owing = Outstanding()
-        self.asking = Outstanding()
+        # Requests that it has not answered, and requests from its subtree that wait for responses.
+        self.sent_requests = Outstanding()
+        self.received_requests = Outstanding()
         # The account of the guests in the subtree of this child.
         self.account = Account(budget)
         self.error = ""
@@ -31,6 +31,14 @@ class Child:
         self.torpid = False
         # Called after a change of its status, or of whether it is torpid.
         self.changed: Callable[[Child], None] = lambda _child: None
+
+    def join(self, uuid: str, now: float, status: str) -> None:
+        """A broker of this rank was accepted; `now` is the time of the loop."""
+        self.uuid = uuid
+        self.error = ""
+        self.torpid = False
+        self.heard = now
+        self.become(status)
 
     def become(self, status: str) -> None:
         if status != self.status:

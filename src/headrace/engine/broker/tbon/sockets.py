@@ -8,6 +8,7 @@ tenth to a broker's memory.
 
 from __future__ import annotations
 
+import errno
 import logging
 import struct
 from asyncio import AbstractEventLoop, TimerHandle
@@ -38,6 +39,8 @@ _FROM_ABOVE = _FROM_BELOW | int(zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HAND
 _LOOK = 0.5
 _NOW, _NOW_MORE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
 _MORE, _FD = int(zmq.RCVMORE), int(zmq.FD)
+# Messages that are read from a socket before other callbacks of the loop get their turn.
+BATCH = 200
 _EVENT = struct.Struct("=HI")
 
 
@@ -46,6 +49,17 @@ def send(sock: Socket, parts: list[bytes]) -> None:
     last = len(parts) - 1
     for number, part in enumerate(parts):
         sock.send(part, _NOW if number == last else _NOW_MORE)
+
+
+def put(sock: Socket, parts: list[bytes]) -> bool:
+    """Send a message; False if the peer is not connected or its queue is full. Raises zmq.ZMQError."""
+    try:
+        send(sock, parts)
+    except zmq.ZMQError as exc:
+        if exc.errno in (errno.EHOSTUNREACH, errno.EAGAIN):
+            return False
+        raise
+    return True
 
 
 def receive(sock: Socket) -> list[bytes]:
