@@ -21,23 +21,20 @@ from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.os_error import with_class
 from headrace.formats.spec.wait_status import exit_code
 
-from . import layout, oom, time_limit_signal, torch
+from . import layout, pmix, time_limit_signal, torch
 from . import options as known
-from .early_exits import EarlyExits
 from .environment import enter_directory, id_text
 from .host import StartError
 from .input import Input
 from .job_output import DEBUG, NOTICE, WARN, JobOutput
-from .launch import Launcher, LaunchError
+from .launch import Launcher, LaunchError, oom_adjusted
 from .local_tasks import LocalTasks
 from .output import OutputError
 from .pmi_services import PmiServices
-from .pmix import locate
-from .proctable import ProcTable
 from .reports import Reports
-from .service import Service
+from .service import ProcTable, Service
 from .task import Task
-from .task_exits import TaskExits
+from .task_exits import EarlyExits, TaskExits
 from .templates import Names, names_of
 from .tmpdir import folder_of, prepare
 
@@ -169,8 +166,8 @@ class ShellJob:
                 if self.lead:
                     self._output.log(WARN, text)
             known.check_pty_ranks(self.options, self.size)
-            if known.pmi_methods(self.options) == {"pmix"} and not locate.find():
-                raise known.OptionError(f"pmi=pmix: {locate.MISSING}")
+            if known.pmi_methods(self.options) == {"pmix"} and not pmix.find_library():
+                raise known.OptionError(f"pmi=pmix: {pmix.MISSING}")
             warn = time_limit_signal.parse(self.options.get("signal"))
             port = torch.wanted_port(self.options)
             if port is not None:
@@ -186,7 +183,7 @@ class ShellJob:
             self._torch.release()
         if self.lead:
             self._announce(placed)
-        with oom.adjusted(known.oom_adjust(self.options)) as warning:
+        with oom_adjusted(known.oom_adjust(self.options)) as warning:
             if warning:
                 self._output.log(WARN, warning)
             self._start_tasks(names)
@@ -226,7 +223,7 @@ class ShellJob:
         self.tasks.all += [Task(self, local, rank) for local, rank in enumerate(names.ranks)]
         for task in self.tasks.all:
             try:
-                launcher.start(task, self.tasks.group)
+                launcher.start(task, self.tasks.group_number)
             except LaunchError as exc:
                 self.fail(str(exc), exc.code, component=exc.component)
                 break

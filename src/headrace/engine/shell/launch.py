@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 
     from headrace.engine.process.operations import Start
 
-    from .group import SharedGroup
     from .task import Task
     from .templates import Names
     from .torch import Rendezvous
@@ -68,8 +69,8 @@ class Launcher:
         self._literal = options.get("literal-args")
         self._terminals = known.pty_ranks(options)
 
-    def start(self, task: Task, group: SharedGroup | None) -> None:
-        """Start the process of a task, in `group` if tasks share one. Raises LaunchError."""
+    def start(self, task: Task, group: int) -> None:
+        """Start the process of a task, in process group `group`, 0 for its own. Raises LaunchError."""
         names, cpus = self._names, self._cpus[task.local]
         lookup = partial(names.lookup, rank=task.rank)
         env = self._environment(task)
@@ -106,3 +107,32 @@ class Launcher:
                 nnodes=names.nnodes,
             )
         return own
+
+
+# The score by which the kernel chooses a process to kill when memory runs out.
+_SCORE = "/proc/self/oom_score_adj"
+
+
+@contextlib.contextmanager
+def oom_adjusted(value: int | None) -> Iterator[str]:
+    """Processes spawned inside get the score `value`, the option `oom.adjust`. Yields an error message, or "".
+
+    None leaves the agent's own. The agent sets the value on itself while it spawns tasks, as it does with CPU affinity,
+    so that they inherit it: a task and all its children have it from their first instruction on.
+    """
+    if value is None:
+        yield ""
+        return
+    try:
+        with open(_SCORE, "r+", encoding="ascii") as file:
+            before = file.read()
+            file.seek(0)
+            file.write(str(value))
+    except OSError as exc:
+        yield f"oom.adjust={value}: {exc.strerror}"
+        return
+    try:
+        yield ""
+    finally:
+        with open(_SCORE, "w", encoding="ascii") as file:
+            file.write(before)

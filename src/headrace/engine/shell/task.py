@@ -11,12 +11,12 @@ import signal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from headrace.engine.process import linux
 from headrace.engine.process.feed import Feed
 from headrace.engine.process.spawn import spawn
 from headrace.formats.spec.lines import LineReader
 from headrace.formats.spec.stdlib_parts import socket
 
-from .group import SharedGroup, is_empty
 from .pty import Pty
 
 if TYPE_CHECKING:
@@ -107,10 +107,10 @@ class Task:
         stdin: int,
         pty: bool,
         cpus: frozenset[int] | None = None,
-        group: SharedGroup | None = None,
+        group: int = 0,
     ) -> None:
         """Start the process. `stdin` is a descriptor that becomes its standard input, or -1 for a pipe; `cpus` are its
-        processors, None for all; `group` is the process group that it joins, None for its own.
+        processors, None for all; `group` is the process group that it joins, 0 for its own.
 
         Raises OSError and leaves nothing open.
         """
@@ -130,10 +130,10 @@ class Task:
             if job.pmi.pmix is not None:
                 env.update(job.pmi.pmix.environment(env, self.rank))
             # A process with a terminal leads a session, so it never shares a process group.
-            self._shares_group = group is not None and terminal is None
-            number = group.number if group is not None and self._shares_group else 0
+            self._shares_group = group != 0 and terminal is None
+            group = group if self._shares_group else 0
             device = os.ttyname(terminal.slave) if terminal else ""
-            self.pid = spawn(argv, env, ends.given, limits, terminal=device, group=number, cpus=cpus)
+            self.pid = spawn(argv, env, ends.given, limits, terminal=device, group=group, cpus=cpus)
         except BaseException:
             for fd in [*ends.ours, *ends.its]:
                 os.close(fd)
@@ -274,7 +274,7 @@ class Task:
             # The shared group is killed when the last task of the job on this node has closed.
             self._swept = True
         else:
-            self._swept = self._swept or is_empty(self.pid)
+            self._swept = self._swept or linux.is_empty_group(self.pid)
         # A negative pid marks a collected process whose group may still hold background members.
         self.pid = -self.pid
         if self.pty is not None:

@@ -18,8 +18,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from . import MISSING, find_library, relay
 from . import library as px
-from . import locate, relay
 
 Message = dict[str, Any]
 
@@ -274,9 +274,9 @@ def main(messages: int, clients: int) -> None:
     lines = sock.makefile("rb")
     job = json.loads(lines.readline())
     try:
-        path = locate.find()
+        path = find_library()
         if not path:
-            raise px.PmixError(locate.MISSING)
+            raise px.PmixError(MISSING)
         server = Server(job, sock, path)
     except px.PmixError as exc:
         sock.sendall(json.dumps({"op": "failed", "text": str(exc)}).encode() + b"\n")
