@@ -97,7 +97,7 @@ def test_what_a_task_prints_comes_by_stream_and_it_closes_when_all_has_ended(wor
     assert world.got == {"stdout": b"out\n", "stderr": b"err\n"}
     assert sorted(world.ended) == ["stderr", "stdout"]
     assert [os.waitstatus_to_exitcode(status) for status in world.statuses] == [3]
-    assert world.closed == [world.task] and world.task.summary()["closed"]
+    assert world.closed == [world.task] and world.task.closed
 
 
 def test_a_program_that_does_not_exist_leaves_no_descriptor_open(world: World) -> None:
@@ -107,7 +107,7 @@ def test_a_program_that_does_not_exist_leaves_no_descriptor_open(world: World) -
         world.task.start(["/nonexistent/program"], {}, {}, -1, False)
     assert descriptors() == before
     world.task.never_ran()
-    assert world.task.summary() == {"rank": 0, "pid": 0, "closed": True}
+    assert (world.task.pid, world.task.closed) == (0, True)
 
 
 def test_all_descriptors_are_closed_with_the_task(world: World) -> None:

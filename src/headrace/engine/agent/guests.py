@@ -20,8 +20,7 @@ import msgspec
 from headrace.engine.jobs.storable import is_deep
 from headrace.engine.process import linux
 from headrace.engine.process.feed import Feed
-from headrace.engine.process.python import running
-from headrace.engine.process.spawn import spawn
+from headrace.engine.process.spawn import running, spawn
 from headrace.formats.spec import jobspec as specs
 from headrace.formats.spec.job_exception import EXEC, FATAL
 from headrace.formats.spec.os_error import reason

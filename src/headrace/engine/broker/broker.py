@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.engine.broker import archive, bare_imports, crontabs, signal_actions, signals, startlog
+from headrace.engine.broker import bare_imports, flux_commands, signal_actions, signals, startlog
 from headrace.engine.broker.boot.boot import BootInfo
 from headrace.engine.broker.events import Events
 from headrace.engine.broker.module.context import ModuleContext, RpcError
@@ -274,7 +274,7 @@ class Broker(BrokerBase):
             await self.modules.load_first()
             if self._keeps_startlog():
                 await startlog.post_start(self)
-            await crontabs.load(self)
+            await flux_commands.load_crontabs(self)
         except Exception as exc:
             if not isinstance(exc, (RpcError, OSError)):
                 self.log(logging.ERROR, "broker", traceback.format_exc())
@@ -426,7 +426,7 @@ class Broker(BrokerBase):
         try:
             if self._keeps_startlog():
                 await startlog.post_finish(self)
-            if self.rank == 0 and await archive.dump(self):
+            if self.rank == 0 and await flux_commands.dump(self):
                 self.exit_code = self.exit_code or 1
             status = await run_script(self, "rc3")
             if status:

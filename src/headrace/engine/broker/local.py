@@ -18,9 +18,8 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from headrace.engine.broker.admin_role import is_admin
 from headrace.formats.spec import message as m
 from headrace.formats.spec.message import Message, MessageError
 
@@ -393,6 +392,33 @@ class LocalClient(asyncio.BufferedProtocol):
 def _service_of(msg: Message) -> tuple[str, int, int]:
     """What `_used` has of a request."""
     return msg.topic.rpartition(".")[0], msg.aux1, msg.flags & m.FLAG_UPSTREAM
+
+
+def is_admin(access: dict[str, Any], uid: int) -> bool:
+    """Whether the table `[access]` gives user `uid` the role."""
+    admin = access.get("roles", {}).get("admin", {})
+    users, groups = admin.get("users", ()), admin.get("groups", ())
+    if not users and not groups:
+        return False
+    # Imported here, as few instances assign the role by name.
+    import grp
+    import pwd
+
+    try:
+        user = pwd.getpwuid(uid)
+    except KeyError:
+        return False
+    if user.pw_name in users:
+        return True
+    return bool(groups) and any(_name(grp, gid) in groups for gid in os.getgrouplist(user.pw_name, user.pw_gid))
+
+
+def _name(grp: Any, gid: int) -> str:
+    try:
+        name: str = grp.getgrgid(gid).gr_name
+    except KeyError:
+        return ""
+    return name
 
 
 class Debugged(Protocol):

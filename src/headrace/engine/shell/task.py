@@ -9,7 +9,7 @@ import contextlib
 import os
 import signal
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.engine.process import linux
 from headrace.engine.process.feed import Feed
@@ -293,6 +293,3 @@ class Task:
             return
         self.closed = True
         self._job.task_closed(self)
-
-    def summary(self) -> dict[str, Any]:
-        return {"rank": self.rank, "pid": abs(self.pid), "closed": self.closed}

@@ -44,8 +44,7 @@ def test_followers_are_forked_without_what_only_leaders_and_jobs_use() -> None:
         *(
             "broker.boot.pmi",
             "broker.boot.slurm",
-            "broker.boot.pmi1_client",
-            "broker.boot.pmi2_client",
+            "broker.boot.pmi_clients",
             "client.handle",
         ),
         *("agent.environments", "modules.job_exec.leader", "modules.job_exec.payload", "modules.resource.leader"),

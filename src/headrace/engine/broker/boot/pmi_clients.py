@@ -1,4 +1,7 @@
-"""The client's side of PMI-1 (RFC 13): how a launcher (`mpiexec`, a Flux job's shell) tells brokers who they are."""
+"""The client's side of PMI-1 (RFC 13) and PMI-2: a launcher (`mpiexec`, `srun`, a Flux job's shell) assigns ranks.
+
+Both clients have the same methods, so that the exchange of brokers does not depend on the protocol.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,92 @@ class Pmi1Client:
         self._sock.close()
 
 
-def offered(env: Mapping[str, str] | None = None) -> bool:
+def offers_pmi1(env: Mapping[str, str] | None = None) -> bool:
     """True when a launcher offers PMI-1 by descriptor."""
     env = os.environ if env is None else env
     return "PMI_FD" in env and "PMI_RANK" in env and "PMI_SIZE" in env
+
+
+_LENGTH_DIGITS = 6
+
+
+class Pmi2Client:
+    """A connection by PMI_FD, as Slurm's `srun --mpi=pmi2` serves it: `key=value;` messages after their length.
+
+    Raises PmiError from every method when the server refuses or goes away.
+    """
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        try:
+            self.rank = int(env["PMI_RANK"])
+            self._sock = socket.socket(fileno=int(env["PMI_FD"]))
+        except (KeyError, ValueError, OSError) as exc:
+            raise PmiError(f"PMI_FD and PMI_RANK must be set together: {text_of(exc)}") from None
+        self._sock.settimeout(_TIMEOUT)
+        self.kvsname = env.get("PMI_JOBID", "")
+        answer = self._call("fullinit", pmijobid=self.kvsname, pmirank=str(self.rank), threaded="FALSE")
+        try:
+            self.size = int(answer["size"])
+        except (KeyError, ValueError):
+            raise PmiError(f"fullinit: no size in {answer}") from None
+
+    def _call(self, command: str, **fields: str) -> dict[str, str]:
+        body = "".join(f"{key}={value.replace(';', ';;')};" for key, value in {"cmd": command, **fields}.items())
+        try:
+            data = body.encode()
+            self._sock.sendall(b"%*d%b" % (_LENGTH_DIGITS, len(data), data))
+            size = int(self._read(_LENGTH_DIGITS))
+            answer = _pmi2_fields(self._read(size))
+        except (OSError, ValueError) as exc:
+            raise PmiError(f"{command}: {text_of(exc)}") from None
+        if answer.get("cmd") != command + "-response" or answer.get("rc", "0") != "0":
+            raise PmiError(f"{command}: {answer.get('errmsg') or answer}")
+        return answer
+
+    def _read(self, size: int) -> str:
+        data = b""
+        while len(data) < size:
+            piece = self._sock.recv(size - len(data))
+            if not piece:
+                raise PmiError("the process manager closed the connection")
+            data += piece
+        return data.decode("utf-8", "replace")
+
+    def put(self, key: str, value: str) -> None:
+        self._call("kvs-put", key=key, value=value)
+
+    def get(self, key: str) -> str:
+        answer = self._call("kvs-get", jobid=self.kvsname, srcid="-1", key=key)
+        if answer.get("found") != "TRUE":
+            raise PmiError(f"kvs-get: {key} was not put")
+        return answer.get("value", "")
+
+    def lookup(self, key: str) -> str:
+        """An attribute of the job (`PMI_process_mapping`), "" when the server has none of that name."""
+        try:
+            answer = self._call("info-getjobattr", key=key)
+        except PmiError:
+            return ""
+        return answer.get("value", "") if answer.get("found") == "TRUE" else ""
+
+    def barrier(self) -> None:
+        self._call("kvs-fence")
+
+    def finalize(self) -> None:
+        self._call("finalize")
+        self._sock.close()
+
+
+def _pmi2_fields(text: str) -> dict[str, str]:
+    """`key=value;` pairs; a doubled semicolon is a semicolon of the value."""
+    fields = {}
+    for pair in text.replace(";;", "\0").split(";"):
+        key, sep, value = pair.partition("=")
+        if sep:
+            fields[key] = value.replace("\0", ";")
+    return fields
+
+
+def offers_pmi2(env: Mapping[str, str]) -> bool:
+    """True when Slurm serves PMI-2: only its launcher sets both a step and a descriptor."""
+    return "SLURM_STEP_ID" in env and "PMI_FD" in env and "PMI_RANK" in env

@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Mapping
 
-from headrace.engine.broker.boot.pmi1_client import PmiError
+from headrace.engine.broker.boot.pmi_clients import PmiError
 from headrace.formats.spec.hostlist import Hostlist, HostlistError
 
 _EXCHANGE_TIMEOUT = 60.0

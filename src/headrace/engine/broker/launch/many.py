@@ -22,7 +22,7 @@ from headrace.engine.agent import reaper
 from headrace.engine.agent.zygote import Zygote, fork_zygote
 from headrace.engine.broker import signals
 from headrace.engine.broker.boot import boot
-from headrace.engine.broker.boot.methods import method_in_test_instance
+from headrace.engine.broker.boot.boot import method_in_test_instance
 from headrace.engine.broker.launch.options import LaunchError, LaunchOptions, check, make_rundir, make_unmade
 from headrace.engine.broker.launch.preload import preload
 from headrace.engine.broker.launch.supervisor import Supervisor

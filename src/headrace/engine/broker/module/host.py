@@ -13,7 +13,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.engine.broker import archive
+from headrace.engine.broker import flux_commands
 from headrace.engine.broker.kept import data_path, forget_data
 from headrace.engine.broker.module import placeholders
 from headrace.engine.broker.module import process as module_process
@@ -152,7 +152,7 @@ class ModuleHost:
         try:
             for name in names_for(broker.rank, broker.attrs, broker.config):
                 await self.load(name)
-                if name == archive.AFTER and await archive.restore(broker):
+                if name == flux_commands.AFTER and await flux_commands.restore(broker):
                     raise RpcError(errno.EIO, f"{broker.attrs.get('content.restore')} cannot be restored")
         except Exception as exc:
             broker.log(logging.CRITICAL, "broker", f"rc1: module {name}: {text_of(exc)}")

@@ -22,7 +22,7 @@ from headrace.engine.broker.module.context import FINALIZING, INIT, RUNNING, Rpc
 from headrace.engine.broker.module.pipe import ModulePipe, control
 from headrace.engine.broker.router import new_uuid
 from headrace.engine.broker.tbon.outstanding import Outstanding, sender_of
-from headrace.engine.process.python import calling
+from headrace.engine.process.spawn import calling
 from headrace.formats.spec import message as m
 from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.lines import LineReader

@@ -1,14 +1,19 @@
-"""A child in the tree as its parent sees it: its status, and the requests that are under way with it."""
+"""A child in the tree as its parent sees it: its hello, its status, and the requests that are under way with it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Container
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace import __version__
 from headrace.engine.broker.budget import Account, Budget
 from headrace.engine.broker.tbon.outstanding import Outstanding
+from headrace.formats.spec import message as m
 from headrace.formats.spec.message import Message
+
+if TYPE_CHECKING:
+    from headrace.engine.broker.boot.boot import BootInfo
 
 
 class Child:
@@ -68,3 +73,36 @@ class Child:
     @property
     def alive(self) -> bool:
         return self.status not in ("offline", "lost")
+
+
+# Characters of a host's name that are kept.
+_LONGEST_NAME = 64
+
+
+class Hello(NamedTuple):
+    """A broker as it describes itself; rank and uuid of a received hello may be of any type."""
+
+    rank: Any
+    uuid: Any
+    host: str
+
+    def request(self) -> Message:
+        body = {"rank": self.rank, "uuid": self.uuid, "version": __version__, "host": self.host}
+        return m.request("overlay.hello", body, matchtag=1)
+
+
+def read_hello(msg: Message) -> Hello:
+    """The hello of a request. Raises MessageError."""
+    body = msg.obj or {}
+    return Hello(body.get("rank"), body.get("uuid"), str(body.get("host", ""))[:_LONGEST_NAME])
+
+
+def refusal(hello: Hello, identity: str, children: Container[int], boot: BootInfo) -> str:
+    """Why the hello of the peer with this ZeroMQ identity is refused, "" if it is not. `boot` is the parent's."""
+    rank, host = hello.rank, hello.host
+    if type(rank) is not int or rank not in children or hello.uuid != identity:
+        return f"rank {rank} is not a child of rank {boot.rank}, or its uuid is not its own"
+    if boot.method == "config" and host in boot.hosts and host != boot.hosts[rank]:
+        # The child has the hosts in another order, so messages for other ranks would reach it.
+        return f"rank {rank} is {boot.hosts[rank]} here, and {host} is rank {boot.hosts.index(host)}"
+    return ""

@@ -2,7 +2,8 @@
 
 A broker that has sent nothing else reports to its parent every `tbon.torpid_min`. A child that was silent for
 `tbon.torpid_max` is torpid: its subtree joins the group `broker.torpid`, which the resource service follows, and counts
-as degraded until the child is heard again. The loss of a child is detected by its connection, not by this file.
+as degraded until the child is heard again. The loss of a child is detected when its connection ends. ZeroMQ does not
+tell whose connection it was, so all children are probed.
 """
 
 from __future__ import annotations
@@ -127,3 +128,40 @@ class Liveness:
         update = {"broker.torpid": {"add" if torpid else "remove": ranks}}
         self._broker.context.call("groups.update", {"update": update}, nodeid=0)
         self._overlay.report()
+
+
+# Seconds after which ZeroMQ refuses to send to a child that is gone.
+_PROBE_DELAY = 0.05
+
+
+class Probes:
+    """Calls `probe` at once when a connection has ended, and once more later: ZeroMQ forgets a peer only then.
+
+    Connections that end meanwhile share the later probe.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, probe: Callable[[], None]) -> None:
+        self._loop = loop
+        self._probe = probe
+        self._timer: asyncio.TimerHandle | None = None
+        # Whether connections have ended since the first probe.
+        self._more = False
+
+    def connection_ended(self) -> None:
+        if self._timer is not None:
+            self._more = True
+            return
+        self._timer = self._loop.call_later(_PROBE_DELAY, self._delayed)
+        self._probe()
+
+    def _delayed(self) -> None:
+        self._timer = None
+        if self._more:
+            self._more = False
+            self.connection_ended()
+        else:
+            self._probe()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()

@@ -22,12 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.engine.broker.answers import RpcError
 from headrace.engine.broker.budget import is_guest
-from headrace.engine.broker.tbon import hello as hellos
-from headrace.engine.broker.tbon.child import Child
-from headrace.engine.broker.tbon.liveness import Liveness
+from headrace.engine.broker.tbon.child import Child, Hello, read_hello, refusal
+from headrace.engine.broker.tbon.liveness import Liveness, Probes
 from headrace.engine.broker.tbon.membership import Membership, decode
 from headrace.engine.broker.tbon.outstanding import disconnects, sender_of
-from headrace.engine.broker.tbon.probes import Probes
 from headrace.formats.spec import message as m
 from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.message import Message, MessageError
@@ -129,7 +127,7 @@ class Overlay:
             text = f"unable to resolve upstream peer {self.boot.parent_unresolved}"
             self.broker.log(logging.WARNING, "overlay", text)
         self.parent = ParentLink(self.broker, sockets, self.uuid, self._from_parent, self._parent_lost)
-        hello = hellos.Hello(self.rank, self.uuid, self.boot.hostname)
+        hello = Hello(self.rank, self.uuid, self.boot.hostname)
         self.parent.connect(self.boot.parent_uri, hello.request())
 
     def grow(self, topology: Topology) -> None:
@@ -355,12 +353,12 @@ class Overlay:
             answer(m.error_response(msg, errnum, text))
 
         try:
-            hello = hellos.read(msg)
+            hello = read_hello(msg)
         except MessageError as exc:
             refuse(errno.EPROTO, str(exc))
             return
         host = hello.host
-        wrong = hellos.refusal(hello, identity, self.children, self.boot)
+        wrong = refusal(hello, identity, self.children, self.boot)
         if wrong:
             refuse(errno.EINVAL, wrong)
             return
