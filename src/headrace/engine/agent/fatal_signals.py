@@ -62,10 +62,10 @@ def take(fd: int, jobs: Mapping[int, ShellJob]) -> None:
     for signum, sender in linux.read_signals(fd):
         if not sender:
             _die_of(signum)
-        job, is_gone = _job_of(sender, jobs)
+        job, has_ended = _job_of(sender, jobs)
         if job is not None:
             job.shell_killed(signum)
-        elif is_gone:
+        elif has_ended:
             # The sender's job is not known any more, and the end of the agent would end all jobs of the node.
             print(
                 f"flux-agent: ignoring {signal.strsignal(signum)} of process {sender}, which is gone", file=sys.stderr

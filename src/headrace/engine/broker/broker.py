@@ -137,7 +137,7 @@ class Broker(BrokerBase):
                 return 1
             self.loop.run_forever()
             # A signal from now on would find no handler, and leave files behind.
-            signals.hold()
+            signals.block()
             self.local.stop()
             self.overlay.close()
             self._let_agent_end()
@@ -244,7 +244,7 @@ class Broker(BrokerBase):
         if action is not None:
             action()
 
-    def _tell_shutdown(self, line: str) -> None:
+    def _stream_shutdown_log(self, line: str) -> None:
         """Send a line of the log to clients of a shutdown that requested lines of this severity."""
         level, _, host, appname, text = parse_line(line)
         if host != str(self.rank):
@@ -313,7 +313,7 @@ class Broker(BrokerBase):
             return
         self.context.publish("broker.state", {"state": "run"})
         if "parent-uri" in self.attrs and "jobid" in self.attrs:
-            self.spawn(asyncio.to_thread(self._tell_parent))
+            self.spawn(asyncio.to_thread(self._announce_to_parent))
         if self.attrs.get("broker.rc2_none") == "1":
             return
         if not self.command and not os.isatty(0):
@@ -329,7 +329,7 @@ class Broker(BrokerBase):
             self.log(logging.ERROR, "broker", f"rc2.0: {exc.filename or self.program.title}: {exc.strerror}")
             self.advance("rc2-fail")
 
-    def _tell_parent(self) -> None:
+    def _announce_to_parent(self) -> None:
         """Store this instance's URI in the enclosing instance's record of this job, for `flux uri` and `flux jobs`, and
         tell it which nodes the instance can lose.
         """
@@ -355,8 +355,8 @@ class Broker(BrokerBase):
         self.advance("rc2-fail" if status else "rc2-success")
 
     def begin_shutdown(self) -> None:
-        if self.shutdown_watchers and self._tell_shutdown not in self.log.followers:
-            self.log.followers.append(self._tell_shutdown)
+        if self.shutdown_watchers and self._stream_shutdown_log not in self.log.followers:
+            self.log.followers.append(self._stream_shutdown_log)
         if self.program is not None and self.program.running:
             self._unwanted = self.state == "init"
             self.program.stop()

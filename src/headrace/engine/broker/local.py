@@ -70,7 +70,7 @@ class LocalClient(asyncio.BufferedProtocol):
         self._route = self.uuid.encode()
         # Where the first route of a guest's request begins that came with it, from behind `flux proxy`: services know a
         # sender by it, and would take the guest for another client whose uuid it has written there.
-        self._claimed = self._route + b"/"
+        self._guest_prefix = self._route + b"/"
         self.userid = m.USERID_UNKNOWN
         self.rolemask = m.ROLE_NONE
         self._transport: asyncio.Transport | None = None
@@ -125,7 +125,7 @@ class LocalClient(asyncio.BufferedProtocol):
     def _reserve(self, size: int) -> None:
         """Charge for a message of `size` bytes that has begun. Raises RpcError."""
         assert self.account is not None
-        self.account.hold(self.userid, "input", size)
+        self.account.charge(self.userid, "input", size)
 
     def _refuse_unread(self, msg: Message, error: RpcError) -> None:
         """Refuse a request whose payload was not kept."""
@@ -136,13 +136,13 @@ class LocalClient(asyncio.BufferedProtocol):
     def _count_input(self) -> None:
         """Charge a guest for the messages that it has not finished to send, or that wait for their turn."""
         if self.account is not None and isinstance(self._deframer, GuestFrames):
-            self.account.hold(self.userid, "input", self._deframer.held, checked=False)
+            self.account.charge(self.userid, "input", self._deframer.held, checked=False)
 
     def _count_output(self) -> None:
         """Charge a guest for what it has not read."""
         if self.account is not None and self.is_guest and self._transport is not None:
             unread = self._transport.get_write_buffer_size() if self._paused else 0
-            self.account.hold(self.userid, "output", unread, checked=False)
+            self.account.charge(self.userid, "output", unread, checked=False)
 
     def _affordable(self, msg: Message, data: bytes) -> bytes:
         """`data`, the frame of `msg` for a guest, or that of an error where a response is too large for its budget.
@@ -152,7 +152,7 @@ class LocalClient(asyncio.BufferedProtocol):
         assert self._transport is not None and self.account is not None
         waiting = self._transport.get_write_buffer_size() + sum(map(len, self._out))
         try:
-            self.account.hold(self.userid, "output", waiting + len(data))
+            self.account.charge(self.userid, "output", waiting + len(data))
         except RpcError as exc:
             if msg.type == m.RESPONSE and not msg.flags & m.FLAG_STREAMING:
                 return m.frame(m.error_response(msg, exc.errnum, exc.text))
@@ -168,7 +168,7 @@ class LocalClient(asyncio.BufferedProtocol):
         if self.account is None:
             self.account = Account(self.broker.budget)
         # From here on its bytes are those of a request.
-        self.account.hold(self.userid, "input", 0, checked=False)
+        self.account.charge(self.userid, "input", 0, checked=False)
         try:
             if msg.type == m.REQUEST:
                 if not msg.flags & m.FLAG_NORESPONSE:
@@ -188,7 +188,7 @@ class LocalClient(asyncio.BufferedProtocol):
         service = _service_of(msg)
         if self.account is not None and self.is_guest and service not in self._used:
             size = self._used_size + ENTRY + len(service[0])
-            self.account.hold(self.userid, "services", size)
+            self.account.charge(self.userid, "services", size)
             self._used_size = size
 
     def when_drained(self, then: Callable[[], None]) -> None:
@@ -207,10 +207,10 @@ class LocalClient(asyncio.BufferedProtocol):
         self._count_output()
         if self._waits:
             self.broker.router.when_free(self._accept_share)
-        self._read_again()
-        self._tell_drained()
+        self._resume_reading()
+        self._answer_drained()
 
-    def _tell_drained(self) -> None:
+    def _answer_drained(self) -> None:
         drained, self._drained = self._drained, []
         for then in drained:
             then()
@@ -241,9 +241,9 @@ class LocalClient(asyncio.BufferedProtocol):
         if self._waits:
             self.broker.router.when_free(self._accept_share)
         else:
-            self._read_again()
+            self._resume_reading()
 
-    def _read_again(self) -> None:
+    def _resume_reading(self) -> None:
         if self._transport is not None and not (self._stopped or self._waits):
             self._transport.resume_reading()
 
@@ -251,7 +251,7 @@ class LocalClient(asyncio.BufferedProtocol):
         """Route up to `most` of its messages (-1: all); returns whether there may be more."""
         try:
             for msg in self._deframer:
-                self._accept(msg)
+                self._receive(msg)
                 most -= 1
                 if not most:
                     return True
@@ -264,7 +264,7 @@ class LocalClient(asyncio.BufferedProtocol):
         self.broker.log(logging.WARNING, "connector-local", f"client of uid {self.userid} dropped: {why}")
         self.close()
 
-    def _accept(self, msg: Message) -> None:
+    def _receive(self, msg: Message) -> None:
         if self.rolemask & m.ROLE_OWNER:
             # The owner may speak with a lesser credential, as tests and gateways do.
             if msg.userid == m.USERID_UNKNOWN:
@@ -278,7 +278,7 @@ class LocalClient(asyncio.BufferedProtocol):
         if kind == m.REQUEST:
             msg.flags |= m.FLAG_ROUTE
             if self.is_guest and msg.routes:
-                msg.routes = [self._claimed + msg.routes[0], *msg.routes[1:]]
+                msg.routes = [self._guest_prefix + msg.routes[0], *msg.routes[1:]]
             # Before the route is there, since it is gone again when the response comes to `send`.
             if is_guest(msg) and not self._charge(msg):
                 return
@@ -315,8 +315,8 @@ class LocalClient(asyncio.BufferedProtocol):
             self._unanswered.passed(msg, sender_of(msg))
         if self.account is not None and msg.type == m.RESPONSE:
             self.account.answered(msg)
-        if self.is_guest and msg.routes and msg.routes[0].startswith(self._claimed):
-            msg.routes = [msg.routes[0][len(self._claimed) :], *msg.routes[1:]]
+        if self.is_guest and msg.routes and msg.routes[0].startswith(self._guest_prefix):
+            msg.routes = [msg.routes[0][len(self._guest_prefix) :], *msg.routes[1:]]
         data = m.frame(msg)
         if self.account is not None and self.is_guest:
             data = self._affordable(msg, data)
@@ -371,7 +371,7 @@ class LocalClient(asyncio.BufferedProtocol):
         # That of a guest refers to this client, and may hold an unfinished message.
         self._deframer = m.Deframer()
         self._paused = False
-        self._tell_drained()
+        self._answer_drained()
         self.server.clients.discard(self)
         broker = self.broker
         broker.router.remove_peer(self)
@@ -490,7 +490,7 @@ class LocalServer:
         self._listener.setblocking(False)
         os.chmod(self.path, 0o777)
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        self.broker.loop.add_reader(self._listener, self._accept)
+        self.broker.loop.add_reader(self._listener, self._accept_connections)
         self._link = link_command(os.path.dirname(self.path))
 
     def _bind(self, listener: socket.socket) -> None:
@@ -506,7 +506,7 @@ class LocalServer:
             os.unlink(self.path)
             listener.bind(self.path)
 
-    def _accept(self) -> None:
+    def _accept_connections(self) -> None:
         """Accept clients. A server of asyncio would retry without a pause when there are no descriptors left."""
         assert self._listener is not None
         for _ in range(_AT_ONCE):

@@ -246,10 +246,10 @@ class Router:
         """Remove `peer` and its services; returns the names of these."""
         self.peers.pop(peer.uuid.encode(), None)
         self.neighbours.discard(peer.uuid.encode())
-        gone = [name for name, owner in self.services.items() if owner is peer]
-        for name in gone:
+        withdrawn = [name for name, owner in self.services.items() if owner is peer]
+        for name in withdrawn:
             del self.services[name]
-        return gone
+        return withdrawn
 
     def stats(self) -> dict[str, Any]:
         return {

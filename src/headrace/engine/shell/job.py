@@ -206,7 +206,7 @@ class ShellJob:
     def _start_tasks(self, names: Names) -> None:
         stdin = self._input.path(names.lookup)
         try:
-            launcher = Launcher(self.op, names, self.environment, stdin, self._torch)
+            launcher = Launcher(self.op, self.options, names, self.environment, stdin, self._torch)
         except LaunchError as exc:
             self.fail(str(exc), exc.code)
             return

@@ -38,20 +38,21 @@ class LaunchError(Exception):
 
 
 class Launcher:
-    """Starts the tasks of one node. `base` is the job's environment, `stdin` the input file of each task or "".
+    """Starts the tasks of one node.
 
+    `options` are the shell's, `base` is the job's environment, and `stdin` is the input file of each task or "".
     `notices` are messages about processors for the job's log. Raises LaunchError for an invalid affinity option.
     """
 
     def __init__(
         self,
         op: Start,
+        options: Mapping[str, Any],
         names: Names,
         base: Mapping[str, Any],
         stdin: str,
         torch: Rendezvous | None,
     ) -> None:
-        options = specs.shell_options(op["jobspec"])
         try:
             self._cpus, self.notices = affinity.per_task(names.cores, names.ranks, options.get("cpu-affinity"))
             self._gpus = affinity.gpus_per_task(names.gpus, len(names.ranks), options.get("gpu-affinity"))

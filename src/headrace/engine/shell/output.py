@@ -174,9 +174,9 @@ class Output:
         """Take output of a task. Unless the stream is unbuffered, the part after the last newline is kept back."""
         if not self.unbuffered(stream):
             key = (rank, stream)
-            held = self._partial.pop(key, b"")
-            if held:
-                data = held + data
+            rest = self._partial.pop(key, b"")
+            if rest:
+                data = rest + data
             cut = data.rfind(b"\n") + 1
             if cut < len(data):
                 # At most 1 MiB of an incomplete line is kept back.
@@ -190,9 +190,9 @@ class Output:
 
     def eof(self, rank: int, stream: str) -> None:
         """The task closed `stream`."""
-        held = self._partial.pop((rank, stream), b"")
-        if held:
-            self._write(rank, stream, held)
+        rest = self._partial.pop((rank, stream), b"")
+        if rest:
+            self._write(rank, stream, rest)
         if stream in self._shared or (stream, rank) in self._local:
             return
         self._log([time.time(), "data", {"stream": stream, "rank": str(rank), "eof": True}])

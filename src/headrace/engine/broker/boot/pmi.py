@@ -76,11 +76,11 @@ def _exchange(pmi: Launcher, rundir: str, attrs: Mapping[str, str], env: Mapping
         info.hosts = [hostname]
         return info
     # pyzmq's import would treat an interrupt as an error of its own.
-    signals.hold()
+    signals.block()
     # An instance of one broker starts without ZeroMQ.
     from zmq.utils import z85
 
-    signals.release()
+    signals.unblock()
     info.public_key, info.secret_key = boot.new_keys()
     children = topology.children(rank)
     connect = ""

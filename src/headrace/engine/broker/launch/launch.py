@@ -124,7 +124,7 @@ def _fork_modules(
 
 def start_here(options: LaunchOptions) -> int:
     """One broker in this process, booted by its launcher or alone; returns its exit code. Raises LaunchError."""
-    signals.hold()
+    signals.block()
     starter = os.getppid()
     check(options)
     rundir = make_rundir(options, later=True)

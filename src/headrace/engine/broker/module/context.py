@@ -24,6 +24,7 @@ from headrace.engine.broker.module.privacy import guarded
 from headrace.engine.broker.module.streams import StreamSet
 from headrace.engine.broker.module.suspended import Resumption, SuspendedModule
 from headrace.engine.broker.router import new_uuid
+from headrace.engine.broker.tbon.outstanding import sender_of
 from headrace.engine.process.garbage import give_memory_back, shrink
 from headrace.formats.spec import message as m
 from headrace.formats.spec.idset import Idset
@@ -313,7 +314,7 @@ class ModuleContext:
             self._disconnected(msg)
         elif method == "cancel" or method.endswith("-cancel"):
             tag = (msg.obj or {}).get("matchtag")
-            sender = msg.routes[0] if msg.routes else b""
+            sender = sender_of(msg)
             named = self._streams.get(method[: -len("-cancel")]) if method != "cancel" else None
             for streams in [named] if named is not None else list(self._streams.values()):
                 streams.cancel(sender, tag if isinstance(tag, int) else -1)
@@ -331,7 +332,7 @@ class ModuleContext:
             self.respond_error(msg, errno.ENOSYS, f"Unknown service method '{method}'")
 
     def _disconnected(self, msg: Message) -> None:
-        sender = msg.routes[0] if msg.routes else b""
+        sender = sender_of(msg)
         for streams in self._streams.values():
             streams.cancel(sender, None)
         for hook in self._disconnects:
@@ -387,21 +388,21 @@ class ModuleContext:
         self._subscriptions = [entry for entry in self._subscriptions if entry[0] != prefix]
         self._broker.events.unsubscribe(self, prefix)
 
-    def holds(self, tables: Callable[[], Iterable[dict[Any, Any]]]) -> None:
+    def watch_tables(self, tables: Callable[[], Iterable[dict[Any, Any]]]) -> None:
         """Have the tables that `tables()` returns, which may get 100,000 entries, shrunk after they have lost most of
         them (see `removed`).
         """
         self._tables.append(tables)
 
     def removed(self, count: int = 1) -> None:
-        """So many entries have left the tables of `holds`: after thousands, their memory is given back."""
+        """So many entries have left the tables of `watch_tables`: after thousands, their memory is given back."""
         self._removed += count
         if self._removed >= _MANY:
             self._removed = 0
             self.call_later(_SHRINK_AFTER, self._shrink)
 
     def _shrink(self) -> None:
-        tables = [self._calls.pending, *(table for held in self._tables for table in held())]
+        tables = [self._calls.pending, *(table for tables in self._tables for table in tables())]
         if any([shrink(table) for table in tables]):
             give_memory_back()
 

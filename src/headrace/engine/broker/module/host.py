@@ -301,7 +301,7 @@ class ModuleHost:
         recent = [then for then in self._restarts.get(path, []) if now - then < _RESTARTS_IN]
         if len(recent) < _RESTARTS:
             self._restarts[path] = [*recent, now]
-            self.broker.spawn(self._load_again(path, module.name, args))
+            self.broker.spawn(self._reload_ended(path, module.name, args))
         else:
             why = f"it ended {_RESTARTS + 1} times in {_RESTARTS_IN:g} s"
             self.broker.log(logging.CRITICAL, "broker", f"module {module.name} is not loaded again: {why}")
@@ -315,7 +315,7 @@ class ModuleHost:
         else:
             self.broker.log(logging.INFO, "broker", f"module {old.name} goes on with its former arguments")
 
-    async def _load_again(self, path: str, name: str, args: list[str]) -> None:
+    async def _reload_ended(self, path: str, name: str, args: list[str]) -> None:
         try:
             await self.load(path, name, args)
         except Exception as exc:

@@ -54,7 +54,7 @@ class ModuleProcess:
         self._process = process
         self.pipe = ModulePipe(broker.router, broker.receive_buffer, self._receive, self._lost)
         self._answer: asyncio.Future[Message] = broker.loop.create_future()
-        self._gone: asyncio.Future[None] = broker.loop.create_future()
+        self._ended: asyncio.Future[None] = broker.loop.create_future()
         self.unanswered = Outstanding()
         # The last request that was passed to the module, whose way back others share.
         self._last = m.request("")
@@ -108,7 +108,7 @@ class ModuleProcess:
         self.pipe.send(control("remove"))
         timer = self.broker.loop.call_later(_UNLOAD_TIMEOUT, self._kill, "it did not unload")
         try:
-            await asyncio.shield(self._gone)
+            await asyncio.shield(self._ended)
         finally:
             timer.cancel()
 
@@ -159,14 +159,14 @@ class ModuleProcess:
         if not self._answer.done():
             failure = {"errnum": errno.ECONNRESET, "text": f"module {self.name}: {self.exit_text} while loading"}
             self._answer.set_result(control("failed", failure))
-        self._gone.set_result(None)
+        self._ended.set_result(None)
         self.ended(self)
 
     async def abandon(self) -> None:
         """Abandon a process that failed to load."""
         self.status = FINALIZING
         self.pipe.close()
-        await asyncio.shield(self._gone)
+        await asyncio.shield(self._ended)
 
     # -- messages
 

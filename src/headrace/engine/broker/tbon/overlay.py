@@ -349,7 +349,7 @@ class Overlay:
 
         def refuse(errnum: int, text: str) -> None:
             if self._sockets is not None:
-                self._sockets.refusals.tell_of_hello(origin, host, text)
+                self._sockets.refusals.log_hello(origin, host, text)
             answer(m.error_response(msg, errnum, text))
 
         try:

@@ -158,7 +158,7 @@ class TreeSockets:
                 allowed = len(parts) >= 7 and parts[5] == b"CURVE" and z85.encode(parts[6]) in self._boot.members
                 code, text = (b"200", b"OK") if allowed else (b"400", b"not a member of this instance")
                 if not allowed and len(parts) > 3:
-                    self.refusals.tell_of_key(parts[3].decode("ascii", "replace"))
+                    self.refusals.log_key(parts[3].decode("ascii", "replace"))
                 send(zap, [parts[0], parts[1] if len(parts) > 1 else b"", code, text, b"", b""])
 
         self._add_reader(zap, read)
@@ -168,8 +168,8 @@ class TreeSockets:
         self._loop.add_reader(fd, read)
         self._descriptors.append(fd)
 
-    def watch(self, sock: Socket, read: Callable[[], None], gone: Callable[[str], None]) -> None:
-        """Call `read` when there may be messages, and `gone` when a connection of `sock` has ended.
+    def watch(self, sock: Socket, read: Callable[[], None], ended: Callable[[str], None]) -> None:
+        """Call `read` when there may be messages, and `ended` when a connection of `sock` has ended.
 
         The event does not tell which child's it was; the parent's has the reason, if it ended during the handshake.
         """
@@ -190,16 +190,16 @@ class TreeSockets:
             while not monitor.closed:
                 try:
                     # The first frame is the event and its value, the second the endpoint (zmq_socket_monitor(3)).
-                    told, endpoint = receive(monitor)
+                    frame, endpoint = receive(monitor)
                 except zmq.Again:
                     return
-                event, _ = _EVENT.unpack(told)
+                event, _ = _EVENT.unpack(frame)
                 if self._logs_events:
                     self._log_event("parent" if above else "child", event, endpoint)
                 if not event & wanted:
                     continue
                 if event == _DISCONNECTED:
-                    gone(why)
+                    ended(why)
                 elif above:
                     why = refused.above(event, self._boot)
                 elif not self._looking:
@@ -218,7 +218,7 @@ class TreeSockets:
 
     def _look(self, sock: Socket) -> None:
         self._looking = None
-        self.refusals.tell_of_handshake(endpoint_of(sock), self._boot.certificate)
+        self.refusals.log_handshake(endpoint_of(sock), self._boot.certificate)
 
     def end(self, sock: Socket) -> None:
         """Close one socket, and drop its unsent messages."""
