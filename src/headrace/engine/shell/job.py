@@ -34,7 +34,7 @@ from .pmi_services import PmiServices
 from .reports import Reports
 from .service import ProcTable, Service
 from .task import Task
-from .task_exits import EarlyExits, TaskExits
+from .task_exits import TaskExits
 from .templates import Names, names_of
 from .tmpdir import folder_of, prepare
 
@@ -57,8 +57,11 @@ _SIGNALS = 64
 
 
 class ShellJob:
-    """A job's shell on this node. `op` is the broker's start operation (docs/dev/interfaces.md); `environment` that of
-    the job, None if the jobspec has it.
+    """A job's shell on this node: it starts the tasks, passes on messages, and decides when the job has ended here.
+
+    `op` is the broker's start operation (docs/dev/interfaces.md); `environment` that of the job, None if the jobspec
+    has it. Each part has its own state: the processes (`tasks`), PMI and PMIx (`pmi`), input and output, and the
+    consequences of exits. All send through `reports`.
     """
 
     def __init__(self, agent: Host, op: Start, environment: dict[str, Any] | None = None) -> None:
@@ -81,18 +84,17 @@ class ShellJob:
         self.reports = reports = Reports(agent.send, self.id, set(range(1, self.nnodes)) if self.lead else set())
         self.tasks = LocalTasks()
         self.pmi = PmiServices(self)
-        tasks = self.tasks.all
-        self._input = Input(self.options, self.nnodes, tasks, reports.input, reports.to_peer)
+        self._input = Input(self.options, self.nnodes, self.tasks.all, reports.input, reports.to_peer)
         self._output = JobOutput(self.nodeid, reports, self.tasks.pause_output, self._output_lost)
         self._proctable = ProcTable(self.host, reports.others, reports.to_peer, reports.reply)
-        self._service = Service(self, tasks, self._input, self._proctable)
+        self._service = Service(self, self.tasks.all, self._input, self._proctable)
         self._exits = TaskExits(self, lambda: self.tasks.running)
-        self._early_exits = EarlyExits(self)
         self._limit_signal: time_limit_signal.TimeLimitSignal | None = None
         # With `-o torch`: where processes meet. The tasks wait to be placed as long as the shells agree about that.
         self._torch: torch.Rendezvous | None = None
         self._awaits_start: tuple[layout.Layout, Names] | None = None
         self._status = 0
+        # True during a step of the start: an exception that is raised then has the job's status.
         self._starting = True
         self._failed = False
         self._killed = False
@@ -298,7 +300,7 @@ class ShellJob:
             case "task-exit":
                 self._exits.from_peer(data)
             case "left-pmi" | "leader-gone":
-                self._early_exits.receive(data)
+                self._exits.early.receive(data)
             case "abort":
                 if self.lead:
                     self._abort(data)
@@ -386,11 +388,10 @@ class ShellJob:
     def task_exited(self, task: Task, status: int) -> None:
         """A task's process ended (its streams may still be open)."""
         self.tasks.task_exited()
-        if not self._failed and not self._early_exits.excuses(status):
+        if not self._failed and not self._exits.early.excuses(status):
             # A shell exits with 128 plus the signal of its task.
             self._status = max(self._status, exit_code(status) << 8)
         self._exits.task_exited(task, status)
-        self._early_exits.ended(task, status)
 
     def shell_killed(self, signum: int) -> None:
         """A process of the job has sent a fatal signal to its parent, the agent, which acts as the shell of the job."""
@@ -414,7 +415,7 @@ class ShellJob:
             self.fail(f"{what} and exit-on-error is set", 1, component="task-exit")
         else:
             self._exits.start_timeout(what)
-        self._early_exits.receive({"kind": "left-pmi", "note": f"{what}: others wait for its tasks in a barrier"})
+        self._exits.early.receive({"kind": "left-pmi", "note": f"{what}: others wait for its tasks in a barrier"})
         self.from_peer(nodeid, {"kind": "done"})
 
     def task_closed(self, _task: Task) -> None:

@@ -30,6 +30,7 @@ class TaskExits:
     def __init__(self, job: Job, running: Callable[[], bool]) -> None:
         self._job = job
         self._running = running
+        self.early = EarlyExits(job)
         # Whether a task of this node has exited, and in the lead shell whether an exit was posted.
         self._local_exit = False
         self._posted = False
@@ -38,29 +39,34 @@ class TaskExits:
     def task_exited(self, task: Task, status: int) -> None:
         """A task of this node has exited with this wait status."""
         job = self._job
-        if self._local_exit and not (status and job.options.get("exit-on-error")):
-            return
-        program = os.path.basename(specs.command(job.op["jobspec"])[0])
         if not self._local_exit:
             self._local_exit = True
-            context = {
-                "localid": task.local,
-                "rank": task.rank,
-                "state": "Exited",
-                "pid": task.pid,
-                "wait_status": status,
-                "signaled": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
-                "exitcode": exit_code(status),
-            }
-            report = {"kind": "task-exit", "context": context, "program": program, "host": job.host}
-            if job.lead:
-                self.from_peer(report)
-            else:
-                job.reports.to_peer(0, report)
+            self._report(task, status)
         if status and job.options.get("exit-on-error"):
             where = f"task rank {task.rank} on host {job.host}"
-            note = f"{program}: {where} failed ({how_ended(status)}) and exit-on-error is set"
+            note = f"{self._program()}: {where} failed ({how_ended(status)}) and exit-on-error is set"
             job.fail(note, exit_code(status), component="task-exit")
+        self.early.ended(task, status)
+
+    def _program(self) -> str:
+        return os.path.basename(specs.command(self._job.op["jobspec"])[0])
+
+    def _report(self, task: Task, status: int) -> None:
+        """Report the first exit on this node to the lead shell."""
+        context = {
+            "localid": task.local,
+            "rank": task.rank,
+            "state": "Exited",
+            "pid": task.pid,
+            "wait_status": status,
+            "signaled": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
+            "exitcode": exit_code(status),
+        }
+        report = {"kind": "task-exit", "context": context, "program": self._program(), "host": self._job.host}
+        if self._job.lead:
+            self.from_peer(report)
+        else:
+            self._job.reports.to_peer(0, report)
 
     def from_peer(self, report: dict[str, Any]) -> None:
         """In the lead shell: the first task of a node has exited. The job's first exit is posted."""
