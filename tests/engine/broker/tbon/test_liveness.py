@@ -11,7 +11,7 @@ import pytest
 from headrace.engine.broker.attrs import AttrTable
 from headrace.engine.broker.budget import Budget
 from headrace.engine.broker.tbon.child import Child
-from headrace.engine.broker.tbon.liveness import ALIVE, Liveness
+from headrace.engine.broker.tbon.liveness import ALIVE, Liveness, Probes
 from headrace.formats.spec.topology import Topology
 
 
@@ -135,3 +135,18 @@ def test_nothing_is_said_or_seen_after_the_end() -> None:
     world.overlay.closing = True
     world.pass_time(1000)
     assert (world.sent, world.updates, world.timers) == ([], [], [])
+
+
+def test_children_are_probed_at_once_and_later_when_zeromq_has_forgotten_the_peer() -> None:
+    world = World(**{"tbon.torpid_max": "0"})
+    times: list[float] = []
+    probes = Probes(world.overlay.broker.loop, lambda: times.append(world.now))
+    probes.connection_ended()
+    probes.connection_ended()
+    assert times == [100.0]
+    # The second connection ended after the first probe, so there are two more for it.
+    world.pass_time(101)
+    assert times == pytest.approx([100.0, 100.05, 100.1])
+    probes.connection_ended()
+    probes.close()
+    assert world.timers == []
