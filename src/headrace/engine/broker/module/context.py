@@ -58,6 +58,7 @@ class ModuleContext:
 
     `at_flush(fn)` runs a function once when the messages of this turn of the loop are delivered; what it sends belongs
     to the same turn. `at_turn_end(fn)` runs it when nothing is left: for what leaves the process or waits for a disk.
+    `call`, `rpc`, `cancel` and `forget` are methods of `Calls`; `spawn`, `call_soon` and `call_later` of `Background`.
     """
 
     # The end of an unload that has begun.
