@@ -126,8 +126,8 @@ print([one for one in files if ".so" in one and not one.startswith(__import__("s
 def test_the_pmix_library_is_loaded_from_the_view(built_view: BuiltView) -> None:
     code = """
 import ctypes, sys
-from headrace.engine.shell.pmix import locate
-ctypes.CDLL(locate.find())
+from headrace.engine.shell import pmix
+ctypes.CDLL(pmix.find_library())
 files = {line.split(None, 5)[5].strip() for line in open("/proc/self/maps") if ".so" in line}
 print(any("libpmix" in one for one in files), [one for one in files if not one.startswith(sys.prefix)])
 """

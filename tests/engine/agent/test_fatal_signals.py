@@ -11,7 +11,7 @@ import os, select, signal, sys, time
 from types import SimpleNamespace
 from headrace.engine.agent import fatal_signals
 def job(path, *pids):
-    tasks = [SimpleNamespace(pid=pid) for pid in pids]
+    tasks = SimpleNamespace(all=[SimpleNamespace(pid=pid) for pid in pids])
     return SimpleNamespace(path=path, tasks=tasks, shell_killed=lambda signum: print(path, signum, flush=True))
 def child(ends):
     pid = os.fork()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.broker.admin_role import is_admin
+from headrace.engine.broker.local import is_admin
 
 
 @pytest.mark.parametrize(

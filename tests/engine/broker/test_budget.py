@@ -84,7 +84,7 @@ def test_charges_return_to_zero_and_never_pass_a_limit(steps):
             elif what == "unsubscribe":
                 account.unsubscribe(f"topic{tag}")
             else:
-                account.hold(userid, what, size)
+                account.charge(userid, what, size)
         except RpcError:
             pass
         for one in (ALICE, BOB):

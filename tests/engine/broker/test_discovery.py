@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.engine.broker import discovery
-from headrace.engine.broker.discovery import discover, resource_set
+from headrace.engine.broker.discovery import discover
 
 
 def machine(root: Path, files: dict[str, str]) -> Path:
@@ -129,19 +129,6 @@ def test_gpus_are_counted_by_the_devices_we_could_open(tmp_path: Path) -> None:
         nodes + "2/properties": "simd_count 4\ndrm_render_minor 129",
     }
     assert str(discover(machine(tmp_path, files), {0}).gpus) == "0-2"
-
-
-def test_r_of_a_node_names_its_rank_and_host(tmp_path: Path) -> None:
-    found = discover(machine(tmp_path, {"dev/nvidia0": ""}), {0, 1})
-    assert resource_set(3, found, "node3") == {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "3", "children": {"core": "0-1", "gpu": "0"}}],
-            "starttime": 0.0,
-            "expiration": 0.0,
-            "nodelist": ["node3"],
-        },
-    }
 
 
 def test_this_machine_has_at_least_a_core_and_no_more_than_its_mask() -> None:

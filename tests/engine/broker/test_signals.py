@@ -8,7 +8,7 @@ import sys
 _HELD = """
 import asyncio, os, signal, sys
 from headrace.engine.broker import signals
-signals.hold()
+signals.block()
 for name in sys.argv[1:]:
     os.kill(os.getpid(), getattr(signal, name))
 signals.catch()
@@ -19,7 +19,7 @@ async def main():
     os.kill(os.getpid(), signal.SIGALRM)
     while len(heard) < len(sys.argv):
         await asyncio.sleep(0.005)
-    signals.hold()
+    signals.block()
     os.kill(os.getpid(), signal.SIGTERM)
 asyncio.run(main())
 print(*sorted(heard))
@@ -34,7 +34,7 @@ def test_what_came_early_is_heard_when_the_loop_listens_and_what_comes_late_wait
 
 def test_a_long_wait_can_be_interrupted_and_is_put_back_in_order() -> None:
     script = (
-        "import os, signal; from headrace.engine.broker import signals; signals.hold()\n"
+        "import os, signal; from headrace.engine.broker import signals; signals.block()\n"
         "try:\n    with signals.interruptible():\n        os.kill(os.getpid(), signal.SIGINT); signal.pause()\n"
         "except signals.Interrupted as exc:\n    print(exc, exc.number)\n"
         "os.kill(os.getpid(), signal.SIGTERM); print('held')"
@@ -45,7 +45,7 @@ def test_a_long_wait_can_be_interrupted_and_is_put_back_in_order() -> None:
 
 def test_two_signals_at_once_interrupt_a_long_wait_once() -> None:
     script = (
-        "import os, signal; from headrace.engine.broker import signals; signals.hold()\n"
+        "import os, signal; from headrace.engine.broker import signals; signals.block()\n"
         "os.kill(os.getpid(), signal.SIGTERM); os.kill(os.getpid(), signal.SIGHUP)\n"
         "try:\n    with signals.interruptible():\n        signal.pause()\n"
         "except signals.Interrupted as exc:\n    print('once')\n"

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from headrace.engine.process.bound import Bound
+from headrace.engine.process.spawn import Bound
 
 
 def test_each_call_runs_on_its_processors_and_the_caller_keeps_its_own() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.process.python import calling, running
+from headrace.engine.process.spawn import calling, running
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def out(argv: list[str], folder: Path, text: str = "") -> str:
 
 def test_a_module_runs_with_its_arguments_and_none_of_the_working_directory(trap: Path) -> None:
     assert out(running("json.tool", "--compact"), trap, '{"a": 1}') == '{"a":1}\n'
-    assert out(running("headrace.engine.process.python"), trap) == ""
+    assert out(running("headrace.engine.process.spawn"), trap) == ""
 
 
 def test_a_statement_has_arguments_and_a_folder_that_is_searched_first(trap: Path, tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def test_who_sends_more_than_the_tasks_of_any_node_take_waits_for_one_that_does(
     job.deliver()
     job.type(10)
     assert job.answers == 3
-    job.shells[0].peer_gone(2)
+    job.shells[0].peer_ended(2)
     assert job.answers == 3
     job.feeds[0].fd = job.feeds[1].fd = -1
     job.shells[1].answer()
@@ -215,7 +215,7 @@ def test_a_node_that_is_behind_with_its_messages_is_waited_for_until_it_is_gone(
     for _ in range(9):
         job.type(250_000)
         job.deliver((0, 2))
-    job.shells[0].peer_gone(1)
+    job.shells[0].peer_ended(1)
     job.type(250_000)
     assert job.answers == 19
     assert [to for _, to, message in job.on_way if message["kind"] == "stdin"].count(1) == 9

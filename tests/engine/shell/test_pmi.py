@@ -18,9 +18,9 @@ class Served:
         self.entered: list[dict[str, str]] = []
         self.aborted: list[tuple[int, int, str]] = []
         abort = lambda *what: self.aborted.append(what)  # noqa: E731
-        self.hangs: list[str] = []
+        self.blocked: list[str] = []
         preset = {"flux.instance-level": "1"}
-        self.server = PmiServer("fA", 4, ntasks, preset, self.entered.append, abort, self.hangs.append)
+        self.server = PmiServer("fA", 4, ntasks, preset, self.entered.append, abort, self.blocked.append)
         self.answers: dict[int, list[str]] = {local: [] for local in range(ntasks)}
 
     def say(self, line: str, local: int = 0) -> str:
@@ -123,23 +123,23 @@ def test_who_waits_in_a_barrier_is_told_of_a_task_that_will_not_come() -> None:
     for local in (0, 1):
         pmi.say("cmd=init pmi_version=1 pmi_subversion=1", local)
     pmi.say("cmd=barrier_in", 1)
-    assert pmi.server.left(0, sure=False)
-    pmi.server.incomplete("task 0 is gone")
-    assert pmi.hangs == ["task 0 is gone"]
+    assert pmi.server.is_awaited(0, by_default=False)
+    pmi.server.block("task 0 is gone")
+    assert pmi.blocked == ["task 0 is gone"]
 
 
 def test_who_comes_late_to_such_a_barrier_is_told_too() -> None:
     pmi = Served()
-    pmi.server.incomplete("task 0 is gone")
-    assert pmi.hangs == []
+    pmi.server.block("task 0 is gone")
+    assert pmi.blocked == []
     pmi.say("cmd=barrier_in", 1)
-    assert pmi.hangs == ["task 0 is gone"]
+    assert pmi.blocked == ["task 0 is gone"]
 
 
 def test_a_task_without_a_session_is_missed_only_if_it_is_sure_to_have_one() -> None:
     pmi = Served()
-    assert not pmi.server.left(0, sure=False)
-    assert pmi.server.left(0, sure=True)
+    assert not pmi.server.is_awaited(0, by_default=False)
+    assert pmi.server.is_awaited(0, by_default=True)
     pmi.say("cmd=init pmi_version=1 pmi_subversion=1")
     pmi.say("cmd=finalize")
-    assert not pmi.server.left(0, sure=True)
+    assert not pmi.server.is_awaited(0, by_default=True)

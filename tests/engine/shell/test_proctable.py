@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from headrace.engine.shell.proctable import ProcTable
+from headrace.engine.shell.service import ProcTable
 
 
 class Process(NamedTuple):

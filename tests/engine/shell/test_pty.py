@@ -43,8 +43,10 @@ class Terminal:
             options={"pty": option},
             lead=lead,
             input_taken=lambda: None,
-            reply=lambda token, payload=None, errnum=0: self.sent.append(_reply(token, errnum, payload)),
-            ask_drained=self.asked.append,
+            reports=SimpleNamespace(
+                reply=lambda token, payload=None, errnum=0: self.sent.append(_reply(token, errnum, payload)),
+                ask_drained=self.asked.append,
+            ),
         )
         self.ended = 0
         task = SimpleNamespace(rank=0, stream_ended=self._stream_ended, maybe_close=lambda: None)
@@ -160,10 +162,10 @@ def test_what_a_signal_ends_waits_for_nobody(interactive: Terminal) -> None:
 
 def test_the_lead_shell_may_be_behind_with_what_a_terminal_prints() -> None:
     terminal = Terminal(True)
-    terminal.pty.hold(True)
+    terminal.pty.pause_output(True)
     terminal.prints(b"x")
     assert (terminal.reading, terminal.logged) == (False, [])
-    terminal.pty.hold(False)
+    terminal.pty.pause_output(False)
     terminal.watched[terminal.pty.master]()
     assert terminal.logged == [b"x"]
     terminal.close()

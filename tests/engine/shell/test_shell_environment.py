@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any, cast
+
 import pytest
 
+from headrace.engine.process.operations import Start
 from headrace.engine.shell.environment import job_environment, task_environment
+from headrace.engine.shell.templates import Names
+from headrace.formats.spec.idset import Idset
+
+
+def of_job(base: dict[str, Any], host: str = "") -> dict[str, str]:
+    names = Names(1, "f1", "sim", 2, 4, "/tmp/job", 0, host, 0, Idset(), Idset(), [0, 1])
+    op = {"idpath": "/f1", "uri": "local:///x", "userid": os.getuid()}
+    return job_environment(base, cast(Start, op), names, {})
 
 
 def test_a_job_gets_its_own_identity_and_the_rest_of_the_submitters_environment() -> None:
     base = {"HOME": "/home/u", "LEVEL": 2, "UNSET": None, "FLUX_JOB_ID": "old", "FLUX_TASK_RANK": "7", "PMI_FD": "3"}
-    env = job_environment(base, "f1", "/f1", 4, 2, "/tmp/job", "local:///x", "job-1")
+    env = of_job(base)
     assert (env["HOME"], env["LEVEL"], env["FLUX_JOB_ID"], env["FLUX_JOB_SIZE"]) == ("/home/u", "2", "f1", "4")
     assert {"UNSET", "FLUX_TASK_RANK", "PMI_FD"}.isdisjoint(env)
 
@@ -18,7 +30,7 @@ def test_a_job_gets_its_own_identity_and_the_rest_of_the_submitters_environment(
 def test_the_name_of_the_submitters_host_becomes_that_of_the_node(
     base: dict[str, str], host: str, found: str | None
 ) -> None:
-    env = job_environment(base, "f1", "/f1", 4, 2, "/tmp/job", "local:///x", "job-1", host)
+    env = of_job(base, host)
     assert env.get("HOSTNAME") == found
 
 

@@ -56,7 +56,7 @@ class World:
     def __init__(self) -> None:
         self.agent = Agent()
         self.size = 1
-        self.group = self.pmi = self.pmix = None
+        self.pmi = SimpleNamespace(simple=None, pmix=None)
         self.got = {"stdout": b"", "stderr": b""}
         self.ended: list[str] = []
         self.statuses: list[int] = []
@@ -97,7 +97,7 @@ def test_what_a_task_prints_comes_by_stream_and_it_closes_when_all_has_ended(wor
     assert world.got == {"stdout": b"out\n", "stderr": b"err\n"}
     assert sorted(world.ended) == ["stderr", "stdout"]
     assert [os.waitstatus_to_exitcode(status) for status in world.statuses] == [3]
-    assert world.closed == [world.task] and world.task.summary()["closed"]
+    assert world.closed == [world.task] and world.task.closed
 
 
 def test_a_program_that_does_not_exist_leaves_no_descriptor_open(world: World) -> None:
@@ -107,7 +107,7 @@ def test_a_program_that_does_not_exist_leaves_no_descriptor_open(world: World) -
         world.task.start(["/nonexistent/program"], {}, {}, -1, False)
     assert descriptors() == before
     world.task.never_ran()
-    assert world.task.summary() == {"rank": 0, "pid": 0, "closed": True}
+    assert (world.task.pid, world.task.closed) == (0, True)
 
 
 def test_all_descriptors_are_closed_with_the_task(world: World) -> None:
@@ -162,12 +162,12 @@ def test_a_signal_reaches_what_the_task_has_left_in_its_group(world: World, tmp_
 
 def test_a_task_on_hold_is_not_read_and_loses_nothing(world: World) -> None:
     world.start("i=0; while [ $i -lt 40000 ]; do echo 0123456789; i=$((i+1)); done")
-    world.task.hold(True)
-    world.task.hold(True)
+    world.task.pause_output(True)
+    world.task.pause_output(True)
     for _ in range(20):
         world.agent.turn()
     assert world.got["stdout"] == b"" and not world.statuses
-    world.task.hold(False)
+    world.task.pause_output(False)
     world.agent.until(lambda: world.closed)
     assert world.got["stdout"] == b"0123456789\n" * 40000
 
@@ -179,7 +179,7 @@ def test_pmi_lines_are_passed_on_and_answered(world: World) -> None:
         asked.append((text, local))
         reply(b"cmd=answer\n")
 
-    world.pmi = SimpleNamespace(line=line)  # type: ignore[assignment]
+    world.pmi.simple = SimpleNamespace(line=line)
     world.start('echo "cmd=question rank=$PMI_RANK size=$PMI_SIZE" >&$PMI_FD; read answer <&$PMI_FD; echo "$answer"')
     world.agent.until(lambda: world.closed)
     assert asked == [("cmd=question rank=0 size=1", 0)]
@@ -187,7 +187,7 @@ def test_pmi_lines_are_passed_on_and_answered(world: World) -> None:
 
 
 def test_a_pmi_line_without_end_closes_the_socket_and_not_the_task(world: World) -> None:
-    world.pmi = SimpleNamespace(line=lambda *_: pytest.fail("a line without its end"))  # type: ignore[assignment]
+    world.pmi.simple = SimpleNamespace(line=lambda *_: pytest.fail("a line without its end"))
     world.start("trap '' PIPE; head -c 300000 /dev/zero >&$PMI_FD 2>/dev/null; echo on")
     world.agent.until(lambda: world.closed)
     assert world.got["stdout"] == b"on\n"

@@ -74,7 +74,7 @@ class Agent:
         self._later: list[Callable[[], None]] = []
         self._unsent = bytearray()
         # An anonymous mapping uses memory only for the pages that were written.
-        self._in = memoryview(mmap.mmap(-1, _READ))
+        self._receive_buffer = memoryview(mmap.mmap(-1, _READ))
         self._reader: Reader[ToAgent] = Reader()
         self.jobs: dict[int, ShellJob] = {}
         self._user = user
@@ -86,7 +86,7 @@ class Agent:
         self._instance = ""
         # The last `program` operation of the broker, about its initial program.
         self._program: Program = {"op": "program", "pid": 0}
-        self._broker_is_gone = False
+        self._broker_has_ended = False
         self._sweeping = False
         self.running = True
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -196,7 +196,7 @@ class Agent:
                 select.select([], [self._sock], [], 1.0)
                 continue
             except OSError:
-                self._broker_gone()
+                self._broker_closed()
                 return
             del self._unsent[:sent]
 
@@ -208,15 +208,15 @@ class Agent:
 
     def _readable(self) -> None:
         try:
-            size = self._sock.recv_into(self._in)
+            size = self._sock.recv_into(self._receive_buffer)
         except BlockingIOError:
             return
         except OSError:
             size = 0
         if not size:
-            self._broker_gone()
+            self._broker_closed()
             return
-        for op in self._reader.feed(self._in[:size]):
+        for op in self._reader.feed(self._receive_buffer[:size]):
             _guarded(partial(self._take, op))
 
     def _woken(self) -> None:
@@ -283,7 +283,7 @@ class Agent:
             case "exec-write":
                 self.subprocesses.write(op)
             case "exec-hold":
-                self.subprocesses.hold(op)
+                self.subprocesses.pause(op)
             case "exec-kill":
                 self.subprocesses.kill(op)
             case "program":
@@ -343,27 +343,27 @@ class Agent:
     def stop(self) -> None:
         self.running = False
 
-    def _broker_gone(self) -> None:
+    def _broker_closed(self) -> None:
         """The broker has closed its end of the socket, or was killed."""
-        self._broker_is_gone = True
+        self._broker_has_ended = True
         self.stop()
 
     def _read_last_ops(self) -> None:
         """Read the last operations of a broker that may have been killed, for its latest `program` operation."""
         try:
-            while size := self._sock.recv_into(self._in):
-                for op in self._reader.feed(self._in[:size]):
+            while size := self._sock.recv_into(self._receive_buffer):
+                for op in self._reader.feed(self._receive_buffer[:size]):
                     if op["op"] == "program":
                         self._program = op
         except BlockingIOError:
             return
         except OSError:
             pass
-        self._broker_is_gone = True
+        self._broker_has_ended = True
 
     def _kill_all(self) -> None:
         self._read_last_ops()
-        if self._broker_is_gone:
+        if self._broker_has_ended:
             # The broker was killed: its initial program is killed too.
             leftovers.kill_program(self._program)
         for job in list(self.jobs.values()):

@@ -62,10 +62,10 @@ def take(fd: int, jobs: Mapping[int, ShellJob]) -> None:
     for signum, sender in linux.read_signals(fd):
         if not sender:
             _die_of(signum)
-        job, is_gone = _job_of(sender, jobs)
+        job, has_ended = _job_of(sender, jobs)
         if job is not None:
             job.shell_killed(signum)
-        elif is_gone:
+        elif has_ended:
             # The sender's job is not known any more, and the end of the agent would end all jobs of the node.
             print(
                 f"flux-agent: ignoring {signal.strsignal(signum)} of process {sender}, which is gone", file=sys.stderr
@@ -77,7 +77,7 @@ def take(fd: int, jobs: Mapping[int, ShellJob]) -> None:
 def _job_of(sender: int, jobs: Mapping[int, ShellJob]) -> tuple[ShellJob | None, bool]:
     """The job that process `sender` descends from a task of, or whose path it has in its environment; and whether it
     was gone before that could be seen."""
-    by_task: dict[int, ShellJob] = {task.pid: job for job in jobs.values() for task in job.tasks if task.pid > 0}
+    by_task: dict[int, ShellJob] = {task.pid: job for job in jobs.values() for task in job.tasks.all if task.pid > 0}
     pid, parent_of = sender, linux.parent_of
     path = _job_path_of(sender)
     while pid and pid not in by_task:

@@ -20,8 +20,7 @@ import msgspec
 from headrace.engine.jobs.storable import is_deep
 from headrace.engine.process import linux
 from headrace.engine.process.feed import Feed
-from headrace.engine.process.python import running
-from headrace.engine.process.spawn import spawn
+from headrace.engine.process.spawn import running, spawn
 from headrace.formats.spec import jobspec as specs
 from headrace.formats.spec.job_exception import EXEC, FATAL
 from headrace.formats.spec.os_error import reason
@@ -271,17 +270,17 @@ class Guests:
         not."""
         if not self._ended_users:
             return
-        left = set()
+        remaining = set()
         for pid in linux.children_of(os.getpid()):
             if pid in self._agent.children:
                 continue
             user = linux.user_of(pid)
             if user in self._ended_users and linux.began(pid) >= self._ended_users[user]:
-                left.add(user)
+                remaining.add(user)
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         # When a killed process has ended, the agent calls this method again.
-        self._ended_users = {user: since for user, since in self._ended_users.items() if user in left}
+        self._ended_users = {user: since for user, since in self._ended_users.items() if user in remaining}
 
     def remove_folders(self) -> None:
         """The broker has ended, and all processes were killed."""

@@ -28,7 +28,7 @@ _READ = 1 << 16
 
 
 class _Process:
-    __slots__ = ("feed", "handle", "held", "job", "open", "pid")
+    __slots__ = ("feed", "handle", "job", "open", "paused", "pid")
 
     def __init__(self, handle: int, job: int, pid: int, feed: Feed) -> None:
         self.handle = handle
@@ -37,7 +37,7 @@ class _Process:
         self.pid = pid
         self.feed = feed
         self.open: dict[str, int] = {}
-        self.held = False
+        self.paused = False
 
 
 class Subprocesses:
@@ -108,14 +108,14 @@ class Subprocesses:
         if op.get("eof"):
             process.feed.end()
 
-    def hold(self, op: ExecHold) -> None:
+    def pause(self, op: ExecHold) -> None:
         """Stop reading the output of a process, so that it blocks when the pipe is full, or read it again."""
         process = self._by_handle.get(op["handle"])
-        if process is None or process.held == op["on"]:
+        if process is None or process.paused == op["on"]:
             return
-        process.held = op["on"]
+        process.paused = op["on"]
         for stream, fd in process.open.items():
-            if process.held:
+            if process.paused:
                 self._agent.unwatch(fd)
             else:
                 self._agent.watch(fd, partial(self._readable, process, stream, fd))

@@ -78,14 +78,14 @@ def _kill_all(find: Callable[[], list[int]], timeout: float, ours: bool) -> bool
             return True
         if time.monotonic() > deadline:
             return False
-        left = not ours
+        remaining = not ours
         for pid in mine:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 if time.monotonic() > patient_until or not linux.name_of(pid).startswith(_REAPERS):
                     os.kill(pid, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
-                left |= os.waitpid(pid, os.WNOHANG)[0] == 0
-        if left:
+                remaining |= os.waitpid(pid, os.WNOHANG)[0] == 0
+        if remaining:
             time.sleep(0.002)
 
 

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from headrace.engine.agent import reaper
 from headrace.engine.process import linux
-from headrace.engine.process.python import running
-from headrace.engine.process.spawn import raise_file_limit, spawn
+from headrace.engine.process.spawn import raise_file_limit, running, spawn
 
 from .protocol import frame
 

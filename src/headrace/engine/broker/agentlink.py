@@ -114,7 +114,7 @@ class AgentLink:
         except OSError:
             size = 0
         if not size:
-            self._gone()
+            self._connection_lost()
             return
         for op in self._reader.feed(memory[:size]):
             if op["op"] == "hello":
@@ -130,7 +130,7 @@ class AgentLink:
             except Exception as exc:
                 self.broker.log(logging.ERROR, "agent", f"{op['op']}: {exc!r}")
 
-    def _gone(self) -> None:
+    def _connection_lost(self) -> None:
         self._leave()
         self._reader = Reader()
         self._out.clear()

@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.engine.broker import archive, bare_imports, crontabs, signal_actions, signals, startlog
+from headrace.engine.broker import bare_imports, flux_commands, signal_actions, signals, startlog
 from headrace.engine.broker.boot.boot import BootInfo
 from headrace.engine.broker.events import Events
 from headrace.engine.broker.module.context import ModuleContext, RpcError
@@ -34,14 +34,13 @@ from headrace.engine.broker.services.groups import Groups
 from headrace.engine.broker.services.runat import Cleanup, end_jobs
 from headrace.engine.broker.state import machine
 from headrace.engine.broker.tbon.join import (
-    all_have_met,
     expect_children,
     expect_parent,
     leader_state,
     when_parent_is_through,
 )
 from headrace.engine.broker.tbon.overlay import Overlay
-from headrace.engine.process.garbage import collect_rarely, give_memory_back
+from headrace.engine.process.garbage import LaterTrim, collect_rarely
 from headrace.formats.config.files import ConfigError
 from headrace.formats.spec import duration as durations
 from headrace.formats.spec import jobid
@@ -59,12 +58,11 @@ from .logbook import LEVEL_NAMES, Logbook, parse_line
 from .own_attrs import set_own
 from .parts import BrokerBase
 from .program import Program, run_script
+from .quorum import Quorum, log_delay, seconds
 from .router import Router, new_uuid
 
 # Seconds that the agent has to kill the remaining processes of jobs.
 _AGENT_TIMEOUT = 5.0
-# Seconds after which memory is given back to the kernel.
-_TRIM_AFTER = 0.5
 # Seconds that a broker which leaves waits for its children.
 _LEAVE_TIMEOUT = 5.0
 
@@ -109,11 +107,9 @@ class Broker(BrokerBase):
         self.on_state: Callable[[str], None] = lambda _state: None
         self.run_waiters = []
         self.shutdown_watchers = []
-        self.online = Idset()
         self.lost = Idset()
         self.critical_ranks = Idset()
         self.on_grown = []
-        self.groups: Groups | None = None
         self.program = None
         self._agent_socket, self._another_agent = agent, another_agent
         self.forked = forked or {}
@@ -126,8 +122,6 @@ class Broker(BrokerBase):
         self.ended_by = 0
         self.shutdown_requested = False
         self._own_rundir = False
-        self._quorum_was_slow = False
-        self._trims = False
 
     # -- life
 
@@ -143,7 +137,7 @@ class Broker(BrokerBase):
                 return 1
             self.loop.run_forever()
             # A signal from now on would find no handler, and leave files behind.
-            signals.hold()
+            signals.block()
             self.local.stop()
             self.overlay.close()
             self._let_agent_end()
@@ -164,7 +158,7 @@ class Broker(BrokerBase):
         # The kernel provides the pages of this buffer only when they are written.
         self.receive_buffer = memoryview(mmap.mmap(-1, 1 << 18))
         self.budget = Budget(lambda level, text: self.log(level, "connector-local", text))
-        self.budget.on_freed = self._much_is_freed
+        self.budget.on_freed = LaterTrim(self.loop).request
         self.events = Events(self.rank, self.router, self.owner)
         self.log = Logbook(self.attrs, self.rank)
         self.modules = ModuleHost(self, self.forked)
@@ -175,7 +169,6 @@ class Broker(BrokerBase):
         self.overlay = Overlay(self, self.boot)
         self.overlay.on_ready = self._parent_ready
         self.overlay.on_parent_lost = self._parent_lost
-        self.overlay.on_members = self._members
         self.overlay.on_children_gone = self._children_gone
         self.overlay.on_leave = self.leave
         self.overlay.answer_hello = self._answer_hello
@@ -184,18 +177,9 @@ class Broker(BrokerBase):
         if self.rank:
             self.events.take_at_once("broker.state", leader_state(self._leader_entered))
             self.events.take_at_once("overlay.grow", growth.follower(self, self.overlay))
-        self.groups = Groups(self.modules.builtin("groups"))
+        self.quorum = Quorum(self, Groups(self.modules.builtin("groups")))
+        self.overlay.on_members = self.quorum.members
         self.pushed = Cleanup(self, self.context)
-
-    def _much_is_freed(self) -> None:
-        """Give memory back a little later, once for all that is freed until then."""
-        if not self._trims:
-            self._trims = True
-            self.loop.call_later(_TRIM_AFTER, self._trim)
-
-    def _trim(self) -> None:
-        self._trims = False
-        give_memory_back()
 
     def _open(self) -> None:
         """Open the connections of the broker. Raises ConfigError, OSError, zmq.ZMQError."""
@@ -260,7 +244,7 @@ class Broker(BrokerBase):
         if action is not None:
             action()
 
-    def _tell_shutdown(self, line: str) -> None:
+    def _stream_shutdown_log(self, line: str) -> None:
         """Send a line of the log to clients of a shutdown that requested lines of this severity."""
         level, _, host, appname, text = parse_line(line)
         if host != str(self.rank):
@@ -290,7 +274,7 @@ class Broker(BrokerBase):
             await self.modules.load_first()
             if self._keeps_startlog():
                 await startlog.post_start(self)
-            await crontabs.load(self)
+            await flux_commands.load_crontabs(self)
         except Exception as exc:
             if not isinstance(exc, (RpcError, OSError)):
                 self.log(logging.ERROR, "broker", traceback.format_exc())
@@ -313,51 +297,12 @@ class Broker(BrokerBase):
 
     def _enter_quorum(self) -> None:
         self.overlay.report(online=[self.rank])
-        warn = self._timeout("broker.quorum-warn")
-        if self.rank == 0 and warn:
-            self.loop.call_later(warn, self._quorum_slow)
+        if self.rank == 0:
+            self.quorum.expect()
         if self._unwanted:
             self.advance("shutdown")
         elif self._leader_runs:
             # This broker joined late: the event was published before.
-            self.advance("quorum-full")
-
-    def _quorum_slow(self) -> None:
-        if self.state == "quorum":
-            self._delayed("quorum", Idset(range(self.size)) - self.online)
-            self._quorum_was_slow = True
-            self.loop.call_later(self._timeout("broker.quorum-warn") or 0.0, self._quorum_slow)
-
-    def _delayed(self, what: str, ranks: Idset) -> None:
-        names = Hostlist([self.boot.hosts[rank] for rank in ranks if rank < len(self.boot.hosts)])
-        self.log(logging.ERROR, "broker", f"{what} delayed: waiting for {names} (rank {ranks})")
-
-    def _members(self, online: Idset, offline: Idset, lost: Idset) -> None:
-        self.online = (self.online | online) - offline
-        self.lost = (self.lost | lost) - online
-        assert self.groups is not None
-        self.groups.change("broker.online", online)
-        if offline:
-            self.groups.lost(offline)
-        gone = offline & self.critical_ranks
-        if gone and not self.stopping:
-            self.log(logging.ERROR, "broker", f"critical rank {gone} was lost, shutting down")
-            self.exit_code = self.exit_code or 1
-            self.begin_shutdown()
-        quorum = int(self.attrs.get("broker.quorum"))
-        if lost and not self.past("quorum") and self.size - len(self.lost) < quorum and all_have_met(self):
-            names = Hostlist([self.boot.hosts[rank] for rank in self.lost])
-            text = (
-                f"{quorum} brokers are needed, and {names} (rank {self.lost}) cannot join any more: ending the instance"
-            )
-            self.log(logging.CRITICAL, "broker", text)
-            self.exit_code = self.exit_code or 1
-            self.begin_shutdown()
-        if self.state == "quorum" and len(self.online) >= quorum:
-            if self._quorum_was_slow:
-                self.log(logging.ERROR, "broker", "quorum reached")
-            names = Hostlist([self.boot.hosts[rank] for rank in self.online if rank < len(self.boot.hosts)])
-            self.log(logging.INFO, "broker", f"online: {names} (ranks {self.online})")
             self.advance("quorum-full")
 
     def _enter_run(self) -> None:
@@ -368,7 +313,7 @@ class Broker(BrokerBase):
             return
         self.context.publish("broker.state", {"state": "run"})
         if "parent-uri" in self.attrs and "jobid" in self.attrs:
-            self.spawn(asyncio.to_thread(self._tell_parent))
+            self.spawn(asyncio.to_thread(self._announce_to_parent))
         if self.attrs.get("broker.rc2_none") == "1":
             return
         if not self.command and not os.isatty(0):
@@ -384,7 +329,7 @@ class Broker(BrokerBase):
             self.log(logging.ERROR, "broker", f"rc2.0: {exc.filename or self.program.title}: {exc.strerror}")
             self.advance("rc2-fail")
 
-    def _tell_parent(self) -> None:
+    def _announce_to_parent(self) -> None:
         """Store this instance's URI in the enclosing instance's record of this job, for `flux uri` and `flux jobs`, and
         tell it which nodes the instance can lose.
         """
@@ -410,8 +355,8 @@ class Broker(BrokerBase):
         self.advance("rc2-fail" if status else "rc2-success")
 
     def begin_shutdown(self) -> None:
-        if self.shutdown_watchers and self._tell_shutdown not in self.log.followers:
-            self.log.followers.append(self._tell_shutdown)
+        if self.shutdown_watchers and self._stream_shutdown_log not in self.log.followers:
+            self.log.followers.append(self._stream_shutdown_log)
         if self.program is not None and self.program.running:
             self._unwanted = self.state == "init"
             self.program.stop()
@@ -436,7 +381,7 @@ class Broker(BrokerBase):
             self.spawn(self._cleanup())
 
     async def _cleanup(self) -> None:
-        limit = self._timeout("broker.cleanup-timeout")
+        limit = seconds(self, "broker.cleanup-timeout")
         status = await self.pushed.run(limit)
         # If the cleanup fails or times out after a signal, that decides the exit code, as in Flux.
         if status and (self.ended_by or not self.exit_code):
@@ -448,10 +393,6 @@ class Broker(BrokerBase):
         else:
             self.advance("cleanup-success" if self.pushed.commands or steps else "cleanup-none")
 
-    def _timeout(self, name: str) -> float | None:
-        text = self.attrs.get(name, "none")
-        return None if text == "none" else durations.parse(text)
-
     def _enter_shutdown(self) -> None:
         for msg in self.run_waiters:
             self.context.respond_error(msg, errno.ENODEV, "the broker is shutting down")
@@ -461,16 +402,17 @@ class Broker(BrokerBase):
         if not any(child.alive for child in self.overlay.children.values()):
             self.loop.call_soon(self.advance, "children-none")
             return
-        limit = self._timeout("broker.shutdown-timeout")
+        limit = seconds(self, "broker.shutdown-timeout")
         if limit is not None:
             self.loop.call_later(limit, self.advance, "shutdown-timeout")
-        warn = self._timeout("broker.shutdown-warn")
+        warn = seconds(self, "broker.shutdown-warn")
         if warn:
             self.loop.call_later(warn, self._shutdown_slow)
 
     def _shutdown_slow(self) -> None:
         if self.state == "shutdown":
-            self._delayed("shutdown", Idset(rank for rank, child in self.overlay.children.items() if child.alive))
+            children = self.overlay.children.items()
+            log_delay(self, "shutdown", Idset(rank for rank, child in children if child.alive))
 
     def _children_gone(self) -> None:
         if self.state == "shutdown":
@@ -484,7 +426,7 @@ class Broker(BrokerBase):
         try:
             if self._keeps_startlog():
                 await startlog.post_finish(self)
-            if self.rank == 0 and await archive.dump(self):
+            if self.rank == 0 and await flux_commands.dump(self):
                 self.exit_code = self.exit_code or 1
             status = await run_script(self, "rc3")
             if status:

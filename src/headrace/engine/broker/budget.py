@@ -114,12 +114,12 @@ class Budget:
     def charge_log(self, userid: int, size: int) -> None:
         """Count `size` bytes for the log; a minute gives them back. Raises RpcError(ENOSPC, E2BIG)."""
         limit, now = self.limits["log-bytes"], self._clock()
-        left, since = self._logged.get(userid, (0.0, now))
-        left = max(0.0, left - (now - since) * limit / 60)
-        self._logged[userid] = (left, now)
-        if left + size > limit:
+        logged, since = self._logged.get(userid, (0.0, now))
+        logged = max(0.0, logged - (now - since) * limit / 60)
+        self._logged[userid] = (logged, now)
+        if logged + size > limit:
             raise self._refuse(userid, "log-bytes", size)
-        self._logged[userid] = (left + size, now)
+        self._logged[userid] = (logged + size, now)
 
     def check_uncounted(self, msg: Message) -> None:
         """Raise RpcError(E2BIG) for a message without a response that is too large not to be counted."""
@@ -142,10 +142,10 @@ class Budget:
         it was refused more."""
         now = self._clock()
         fresh = {
-            user: left - (now - since) * self.limits["log-bytes"] / 60 for user, (left, since) in self._logged.items()
+            user: size - (now - since) * self.limits["log-bytes"] / 60 for user, (size, since) in self._logged.items()
         }
         users: dict[str, dict[str, int]] = {}
-        for userid in sorted({*self._used, *self._refused, *(user for user, left in fresh.items() if left >= 1)}):
+        for userid in sorted({*self._used, *self._refused, *(user for user, size in fresh.items() if size >= 1)}):
             users[str(userid)] = {
                 **{name: self.used(userid, name) for name in _EACH},
                 "log-bytes": max(0, int(fresh.get(userid, 0))),
@@ -177,13 +177,13 @@ class Account:
         self._requests: dict[tuple[str, int], list[_Request]] = {}
         self._subscriptions: dict[str, int] = {}
         # The bytes that are charged to this link, by userid and purpose.
-        self._held: dict[tuple[int, str], int] = {}
+        self._charged: dict[tuple[int, str], int] = {}
 
     def open(self, msg: Message) -> None:
         """Charge for a guest's request. Raises RpcError where that is too much, and EPROTO for a matchtag in use."""
         if msg.flags & m.FLAG_NORESPONSE:
             if msg.topic.endswith(".disconnect"):
-                self._left(msg.sender, _service_of(msg))
+                self._end_streams(msg.sender, _service_of(msg))
             self.budget.check_uncounted(msg)
             return
         key = (msg.sender, msg.matchtag)
@@ -206,7 +206,7 @@ class Account:
             for request in self._requests.get(key, ())[:1]:
                 self._end(key, request)
 
-    def _left(self, sender: str, service: tuple[str, int]) -> None:
+    def _end_streams(self, sender: str, service: tuple[str, int]) -> None:
         for key, request in self._open():
             if key[0] == sender and request.service == service:
                 self._end(key, request)
@@ -240,15 +240,15 @@ class Account:
             self.budget.credit(userid, "subscriptions")
             self.budget.credit(userid, "bytes", ENTRY + len(prefix))
 
-    def hold(self, userid: int, what: str, size: int, checked: bool = True) -> None:
+    def charge(self, userid: int, what: str, size: int, checked: bool = True) -> None:
         """Be charged for `size` bytes from now on for `what`, instead of what it was before. Raises RpcError if that is
         too much, unless the bytes are there already (`checked` is false)."""
-        more = size - self._held.get((userid, what), 0)
+        more = size - self._charged.get((userid, what), 0)
         if checked:
             self.budget.charge(userid, "bytes", more)
         else:
             self.budget.add(userid, "bytes", more)
-        self._held[userid, what] = size
+        self._charged[userid, what] = size
 
     def close(self) -> None:
         """Give all back at the end of the link."""
@@ -256,9 +256,9 @@ class Account:
             self._end(key, request)
         for prefix in list(self._subscriptions):
             self.unsubscribe(prefix)
-        for (userid, _what), size in self._held.items():
+        for (userid, _what), size in self._charged.items():
             self.budget.credit(userid, "bytes", size)
-        self._held.clear()
+        self._charged.clear()
 
     def __len__(self) -> int:
         return len(self._open())

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -90,22 +89,6 @@ def bindable_cpus() -> set[int]:
         return os.sched_getaffinity(0)
     finally:
         os.sched_setaffinity(0, bound)
-
-
-def resource_set(rank: int, found: NodeResources, hostname: str | None = None) -> dict[str, object]:
-    """R (RFC 20) for the resources of one node."""
-    children = {"core": str(found.cores)}
-    if found.gpus:
-        children["gpu"] = str(found.gpus)
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": str(rank), "children": children}],
-            "starttime": 0.0,
-            "expiration": 0.0,
-            "nodelist": [hostname or socket.gethostname()],
-        },
-    }
 
 
 def physical_cores(root: str, cpus: set[int]) -> list[tuple[int, ...]]:

@@ -18,9 +18,8 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from headrace.engine.broker.admin_role import is_admin
 from headrace.formats.spec import message as m
 from headrace.formats.spec.message import Message, MessageError
 
@@ -71,7 +70,7 @@ class LocalClient(asyncio.BufferedProtocol):
         self._route = self.uuid.encode()
         # Where the first route of a guest's request begins that came with it, from behind `flux proxy`: services know a
         # sender by it, and would take the guest for another client whose uuid it has written there.
-        self._claimed = self._route + b"/"
+        self._guest_prefix = self._route + b"/"
         self.userid = m.USERID_UNKNOWN
         self.rolemask = m.ROLE_NONE
         self._transport: asyncio.Transport | None = None
@@ -83,7 +82,7 @@ class LocalClient(asyncio.BufferedProtocol):
         # Bytes that a guest is charged for these.
         self._used_size = 0
         # Requests that it has not answered; made with the first, since few clients provide a service.
-        self._owing: Outstanding | None = None
+        self._unanswered: Outstanding | None = None
         # Whether it has so much unread output that its streams wait (PAUSE_AT), and that it is not read (STOP_AT).
         self._paused = False
         self._stopped = False
@@ -126,7 +125,7 @@ class LocalClient(asyncio.BufferedProtocol):
     def _reserve(self, size: int) -> None:
         """Charge for a message of `size` bytes that has begun. Raises RpcError."""
         assert self.account is not None
-        self.account.hold(self.userid, "input", size)
+        self.account.charge(self.userid, "input", size)
 
     def _refuse_unread(self, msg: Message, error: RpcError) -> None:
         """Refuse a request whose payload was not kept."""
@@ -137,13 +136,13 @@ class LocalClient(asyncio.BufferedProtocol):
     def _count_input(self) -> None:
         """Charge a guest for the messages that it has not finished to send, or that wait for their turn."""
         if self.account is not None and isinstance(self._deframer, GuestFrames):
-            self.account.hold(self.userid, "input", self._deframer.held, checked=False)
+            self.account.charge(self.userid, "input", self._deframer.held, checked=False)
 
     def _count_output(self) -> None:
         """Charge a guest for what it has not read."""
         if self.account is not None and self.is_guest and self._transport is not None:
             unread = self._transport.get_write_buffer_size() if self._paused else 0
-            self.account.hold(self.userid, "output", unread, checked=False)
+            self.account.charge(self.userid, "output", unread, checked=False)
 
     def _affordable(self, msg: Message, data: bytes) -> bytes:
         """`data`, the frame of `msg` for a guest, or that of an error where a response is too large for its budget.
@@ -153,7 +152,7 @@ class LocalClient(asyncio.BufferedProtocol):
         assert self._transport is not None and self.account is not None
         waiting = self._transport.get_write_buffer_size() + sum(map(len, self._out))
         try:
-            self.account.hold(self.userid, "output", waiting + len(data))
+            self.account.charge(self.userid, "output", waiting + len(data))
         except RpcError as exc:
             if msg.type == m.RESPONSE and not msg.flags & m.FLAG_STREAMING:
                 return m.frame(m.error_response(msg, exc.errnum, exc.text))
@@ -169,7 +168,7 @@ class LocalClient(asyncio.BufferedProtocol):
         if self.account is None:
             self.account = Account(self.broker.budget)
         # From here on its bytes are those of a request.
-        self.account.hold(self.userid, "input", 0, checked=False)
+        self.account.charge(self.userid, "input", 0, checked=False)
         try:
             if msg.type == m.REQUEST:
                 if not msg.flags & m.FLAG_NORESPONSE:
@@ -189,7 +188,7 @@ class LocalClient(asyncio.BufferedProtocol):
         service = _service_of(msg)
         if self.account is not None and self.is_guest and service not in self._used:
             size = self._used_size + ENTRY + len(service[0])
-            self.account.hold(self.userid, "services", size)
+            self.account.charge(self.userid, "services", size)
             self._used_size = size
 
     def when_drained(self, then: Callable[[], None]) -> None:
@@ -208,10 +207,10 @@ class LocalClient(asyncio.BufferedProtocol):
         self._count_output()
         if self._waits:
             self.broker.router.when_free(self._accept_share)
-        self._read_again()
-        self._tell_drained()
+        self._resume_reading()
+        self._answer_drained()
 
-    def _tell_drained(self) -> None:
+    def _answer_drained(self) -> None:
         drained, self._drained = self._drained, []
         for then in drained:
             then()
@@ -242,9 +241,9 @@ class LocalClient(asyncio.BufferedProtocol):
         if self._waits:
             self.broker.router.when_free(self._accept_share)
         else:
-            self._read_again()
+            self._resume_reading()
 
-    def _read_again(self) -> None:
+    def _resume_reading(self) -> None:
         if self._transport is not None and not (self._stopped or self._waits):
             self._transport.resume_reading()
 
@@ -252,7 +251,7 @@ class LocalClient(asyncio.BufferedProtocol):
         """Route up to `most` of its messages (-1: all); returns whether there may be more."""
         try:
             for msg in self._deframer:
-                self._accept(msg)
+                self._receive(msg)
                 most -= 1
                 if not most:
                     return True
@@ -265,7 +264,7 @@ class LocalClient(asyncio.BufferedProtocol):
         self.broker.log(logging.WARNING, "connector-local", f"client of uid {self.userid} dropped: {why}")
         self.close()
 
-    def _accept(self, msg: Message) -> None:
+    def _receive(self, msg: Message) -> None:
         if self.rolemask & m.ROLE_OWNER:
             # The owner may speak with a lesser credential, as tests and gateways do.
             if msg.userid == m.USERID_UNKNOWN:
@@ -279,7 +278,7 @@ class LocalClient(asyncio.BufferedProtocol):
         if kind == m.REQUEST:
             msg.flags |= m.FLAG_ROUTE
             if self.is_guest and msg.routes:
-                msg.routes = [self._claimed + msg.routes[0], *msg.routes[1:]]
+                msg.routes = [self._guest_prefix + msg.routes[0], *msg.routes[1:]]
             # Before the route is there, since it is gone again when the response comes to `send`.
             if is_guest(msg) and not self._charge(msg):
                 return
@@ -293,8 +292,8 @@ class LocalClient(asyncio.BufferedProtocol):
             if self.is_guest:
                 # It provides no service, so nothing was asked of it.
                 return
-            if self._owing is not None:
-                self._owing.answered(msg, sender_of(msg))
+            if self._unanswered is not None:
+                self._unanswered.answered(msg, sender_of(msg))
             self.broker.router.response(msg)
         elif kind == m.EVENT:
             # A guest must not speak in a service's name.
@@ -311,13 +310,13 @@ class LocalClient(asyncio.BufferedProtocol):
                 self._refuse(msg)
             return
         if msg.type == m.REQUEST:
-            if self._owing is None:
-                self._owing = Outstanding()
-            self._owing.passed(msg, sender_of(msg))
+            if self._unanswered is None:
+                self._unanswered = Outstanding()
+            self._unanswered.passed(msg, sender_of(msg))
         if self.account is not None and msg.type == m.RESPONSE:
             self.account.answered(msg)
-        if self.is_guest and msg.routes and msg.routes[0].startswith(self._claimed):
-            msg.routes = [msg.routes[0][len(self._claimed) :], *msg.routes[1:]]
+        if self.is_guest and msg.routes and msg.routes[0].startswith(self._guest_prefix):
+            msg.routes = [msg.routes[0][len(self._guest_prefix) :], *msg.routes[1:]]
         data = m.frame(msg)
         if self.account is not None and self.is_guest:
             data = self._affordable(msg, data)
@@ -335,8 +334,8 @@ class LocalClient(asyncio.BufferedProtocol):
 
     def forget_request(self, sender: bytes, matchtag: int) -> None:
         """Forget a request to a service of this client for whose responses its sender does not wait any more."""
-        if self._owing is not None:
-            self._owing.forget(sender, matchtag)
+        if self._unanswered is not None:
+            self._unanswered.forget(sender, matchtag)
 
     def _write(self) -> None:
         out, self._out = self._out, []
@@ -372,12 +371,12 @@ class LocalClient(asyncio.BufferedProtocol):
         # That of a guest refers to this client, and may hold an unfinished message.
         self._deframer = m.Deframer()
         self._paused = False
-        self._tell_drained()
+        self._answer_drained()
         self.server.clients.discard(self)
         broker = self.broker
         broker.router.remove_peer(self)
         broker.events.drop(self)
-        for msg in self._owing.take() if self._owing is not None else ():
+        for msg in self._unanswered.take() if self._unanswered is not None else ():
             self._refuse(msg)
         for service, nodeid, upstream in self._used:
             note = m.request(service + ".disconnect", None, nodeid, 0, upstream, self.userid, self.rolemask)
@@ -393,6 +392,33 @@ class LocalClient(asyncio.BufferedProtocol):
 def _service_of(msg: Message) -> tuple[str, int, int]:
     """What `_used` has of a request."""
     return msg.topic.rpartition(".")[0], msg.aux1, msg.flags & m.FLAG_UPSTREAM
+
+
+def is_admin(access: dict[str, Any], uid: int) -> bool:
+    """Whether the table `[access]` gives user `uid` the role."""
+    admin = access.get("roles", {}).get("admin", {})
+    users, groups = admin.get("users", ()), admin.get("groups", ())
+    if not users and not groups:
+        return False
+    # Imported here, as few instances assign the role by name.
+    import grp
+    import pwd
+
+    try:
+        user = pwd.getpwuid(uid)
+    except KeyError:
+        return False
+    if user.pw_name in users:
+        return True
+    return bool(groups) and any(_name(grp, gid) in groups for gid in os.getgrouplist(user.pw_name, user.pw_gid))
+
+
+def _name(grp: Any, gid: int) -> str:
+    try:
+        name: str = grp.getgrgid(gid).gr_name
+    except KeyError:
+        return ""
+    return name
 
 
 class Debugged(Protocol):
@@ -464,7 +490,7 @@ class LocalServer:
         self._listener.setblocking(False)
         os.chmod(self.path, 0o777)
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        self.broker.loop.add_reader(self._listener, self._accept)
+        self.broker.loop.add_reader(self._listener, self._accept_connections)
         self._link = link_command(os.path.dirname(self.path))
 
     def _bind(self, listener: socket.socket) -> None:
@@ -480,7 +506,7 @@ class LocalServer:
             os.unlink(self.path)
             listener.bind(self.path)
 
-    def _accept(self) -> None:
+    def _accept_connections(self) -> None:
         """Accept clients. A server of asyncio would retry without a pause when there are no descriptors left."""
         assert self._listener is not None
         for _ in range(_AT_ONCE):

@@ -14,11 +14,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.engine.process import linux
 from headrace.engine.process.spawn import spawn
 from headrace.formats.spec import credential
+from headrace.formats.spec.lines import LineReader
 from headrace.formats.spec.pmix import is_of_one_job
 from headrace.formats.spec.wait_status import exit_code, strsignal
 from headrace.wire.client.usershell import user_shell
@@ -28,8 +30,6 @@ from .signals import YOUNG
 if TYPE_CHECKING:
     from ..process import operations
     from .parts import BrokerBase
-    from .program_output import LoggedOutput
-
 
 # Variables of a job, a launcher or this one instance, which its programs must not get: an mpiexec among them would take
 # our launcher for its own (flux-environment(7)).
@@ -178,6 +178,62 @@ class Program:
         code = exit_code(status)
         title = self.title if len(self.title) < 200 else shlex.quote(self.title[:200]) + "…"
         self._done(code, f"{self._name}: {title} {what} (rc={code}) {took:.1f}s")
+
+
+# Bytes without a newline that make a line of their own.
+_LONGEST_LINE = 1 << 16
+
+
+class LoggedOutput:
+    """The output of a command as lines of the broker's log, since the broker's own output may be unread.
+
+    Two pipes to a command's stdout and stderr, whose lines are logged as `name`'s: level info and err."""
+
+    def __init__(self, broker: BrokerBase, name: str) -> None:
+        """Raises OSError if there are no descriptors."""
+        self._broker = broker
+        self._name = name
+        self._levels: dict[int, int] = {}
+        self._lines: dict[int, LineReader] = {}
+        # (ours, the command's) pairs, to be inherited.
+        self.fds: list[tuple[int, int]] = []
+        for number, level in ((1, logging.INFO), (2, logging.ERROR)):
+            reader, writer = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(reader, False)
+            self._levels[reader] = level
+            self._lines[reader] = LineReader(_LONGEST_LINE)
+            self.fds.append((writer, number))
+
+    def started(self) -> None:
+        """Close the command's ends, after the command has them or has failed to start."""
+        for writer, _ in self.fds:
+            os.close(writer)
+        self.fds = []
+        for reader in self._levels:
+            self._broker.loop.add_reader(reader, partial(self._read, reader))
+
+    def close(self) -> None:
+        """The command has ended: log the rest. Its remaining children write to a closed pipe."""
+        for reader in self._levels:
+            self._read(reader)
+            self._log(reader, [self._lines[reader].take_rest()])
+            self._broker.loop.remove_reader(reader)
+            os.close(reader)
+
+    def _read(self, reader: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                data = os.read(reader, _LONGEST_LINE)
+                if not data:
+                    self._broker.loop.remove_reader(reader)
+                    return
+                self._log(reader, self._lines[reader].feed(data))
+
+    def _log(self, reader: int, lines: list[bytes]) -> None:
+        for line in lines:
+            if line:
+                text = line.decode("utf-8", "replace")
+                self._broker.log(self._levels[reader], "broker", f"{self._name}: {text}")
 
 
 async def run_script(broker: BrokerBase, name: str) -> int:

@@ -35,7 +35,7 @@ class Peer(Protocol):
 
     uuid: str
 
-    def send(self, msg: Message) -> None: ...
+    def send(self, msg: Message) -> object: ...
 
 
 def new_uuid() -> str:
@@ -57,9 +57,9 @@ class Router:
         self.neighbours: set[bytes] = set()
         self.up: Callable[[Message], bool] = lambda _msg: False
         self.toward: Callable[[Message, int], bool] = lambda _msg, _rank: False
-        self._queue: deque[tuple[Callable[[Message], None], Message]] = deque()
+        self._queue: deque[tuple[Callable[[Message], object], Message]] = deque()
         # Large requests of guests, and all requests of guests while there are any, so that a sender's stay in order.
-        self._guests: deque[tuple[Callable[[Message], None], Message]] = deque()
+        self._guests: deque[tuple[Callable[[Message], object], Message]] = deque()
         self._guests_put_off = 0
         self._waiting: dict[Callable[[], None], None] = {}
         self._flush: dict[Callable[[], None], None] = {}
@@ -94,7 +94,7 @@ class Router:
             self._scheduled = True
             self.loop.call_soon(self._turn)
 
-    def post(self, deliver: Callable[[Message], None], msg: Message) -> None:
+    def post(self, deliver: Callable[[Message], object], msg: Message) -> None:
         """Queue `deliver(msg)` for this turn."""
         self._queue.append((deliver, msg))
         self._schedule()
@@ -246,10 +246,10 @@ class Router:
         """Remove `peer` and its services; returns the names of these."""
         self.peers.pop(peer.uuid.encode(), None)
         self.neighbours.discard(peer.uuid.encode())
-        gone = [name for name, owner in self.services.items() if owner is peer]
-        for name in gone:
+        withdrawn = [name for name, owner in self.services.items() if owner is peer]
+        for name in withdrawn:
             del self.services[name]
-        return gone
+        return withdrawn
 
     def stats(self) -> dict[str, Any]:
         return {

@@ -38,15 +38,15 @@ def received(broker: BrokerBase, number: int) -> None:
         # The program decides what an interrupt means.
         broker.program.interrupt()
         return
-    again, broker.shutdown_requested = broker.shutdown_requested, True
+    repeated, broker.shutdown_requested = broker.shutdown_requested, True
     if not broker.past("run"):
         # Later the initial program has ended, and the status is its own.
         broker.ended_by = broker.ended_by or number
         if broker.attrs.get("broker.rc2_none") != "1":
             broker.exit_code = broker.exit_code or 128 + number
         broker.begin_shutdown()
-    elif again and broker.state == "cleanup":
+    elif repeated and broker.state == "cleanup":
         # A second signal: do not wait for jobs any longer.
         broker.advance("cleanup-fail")
-    elif again and broker.state == "shutdown":
+    elif repeated and broker.state == "shutdown":
         broker.advance("shutdown-timeout")

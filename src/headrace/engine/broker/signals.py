@@ -30,12 +30,12 @@ class Interrupted(Exception):
         self.number = number
 
 
-def hold() -> None:
+def block() -> None:
     """Keep ending signals pending, also in processes that are forked from here."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
 
 
-def release() -> None:
+def unblock() -> None:
     """Deliver ending signals from now on, including pending ones."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
 
@@ -48,19 +48,19 @@ def interruptible() -> Iterator[None]:
 
     def interrupt(number: int, _frame: Any) -> None:
         # Only the first signal raises, since the handling of Interrupted must not be interrupted. A second signal may
-        # have arrived before `hold`.
+        # have arrived before `block`.
         nonlocal raised
-        hold()
+        block()
         if not raised:
             raised = True
             raise Interrupted(number)
 
     before = {number: signal.signal(number, interrupt) for number in _ENDING}
     try:
-        release()
+        unblock()
         yield
     finally:
-        hold()
+        block()
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -108,7 +108,7 @@ def listen(loop: asyncio.AbstractEventLoop, received: Callable[[int], None]) -> 
 
     loop.add_reader(reader, read)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    release()
+    unblock()
 
 
 def _noted(_number: int, _frame: Any) -> None:

@@ -216,8 +216,8 @@ def users_own(annotations: dict[str, Any] | None) -> dict[str, Any] | None:
     address of an instance that the job was is not its next one's.
     """
     own = annotations.get("user") if annotations else None
-    left = {key: value for key, value in own.items() if key != "uri"} if isinstance(own, dict) else None
-    return {"user": left} if left else None
+    others = {key: value for key, value in own.items() if key != "uri"} if isinstance(own, dict) else None
+    return {"user": others} if others else None
 
 
 def requeues(job: Job) -> int:

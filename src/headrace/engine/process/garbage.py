@@ -6,12 +6,17 @@ import functools
 import gc
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
 
 # Bytes from which a table is worth shrinking, and bytes for each entry above which it is mostly empty: it has about 100
 # when it is in use.
 _LARGE = 256 << 10
 _SPARSE = 512
+# Seconds after which memory that was freed is given back to the kernel.
+_TRIM_AFTER = 0.5
 
 
 def collect_rarely() -> None:
@@ -28,9 +33,9 @@ def shrink(table: dict[Any, Any]) -> bool:
     size = sys.getsizeof(table)
     if size < _LARGE or size < _SPARSE * len(table):
         return False
-    left = dict(table)
+    entries = dict(table)
     table.clear()
-    table.update(left)
+    table.update(entries)
     return True
 
 
@@ -44,6 +49,23 @@ def give_memory_back() -> None:
     """
     gc.collect()
     _malloc_trim()(0)
+
+
+class LaterTrim:
+    """Gives memory back a little later, once for all requests until then."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._scheduled = False
+
+    def request(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_later(_TRIM_AFTER, self._trim)
+
+    def _trim(self) -> None:
+        self._scheduled = False
+        give_memory_back()
 
 
 @functools.lru_cache(None)

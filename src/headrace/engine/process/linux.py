@@ -284,3 +284,17 @@ def _is_executing(pid: int) -> bool:
     """
     fields = _stat(pid)
     return bool(fields) and fields[0] not in "ZX" and fields[26 - 3] == "0" and not int(fields[9 - 3]) & _PF_KTHREAD
+
+
+def is_empty_group(group: int) -> bool:
+    """Return True if no process is a member of the process group with this id, and False if at least one is.
+
+    Members that this process may not signal count as well.
+    """
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False

@@ -1,22 +1,24 @@
 """Starts one process. What posix_spawn cannot set (directory, limits), the agent sets on itself before; limits that
-would hit the agent itself it sets on the child after. The processors are those of the thread that spawns (`bound.py`).
+would hit the agent itself it sets on the child after. The processors are those of the thread that spawns (`Bound`).
 
 posix_spawn is used instead of fork, as it does not copy page tables, and raises an exception if exec fails.
 """
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import errno
 import os
 import resource
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from time import process_time
 from typing import Any
 
-from headrace.engine.process.bound import Bound
+from headrace.engine.process import linux
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 # All signals that can be reset: without this list, the C library reads the state of each, a tenth of a spawn's time.
@@ -24,7 +26,6 @@ _RESET = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
 
 _Action = tuple[int, int, int] | tuple[int, int, str, int, int]
 
-_bound = Bound()
 LIMITS = {
     name[len("RLIMIT_") :].lower(): getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")
 }
@@ -38,6 +39,62 @@ _OWN = frozenset({resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_DATA}
 _given: dict[int, int] = {}
 # The number of descriptors that a broker and its agent request; they never need more.
 _FILES = 1 << 20
+
+
+class Bound:
+    """Runs functions on chosen processors, one at a time, in a thread that sleeps in between.
+
+    What is spawned here is bound from its first instruction on, as a process has the processors of the thread that
+    spawns it. A thread that binds itself moves at once, and waits behind what runs there until that has used up its
+    slice. One that sleeps is bound without a move, and runs soon when it is woken, as its slices are short. The caller
+    does not move. The thread starts with the first call, and lasts as long as its process.
+    """
+
+    def __init__(self) -> None:
+        self._id = 0
+        self._begin, self._ended = _thread.allocate_lock(), _thread.allocate_lock()
+        self._todo: Callable[[], int] = int
+        self._result = 0
+        self._error: BaseException | None = None
+
+    def run(self, cpus: frozenset[int], todo: Callable[[], int]) -> int:
+        """The result of `todo()` on the processors `cpus`. Raises what that raises, and OSError for no processors."""
+        if not self._id:
+            self._start()
+        # At each call: others may bind threads, too.
+        os.sched_setaffinity(self._id, cpus)
+        self._todo = todo
+        self._begin.release()
+        self._ended.acquire()
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        return self._result
+
+    def _start(self) -> None:
+        self._begin.acquire()
+        self._ended.acquire()
+        # Signals are for the main thread. This one inherits the mask.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            _thread.start_new_thread(self._serve, ())
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self._ended.acquire()
+
+    def _serve(self) -> None:
+        linux.ask_for_short_slices()
+        self._id = _thread.get_native_id()
+        while True:
+            self._ended.release()
+            self._begin.acquire()
+            try:
+                self._result = self._todo()
+            except BaseException as exc:
+                self._error = exc
+
+
+_bound = Bound()
 
 
 def find_program(name: str, path: str) -> str:
@@ -185,3 +242,27 @@ def _no_signals(limits: Mapping[int, int]) -> Iterator[int]:
     for number, value in limits.items():
         resource.setrlimit(number, (value, _soft[number][1]))
     yield from ()
+
+
+# Our own programs in a Python that has the modules of this one. `python -m` looks for modules in the working directory
+# before all others, and whoever may write there would run code as the user of this process: for an instance of root
+# that is anybody where it was started in /tmp. The first argument is the search path, one folder a line.
+_PATH = "import sys; sys.path[:] = sys.argv.pop(1).split(chr(10)); "
+_MODULE = f"{_PATH}import runpy; runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+
+
+def calling(statement: str, *arguments: str, first: str = "") -> list[str]:
+    """The command line of a Python that executes a statement; `sys.argv[1:]` are the arguments. `first` is a folder to
+    be searched before those of this process.
+    """
+    return [sys.executable, "-c", _PATH + statement, _folders(first), *arguments]
+
+
+def running(module: str, *arguments: str) -> list[str]:
+    """The command line of a Python that runs a module, as `python -m` does."""
+    return [sys.executable, "-c", _MODULE, _folders(""), module, *arguments]
+
+
+def _folders(first: str) -> str:
+    # "" stands for the working directory.
+    return "\n".join(folder for folder in (first, *sys.path) if folder)

@@ -60,12 +60,12 @@ def per_task(cores: Idset, ranks: Sequence[int], option: Any) -> tuple[list[froz
         return [], []
     mode, words = _cpu_mode(option)
     sets = _cpu_sets(mode, job_processors(cores), cores, len(ranks))
-    told: list[str] = []
+    notices: list[str] = []
     if mode == "per-task" and 0 < len(cores) < len(ranks):
-        told.append(f"{len(ranks)} tasks share {_count(len(cores))}: none is bound to one of its own")
+        notices.append(f"{len(ranks)} tasks share {_count(len(cores))}: none is bound to one of its own")
     if mode != "off" and words:
-        told += [f"task {rank}: cpus: {Idset(cpus)}" for rank, cpus in zip(ranks, sets)]
-    return ([everything()] * len(ranks) if "dry-run" in words else sets), told
+        notices += [f"task {rank}: cpus: {Idset(cpus)}" for rank, cpus in zip(ranks, sets)]
+    return ([everything()] * len(ranks) if "dry-run" in words else sets), notices
 
 
 def _count(cores: int) -> str:

@@ -1,12 +1,25 @@
-"""The environment of a job's tasks, from the submitter's (flux-environment(7))."""
+"""The environment and working directory of a job's tasks, from the submitter's (flux-environment(7))."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.formats.spec import credential, jobid
+from headrace.formats.spec import jobspec as specs
+from headrace.formats.spec.message import ROLE_USER
 from headrace.formats.spec.pmix import is_of_one_job
+
+from . import node_variables
+from .host import StartError
+from .templates import expand
+from .tmpdir import temporary
+
+if TYPE_CHECKING:
+    from headrace.engine.process.operations import Start
+
+    from .templates import Names
 
 # Variables that belong to the instance the job was submitted from, not to the one it runs in.
 _INSTANCE = (
@@ -29,36 +42,54 @@ _INSTANCE = (
 )
 
 
-def job_environment(
-    base: Mapping[str, Any],
-    jobid: str,
-    idpath: str,
-    size: int,
-    nnodes: int,
-    tmpdir: str,
-    uri: str,
-    namespace: str,
-    host: str = "",
-) -> dict[str, str]:
-    """What every task of the job gets on the node `host`."""
+def job_environment(base: Mapping[str, Any], op: Start, names: Names, templates: Mapping[str, str]) -> dict[str, str]:
+    """The environment that all tasks of the job share on this node.
+
+    `base` is that of the submission; `templates` are variables whose values are templates.
+    """
     env = {name: str(value) for name, value in base.items() if value is not None}
     for name in _INSTANCE:
         env.pop(name, None)
     for name in filter(is_of_one_job, list(env)):
         del env[name]
-    if "HOSTNAME" in env and host:
+    if "HOSTNAME" in env and names.host:
         # Some shells set it, and it names the host of the submission.
-        env["HOSTNAME"] = host
-    env["FLUX_JOB_ID"] = jobid
-    env["FLUX_JOB_ID_PATH"] = idpath
-    env["FLUX_JOB_SIZE"] = str(size)
-    env["FLUX_JOB_NNODES"] = str(nnodes)
-    env["FLUX_JOB_TMPDIR"] = tmpdir
-    env["FLUX_KVS_NAMESPACE"] = namespace
-    env["FLUX_URI"] = uri
+        env["HOSTNAME"] = names.host
+    env["FLUX_JOB_ID"] = names.f58
+    env["FLUX_JOB_ID_PATH"] = op["idpath"]
+    env["FLUX_JOB_SIZE"] = str(names.size)
+    env["FLUX_JOB_NNODES"] = str(names.nnodes)
+    env["FLUX_JOB_TMPDIR"] = names.tmpdir
+    env["FLUX_KVS_NAMESPACE"] = f"job-{names.id}"
+    env["FLUX_URI"] = op["uri"]
     # Open MPI must keep its shared memory files where the job's other files are removed.
-    env["OMPI_MCA_btl_vader_backing_directory"] = tmpdir
+    env["OMPI_MCA_btl_vader_backing_directory"] = names.tmpdir
+    if op["userid"] != os.getuid():
+        # `flux cancel --all` in a guest's job, which runs as the owner, is about the guest's jobs.
+        env.update(credential.environment(op["userid"], ROLE_USER))
+    node_variables.exchange(env, os.environ)
+    env.update((name, expand(value, names.lookup)) for name, value in templates.items())
+    temporary(env)
     return env
+
+
+def enter_directory(op: Start, environment: Mapping[str, Any]) -> str:
+    """Change to the directory where tasks start, or to /tmp if that fails; returns a warning for the log, or "".
+
+    A shell that is a process of the job's user raises StartError instead: /tmp belongs to all users. Its default
+    directory is the user's home.
+    """
+    as_user = op.get("as_user", False)
+    cwd = specs.cwd(op["jobspec"]) or (str(environment["HOME"]) if as_user else "/tmp")
+    try:
+        os.chdir(cwd)
+    except OSError as exc:
+        warning = f"Could not change dir to {cwd}: {exc.strerror}"
+        if as_user:
+            raise StartError(warning) from None
+        os.chdir("/tmp")
+        return f"{warning}. Going to /tmp instead"
+    return ""
 
 
 def id_text(id: int, environment: Mapping[str, Any]) -> str:

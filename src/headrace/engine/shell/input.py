@@ -13,16 +13,16 @@ from typing import Any
 from headrace.formats.spec import stdio
 from headrace.formats.spec.idset import Idset
 
-from .mustache import expand
 from .output import Entry, Lookup, is_fifo
 from .task import Task
+from .templates import expand
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY
 # Clients get no responses while more bytes than this are queued for every task of the job, or are on the way to a node.
 _MOST = 1 << 20
 # Bytes of input that another node's shell acknowledges in one message.
 _CREDIT = 128 << 10
-# What a node's tasks make of their input: one at least has room, none has, or there is nobody to read any.
+# The state of a node's tasks: at least one has room for input, none has, or none reads input any more.
 _ROOM, _FULL, _NONE = "room", "full", "none"
 
 
@@ -58,14 +58,15 @@ class Input:
         # In the lead shell: the tasks that have been sent the end of their input.
         self._ended = Idset()
         self._unanswered: list[Callable[[], None]] = []
-        # In the lead shell, of the others: bytes that they have not acknowledged, what they have told, who is gone.
+        # In the lead shell, by node: bytes that its shell has not acknowledged, the state that it has reported; and the
+        # nodes whose shells have ended.
         self._on_way: dict[int, int] = {}
         self._states: dict[int, str] = {}
-        self._gone: set[int] = set()
-        # In another shell: whether it gets input, bytes that it has not acknowledged, and what it has told.
+        self._ended_shells: set[int] = set()
+        # In another shell: whether it gets input, bytes not acknowledged, and the state that it has reported.
         self._fed = False
         self._taken = 0
-        self._told = _ROOM
+        self._reported_state = _ROOM
 
     def _spec(self) -> dict[str, Any]:
         given = self._options.get("input")
@@ -113,7 +114,7 @@ class Input:
         Often only one task reads its input, so a backlog of others does not delay clients.
         """
         if self._fed:
-            self._tell_lead()
+            self._report_state()
         if not self._unanswered or self._waits():
             return
         unanswered, self._unanswered = self._unanswered, []
@@ -121,7 +122,7 @@ class Input:
             answer()
 
     def _others(self) -> list[int]:
-        return [nodeid for nodeid in range(1, self._nnodes) if nodeid not in self._gone]
+        return [nodeid for nodeid in range(1, self._nnodes) if nodeid not in self._ended_shells]
 
     def _waits(self) -> bool:
         if any(size > _MOST for size in self._on_way.values()):
@@ -141,13 +142,13 @@ class Input:
         self._feed(data["rank"], data["data"].encode("latin-1"), data["eof"])
         self._fed = True
         self._taken += len(data["data"])
-        self._tell_lead()
+        self._report_state()
 
-    def _tell_lead(self) -> None:
+    def _report_state(self) -> None:
         state = self._state()
-        if state != self._told or self._taken >= _CREDIT:
+        if state != self._reported_state or self._taken >= _CREDIT:
             self._send(0, {"kind": "stdin-taken", "bytes": self._taken, "state": state})
-            self._told, self._taken = state, 0
+            self._reported_state, self._taken = state, 0
 
     def peer_took(self, nodeid: int, size: int, state: str) -> None:
         """In the lead shell: the tasks of another node were given that much."""
@@ -155,9 +156,9 @@ class Input:
         self._states[nodeid] = state
         self.answer()
 
-    def peer_gone(self, nodeid: int) -> None:
+    def peer_ended(self, nodeid: int) -> None:
         """In the lead shell: the shell of another node has ended, or is lost."""
-        self._gone.add(nodeid)
+        self._ended_shells.add(nodeid)
         self._on_way.pop(nodeid, None)
         self.answer()
 

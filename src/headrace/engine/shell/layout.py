@@ -211,12 +211,12 @@ def _slots(jobspec: dict[str, Any], nodes: Sequence[NodeResources]) -> list[int]
 def _spread(total: int, room: Sequence[int]) -> list[int]:
     """Tasks per node: `total` tasks fill the nodes in order; tasks beyond their room go to the nodes round-robin."""
     counts = []
-    left = total
+    remaining = total
     for number in room:
-        here = min(number, left)
+        here = min(number, remaining)
         counts.append(here)
-        left -= here
-    each, extra = divmod(left, len(counts))
+        remaining -= here
+    each, extra = divmod(remaining, len(counts))
     return [count + each + (index < extra) for index, count in enumerate(counts)]
 
 

@@ -83,10 +83,10 @@ def check(options: Mapping[str, Any]) -> list[str]:
         return _check(options)
     if known == _right:
         return []
-    told = _check(options)
-    if not told:
+    warnings = _check(options)
+    if not warnings:
         _right = known
-    return told
+    return warnings
 
 
 def _check(options: Mapping[str, Any]) -> list[str]:
@@ -100,17 +100,17 @@ def _check(options: Mapping[str, Any]) -> list[str]:
     for key in _MISSED:
         if options.get(key):
             raise OptionError(f"shell option {key} is not supported by Headrace")
-    told = [f"shell option {key} is unknown to Headrace and has no effect" for key in _unknown(options)]
-    told += [f"shell option {key} has no effect in Headrace" for key in _SPARED if _value(options, key)]
-    told += affinity.wrong(options)
+    warnings = [f"shell option {key} is unknown to Headrace and has no effect" for key in _unknown(options)]
+    warnings += [f"shell option {key} has no effect in Headrace" for key in _SPARED if _value(options, key)]
+    warnings += affinity.wrong(options)
     unknown = [name for name in _pmi_names(options) if name not in _PMI]
     if unknown and not pmi_methods(options):
-        told.append(f"pmi={','.join(unknown)} is not offered, tasks get none: known are {', '.join(_PMI)}")
+        warnings.append(f"pmi={','.join(unknown)} is not offered, tasks get none: known are {', '.join(_PMI)}")
     # A name may have a version, NAME@VERSION.
     unknown = [name for name in (options.get("mpi") or "none").split(",") if name.partition("@")[0] not in _MPI]
     if unknown:
-        told.append(f"mpi={','.join(unknown)} has no effect: known are {', '.join(_MPI)}")
-    return [*told, *_limits(options.get("rlimit")), *_output(options.get("output"))]
+        warnings.append(f"mpi={','.join(unknown)} has no effect: known are {', '.join(_MPI)}")
+    return [*warnings, *_limits(options.get("rlimit")), *_output(options.get("output"))]
 
 
 def _value(options: Mapping[str, Any], name: str) -> Any:

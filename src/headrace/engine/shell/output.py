@@ -13,14 +13,14 @@ import os
 import select
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 from headrace.formats.spec import stdio
 from headrace.formats.spec.idset import Idset
 
-from .mustache import expand, tags
+from .templates import expand, tags
 
 _DEFAULT_LIMIT = 1 << 30
 _MAX_LIMIT = (1 << 31) - 1
@@ -93,7 +93,7 @@ class Output:
         options: dict[str, Any],
         nodeid: int,
         ntasks: int,
-        ranks: list[int],
+        ranks: Sequence[int],
         lookup: Lookup,
         emit: Callable[[list[Entry]], None],
         to_lead: Callable[[dict[str, Any]], None],
@@ -174,9 +174,9 @@ class Output:
         """Take output of a task. Unless the stream is unbuffered, the part after the last newline is kept back."""
         if not self.unbuffered(stream):
             key = (rank, stream)
-            held = self._partial.pop(key, b"")
-            if held:
-                data = held + data
+            rest = self._partial.pop(key, b"")
+            if rest:
+                data = rest + data
             cut = data.rfind(b"\n") + 1
             if cut < len(data):
                 # At most 1 MiB of an incomplete line is kept back.
@@ -190,9 +190,9 @@ class Output:
 
     def eof(self, rank: int, stream: str) -> None:
         """The task closed `stream`."""
-        held = self._partial.pop((rank, stream), b"")
-        if held:
-            self._write(rank, stream, held)
+        rest = self._partial.pop((rank, stream), b"")
+        if rest:
+            self._write(rank, stream, rest)
         if stream in self._shared or (stream, rank) in self._local:
             return
         self._log([time.time(), "data", {"stream": stream, "rank": str(rank), "eof": True}])
@@ -242,13 +242,13 @@ class Output:
             return
         if size:
             stream = entry[2]["stream"]
-            left = self._limit - self._used[stream]
+            room = self._limit - self._used[stream]
             self._used[stream] += size
             if stream in self._cut:
                 return
-            if size > left:
+            if size > room:
                 self._cut.add(stream)
-                self._emit_start(entry, left)
+                self._emit_start(entry, room)
                 text = f"{stream} truncated: output limit of {self._limit} bytes reached, the rest is dropped"
                 self._emit([[time.time(), "log", stdio.log(4, text, self._nodeid, "output")]])
                 return

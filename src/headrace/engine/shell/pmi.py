@@ -13,14 +13,24 @@ from collections.abc import Callable, Mapping
 KVSNAME_MAX = 64
 KEY_MAX = 64
 VALUE_MAX = 1024
+# Answers that are the same for all jobs, by command.
+_ANSWERS = {
+    "get_maxes": f"cmd=maxes rc=0 kvsname_max={KVSNAME_MAX} keylen_max={KEY_MAX} vallen_max={VALUE_MAX}",
+    "get_appnum": "cmd=appnum rc=0 appnum=0",
+    "finalize": "cmd=finalize_ack rc=0",
+    "publish_name": "cmd=publish_result rc=-1 info=not_supported",
+    "unpublish_name": "cmd=unpublish_result rc=-1 info=not_supported",
+    "lookup_name": "cmd=lookup_result rc=-1 info=not_supported",
+    "spawn": "cmd=spawn_result rc=-1 info=not_supported",
+}
 
 
 class PmiServer:
     """The server of `ntasks` local tasks of a job of `size` tasks. `preset` are pairs that are there from the start.
 
     `enter(kvs)` is called when all local tasks have entered a barrier; the caller answers by `complete(kvs)`.
-    `abort(local, code, message)` is called for a task that aborts, `hang(note)` when a task waits in a barrier that
-    cannot complete any more.
+    `abort(local, code, message)` is called for a task that aborts, `blocked(reason)` when a task waits in a barrier
+    that cannot complete any more.
     """
 
     def __init__(
@@ -31,17 +41,18 @@ class PmiServer:
         preset: Mapping[str, str],
         enter: Callable[[dict[str, str]], None],
         abort: Callable[[int, int, str], None],
-        hang: Callable[[str], None],
+        blocked: Callable[[str], None],
     ) -> None:
         self.kvsname = kvsname
         self.size = size
         self.ntasks = ntasks
         self._enter = enter
         self._abort = abort
-        self._hang = hang
-        self._gone = ""
+        self._on_blocked = blocked
+        # Why no barrier can complete any more, "" while they can.
+        self._block_reason = ""
         # By local task that has sent `init`: False after its `finalize`.
-        self._in: dict[int, bool] = {}
+        self._initialized: dict[int, bool] = {}
         self._kvs: dict[str, str] = dict(preset)
         self._new: dict[str, str] = {}
         self._waiting: list[Callable[[bytes], None]] = []
@@ -53,18 +64,18 @@ class PmiServer:
         for reply in waiting:
             reply(b"cmd=barrier_out rc=0\n")
 
-    def left(self, local: int, sure: bool) -> bool:
+    def is_awaited(self, local: int, by_default: bool) -> bool:
         """Whether other tasks may wait in a barrier for task `local`, which has ended.
 
-        True if the task has sent `init` but not `finalize`; for a task that has sent neither, the value of `sure`.
+        True if the task has sent `init` but not `finalize`; `by_default` if it has sent neither.
         """
-        return self._in.get(local, sure)
+        return self._initialized.get(local, by_default)
 
-    def incomplete(self, note: str) -> None:
-        """No barrier can complete any more, for the reason `note`."""
-        self._gone = note
+    def block(self, reason: str) -> None:
+        """No barrier can complete any more, for this reason."""
+        self._block_reason = reason
         if self._waiting:
-            self._hang(note)
+            self._on_blocked(reason)
 
     def line(self, text: str, local: int, reply: Callable[[bytes], None]) -> None:
         """Serve one request line of task `local`; bytes that are not UTF-8 are surrogates in it, as by os.fsdecode.
@@ -74,44 +85,45 @@ class PmiServer:
         fields = _fields(text)
         # Clients write some commands with hyphens.
         command = fields.get("cmd", "").replace("-", "_")
-        handler = getattr(self, "_do_" + command, None)
-        if handler is None:
-            reply(f"cmd={fields.get('cmd') or 'unknown'} rc=-1 msg=unknown_command\n".encode("utf-8", "replace"))
-        elif command == "barrier_in":
-            self._waiting.append(reply)
-            if self._gone:
-                self._hang(self._gone)
-            if len(self._waiting) == self.ntasks:
-                new, self._new = self._new, {}
-                self._enter(new)
+        if command in ("init", "finalize"):
+            self._initialized[local] = command == "init"
+        if command == "barrier_in":
+            self._enter_barrier(reply)
         elif command == "abort":
             code = fields.get("exitcode", "")
             number = int(code) if re.fullmatch(r"-?[0-9]{1,10}", code) else 1
             self._abort(local, number, fields.get("error_msg", "").encode("utf-8", "replace").decode())
         else:
-            if command in ("init", "finalize"):
-                self._in[local] = command == "init"
-            reply((handler(fields) + "\n").encode())
+            reply((self._answer(command, fields) + "\n").encode("utf-8", "replace"))
 
-    def _do_init(self, fields: Mapping[str, str]) -> str:
-        if fields.get("pmi_version") != "1":
-            return "cmd=response_to_init rc=-1 pmi_version=1 pmi_subversion=1"
-        return "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1"
+    def _enter_barrier(self, reply: Callable[[bytes], None]) -> None:
+        self._waiting.append(reply)
+        if self._block_reason:
+            self._on_blocked(self._block_reason)
+        if len(self._waiting) == self.ntasks:
+            new, self._new = self._new, {}
+            self._enter(new)
 
-    def _do_get_maxes(self, _fields: Mapping[str, str]) -> str:
-        return f"cmd=maxes rc=0 kvsname_max={KVSNAME_MAX} keylen_max={KEY_MAX} vallen_max={VALUE_MAX}"
+    def _answer(self, command: str, fields: Mapping[str, str]) -> str:
+        match command:
+            case "init":
+                rc = 0 if fields.get("pmi_version") == "1" else -1
+                return f"cmd=response_to_init rc={rc} pmi_version=1 pmi_subversion=1"
+            case "get_my_kvsname":
+                return f"cmd=my_kvsname rc=0 kvsname={self.kvsname}"
+            case "get_universe_size":
+                return f"cmd=universe_size rc=0 size={self.size}"
+            case "put":
+                return self._put(fields.get("key", ""), fields.get("value", ""))
+            case "get":
+                value = self._kvs.get(fields.get("key", ""))
+                if value is None:
+                    return "cmd=get_result rc=-1 msg=key_not_found value="
+                return f"cmd=get_result rc=0 msg=success value={value}"
+            case _:
+                return _ANSWERS.get(command, f"cmd={fields.get('cmd') or 'unknown'} rc=-1 msg=unknown_command")
 
-    def _do_get_appnum(self, _fields: Mapping[str, str]) -> str:
-        return "cmd=appnum rc=0 appnum=0"
-
-    def _do_get_my_kvsname(self, _fields: Mapping[str, str]) -> str:
-        return f"cmd=my_kvsname rc=0 kvsname={self.kvsname}"
-
-    def _do_get_universe_size(self, _fields: Mapping[str, str]) -> str:
-        return f"cmd=universe_size rc=0 size={self.size}"
-
-    def _do_put(self, fields: Mapping[str, str]) -> str:
-        key, value = fields.get("key", ""), fields.get("value", "")
+    def _put(self, key: str, value: str) -> str:
         try:
             fits = 0 < len(key.encode()) < KEY_MAX and len(value.encode()) < VALUE_MAX
         except UnicodeEncodeError:
@@ -120,33 +132,6 @@ class PmiServer:
             return "cmd=put_result rc=-1 msg=key_or_value_too_long"
         self._kvs[key] = self._new[key] = value
         return "cmd=put_result rc=0 msg=success"
-
-    def _do_get(self, fields: Mapping[str, str]) -> str:
-        value = self._kvs.get(fields.get("key", ""))
-        if value is None:
-            return "cmd=get_result rc=-1 msg=key_not_found value="
-        return f"cmd=get_result rc=0 msg=success value={value}"
-
-    def _do_barrier_in(self, _fields: Mapping[str, str]) -> str:
-        raise AssertionError("answered by complete()")
-
-    def _do_abort(self, _fields: Mapping[str, str]) -> str:
-        raise AssertionError("answered by abort()")
-
-    def _do_finalize(self, _fields: Mapping[str, str]) -> str:
-        return "cmd=finalize_ack rc=0"
-
-    def _do_publish_name(self, _fields: Mapping[str, str]) -> str:
-        return "cmd=publish_result rc=-1 info=not_supported"
-
-    def _do_unpublish_name(self, _fields: Mapping[str, str]) -> str:
-        return "cmd=unpublish_result rc=-1 info=not_supported"
-
-    def _do_lookup_name(self, _fields: Mapping[str, str]) -> str:
-        return "cmd=lookup_result rc=-1 info=not_supported"
-
-    def _do_spawn(self, _fields: Mapping[str, str]) -> str:
-        return "cmd=spawn_result rc=-1 info=not_supported"
 
 
 def _fields(text: str) -> dict[str, str]:

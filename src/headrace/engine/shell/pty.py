@@ -61,12 +61,12 @@ class Pty:
         self.awaited = self._interactive
         self._clients: dict[str, int] = {}
         # Output while no client is attached: all of it if the task blocks when this is full, else the last part.
-        self._held = bytearray()
+        self._early_output = bytearray()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._feed: Feed | None = None
         self._typed: list[int] = []
         self._line_start = True
-        # Three reasons to stop reading: `_held` is full before the first client, flow control holds the output, or
+        # Three reasons to stop reading: `_early_output` is full before the first client, flow control pauses it, or
         # clients (by token) have not taken the last portion.
         self._full = self._behind = False
         self._slow: set[int] = set()
@@ -95,7 +95,7 @@ class Pty:
         else:
             self._job.agent.unwatch(self.master)
 
-    def hold(self, on: bool) -> None:
+    def pause_output(self, on: bool) -> None:
         """Stop reading output (`on`), so that the process blocks when the terminal is full, or read it again."""
         self._behind = on
         self._read_or_wait()
@@ -103,7 +103,7 @@ class Pty:
     def _readable(self) -> None:
         waits = self.awaited and not self._capture
         try:
-            data = os.read(self.master, _READ - len(self._held) if waits else _READ)
+            data = os.read(self.master, _READ - len(self._early_output) if waits else _READ)
         except BlockingIOError:
             return
         except OSError:
@@ -116,22 +116,22 @@ class Pty:
             # The decoder keeps an incomplete UTF-8 sequence: a terminal is read in pieces of 4 KiB.
             self._show(self._decoder.decode(data))
         elif self._interactive:
-            self._held += data
-            del self._held[:-_READ]
-            self._full = waits and len(self._held) == _READ
+            self._early_output += data
+            del self._early_output[:-_READ]
+            self._full = waits and len(self._early_output) == _READ
             self._read_or_wait()
         if self._capture and self._job.output is not None:
             self._job.output.data(self._task.rank, "stdout", data)
 
     def _show(self, text: str) -> None:
         for token in self._clients.values() if text else ():
-            self._job.reply(token, {"type": "data", "data": text})
+            self._job.reports.reply(token, {"type": "data", "data": text})
         self._shown += len(text)
         if self._shown >= _PORTION and not self._ends:
             self._shown = 0
             self._slow.update(self._clients.values())
             for token in self._clients.values():
-                self._job.ask_drained(token)
+                self._job.reports.ask_drained(token)
             self._read_or_wait()
 
     def drained(self, token: int) -> None:
@@ -177,8 +177,8 @@ class Pty:
             return
         self._show(self._decoder.decode(b"", final=True))
         for token in self._clients.values():
-            self._job.reply(token, {"type": "exit", "status": self._status, "message": "session exiting"})
-            self._job.reply(token, None, errno.ENODATA)
+            self._job.reports.reply(token, {"type": "exit", "status": self._status, "message": "session exiting"})
+            self._job.reports.reply(token, None, errno.ENODATA)
         self._clients.clear()
 
     def signalled(self, signum: int) -> None:
@@ -203,10 +203,10 @@ class Pty:
             # What it was asked on a former stream may never be answered.
             self.disconnect(sender)
             self._clients[sender] = token
-            self._job.reply(token, {"type": "attach"})
-            held, self._held = self._decoder.decode(self._held), bytearray()
-            if held:
-                self._job.reply(token, {"type": "data", "data": held})
+            self._job.reports.reply(token, {"type": "attach"})
+            early, self._early_output = self._decoder.decode(self._early_output), bytearray()
+            if early:
+                self._job.reports.reply(token, {"type": "data", "data": early})
             self._say_exit()
             self._stop_awaiting()
             return
@@ -218,11 +218,11 @@ class Pty:
             attached = self._clients.get(sender)
             self.disconnect(sender)
             if attached is not None:
-                self._job.reply(attached, None, errno.ENODATA)
+                self._job.reports.reply(attached, None, errno.ENODATA)
         if kind in ("data", "write") and self._feed is not None and self._feed.backlog > _TYPED:
             self._typed.append(token)
         else:
-            self._job.reply(token)
+            self._job.reports.reply(token)
 
     def type(self, data: bytes) -> None:
         """Input for the task, as from a keyboard."""
@@ -237,7 +237,7 @@ class Pty:
     def _taken(self) -> None:
         typed, self._typed = self._typed, []
         for token in typed:
-            self._job.reply(token)
+            self._job.reports.reply(token)
         self._job.input_taken()
 
     @property

@@ -9,14 +9,14 @@ import contextlib
 import os
 import signal
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from headrace.engine.process import linux
 from headrace.engine.process.feed import Feed
 from headrace.engine.process.spawn import spawn
 from headrace.formats.spec.lines import LineReader
 from headrace.formats.spec.stdlib_parts import socket
 
-from .group import is_empty
 from .pty import Pty
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ class Task:
 
     __slots__ = (
         "_fds",
-        "_held",
         "_job",
         "_open",
+        "_paused",
         "_pmi",
         "_pmi_lines",
         "_shares_group",
@@ -90,7 +90,8 @@ class Task:
         self._open = 0
         # Descriptors that output is read from, with the names of the streams.
         self._fds: dict[int, str] = {}
-        self._held = False
+        # True while output is not read.
+        self._paused = False
         # True once the process group is empty or was killed: its number may be reused from then on.
         self._swept = False
         # Whether the process group is that of the job's tasks on this node (`nosetpgrp`).
@@ -106,9 +107,10 @@ class Task:
         stdin: int,
         pty: bool,
         cpus: frozenset[int] | None = None,
+        group: int = 0,
     ) -> None:
         """Start the process. `stdin` is a descriptor that becomes its standard input, or -1 for a pipe; `cpus` are its
-        processors, None for all.
+        processors, None for all; `group` is the process group that it joins, 0 for its own.
 
         Raises OSError and leaves nothing open.
         """
@@ -122,14 +124,14 @@ class Task:
                 ends.its.append(terminal.slave)
             else:
                 ends.make_pipes(stdin)
-            if job.pmi is not None:
+            if job.pmi.simple is not None:
                 self._pmi = ends.make_pmi()
                 env.update(PMI_FD=str(_PMI_FD), PMI_RANK=str(self.rank), PMI_SIZE=str(job.size), PMI_SPAWNED="0")
-            if job.pmix is not None:
-                env.update(job.pmix.environment(env, self.rank))
+            if job.pmi.pmix is not None:
+                env.update(job.pmi.pmix.environment(env, self.rank))
             # A process with a terminal leads a session, so it never shares a process group.
-            self._shares_group = job.group is not None and terminal is None
-            group = job.group.number if job.group is not None and self._shares_group else 0
+            self._shares_group = group != 0 and terminal is None
+            group = group if self._shares_group else 0
             device = os.ttyname(terminal.slave) if terminal else ""
             self.pid = spawn(argv, env, ends.given, limits, terminal=device, group=group, cpus=cpus)
         except BaseException:
@@ -200,25 +202,25 @@ class Task:
         if self.pty is not None:
             self.pty.end()
 
-    def hold(self, on: bool) -> None:
+    def pause_output(self, on: bool) -> None:
         """Stop reading output (`on`), so that the pipes fill and the process blocks, or read it again."""
-        if on == self._held:
+        if on == self._paused:
             return
-        self._held = on
+        self._paused = on
         for fd, stream in self._fds.items():
             if on:
                 self._job.agent.unwatch(fd)
             else:
                 self._job.agent.watch(fd, partial(self._readable, fd, stream))
         if self.pty is not None:
-            self.pty.hold(on)
+            self.pty.pause_output(on)
 
     def stream_ended(self) -> None:
         self._open -= 1
         self.maybe_close()
 
     def _pmi_readable(self) -> None:
-        server = self._job.pmi
+        server = self._job.pmi.simple
         if self._pmi < 0 or server is None:
             return
         try:
@@ -272,7 +274,7 @@ class Task:
             # The shared group is killed when the last task of the job on this node has closed.
             self._swept = True
         else:
-            self._swept = self._swept or is_empty(self.pid)
+            self._swept = self._swept or linux.is_empty_group(self.pid)
         # A negative pid marks a collected process whose group may still hold background members.
         self.pid = -self.pid
         if self.pty is not None:
@@ -291,6 +293,3 @@ class Task:
             return
         self.closed = True
         self._job.task_closed(self)
-
-    def summary(self) -> dict[str, Any]:
-        return {"rank": self.rank, "pid": abs(self.pid), "closed": self.closed}

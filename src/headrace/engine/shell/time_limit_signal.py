@@ -60,12 +60,12 @@ class TimeLimitSignal:
         self,
         warn: SignalOption,
         after: Callable[[float, Callable[[], None]], None],
-        tell: Callable[[str], None],
+        log: Callable[[str], None],
         kill: Callable[[int], None],
     ) -> None:
         self._warn = warn
         self._after = after
-        self._tell = tell
+        self._log = log
         self._kill = kill
         self._expiration: float | None = None
         # The expiration on the monotonic clock.
@@ -76,11 +76,11 @@ class TimeLimitSignal:
         """Set or change the expiration of the job (seconds since the epoch; 0: none)."""
         warn, self._expiration = self._warn, expiration
         if not expiration:
-            self._tell(f"job has no expiration, {warn.name} will not be sent")
+            self._log(f"job has no expiration, {warn.name} will not be sent")
             return
-        left = expiration - time.time()
-        self._end = time.monotonic() + left
-        self._short = left < warn.before
+        remaining = expiration - time.time()
+        self._end = time.monotonic() + remaining
+        self._short = remaining < warn.before
         # Most jobs end long before their limit; the timer must not keep them in memory until then.
         own = weakref.ref(self)
 
@@ -89,12 +89,14 @@ class TimeLimitSignal:
             if limit_signal is not None and limit_signal._expiration == expiration:
                 limit_signal._fire()
 
-        self._after(max(0.0, left - warn.before), fire)
+        self._after(max(0.0, remaining - warn.before), fire)
 
     def _fire(self) -> None:
         # Flux logs "or less" for a job that has less time left than the option asks for.
-        left = f"{self._warn.before:.1f}s or less" if self._short else f"{max(0.0, self._end - time.monotonic()):.1f}s"
-        self._tell(f"job will expire in {left}, sending {self._warn.name} to job")
+        remaining = (
+            f"{self._warn.before:.1f}s or less" if self._short else f"{max(0.0, self._end - time.monotonic()):.1f}s"
+        )
+        self._log(f"job will expire in {remaining}, sending {self._warn.name} to job")
         self._kill(self._warn.signum)
 
     def off(self) -> None:

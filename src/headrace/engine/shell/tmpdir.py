@@ -17,6 +17,9 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from headrace.formats.spec import archive
+from headrace.formats.spec.os_error import reason
+
+from .host import JobFolders, StartError
 
 if TYPE_CHECKING:
     from headrace.engine.process.operations import Start
@@ -107,10 +110,10 @@ def remove(path: str) -> None:
     except OSError as exc:
         if exc.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
-    gone = f"{os.path.dirname(path)}/gone-{time.monotonic_ns():x}-{os.path.basename(path)}"
-    os.rename(path, gone)
+    renamed = f"{os.path.dirname(path)}/gone-{time.monotonic_ns():x}-{os.path.basename(path)}"
+    os.rename(path, renamed)
     _removals[:] = [thread for thread in _removals if thread.is_alive()]
-    _removals.append(Thread(target=_remove_tree, args=(gone,)))
+    _removals.append(Thread(target=_remove_tree, args=(renamed,)))
     _removals[-1].start()
 
 
@@ -137,14 +140,14 @@ def _remove_tree(path: str) -> None:
 
 def _empty(top: int) -> None:
     names = (f"{os.urandom(8).hex()}-{number}" for number in count())
-    left = _clear(top, top, names)
-    while left:
-        name = left.pop()
+    remaining = _clear(top, top, names)
+    while remaining:
+        name = remaining.pop()
         with contextlib.suppress(OSError):
             folder = os.open(name, _FOLDER, dir_fd=top)
             try:
                 for _ in range(_PASSES):
-                    left += _clear(folder, top, names)
+                    remaining += _clear(folder, top, names)
                     with contextlib.suppress(OSError):
                         os.rmdir(name, dir_fd=top)
                         break
@@ -154,7 +157,7 @@ def _empty(top: int) -> None:
 
 def _clear(folder: int, top: int, names: Iterator[str]) -> list[str]:
     """Remove what is no folder, or an empty one; the other folders go to the top. Returns the names there."""
-    left = []
+    remaining = []
     with os.scandir(folder) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
@@ -167,8 +170,8 @@ def _clear(folder: int, top: int, names: Iterator[str]) -> list[str]:
                 name = entry.name if folder == top else next(names)
                 if folder != top:
                     os.rename(entry.name, name, src_dir_fd=folder, dst_dir_fd=top)
-                left.append(name)
-    return left
+                remaining.append(name)
+    return remaining
 
 
 def wait_for_removals() -> None:
@@ -193,6 +196,15 @@ class Given:
 def folder_of(op: Start, id: str) -> str:
     """The path of the folder of a job on this node; `id` is its id as users see it."""
     return f"{op['rundir']}/jobtmp-{op['nodeid']}-{id}"
+
+
+def prepare(folders: JobFolders, path: str, files: Any) -> None:
+    """Make the folder of a job, with the `files` of its jobspec. Raises StartError."""
+    try:
+        folders.take(path)
+        unpack(files, path)
+    except (OSError, archive.ArchiveError) as exc:
+        raise StartError(f"cannot prepare {path}: {reason(exc)}") from None
 
 
 def temporary(env: dict[str, str]) -> None:

@@ -21,21 +21,25 @@ _LOOPBACK = "127.0.0.1"
 _ELSEWHERE = ("192.0.2.1", 9)
 
 
+class TorchError(ValueError):
+    """The option is invalid, or no port is free."""
+
+
 def wanted_port(options: Mapping[str, Any]) -> int | None:
-    """The port of the option, 0 for a free one, None without the option. Raises ValueError."""
+    """The port of the option, 0 for a free one, None without the option. Raises TorchError."""
     option = options.get(OPTION)
     # `-o torch` is the number 1.
     if option is None or option in (0, 1):
         return 0 if option else None
     if isinstance(option, int) and 1 < option < 1 << 16:
         return option
-    raise ValueError(f"invalid torch={option}: it is a port, from 2 to 65535, or is given without a value")
+    raise TorchError(f"invalid torch={option}: it is a port, from 2 to 65535, or is given without a value")
 
 
 class Rendezvous:
     """Where the processes of one job meet, as the shell of one node knows it.
 
-    `port` is 0 for a free one; `leads` says whether this node has task 0. Raises OSError if no port is free.
+    `port` is 0 for a free one; `leads` says whether this node has task 0. Raises TorchError if no port is free.
     """
 
     def __init__(self, port: int, nodeid: int, leads: bool, host: str) -> None:
@@ -47,8 +51,11 @@ class Rendezvous:
         # Bound until tasks start, so that no other job is offered the same port meanwhile.
         self._reserved: socket.socket | None = None
         if leads and not port:
-            self._reserved = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-            self._reserved.bind(("", 0))
+            try:
+                self._reserved = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+                self._reserved.bind(("", 0))
+            except OSError as exc:
+                raise TorchError(f"torch: no free port: {exc.strerror}") from None
             self._port = self._reserved.getsockname()[1]
 
     def offer(self) -> dict[str, str]:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 from headrace.engine.process import pam_session
-from headrace.engine.process.python import running
+from headrace.engine.process.spawn import running
 
 SERVICE = "headrace"
 SECONDS = 10.0

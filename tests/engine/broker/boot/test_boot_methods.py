@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.engine.broker.boot.boot import BootError
-from headrace.engine.broker.boot.methods import asked_methods, method_in_test_instance
+from headrace.engine.broker.boot.boot import BootError, asked_methods, method_in_test_instance
 
 
 @pytest.mark.parametrize(

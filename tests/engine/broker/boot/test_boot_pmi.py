@@ -10,8 +10,7 @@ import pytest
 
 from headrace.engine.broker.boot.boot import BootError, BootInfo
 from headrace.engine.broker.boot.pmi import from_launcher, launcher
-from headrace.engine.broker.boot.pmi1_client import Pmi1Client, PmiError
-from headrace.engine.broker.boot.pmi2_client import Pmi2Client
+from headrace.engine.broker.boot.pmi_clients import Pmi1Client, Pmi2Client, PmiError
 from headrace.engine.broker.boot.slurm import SlurmMeeting
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.engine.broker.boot import slurm
-from headrace.engine.broker.boot.pmi1_client import PmiError
+from headrace.engine.broker.boot.pmi_clients import PmiError
 from headrace.engine.broker.boot.slurm import SlurmMeeting, offered
 
 

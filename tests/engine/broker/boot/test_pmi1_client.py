@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.engine.broker.boot.pmi1_client import Pmi1Client, PmiError, offered
+from headrace.engine.broker.boot.pmi_clients import Pmi1Client, PmiError, offers_pmi1
 
 GREETING = {"init": "cmd=response_to_init rc=0 pmi_version=1", "get_my_kvsname": "cmd=my_kvsname rc=0 kvsname=kvs_7"}
 
@@ -80,5 +80,5 @@ def test_variables_that_make_no_sense_are_refused(change: dict[str, str]) -> Non
 
 def test_a_launcher_offers_all_three_variables() -> None:
     env = {"PMI_FD": "3", "PMI_RANK": "0", "PMI_SIZE": "1"}
-    assert offered(env)
-    assert not any(offered({key: value for key, value in env.items() if key != gone}) for gone in env)
+    assert offers_pmi1(env)
+    assert not any(offers_pmi1({key: value for key, value in env.items() if key != gone}) for gone in env)

@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from launchers import serve
 
-from headrace.engine.broker.boot.pmi1_client import PmiError
-from headrace.engine.broker.boot.pmi2_client import Pmi2Client, offered
+from headrace.engine.broker.boot.pmi_clients import Pmi2Client, PmiError, offers_pmi2
 
 
 def test_values_with_every_sign_cross_a_fence() -> None:
@@ -65,5 +64,5 @@ def test_a_server_that_does_not_play_along_is_an_error(env: dict[str, str], text
 
 def test_only_slurms_launcher_is_taken_for_one() -> None:
     env = {"SLURM_STEP_ID": "0", "PMI_FD": "3", "PMI_RANK": "0"}
-    assert offered(env)
-    assert not any(offered({key: value for key, value in env.items() if key != gone}) for gone in env)
+    assert offers_pmi2(env)
+    assert not any(offers_pmi2({key: value for key, value in env.items() if key != gone}) for gone in env)

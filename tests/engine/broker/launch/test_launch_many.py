@@ -30,7 +30,7 @@ def test_a_refusal_forks_nothing_and_leaves_no_run_directory(
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     # This process shall go on to be interrupted, and keep its name and limits.
-    for name in ("signals.hold", "linux.name_process", "raise_file_limit"):
+    for name in ("signals.block", "linux.name_process", "raise_file_limit"):
         monkeypatch.setattr(f"headrace.engine.broker.launch.many.{name}", lambda *_args: None)
     monkeypatch.setattr(many, "fork_zygote", lambda *_args: pytest.fail("forked"))
     with pytest.raises(LaunchError, match=why):
@@ -44,8 +44,7 @@ def test_followers_are_forked_without_what_only_leaders_and_jobs_use() -> None:
         *(
             "broker.boot.pmi",
             "broker.boot.slurm",
-            "broker.boot.pmi1_client",
-            "broker.boot.pmi2_client",
+            "broker.boot.pmi_clients",
             "client.handle",
         ),
         *("agent.environments", "modules.job_exec.leader", "modules.job_exec.payload", "modules.resource.leader"),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.engine.broker.boot.pmi1_client import Pmi1Client, PmiError
+from headrace.engine.broker.boot.pmi_clients import Pmi1Client, PmiError
 from headrace.engine.broker.launch.start_pmi import StartPmi
 
 

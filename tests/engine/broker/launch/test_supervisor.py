@@ -28,7 +28,7 @@ def start(rank):
 def ended(rank):
     if again and rank == 1 and programs[1] != again:
         programs[1] = again
-        brokers.run_again(1)
+        brokers.restart(1)
 
 brokers = supervisor.Supervisor(LaunchOptions(size=len(programs), **options), folder, 1, start, None)
 brokers.on_end = ended

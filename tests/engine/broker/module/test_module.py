@@ -274,7 +274,7 @@ def test_tables_of_a_module_shrink_after_thousands_have_left_them(
 
     async def scenario(broker: Any) -> None:
         ctx, table = broker.context("s"), dict.fromkeys(range(50_000))
-        ctx.holds(lambda: [table])
+        ctx.watch_tables(lambda: [table])
         size = sys.getsizeof(table)
         while len(table) > 3:
             table.popitem()

@@ -142,12 +142,12 @@ def test_a_streaming_request_is_kept_for_its_sender_until_it_is_forgotten(tmp_pa
             request.routes.append(b"asker")
             module.send(request)
         broker.router.forget("silent.wait", b"asker", 1)
-        assert len(module.owing) == 1
+        assert len(module.unanswered) == 1
         # What the request said is in the other process, and not here any more.
-        assert not any(msg.has_payload for tags in module.owing._senders.values() for msg in tags.values())
+        assert not any(msg.has_payload for tags in module.unanswered._senders.values() for msg in tags.values())
         broker.router.forget("silent.wait", b"asker", 2)
         broker.router.forget("silent.wait", b"asker", 2)
-        assert len(module.owing) == 0
+        assert len(module.unanswered) == 0
         await module.unload()
 
     asyncio.run(main())

@@ -19,7 +19,8 @@ Run = Callable[..., None]
 
 def asking(broker: Any) -> Any:
     """A broker with child `below` of rank 5, parent `above`, and a peer that asks it."""
-    broker.overlay = SimpleNamespace(child_of=lambda uuid: 5 if uuid == "below" else None, parent_uuid="above")
+    child_of = lambda uuid: 5 if uuid == "below" else None  # noqa: E731
+    broker.overlay = SimpleNamespace(child_of=child_of, parent=SimpleNamespace(uuid="above"))
     ctx = broker.context("overlay")
     ctx.service("overlay", {"drained": drain.handler(broker, broker.overlay, ctx)}, requests=OVERLAY)
     return broker.owner_peer()

@@ -11,7 +11,7 @@ import pytest
 from headrace.engine.broker.attrs import AttrTable
 from headrace.engine.broker.budget import Budget
 from headrace.engine.broker.tbon.child import Child
-from headrace.engine.broker.tbon.liveness import ALIVE, Liveness
+from headrace.engine.broker.tbon.liveness import ALIVE, Liveness, Probes
 from headrace.formats.spec.topology import Topology
 
 
@@ -35,7 +35,7 @@ class World:
         self.now = 100.0
         self.timers: list[Timer] = []
         self.logged: list[str] = []
-        self.told: list[Any] = []
+        self.sent: list[Any] = []
         self.updates: list[Any] = []
         self.reports = 0
         loop = SimpleNamespace(time=lambda: self.now, call_later=self.later)
@@ -54,8 +54,7 @@ class World:
             topology=topology,
             children=self.children,
             closing=False,
-            quiet=False,
-            send_up=self.told.append,
+            parent=SimpleNamespace(quiet=False, transmit=self.sent.append),
             report=lambda: setattr(self, "reports", self.reports + 1),
         )
         self.liveness = Liveness(self.overlay)
@@ -107,9 +106,9 @@ def test_who_has_nothing_to_say_says_so(busy: bool) -> None:
     world = World(rank=1, **{"tbon.torpid_max": "inf"})
     for moment in range(105, 131, 5):
         if busy:
-            world.overlay.quiet = False
+            world.overlay.parent.quiet = False
         world.pass_time(moment)
-    assert [msg.aux1 for msg in world.told] == ([] if busy else [ALIVE] * 5)
+    assert [msg.aux1 for msg in world.sent] == ([] if busy else [ALIVE] * 5)
 
 
 @pytest.mark.parametrize("value", ["0", "inf"])
@@ -123,7 +122,7 @@ def test_the_times_may_change_while_it_runs() -> None:
     world.attrs.update("tbon.torpid_max", "2s")
     world.attrs.update("tbon.torpid_min", "1s")
     world.pass_time(104.5)
-    assert [msg.aux1 for msg in world.told] == [ALIVE] * 2
+    assert [msg.aux1 for msg in world.sent] == [ALIVE] * 2
     assert world.updates == [{"add": "3"}, {"add": "4"}]
     world.attrs.update("tbon.torpid_max", "0")
     world.attrs.update("tbon.torpid_min", "inf")
@@ -135,4 +134,19 @@ def test_nothing_is_said_or_seen_after_the_end() -> None:
     world = World(rank=1)
     world.overlay.closing = True
     world.pass_time(1000)
-    assert (world.told, world.updates, world.timers) == ([], [], [])
+    assert (world.sent, world.updates, world.timers) == ([], [], [])
+
+
+def test_children_are_probed_at_once_and_later_when_zeromq_has_forgotten_the_peer() -> None:
+    world = World(**{"tbon.torpid_max": "0"})
+    times: list[float] = []
+    probes = Probes(world.overlay.broker.loop, lambda: times.append(world.now))
+    probes.connection_ended()
+    probes.connection_ended()
+    assert times == [100.0]
+    # The second connection ended after the first probe, so there are two more for it.
+    world.pass_time(101)
+    assert times == pytest.approx([100.0, 100.05, 100.1])
+    probes.connection_ended()
+    probes.close()
+    assert world.timers == []

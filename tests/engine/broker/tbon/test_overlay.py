@@ -80,10 +80,10 @@ def test_a_child_that_is_torn_off_is_lost_and_what_it_owes_is_answered(in_broker
         msg = m.request("some.thing", {}, 1, 7, 0, peer.userid, peer.rolemask)
         msg.routes.append(peer.uuid.encode())
         parent.router.request(msg)
-        await until(lambda: len(parent.overlay.children[1].owing))
+        await until(lambda: len(parent.overlay.children[1].sent_requests))
         parent.overlay.since -= 100.0
         assert parent.overlay.health()["duration"] > 100.0
-        child.overlay._parent = None
+        child.overlay.parent = None
         child.overlay.close()
         await until(lambda: peer.got)
         assert (peer.got[0].matchtag, peer.got[0].errnum) == (7, errno.EHOSTUNREACH)

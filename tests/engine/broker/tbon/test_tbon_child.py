@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.engine.broker.boot.boot import BootInfo
 from headrace.engine.broker.budget import Budget
-from headrace.engine.broker.tbon.child import Child
+from headrace.engine.broker.tbon.child import Child, Hello, read_hello, refusal
+from headrace.formats.spec.topology import Topology
 
 
 @pytest.mark.parametrize(("status", "alive"), [("offline", False), ("partial", True), ("full", True), ("lost", False)])
@@ -41,3 +43,23 @@ def test_who_follows_a_child_is_told_of_each_change_once() -> None:
     for status in ("full", "full", "lost"):
         child.become(status)
     assert told == [{"rank": 3, "status": status, "torpid": False} for status in ("full", "lost")]
+
+
+@pytest.mark.parametrize(
+    ("hello", "why"),
+    [
+        (Hello(1, "uuid", "b"), ""),
+        (Hello(2, "uuid", "c"), "rank 2 is not a child of rank 0, or its uuid is not its own"),
+        (Hello("1", "uuid", "b"), "rank 1 is not a child of rank 0, or its uuid is not its own"),
+        (Hello(1, "another", "b"), "rank 1 is not a child of rank 0, or its uuid is not its own"),
+        (Hello(1, "uuid", "c"), "rank 1 is b here, and c is rank 2"),
+        (Hello(1, "uuid", "elsewhere"), ""),
+    ],
+)
+def test_a_hello_must_name_a_child_its_own_uuid_and_the_host_of_the_table(hello: Hello, why: str) -> None:
+    boot = BootInfo(0, 3, "config", Topology(3, "kary:1"), "a", ["a", "b", "c"])
+    assert refusal(hello, "uuid", {1}, boot) == why
+
+
+def test_a_hello_is_read_as_it_was_sent() -> None:
+    assert read_hello(Hello(1, "uuid", "b").request()) == Hello(1, "uuid", "b")

@@ -78,9 +78,9 @@ def test_those_whose_connection_we_ended_are_known_for_a_while(address: str) -> 
         # By one that had our endpoint before us.
         send_away()
         refusals.begin(endpoint)
-        refusals.tell_of_handshake(endpoint, "")
+        refusals.log_handshake(endpoint, "")
         send_away()
-        refusals.tell_of_handshake(endpoint, "")
+        refusals.log_handshake(endpoint, "")
         assert ours <= {int(end.rpartition(":")[2], 16) for end in refused.sent_away(endpoint) - others}
     why = "refused: its certificate is not ours, or it is no broker"
     assert lines == [f"connection from {peer} {why}" for peer in ("an unknown address", where)]
@@ -99,7 +99,7 @@ def test_each_address_is_told_once_and_not_again_for_the_next(monkeypatch: pytes
     monkeypatch.setattr(refused, "address_of", lambda end: end.partition(":")[0])
     for peers in ({"a:1"}, {"a:1", "b:2", "b:3"}, {"a:1", "b:2", "b:3"}):
         monkeypatch.setattr(refused, "sent_away", lambda _endpoint, peers=peers: peers)
-        refusals.tell_of_handshake("tcp://x:1", "/etc/curve.cert")
+        refusals.log_handshake("tcp://x:1", "/etc/curve.cert")
     why = "refused: its certificate is not that of /etc/curve.cert, or it is no broker"
     assert lines == [f"connection from a {why}", f"connection from b {why}"]
 
@@ -109,14 +109,14 @@ def test_a_line_comes_once_in_a_while_and_few_of_them_do() -> None:
     now = 100.0
     refusals = refused.Refusals(lambda *line: lines.append(line), lambda: now)
     for _ in range(1000):
-        refusals.tell(logging.WARNING, "a stranger")
+        refusals.log(logging.WARNING, "a stranger")
     assert lines == [(logging.WARNING, "overlay", "a stranger")]
     for number in range(1000):
-        refusals.tell(logging.ERROR, f"stranger {number}")
+        refusals.log(logging.ERROR, f"stranger {number}")
     assert len(lines) == 20
     now += 61.0
-    refusals.tell(logging.WARNING, "a stranger")
+    refusals.log(logging.WARNING, "a stranger")
     assert [text for _, _, text in lines[20:]] == ["1980 more connections and hellos were refused", "a stranger"]
     now += 61.0
-    refusals.tell(logging.WARNING, "a stranger")
+    refusals.log(logging.WARNING, "a stranger")
     assert [text for _, _, text in lines[22:]] == ["a stranger"]

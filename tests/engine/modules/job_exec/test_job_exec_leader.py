@@ -174,7 +174,7 @@ def test_a_job_on_far_ranks_is_led_from_its_first_one() -> None:
         await fleet.settle()
         assert fleet.told == [("start", {}), *DONE]
         assert ("shell-exit", {"rank": 3, "wait_status": 0}) in fleet.events()
-        assert not any(ctx._stats_hooks and ctx.stats()["parts"] for ctx in fleet.contexts)
+        assert not any(ctx._defaults.stats_hooks and ctx.stats()["parts"] for ctx in fleet.contexts)
 
     with_fleet(7, scenario)
 

@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Union
 
 from headrace.engine.broker import signals
-from headrace.engine.broker.boot import boot, pmi1_client, pmi2_client, slurm
+from headrace.engine.broker.boot import boot, slurm
 from headrace.engine.broker.boot.boot import BootError, BootInfo
-from headrace.engine.broker.boot.pmi1_client import Pmi1Client, PmiError
-from headrace.engine.broker.boot.pmi2_client import Pmi2Client
+from headrace.engine.broker.boot.pmi_clients import Pmi1Client, Pmi2Client, PmiError, offers_pmi1, offers_pmi2
 from headrace.engine.broker.boot.slurm import SlurmMeeting
 from headrace.formats.spec import jobid
 from headrace.formats.spec.topology import Topology
@@ -23,8 +22,8 @@ Launcher = Union[Pmi1Client, Pmi2Client, SlurmMeeting]
 
 
 _METHODS: dict[str, tuple[Callable[[Mapping[str, str]], bool], type[Launcher]]] = {
-    "pmi2": (pmi2_client.offered, Pmi2Client),
-    "simple": (pmi1_client.offered, Pmi1Client),
+    "pmi2": (offers_pmi2, Pmi2Client),
+    "simple": (offers_pmi1, Pmi1Client),
     "slurm": (slurm.offered, SlurmMeeting),
 }
 
@@ -77,11 +76,11 @@ def _exchange(pmi: Launcher, rundir: str, attrs: Mapping[str, str], env: Mapping
         info.hosts = [hostname]
         return info
     # pyzmq's import would treat an interrupt as an error of its own.
-    signals.hold()
+    signals.block()
     # An instance of one broker starts without ZeroMQ.
     from zmq.utils import z85
 
-    signals.release()
+    signals.unblock()
     info.public_key, info.secret_key = boot.new_keys()
     children = topology.children(rank)
     connect = ""

@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Mapping
 
-from headrace.engine.broker.boot.pmi1_client import PmiError
+from headrace.engine.broker.boot.pmi_clients import PmiError
 from headrace.formats.spec.hostlist import Hostlist, HostlistError
 
 _EXCHANGE_TIMEOUT = 60.0
@@ -123,8 +123,8 @@ def _check_nodes(env: Mapping[str, str], counted: str, size: int) -> None:
         if tasks != size:
             raise PmiError(f"SLURM_STEP_TASKS_PER_NODE={text}: these are {tasks} tasks, {counted} says {size}")
     if len(set(nodes.values())) > 1:
-        told = ", ".join(f"{count} in {name}={env[name]}" for name, count in nodes.items())
-        raise PmiError(f"the step's nodes must be as many in all variables, not {told}")
+        counts = ", ".join(f"{count} in {name}={env[name]}" for name, count in nodes.items())
+        raise PmiError(f"the step's nodes must be as many in all variables, not {counts}")
 
 
 def offered(env: Mapping[str, str]) -> bool:

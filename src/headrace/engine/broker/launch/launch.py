@@ -16,8 +16,7 @@ from typing import Any
 from headrace.engine.broker import signals
 from headrace.engine.broker.attrs import AttrTable
 from headrace.engine.broker.boot import boot
-from headrace.engine.broker.boot.boot import BootError, BootInfo
-from headrace.engine.broker.boot.methods import asked_methods
+from headrace.engine.broker.boot.boot import BootError, BootInfo, asked_methods
 from headrace.engine.broker.launch.options import LaunchError, LaunchOptions, check, make_rundir, make_unmade
 from headrace.engine.broker.module import process
 from headrace.engine.broker.module.context import RpcError
@@ -125,7 +124,7 @@ def _fork_modules(
 
 def start_here(options: LaunchOptions) -> int:
     """One broker in this process, booted by its launcher or alone; returns its exit code. Raises LaunchError."""
-    signals.hold()
+    signals.block()
     starter = os.getppid()
     check(options)
     rundir = make_rundir(options, later=True)

@@ -22,7 +22,7 @@ from headrace.engine.agent import reaper
 from headrace.engine.agent.zygote import Zygote, fork_zygote
 from headrace.engine.broker import signals
 from headrace.engine.broker.boot import boot
-from headrace.engine.broker.boot.methods import method_in_test_instance
+from headrace.engine.broker.boot.boot import method_in_test_instance
 from headrace.engine.broker.launch.options import LaunchError, LaunchOptions, check, make_rundir, make_unmade
 from headrace.engine.broker.launch.preload import preload
 from headrace.engine.broker.launch.supervisor import Supervisor
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 def start_many(options: LaunchOptions) -> int:
     """`--test-size=N`: N brokers on this machine, started from here; returns the instance's exit code."""
-    signals.hold()
+    signals.block()
     check(options)
     size = options.size
     hosts = options.hosts or [boot.local_hostname()] * size
@@ -117,21 +117,21 @@ class _Forks:
 
     def _fork(self, rank: int) -> int:
         """Start the broker of `rank`; returns its pid. Raises OSError."""
-        again = rank in self._began or rank not in _ranks(self._options)
-        if again:
+        restarted = rank in self._began or rank not in _ranks(self._options)
+        if restarted:
             # Signals that reach the new broker before it has handlers stay pending until then.
-            signals.hold()
+            signals.block()
         pid = os.fork()
         if pid == 0:
-            self._be_broker(rank, again)
-        if again:
-            signals.release()
+            self._be_broker(rank, restarted)
+        if restarted:
+            signals.unblock()
         else:
             self._agents.taken(rank)
         self._began.add(rank)
         return pid
 
-    def _be_broker(self, rank: int, again: bool) -> None:
+    def _be_broker(self, rank: int, restarted: bool) -> None:
         """In the fork: run the broker of `rank`, and exit."""
         from headrace.engine.broker.launch.launch import run_broker
 
@@ -143,9 +143,9 @@ class _Forks:
                 options.attrs["rundir-cleanup"] = "0"
             else:
                 _end_with(own)
-            if again:
+            if restarted:
                 reaper.leave_agents_to_others()
-            agent = None if again else (0, self._agents.take(rank))
+            agent = None if restarted else (0, self._agents.take(rank))
             code = run_broker(self._infos[rank], options, self._rundir, own if self._cleanup else 0, agent)
         except BaseException as exc:
             print(f"flux-broker: {text_of(exc)}", file=sys.stderr)
@@ -240,7 +240,7 @@ def _become_program(argv: list[str], variables: dict[str, str], pmi_fd: int, ran
     try:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
-        signals.release()
+        signals.unblock()
         if rank == 0:
             _end_with(starter)
         if pmi_fd != -1:

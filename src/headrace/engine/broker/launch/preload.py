@@ -27,7 +27,7 @@ def preload(links: bool) -> None:
 
     if links:
         bare_imports.load_zmq()
-        from headrace.engine.broker.tbon import sockets as _overlay_sockets  # noqa: F401 - loaded before the fork
+        from headrace.engine.broker.tbon import parent as _parent  # noqa: F401 - loaded before the fork
     else:
         # The one broker leads, and reads R. To load it in the fork would copy the pages that it is put into.
         import_leaders_parts()

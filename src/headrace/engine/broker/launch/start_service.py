@@ -47,7 +47,7 @@ class Brokers(Protocol):
     def kill(self, rank: int, signum: int) -> None:
         """Signal the broker of `rank`. Raises OSError."""
 
-    def run_again(self, rank: int) -> None:
+    def restart(self, rank: int) -> None:
         """Start the broker of `rank`. Raises OSError."""
 
 
@@ -169,7 +169,7 @@ class StartService:
         rank = self._rank_of(msg)
         if self._brokers.pid_of(rank) != -1:
             raise RpcError(errno.EEXIST, f"start.run: the broker of rank {rank} runs")
-        self._brokers.run_again(rank)
+        self._brokers.restart(rank)
         return {}
 
     def _await(self, client: _Client, msg: Message) -> dict[str, Any] | None:

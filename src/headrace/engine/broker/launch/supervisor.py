@@ -92,7 +92,7 @@ class Supervisor:
         """Signal the broker of `rank`. Raises OSError."""
         os.kill(self.pid_of(rank), signum)
 
-    def run_again(self, rank: int) -> None:
+    def restart(self, rank: int) -> None:
         """Start the broker of `rank`. Raises OSError; ESHUTDOWN if the instance is being ended."""
         if self._signalled:
             raise OSError(errno.ESHUTDOWN, "the instance ends")
@@ -172,7 +172,7 @@ class Supervisor:
             # Sent by a terminal, perhaps before there was a leader; ignoring it now discards it.
             self._forward(signal.SIGINT, None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signals.release()
+        signals.unblock()
 
     def _drain(self) -> None:
         os.read(self._wakeup, 4096)

@@ -1,8 +1,9 @@
-"""What a module sees of its broker: the context it is loaded with, its errors and its streams (RFC 5, RFC 6).
+"""The interface of modules to their broker: the context that a module is loaded with (RFC 5, RFC 6).
 
 A module registers handlers and returns; afterwards everything is a callback on the broker's loop. The context does what
-every module would otherwise write again: role checks (RFC 12), the default methods (ping, stats-get ...), matchtags,
-streams that end on cancel or disconnect, and the bookkeeping that unloads a module without leaving anything behind.
+all modules need: role checks (RFC 12), streams that end on cancel or disconnect, and the bookkeeping that unloads a
+module without leaving anything behind. Its parts are calls of other services (`calls.py`), tasks and timers
+(`background.py`) and the methods that every module has (`default_methods.py`).
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import resource
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.broker.answers import EMPTY, Empty, RpcError
-from headrace.engine.broker.module.privacy import guarded, refuse_if_hidden
+from headrace.engine.broker.module.background import Background
+from headrace.engine.broker.module.calls import Calls
+from headrace.engine.broker.module.default_methods import DefaultMethods
+from headrace.engine.broker.module.privacy import guarded
 from headrace.engine.broker.module.streams import StreamSet
 from headrace.engine.broker.module.suspended import Resumption, SuspendedModule
 from headrace.engine.broker.router import new_uuid
+from headrace.engine.broker.tbon.outstanding import sender_of
 from headrace.engine.process.garbage import give_memory_back, shrink
 from headrace.formats.spec import message as m
 from headrace.formats.spec.idset import Idset
@@ -39,16 +43,12 @@ __all__ = ["EMPTY", "FINALIZING", "INIT", "RUNNING", "Empty", "ModuleContext", "
 # The state of a module in `module list` (RFC 5).
 INIT, RUNNING, FINALIZING = 0, 1, 2
 
-# The tables of calls and streams are rebuilt after this many entries have left them, once this many seconds have
-# passed: a dictionary keeps the memory of its largest size.
+# Tables are rebuilt after this many entries have left them, once this many seconds have passed: a dictionary keeps the
+# memory of its largest size.
 _MANY = 10_000
 _SHRINK_AFTER = 2.0
 
 Handler = Callable[[Message], Any]
-# The function that receives the responses of a call, the topic if they are streamed, otherwise "", and the rank that
-# was asked.
-_Call = tuple[Callable[[Message], Any], str, int]
-_NO_CALL: _Call = (lambda _msg: None, "", m.NODEID_ANY)
 
 _OWNER_ONLY = "Request requires owner credentials"
 
@@ -58,6 +58,7 @@ class ModuleContext:
 
     `at_flush(fn)` runs a function once when the messages of this turn of the loop are delivered; what it sends belongs
     to the same turn. `at_turn_end(fn)` runs it when nothing is left: for what leaves the process or waits for a disk.
+    `call`, `rpc`, `cancel` and `forget` are methods of `Calls`; `spawn`, `call_soon` and `call_later` of `Background`.
     """
 
     # The end of an unload that has begun.
@@ -83,28 +84,31 @@ class ModuleContext:
         self.suspended: SuspendedModule | None = None
         self.at_flush = broker.router.at_flush
         self.at_turn_end = broker.router.at_turn_end
+        route = self.uuid.encode()
+        self._background = background = Background(self.loop, self.log, self._refuse_unloaded)
+        self._unanswered = background.unanswered
+        self._guard = background.guard
+        self.spawn = background.spawn
+        self.call_soon = background.call_soon
+        self.call_later = background.call_later
+        self._calls = calls = Calls(self._router, route, self.owner, self._send_request)
+        self.call = calls.call
+        self.rpc = calls.rpc
+        self.cancel = calls.cancel
+        self.forget = calls.forget
+        # The flags that debug requests set.
+        self.debug = 0
+        self._defaults = DefaultMethods(self, route)
+        self.stats = self._defaults.stats
+        self.set_debug = self._defaults.set_debug
         self._methods: dict[str, tuple[Handler, bool, Form | None]] = {}
-        # Calls that wait for responses, by matchtag.
-        self._pending: dict[int, _Call] = {}
-        # A job that waits for resources is such a stream each: thousands of equal ones are one object.
-        self._last_stream = _NO_CALL
         self._tables: list[Callable[[], Iterable[dict[Any, Any]]]] = []
         self._removed = 0
-        self._next_tag = 0
         self._streams: dict[str, StreamSet] = {}
         self._subscriptions: list[tuple[str, Callable[[Message], None]]] = []
         self._disconnects: list[Callable[[str], None]] = []
         self._config_hooks: list[Callable[[dict[str, Any]], None]] = []
-        self._stats_hooks: list[Callable[[], dict[str, Any]]] = []
-        self._clear_hooks: list[Callable[[], None]] = []
         self._unload_hooks: list[Callable[[], Any]] = []
-        self._tasks: set[asyncio.Task[Any]] = set()
-        # Requests that a task is to answer, and has not answered yet.
-        self._unanswered: set[Message] = set()
-        self._timers: dict[int, asyncio.TimerHandle] = {}
-        self._last_timer = 0
-        self.debug = 0
-        self._route = self.uuid.encode()
         self._router.add_peer(self)
 
     @property
@@ -225,28 +229,15 @@ class ModuleContext:
             else:
                 self._request(msg)
         elif kind == m.RESPONSE:
-            tag = msg.aux2
-            call = self._pending.get(tag)
-            if call is None:
-                return
-            if msg.aux1 or not msg.flags & m.FLAG_STREAMING:
-                del self._pending[tag]
-            self._guard(call[0], msg)
+            on_reply = self._calls.callback(msg)
+            if on_reply is not None:
+                self._guard(on_reply, msg)
         elif kind == m.EVENT and msg.rolemask & m.ROLE_OWNER:
             # Any user may publish. A guest's events are passed to clients only, since services must not act on them
             # (RFC 12).
             for prefix, listener in list(self._subscriptions):
                 if msg.topic.startswith(prefix):
                     self._guard(listener, msg)
-
-    def _guard(self, fn: Callable[..., Any], *args: Any) -> None:
-        try:
-            result = fn(*args)
-        except Exception:
-            self.log(logging.ERROR, f"{fn}: {traceback.format_exc()}")
-            return
-        if hasattr(result, "__await__"):
-            self.spawn(result)
 
     def _request(self, msg: Message) -> None:
         entry = self._methods.get(msg.topic)
@@ -313,36 +304,25 @@ class ModuleContext:
             self.respond_error(msg, errno.EIO, f"{msg.topic}: internal error: {exc}")
 
     def _default(self, msg: Message) -> None:
-        _service, _, method = msg.topic.rpartition(".")
+        method = msg.topic.rpartition(".")[2]
         wanted = EVERY_MODULE.get(method)
         wrong = mismatch(wanted, msg.obj) if wanted is not None else ""
         if wrong:
             self.respond_error(msg, errno.EPROTO, f"{msg.topic}: {wrong}")
-        elif method == "ping":
-            body = dict(msg.obj or {})
-            body["route"] = "!".join(route.decode("ascii", "replace")[:8] for route in [*msg.routes, self._route])
-            body.update(userid=msg.userid, rolemask=msg.rolemask, rank=self.rank)
-            self.respond(msg, body)
-        elif method == "stats-get":
-            refuse_if_hidden(self, msg)
-            self.respond(msg, self.stats())
+        elif method in self._defaults.for_guests:
+            self._defaults.for_guests[method](msg)
         elif method == "disconnect":
             self._disconnected(msg)
         elif method == "cancel" or method.endswith("-cancel"):
             tag = (msg.obj or {}).get("matchtag")
-            sender = msg.routes[0] if msg.routes else b""
+            sender = sender_of(msg)
             named = self._streams.get(method[: -len("-cancel")]) if method != "cancel" else None
             for streams in [named] if named is not None else list(self._streams.values()):
                 streams.cancel(sender, tag if isinstance(tag, int) else -1)
         elif not msg.rolemask & m.ROLE_OWNER:
             self.respond_error(msg, errno.EPERM, _OWNER_ONLY)
-        elif method == "stats-clear":
-            self._clear_stats()
-            self.respond(msg)
-        elif method == "rusage":
-            self._answer_rusage(msg)
-        elif method == "debug":
-            self.respond(msg, self.set_debug(msg.obj or {}))
+        elif method in self._defaults.for_owner:
+            self._defaults.for_owner[method](msg)
         elif method == "config-reload":
             for hook in self._config_hooks:
                 hook(self.config)
@@ -352,41 +332,8 @@ class ModuleContext:
         else:
             self.respond_error(msg, errno.ENOSYS, f"Unknown service method '{method}'")
 
-    def _clear_stats(self) -> None:
-        for hook in self._clear_hooks:
-            hook()
-
-    def _answer_rusage(self, msg: Message) -> None:
-        who = (msg.obj or {}).get("who") or "self"
-        if who in _RUSAGE_OF:
-            self.respond(msg, _rusage(_RUSAGE_OF[who]))
-        else:
-            self.respond_error(msg, errno.EINVAL, f"rusage of {who!r}: use {', '.join(_RUSAGE_OF)}")
-
-    def set_debug(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The response to a debug request `{op, flags}`. Raises RpcError(EPROTO)."""
-        flags = body.get("flags") or 0
-        op = body.get("op") or ""
-        if op == "setbit":
-            self.debug |= flags
-        elif op == "clrbit":
-            self.debug &= ~flags
-        elif op == "set":
-            self.debug = flags
-        elif op == "clr":
-            self.debug = 0
-        elif op:
-            raise RpcError(errno.EPROTO, f"debug: unknown op {op}")
-        return {"flags": self.debug}
-
-    def stats(self) -> dict[str, Any]:
-        body: dict[str, Any] = {}
-        for hook in self._stats_hooks:
-            body.update(hook())
-        return body
-
     def _disconnected(self, msg: Message) -> None:
-        sender = msg.routes[0] if msg.routes else b""
+        sender = sender_of(msg)
         for streams in self._streams.values():
             streams.cancel(sender, None)
         for hook in self._disconnects:
@@ -410,74 +357,10 @@ class ModuleContext:
             self.tracer(self.name, "tx", msg)
         self._router.response(msg)
 
-    def call(
-        self,
-        topic: str,
-        obj: Mapping[str, Any] | None = None,
-        on_reply: Callable[[Message], Any] | None = None,
-        nodeid: int = m.NODEID_ANY,
-        streaming: bool = False,
-        payload: bytes | None = None,
-        flags: int = 0,
-        userid: int | None = None,
-        rolemask: int | None = None,
-    ) -> int:
-        """Send a request; `on_reply` gets every response. Returns the matchtag. Credentials default to the owner's."""
-        tag = 0
-        if on_reply is not None:
-            tag = self._next_tag = self._next_tag % 0xFFFFF + 1
-            while tag in self._pending:
-                tag = self._next_tag = self._next_tag % 0xFFFFF + 1
-            if streaming:
-                flags |= m.FLAG_STREAMING
-                stream = (on_reply, topic, nodeid)
-                if stream != self._last_stream:
-                    self._last_stream = stream
-                self._pending[tag] = self._last_stream
-            else:
-                self._pending[tag] = (on_reply, "", nodeid)
-        msg = m.request(
-            topic,
-            obj,
-            nodeid,
-            tag,
-            flags,
-            self.owner if userid is None else userid,
-            m.ROLE_OWNER | m.ROLE_LOCAL if rolemask is None else rolemask,
-            payload,
-        )
-        msg.routes.append(self._route)
+    def _send_request(self, msg: Message) -> None:
         if self.tracer is not None:
             self.tracer(self.name, "tx", msg)
         self._router.request(msg)
-        return tag
-
-    async def rpc(self, topic: str, obj: dict[str, Any] | None = None, nodeid: int = m.NODEID_ANY) -> Any:
-        """Send one request and wait for its response: its object (None without a body). Raises RpcError."""
-        future: asyncio.Future[Any] = self.loop.create_future()
-
-        def done(reply: Message) -> None:
-            if future.done():
-                return
-            if reply.errnum:
-                future.set_exception(RpcError(reply.errnum, reply.text))
-            else:
-                future.set_result(reply.obj)
-
-        self.call(topic, obj, done, nodeid)
-        return await future
-
-    def cancel(self, matchtag: int) -> None:
-        """Ask the service to end a streaming call; its last response (ENODATA) still arrives."""
-        _, topic, nodeid = self._pending.get(matchtag, _NO_CALL)
-        if topic:
-            self.call(topic + "-cancel", {"matchtag": matchtag}, None, nodeid)
-
-    def forget(self, matchtag: int) -> None:
-        """Drop the callback of a call; later responses are ignored."""
-        _, topic, _ = self._pending.pop(matchtag, _NO_CALL)
-        if topic:
-            self._router.forget(topic, self._route, matchtag)
 
     def on_growth(self, fn: Callable[[Idset], None]) -> None:
         """Register `fn`, called with the ranks of added hosts when the tree includes them."""
@@ -506,70 +389,26 @@ class ModuleContext:
         self._subscriptions = [entry for entry in self._subscriptions if entry[0] != prefix]
         self._broker.events.unsubscribe(self, prefix)
 
-    def holds(self, tables: Callable[[], Iterable[dict[Any, Any]]]) -> None:
+    def watch_tables(self, tables: Callable[[], Iterable[dict[Any, Any]]]) -> None:
         """Have the tables that `tables()` returns, which may get 100,000 entries, shrunk after they have lost most of
         them (see `removed`).
         """
         self._tables.append(tables)
 
     def removed(self, count: int = 1) -> None:
-        """So many entries have left the tables of `holds`: after thousands, their memory is given back."""
+        """So many entries have left the tables of `watch_tables`: after thousands, their memory is given back."""
         self._removed += count
         if self._removed >= _MANY:
             self._removed = 0
             self.call_later(_SHRINK_AFTER, self._shrink)
 
     def _shrink(self) -> None:
-        tables = [self._pending, *(table for held in self._tables for table in held())]
+        tables = [self._calls.pending, *(table for tables in self._tables for table in tables())]
         if any([shrink(table) for table in tables]):
             give_memory_back()
 
-    def call_soon(self, fn: Callable[..., Any], *args: Any) -> None:
-        self.loop.call_soon(self._guard, fn, *args)
-
-    def call_later(self, seconds: float, fn: Callable[..., Any], *args: Any) -> asyncio.TimerHandle:
-        """As loop.call_later, but an exception is logged, and unloading the module cancels it."""
-        number = self._last_timer = self._last_timer + 1
-        # The timer knows its number and not its handle: the cycle would keep `args` until cycles are looked for.
-        handle = self.loop.call_later(max(seconds, 0.0), self._fire, number, fn, args)
-        if len(self._timers) > 256:
-            self._timers = {number: timer for number, timer in self._timers.items() if not timer.cancelled()}
-        self._timers[number] = handle
-        return handle
-
-    def _fire(self, number: int, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        self._timers.pop(number, None)
-        self._guard(fn, *args)
-
-    def spawn(self, coro: Any, requests: Iterable[Message] = ()) -> asyncio.Task[Any]:
-        """Run `coro` in a task, which an unload cancels. It answers `requests`: those that it has not answered when it
-        is cancelled are refused.
-        """
-        task: asyncio.Task[Any] = self.loop.create_task(coro)
-        self._tasks.add(task)
-        task.add_done_callback(self._task_done)
-        asked = [msg for msg in requests if not msg.flags & m.FLAG_NORESPONSE]
-        if asked:
-            self._unanswered.update(asked)
-            # Not by an exception in the task: a task that is cancelled before its first step sees none.
-            task.add_done_callback(lambda task: self._refuse_unanswered(asked, task.cancelled()))
-        return task
-
-    def _refuse_unanswered(self, requests: list[Message], cancelled: bool) -> None:
-        left = self._unanswered.intersection(requests)
-        self._unanswered -= left
-        if cancelled:
-            for msg in left:
-                self._refuse_unloaded(msg)
-
     def _refuse_unloaded(self, msg: Message) -> None:
         self.respond_error(msg, errno.ENOSYS, f"{self.name} was unloaded")
-
-    def _task_done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            trace = "".join(traceback.format_exception(task.exception()))
-            self.log(logging.ERROR, f"task failed: {trace}")
 
     def on_disconnect(self, fn: Callable[[str], None]) -> None:
         self._disconnects.append(fn)
@@ -581,15 +420,15 @@ class ModuleContext:
         self._config_hooks.append(fn)
 
     def on_stats(self, fn: Callable[[], dict[str, Any]]) -> None:
-        self._stats_hooks.append(fn)
+        self._defaults.stats_hooks.append(fn)
 
     def on_stats_clear(self, fn: Callable[[], None]) -> None:
         """Register `fn`, called to reset counters: by a request to this module, or by an event to all modules of its
         name.
         """
-        if not self._clear_hooks:
-            self.subscribe(f"{self.name}.stats-clear", lambda _msg: self._clear_stats())
-        self._clear_hooks.append(fn)
+        if not self._defaults.clear_hooks:
+            self.subscribe(f"{self.name}.stats-clear", lambda _msg: self._defaults.clear_stats())
+        self._defaults.clear_hooks.append(fn)
 
     def on_unload(self, fn: Callable[[], Any]) -> None:
         self._unload_hooks.append(fn)
@@ -626,17 +465,12 @@ class ModuleContext:
             for msg in streams:
                 self._refuse_unloaded(msg)
         # Services must end their streams to this module (RFC 6), so that for example resources can be acquired again.
-        asked = {(topic.rpartition(".")[0], nodeid) for _, topic, nodeid in self._pending.values() if topic}
-        for service, nodeid in asked:
+        for service, nodeid in set(self._calls.streaming()):
             self.call(service + ".disconnect", None, None, nodeid)
         self._router.remove_peer(self)
         for prefix, _ in self._subscriptions:
             self._broker.events.unsubscribe(self, prefix)
-        for timer in self._timers.values():
-            timer.cancel()
-        for task in list(self._tasks):
-            if task is not asyncio.current_task():
-                task.cancel()
+        self._background.cancel_all()
 
 
 def _near(exc: BaseException) -> bool:
@@ -647,25 +481,3 @@ def _near(exc: BaseException) -> bool:
         depth += 1
         trace = trace.tb_next
     return depth <= 4
-
-
-_RUSAGE_OF = {
-    "self": resource.RUSAGE_SELF,
-    "children": resource.RUSAGE_CHILDREN,
-    "thread": resource.RUSAGE_THREAD,
-}
-
-
-def _rusage(who: int) -> dict[str, Any]:
-    usage = resource.getrusage(who)
-    return {
-        "utime": usage.ru_utime,
-        "stime": usage.ru_stime,
-        "maxrss": usage.ru_maxrss,
-        "minflt": usage.ru_minflt,
-        "majflt": usage.ru_majflt,
-        "inblock": usage.ru_inblock,
-        "oublock": usage.ru_oublock,
-        "nvcsw": usage.ru_nvcsw,
-        "nivcsw": usage.ru_nivcsw,
-    }

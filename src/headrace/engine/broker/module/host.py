@@ -13,7 +13,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.engine.broker import archive
+from headrace.engine.broker import flux_commands
 from headrace.engine.broker.kept import data_path, forget_data
 from headrace.engine.broker.module import placeholders
 from headrace.engine.broker.module import process as module_process
@@ -152,7 +152,7 @@ class ModuleHost:
         try:
             for name in names_for(broker.rank, broker.attrs, broker.config):
                 await self.load(name)
-                if name == archive.AFTER and await archive.restore(broker):
+                if name == flux_commands.AFTER and await flux_commands.restore(broker):
                     raise RpcError(errno.EIO, f"{broker.attrs.get('content.restore')} cannot be restored")
         except Exception as exc:
             broker.log(logging.CRITICAL, "broker", f"rc1: module {name}: {text_of(exc)}")
@@ -301,7 +301,7 @@ class ModuleHost:
         recent = [then for then in self._restarts.get(path, []) if now - then < _RESTARTS_IN]
         if len(recent) < _RESTARTS:
             self._restarts[path] = [*recent, now]
-            self.broker.spawn(self._load_again(path, module.name, args))
+            self.broker.spawn(self._reload_ended(path, module.name, args))
         else:
             why = f"it ended {_RESTARTS + 1} times in {_RESTARTS_IN:g} s"
             self.broker.log(logging.CRITICAL, "broker", f"module {module.name} is not loaded again: {why}")
@@ -315,7 +315,7 @@ class ModuleHost:
         else:
             self.broker.log(logging.INFO, "broker", f"module {old.name} goes on with its former arguments")
 
-    async def _load_again(self, path: str, name: str, args: list[str]) -> None:
+    async def _reload_ended(self, path: str, name: str, args: list[str]) -> None:
         try:
             await self.load(path, name, args)
         except Exception as exc:

@@ -22,7 +22,7 @@ from headrace.engine.broker.module.context import FINALIZING, INIT, RUNNING, Rpc
 from headrace.engine.broker.module.pipe import ModulePipe, control
 from headrace.engine.broker.router import new_uuid
 from headrace.engine.broker.tbon.outstanding import Outstanding, sender_of
-from headrace.engine.process.python import calling
+from headrace.engine.process.spawn import calling
 from headrace.formats.spec import message as m
 from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.lines import LineReader
@@ -54,8 +54,8 @@ class ModuleProcess:
         self._process = process
         self.pipe = ModulePipe(broker.router, broker.receive_buffer, self._receive, self._lost)
         self._answer: asyncio.Future[Message] = broker.loop.create_future()
-        self._gone: asyncio.Future[None] = broker.loop.create_future()
-        self.owing = Outstanding()
+        self._ended: asyncio.Future[None] = broker.loop.create_future()
+        self.unanswered = Outstanding()
         # The last request that was passed to the module, whose way back others share.
         self._last = m.request("")
         self._used: set[tuple[str, int, int]] = set()
@@ -108,7 +108,7 @@ class ModuleProcess:
         self.pipe.send(control("remove"))
         timer = self.broker.loop.call_later(_UNLOAD_TIMEOUT, self._kill, "it did not unload")
         try:
-            await asyncio.shield(self._gone)
+            await asyncio.shield(self._ended)
         finally:
             timer.cancel()
 
@@ -125,7 +125,7 @@ class ModuleProcess:
         broker.on_grown.remove(self._grown)
         broker.router.remove_peer(self)
         broker.events.drop(self)
-        for msg in self.owing.take():
+        for msg in self.unanswered.take():
             broker.router.refuse(msg, errno.ENOSYS, f"module {self.name} ended")
         # Also after an unload: the module may have requested another stream after its disconnect request to that
         # service.
@@ -159,14 +159,14 @@ class ModuleProcess:
         if not self._answer.done():
             failure = {"errnum": errno.ECONNRESET, "text": f"module {self.name}: {self.exit_text} while loading"}
             self._answer.set_result(control("failed", failure))
-        self._gone.set_result(None)
+        self._ended.set_result(None)
         self.ended(self)
 
     async def abandon(self) -> None:
         """Abandon a process that failed to load."""
         self.status = FINALIZING
         self.pipe.close()
-        await asyncio.shield(self._gone)
+        await asyncio.shield(self._ended)
 
     # -- messages
 
@@ -192,7 +192,7 @@ class ModuleProcess:
                 # It was queued before the process ended.
                 self.broker.router.refuse(msg, errno.ENOSYS, f"module {self.name} ended")
                 return
-            self.owing.passed(msg, sender_of(msg))
+            self.unanswered.passed(msg, sender_of(msg))
             self.pipe.send(msg)
             # Thousands of requests may wait for responses, and most of their bodies are jobspecs.
             msg.keep_way_back(self._last)
@@ -205,7 +205,7 @@ class ModuleProcess:
         if self.tracer is not None and kind != m.CONTROL:
             self.tracer(self.name, "tx", msg)
         if kind == m.RESPONSE:
-            self.owing.answered(msg, sender_of(msg))
+            self.unanswered.answered(msg, sender_of(msg))
             router.response(msg)
         elif kind == m.REQUEST:
             if not msg.flags & m.FLAG_NORESPONSE:
@@ -219,7 +219,7 @@ class ModuleProcess:
 
     def forget_request(self, sender: bytes, matchtag: int) -> None:
         """Forget a request: its sender is not told if the module ends before it responds."""
-        self.owing.forget(sender, matchtag)
+        self.unanswered.forget(sender, matchtag)
 
     def _control(self, msg: Message) -> None:
         if not self._answer.done():

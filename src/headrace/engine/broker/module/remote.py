@@ -239,7 +239,7 @@ def find_and_run(sock: socket.socket, path: str) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, *signals.FOR_JOBS):
         # These signals are meant for the broker. Unlike SIG_IGN, a handler is not inherited by the module's children.
         signal.signal(number, lambda _number, _frame: None)
-    signals.release()
+    signals.unblock()
     try:
         module = find(path)
         if module is None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from headrace.engine.broker.answers import RpcError
+from headrace.engine.broker.tbon.outstanding import sender_of
 from headrace.formats.spec import message as m
 from headrace.formats.spec.message import Message
 
@@ -28,7 +29,7 @@ class StreamSet:
 
     @staticmethod
     def key(msg: Message) -> tuple[bytes, int]:
-        return (msg.routes[0] if msg.routes else b"", msg.matchtag)
+        return (sender_of(msg), msg.matchtag)
 
     def add(self, msg: Message) -> None:
         """Add a streaming request. Raises RpcError(EPROTO) for any other request (RFC 6)."""

@@ -23,12 +23,12 @@ _MOST, _MOST_OF_GUESTS = 100_000, 10_000
 class Resumption(NamedTuple):
     """How a module is resumed: `resume(args)` is called in place of another load.
 
-    `holds(topic)` tells which messages belong to what is suspended; other topics of the module are served all the time.
+    `owns(topic)` tells which messages belong to the suspended part; other topics of the module are served all the time.
     Requests among them are refused, except for `hellos`, by which partners that are loaded meanwhile register.
     """
 
     resume: Callable[[list[str]], None]
-    holds: Callable[[str], bool]
+    owns: Callable[[str], bool]
     hellos: frozenset[str] = frozenset()
 
 
@@ -56,7 +56,7 @@ class SuspendedModule:
     def take(self, msg: Message) -> bool:
         """Queue or refuse a message for the suspended module; False if it is for a part that is still served."""
         resumption = self._ctx.resumption
-        if resumption is None or not resumption.holds(msg.topic):
+        if resumption is None or not resumption.owns(msg.topic):
             return False
         if msg.type == m.REQUEST and not msg.noresponse and msg.topic not in resumption.hellos:
             self._ctx.respond_error(msg, errno.ENOSYS, "No service matching " + msg.topic + " is registered")

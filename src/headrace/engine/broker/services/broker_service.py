@@ -66,19 +66,19 @@ def _connector(broker: BrokerBase, local: LocalServer, ctx: ModuleContext) -> No
 
 def _access(connector: ModuleContext) -> None:
     """Log which users may connect, now and after each change (`LocalServer.role_of`)."""
-    told: list[str] = []
+    logged: list[str] = []
 
-    def tell(config: dict[str, Any]) -> None:
+    def log_access(config: dict[str, Any]) -> None:
         access = config.get("access", {})
         lines = [f"{key}={str(access.get(key) is True).lower()}" for key in ("allow-guest-user", "allow-root-owner")]
-        if lines != told:
+        if lines != logged:
             for line in lines:
                 connector.log(logging.DEBUG, line)
-            told[:] = lines
+            logged[:] = lines
 
-    connector.on_config(tell)
+    connector.on_config(log_access)
     # The log begins with the broker's own first state.
-    connector.call_soon(tell, connector.config)
+    connector.call_soon(log_access, connector.config)
 
 
 def _attrs(broker: BrokerBase, ctx: ModuleContext) -> None:
@@ -204,13 +204,13 @@ def _overlay(broker: BrokerBase, overlay: Overlay, ctx: ModuleContext) -> None:
 
     watchers = ctx.streams("monitor")
 
-    def tell(child: Child) -> None:
+    def report(child: Child) -> None:
         if len(watchers):
             watchers.send(child.monitored())
 
-    overlay.on_child_changed = tell
+    overlay.on_child_changed = report
     for child in overlay.children.values():
-        child.changed = tell
+        child.changed = report
 
     def monitor(msg: Message) -> None:
         """Stream all present and former children, then each change of one: `{rank, status, torpid}`."""

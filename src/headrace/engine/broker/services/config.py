@@ -130,15 +130,15 @@ class _Config:
     async def _reconfigure_modules(self, new: dict[str, Any]) -> None:
         """Apply the new configuration in every module; if one refuses it, all return to the old one."""
         broker = self._broker
-        old, told = broker.config, []
+        old, reconfigured = broker.config, []
         broker.config = new
         for name, module in list(self._modules.items()):
             try:
-                told.append(module)
+                reconfigured.append(module)
                 await module.reconfigure(new)
             except RpcError as exc:
                 broker.config = old
-                for other in told:
+                for other in reconfigured:
                     with contextlib.suppress(RpcError):
                         await other.reconfigure(old)
                 raise RpcError(exc.errnum, f"error updating {name}: {exc}") from None

@@ -39,7 +39,7 @@ def handler(broker: BrokerBase, overlay: Overlay, ctx: ModuleContext) -> Any:
             peer.when_drained(answer)
         elif child is not None:
             ctx.call(TOPIC, body, answer, nodeid=child)
-        elif hop and hop == overlay.parent_uuid:
+        elif hop and overlay.parent is not None and hop == overlay.parent.uuid:
             ctx.call(TOPIC, body, answer, nodeid=broker.rank, flags=m.FLAG_UPSTREAM)
         else:
             answer()

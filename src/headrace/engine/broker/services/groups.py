@@ -64,9 +64,9 @@ class Groups:
 
     def lost(self, ranks: Iterable[int]) -> None:
         """Remove `ranks` from every group."""
-        gone = list(ranks)
+        lost = list(ranks)
         for name in list(self.members):
-            self.change(name, remove=gone)
+            self.change(name, remove=lost)
 
     # -- requests
 

@@ -48,7 +48,7 @@ class Cleanup:
         """Run all commands in order, each for `limit` seconds at most; returns the first status other than 0."""
         if not self.commands:
             return 0
-        from headrace.engine.broker.program_output import LoggedOutput
+        from headrace.engine.broker.program import LoggedOutput
 
         status = 0
         for number, command in enumerate(self.commands):

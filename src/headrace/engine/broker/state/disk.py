@@ -40,8 +40,8 @@ def shortage(statedir: str) -> str:
     """Why there is too little room for the state of an instance; "" if there is enough."""
     free = room_in(statedir)
     # The reserve of an instance that was killed is available again.
-    held = sum(os.stat(path).st_blocks * 512 for path in glob.glob(glob.escape(statedir) + "/jobs/journal.*"))
-    if free + held >= NEEDED:
+    reserved = sum(os.stat(path).st_blocks * 512 for path in glob.glob(glob.escape(statedir) + "/jobs/journal.*"))
+    if free + reserved >= NEEDED:
         return ""
     return (
         f"its disk has {free >> 10} KiB free, an instance needs {NEEDED >> 10} KiB (most of it is kept in reserve, for "

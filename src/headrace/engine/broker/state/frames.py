@@ -64,13 +64,13 @@ def frames(file: BinaryIO) -> Iterator[Frame]:
         data = file.read(head.length + len(_LAST))
         payload = data[: head.length]
         end = place + _HEAD + len(data)
-        is_whole = data[head.length :] == _LAST and zlib.crc32(payload) == head.crc
-        if len(data) < head.length + len(_LAST) or not (is_whole or head.length):
+        is_complete = data[head.length :] == _LAST and zlib.crc32(payload) == head.crc
+        if len(data) < head.length + len(_LAST) or not (is_complete or head.length):
             return
         if head.is_void:
             yield Frame(place, end, None)
         else:
-            yield Frame(place, end, payload if is_whole else None, not is_whole)
+            yield Frame(place, end, payload if is_complete else None, not is_complete)
         if not head.length:
             return
         place = end

@@ -152,7 +152,7 @@ class Journal:
         with open(os.open(self._path(self.number), os.O_WRONLY | os.O_CLOEXEC), "wb", buffering=0) as handle:
             os.pwrite(handle.fileno(), void_head(file, damaged.begin), damaged.begin)
             os.fsync(handle.fileno())
-        self._tell_damage(damaged.begin, f"{damaged.end - damaged.begin} bytes are passed over and kept in {name}")
+        self._log_damage(damaged.begin, f"{damaged.end - damaged.begin} bytes are passed over and kept in {name}")
 
     def _keep(self, file: BinaryIO, place: int, end: int | None) -> str:
         """Copy a part of the file that is read to a file of its own; returns its path."""
@@ -162,7 +162,7 @@ class Journal:
             os.fsync(handle.fileno())
         return name
 
-    def _tell_damage(self, place: int, what: str) -> None:
+    def _log_damage(self, place: int, what: str) -> None:
         text = f"{self._path(self.number)} is damaged at byte {place}: {what}"
         self.damage = f"{self.damage}; {text}" if self.damage else text
 
@@ -175,7 +175,7 @@ class Journal:
             names.append(self._aside(f"{number:08d}"))
             os.rename(self._path(number), names[-1])
         kept = ", ".join(names)
-        self._tell_damage(self._end, f"the state is as it was before, what was written after is kept in {kept}")
+        self._log_damage(self._end, f"the state is as it was before, what was written after is kept in {kept}")
 
     def _aside(self, name: str) -> str:
         """A path for data that are moved aside, at which there is no file of an earlier damage."""
@@ -200,21 +200,21 @@ class Journal:
     def room(self, jobs: int = 0, size: int = 0) -> bool:
         """Whether `size` more bytes can be written, with the reserve for `jobs` active jobs left."""
         needed = reserve(jobs)
-        left = self._allocated - self._end - size
-        if left >= needed + _AHEAD // 2:
+        room = self._allocated - self._end - size
+        if room >= needed + _AHEAD // 2:
             return True
         now = time.monotonic()
-        if now < self._full_since + _ASK_AGAIN and (left >= needed or self._full):
-            return left >= needed
+        if now < self._full_since + _ASK_AGAIN and (room >= needed or self._full):
+            return room >= needed
         allocated = _preallocate(self._fd, self._end, size + needed)
         if allocated is None:
             # The file system cannot preallocate, so only a write shows whether there is room.
             return True
         self._allocated = max(self._allocated, allocated)
-        left = self._allocated - self._end - size
-        if left < needed + _AHEAD // 2:
-            self._full_since, self._full = now, left < needed
-        return left >= needed
+        room = self._allocated - self._end - size
+        if room < needed + _AHEAD // 2:
+            self._full_since, self._full = now, room < needed
+        return room >= needed
 
     def append(self, batch: bytes) -> None:
         """Write one batch: it survives the end of this process, and after `sync` that of the machine.
@@ -363,7 +363,7 @@ class Journal:
         self,
         number: int,
         jobs: Iterable[tuple[int, str, bytes]],
-        gone: Iterable[int],
+        removed: Iterable[int],
         texts: Iterable[tuple[int, bytes]],
         meta: dict[str, bytes],
     ) -> None:
@@ -372,7 +372,7 @@ class Journal:
         For another thread. Raises OSError.
         """
         try:
-            self._save(number, jobs, gone, texts, meta)
+            self._save(number, jobs, removed, texts, meta)
         except sqlite3.Error as exc:
             raise OSError(errno.ENOSPC if "full" in str(exc) else errno.EIO, f"{self.db_path}: {exc}") from None
         for old in self._numbers():
@@ -384,7 +384,7 @@ class Journal:
         self,
         number: int,
         jobs: Iterable[tuple[int, str, bytes]],
-        gone: Iterable[int],
+        removed: Iterable[int],
         texts: Iterable[tuple[int, bytes]],
         meta: dict[str, bytes],
     ) -> None:
@@ -392,7 +392,7 @@ class Journal:
             db.execute("PRAGMA synchronous=FULL")
             db.execute("BEGIN IMMEDIATE")
             db.executemany("INSERT OR REPLACE INTO job VALUES (?, ?, ?)", jobs)
-            db.executemany("DELETE FROM job WHERE id=?", ((id,) for id in gone))
+            db.executemany("DELETE FROM job WHERE id=?", ((id,) for id in removed))
             db.executemany("INSERT OR REPLACE INTO text VALUES (?, ?)", texts)
             db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", meta.items())
             db.execute("INSERT OR REPLACE INTO meta VALUES ('journal', ?)", (number,))

@@ -1,14 +1,19 @@
-"""A child in the tree as its parent sees it: its status, and the requests that are under way with it."""
+"""A child in the tree as its parent sees it: its hello, its status, and the requests that are under way with it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Container
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace import __version__
 from headrace.engine.broker.budget import Account, Budget
 from headrace.engine.broker.tbon.outstanding import Outstanding
+from headrace.formats.spec import message as m
 from headrace.formats.spec.message import Message
+
+if TYPE_CHECKING:
+    from headrace.engine.broker.boot.boot import BootInfo
 
 
 class Child:
@@ -20,9 +25,9 @@ class Child:
         self.status = "offline"
         self.since = time.monotonic()
         self.send: Callable[[Message], None] = lambda _msg: None
-        # Requests that it must respond to, and requests of its subtree that wait for responses.
-        self.owing = Outstanding()
-        self.asking = Outstanding()
+        # Requests that it has not answered, and requests from its subtree that wait for responses.
+        self.sent_requests = Outstanding()
+        self.received_requests = Outstanding()
         # The account of the guests in the subtree of this child.
         self.account = Account(budget)
         self.error = ""
@@ -31,6 +36,14 @@ class Child:
         self.torpid = False
         # Called after a change of its status, or of whether it is torpid.
         self.changed: Callable[[Child], None] = lambda _child: None
+
+    def join(self, uuid: str, now: float, status: str) -> None:
+        """A broker of this rank was accepted; `now` is the time of the loop."""
+        self.uuid = uuid
+        self.error = ""
+        self.torpid = False
+        self.heard = now
+        self.become(status)
 
     def become(self, status: str) -> None:
         if status != self.status:
@@ -60,3 +73,36 @@ class Child:
     @property
     def alive(self) -> bool:
         return self.status not in ("offline", "lost")
+
+
+# Characters of a host's name that are kept.
+_LONGEST_NAME = 64
+
+
+class Hello(NamedTuple):
+    """A broker as it describes itself; rank and uuid of a received hello may be of any type."""
+
+    rank: Any
+    uuid: Any
+    host: str
+
+    def request(self) -> Message:
+        body = {"rank": self.rank, "uuid": self.uuid, "version": __version__, "host": self.host}
+        return m.request("overlay.hello", body, matchtag=1)
+
+
+def read_hello(msg: Message) -> Hello:
+    """The hello of a request. Raises MessageError."""
+    body = msg.obj or {}
+    return Hello(body.get("rank"), body.get("uuid"), str(body.get("host", ""))[:_LONGEST_NAME])
+
+
+def refusal(hello: Hello, identity: str, children: Container[int], boot: BootInfo) -> str:
+    """Why the hello of the peer with this ZeroMQ identity is refused, "" if it is not. `boot` is the parent's."""
+    rank, host = hello.rank, hello.host
+    if type(rank) is not int or rank not in children or hello.uuid != identity:
+        return f"rank {rank} is not a child of rank {boot.rank}, or its uuid is not its own"
+    if boot.method == "config" and host in boot.hosts and host != boot.hosts[rank]:
+        # The child has the hosts in another order, so messages for other ranks would reach it.
+        return f"rank {rank} is {boot.hosts[rank]} here, and {host} is rank {boot.hosts.index(host)}"
+    return ""

@@ -2,7 +2,8 @@
 
 A broker that has sent nothing else reports to its parent every `tbon.torpid_min`. A child that was silent for
 `tbon.torpid_max` is torpid: its subtree joins the group `broker.torpid`, which the resource service follows, and counts
-as degraded until the child is heard again. The loss of a child is detected by its connection, not by this file.
+as degraded until the child is heard again. The loss of a child is detected when its connection ends. ZeroMQ does not
+tell whose connection it was, so all children are probed.
 """
 
 from __future__ import annotations
@@ -25,15 +26,21 @@ if TYPE_CHECKING:
 
 # CONTROL message type (aux1), next to those of the overlay.
 ALIVE = 4
-# Looks at the children in `tbon.torpid_max`: a silent one is torpid at most a sixth later.
-_LOOKS = 6
+# Checks of the children in `tbon.torpid_max`: a silent one is torpid at most a sixth later.
+_CHECKS = 6
+
+
+class Upward(Protocol):
+    """The link to the parent (`ParentLink`). `quiet`: nothing was sent since this was set."""
+
+    quiet: bool
+
+    def transmit(self, msg: Message) -> bool: ...
 
 
 class Links(Protocol):
     """The links of one broker to its neighbours, as far as this file needs them (`Overlay`)."""
 
-    # Nothing was sent to the parent since this was set.
-    quiet: bool
     closing: bool
     rank: int
     topology: Topology
@@ -41,7 +48,8 @@ class Links(Protocol):
 
     @property
     def broker(self) -> BrokerBase: ...
-    def send_up(self, msg: Message) -> bool: ...
+    @property
+    def parent(self) -> Upward | None: ...
     def report(self) -> None: ...
 
 
@@ -54,7 +62,7 @@ class Liveness:
         attrs = overlay.broker.attrs
         self._least = duration.parse(attrs.get("tbon.torpid_min"))
         self._most = duration.parse(attrs.get("tbon.torpid_max"))
-        self._looked = 0.0
+        self._checked = 0.0
         self._timers: list[asyncio.TimerHandle] = []
         attrs.watchers.append(self._set)
 
@@ -66,8 +74,8 @@ class Liveness:
         if self._overlay.rank and 0 < self._least < math.inf:
             self._later(self._least, self._send_alive)
         if self._overlay.children and 0 < self._most < math.inf:
-            self._looked = self._broker.loop.time()
-            self._later(self._most / _LOOKS, self._look)
+            self._checked = self._broker.loop.time()
+            self._later(self._most / _CHECKS, self._check_children)
 
     def _later(self, seconds: float, fn: Callable[[], None]) -> None:
         now = self._broker.loop.time()
@@ -88,22 +96,24 @@ class Liveness:
         overlay = self._overlay
         if overlay.closing:
             return
-        if overlay.quiet:
-            overlay.send_up(Message(m.CONTROL, aux1=ALIVE))
-        overlay.quiet = True
+        parent = overlay.parent
+        if parent is not None:
+            if parent.quiet:
+                parent.transmit(Message(m.CONTROL, aux1=ALIVE))
+            parent.quiet = True
         self._later(self._least, self._send_alive)
 
-    def _look(self) -> None:
+    def _check_children(self) -> None:
         if self._overlay.closing:
             return
         now = self._broker.loop.time()
         # If this process was stopped itself, messages of the children may still be in the socket.
-        prompt = now - self._looked < self._most
-        self._looked = now
+        prompt = now - self._checked < self._most
+        self._checked = now
         for child in self._overlay.children.values():
             if prompt and child.alive and not child.torpid and now - child.heard > self._most:
                 self._change(child, True)
-        self._later(self._most / _LOOKS, self._look)
+        self._later(self._most / _CHECKS, self._check_children)
 
     def heard(self, child: Child) -> None:
         """A torpid child has sent a message."""
@@ -118,3 +128,40 @@ class Liveness:
         update = {"broker.torpid": {"add" if torpid else "remove": ranks}}
         self._broker.context.call("groups.update", {"update": update}, nodeid=0)
         self._overlay.report()
+
+
+# Seconds after which ZeroMQ refuses to send to a child that is gone.
+_PROBE_DELAY = 0.05
+
+
+class Probes:
+    """Calls `probe` at once when a connection has ended, and once more later: ZeroMQ forgets a peer only then.
+
+    Connections that end meanwhile share the later probe.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, probe: Callable[[], None]) -> None:
+        self._loop = loop
+        self._probe = probe
+        self._timer: asyncio.TimerHandle | None = None
+        # Whether connections have ended since the first probe.
+        self._more = False
+
+    def connection_ended(self) -> None:
+        if self._timer is not None:
+            self._more = True
+            return
+        self._timer = self._loop.call_later(_PROBE_DELAY, self._delayed)
+        self._probe()
+
+    def _delayed(self) -> None:
+        self._timer = None
+        if self._more:
+            self._more = False
+            self.connection_ended()
+        else:
+            self._probe()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()

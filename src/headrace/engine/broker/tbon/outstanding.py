@@ -58,9 +58,9 @@ class Outstanding:
 
     def take(self) -> list[Message]:
         """Remove and return all requests; none are kept from now on."""
-        left = [msg for tags in self._senders.values() for msg in tags.values()]
+        requests = [msg for tags in self._senders.values() for msg in tags.values()]
         self._senders.clear()
-        return left
+        return requests
 
     def __len__(self) -> int:
         return sum(map(len, self._senders.values()))
@@ -68,12 +68,12 @@ class Outstanding:
 
 def disconnects(requests: list[Message]) -> Iterator[Message]:
     """A disconnect request for each sender, service and broker in `requests`, with the same routes."""
-    told = set()
+    seen = set()
     for msg in requests:
         service, upstream = msg.topic.rpartition(".")[0], msg.flags & m.FLAG_UPSTREAM
         key = (sender_of(msg), service, msg.aux1, upstream)
-        if service and key not in told:
-            told.add(key)
+        if service and key not in seen:
+            seen.add(key)
             note = m.request(
                 service + ".disconnect", None, msg.aux1, flags=upstream, userid=msg.userid, rolemask=msg.rolemask
             )

@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headrace import __version__
 from headrace.engine.broker.answers import RpcError
 from headrace.engine.broker.budget import is_guest
-from headrace.engine.broker.tbon.child import Child
-from headrace.engine.broker.tbon.liveness import Liveness
-from headrace.engine.broker.tbon.outstanding import Outstanding, disconnects, sender_of
+from headrace.engine.broker.tbon.child import Child, Hello, read_hello, refusal
+from headrace.engine.broker.tbon.liveness import Liveness, Probes
+from headrace.engine.broker.tbon.membership import Membership, decode
+from headrace.engine.broker.tbon.outstanding import disconnects, sender_of
 from headrace.formats.spec import message as m
 from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.message import Message, MessageError
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from headrace.engine.broker.boot.boot import BootInfo
     from headrace.engine.broker.parts import BrokerBase
     from headrace.engine.broker.tbon import sockets as links
+    from headrace.engine.broker.tbon.parent import ParentLink
     from headrace.formats.spec.topology import Topology
 
 # CONTROL message types (aux1) of this overlay; 4 is liveness.ALIVE, which says nothing more.
@@ -44,12 +45,6 @@ _STATUS = 1
 _GOODBYE = 2
 _PROBE = 3
 _LEAVE = 5
-
-_BATCH = 200
-# Seconds after which ZeroMQ refuses to send to a child that is gone.
-_PROBE_AGAIN = 0.05
-# Characters of a host's name that are kept.
-_LONGEST_NAME = 64
 
 
 class Overlay:
@@ -61,30 +56,22 @@ class Overlay:
         self.rank = broker.rank
         self.topology = boot.topology
         self.uuid = broker.uuid
-        self.parent_uuid = ""
         self.children = {rank: Child(rank, self.broker.budget) for rank in boot.topology.children(self.rank)}
-        # Told, as `Child.changed`, of every child.
+        # Called, as `Child.changed`, for every child.
         self.on_child_changed: Callable[[Child], None] = lambda _child: None
         self._by_uuid: dict[str, Child] = {}
         # Hellos that have come before this broker admits children, by the identities of their senders.
         self._admits = self.rank == 0
         self._early: dict[str, tuple[Message, zmq.Frame]] = {}
         self._sockets: links.TreeSockets | None = None
-        self._parent: Socket | None = None
+        self.parent: ParentLink | None = None
         self._bound: Socket | None = None
-        self._online: Idset = Idset()
-        self._offline: Idset = Idset()
-        # The lost ranks among the last that went offline, without those that left in order.
-        self._torn_off: Idset = Idset()
-        self._status_sent = ""
+        self._membership = Membership()
+        # When the status of this subtree changed last.
         self.since = time.monotonic()
         self.closing = False
-        # The state of the probe for lost children: whether one is scheduled, and whether another must follow it.
-        self._probing = self._probe_more = False
-        # Whether nothing was sent to the parent since this was set.
-        self.quiet = False
+        self._probes = Probes(broker.loop, self._probe_all)
         self.liveness = Liveness(self)
-        self._parent_owing = Outstanding()
         self.on_ready: Callable[[dict[str, Any]], None] = lambda _body: None
         self.on_parent_lost: Callable[[str], None] = lambda _why: None
         self.on_members: Callable[[Idset, Idset, Idset], None] = lambda _online, _offline, _lost: None
@@ -116,10 +103,11 @@ class Overlay:
         """The sockets of the tree, made when the first is needed."""
         if self._sockets is None:
             # Imported only now: an instance of one broker starts in a tenth less time without it.
-            global links, zmq
+            global ParentLink, links, zmq
             import zmq
 
             from headrace.engine.broker.tbon import sockets as links
+            from headrace.engine.broker.tbon.parent import ParentLink
 
             broker = self.broker
             self._sockets = links.TreeSockets(broker.loop, broker.attrs, self.boot, len(self.children), broker.log)
@@ -130,23 +118,17 @@ class Overlay:
         sock.bind(self.boot.bind)
         self._bound = sock
         self.broker.attrs.set("tbon.endpoint", links.endpoint_of(sock))
-        sockets.watch(sock, self._read_children, lambda _why: self._probe_children())
+        sockets.watch(sock, self._read_children, lambda _why: self._probes.connection_ended())
 
     def _connect(self, sockets: links.TreeSockets) -> None:
-        self._parent = sock = sockets.above(self.uuid)
         self.broker.attrs.set("tbon.parent-endpoint", self.boot.parent_uri)
         if self.boot.parent_unresolved:
-            # The address may become known later, so connecting is tried again.
+            # The address may become known later, so ZeroMQ continues to connect.
             text = f"unable to resolve upstream peer {self.boot.parent_unresolved}"
             self.broker.log(logging.WARNING, "overlay", text)
-        sockets.watch(sock, self._read_parent, lambda why: self._parent_lost(why or "connection closed"))
-        sock.connect(self.boot.parent_uri)
-        hello = m.request(
-            "overlay.hello",
-            {"rank": self.rank, "uuid": self.uuid, "version": __version__, "host": self.boot.hostname},
-            matchtag=1,
-        )
-        self._put(sock, m.encode_parts(hello))
+        self.parent = ParentLink(self.broker, sockets, self.uuid, self._from_parent, self._parent_lost)
+        hello = Hello(self.rank, self.uuid, self.boot.hostname)
+        self.parent.connect(self.boot.parent_uri, hello.request())
 
     def grow(self, topology: Topology) -> None:
         """Be part of a larger tree, and listen for the children that it gives us.
@@ -172,9 +154,10 @@ class Overlay:
     def close(self, in_order: bool = True) -> None:
         """Say goodbye to the parent, which then counts this broker as offline instead of lost; close every socket."""
         self.closing = True
-        if in_order and self._parent is not None and self.parent_uuid:
-            self._put(self._parent, m.encode_parts(Message(m.CONTROL, aux1=_GOODBYE)))
-        bound, self._parent, self._bound = self._bound, None, None
+        self._probes.close()
+        if in_order and self.parent is not None and self.parent.uuid:
+            self.parent.transmit(Message(m.CONTROL, aux1=_GOODBYE))
+        bound, self.parent, self._bound = self._bound, None, None
         if self._sockets is not None:
             self._sockets.close()
             self._sockets = None
@@ -186,37 +169,26 @@ class Overlay:
     # -- sending
 
     def _put(self, sock: Socket, parts: list[bytes]) -> bool:
-        try:
-            links.send(sock, parts)
-        except zmq.ZMQError as exc:
-            if exc.errno in (errno.EHOSTUNREACH, errno.EAGAIN):
-                return False
-            raise
-        self.quiet = self.quiet and sock is not self._parent
+        """Send to a child; False if it is not connected."""
+        if not links.put(sock, parts):
+            return False
         # ZeroMQ's descriptor is edge-triggered, and a send may consume the edge, so the socket is read after this turn.
-        self.broker.router.at_turn_end(self._read_parent if sock is self._parent else self._read_children)
+        self.broker.router.at_turn_end(self._read_children)
         return True
 
     def send_up(self, msg: Message) -> bool:
         """Send toward rank 0; False without a parent."""
-        sock = self._parent
-        if sock is None:
-            return False
-        msg.rolemask &= ~m.ROLE_LOCAL
-        parts = m.encode_parts(msg)
-        if msg.type == m.REQUEST:
-            self._parent_owing.passed(msg, sender_of(msg))
-            msg.forget_body()
-        return self._put(sock, parts)
+        parent = self.parent
+        return parent is not None and parent.send(msg)
 
     def stats(self) -> dict[str, int]:
-        """The number of neighbours, and of requests to which neighbours owe a response."""
+        """The number of neighbours, and of requests without a response."""
         return {
             "child-count": len(self.children),
             "child-connected": sum(child.alive for child in self.children.values()),
             "parent-count": int(self.rank > 0),
-            "parent-rpc": len(self._parent_owing),
-            "child-rpc": sum(len(child.asking) for child in self.children.values()),
+            "parent-rpc": 0 if self.parent is None else len(self.parent.sent_requests),
+            "child-rpc": sum(len(child.received_requests) for child in self.children.values()),
         }
 
     def send_toward(self, msg: Message, rank: int) -> bool:
@@ -237,10 +209,10 @@ class Overlay:
             self._lost(child, "unreachable")
             return False
         if msg.type == m.REQUEST:
-            child.owing.passed(msg, sender_of(msg))
+            child.sent_requests.passed(msg, sender_of(msg))
             msg.forget_body()
         elif msg.type == m.RESPONSE:
-            child.asking.answered(msg, sender_of(msg))
+            child.received_requests.answered(msg, sender_of(msg))
             if child.account:
                 child.account.answered(msg)
         return True
@@ -258,37 +230,18 @@ class Overlay:
 
     # -- receiving
 
-    def _read_parent(self) -> None:
-        for _ in range(_BATCH):
-            sock = self._parent
-            if sock is None or sock.closed:
-                return
-            try:
-                parts = links.receive(sock)
-            except zmq.Again:
-                return
-            try:
-                msg = m.decode_parts(parts)
-            except MessageError as exc:
-                self.broker.log(logging.ERROR, "overlay", f"message from parent dropped: {exc}")
-                continue
-            try:
-                self._from_parent(msg)
-            except Exception as exc:
-                self.broker.log(logging.ERROR, "overlay", f"{msg} from the parent: {exc!r}")
-        self.broker.loop.call_soon(self._read_parent)
-
     def _from_parent(self, msg: Message) -> None:
-        router = self.broker.router
-        if not self.parent_uuid:
+        router, parent = self.broker.router, self.parent
+        if parent is None:
+            return
+        if not parent.uuid:
             if msg.type == m.RESPONSE and msg.topic == "overlay.hello":
-                self._welcome(msg)
+                self._hello_answered(parent, msg)
             return
         if msg.type == m.REQUEST:
-            msg.routes.append(self.parent_uuid.encode())
+            msg.routes.append(parent.uuid.encode())
             router.request(msg)
         elif msg.type == m.RESPONSE:
-            self._parent_owing.answered(msg, sender_of(msg))
             router.response(msg)
         elif msg.type == m.EVENT:
             self.broker.events.deliver(msg)
@@ -297,13 +250,13 @@ class Overlay:
         elif msg.type == m.CONTROL and msg.aux1 == _LEAVE:
             self.on_leave()
 
-    def _welcome(self, msg: Message) -> None:
+    def _hello_answered(self, parent: ParentLink, msg: Message) -> None:
         if msg.errnum:
             self._parent_lost(f"hello refused: {msg.text or msg.errnum}")
             return
         body = msg.obj or {}
-        self.parent_uuid = str(body.get("uuid", ""))
-        self.broker.router.add_neighbour(_ParentPeer(self, self.parent_uuid))
+        parent.uuid = str(body.get("uuid", ""))
+        self.broker.router.add_neighbour(parent)
         self.on_ready(body)
         self.admit()
 
@@ -318,24 +271,13 @@ class Overlay:
         if self.closing:
             return
         self.closing = True
-        self._leave_parent()
-        for msg in self._parent_owing.take():
+        parent, self.parent = self.parent, None
+        for msg in parent.end() if parent is not None else ():
             self._fail(msg, "the parent broker was lost")
         self.on_parent_lost(why)
 
-    def _leave_parent(self) -> None:
-        """End the link to the parent without a goodbye.
-
-        Without this, ZeroMQ would connect again by itself, so that the parent would find this broker reachable although
-        it no longer serves. After a goodbye, the parent would count a broker that was cut off as one that left in
-        order.
-        """
-        sock, self._parent = self._parent, None
-        if sock is not None and self._sockets is not None:
-            self._sockets.end(sock)
-
     def _read_children(self) -> None:
-        for _ in range(_BATCH):
+        for _ in range(links.BATCH):
             sock = self._bound
             if sock is None or sock.closed:
                 return
@@ -380,12 +322,12 @@ class Overlay:
                     msg.routes.append(identity.encode())
                     router.refuse(msg, exc.errnum, exc.text)
                     return
-            child.asking.passed(msg, sender_of(msg))
+            child.received_requests.passed(msg, sender_of(msg))
             msg.routes.append(identity.encode())
             msg.flags |= m.FLAG_ROUTE
             router.request(msg)
         elif msg.type == m.RESPONSE:
-            child.owing.answered(msg, sender_of(msg))
+            child.sent_requests.answered(msg, sender_of(msg))
             router.response(msg)
         elif msg.type == m.EVENT:
             self.broker.events.publish(msg)
@@ -407,39 +349,30 @@ class Overlay:
 
         def refuse(errnum: int, text: str) -> None:
             if self._sockets is not None:
-                self._sockets.refusals.tell_of_hello(origin, host, text)
+                self._sockets.refusals.log_hello(origin, host, text)
             answer(m.error_response(msg, errnum, text))
 
         try:
-            body = msg.obj or {}
-            rank, uuid = body.get("rank"), body.get("uuid")
+            hello = read_hello(msg)
         except MessageError as exc:
             refuse(errno.EPROTO, str(exc))
             return
-        host = str(body.get("host", ""))[:_LONGEST_NAME]
-        child = self.children.get(rank) if type(rank) is int else None
-        if child is None or uuid != identity:
-            refuse(errno.EINVAL, f"rank {rank} is not a child of rank {self.rank}, or its uuid is not its own")
+        host = hello.host
+        wrong = refusal(hello, identity, self.children, self.boot)
+        if wrong:
+            refuse(errno.EINVAL, wrong)
             return
-        if self.boot.method == "config" and host in self.boot.hosts and host != self.boot.hosts[child.rank]:
-            # The child has the hosts in another order, so messages for other ranks would reach it.
-            expected, actual = self.boot.hosts[child.rank], self.boot.hosts.index(host)
-            refuse(errno.EINVAL, f"rank {rank} is {expected} here, and {host} is rank {actual}")
-            return
+        child = self.children[hello.rank]
         if child.alive:
             self._probe(child)
         if child.alive:
-            refuse(errno.EEXIST, f"rank {rank} is already here as {child.uuid}")
+            refuse(errno.EEXIST, f"rank {child.rank} is already here as {child.uuid}")
             return
         child.host = host
         if child.status == "lost":
-            gone = time.monotonic() - child.since
-            self.broker.log(logging.ERROR, "overlay", f"{child.title} is back, {gone:.1f} s after it was lost")
-        child.uuid = identity
-        child.error = ""
-        child.torpid = False
-        child.heard = self.broker.loop.time()
-        child.become("partial" if self.topology.children(child.rank) else "full")
+            away = time.monotonic() - child.since
+            self.broker.log(logging.ERROR, "overlay", f"{child.title} is back, {away:.1f} s after it was lost")
+        child.join(identity, self.broker.loop.time(), "partial" if self.topology.children(child.rank) else "full")
         child.send = partial(self._send_or_refuse, child)
         self._by_uuid[identity] = child
         self.broker.router.add_neighbour(child)
@@ -459,28 +392,6 @@ class Overlay:
         """Whether the peer of this identity is still connected."""
         probe = m.encode_parts(Message(m.CONTROL, aux1=_PROBE))
         return self._bound is not None and self._put(self._bound, [identity.encode(), *probe])
-
-    def _probe_children(self) -> None:
-        """A connection ended: probe now for the lost child, and again later, as ZeroMQ forgets a peer only after this
-        event.
-        """
-        if self._probing:
-            self._probe_more = True
-            return
-        self._probing = True
-        self._probe_all()
-        self.broker.loop.call_later(_PROBE_AGAIN, self._probe_again)
-
-    def _probe_again(self) -> None:
-        if self.closing:
-            return
-        self._probing = False
-        if self._probe_more:
-            # For those that ended since.
-            self._probe_more = False
-            self._probe_children()
-            return
-        self._probe_all()
 
     def _probe_all(self) -> None:
         for child in list(self.children.values()):
@@ -504,9 +415,9 @@ class Overlay:
             silence = self.broker.loop.time() - child.heard
             text = f"{child.title} was lost: {why}, it was last heard {silence:.1f} s ago"
             self.broker.log(logging.ERROR, "overlay", text)
-        for msg in child.owing.take():
+        for msg in child.sent_requests.take():
             self._fail(msg, f"rank {child.rank} was lost")
-        for note in disconnects(child.asking.take()):
+        for note in disconnects(child.received_requests.take()):
             self.broker.router.request(note)
         child.account.close()
         ranks = self.topology.subtree(child.rank)
@@ -534,41 +445,28 @@ class Overlay:
 
         `lost` are those `offline` that did not leave in order.
         """
-        came, went = Idset(online), Idset(offline)
-        self._online = (self._online | came) - went
-        self._offline = (self._offline | went) - came
-        self._torn_off = (self._torn_off | Idset(lost)) - came
+        self._membership.change(online, offline, lost)
         self.broker.router.at_flush(self._send_status)
 
     def _send_status(self) -> None:
-        status = self.status
-        if not self._online and not self._offline and status == self._status_sent:
+        report, is_new = self._membership.take(self.status)
+        if report is None:
             return
-        online, self._online = self._online, Idset()
-        offline, self._offline = self._offline, Idset()
-        lost, self._torn_off = self._torn_off, Idset()
-        if status != self._status_sent:
+        if is_new:
             self.since = time.monotonic()
-        self._status_sent = status
         if self.rank == 0:
-            if online or offline:
-                self.on_members(online, offline, lost)
-            return
-        if self._parent is not None:
-            body = {"status": status, "online": str(online), "offline": str(offline), "lost": str(lost)}
-            self._put(self._parent, m.encode_parts(Message(m.CONTROL, obj=body, aux1=_STATUS)))
+            if report.online or report.offline:
+                self.on_members(report.online, report.offline, report.lost)
+        elif self.parent is not None:
+            self.parent.transmit(Message(m.CONTROL, obj=report.encode(), aux1=_STATUS))
 
     def _child_status(self, child: Child, msg: Message) -> None:
         """Handle a status message. Raises ValueError for an invalid one."""
-        body = msg.obj or {}
-        status, *members = (body.get(key, "") for key in ("status", "online", "offline", "lost"))
-        if not (isinstance(status, str) and all(isinstance(text, str) for text in members)):
-            raise ValueError("status, online, offline and lost must be strings")
-        came, went, lost = (Idset.parse(text) for text in members)
-        if status in ("full", "partial", "degraded"):
-            child.become(status)
+        report = decode(msg.obj or {})
+        if report.status in ("full", "partial", "degraded"):
+            child.become(report.status)
         mine = Idset(self.topology.subtree(child.rank))
-        self.report(came & mine, went & mine, lost & mine)
+        self.report(report.online & mine, report.offline & mine, report.lost & mine)
 
     @property
     def status(self) -> str:
@@ -606,14 +504,3 @@ class Overlay:
             self._put(self._bound, [child.uuid.encode(), *bye])
         self._lost(child, "administratively disconnected")
         return True
-
-
-class _ParentPeer:
-    """The parent as a destination of responses."""
-
-    def __init__(self, overlay: Overlay, uuid: str) -> None:
-        self.uuid = uuid
-        self._overlay = overlay
-
-    def send(self, msg: Message) -> None:
-        self._overlay.send_up(msg)

@@ -79,40 +79,40 @@ class Refusals:
         self._log = log
         self._clock = clock
         self._since = clock()
-        self._told: set[str] = set()
-        self._untold = 0
+        self._logged: set[str] = set()
+        self._suppressed = 0
         self._old: set[str] = set()
 
     def begin(self, endpoint: str) -> None:
         """Ignore closed connections of an earlier broker that listened on this port."""
         self._old = sent_away(endpoint)
 
-    def tell_of_key(self, address: str) -> None:
+    def log_key(self, address: str) -> None:
         """A peer with an unknown key was refused; ZeroMQ reports its address."""
-        self.tell(logging.WARNING, f"connection from {readable(address)} refused: its key is no member's")
+        self.log(logging.WARNING, f"connection from {readable(address)} refused: its key is no member's")
 
-    def tell_of_handshake(self, endpoint: str, certificate: str) -> None:
+    def log_handshake(self, endpoint: str, certificate: str) -> None:
         """A peer that does not know this broker's key failed its handshake at `endpoint`."""
         ours = f"that of {certificate}" if certificate else "ours"
         why = f"its certificate is not {ours}, or it is no broker"
         nobody = "an unknown address" if endpoint.startswith("tcp:") else "this host"
         peers = {address_of(end) for end in sent_away(endpoint) - self._old} or {nobody}
         lines = [f"connection from {peer} refused: {why}" for peer in sorted(peers)]
-        for line in [line for line in lines if line not in self._told] or lines[:1]:
-            self.tell(logging.WARNING, line)
+        for line in [line for line in lines if line not in self._logged] or lines[:1]:
+            self.log(logging.WARNING, line)
 
-    def tell_of_hello(self, origin: zmq.Frame, host: str, text: str) -> None:
-        self.tell(logging.ERROR, f"hello of {host} at {_sender_of(origin)} refused: {text}")
+    def log_hello(self, origin: zmq.Frame, host: str, text: str) -> None:
+        self.log(logging.ERROR, f"hello of {host} at {_sender_of(origin)} refused: {text}")
 
-    def tell(self, level: int, text: str) -> None:
+    def log(self, level: int, text: str) -> None:
         now = self._clock()
         if now - self._since >= _WHILE:
-            if self._untold:
-                self._log(logging.WARNING, "overlay", f"{self._untold} more connections and hellos were refused")
-            self._since, self._untold = now, 0
-            self._told.clear()
-        if text in self._told or len(self._told) >= _MOST:
-            self._untold += 1
+            if self._suppressed:
+                self._log(logging.WARNING, "overlay", f"{self._suppressed} more connections and hellos were refused")
+            self._since, self._suppressed = now, 0
+            self._logged.clear()
+        if text in self._logged or len(self._logged) >= _MOST:
+            self._suppressed += 1
             return
-        self._told.add(text)
+        self._logged.add(text)
         self._log(level, "overlay", text)

@@ -8,6 +8,7 @@ tenth to a broker's memory.
 
 from __future__ import annotations
 
+import errno
 import logging
 import struct
 from asyncio import AbstractEventLoop, TimerHandle
@@ -38,6 +39,8 @@ _FROM_ABOVE = _FROM_BELOW | int(zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HAND
 _LOOK = 0.5
 _NOW, _NOW_MORE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
 _MORE, _FD = int(zmq.RCVMORE), int(zmq.FD)
+# Messages that are read from a socket before other callbacks of the loop get their turn.
+BATCH = 200
 _EVENT = struct.Struct("=HI")
 
 
@@ -46,6 +49,17 @@ def send(sock: Socket, parts: list[bytes]) -> None:
     last = len(parts) - 1
     for number, part in enumerate(parts):
         sock.send(part, _NOW if number == last else _NOW_MORE)
+
+
+def put(sock: Socket, parts: list[bytes]) -> bool:
+    """Send a message; False if the peer is not connected or its queue is full. Raises zmq.ZMQError."""
+    try:
+        send(sock, parts)
+    except zmq.ZMQError as exc:
+        if exc.errno in (errno.EHOSTUNREACH, errno.EAGAIN):
+            return False
+        raise
+    return True
 
 
 def receive(sock: Socket) -> list[bytes]:
@@ -144,7 +158,7 @@ class TreeSockets:
                 allowed = len(parts) >= 7 and parts[5] == b"CURVE" and z85.encode(parts[6]) in self._boot.members
                 code, text = (b"200", b"OK") if allowed else (b"400", b"not a member of this instance")
                 if not allowed and len(parts) > 3:
-                    self.refusals.tell_of_key(parts[3].decode("ascii", "replace"))
+                    self.refusals.log_key(parts[3].decode("ascii", "replace"))
                 send(zap, [parts[0], parts[1] if len(parts) > 1 else b"", code, text, b"", b""])
 
         self._add_reader(zap, read)
@@ -154,8 +168,8 @@ class TreeSockets:
         self._loop.add_reader(fd, read)
         self._descriptors.append(fd)
 
-    def watch(self, sock: Socket, read: Callable[[], None], gone: Callable[[str], None]) -> None:
-        """Call `read` when there may be messages, and `gone` when a connection of `sock` has ended.
+    def watch(self, sock: Socket, read: Callable[[], None], ended: Callable[[str], None]) -> None:
+        """Call `read` when there may be messages, and `ended` when a connection of `sock` has ended.
 
         The event does not tell which child's it was; the parent's has the reason, if it ended during the handshake.
         """
@@ -176,16 +190,16 @@ class TreeSockets:
             while not monitor.closed:
                 try:
                     # The first frame is the event and its value, the second the endpoint (zmq_socket_monitor(3)).
-                    told, endpoint = receive(monitor)
+                    frame, endpoint = receive(monitor)
                 except zmq.Again:
                     return
-                event, _ = _EVENT.unpack(told)
+                event, _ = _EVENT.unpack(frame)
                 if self._logs_events:
                     self._log_event("parent" if above else "child", event, endpoint)
                 if not event & wanted:
                     continue
                 if event == _DISCONNECTED:
-                    gone(why)
+                    ended(why)
                 elif above:
                     why = refused.above(event, self._boot)
                 elif not self._looking:
@@ -204,7 +218,7 @@ class TreeSockets:
 
     def _look(self, sock: Socket) -> None:
         self._looking = None
-        self.refusals.tell_of_handshake(endpoint_of(sock), self._boot.certificate)
+        self.refusals.log_handshake(endpoint_of(sock), self._boot.certificate)
 
     def end(self, sock: Socket) -> None:
         """Close one socket, and drop its unsent messages."""

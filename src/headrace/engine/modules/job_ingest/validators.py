@@ -19,7 +19,7 @@ from typing import Any
 
 from headrace.engine.broker.module.context import ModuleContext, RpcError
 from headrace.engine.modules.common.background import Background
-from headrace.engine.process.python import calling
+from headrace.engine.process.spawn import calling
 from headrace.wire.client.installation import FOLDERS
 
 # Seconds in which the process must answer for one job.

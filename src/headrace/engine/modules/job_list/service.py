@@ -71,7 +71,7 @@ class _Lister:
         # The attributes of the last jobspec.
         self.summary = NO_SUMMARY
         self.inactive: dict[int, bytes] = {}
-        ctx.holds(lambda: (self.active, self.inactive))
+        ctx.watch_tables(lambda: (self.active, self.inactive))
         self.packer = Packer()
         self.stats = Stats()
         self.stats.configure(ctx.config)

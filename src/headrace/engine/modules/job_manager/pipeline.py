@@ -124,7 +124,7 @@ class Pipeline:
         # Jobs that were waited for since the journal's file was begun, with their results. A checkpoint has them as not
         # waited for, since the record in that file tells whether the result was released.
         self._reaped: dict[int, str] = {}
-        ctx.holds(lambda: (core.active, core.inactive, self._unsaved))
+        ctx.watch_tables(lambda: (core.active, core.inactive, self._unsaved))
         self._texts_saved = 0
         self._soon = False
         self._saving = False

@@ -109,7 +109,7 @@ class _Manager:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
         store = self.store
-        ctx.holds(lambda: (store.active, store.submissions, store.places, self.sched.tags))
+        ctx.watch_tables(lambda: (store.active, store.submissions, store.places, self.sched.tags))
         self._serve()
         ctx.subscribe("resource-expiration", self._instance_expires)
         ctx.on_disconnect(self._disconnected)

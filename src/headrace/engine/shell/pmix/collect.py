@@ -51,9 +51,9 @@ class Collector:
         if len(parts) < len(nodes):
             return
         del self._parts[name]
-        whole = {"op": "whole", "name": name, "parts": [parts[node] for node in sorted(parts)]}
+        result = {"op": "whole", "name": name, "parts": [parts[node] for node in sorted(parts)]}
         for node in nodes:
             if node == self._nodeid:
-                self.from_node(node, whole)
+                self.from_node(node, result)
             else:
-                self._to_node(node, whole)
+                self._to_node(node, result)

@@ -1,4 +1,4 @@
-"""PMIx for one job on one node, the shell's part: what tasks are told, the server's process, the way to other nodes.
+"""PMIx for one job on one node, the shell's part: variables of tasks, the server's process, other nodes.
 
 The server (server.py) is started when the first task connects (port.py).
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # Properties of the server's libpmix that clients need. All builds but debug builds have these, and the server compares
 # them with its own (server.py). `hash` needs no files that tasks and server share.
-TOLD = {
+CLIENT_SETTINGS = {
     "PMIX_SECURITY_MODE": "native",
     "PMIX_BFROP_BUFFER_TYPE": "PMIX_BFROP_BUFFER_NON_DESC",
     "PMIX_GDS_MODULE": "hash",
@@ -52,7 +52,7 @@ _SERVER = "headrace"
 _MESSAGES, _CLIENTS = 3, 4
 _READ = 1 << 16
 # Seconds until connections are passed again to a server whose socket was full.
-_AGAIN = 0.01
+_RETRY_DELAY = 0.01
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(headrace.__file__)))
 _PROGRAM = (
     "import sys; sys.path[:0] = [sys.argv[1]]; "
@@ -79,19 +79,20 @@ class Offer:
         self._server: socket.socket | None = None
         self._feed: Feed | None = None
         self._received = LineReader()
-        # Tasks, by their ranks, that have begun to use PMIx and have not ended that.
-        self._in: set[int] = set()
+        # The ranks of tasks that have initialised PMIx and have not finalised it.
+        self._users: set[int] = set()
         self._used = False
-        self._gone = ""
+        # Why no operation of all tasks can complete any more, "" while they can.
+        self._block_reason = ""
         # Operations of all tasks that this node waits in, and how many of them it has entered.
-        self._in_all: list[int] = []
+        self._awaited_operations: list[int] = []
         self._barriers = 0
         # Connections of tasks that are to be given to the server.
         self._clients: list[socket.socket] = []
         self._to_server: socket.socket | None = None
         address = f"{_SERVER}.{job.nodeid};{job.agent.pmix.add(self)}"
         self._environment = {
-            **TOLD,
+            **CLIENT_SETTINGS,
             **dict.fromkeys(_ADDRESSES, address),
             "PMIX_NAMESPACE": self.namespace,
             "PMIX_HOSTNAME": self._nodes[job.nodeid],
@@ -124,7 +125,7 @@ class Offer:
             try:
                 socket.send_fds(self._to_server, [b"."], [self._clients[0].fileno()])
             except BlockingIOError:
-                self._job.agent.after(_AGAIN, self._pass_on)
+                self._job.agent.after(_RETRY_DELAY, self._pass_on)
                 return
             except OSError:
                 return
@@ -170,7 +171,7 @@ class Offer:
             "nodeid": job.nodeid,
             "ranks": [list(tasks.node_tasks(node)) for node in range(job.nnodes)],
             "folder": job.tmpdir,
-            "told": TOLD,
+            "settings": CLIENT_SETTINGS,
         }
 
     def _send_to_server(self, message: Message) -> None:
@@ -199,10 +200,10 @@ class Offer:
     def _heard(self, message: Message) -> None:
         kind = message["op"]
         if kind == "begun":
-            self._in.add(message["rank"])
+            self._users.add(message["rank"])
             self._used = True
         elif kind == "left":
-            self._in.discard(message["rank"])
+            self._users.discard(message["rank"])
         elif kind == "collect":
             self._collect(message)
         elif kind == "ask":
@@ -218,19 +219,19 @@ class Offer:
         """The tasks of this node have entered a collective operation."""
         if not message["everyone"]:
             self._collector.enter(message["key"], message["token"], message["nodes"], message["data"])
-        elif self._gone:
-            self._fail(self._gone)
+        elif self._block_reason:
+            self._fail(self._block_reason)
         elif self._job.nnodes == 1:
             self._collected(message["token"], [message["data"]])
         else:
             # Operations of all tasks use the barrier of PMI-1, which sends one message over each edge of the TBON.
-            self._in_all.append(message["token"])
+            self._awaited_operations.append(message["token"])
             self._barriers += 1
-            self._job.enter_pmix_barrier(self._barriers, {str(self._job.nodeid): message["data"]})
+            self._job.reports.barrier(-self._barriers, {str(self._job.nodeid): message["data"]})
 
     def barrier_done(self, parts: Mapping[str, str]) -> None:
         """All nodes have entered the oldest operation that this node waits for; `parts` has the part of each node."""
-        self._collected(self._in_all.pop(0), list(parts.values()))
+        self._collected(self._awaited_operations.pop(0), list(parts.values()))
 
     def _fail(self, text: str) -> None:
         self._job.fail(text, 1, component="pmix")
@@ -239,7 +240,7 @@ class Offer:
         self._pid = 0
         # Its last messages, such as the reason of its end, may still be unread.
         self._hear_the_rest()
-        if self._in or not self._used:
+        if self._users or not self._used:
             how = how_ended(status)
             self._fail(f"the PMIx server on {self._job.host} has ended ({how}), and tasks cannot go on without it")
 
@@ -274,7 +275,7 @@ class Offer:
         if node == self._job.nodeid:
             self.from_peer(node, message)
         else:
-            self._job.to_peer(node, {"kind": "pmix", "message": message})
+            self._job.reports.to_peer(node, {"kind": "pmix", "message": message})
 
     def from_peer(self, source: int, message: Message) -> None:
         """Take a message of the shell of node `source`."""
@@ -290,13 +291,13 @@ class Offer:
     def _collected(self, token: int, data: list[str]) -> None:
         self._send_to_server({"op": "collected", "token": token, "data": data})
 
-    def left(self, rank: int) -> bool:
-        """Whether task `rank`, which has ended, was still using PMIx."""
+    def is_used_by(self, rank: int) -> bool:
+        """Whether task `rank`, which has ended, has not finalised PMIx."""
         self._hear_the_rest()
-        return rank in self._in
+        return rank in self._users
 
-    def incomplete(self, note: str) -> None:
-        """No collective operation of all tasks can complete any more, for the reason `note`."""
-        self._gone = note
-        if self._in_all:
-            self._fail(note)
+    def block(self, reason: str) -> None:
+        """No collective operation of all tasks can complete any more, for this reason."""
+        self._block_reason = reason
+        if self._awaited_operations:
+            self._fail(reason)

@@ -42,7 +42,7 @@ class Port:
         self._offers: dict[str, Offer] = {}
         self._address = ""
         # Connections whose job is not known yet, the oldest first, with the time when they came.
-        self._unknown: dict[socket.socket, float] = {}
+        self._unidentified: dict[socket.socket, float] = {}
         self._most = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _PART, _MOST)
         self._is_timed = False
 
@@ -72,16 +72,16 @@ class Port:
         except OSError:
             return
         client.setblocking(False)
-        if len(self._unknown) >= self._most:
+        if len(self._unidentified) >= self._most:
             # A client that begins to speak at once is known before it is the oldest.
-            self._drop(next(iter(self._unknown)))
-        self._unknown[client] = time.monotonic()
+            self._drop(next(iter(self._unidentified)))
+        self._unidentified[client] = time.monotonic()
         self._agent.watch(client.fileno(), partial(self._look, client, _LOOKS))
         self._time()
 
     def _look(self, client: socket.socket, looks: int) -> None:
         """Pass `client` to its job. Its greeting is only peeked at: libpmix reads it."""
-        if client not in self._unknown:
+        if client not in self._unidentified:
             return
         try:
             greeting = client.recv(_GREETING, socket.MSG_PEEK)
@@ -109,14 +109,14 @@ class Port:
 
     def _drop_silent(self) -> None:
         since = time.monotonic() - _PATIENCE
-        for client in [client for client, came in self._unknown.items() if came <= since]:
+        for client in [client for client, came in self._unidentified.items() if came <= since]:
             self._drop(client)
         self._is_timed = False
-        if self._unknown:
+        if self._unidentified:
             self._time()
 
     def _forget(self, client: socket.socket) -> None:
-        del self._unknown[client]
+        del self._unidentified[client]
         self._agent.unwatch(client.fileno())
 
     def _drop(self, client: socket.socket) -> None:

@@ -67,9 +67,9 @@ class Relay:
             return
         for sock in (theirs, ours):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        left, right = _End(theirs), _End(ours)
-        left.other, right.other = right, left
-        for end in (left, right):
+        client, server = _End(theirs), _End(ours)
+        client.other, server.other = server, client
+        for end in (client, server):
             self._watch(end)
 
     def _watch(self, end: _End) -> None:

@@ -18,13 +18,13 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from . import MISSING, find_library, relay
 from . import library as px
-from . import locate, relay
 
 Message = dict[str, Any]
 
-# What tasks are told before libpmix is loaded must be true of it (offer.py).
-_TOLD = ("PMIX_SECURITY_MODE", "PMIX_BFROP_BUFFER_TYPE", "PMIX_GDS_MODULE")
+# Tasks get these settings before libpmix is loaded, so they must be its own (offer.py).
+_SETTINGS = ("PMIX_SECURITY_MODE", "PMIX_BFROP_BUFFER_TYPE", "PMIX_GDS_MODULE")
 
 
 class _Waiting(NamedTuple):
@@ -59,9 +59,9 @@ class Server:
         for rank in mine:
             self._lib.register_client(self._nspace, rank, os.getuid(), os.getgid())
         self._env = self._lib.fork_environment(self._nspace, mine[0])
-        for name in _TOLD:
-            if self._env.get(name) != job["told"][name]:
-                raise px.PmixError(f"{path} wants {name}={self._env.get(name)}, and tasks have {job['told'][name]}")
+        for name in _SETTINGS:
+            if self._env.get(name) != job["settings"][name]:
+                raise px.PmixError(f"{path} wants {name}={self._env.get(name)}, and tasks have {job['settings'][name]}")
 
     @property
     def port(self) -> int:
@@ -274,9 +274,9 @@ def main(messages: int, clients: int) -> None:
     lines = sock.makefile("rb")
     job = json.loads(lines.readline())
     try:
-        path = locate.find()
+        path = find_library()
         if not path:
-            raise px.PmixError(locate.MISSING)
+            raise px.PmixError(MISSING)
         server = Server(job, sock, path)
     except px.PmixError as exc:
         sock.sendall(json.dumps({"op": "failed", "text": str(exc)}).encode() + b"\n")

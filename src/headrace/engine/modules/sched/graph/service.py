@@ -114,7 +114,7 @@ class _Scheduler:
         self.expiration = 0.0
         self.jobs: dict[int, _Job] = {}
         self.last: _Job | None = None
-        ctx.holds(lambda: (self.jobs, *(self.pool.tables() if self.pool is not None else ())))
+        ctx.watch_tables(lambda: (self.jobs, *(self.pool.tables() if self.pool is not None else ())))
         self.now = 0
         self.continuing = False
         self.explaining = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.engine.shell.flow_control import Credits, SendWindow, size_of
+from headrace.engine.shell.job_output import Credits, SendWindow, size_of
 
 
 @given(st.lists(st.integers(1, 65536), max_size=200))

@@ -1,12 +1,14 @@
-"""The attributes `content.restore` and `content.dump`: an archive that the instance begins with, one that it ends with.
+"""Commands of Flux that the leader runs when the instance starts and ends, as an rc script could.
 
-The commands `flux restore` and `flux dump` do the work, as an rc script could. `auto` stands for files of the statedir:
+The attributes `content.restore` and `content.dump` name archives for `flux restore` and `flux dump`. `cron.directory`
+names a folder of crontabs for `flux cron tab`. `auto` stands for files of the statedir:
 the archive is `dump/YYYYMMDD_HHMMSS.tgz` there, and the link `dump/RESTORE` names the last one until it was restored.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import shlex
@@ -14,7 +16,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from .program import run_command
+from .answers import RpcError
+from .program import LoggedOutput, run_command
 
 if TYPE_CHECKING:
     from .parts import BrokerBase
@@ -98,3 +101,24 @@ async def _flux(broker: BrokerBase, *words: str) -> int:
     # PATH of a broker's programs begins with the folder of its own `flux`. Nobody else may read what jobs have written.
     command = f"umask 077; {shlex.join(['flux', *words])}"
     return await run_command(broker, command, f"content.{words[0]}")
+
+
+# The attribute that names the folder of crontabs.
+_CRON_DIRECTORY = "cron.directory"
+
+
+async def load_crontabs(broker: BrokerBase) -> None:
+    """Load the crontabs on rank 0. A folder that is not there is an empty one. Raises RpcError for a bad file."""
+    folder = broker.attrs.get(_CRON_DIRECTORY, "")
+    if broker.rank or not folder or not os.path.isdir(folder):
+        return
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        if not os.path.isfile(path):
+            continue
+        # PATH of a broker's programs begins with the folder of its own `flux`.
+        command = shlex.join(["flux", "cron", "tab", path])
+        if await run_command(broker, command, _CRON_DIRECTORY, output=LoggedOutput(broker, _CRON_DIRECTORY)):
+            text = f"could not load crontab: {path}"
+            broker.log(logging.CRITICAL, "broker", text)
+            raise RpcError(errno.EINVAL, text)

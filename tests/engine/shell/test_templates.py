@@ -7,8 +7,7 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.engine.shell.mustache import expand, tags
-from headrace.engine.shell.names import Names
+from headrace.engine.shell.templates import Names, expand, tags
 from headrace.formats.spec.idset import Idset
 
 NAMES = Names(1 << 24, "ƒ9ZLgo", "sim", 2, 4, "/tmp/job", 1, "node7", 5, Idset([2, 3]), Idset([0]), [2, 3])

@@ -1,22 +1,93 @@
-"""The client's side of PMI-2 as Slurm's `srun --mpi=pmi2` serves it: `key=value;` messages after their length in bytes.
+"""The client's side of PMI-1 (RFC 13) and PMI-2: a launcher (`mpiexec`, `srun`, a Flux job's shell) assigns ranks.
 
-Offers what `pmi1_client.Pmi1Client` offers, so that the exchange of brokers does not care which of them it has.
+Both clients have the same methods, so that the exchange of brokers does not depend on the protocol.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping
 
-from headrace.engine.broker.boot.pmi1_client import PmiError
 from headrace.formats.spec.os_error import text_of
 
 _TIMEOUT = 60.0
+
+
+class PmiError(Exception):
+    """The process manager did not answer as RFC 13 says; the text has its answer."""
+
+
+class Pmi1Client:
+    """A connection by PMI_FD. Raises PmiError from every method when the server refuses or goes away."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        try:
+            self.rank = int(env["PMI_RANK"])
+            self.size = int(env["PMI_SIZE"])
+            self._sock = socket.socket(fileno=int(env["PMI_FD"]))
+        except (KeyError, ValueError, OSError) as exc:
+            raise PmiError(f"PMI_FD, PMI_RANK and PMI_SIZE must be set together: {text_of(exc)}") from None
+        self._sock.settimeout(_TIMEOUT)
+        self._buffer = b""
+        self._call("cmd=init pmi_version=1 pmi_subversion=1")
+        self.kvsname = self._call("cmd=get_my_kvsname")["kvsname"]
+
+    def _call(self, line: str) -> dict[str, str]:
+        try:
+            self._sock.sendall(line.encode() + b"\n")
+            while b"\n" not in self._buffer:
+                data = self._sock.recv(1 << 16)
+                if not data:
+                    raise PmiError("the process manager closed the connection")
+                self._buffer += data
+        except OSError as exc:
+            raise PmiError(f"the process manager does not answer: {text_of(exc)}") from None
+        answer, self._buffer = self._buffer.split(b"\n", 1)
+        text = answer.decode("utf-8", "replace")
+        head, marker, rest = text.partition(" value=")
+        fields = dict(word.partition("=")[::2] for word in head.split())
+        if marker:
+            fields["value"] = rest
+        if fields.get("rc", "0") != "0":
+            raise PmiError(f"{line.split(maxsplit=1)[0][4:]}: {text}")
+        return fields
+
+    def put(self, key: str, value: str) -> None:
+        self._call(f"cmd=put kvsname={self.kvsname} key={key} value={value}")
+
+    def get(self, key: str) -> str:
+        return self._call(f"cmd=get kvsname={self.kvsname} key={key}").get("value", "").rstrip()
+
+    def lookup(self, key: str) -> str:
+        """Like get, "" when there is no such key."""
+        try:
+            return self.get(key)
+        except PmiError:
+            return ""
+
+    def barrier(self) -> None:
+        self._call("cmd=barrier_in")
+
+    def finalize(self) -> None:
+        self._call("cmd=finalize")
+        self._sock.close()
+
+
+def offers_pmi1(env: Mapping[str, str] | None = None) -> bool:
+    """True when a launcher offers PMI-1 by descriptor."""
+    env = os.environ if env is None else env
+    return "PMI_FD" in env and "PMI_RANK" in env and "PMI_SIZE" in env
+
+
 _LENGTH_DIGITS = 6
 
 
 class Pmi2Client:
-    """A connection by PMI_FD. Raises PmiError from every method when the server refuses or goes away."""
+    """A connection by PMI_FD, as Slurm's `srun --mpi=pmi2` serves it: `key=value;` messages after their length.
+
+    Raises PmiError from every method when the server refuses or goes away.
+    """
 
     def __init__(self, env: Mapping[str, str]) -> None:
         try:
@@ -38,7 +109,7 @@ class Pmi2Client:
             data = body.encode()
             self._sock.sendall(b"%*d%b" % (_LENGTH_DIGITS, len(data), data))
             size = int(self._read(_LENGTH_DIGITS))
-            answer = _fields(self._read(size))
+            answer = _pmi2_fields(self._read(size))
         except (OSError, ValueError) as exc:
             raise PmiError(f"{command}: {text_of(exc)}") from None
         if answer.get("cmd") != command + "-response" or answer.get("rc", "0") != "0":
@@ -79,7 +150,7 @@ class Pmi2Client:
         self._sock.close()
 
 
-def _fields(text: str) -> dict[str, str]:
+def _pmi2_fields(text: str) -> dict[str, str]:
     """`key=value;` pairs; a doubled semicolon is a semicolon of the value."""
     fields = {}
     for pair in text.replace(";;", "\0").split(";"):
@@ -89,6 +160,6 @@ def _fields(text: str) -> dict[str, str]:
     return fields
 
 
-def offered(env: Mapping[str, str]) -> bool:
+def offers_pmi2(env: Mapping[str, str]) -> bool:
     """True when Slurm serves PMI-2: only its launcher sets both a step and a descriptor."""
     return "SLURM_STEP_ID" in env and "PMI_FD" in env and "PMI_RANK" in env
