@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from headrace.sched.graph import Graph, Scheduler, parse_jobspec
 from headrace.sched.graph.layout import Layout
 from headrace.sched.graph.matcher import Matcher
-from headrace.sched.graph.policies import by_name
-from headrace.sched.graph.policies.policy import Policy
+from headrace.sched.graph.policies import Policy, by_name
 from headrace.sched.graph.selection import Selection, from_vertices, select
 
 # All of these have an index. The others are searched, so that there is nothing to compare.
@@ -133,7 +132,7 @@ def combinations() -> list[Policy]:
     for fields in product((1, 0, -1), (False, True), (0, 10_000), ("", "node", "socket"), (False, True), ("", "class")):
         order, stops, weight, whole, close, node_property = fields
         types = frozenset({whole} - {""})
-        found.append(Policy(repr(fields), order, stops, weight, types, close, node_property))
+        found.append(Policy(repr(fields), "", order, stops, weight, types, close, node_property))
     return found
 
 

@@ -21,7 +21,7 @@ from headrace.sched.graph.free import NO_NODES, FreeState
 from headrace.sched.graph.layout import Demand, Layout, Parts
 from headrace.sched.graph.matcher import Pick
 from headrace.sched.graph.model import Graph
-from headrace.sched.graph.policies.policy import Policy
+from headrace.sched.graph.policies import Policy
 from headrace.sched.graph.request import Request
 from headrace.sched.graph.reservations import Window
 from headrace.sched.graph.selection import Run

@@ -15,7 +15,7 @@ from headrace.sched.graph import bitsets
 from headrace.sched.graph.bitsets import numbers
 from headrace.sched.graph.matcher import class_of
 from headrace.sched.graph.model import Graph
-from headrace.sched.graph.policies.policy import Policy
+from headrace.sched.graph.policies import Policy
 from headrace.sched.graph.selection import Run
 
 # The types and counts of a slot of single resources, or of units of pools.

@@ -22,7 +22,7 @@ from headrace.sched.graph.constraints import HOSTS
 from headrace.sched.graph.introsort import introsorted
 from headrace.sched.graph.model import MAX_SIZE, Graph
 from headrace.sched.graph.planner import Planner
-from headrace.sched.graph.policies.policy import Policy
+from headrace.sched.graph.policies import Policy
 from headrace.sched.graph.request import Request
 
 # How many distributions of shared resources among kinds of slots are compared; the best of them is taken.
