@@ -18,6 +18,7 @@ from headrace.sched.graph.selection import Selection, from_vertices, select
 
 # All of these have an index. The others are searched, so that there is nothing to compare.
 POLICIES = ["first", "low", "high", "lonode", "hinode", "firstnodex", "lonodex", "hinodex", "locality", "variation"]
+POLICIES += ["packed", "spread"]
 
 
 def cluster(
@@ -133,6 +134,7 @@ def combinations() -> list[Policy]:
         order, stops, weight, whole, close, node_property = fields
         types = frozenset({whole} - {""})
         found.append(Policy(repr(fields), "", order, stops, weight, types, close, node_property))
+    found += [policy._replace(name=f"{policy.name} by use", by_use=1) for policy in found]
     return found
 
 
@@ -203,7 +205,7 @@ def test_index_sees_reservations_as_the_search_does(policy: str, made: str) -> N
 
 
 @pytest.mark.parametrize("made", CLUSTERS)
-@pytest.mark.parametrize("policy", ["first", "low", "lonode", "hinodex"])
+@pytest.mark.parametrize("policy", ["first", "low", "lonode", "hinodex", "packed", "spread"])
 def test_a_lifted_reservation_is_as_if_it_were_not_there_and_comes_back(policy: str, made: str) -> None:
     for seed in range(3):
         rng = random.Random(seed)

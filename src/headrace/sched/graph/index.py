@@ -26,6 +26,7 @@ from headrace.sched.graph.request import Request
 from headrace.sched.graph.reservations import Window
 from headrace.sched.graph.selection import Run
 from headrace.sched.graph.shapes import Shape, Shapes
+from headrace.sched.graph.use_order import UseOrder
 
 
 class Answer(NamedTuple):
@@ -57,6 +58,7 @@ class FreeIndex:
         self.layout = layout
         self.state = FreeState(layout)
         self._shapes = Shapes(self.state)
+        self._use = UseOrder(self.state, self._shapes) if layout.policy.by_use else None
         self._demands = Demands(layout)
         self._graph = layout.graph
         self._policy = layout.policy
@@ -283,7 +285,10 @@ class FreeIndex:
 
     def _by_preference(self, bits: int) -> Iterable[int]:
         """The numbers of the nodes in a set of ranks, the preferred first."""
-        ranks = self._order.among(self._graph.root, bits) if self._policy.stops else numbers(bits)
+        if self._use is not None:
+            ranks: Iterable[int] = self._use.among(bits, self._window)
+        else:
+            ranks = self._order.among(self._graph.root, bits) if self._policy.stops else numbers(bits)
         return map(self.layout.by_rank.__getitem__, ranks)
 
     def _able(self, shape: Shape, bits: int) -> Iterable[int]:
@@ -295,13 +300,15 @@ class FreeIndex:
 
     def _best_able(self, shape: Shape, bits: int, count: int) -> list[int]:
         """The first `count` nodes of `_able`, or all if there are fewer."""
-        if self._window is None:
+        if self._window is None and self._use is None:
             return self._best_ranked(bits, count)
         able = self._able(shape, bits)
         return self._best_ranked(self.layout.set_of(able, True), count) if self._ids else list(islice(able, count))
 
     def _best_ranked(self, bits: int, count: int) -> list[int]:
-        """The `count` preferred nodes of a set of ranks, or all if there are fewer; by number."""
+        """The `count` preferred nodes of a set of ranks, or all if there are fewer; by number. All are idle where the
+        policy compares use.
+        """
         if self._policy.stops:
             ranks = self._order.first(self._graph.root, bits, count)
         elif self._ids:

@@ -108,6 +108,8 @@ class Layout:
         if self.usable:
             self._find_holders()
             self._find_holder_types()
+            self.usable = not policy.by_use or self._bits_count_use()
+        if self.usable:
             self._find_pools()
             self._rank_nodes()
             self._find_node_kinds()
@@ -164,6 +166,13 @@ class Layout:
             if counted.get(kind) == totals[kind]:
                 found = frozenset(holders_of[kind])
                 self.types[kind] = same.setdefault(found, found)
+
+    def _bits_count_use(self) -> bool:
+        """Whether the bits of holders are all cores of the graph."""
+        graph = self.graph
+        sizes = [graph.size[v] for v, kind in enumerate(graph.type) if kind == "core"]
+        bits = sum([masks.get("core", 0).bit_count() for masks in self.masks.values()])
+        return bits == len(sizes) and sizes.count(1) == bits
 
     def _read_node(
         self, node: int, served_types: set[str], interned: dict[tuple[tuple[str, int], ...], dict[str, int]]
@@ -435,6 +444,11 @@ def _serves(policy: Policy) -> bool:
         return False
     if whole and not (stops or policy.node_weight):
         # Without a weight the ids of the cores decide which nodes are taken, but the index takes whole nodes by rank.
+        return False
+    if policy.by_use and (
+        policy.order > 0 or not policy.node_weight or stops or whole or close or policy.node_property
+    ):
+        # Of nodes in the same class of use, the index takes the one with the lowest id, whatever resources it gives.
         return False
     if close and (policy.order > 0 or stops or whole or policy.node_weight or policy.node_property):
         # The index takes the closest of all free slots by the sums of their ids, and of several such choices the one

@@ -79,6 +79,27 @@ class View(NamedTuple):
         counts = self.busy.get(v)
         return counts is not None and any([planner.peak(start, end) for planner in counts.values()])
 
+    def cores_in_use(self, node: int, at: int) -> int:
+        """The cores in a node that jobs use at a moment, cores that are down left out."""
+        if not self.shares(node, at, at + 1):
+            return 0
+        graph, plans, shared = self.graph, self.plans, self.shared
+        held, down = set[int](), set[int]()
+        count = 0
+        for v in graph.preorder(node):
+            above = graph.parent[v]
+            if above in down or not graph.up[v]:
+                down.add(v)
+                continue
+            plan, users = plans.get(v), shared.get(v)
+            used = plan.at(at) if plan is not None else 0
+            if above in held or (used and graph.children[v]):
+                held.add(v)
+            if graph.type[v] == "core":
+                used += users.at(at) if users is not None else 0
+                count += graph.size[v] if v in held else min(used, graph.size[v])
+        return count
+
 
 class Failure(NamedTuple):
     """Why a match failed. `structural`: the graph is too small, so that no release or repair of resources could
@@ -224,14 +245,12 @@ class Matcher:
                 return False
             self._seen.add(v)
         trail = len(self._trail)
-        # A node's id adds to the scores of the vertices in it; with `node_property`, its class adds to its own, too.
+        # A node's id adds to the scores of the vertices in it; its class and its use add to its own, too.
         score = base + graph.id[v] + 1 if policy.order else 0
-        if kind == "node":
-            weight = policy.node_weight * (
-                class_of(graph, v, policy.node_property) if policy.node_property else graph.id[v]
-            )
+        if kind == "node" and policy.order:
+            weight = policy.node_weight * self._rating(v)
             base += weight
-            score += weight if policy.node_property else 0
+            score += weight if policy.node_property or policy.by_use else 0
         if matched is None:
             if not self._explore(v, requests, exclusive, found, base, times, inside):
                 return self._forget_since(trail)
@@ -249,6 +268,15 @@ class Matcher:
         if self._seen is not None:
             self._trail.append(v)
         return True
+
+    def _rating(self, v: int) -> int:
+        """The number by which the policy compares a node with others, before its `node_weight`."""
+        policy, graph = self.policy, self.graph
+        if policy.by_use:
+            used = self.view.cores_in_use(v, self.at)
+            # Ids are below 2^63, so that an id decides among equal classes alone.
+            return (policy.use_class(used, graph.totals[v].get("core", 0)) << 63) + graph.id[v]
+        return class_of(graph, v, policy.node_property) if policy.node_property else graph.id[v]
 
     def _forget_since(self, trail: int) -> bool:
         """The vertices matched since `trail` are not used here; let the search match them below other parents."""
@@ -356,7 +384,7 @@ class Matcher:
         Siblings of one type differ in score by their ids alone, and at most as many of them as the count are taken.
         """
         any_found = False
-        ends = not self.policy.close and not self.policy.node_property
+        ends = not (self.policy.close or self.policy.node_property or self.policy.by_use)
         wanted = {r.type: r for r in requests if not r.is_slot}
         for kind, children in self.graph.kinds(v).items():
             request = wanted.get(kind)

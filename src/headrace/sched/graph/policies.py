@@ -21,13 +21,18 @@ class Policy(NamedTuple):
     has in that property is used instead of the node's id, and counts in the node's own score, too. The number is from 0
     to 9999; a node without such a number has 9999.
 
+    `by_use` compares nodes by their use before all else: with 1 the node of which jobs use the largest share of cores
+    comes first, with -1 the node of which they use the smallest, when the job begins. Among nodes in the same class of
+    use, ids decide.
+
     With `stops`, the search ends as soon as it has found enough candidates, and scores only decide among those. `whole`
     has the resource types whose vertices are given exclusively, with all that they contain, to a job that uses any part
     of them. With `close`, the candidates with the closest scores are taken.
 
     The search serves every policy. The index of free resources, which is faster, serves most of them: with `order` 0 or
-    with other types than node in `whole` it serves none, with `node_property` only `order=-1`, and few of those that
-    combine `stops`, `whole` or `close` with another field (`_serves` in `layout.py` has the reasons).
+    with other types than node in `whole` it serves none, with `node_property` only `order=-1`, with `by_use` only the
+    lowest node ids after it, and few of those that combine `stops`, `whole` or `close` with another field (`_serves` in
+    `layout.py` has the reasons).
     """
 
     name: str
@@ -38,6 +43,15 @@ class Policy(NamedTuple):
     whole: frozenset[str] = frozenset()
     close: bool = False
     node_property: str = ""
+    by_use: int = 0
+
+    def use_class(self, used: int, cores: int) -> int:
+        """The class of a node of whose `cores` so many are in use; 0 is what the policy prefers, 1000 the other end.
+
+        A node that is not in use is in a class of its own.
+        """
+        share = -(-1000 * used // cores) if used else 0
+        return 1000 - share if self.by_use > 0 else share
 
 
 _NODE = frozenset({"node"})
@@ -61,6 +75,10 @@ _TABLE = (
         node_weight=1_000_000,
         node_property="perf_class",
     ),
+    Policy(
+        "packed", "nodes in use, the fullest first, so that free nodes stay whole", -1, node_weight=_BY_NODE, by_use=1
+    ),
+    Policy("spread", "the emptiest nodes, by the share of their cores in use", -1, node_weight=_BY_NODE, by_use=-1),
 )
 POLICIES = {policy.name: policy for policy in _TABLE}
 

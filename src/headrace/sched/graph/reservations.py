@@ -110,6 +110,19 @@ class Window:
         """The nodes, by rank, that a reservation holds or shares at some moment of the span."""
         return self._profile.touched_in(self._start, self._end)
 
+    def touched_at_start(self) -> int:
+        """The nodes, by rank, that a reservation holds or shares when the span begins."""
+        return self._profile.touched_in(self._start, self._start + 1)
+
+    def held_at_start(self, n: int) -> dict[int, int]:
+        """The single resources of a node that reservations hold when the span begins, as bits by holder."""
+        found: dict[int, int] = {}
+        for begins, ends, _, held, _ in self._parts.get(n, ()):
+            if begins <= self._start < ends:
+                for h, bits in held:
+                    found[h] = found.get(h, 0) | bits
+        return found
+
     def subtract(self, n: int) -> bool:
         """Subtract what reservations hold of a node during the span; False if the node is left out."""
         if self._may is not None and not self._may(self._state.layout.nodes[n]):
