@@ -18,10 +18,11 @@ from typing import TextIO
 from headrace.sched.graph.formats import grug, hwloc, jgf, rv1
 from headrace.sched.graph.formats.export import EXPORTS
 from headrace.sched.graph.formats.writers import WRITERS
+from headrace.sched.graph.holdings import FILTERS
 from headrace.sched.graph.model import DOMINANT, Graph, GraphError
 from headrace.sched.graph.policies import POLICIES, by_name
 from headrace.sched.graph.query_commands import Commands
-from headrace.sched.graph.scheduler import FILTERS, Scheduler
+from headrace.sched.graph.scheduler import Scheduler
 from headrace.sched.graph.subsystems import SETS, walked
 
 _NAME = "headrace-resource-query"
