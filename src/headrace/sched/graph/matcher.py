@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from headrace.sched.graph.constraints import HOSTS
-from headrace.sched.graph.introsort import introsorted
 from headrace.sched.graph.model import MAX_SIZE, Graph
 from headrace.sched.graph.planner import Planner
 from headrace.sched.graph.policies import Policy
@@ -483,16 +482,11 @@ class Matcher:
     def _take(self, request: Request, candidates: list[Candidate], count: int) -> list[Pick]:
         """The picks of the best `count` units; candidates of equal score keep the order of discovery.
 
-        Alternative slots keep it too where the search stops at the first match, as recorded runs of Fluxion show. In a
-        graph that is not one tree, equal candidates have the order in which Fluxion's sort leaves them. The index,
-        which could not follow that order, does not serve such graphs.
+        Alternative slots keep it too where the search stops at the first match, as recorded runs of Fluxion show.
         """
         order = self.policy.order
         if order and not (self.policy.stops and request.is_xor):
-            if self.graph.plain:
-                candidates = sorted(candidates, key=_by_score, reverse=order > 0)
-            else:
-                candidates = introsorted(candidates, _by_score, order > 0)
+            candidates = sorted(candidates, key=_by_score, reverse=order > 0)
         if self.policy.close:
             candidates = self._closest(candidates, count)
         picks: list[Pick] = []
