@@ -13,7 +13,6 @@ from heapq import heapify, heappop, heappush, merge
 from itertools import islice
 from typing import NamedTuple
 
-from headrace.sched.graph import closest
 from headrace.sched.graph.bitsets import lowest_numbers, numbers
 from headrace.sched.graph.candidates import ChildOrder
 from headrace.sched.graph.demands import Demands
@@ -26,7 +25,7 @@ from headrace.sched.graph.request import Request
 from headrace.sched.graph.reservations import Window
 from headrace.sched.graph.selection import Run
 from headrace.sched.graph.shapes import Shape, Shapes
-from headrace.sched.graph.slots import Slots
+from headrace.sched.graph.slots import Slots, run_of_places, run_of_scores
 from headrace.sched.graph.use_order import UseOrder
 
 
@@ -206,7 +205,7 @@ class FreeIndex:
         for n, slots in found:
             score = self.layout.score_of_units(parts, n)
             amounts[score] = amounts.get(score, 0) + slots
-        ends = closest.run_of_scores(list(amounts.items()), count)
+        ends = run_of_scores(list(amounts.items()), count)
         return [share for share in found if ends and self.layout.score_of_units(parts, share[0]) >= ends[0]]
 
     def _by_score(self, shape: Shape, mask: int) -> Iterator[int]:
@@ -311,7 +310,7 @@ class FreeIndex:
         if self._policy.stops:
             ranks = self._order.first(self._graph.root, bits, count)
         elif self._ids:
-            ranks = closest.run_of_places(bits, count, self._ids, self._dense)
+            ranks = run_of_places(bits, count, self._ids, self._dense)
         else:
             ranks = lowest_numbers(bits, count)
         return [self.layout.by_rank[rank] for rank in ranks]

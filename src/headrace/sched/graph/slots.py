@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
+from operator import sub
 
-from headrace.sched.graph import closest
-from headrace.sched.graph.bitsets import numbers
+from headrace.sched.graph.bitsets import lowest_numbers, numbers
 from headrace.sched.graph.candidates import ChildOrder
 from headrace.sched.graph.free import FreeState
 from headrace.sched.graph.layout import Demand, Parts
@@ -142,7 +142,7 @@ class Slots:
         for ladder, some in alike.items():
             for score in ladder:
                 amounts[score] = amounts.get(score, 0) + len(some)
-        ends = closest.run_of_scores(sorted(amounts.items()), count)
+        ends = run_of_scores(sorted(amounts.items()), count)
         if ends is None:
             return {}
         taken: dict[int, int] = {}
@@ -219,7 +219,7 @@ class Slots:
                 able.sort(key=ids.__getitem__, reverse=policy.order > 0)
                 if policy.close:
                     scores = [ids[h] for h in able]
-                    places = closest.run_of_places((1 << len(able)) - 1, demand.holders, scores, False)
+                    places = run_of_places((1 << len(able)) - 1, demand.holders, scores, False)
                     able = [able[place] for place in places]
         picks = []
         for h in able[: demand.holders]:
@@ -243,6 +243,50 @@ class Slots:
         for kind, count in parts:
             places = list(numbers(free & masks[kind]))
             scores = [self._graph.id[children[place]] for place in places]
-            for i in closest.run_of_places((1 << len(places)) - 1, count, scores, False):
+            for i in run_of_places((1 << len(places)) - 1, count, scores, False):
                 out |= 1 << places[i]
         return out
+
+
+def run_of_places(bits: int, count: int, scores: Sequence[int], dense: bool) -> list[int]:
+    """The places of the `count` closest members of a set, or of all if there are fewer.
+
+    `scores` by place never fall; they are `dense` if each is one more than the one before.
+    """
+    if count == 1 or bits.bit_count() <= count:
+        return lowest_numbers(bits, count)
+    if dense:
+        # Bit i stays set while the `width` members from i on have no gap.
+        runs, width = bits, 1
+        while width < count and runs:
+            step = min(width, count - width)
+            runs &= runs >> step
+            width += step
+        if runs:
+            first = (runs & -runs).bit_length() - 1
+            return list(range(first, first + count))
+    places = list(numbers(bits))
+    known = [scores[place] for place in places]
+    spreads = list(map(sub, known[count - 1 :], known))
+    first = spreads.index(min(spreads))
+    return places[first : first + count]
+
+
+def run_of_scores(counts: Sequence[tuple[int, int]], count: int) -> tuple[int, int] | None:
+    """The first and the last score of the `count` closest candidates; None for fewer than `count` candidates.
+
+    `counts` are pairs (score, number of candidates with it), by rising score.
+    """
+    best: tuple[int, int] | None = None
+    end = have = 0
+    for first, number in counts:
+        while have < count:
+            if end == len(counts):
+                return best
+            have += counts[end][1]
+            end += 1
+        last = counts[end - 1][0]
+        if best is None or last - first < best[1] - best[0]:
+            best = first, last
+        have -= number
+    return best
