@@ -123,6 +123,24 @@ def test_a_node_of_other_size_is_compared_by_its_share_in_use() -> None:
     assert [path[5] for paths in found for path in paths] == ["0", "1", "0", "0", "0", "0"]
 
 
+@pytest.mark.parametrize(("policy", "expected"), [("packed", "0001"), ("spread", "0120")])
+def test_pods_are_compared_by_their_cpu(policy: str, expected: str) -> None:
+    graph = Graph()
+    root = graph.add("cluster", id=0)
+    for n in range(3):
+        node = graph.add("node", root, id=n, rank=n)
+        graph.add("cpu", node, id=0, size=3000, unit="m")
+    scheduler = Scheduler(graph.finish(), policy)
+    pod = {"type": "slot", "count": 1, "with": [{"type": "cpu", "count": 1000, "exclusive": False}]}
+    request = parse_jobspec({"resources": [pod]})
+    found = ""
+    for jobid in range(4):
+        allocation = scheduler.allocate(jobid, request, 0).allocation
+        assert allocation is not None
+        found += "".join(str(graph.id[v]) for v in allocation.selection.marks if graph.type[v] == "node")
+    assert found == expected
+
+
 @pytest.mark.parametrize("policy", ["packed", "spread"])
 def test_use_counts_when_a_later_job_begins(policy: str) -> None:
     scheduler = Scheduler(cluster(nodes=2), policy)

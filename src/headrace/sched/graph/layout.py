@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from headrace.sched.graph import bitsets
 from headrace.sched.graph.bitsets import numbers
-from headrace.sched.graph.matcher import class_of
+from headrace.sched.graph.matcher import class_of, measured_by
 from headrace.sched.graph.model import Graph
 from headrace.sched.graph.policies import Policy
 from headrace.sched.graph.selection import Run
@@ -108,9 +108,9 @@ class Layout:
         if self.usable:
             self._find_holders()
             self._find_holder_types()
-            self.usable = not policy.by_use or self._bits_count_use()
-        if self.usable:
             self._find_pools()
+            self.usable = not policy.by_use or self._counts_use()
+        if self.usable:
             self._rank_nodes()
             self._find_node_kinds()
 
@@ -167,11 +167,13 @@ class Layout:
                 found = frozenset(holders_of[kind])
                 self.types[kind] = same.setdefault(found, found)
 
-    def _bits_count_use(self) -> bool:
-        """Whether the bits of holders are all cores of the graph."""
-        graph = self.graph
-        sizes = [graph.size[v] for v, kind in enumerate(graph.type) if kind == "core"]
-        bits = sum([masks.get("core", 0).bit_count() for masks in self.masks.values()])
+    def _counts_use(self) -> bool:
+        """Whether pools, or bits of holders, are all resources by which the policy measures use."""
+        graph, measured = self.graph, measured_by(self.graph)
+        if measured != "core":
+            return measured in self.pools or not graph.totals[graph.root].get(measured)
+        sizes = [graph.size[v] for v, kind in enumerate(graph.type) if kind == measured]
+        bits = sum([masks.get(measured, 0).bit_count() for masks in self.masks.values()])
         return bits == len(sizes) and sizes.count(1) == bits
 
     def _read_node(

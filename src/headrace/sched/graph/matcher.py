@@ -78,11 +78,11 @@ class View(NamedTuple):
         counts = self.busy.get(v)
         return counts is not None and any([planner.peak(start, end) for planner in counts.values()])
 
-    def cores_in_use(self, node: int, at: int) -> int:
-        """The cores in a node that jobs use at a moment, cores that are down left out."""
+    def in_use_below(self, node: int, kind: str, at: int) -> int:
+        """The units of a type in a node that jobs use at a moment, without what is down."""
         if not self.shares(node, at, at + 1):
             return 0
-        graph, plans, shared = self.graph, self.plans, self.shared
+        graph, plans = self.graph, self.plans
         held, down = set[int](), set[int]()
         count = 0
         for v in graph.preorder(node):
@@ -90,13 +90,10 @@ class View(NamedTuple):
             if above in down or not graph.up[v]:
                 down.add(v)
                 continue
-            plan, users = plans.get(v), shared.get(v)
-            used = plan.at(at) if plan is not None else 0
-            if above in held or (used and graph.children[v]):
+            if above in held or (graph.children[v] and v in plans and plans[v].at(at)):
                 held.add(v)
-            if graph.type[v] == "core":
-                used += users.at(at) if users is not None else 0
-                count += graph.size[v] if v in held else min(used, graph.size[v])
+            if graph.type[v] == kind:
+                count += graph.size[v] if v in held else min(self.in_use(v, at, at + 1), graph.size[v])
         return count
 
 
@@ -272,9 +269,10 @@ class Matcher:
         """The number by which the policy compares a node with others, before its `node_weight`."""
         policy, graph = self.policy, self.graph
         if policy.by_use:
-            used = self.view.cores_in_use(v, self.at)
+            kind = measured_by(graph)
+            used = self.view.in_use_below(v, kind, self.at)
             # Ids are below 2^63, so that an id decides among equal classes alone.
-            return (policy.use_class(used, graph.totals[v].get("core", 0)) << 63) + graph.id[v]
+            return (policy.use_class(used, graph.totals[v].get(kind, 0)) << 63) + graph.id[v]
         return class_of(graph, v, policy.node_property) if policy.node_property else graph.id[v]
 
     def _forget_since(self, trail: int) -> bool:
@@ -519,6 +517,11 @@ class Matcher:
                 best = (spread, start, end)
             units -= candidate.units
         return candidates[best[1] : best[2]] if best else candidates
+
+
+def measured_by(graph: Graph) -> str:
+    """The type of which policies compare the use: cores, or the cpu that pods of Kubernetes ask for."""
+    return "core" if graph.totals[graph.root].get("core") else "cpu"
 
 
 def class_of(graph: Graph, v: int, name: str) -> int:

@@ -22,8 +22,8 @@ class Policy(NamedTuple):
     to 9999; a node without such a number has 9999.
 
     `by_use` compares nodes by their use before all else: with 1 the node of which jobs use the largest share of cores
-    comes first, with -1 the node of which they use the smallest, when the job begins. Among nodes in the same class of
-    use, ids decide.
+    (of `cpu`, in a graph of pods' resources) comes first, with -1 the node of which they use the smallest, when the job
+    begins. Among nodes in the same class of use, ids decide.
 
     With `stops`, the search ends as soon as it has found enough candidates, and scores only decide among those. `whole`
     has the resource types whose vertices are given exclusively, with all that they contain, to a job that uses any part

@@ -210,6 +210,10 @@ class Window:
                     found[h] = found.get(h, 0) | bits
         return found
 
+    def in_use_at_start(self, v: int) -> int:
+        """The units of a pool that jobs and reservations use when the span begins."""
+        return self._in_use(v, self._start, self._start + 1)
+
     def subtract(self, n: int) -> bool:
         """Subtract what reservations hold of a node during the span; False if the node is left out."""
         if self._may is not None and not self._may(self._state.layout.nodes[n]):

@@ -119,7 +119,7 @@ class Scheduler(Holdings):
             return Match(None, end)
         if request.sets:
             return self._match_sets(request, at, end)
-        if self._lifted is not None and has_units(request.resources):
+        if self._lifted is not None and (self.policy.by_use or has_units(request.resources)):
             # The index asks the planners of pools.
             self._lift_fully()
         return self._match(request, self._constraints.allowed(request.constraint), at, end, may, subsystem)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from headrace.sched.graph.bitsets import numbers
 from headrace.sched.graph.free import FreeState
+from headrace.sched.graph.matcher import measured_by
 from headrace.sched.graph.reservations import Window
 from headrace.sched.graph.shapes import Shapes
 
@@ -21,6 +22,8 @@ class UseOrder:
         self._state = state
         self._shapes = shapes
         self._layout = layout = state.layout
+        # By number of a node: the pool of which use is counted; empty where use is that of cores.
+        self._pools = layout.pools.get(measured_by(layout.graph), []) if measured_by(layout.graph) != "core" else []
         # By number of a node: its cores, and its class of use.
         self._cores = [sum([layout.masks[h].get("core", 0).bit_count() for h in hs]) for hs in layout.holders]
         self._class_of = [layout.policy.use_class(0, cores) for cores in self._cores]
@@ -45,14 +48,14 @@ class UseOrder:
         nodes = {use_class: some & ~reserved for use_class, some in self._nodes.items()}
         for rank in numbers(reserved):
             n = self._layout.by_rank[rank]
-            use_class = self._classify(n, window.held_at_start(n))
+            use_class = self._classify(n, window)
             nodes[use_class] = nodes.get(use_class, 0) | 1 << rank
         return nodes
 
     def _refresh(self) -> None:
         changed, self._seen = self._shapes.changed_since(self._seen)
         for n in changed:
-            old, new = self._class_of[n], self._classify(n, {})
+            old, new = self._class_of[n], self._classify(n, None)
             if old == new:
                 continue
             bit = 1 << self._layout.rank[n]
@@ -64,8 +67,14 @@ class UseOrder:
             self._nodes[new] = self._nodes.get(new, 0) | bit
             self._class_of[n] = new
 
-    def _classify(self, n: int, reserved: dict[int, int]) -> int:
-        """The class of a node, of which resources are `reserved` (bits by holder) in addition to those that are in
-        use.
-        """
-        return self._layout.policy.use_class(self._state.cores_in_use(n, reserved), self._cores[n])
+    def _classify(self, n: int, window: Window | None) -> int:
+        """The class of a node at present, or when a window begins."""
+        policy, state = self._layout.policy, self._state
+        if not self._pools:
+            reserved = {} if window is None else window.held_at_start(n)
+            return policy.use_class(state.cores_in_use(n, reserved), self._cores[n])
+        v, graph = self._pools[n], self._layout.graph
+        if v < 0 or not graph.up[v]:
+            return policy.use_class(0, 0)
+        used = state.unused_room[v] - state.room[v] if window is None else window.in_use_at_start(v)
+        return policy.use_class(min(used, graph.size[v]), graph.size[v])
