@@ -41,7 +41,7 @@ from kubecluster.errors import KubeError
 
 from headrace.formats.spec import swf
 from headrace.k8s.objects.timestamps import seconds_of
-from headrace.sched.queueing.simulate_synthetic import synthetic
+from headrace.sched.queueing.simulate_trace import synthetic
 
 Object = dict[str, Any]
 

@@ -135,7 +135,7 @@ class Match:
 
 
 def bar_of(request: str, policy: str, nodes: int) -> float | None:
-    if policy in ("locality", "variation"):
+    if policy in ("locality", "variation", "packed", "spread"):
         # Their own bars, of 1,024 nodes.
         return 1.0 if request.startswith("one core") else 5.0 if request.startswith("4 nodes") else None
     return next((bar for most, bar in BARS.get(request, ()) if nodes <= most), None)
@@ -177,6 +177,18 @@ def prepared(graph: Graph, name: str, share: float) -> Scheduler:
         count = int(len(graph.nodes()) * share)
         if scheduler.allocate(0, parse_jobspec(whole(count, 0)), 0).allocation is None:
             raise RuntimeError("a job of most of an empty machine must be possible")
+    return scheduler
+
+
+def unevenly_used(graph: Graph, name: str) -> Scheduler:
+    """A scheduler that knows its graph, where nodes have 0 to 47 cores in use, neighbours different numbers."""
+    scheduler = Scheduler(graph, name)
+    scheduler.prepare()
+    for v in graph.nodes():
+        if used := graph.id[v] * 29 % CORES:
+            spec = jobspec([slot(used, ("core", 1))], 0, {"hostlist": [graph.name(v)]})
+            if scheduler.allocate(-1 - v, parse_jobspec(spec), 0).allocation is None:
+                raise RuntimeError("an empty node must have room")
     return scheduler
 
 
@@ -231,6 +243,12 @@ def measure(graph: Graph, name: str, jobs: int) -> list[Match]:
             warm = [took for times, _ in runs for took in times[1:]] or [cold]
             figures = (cold, statistics.mean(warm), statistics.median(warm), max(warm), len(warm))
             rows.append(Match(nodes, name, request, variant, *figures, runs[0][1], bar_of(request, name, nodes)))
+    if name == "lonode" or POLICIES[name].by_use:
+        for request in ("one core", "40 cores anywhere"):
+            times = stream(unevenly_used(graph, name), jobspec(REQUESTS[request]), jobs)[0]
+            warm = times[1:]
+            figures = (times[0], statistics.mean(warm), statistics.median(warm), max(warm), len(warm))
+            rows.append(Match(nodes, name, request, "unevenly used", *figures, False, bar_of(request, name, nodes)))
     for variant, scheduler, spec in (
         ("behind a full system", full(graph, name), whole(8)),
         ("behind a full system, constrained", full(graph, name), whole(8, constraint=most_nodes(nodes))),

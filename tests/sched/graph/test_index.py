@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.sched.graph import Graph, Scheduler, parse_jobspec
+from headrace.sched.graph import Graph, Scheduler, parse_jobspec, shapes
 from headrace.sched.graph.layout import Layout
 from headrace.sched.graph.matcher import Matcher
-from headrace.sched.graph.policies import by_name
-from headrace.sched.graph.policies.policy import Policy
+from headrace.sched.graph.policies import Policy, by_name
 from headrace.sched.graph.selection import Selection, from_vertices, select
 
 # All of these have an index. The others are searched, so that there is nothing to compare.
 POLICIES = ["first", "low", "high", "lonode", "hinode", "firstnodex", "lonodex", "hinodex", "locality", "variation"]
+POLICIES += ["packed", "spread"]
 
 
 def cluster(
@@ -133,7 +133,8 @@ def combinations() -> list[Policy]:
     for fields in product((1, 0, -1), (False, True), (0, 10_000), ("", "node", "socket"), (False, True), ("", "class")):
         order, stops, weight, whole, close, node_property = fields
         types = frozenset({whole} - {""})
-        found.append(Policy(repr(fields), order, stops, weight, types, close, node_property))
+        found.append(Policy(repr(fields), "", order, stops, weight, types, close, node_property))
+    found += [policy._replace(name=f"{policy.name} by use", by_use=1) for policy in found]
     return found
 
 
@@ -203,8 +204,74 @@ def test_index_sees_reservations_as_the_search_does(policy: str, made: str) -> N
     assert answered > 20
 
 
+def pods(nodes: int = 6) -> Graph:
+    """Nodes as the cluster's queue has them: cpu and memory are pools; the third node is larger."""
+    graph = Graph()
+    root = graph.add("cluster", id=0)
+    for n in range(nodes):
+        node = graph.add("node", root, id=n, rank=n)
+        graph.add("cpu", node, id=0, size=40 if n == 2 else 10, unit="m")
+        graph.add("memory", node, id=0, size=32)
+    return graph.finish()
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("policy", ["packed", "spread"])
+def test_the_use_of_pools_is_compared_as_the_search_does(policy: str, seed: int) -> None:
+    rng = random.Random(seed)
+    scheduler = Scheduler(pods(), policy)
+    pools = [v for v in scheduler.graph.vertices() if scheduler.graph.type[v] == "cpu"]
+    answered = 0
+    for jobid in range(150):
+        if scheduler.jobs and rng.random() < 0.35:
+            scheduler.cancel(rng.choice(list(scheduler.jobs)))
+        if rng.random() < 0.1:
+            scheduler.set_status(rng.randrange(1, len(scheduler.graph)), rng.random() < 0.6)
+        if rng.random() < 0.1:
+            for broken in scheduler.set_size(rng.choice(pools), rng.randint(2, 20)):
+                scheduler.cancel(broken)
+        asked = rng.choice(
+            (
+                [units(rng.randint(1, 4), cpu=rng.randint(1, 4))],
+                [units(1, cpu=rng.randint(1, 3), memory=rng.randint(1, 4))],
+                [units(2, memory=3)],
+                nodes(rng.randint(1, 2), units(rng.randint(1, 2), cpu=2)),
+                [{"type": "node", "count": 1, "exclusive": True}],
+            )
+        )
+        request = parse_jobspec({"resources": asked}).lasting(rng.randint(1, 60))
+        at = rng.choice([0, 0, rng.randint(1, 90)])
+        promised = [held for held in scheduler.jobs.values() if held.start > at]
+        if promised and rng.random() < 0.3:
+            scheduler.lift(rng.choice(promised).jobid)
+            found = scheduler.match_at(request, at).selection
+            assert (None if found is None else taken(found)) == searched(scheduler, request, at)
+            scheduler.restore()
+        expected = searched(scheduler, request, at)
+        selection, end, _ = scheduler.match_at(request, at)
+        assert (None if selection is None else taken(selection)) == expected
+        if selection is not None:
+            scheduler.add(jobid, selection, at, end, at > 0)
+            answered += at > 0
+    assert answered > 15
+
+
+@pytest.mark.parametrize("policy", ["lonode", "low", "packed", "spread"])
+def test_a_long_log_of_changes_is_dropped_and_the_choice_stays(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "_MAX_CHANGES", 5)
+    rng = random.Random(1)
+    scheduler = Scheduler(cluster(), policy)
+    for jobid in range(200):
+        if scheduler.jobs and rng.random() < 0.45:
+            scheduler.cancel(rng.choice(list(scheduler.jobs)))
+        request = parse_jobspec(spec(rng))
+        expected = searched(scheduler, request)
+        allocation = scheduler.allocate(jobid, request, 0).allocation
+        assert (None if allocation is None else taken(allocation.selection)) == expected
+
+
 @pytest.mark.parametrize("made", CLUSTERS)
-@pytest.mark.parametrize("policy", ["first", "low", "lonode", "hinodex"])
+@pytest.mark.parametrize("policy", ["first", "low", "lonode", "hinodex", "packed", "spread"])
 def test_a_lifted_reservation_is_as_if_it_were_not_there_and_comes_back(policy: str, made: str) -> None:
     for seed in range(3):
         rng = random.Random(seed)

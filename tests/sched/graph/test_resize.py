@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headrace.sched.graph import Graph, GraphError, Scheduler, parse_jobspec
+from headrace.sched.graph.holdings import InUseError
 from headrace.sched.graph.resize import grow, remove
-from headrace.sched.graph.scheduler import InUseError
 from headrace.sched.graph.selection import select
 
 POLICIES = ["first", "low", "high", "lonode", "hinode", "firstnodex", "lonodex"]

@@ -134,10 +134,9 @@ def test_the_size_of_the_graph_and_the_time_of_each_match_are_shown_if_asked_for
         "number of vertices with rank -1: 1",
         "number of vertices with rank 0: 5",
     ]
-    told = ["ELAPSE", "PREORDER VISIT COUNT", "POSTORDER VISIT COUNT"]
-    assert [line.partition("=")[0] for line in lines[9:]] == told * 4
+    assert [line.partition("=")[0] for line in lines[9:]] == ["ELAPSE"] * 4
     times = [
-        float(line.partition(separator)[2]) for line, separator in zip(lines[:1] + lines[9::3], ":====", strict=True)
+        float(line.partition(separator)[2]) for line, separator in zip(lines[:1] + lines[9:], ":====", strict=True)
     ]
     assert min(times) > 0
     assert "ELAPSE" not in (tmp_path / "out").read_text()

@@ -14,7 +14,7 @@ from headrace.sched.graph.formats import grug, jgf
 from headrace.sched.graph.formats.export import jgf as export
 from headrace.sched.graph.formats.writers import jgf as write_jgf
 from headrace.sched.graph.request import JobRequest
-from headrace.sched.graph.subsystems import SETS, walked
+from headrace.sched.graph.resource_query import SETS, walked
 
 
 def recipe_node(name: str, kind: str, subsystem: str = "containment", **more: object) -> str:

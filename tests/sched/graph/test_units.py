@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.sched.graph import Graph, RequestError, Scheduler, parse_jobspec
-from headrace.sched.graph.request import Count
-from headrace.sched.graph.units import ratio
+from headrace.sched.graph.request import Count, unit_ratio
 
 KNOWN = {"memory": "GB", "ssd": "GiB", "power": "W", "core": "", "tape": "reels"}
 
@@ -33,7 +32,7 @@ KNOWN = {"memory": "GB", "ssd": "GiB", "power": "W", "core": "", "tape": "reels"
     ],
 )
 def test_units_of_one_kind_have_a_ratio(unit: str, into: str, expected: float | None) -> None:
-    found = ratio(unit, into)
+    found = unit_ratio(unit, into)
     assert (found and found[0] / found[1]) == expected
 
 

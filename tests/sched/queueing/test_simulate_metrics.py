@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.sched.graph.request import JobRequest
+from headrace.sched.graph.request import JobRequest, parse_jobspec
 from headrace.sched.queueing.simulate import Job, Run, Simulation
-from headrace.sched.queueing.simulate_metrics import Spread, fairness, measure, slowdown, spread
+from headrace.sched.queueing.simulate_metrics import (
+    Spread,
+    fairness,
+    measure,
+    slowdown,
+    spread,
+    used_over_time,
+    waits_by_size,
+)
 
 
 def run(submit: int, start: int, end: int, user: str = "a", runtime: int = 0) -> Run:
@@ -40,3 +48,27 @@ def test_the_machines_use_is_of_what_it_had_until_the_last_end() -> None:
     assert (found.makespan, found.utilisation) == (200, {"core": 500 / 800})
     assert (found.jobs, found.ran, found.never, found.cut) == (2, 2, 0, 1)
     assert found.wait == Spread(25, 0, 50, 50, 50)
+
+
+def asking(id: int, submit: int, start: int, end: int, resources: list[dict[str, object]]) -> Run:
+    request = parse_jobspec({"resources": resources})
+    return Run(Job(id, submit, end - start, request), start, end, False)
+
+
+CORES = [{"type": "slot", "count": 3, "label": "t", "with": [{"type": "core", "count": 1}]}]
+NODE = [{"type": "slot", "count": 1, "label": "t", "with": [{"type": "node", "count": 1}]}]
+
+
+def test_the_mean_use_over_time() -> None:
+    runs = [asking(1, 0, 0, 10, CORES), asking(2, 0, 5, 20, NODE)]
+    outcome = Simulation(runs, [], 0, 20, {}, {}, 0)
+    found = used_over_time(outcome, 4, bins=4)
+    assert found == [(2.5, 3.0), (7.5, 7.0), (12.5, 4.0), (17.5, 4.0)]
+    assert sum(cores for _, cores in used_over_time(outcome, 4, bins=7)) / 7 == pytest.approx(90 / 20)
+    assert used_over_time(Simulation([], [], 5, 5, {}, {}, 0), 4) == []
+
+
+def test_waits_are_sorted_by_size() -> None:
+    runs = [asking(1, 0, 5, 10, NODE), asking(2, 1, 2, 3, CORES), asking(3, 0, 9, 10, NODE)]
+    assert waits_by_size(runs, 4) == [("2-3", [1.0]), ("4-7", [5.0, 9.0])]
+    assert waits_by_size(runs, 1) == [("1", [5.0, 9.0]), ("2-3", [1.0])]

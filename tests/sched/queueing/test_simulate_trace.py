@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.formats.spec import jobid
-from headrace.sched.queueing.simulate_synthetic import synthetic
-from headrace.sched.queueing.simulate_trace import Fault, read
+from headrace.sched.queueing.simulate_trace import Fault, read, synthetic
 
 HEAD = "; MaxNodes: 2\n; MaxProcs: 8\n;\n; a note\n"
 

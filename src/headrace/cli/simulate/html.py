@@ -61,7 +61,7 @@ def _charts(name: str, outcome: Simulation, cores: int, per_node: int) -> List[s
     from headrace.formats.plots.chart import Axis
     from headrace.formats.plots.lines import Series, area
     from headrace.formats.plots.scale import length
-    from headrace.sched.queueing.simulate_series import used_over_time, waits_by_size
+    from headrace.sched.queueing.simulate_metrics import used_over_time, waits_by_size
 
     used = used_over_time(outcome, per_node)
     most = max((value for _, value in used), default=0.0)

@@ -145,7 +145,7 @@ def _record(args: argparse.Namespace) -> int:
 def _lines(args: argparse.Namespace) -> Iterable[str]:
     """The lines of the trace. Raises CommandError for one that cannot be read."""
     if args.synthetic is not None:
-        from headrace.sched.queueing.simulate_synthetic import synthetic
+        from headrace.sched.queueing.simulate_trace import synthetic
 
         return synthetic(args.synthetic, args.seed, _processors(args))
     try:

@@ -2,7 +2,6 @@
 
 An expression is criteria joined by `and`, `or`, `not` and parentheses. A criterion is `key=value`:
 `sched-now=free|allocated`, `sched-future=free|reserved`, `status=up|down`, `jobid-alloc=ID`, `jobid-span=ID`,
-`jobid-reserved=ID`, `jobid-tag=ID`, `names=HOSTLIST`, `property=KEY`, `agfilter=true|false`. What is down, allocated or
 `jobid-reserved=ID`, `jobid-tag=ID`, `names=HOSTLIST`, `property=KEY`, `agfilter=true|false`. A vertex counts as down,
 allocated or reserved if a vertex above it does. Job ids may have any form of RFC 19.
 

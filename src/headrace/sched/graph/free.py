@@ -7,7 +7,7 @@ are derived from this state.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headrace.sched.graph import bitsets
@@ -314,6 +314,19 @@ class FreeState:
         return n not in self._altered or all(
             [self.room[v] == layout.sizes[v] for pools in layout.pools.values() if (v := pools[n]) >= 0]
         )
+
+    def cores_in_use(self, n: int, reserved: Mapping[int, int]) -> int:
+        """The cores of a node that jobs use, or that are `reserved` (bits by holder); cores that are down left out."""
+        layout, blocked = self.layout, self.blocked
+        count = 0
+        for h in layout.holders[n]:
+            cores = layout.masks[h].get("core", 0) & self.unused[h]
+            if not (blocked and blocked.get(h)):
+                cores &= ~self.free[h] | reserved.get(h, 0)
+            elif not self._is_up(h):
+                continue
+            count += cores.bit_count()
+        return count
 
     def able_unused(self, demand: Demand) -> int:
         """The nodes, by rank, that would satisfy a demand without jobs. A node that is down (not `sound`) may be

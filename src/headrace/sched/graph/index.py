@@ -13,7 +13,6 @@ from heapq import heapify, heappop, heappush, merge
 from itertools import islice
 from typing import NamedTuple
 
-from headrace.sched.graph import closest
 from headrace.sched.graph.bitsets import lowest_numbers, numbers
 from headrace.sched.graph.candidates import ChildOrder
 from headrace.sched.graph.demands import Demands
@@ -21,11 +20,13 @@ from headrace.sched.graph.free import NO_NODES, FreeState
 from headrace.sched.graph.layout import Demand, Layout, Parts
 from headrace.sched.graph.matcher import Pick
 from headrace.sched.graph.model import Graph
-from headrace.sched.graph.policies.policy import Policy
+from headrace.sched.graph.policies import Policy
 from headrace.sched.graph.request import Request
 from headrace.sched.graph.reservations import Window
 from headrace.sched.graph.selection import Run
 from headrace.sched.graph.shapes import Shape, Shapes
+from headrace.sched.graph.slots import Slots, run_of_places, run_of_scores
+from headrace.sched.graph.use_order import UseOrder
 
 
 class Answer(NamedTuple):
@@ -36,7 +37,6 @@ class Answer(NamedTuple):
 
 
 NOTHING = Answer((), {})
-_MAX_LADDERS = 16384
 
 
 def index_of(graph: Graph, policy: Policy, order: ChildOrder) -> FreeIndex | None:
@@ -57,16 +57,16 @@ class FreeIndex:
         self.layout = layout
         self.state = FreeState(layout)
         self._shapes = Shapes(self.state)
+        self._use = UseOrder(self.state, self._shapes) if layout.policy.by_use else None
         self._demands = Demands(layout)
         self._graph = layout.graph
         self._policy = layout.policy
         self._order = order
+        self._slots = Slots(self.state, order)
         # The ids of the nodes by rank, and whether they are consecutive; only `locality` needs them.
         ids = [layout.graph.id[layout.nodes[n]] for n in layout.by_rank] if layout.policy.close else []
         self._ids = ids
         self._dense = bool(ids) and ids == list(range(ids[0], ids[0] + len(ids)))
-        # The scores of all slots of a holder, by (demand, layout of the holder, free bits).
-        self._ladders: dict[tuple[object, ...], tuple[int, ...]] = {}
         self._allowed: dict[bool, tuple[frozenset[int], int]] = {}
         # The span of time of the request; None if no reservation falls into it.
         self._window: Window | None = None
@@ -141,7 +141,7 @@ class FreeIndex:
         ranked = self._able(shape, bits)
         picks = []
         if self._policy.stops:
-            found = self._stop_slots(parts, (h for n in ranked for h in self._in_order(n)), count)
+            found = self._slots.until_enough(parts, (h for n in ranked for h in self._slots.in_order(n)), count)
             chosen = dict.fromkeys(self.layout.nodes[self.layout.node_of[h]] for h in found)
             return Answer([Pick(v, self._graph.size[v], True, True, ()) for v in chosen], {}) if found else NOTHING
         for n in ranked:
@@ -205,7 +205,7 @@ class FreeIndex:
         for n, slots in found:
             score = self.layout.score_of_units(parts, n)
             amounts[score] = amounts.get(score, 0) + slots
-        ends = closest.run_of_scores(list(amounts.items()), count)
+        ends = run_of_scores(list(amounts.items()), count)
         return [share for share in found if ends and self.layout.score_of_units(parts, share[0]) >= ends[0]]
 
     def _by_score(self, shape: Shape, mask: int) -> Iterator[int]:
@@ -241,7 +241,7 @@ class FreeIndex:
         policy, layout, free = self._policy, self.layout, self.state.free
         if policy.close and count > 1:
             among = self._mask(allowed, False) & ((1 << len(layout.nodes)) - 1)
-            chosen = self._closest_slots(parts, self._holders_of(among), count)
+            chosen = self._slots.closest(parts, self._holders_of(among), count)
             return Answer((), {h: layout.run(parts, h, bits) for h, bits in chosen.items()}) if chosen else NOTHING
         shape = self._shapes.get(self._demands.of_slots(parts, 0))
         mask = self._mask(allowed, not shape.scored)
@@ -251,24 +251,24 @@ class FreeIndex:
                 n = self._best_scored(shape, mask)
                 if n < 0:
                     return NOTHING
-                self._take_slots(parts, n, 1, runs)
+                self._slots.take(parts, n, 1, runs)
                 return Answer((), runs)
             for h, bits in self._best_slots(shape, count, mask).items():
                 runs[h] = layout.run(parts, h, bits)
             return Answer((), runs) if runs else NOTHING
         if count == 1:
             for n in self._best_able(shape, shape.can & mask, 1):
-                self._take_slots(parts, n, 1, runs)
+                self._slots.take(parts, n, 1, runs)
             return Answer((), runs) if runs else NOTHING
         ranked = self._able(shape, shape.can & mask)
         if policy.stops:
-            found = self._stop_slots(parts, (h for n in ranked for h in self._in_order(n)), count)
+            found = self._slots.until_enough(parts, (h for n in ranked for h in self._slots.in_order(n)), count)
             for h, slots in found.items():
                 runs[h] = layout.run(parts, h, layout.best(parts, h, slots, free[h]))
             return Answer((), runs) if runs else NOTHING
         # Policies that compare nodes first fill one node before the next.
         for n in ranked:
-            count -= self._take_slots(parts, n, count, runs)
+            count -= self._slots.take(parts, n, count, runs)
             if not count:
                 return Answer((), runs)
         return NOTHING
@@ -283,7 +283,10 @@ class FreeIndex:
 
     def _by_preference(self, bits: int) -> Iterable[int]:
         """The numbers of the nodes in a set of ranks, the preferred first."""
-        ranks = self._order.among(self._graph.root, bits) if self._policy.stops else numbers(bits)
+        if self._use is not None:
+            ranks: Iterable[int] = self._use.among(bits, self._window)
+        else:
+            ranks = self._order.among(self._graph.root, bits) if self._policy.stops else numbers(bits)
         return map(self.layout.by_rank.__getitem__, ranks)
 
     def _able(self, shape: Shape, bits: int) -> Iterable[int]:
@@ -295,116 +298,22 @@ class FreeIndex:
 
     def _best_able(self, shape: Shape, bits: int, count: int) -> list[int]:
         """The first `count` nodes of `_able`, or all if there are fewer."""
-        if self._window is None:
+        if self._window is None and self._use is None:
             return self._best_ranked(bits, count)
         able = self._able(shape, bits)
         return self._best_ranked(self.layout.set_of(able, True), count) if self._ids else list(islice(able, count))
 
     def _best_ranked(self, bits: int, count: int) -> list[int]:
-        """The `count` preferred nodes of a set of ranks, or all if there are fewer; by number."""
+        """The `count` preferred nodes of a set of ranks, or all if there are fewer; by number. All are idle where the
+        policy compares use.
+        """
         if self._policy.stops:
             ranks = self._order.first(self._graph.root, bits, count)
         elif self._ids:
-            ranks = closest.run_of_places(bits, count, self._ids, self._dense)
+            ranks = run_of_places(bits, count, self._ids, self._dense)
         else:
             ranks = lowest_numbers(bits, count)
         return [self.layout.by_rank[rank] for rank in ranks]
-
-    def _take_slots(self, parts: Parts, n: int, most: int, runs: dict[int, Run]) -> int:
-        """Add up to `most` best slots of a node to `runs`; returns how many were added."""
-        layout, state = self.layout, self.state
-        holders = layout.holders[n]
-        if self._policy.close and most > 1:
-            for h, bits in self._closest_slots(parts, holders, most).items():
-                runs[h] = layout.run(parts, h, bits)
-            return most
-        if len(holders) > 1:
-            if self._policy.stops:
-                found = self._stop_slots(parts, self._in_order(n), most)
-                for h, slots in found.items():
-                    runs[h] = layout.run(parts, h, layout.best(parts, h, slots, state.free[h]))
-                return most
-            holders = [h for h in holders if state.fit(parts, h)]
-            if len(holders) > 1:
-                return self._share_out(parts, holders, most, runs)
-        h = holders[0]
-        slots = min(state.fit(parts, h), most)
-        runs[h] = layout.run(parts, h, layout.best(parts, h, slots, state.free[h]))
-        return slots
-
-    def _stop_slots(self, parts: Parts, holders: Iterable[int], count: int) -> dict[int, int]:
-        """The number of slots to take from each holder, tried in the given order, for `count` slots; empty for too few.
-
-        The search ends with the holder that completes the count. Of the slots found by then, those with the lowest
-        scores are left.
-        """
-        state = self.state
-        found: dict[int, int] = {}
-        left = count
-        for h in holders:
-            fit = min(state.fit(parts, h), count)
-            if fit:
-                found[h] = fit
-                left -= fit
-                if left <= 0:
-                    break
-        if left > 0:
-            return {}
-        if left < 0 and len(found) > 1:
-            least = [(self._score_of(parts, h, fit), -place, h) for place, (h, fit) in enumerate(found.items())]
-            heapify(least)
-            for _ in range(-left):
-                _, place, h = heappop(least)
-                found[h] -= 1
-                if found[h]:
-                    heappush(least, (self._score_of(parts, h, found[h]), place, h))
-                else:
-                    del found[h]
-        elif left < 0:
-            found = dict.fromkeys(found, count)
-        return found
-
-    def _score_of(self, parts: Parts, h: int, slots: int) -> int:
-        """The score of the last of the `slots` best slots of a holder."""
-        layout, free = self.layout, self.state.free[h]
-        bits = layout.best(parts, h, slots, free)
-        if len(parts) == 1 and parts[0][1] == 1:
-            return self._graph.id[self._graph.children[h][(bits & -bits).bit_length() - 1]]
-        return layout.sum_of(parts, h, bits ^ layout.best(parts, h, slots - 1, free) if slots > 1 else bits)
-
-    def _share_out(self, parts: Parts, holders: Sequence[int], most: int, runs: dict[int, Run]) -> int:
-        """As `_take_slots`, from several holders with free slots: the slots with the best scores are taken, of equal
-        scores that of the first holder in the graph's order.
-        """
-        layout, state, order = self.layout, self.state, self._policy.order
-        if most == 1:
-            best: tuple[int, int, int] | None = None
-            for h in holders:
-                found = layout.next_slot(parts, h, state.free[h])
-                if found is not None and (best is None or order * found[1] > best[0]):
-                    best = order * found[1], h, found[0]
-            if best is None:
-                return 0
-            _, h, bits = best
-            runs[h] = layout.run(parts, h, bits)
-            return 1
-        fits = [state.fit(parts, h) for h in holders]
-        total = sum(fits)
-        if total > most:
-            scores: list[tuple[int, int]] = []
-            for place, h in enumerate(holders):
-                free = state.free[h]
-                for _ in range(min(fits[place], most)):
-                    bits = layout.best(parts, h, 1, free)
-                    scores.append((-order * layout.sum_of(parts, h, bits), place))
-                    free ^= bits
-            scores.sort()
-            places = [place for _, place in scores[:most]]
-            fits = [places.count(place) for place in range(len(holders))]
-        for h, slots in zip(holders, fits, strict=True):
-            if slots:
-                runs[h] = layout.run(parts, h, layout.best(parts, h, slots, state.free[h]))
-        return min(total, most)
 
     def _best_slots(self, shape: Shape, count: int, mask: int) -> dict[int, int]:
         """The `count` slots with the best scores, as bits by holder; empty for too few.
@@ -430,7 +339,7 @@ class FreeIndex:
                 later = None
                 grade = self.layout.grade[n] * shape.size if self.layout.grade else 0
                 for h in holders[n]:
-                    took, rest = self._take_scored(shape.demand.parts, h, score - grade, taken, last)
+                    took, rest = self._slots.take_scored(shape.demand.parts, h, score - grade, taken, last)
                     count -= took
                     if not count:
                         return taken
@@ -452,85 +361,6 @@ class FreeIndex:
             if not (blocked and blocked.get(self.layout.nodes[n])):
                 yield from self.layout.holders[n]
 
-    def _closest_slots(self, parts: Parts, holders: Iterable[int], count: int) -> dict[int, int]:
-        """The `count` slots of some holders, given in the graph's order, whose scores are closest together, as bits by
-        holder; empty for too few.
-        """
-        state, blocked = self.state, self.state.blocked
-        # Most holders are alike; each is listed with its place in the order.
-        alike: dict[tuple[int, ...], list[tuple[int, int]]] = {}
-        for place, h in enumerate(holders):
-            if not (blocked and blocked.get(h)):
-                alike.setdefault(self._ladder(parts, h), []).append((place, h))
-        amounts: dict[int, int] = {}
-        for ladder, some in alike.items():
-            for score in ladder:
-                amounts[score] = amounts.get(score, 0) + len(some)
-        ends = closest.run_of_scores(sorted(amounts.items()), count)
-        if ends is None:
-            return {}
-        taken: dict[int, int] = {}
-        for score in sorted(amounts):
-            if ends[0] <= score <= ends[1]:
-                found = [(place, h, ladder) for ladder, some in alike.items() if score in ladder for place, h in some]
-                for _, h, ladder in sorted(found)[:count]:
-                    step, free = ladder.index(score), state.free[h]
-                    below = self.layout.best(parts, h, step, free) if step else 0
-                    taken[h] = taken.get(h, 0) | self.layout.best(parts, h, step + 1, free) ^ below
-                count -= len(found)
-                if count <= 0:
-                    break
-        return taken
-
-    def _ladder(self, parts: Parts, h: int) -> tuple[int, ...]:
-        layout, free = self.layout, self.state.free[h]
-        # Holders with the same resources at the same places give the same scores.
-        shift = layout.shift.get(h)
-        key = parts, id(layout.masks[h]), h if shift is None else -id(shift), free
-        found = self._ladders.get(key)
-        if found is None:
-            if len(self._ladders) >= _MAX_LADDERS:
-                self._ladders.clear()
-            found = self._ladders[key] = layout.ladder(parts, h, free)
-        return found
-
-    def _take_scored(
-        self, parts: Parts, h: int, score: int, taken: dict[int, int], last: bool
-    ) -> tuple[int, int | None]:
-        """Take the best slot of a holder if it has exactly this score: (slots taken, score of the holder's next slot).
-
-        Slots of a holder differ in score. With `last`, no other score is to be visited, and None stands for the next
-        one.
-        """
-        layout, state = self.layout, self.state
-        if state.blocked and state.blocked.get(h):
-            return 0, None
-        gone = taken.get(h, 0)
-        free = state.free[h] ^ gone
-        found = layout.next_slot(parts, h, free)
-        if found is None or found[1] != score:
-            return 0, None if found is None else found[1]
-        taken[h] = gone | found[0]
-        following = None if last else layout.next_slot(parts, h, free ^ found[0])
-        return 1, None if following is None else following[1]
-
-    def _in_order(self, n: int) -> list[int]:
-        """The holders of a node in the order in which a search would reach them."""
-        node, holders = self.layout.nodes[n], self.layout.holders[n]
-        if len(holders) < 2:
-            return holders
-        if all([self._graph.parent[h] == node for h in holders]):
-            return self._order.sorted(node, holders)
-        out: list[int] = []
-        among = set(holders)
-        stack = [node]
-        while stack:
-            v = stack.pop()
-            if v in among:
-                out.append(v)
-            stack.extend(reversed([c for c in self._order(v) if self._graph.children[c]]))
-        return out
-
     def _match_nodes(self, demand: Demand, count: int, allowed: frozenset[int] | None) -> Answer:
         """Answer with `count` nodes that satisfy the demand."""
         shape = self._shapes.get(demand)
@@ -544,48 +374,8 @@ class FreeIndex:
             if demand.units:
                 picks.append(Pick(nodes[n], 1, False, False, self._unit_picks(demand.parts, n, demand.slots)))
             elif demand.holders:
-                picks.append(Pick(nodes[n], 1, False, False, self._take_holders(demand, n, runs)))
+                picks.append(Pick(nodes[n], 1, False, False, self._slots.take_holders(demand, n, runs)))
             else:
                 picks.append(Pick(nodes[n], 1, False, False, ()))
-                self._take_slots(demand.parts, n, demand.slots, runs)
+                self._slots.take(demand.parts, n, demand.slots, runs)
         return Answer(picks, runs) if len(picks) == count else NOTHING
-
-    def _take_holders(self, demand: Demand, n: int, runs: dict[int, Run]) -> list[Pick]:
-        """Pick the best holders of a node that the demand asks for; the resources taken of them are added to `runs`."""
-        layout, state, policy, parts = self.layout, self.state, self._policy, demand.parts
-        ids = self._graph.id
-        if policy.stops:
-            able = [h for h in self._in_order(n) if state.holder_serves(demand, h)]
-        else:
-            able = [h for h in layout.holders[n] if state.holder_serves(demand, h)]
-            if len(able) > demand.holders:
-                able.sort(key=ids.__getitem__, reverse=policy.order > 0)
-                if policy.close:
-                    scores = [ids[h] for h in able]
-                    places = closest.run_of_places((1 << len(able)) - 1, demand.holders, scores, False)
-                    able = [able[place] for place in places]
-        picks = []
-        for h in able[: demand.holders]:
-            picks.append(Pick(h, 1, demand.alone, demand.whole, ()))
-            if demand.whole:
-                continue
-            if not policy.close:
-                bits = layout.best(parts, h, demand.slots, state.free[h])
-            elif demand.alone:
-                bits = self._closest_resources(parts, h)
-            else:
-                bits = self._closest_slots(parts, (h,), demand.slots)[h]
-            runs[h] = layout.run(parts, h, bits)
-        return picks
-
-    def _closest_resources(self, parts: Parts, h: int) -> int:
-        """The resources of a holder for one slot: of each type those with the ids closest together."""
-        layout = self.layout
-        free, masks, children = self.state.free[h], layout.masks[h], self._graph.children[h]
-        out = 0
-        for kind, count in parts:
-            places = list(numbers(free & masks[kind]))
-            scores = [self._graph.id[children[place]] for place in places]
-            for i in closest.run_of_places((1 << len(places)) - 1, count, scores, False):
-                out |= 1 << places[i]
-        return out

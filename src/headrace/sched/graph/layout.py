@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from headrace.sched.graph import bitsets
 from headrace.sched.graph.bitsets import numbers
-from headrace.sched.graph.matcher import class_of
+from headrace.sched.graph.matcher import class_of, measured_by
 from headrace.sched.graph.model import Graph
-from headrace.sched.graph.policies.policy import Policy
+from headrace.sched.graph.policies import Policy
 from headrace.sched.graph.selection import Run
 
 # The types and counts of a slot of single resources, or of units of pools.
@@ -109,6 +109,8 @@ class Layout:
             self._find_holders()
             self._find_holder_types()
             self._find_pools()
+            self.usable = not policy.by_use or self._counts_use()
+        if self.usable:
             self._rank_nodes()
             self._find_node_kinds()
 
@@ -164,6 +166,15 @@ class Layout:
             if counted.get(kind) == totals[kind]:
                 found = frozenset(holders_of[kind])
                 self.types[kind] = same.setdefault(found, found)
+
+    def _counts_use(self) -> bool:
+        """Whether pools, or bits of holders, are all resources by which the policy measures use."""
+        graph, measured = self.graph, measured_by(self.graph)
+        if measured != "core":
+            return measured in self.pools or not graph.totals[graph.root].get(measured)
+        sizes = [graph.size[v] for v, kind in enumerate(graph.type) if kind == measured]
+        bits = sum([masks.get(measured, 0).bit_count() for masks in self.masks.values()])
+        return bits == len(sizes) and sizes.count(1) == bits
 
     def _read_node(
         self, node: int, served_types: set[str], interned: dict[tuple[tuple[str, int], ...], dict[str, int]]
@@ -435,6 +446,11 @@ def _serves(policy: Policy) -> bool:
         return False
     if whole and not (stops or policy.node_weight):
         # Without a weight the ids of the cores decide which nodes are taken, but the index takes whole nodes by rank.
+        return False
+    if policy.by_use and (
+        policy.order > 0 or not policy.node_weight or stops or whole or close or policy.node_property
+    ):
+        # Of nodes in the same class of use, the index takes the one with the lowest id, whatever resources it gives.
         return False
     if close and (policy.order > 0 or stops or whole or policy.node_weight or policy.node_property):
         # The index takes the closest of all free slots by the sums of their ids, and of several such choices the one

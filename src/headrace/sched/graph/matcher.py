@@ -19,10 +19,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from headrace.sched.graph.constraints import HOSTS
-from headrace.sched.graph.introsort import introsorted
 from headrace.sched.graph.model import MAX_SIZE, Graph
 from headrace.sched.graph.planner import Planner
-from headrace.sched.graph.policies.policy import Policy
+from headrace.sched.graph.policies import Policy
 from headrace.sched.graph.request import Request
 
 # How many distributions of shared resources among kinds of slots are compared; the best of them is taken.
@@ -78,6 +77,24 @@ class View(NamedTuple):
             return True
         counts = self.busy.get(v)
         return counts is not None and any([planner.peak(start, end) for planner in counts.values()])
+
+    def in_use_below(self, node: int, kind: str, at: int) -> int:
+        """The units of a type in a node that jobs use at a moment, without what is down."""
+        if not self.shares(node, at, at + 1):
+            return 0
+        graph, plans = self.graph, self.plans
+        held, down = set[int](), set[int]()
+        count = 0
+        for v in graph.preorder(node):
+            above = graph.parent[v]
+            if above in down or not graph.up[v]:
+                down.add(v)
+                continue
+            if above in held or (graph.children[v] and v in plans and plans[v].at(at)):
+                held.add(v)
+            if graph.type[v] == kind:
+                count += graph.size[v] if v in held else min(self.in_use(v, at, at + 1), graph.size[v])
+        return count
 
 
 class Failure(NamedTuple):
@@ -224,14 +241,12 @@ class Matcher:
                 return False
             self._seen.add(v)
         trail = len(self._trail)
-        # A node's id adds to the scores of the vertices in it; with `node_property`, its class adds to its own, too.
+        # A node's id adds to the scores of the vertices in it; its class and its use add to its own, too.
         score = base + graph.id[v] + 1 if policy.order else 0
-        if kind == "node":
-            weight = policy.node_weight * (
-                class_of(graph, v, policy.node_property) if policy.node_property else graph.id[v]
-            )
+        if kind == "node" and policy.order:
+            weight = policy.node_weight * self._rating(v)
             base += weight
-            score += weight if policy.node_property else 0
+            score += weight if policy.node_property or policy.by_use else 0
         if matched is None:
             if not self._explore(v, requests, exclusive, found, base, times, inside):
                 return self._forget_since(trail)
@@ -249,6 +264,16 @@ class Matcher:
         if self._seen is not None:
             self._trail.append(v)
         return True
+
+    def _rating(self, v: int) -> int:
+        """The number by which the policy compares a node with others, before its `node_weight`."""
+        policy, graph = self.policy, self.graph
+        if policy.by_use:
+            kind = measured_by(graph)
+            used = self.view.in_use_below(v, kind, self.at)
+            # Ids are below 2^63, so that an id decides among equal classes alone.
+            return (policy.use_class(used, graph.totals[v].get(kind, 0)) << 63) + graph.id[v]
+        return class_of(graph, v, policy.node_property) if policy.node_property else graph.id[v]
 
     def _forget_since(self, trail: int) -> bool:
         """The vertices matched since `trail` are not used here; let the search match them below other parents."""
@@ -356,7 +381,7 @@ class Matcher:
         Siblings of one type differ in score by their ids alone, and at most as many of them as the count are taken.
         """
         any_found = False
-        ends = not self.policy.close and not self.policy.node_property
+        ends = not (self.policy.close or self.policy.node_property or self.policy.by_use)
         wanted = {r.type: r for r in requests if not r.is_slot}
         for kind, children in self.graph.kinds(v).items():
             request = wanted.get(kind)
@@ -455,16 +480,11 @@ class Matcher:
     def _take(self, request: Request, candidates: list[Candidate], count: int) -> list[Pick]:
         """The picks of the best `count` units; candidates of equal score keep the order of discovery.
 
-        Alternative slots keep it too where the search stops at the first match, as recorded runs of Fluxion show. In a
-        graph that is not one tree, equal candidates have the order in which Fluxion's sort leaves them. The index,
-        which could not follow that order, does not serve such graphs.
+        Alternative slots keep it too where the search stops at the first match, as recorded runs of Fluxion show.
         """
         order = self.policy.order
         if order and not (self.policy.stops and request.is_xor):
-            if self.graph.plain:
-                candidates = sorted(candidates, key=_by_score, reverse=order > 0)
-            else:
-                candidates = introsorted(candidates, _by_score, order > 0)
+            candidates = sorted(candidates, key=_by_score, reverse=order > 0)
         if self.policy.close:
             candidates = self._closest(candidates, count)
         picks: list[Pick] = []
@@ -497,6 +517,11 @@ class Matcher:
                 best = (spread, start, end)
             units -= candidate.units
         return candidates[best[1] : best[2]] if best else candidates
+
+
+def measured_by(graph: Graph) -> str:
+    """The type of which policies compare the use: cores, or the cpu that pods of Kubernetes ask for."""
+    return "core" if graph.totals[graph.root].get("core") else "cpu"
 
 
 def class_of(graph: Graph, v: int, name: str) -> int:

@@ -1,49 +1,36 @@
-"""The graph itself: vertices as parallel columns, and their hierarchies.
+"""The graph itself: the hierarchies of its vertices.
 
 A graph may have several hierarchies, one for each subsystem (RFC 4): a node is contained in a rack and is fed by a
 power distribution unit. Each hierarchy is a `Graph` of its own with the same vertices by the same numbers. Hierarchies
 share the columns that describe a vertex, and differ in parents and children. In one hierarchy a vertex may have several
 parents, such as a storage unit that belongs to its rack and to the whole system. Most graphs are one tree (`plain`).
 
-A machine of 16,384 nodes has about a million vertices, so a vertex is only a row number: one object for each vertex
-would need more memory than all the columns. Names and paths are computed from basename, id and parent; only names that
-do not follow that rule are stored. Subtrees of the same shape share the counts of their contents.
+Paths are computed from names and parents; only paths that do not follow that rule are stored. Subtrees of the same
+shape share the counts of their contents.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from headrace.sched.graph.vertices import MAX_BITS, MAX_SIZE, MAX_VERTICES, GraphError, Vertices
+
+__all__ = ["DOMINANT", "MAX_BITS", "MAX_DEPTH", "MAX_SIZE", "MAX_VERTICES", "Graph", "GraphError"]
+
 DOMINANT = "containment"
 _NO_CHILDREN: list[int] = []
-MAX_SIZE = 2**62
-# Ranks, and ids of cores and GPUs, become bits of integers; the limit keeps a wrong value from taking gigabytes.
-MAX_BITS = 2**24
-MAX_VERTICES = 2**24
 # The search descends by recursion.
 MAX_DEPTH = 200
-# Columns that describe a vertex; the hierarchies of a graph share them.
-_OF_VERTICES = (
-    *("type", "basename", "id", "size", "rank", "uniq", "up", "unit", "names", "properties", "elsewhere"),
-    *("edges", "_vacant"),
-)
-_AS_BITS = frozenset({"core", "gpu"})
 
 
-class GraphError(ValueError):
-    """An invalid graph or change to one; the message names the vertex and what is wrong with it."""
-
-
-class Graph:
+class Graph(Vertices):
     """Resource vertices in one hierarchy, under one root.
 
-    Columns are indexed by vertex: `type`, `basename`, `id` (-1 for none), `size` (units), `rank` (execution target, -1
-    for none), `parent` (the first one; -1 for the root and for vertices outside this hierarchy), `position` (place
-    among the children of the first parent), `uniq` (the number in the source document, which writers show), `up`.
-    Sparse columns: `unit`, `names` (names other than basename plus id), `properties`, `more_parents` (parents other
-    than the first), `paths` (paths other than the parent's path plus name), `elsewhere` (paths in hierarchies that were
-    not loaded). `hierarchies` has all hierarchies of these vertices by subsystem, this one included; it is empty if
-    there is only one.
+    Columns by vertex, in addition to those of `Vertices`: `parent` (the first one; -1 for the root and for vertices
+    outside this hierarchy), `position` (place among the children of the first parent), `children`, `totals` (amounts by
+    type in its subtree). Sparse columns: `more_parents` (parents other than the first), `paths` (paths other than the
+    parent's path plus name). `hierarchies` has all hierarchies of these vertices by subsystem, this one included; it is
+    empty if there is only one.
     """
 
     __slots__ = (
@@ -53,56 +40,31 @@ class Graph:
         "_nodes",
         "_ranked",
         "_root",
-        "_vacant",
-        "basename",
         "by_path",
         "children",
-        "edges",
-        "elsewhere",
         "end",
         "hierarchies",
-        "id",
         "inside",
         "more_parents",
-        "names",
         "parent",
         "paths",
         "position",
-        "properties",
-        "rank",
         "shapes",
-        "size",
         "start",
         "subsystem",
         "totals",
-        "type",
-        "uniq",
-        "unit",
-        "up",
     )
 
     def __init__(self) -> None:
+        super().__init__()
         # The subsystem of this hierarchy.
         self.subsystem = DOMINANT
-        self.type: list[str] = []
-        self.basename: list[str] = []
-        self.id: list[int] = []
-        self.size: list[int] = []
-        self.rank: list[int] = []
         self.parent: list[int] = []
         self.position: list[int] = []
-        self.uniq: list[int] = []
-        self.up = bytearray()
         self.children: list[list[int]] = []
-        self.unit: dict[int, str] = {}
-        self.names: dict[int, str] = {}
-        self.properties: dict[int, dict[str, str]] = {}
-        self.elsewhere: dict[int, dict[str, str]] = {}
         self.more_parents: dict[int, list[int]] = {}
         self.paths: dict[int, str] = {}
         self.hierarchies: dict[str, Graph] = {}
-        # Edges outside the hierarchies: (subsystem, relation, source, target).
-        self.edges: list[tuple[str, str, int, int]] = []
         self.totals: list[dict[str, int]] = []
         # The cores and GPUs of subtrees as bits, kept by `execution_ids`; equal sets are one object.
         self.inside: dict[int, dict[str, int]] = {}
@@ -113,27 +75,10 @@ class Graph:
         self._ranked: dict[tuple[int, str, bool], list[int]] = {}
         self._root = -1
         self._nodes: list[int] | None = None
-        # Rows of removed vertices, which are reused.
-        self._vacant: list[int] = []
         self.by_path: dict[str, list[int]] | None = None
         # The span of time for which the graph is valid, in seconds.
         self.start = 0
         self.end = 100 * 365 * 24 * 3600
-
-    def __len__(self) -> int:
-        """The number of rows, those of removed vertices included."""
-        return len(self.type)
-
-    @property
-    def count(self) -> int:
-        """The number of vertices."""
-        return len(self.type) - len(self._vacant)
-
-    def vertices(self) -> Iterable[int]:
-        """All vertices, by number."""
-        if not self._vacant:
-            return range(len(self.type))
-        return [v for v, kind in enumerate(self.type) if kind]
 
     @property
     def plain(self) -> bool:
@@ -153,7 +98,7 @@ class Graph:
         if found is None:
             found = Graph()
             found.subsystem = subsystem
-            for column in _OF_VERTICES:
+            for column in Vertices.__slots__:
                 setattr(found, column, getattr(self, column))
             count = len(self.type)
             found.parent, found.position = [-1] * count, [0] * count
@@ -182,48 +127,17 @@ class Graph:
         properties: Mapping[str, str] | None = None,
     ) -> int:
         """Append a vertex below `parent` (-1: placed later, or the root) and return its number. Raises GraphError."""
-        if not 0 <= size <= MAX_SIZE:
-            raise GraphError(f"{type}{id}: size {size} is not between 0 and 2^62")
-        if not type:
-            raise GraphError(f"{name or basename or 'vertex'}: has no type")
-        if not -1 <= id < 2**63 or rank < -1:
-            raise GraphError(f"{type}{id}, rank {rank}: ids and ranks must be -1 (none) or more, and fit 63 bits")
-        if id < 0 and type in _AS_BITS:
-            raise GraphError(f"{name or type}: has no number; cores and GPUs need one, as R names them by it")
-        if name is not None and "/" in name:
-            raise GraphError(f"{name!r}: a name must not contain '/', which separates names in paths")
-        if rank >= MAX_BITS or (id >= MAX_BITS and type in _AS_BITS):
-            raise GraphError(f"{type}{id}, rank {rank}: ranks and ids of cores and GPUs must be below {MAX_BITS}")
-        if self._vacant:
-            v = self._vacant.pop()
-            self.type[v] = type
-            self.basename[v] = type if basename is None else basename
-            self.id[v], self.size[v], self.rank[v] = id, size, rank
-            self.uniq[v] = v if uniq is None else uniq
-            return self._describe(v, parent, unit, name, properties)
-        v = len(self.type)
-        if v == MAX_VERTICES:
-            raise GraphError(f"more than {MAX_VERTICES} vertices")
-        self.type.append(type)
-        self.basename.append(type if basename is None else basename)
-        self.id.append(id)
-        self.size.append(size)
-        self.rank.append(rank)
-        self.parent.append(-1)
-        self.position.append(0)
-        self.uniq.append(v if uniq is None else uniq)
-        self.up.append(1)
-        self.children.append(_NO_CHILDREN)
-        if self.totals:
-            self.totals.append({})
-        if self.hierarchies:
-            for tree in self.others:
+        v = self._row(type, basename, id, size, rank, unit, name, uniq, properties)
+        if v == len(self.parent):
+            for tree in self.hierarchies.values() or (self,):
                 tree.parent.append(-1)
                 tree.position.append(0)
                 tree.children.append(_NO_CHILDREN)
                 if tree.totals:
                     tree.totals.append({})
-        return self._describe(v, parent, unit, name, properties)
+        if parent >= 0:
+            self.place(v, parent)
+        return v
 
     def add_copy(self, other: Graph, u: int, uniq: int) -> int:
         """Append an unplaced copy of vertex `u` of another graph, with its status (up or down); returns its number."""
@@ -241,17 +155,6 @@ class Graph:
         self.up[v] = other.up[u]
         if u in other.elsewhere:
             self.elsewhere[v] = other.elsewhere[u]
-        return v
-
-    def _describe(self, v: int, parent: int, unit: str, name: str | None, properties: Mapping[str, str] | None) -> int:
-        if unit:
-            self.unit[v] = unit
-        if name is not None and name != self.name(v):
-            self.names[v] = name
-        if properties:
-            self.properties[v] = dict(properties)
-        if parent >= 0:
-            self.place(v, parent)
         return v
 
     def place(self, v: int, parent: int) -> None:
@@ -313,7 +216,7 @@ class Graph:
                 if not seen[v] and (not self.hierarchies or self.parent[v] >= 0 or self.children[v]):
                     raise GraphError(f"{self.name(v)}: not contained in {self.name(root)} (a cycle, or a second root)")
         self._check_depth(order)
-        self.totals = self._count(order)
+        self.totals = _totals(self, order)
         self._nodes = None
         self.by_path = None
 
@@ -371,37 +274,6 @@ class Graph:
                 stack.extend(reversed(kids))
         return out
 
-    def _count(self, order: Sequence[int]) -> list[dict[str, int]]:
-        shapes: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
-        totals: list[dict[str, int]] = [{}] * len(self.type)
-        types, sizes, children = self.type, self.size, self.children
-        leaves: dict[tuple[str, int], dict[str, int]] = {}
-        # The vertices above one with several parents count it once, though several paths lead to it.
-        over = {above for v in self.more_parents for above in self.ancestors(v)}
-        for v in over:
-            below: dict[str, int] = {}
-            for u in self.preorder(v):
-                below[types[u]] = below.get(types[u], 0) + sizes[u]
-            totals[v] = below
-        for v in reversed(order):
-            if v in over:
-                continue
-            kids = children[v]
-            if not kids:
-                leaf = (types[v], sizes[v])
-                found = leaves.get(leaf)
-                if found is None:
-                    found = leaves[leaf] = {types[v]: sizes[v]}
-                totals[v] = found
-                continue
-            sums = {types[v]: sizes[v]}
-            for kid in kids:
-                for name, amount in totals[kid].items():
-                    sums[name] = sums.get(name, 0) + amount
-            key = tuple(sums.items())
-            totals[v] = shapes.setdefault(key, sums)
-        return totals
-
     def adjust(self, v: int, times: int) -> None:
         """Add the contents of a subtree to the totals above it (`times` 1), or subtract them (-1)."""
         if not self.plain:
@@ -444,7 +316,7 @@ class Graph:
 
     def recount(self) -> None:
         """Count the contents of every vertex anew, and drop what was derived from the counts."""
-        self.totals = self._count(self.preorder(self.root))
+        self.totals = _totals(self, self.preorder(self.root))
         for known in (self.inside, self._kinds, self._ranked, self._above, self._least):
             known.clear()
         self._nodes = None
@@ -454,27 +326,15 @@ class Graph:
         """Empty the rows of removed vertices."""
         trees = list(self.hierarchies.values()) or [self]
         for v in gone:
-            self.type[v] = self.basename[v] = ""
-            self.id[v] = self.rank[v] = -1
-            self.size[v], self.up[v] = 0, 1
-            for column in (self.unit, self.names, self.properties, self.elsewhere):
-                column.pop(v, None)
+            self._empty(v)
             for tree in trees:
                 tree.parent[v] = -1
                 tree.children[v] = _NO_CHILDREN
                 tree.totals[v] = {}
                 for known in (tree.more_parents, tree.paths, tree.inside, tree._kinds):
                     known.pop(v, None)
-            self._vacant.append(v)
         for tree in trees:
             tree._ranked = {key: found for key, found in tree._ranked.items() if self.type[key[0]]}
-
-    def name(self, v: int) -> str:
-        given = self.names.get(v)
-        if given is not None:
-            return given
-        number = self.id[v]
-        return self.basename[v] if number < 0 else f"{self.basename[v]}{number}"
 
     def path(self, v: int) -> str:
         parts: list[str] = []
@@ -596,12 +456,38 @@ class Graph:
                 self._nodes = [v for v in self._nodes if self.has(v)]
         return self._nodes
 
-    def units(self, kind: str) -> frozenset[str]:
-        """The units in which vertices of a type are counted ("" for no unit); empty for a type that the graph
-        has not.
-        """
-        found = [unit for v, unit in self.unit.items() if self.type[v] == kind]
-        return frozenset(found if len(found) == self.type.count(kind) else [*found, ""])
-
     def types(self) -> frozenset[str]:
         return frozenset(self.totals[self.root])
+
+
+def _totals(graph: Graph, order: Sequence[int]) -> list[dict[str, int]]:
+    """The amounts by type in the subtree of each vertex; equal ones are one object."""
+    shapes: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
+    totals: list[dict[str, int]] = [{}] * len(graph.type)
+    types, sizes, children = graph.type, graph.size, graph.children
+    leaves: dict[tuple[str, int], dict[str, int]] = {}
+    # The vertices above one with several parents count it once, though several paths lead to it.
+    over = {above for v in graph.more_parents for above in graph.ancestors(v)}
+    for v in over:
+        below: dict[str, int] = {}
+        for u in graph.preorder(v):
+            below[types[u]] = below.get(types[u], 0) + sizes[u]
+        totals[v] = below
+    for v in reversed(order):
+        if v in over:
+            continue
+        kids = children[v]
+        if not kids:
+            leaf = (types[v], sizes[v])
+            found = leaves.get(leaf)
+            if found is None:
+                found = leaves[leaf] = {types[v]: sizes[v]}
+            totals[v] = found
+            continue
+        sums = {types[v]: sizes[v]}
+        for kid in kids:
+            for name, amount in totals[kid].items():
+                sums[name] = sums.get(name, 0) + amount
+        key = tuple(sums.items())
+        totals[v] = shapes.setdefault(key, sums)
+    return totals

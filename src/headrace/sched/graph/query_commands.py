@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from headrace.formats.spec.constraint import ConstraintError
 from headrace.formats.spec.constraint import validate as validate_constraint
 from headrace.formats.spec.idset import Idset, IdsetError
-from headrace.sched.graph import find, jobspec_text, update, visits
+from headrace.sched.graph import find, jobspec_text, update
 from headrace.sched.graph.formats import jgf
 from headrace.sched.graph.formats.writers import Writer, pretty_simple, simple
 from headrace.sched.graph.formats.writers import jgf as write_jgf
@@ -201,12 +201,11 @@ class Commands:
             else:
                 self._print_none(jobid, False)
             return False
-        cost = visits.report(scheduler, operation, request, now) if self.timed else ""
         begin = time.perf_counter()
         if operation == "satisfiability":
             outcome = scheduler.satisfiable(request)
             self.out(f"{RULE}INFO: {'Uns' if outcome.unsatisfiable else 'S'}atisfiable request\n{RULE}")
-            self._tell_cost(time.perf_counter() - begin, cost)
+            self._tell_cost(time.perf_counter() - begin)
             return not outcome.unsatisfiable
         if operation in ("allocate", "without_allocating"):
             outcome = scheduler.allocate(jobid, request, now)
@@ -228,9 +227,9 @@ class Commands:
                 scheduler.cancel(jobid)
             if operation == "without_allocating_extend":
                 shown = shown._replace(end=scheduler.free_until(found))
-            self._print(shown, None if keep else "MATCHED", seconds, cost)
+            self._print(shown, None if keep else "MATCHED", seconds)
         else:
-            self._print_none(jobid, outcome.unsatisfiable, seconds, cost)
+            self._print_none(jobid, outcome.unsatisfiable, seconds)
         if keep:
             self.next_jobid += 1
         return outcome.allocation is not None
@@ -250,29 +249,29 @@ class Commands:
                 found.add(item.type)
         return frozenset(found)
 
-    def _tell_cost(self, seconds: float, visited: str) -> None:
+    def _tell_cost(self, seconds: float) -> None:
         if self.timed and seconds:
-            self.say(f"INFO: ELAPSE={seconds:f}\n{visited}")
+            self.say(f"INFO: ELAPSE={seconds:f}\n")
 
     def _note(self, allocation: Allocation, name: str, seconds: float, inside: frozenset[str] | None = None) -> None:
         state = "RESERVED" if allocation.reserved else "ALLOCATED"
         self.jobs[allocation.jobid] = _Job(state, allocation.start, name, seconds, inside)
         self.times.append(seconds)
 
-    def _print(self, allocation: Allocation, state: str | None = None, seconds: float = 0.0, cost: str = "") -> None:
+    def _print(self, allocation: Allocation, state: str | None = None, seconds: float = 0.0) -> None:
         if state is None:
             state = "RESERVED" if allocation.reserved else "ALLOCATED"
         at = "Now" if allocation.start == 0 else str(allocation.start)
         # Vertices that a job holds in other hierarchies are not shown; Fluxion does not show them either.
         shown = self.writer(self.graph, allocation) if allocation.selection.graph is self.graph else ""
         self.out(f"{shown}{RULE}INFO: JOBID={allocation.jobid}\nINFO: RESOURCES={state}\nINFO: SCHEDULED AT={at}\n")
-        self._tell_cost(seconds, cost)
+        self._tell_cost(seconds)
         self.out(RULE)
 
-    def _print_none(self, jobid: int, unsatisfiable: bool, seconds: float = 0.0, cost: str = "") -> None:
+    def _print_none(self, jobid: int, unsatisfiable: bool, seconds: float = 0.0) -> None:
         lasting = "INFO: Unsatisfiable request\n" if unsatisfiable else ""
         self.out(f"{RULE}INFO: No matching resources found\n{lasting}INFO: JOBID={jobid}\n")
-        self._tell_cost(seconds, cost)
+        self._tell_cost(seconds)
         self.out(RULE)
 
     # update, cancel

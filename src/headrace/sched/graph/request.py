@@ -6,13 +6,13 @@ once here, so that the matcher can reject a subtree by comparing two numbers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from reprlib import repr as shown
 from typing import Any
 
 from headrace.formats.spec import ranges
 from headrace.formats.spec.idset import Idset
-from headrace.sched.graph import units
 
 SLOTS = ("slot", "xor_slot")
 # The keys of a resource (RFC 14).
@@ -21,6 +21,9 @@ _MAX_DEPTH = 64
 _MAX_RESOURCES = 512
 # The upper end of an open range: more than any graph has.
 _NO_END = 2**62
+# Units: a prefix, decimal or binary (Ki, Mi, ...), and a quantity: bytes, bits, watts, hertz, possibly per second.
+_UNIT = re.compile(r"(|[kKMGTPE]i?)(B|b|W|Hz)(/s)?\Z")
+_POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 
 
 class RequestError(ValueError):
@@ -282,7 +285,7 @@ def _in_units_of_graph(count: Count, unit: Any, kind: str, known: frozenset[str]
             f"{where}.unit: {kind} is counted in several units here: {', '.join(map(repr, sorted(known)))}"
         )
     (own,) = known
-    found = units.ratio(unit, own)
+    found = unit_ratio(unit, own)
     if found is None:
         counted = f"in {own!r}" if own else "without a unit"
         raise RequestError(f"{where}.unit: {unit!r} cannot be converted: {kind} is counted {counted} here")
@@ -360,3 +363,17 @@ def parse_jobspec(obj: Any, units_of: Callable[[str], frozenset[str]] = _none) -
         )
     resources = parse_resources(obj.get("resources"), units_of=units_of)
     return JobRequest(resources, int(duration), system.get("constraints"))
+
+
+def unit_ratio(unit: str, into: str) -> tuple[int, int] | None:
+    """The size of one `unit` in `into`, as numerator and denominator; None if they measure different quantities."""
+    if unit == into:
+        return 1, 1
+    given, wanted = _UNIT.match(unit), _UNIT.match(into)
+    if given is None or wanted is None or given.group(2, 3) != wanted.group(2, 3):
+        return None
+    return _multiple(given[1]), _multiple(wanted[1])
+
+
+def _multiple(prefix: str) -> int:
+    return int((1024 if prefix[1:] else 1000) ** _POWERS[prefix[:1]])

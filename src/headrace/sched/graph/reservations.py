@@ -10,17 +10,104 @@ not subtracted: the most that is in use of it during the span is asked of its pl
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import or_
 
+from headrace.sched.graph.bitsets import each
 from headrace.sched.graph.free import Footprint, FreeState, Nodes
 from headrace.sched.graph.layout import Layout
-from headrace.sched.graph.profile import Profile
 
 # Start, end, job, and what it holds on a node: single resources by holder, and the pools of which it has units.
 _Held = tuple[int, int, int, Sequence[tuple[int, int]], Sequence[int]]
 # The units of a pool in use at most during [start, end), as `View.in_use`.
 InUse = Callable[[int, int, int], int]
+
+
+class Profile:
+    """Which nodes reservations use during any span of time, without a look at each reservation.
+
+    Time is cut where reservations begin and end. Segment i of the lists is [times[i], times[i + 1]); nothing is used
+    before the first and from the last on. Each segment has two sets of nodes: those that a reservation has whole, and
+    those that any reservation uses. The answer for a span is the union of its segments. Bits are nodes by rank; whole
+    nodes are also kept in the order of the graph.
+    """
+
+    __slots__ = ("_cuts", "_parts", "times", "touched", "whole")
+
+    def __init__(self) -> None:
+        self.times: list[int] = []
+        self.touched: list[int] = []
+        self.whole: list[int] = []
+        # The number of reservations that begin or end at each of `times`.
+        self._cuts: dict[int, int] = {}
+        # By shared node (a single bit), the spans of its reservations: removing one must keep the node for the others.
+        self._parts: dict[int, list[tuple[int, int]]] = {}
+
+    def add(self, start: int, end: int, touched: int, whole: int, ranks: int) -> None:
+        """Add a reservation during [start, end).
+
+        `ranks` are its whole nodes by rank, `whole` the same in the caller's own form; `touched` includes `ranks`. No
+        other reservation may touch the nodes of `ranks` during that time.
+        """
+        i, j = self._cut(start), self._cut(end)
+        self.touched[i:j] = [t | touched for t in self.touched[i:j]]
+        if whole:
+            self.whole[i:j] = [w | whole for w in self.whole[i:j]]
+        for bit in each(touched & ~ranks):
+            self._parts.setdefault(bit, []).append((start, end))
+
+    def remove(self, start: int, end: int, touched: int, whole: int, ranks: int) -> None:
+        """Undo `add` with the same arguments."""
+        i, j = bisect_left(self.times, start), bisect_left(self.times, end)
+        keep = ~touched
+        self.touched[i:j] = [t & keep for t in self.touched[i:j]]
+        if whole:
+            keep = ~whole
+            self.whole[i:j] = [w & keep for w in self.whole[i:j]]
+        for bit in each(touched & ~ranks):
+            spans = self._parts[bit]
+            spans.remove((start, end))
+            if not spans:
+                del self._parts[bit]
+            for s, e in spans:
+                if s < end and e > start:
+                    k, m = bisect_left(self.times, max(s, start)), bisect_left(self.times, min(e, end))
+                    self.touched[k:m] = [t | bit for t in self.touched[k:m]]
+        self._join(start)
+        self._join(end)
+
+    def touched_in(self, start: int, end: int) -> int:
+        """The nodes that are touched at some moment of [start, end)."""
+        i = max(bisect_right(self.times, start) - 1, 0)
+        return reduce(or_, self.touched[i : bisect_left(self.times, end)], 0)
+
+    def whole_in(self, start: int, end: int) -> int:
+        """The nodes that are held whole at some moment of [start, end)."""
+        i = max(bisect_right(self.times, start) - 1, 0)
+        return reduce(or_, self.whole[i : bisect_left(self.times, end)], 0)
+
+    def _cut(self, t: int) -> int:
+        """Make a segment begin at `t`, and return its index."""
+        count = self._cuts.get(t, 0)
+        self._cuts[t] = count + 1
+        i = bisect_left(self.times, t)
+        if not count:
+            self.times.insert(i, t)
+            self.touched.insert(i, self.touched[i - 1] if i else 0)
+            self.whole.insert(i, self.whole[i - 1] if i else 0)
+        return i
+
+    def _join(self, t: int) -> None:
+        """Remove the cut at `t` if no reservation begins or ends there any more."""
+        count = self._cuts[t] - 1
+        if count:
+            self._cuts[t] = count
+            return
+        del self._cuts[t]
+        i = bisect_left(self.times, t)
+        del self.times[i], self.touched[i], self.whole[i]
 
 
 class Reservations:
@@ -109,6 +196,23 @@ class Window:
     def touched(self) -> int:
         """The nodes, by rank, that a reservation holds or shares at some moment of the span."""
         return self._profile.touched_in(self._start, self._end)
+
+    def touched_at_start(self) -> int:
+        """The nodes, by rank, that a reservation holds or shares when the span begins."""
+        return self._profile.touched_in(self._start, self._start + 1)
+
+    def held_at_start(self, n: int) -> dict[int, int]:
+        """The single resources of a node that reservations hold when the span begins, as bits by holder."""
+        found: dict[int, int] = {}
+        for begins, ends, _, held, _ in self._parts.get(n, ()):
+            if begins <= self._start < ends:
+                for h, bits in held:
+                    found[h] = found.get(h, 0) | bits
+        return found
+
+    def in_use_at_start(self, v: int) -> int:
+        """The units of a pool that jobs and reservations use when the span begins."""
+        return self._in_use(v, self._start, self._start + 1)
 
     def subtract(self, n: int) -> bool:
         """Subtract what reservations hold of a node during the span; False if the node is left out."""

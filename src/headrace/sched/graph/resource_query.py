@@ -18,14 +18,34 @@ from typing import TextIO
 from headrace.sched.graph.formats import grug, hwloc, jgf, rv1
 from headrace.sched.graph.formats.export import EXPORTS
 from headrace.sched.graph.formats.writers import WRITERS
+from headrace.sched.graph.holdings import FILTERS
 from headrace.sched.graph.model import DOMINANT, Graph, GraphError
 from headrace.sched.graph.policies import POLICIES, by_name
 from headrace.sched.graph.query_commands import Commands
-from headrace.sched.graph.scheduler import FILTERS, Scheduler
-from headrace.sched.graph.subsystems import SETS, walked
+from headrace.sched.graph.scheduler import Scheduler
 
 _NAME = "headrace-resource-query"
 _MOST_RESERVED = 2_000_000
+_IB, _BANDWIDTH, _FILES, _POWER, _VIRTUAL = "ibnet", "ibnetbw", "pfs1bw", "power", "virtual1"
+
+# Fluxion's names for sets of hierarchies (`-S`). A match walks the first of a set; in Fluxion, the others do not affect
+# what is chosen.
+SETS: dict[str, tuple[str, ...]] = {
+    "CA": (DOMINANT,),
+    "IBA": (_IB,),
+    "IBBA": (_BANDWIDTH,),
+    "PFS1BA": (_FILES,),
+    "PA": (_POWER,),
+    "C+IBA": (DOMINANT, _IB),
+    "C+IBBA": (DOMINANT, _BANDWIDTH),
+    "C+PFS1BA": (DOMINANT, _FILES),
+    "C+PA": (DOMINANT, _POWER),
+    "IB+IBBA": (_IB, _BANDWIDTH),
+    "C+P+IBA": (DOMINANT, _POWER, _IB),
+    "VA": (_VIRTUAL,),
+    "V+PFS1BA": (_VIRTUAL, _FILES),
+    "ALL": (DOMINANT, _IB, _BANDWIDTH, _FILES, _POWER),
+}
 # A file's time stamp is that of the kernel's last tick, of which there are at least 100 a second.
 _CLOCK_STEP_NS = 20_000_000
 _READERS: dict[str, Callable[[str], Graph]] = {
@@ -95,6 +115,14 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("-d", "--disable-prompt", action="store_true", help="do not print a prompt")
     return p
+
+
+def walked(name: str) -> str:
+    """The hierarchy that a match walks for a set, whose name may be in any case. Raises ValueError listing the sets."""
+    found = SETS.get(name) or {known.lower(): of for known, of in SETS.items()}.get(name)
+    if found is None:
+        raise ValueError(f"subsystems {name!r}: must be one of {', '.join(SETS)}")
+    return found[0]
 
 
 def _filters(text: str) -> list[str]:

@@ -7,7 +7,7 @@ nodes in use.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from headrace.sched.graph.free import FreeState
 from headrace.sched.graph.layout import Demand
@@ -62,14 +62,7 @@ class Shapes:
         shape = self._shapes.get(demand)
         changes = self._state.changes
         if len(changes) > _MAX_CHANGES:
-            self._note_used()
-            self._used = {n for n in self._used if not self._state.is_idle(n)}
-            self._dropped += len(changes)
-            changes.clear()
-            for other in self._shapes.values():
-                # The dropped changes are lost to these shapes.
-                if other.seen < self._dropped:
-                    other.seen = -1
+            self._drop_changes()
         if shape is None:
             if len(self._shapes) >= _MAX_SHAPES:
                 del self._shapes[next(iter(self._shapes))]
@@ -80,6 +73,31 @@ class Shapes:
             self._refresh(shape, set(changes[shape.seen - self._dropped :]))
         shape.seen = self._dropped + len(changes)
         return shape
+
+    def changed_since(self, seen: int) -> tuple[Iterable[int], int]:
+        """The nodes that may have changed since `seen`, and the number of all changes, which is the next `seen`.
+
+        `seen` is -1 for a first look, which gets the nodes that may be in use.
+        """
+        changes = self._state.changes
+        end = self._dropped + len(changes)
+        if seen >= self._dropped:
+            return set(changes[seen - self._dropped :]), end
+        if seen < 0:
+            self._note_used()
+            return self._used, end
+        return range(len(self._layout.nodes)), end
+
+    def _drop_changes(self) -> None:
+        changes = self._state.changes
+        self._note_used()
+        self._used = {n for n in self._used if not self._state.is_idle(n)}
+        self._dropped += len(changes)
+        changes.clear()
+        for other in self._shapes.values():
+            # The dropped changes are lost to these shapes.
+            if other.seen < self._dropped:
+                other.seen = -1
 
     def _note_used(self) -> None:
         """Add the nodes of all changes to `_used`."""

@@ -17,7 +17,7 @@ from headrace.sched.graph.candidates import ChildOrder
 from headrace.sched.graph.free import Footprint
 from headrace.sched.graph.index import Answer, FreeIndex, index_of
 from headrace.sched.graph.model import Graph
-from headrace.sched.graph.policies.policy import Policy
+from headrace.sched.graph.policies import Policy
 from headrace.sched.graph.request import Request
 from headrace.sched.graph.reservations import InUse, Reservations
 from headrace.sched.graph.selection import Selection

@@ -16,6 +16,7 @@ from headrace.sched.graph.model import Graph
 from headrace.sched.graph.request import JobRequest, total_needs
 from headrace.sched.graph.usage import Allocation
 from headrace.sched.queueing.fair_share import FairShare
+from headrace.sched.queueing.pending import Position
 from headrace.sched.queueing.queue import Decision, Queue, Refused, Started
 
 # The types of resources whose utilisation is measured, where the graph has them.
@@ -63,39 +64,6 @@ class Simulation(NamedTuple):
     events: int
 
 
-class _Waiting:
-    """The pending jobs in the order of the queue. Jobs that have left are removed when they come to the front."""
-
-    def __init__(self) -> None:
-        self.jobs: dict[int, tuple[int, int, Job]] = {}
-        self._order: list[tuple[int, int, int]] = []
-        self._arrivals = 0
-
-    def add(self, job: Job, priority: int) -> None:
-        self._arrivals += 1
-        self._enter(job, priority, self._arrivals)
-
-    def move(self, job: Job, priority: int) -> bool:
-        """Change the priority of a job. False if it has that priority already."""
-        was, arrival, _ = self.jobs[job.id]
-        if was != -priority:
-            self._enter(job, priority, arrival)
-        return was != -priority
-
-    def _enter(self, job: Job, priority: int, arrival: int) -> None:
-        self.jobs[job.id] = (-priority, arrival, job)
-        heappush(self._order, (-priority, arrival, job.id))
-
-    def front(self) -> tuple[int, int] | None:
-        """The priority (negated) and arrival of the first pending job, None without one."""
-        while self._order:
-            known = self.jobs.get(self._order[0][2])
-            if known is not None and known[:2] == self._order[0][:2]:
-                return self._order[0][:2]
-            heappop(self._order)
-        return None
-
-
 def simulate(
     jobs: Iterable[Job],
     queue: Queue,
@@ -130,7 +98,7 @@ def simulate(
         for kind in used:
             used[kind] += (graph.totals[graph.root][kind] - queue.scheduler.free(graph.root, kind, now)) * (then - now)
         now = then
-    waiting = [(job, "still waiting when nothing more could happen") for _, _, job in machine.waiting.jobs.values()]
+    waiting = [(job, "still waiting when nothing more could happen") for job in machine.waiting.values()]
     have = {kind: graph.totals[graph.root][kind] for kind in used}
     events = machine.arrived + len(machine.runs) + machine.ended
     return Simulation(machine.runs, machine.never + waiting, first, machine.last_end, used, have, events)
@@ -148,7 +116,9 @@ class _Machine:
         self.fair = fair
         self.arrivals = arrivals
         self.arrived = self.ended = self.next_review = 0
-        self.waiting = _Waiting()
+        self.waiting: dict[int, Job] = {}
+        # The positions of waiting jobs in the queue.
+        self.positions: dict[int, Position] = {}
         self.running: dict[int, Run] = {}
         self.ends: list[tuple[int, int]] = []
         self.last_end = first
@@ -171,10 +141,11 @@ class _Machine:
         if self.fair is None or now < self.next_review:
             return
         self.next_review = now + REVIEW
-        for _, _, job in list(self.waiting.jobs.values()):
+        for job in self.waiting.values():
             priority = self.fair.priority(job.urgency, job.user)
-            if self.waiting.move(job, priority):
+            if self.positions[job.id][0] != -priority:
                 self.queue.reprioritize(job.id, priority)
+                self.positions[job.id] = self.queue.pending[job.id].position
 
     def submit(self, now: int) -> None:
         """Submit the jobs that have arrived."""
@@ -185,21 +156,25 @@ class _Machine:
                 self.never.append((job, "held: its urgency is 0"))
                 continue
             priority = job.urgency if self.fair is None else self.fair.priority(job.urgency, job.user)
-            self.waiting.add(job, priority)
+            self.waiting[job.id] = job
             self.queue.submit(job.id, job.request, priority)
+            self.positions[job.id] = self.queue.pending[job.id].position
 
     def start(self, now: int) -> Iterator[tuple[Run, Allocation]]:
         """Start the jobs that the queue decides to start, and drop those that it refuses."""
-        started: list[tuple[tuple[int, int, Job], Allocation]] = []
+        started: list[Allocation] = []
         for decision in _decisions(self.queue, now):
             if isinstance(decision, Started):
-                started.append((self.waiting.jobs.pop(decision.jobid), decision.allocation))
+                started.append(decision.allocation)
             elif isinstance(decision, Refused):
-                job = self.waiting.jobs.pop(decision.jobid)[2]
+                job = self.waiting.pop(decision.jobid)
+                del self.positions[job.id]
                 self.never.append((job, _reason(self.queue.scheduler.graph, decision.failure)))
-        front = self.waiting.front()
-        for (priority, arrival, job), allocation in started:
-            overtakes = front is not None and front < (priority, arrival)
+        front = next(iter(self.queue.waiting.order.first(1)), None)
+        for allocation in started:
+            job = self.waiting.pop(allocation.jobid)
+            position = self.positions.pop(job.id)
+            overtakes = front is not None and front < position
             run = Run(job, now, min(now + job.runtime, allocation.end), overtakes)
             heappush(self.ends, (run.end, job.id))
             self.running[job.id] = run

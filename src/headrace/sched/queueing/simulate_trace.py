@@ -11,6 +11,7 @@ down, runtimes and limits up, and every job runs for a second at least.
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from math import ceil, floor
@@ -22,6 +23,12 @@ from headrace.sched.graph.request import Count, JobRequest, Request, RequestErro
 from headrace.sched.queueing.simulate import Job
 
 _MOST_SECONDS = 10**15
+# Of made-up jobs: their share of what the machine could do while they arrive, users, seconds that they run.
+_LOAD = 0.95
+_USERS = 20
+_SHORTEST, _LONGEST = 10, 86_400
+# Minutes, as people write them.
+_LIMITS = (5, 10, 15, 30, 60, 120, 240, 480, 720, 1440)
 
 
 class Fault(NamedTuple):
@@ -181,3 +188,33 @@ def _seconds(found: dict[str, Any], name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_SECONDS:
         raise _FieldError(f"{name}: must be a number of seconds from 0 to 10^15, not {value!r}")
     return value
+
+
+def synthetic(count: int, seed: int, processors: int) -> Iterator[str]:
+    """The lines of a trace of `count` made-up jobs for a machine of so many processors, in Standard Workload Format.
+
+    A seed gives the same lines everywhere. The shape is that of published logs: mostly small jobs whose sizes are
+    powers of two, lengths over several orders of magnitude, limits that are round numbers well above what is used, a
+    few users with most of the jobs, and as much work as keeps the machine about full.
+    """
+    rng = random.Random(seed)
+    yield swf.encode_header("Version", "2.2")
+    yield swf.encode_header("Computer", f"synthetic, seed {seed}")
+    yield swf.encode_header("MaxJobs", count)
+    yield swf.encode_header("MaxProcs", processors)
+    sizes = [_size(rng, processors) for _ in range(count)]
+    runs = [int(min(_LONGEST, max(_SHORTEST, rng.lognormvariate(6.5, 1.5)))) for _ in range(count)]
+    span = sum(size * run for size, run in zip(sizes, runs, strict=True)) / (_LOAD * processors)
+    arrivals = sorted(rng.random() * span for _ in range(count))
+    for i in range(count):
+        user = int(_USERS * rng.random() ** 3)
+        limit = rng.choice([60 * minutes for minutes in _LIMITS if 60 * minutes >= runs[i]][:4])
+        yield swf.encode(
+            swf.Record(job=i + 1, submit=int(arrivals[i]), run=runs[i], processors=sizes[i], limit=limit, user=user)
+        )
+
+
+def _size(rng: random.Random, processors: int) -> int:
+    """Up to half of the machine: whole-machine jobs would hide everything else behind the wait for it to be empty."""
+    exponent = min(rng.expovariate(0.5), max(0, processors.bit_length() - 2))
+    return 2 ** int(exponent) if rng.random() < 0.75 else int(2**exponent)

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from headrace.sched.graph.model import DOMINANT, Graph, GraphError
-from headrace.sched.graph.subsystems import leads_down, without
 
 # Fluxion's value of the key `writer` for a graph without the vertices below exclusive ones.
 SHORTHAND = "fluxion:jgf_shorthand"
 _DIGITS = re.compile(r"(\d+)$")
+# Relations that lead from a vertex down; in hierarchies that are not listed, every relation but "in" does.
+_DOWN = {"ibnet": "connected_down", "power": "supplies_to"}
 
 
 class _Metadata(msgspec.Struct, gc=False):
@@ -238,9 +239,9 @@ def _graph(nodes: Iterable[_Node], edges: Iterable[_Edge], whole: bool) -> Graph
             raise GraphError(f"JGF edge {edge.source} to {edge.target}: there is no vertex {exc}") from None
         subsystem, relation = _edge_kind(edge)
         if subsystem == DOMINANT:
-            if leads_down(subsystem, relation):
+            if _leads_down(subsystem, relation):
                 graph.place(target, source)
-        elif whole and leads_down(subsystem, relation):
+        elif whole and _leads_down(subsystem, relation):
             graph.hierarchy(subsystem).place(target, source)
         else:
             graph.edges.append((subsystem, relation, source, target))
@@ -248,7 +249,7 @@ def _graph(nodes: Iterable[_Node], edges: Iterable[_Edge], whole: bool) -> Graph
     if not whole and elsewhere:
         # Vertices that only other hierarchies have, such as a power panel, are left out.
         outside = [v for v in elsewhere if graph.parent[v] < 0 and not graph.children[v]]
-        graph = without(graph, outside) if outside and len(outside) < len(graph) else graph
+        graph = _without(graph, outside) if outside and len(outside) < len(graph) else graph
     graph.finish()
     if graph.hierarchies or graph.more_parents:
         _set_paths(graph)
@@ -274,3 +275,31 @@ def _edge_kind(edge: _Edge) -> tuple[str, str]:
     if meta.name:
         return next(iter(meta.name.items()))
     return meta.subsystem or DOMINANT, meta.relation or ""
+
+
+def _leads_down(subsystem: str, relation: str) -> bool:
+    """Whether an edge of a hierarchy leads from a vertex down. An edge without a relation does; an edge that does not
+    states a relation that another edge states from above.
+    """
+    return relation in ("", "contains", _DOWN[subsystem]) if subsystem in _DOWN else relation != "in"
+
+
+def _without(graph: Graph, outside: Iterable[int]) -> Graph:
+    """A copy of an unfinished graph without the vertices `outside` its hierarchy."""
+    gone = set(outside)
+    kept = Graph()
+    kept.subsystem = graph.subsystem
+    place: dict[int, int] = {}
+    for v in graph.vertices():
+        if v in gone:
+            continue
+        place[v] = kept.add_copy(graph, v, graph.uniq[v])
+    for v, at in place.items():
+        for child in graph.children[v]:
+            kept.place(place[child], at)
+    kept.edges = [
+        (subsystem, relation, place[source], place[target])
+        for subsystem, relation, source, target in graph.edges
+        if source in place and target in place
+    ]
+    return kept

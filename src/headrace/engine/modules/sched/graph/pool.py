@@ -26,9 +26,9 @@ from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.rset import ResourceSet
 from headrace.sched.graph import Allocation, Graph, Outcome, Scheduler, parse_jobspec
 from headrace.sched.graph.formats import rv1
+from headrace.sched.graph.holdings import Loss
 from headrace.sched.graph.policies import Policy
 from headrace.sched.graph.request import JobRequest, Request, RequestError
-from headrace.sched.graph.scheduler import Loss
 from headrace.sched.queueing.pending import UNLIMITED, shape_of
 from headrace.sched.queueing.queue import OVERRUN, Decision, Queue, overrun
 

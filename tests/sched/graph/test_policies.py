@@ -84,6 +84,76 @@ def test_variation_takes_the_best_classes_first_and_what_has_none_last(classes: 
 
 
 @pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        # Node 1 has two cores in use, node 3 has one; the others are idle.
+        ("packed", ["1", "1", "3", "3", "3", "0"]),
+        ("spread", ["0", "2", "4", "5", "0", "2"]),
+    ],
+)
+def test_the_use_of_nodes_decides_before_their_ids(policy: str, expected: list[str]) -> None:
+    scheduler = Scheduler(cluster(), policy)
+    for jobid, (node, cores) in enumerate((("node1", 2), ("node3", 1))):
+        system = {"constraints": {"hostlist": [node]}}
+        spec = {"resources": [slot(cores, "core")], "attributes": {"system": system}}
+        assert scheduler.allocate(jobid, parse_jobspec(spec), 0).allocation is not None
+    found = [taken(scheduler, slot(1, "core"), jobid=jobid) for jobid in range(2, 8)]
+    assert [path[5] for paths in found for path in paths] == expected
+
+
+def test_packed_leaves_idle_nodes_whole_for_jobs_of_several_slots() -> None:
+    scheduler = Scheduler(cluster(), "packed")
+    assert taken(scheduler, slot(1, "core"), jobid=1) == {"/node0/core0"}
+    found = taken(scheduler, slot(5, "core"), jobid=2)
+    assert found == {"/node0/core1", "/node0/core2", "/node0/core3", "/node1/core0", "/node1/core1"}
+    whole = {"type": "node", "count": 4, "exclusive": True}
+    assert {path[:6] for path in taken(scheduler, whole, jobid=3)} == {"/node2", "/node3", "/node4", "/node5"}
+
+
+def test_a_node_of_other_size_is_compared_by_its_share_in_use() -> None:
+    graph = Graph()
+    root = graph.add("cluster", id=0)
+    for n, cores in enumerate((8, 2)):
+        node = graph.add("node", root, id=n, rank=n)
+        for c in range(cores):
+            graph.add("core", node, id=c)
+    scheduler = Scheduler(graph.finish(), "spread")
+    found = [taken(scheduler, slot(1, "core"), jobid=jobid) for jobid in range(6)]
+    # The small node is half full with one core, the large one with four.
+    assert [path[5] for paths in found for path in paths] == ["0", "1", "0", "0", "0", "0"]
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("packed", "0001"), ("spread", "0120")])
+def test_pods_are_compared_by_their_cpu(policy: str, expected: str) -> None:
+    graph = Graph()
+    root = graph.add("cluster", id=0)
+    for n in range(3):
+        node = graph.add("node", root, id=n, rank=n)
+        graph.add("cpu", node, id=0, size=3000, unit="m")
+    scheduler = Scheduler(graph.finish(), policy)
+    pod = {"type": "slot", "count": 1, "with": [{"type": "cpu", "count": 1000, "exclusive": False}]}
+    request = parse_jobspec({"resources": [pod]})
+    found = ""
+    for jobid in range(4):
+        allocation = scheduler.allocate(jobid, request, 0).allocation
+        assert allocation is not None
+        found += "".join(str(graph.id[v]) for v in allocation.selection.marks if graph.type[v] == "node")
+    assert found == expected
+
+
+@pytest.mark.parametrize("policy", ["packed", "spread"])
+def test_use_counts_when_a_later_job_begins(policy: str) -> None:
+    scheduler = Scheduler(cluster(nodes=2), policy)
+    request = parse_jobspec({"resources": [slot(1, "core")], "attributes": {"system": {"duration": 10}}})
+    first = scheduler.allocate(1, request, 0).allocation
+    assert first is not None
+    for at, node in ((5, "node0" if policy == "packed" else "node1"), (20, "node0")):
+        selection = scheduler.match_at(request, at).selection
+        assert selection is not None
+        assert [scheduler.graph.name(v) for v in selection.marks if scheduler.graph.type[v] == "node"] == [node]
+
+
+@pytest.mark.parametrize(
     ("text", "name"),
     [
         ("high=true node_centric=true node_exclusive=true", "hinodex"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.sched.graph.closest import run_of_places, run_of_scores
+from headrace.sched.graph.slots import run_of_places, run_of_scores
 
 
 def closest(scores: list[int], count: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.sched.graph.profile import Profile
+from headrace.sched.graph.reservations import Profile
 
 NODES = 5
 Span = tuple[int, int, int, int]

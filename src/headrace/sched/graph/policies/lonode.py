@@ -1,7 +1,0 @@
-"""Lowest node ids first, then lowest ids inside a node."""
-
-from __future__ import annotations
-
-from headrace.sched.graph.policies.policy import Policy
-
-POLICY = Policy("lonode", order=-1, node_weight=10_000)

@@ -1,0 +1,42 @@
+"""Queue policies: how many pending jobs have a reservation, and whether jobs behind them may start first.
+
+`POLICIES` has one line for each policy, named as Fluxion names it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class QueuePolicy(NamedTuple):
+    """`reservations`: how many of the first pending jobs have one, None for all. `backfill`: others may start first.
+
+    `keeps`: reservations beyond that number are kept while no job that precedes theirs has to wait for them; otherwise
+    only the first jobs ever have one.
+    """
+
+    name: str
+    reservations: int | None
+    backfill: bool
+    keeps: bool = False
+
+
+_TABLE = (
+    # First come, first served: no job starts before the first pending job.
+    QueuePolicy("fcfs", reservations=0, backfill=False),
+    # The first pending job has a reservation, and jobs that do not delay it may start before it.
+    QueuePolicy("easy", reservations=1, backfill=True),
+    # The first pending jobs, 64 by default, have reservations.
+    QueuePolicy("hybrid", reservations=64, backfill=True, keeps=True),
+    # Every pending job has a reservation, which no job behind it in the queue ever puts off.
+    QueuePolicy("conservative", reservations=None, backfill=True, keeps=True),
+)
+POLICIES = {policy.name: policy for policy in _TABLE}
+
+
+def by_name(name: str) -> QueuePolicy:
+    """The policy called `name`. Raises ValueError listing the names there are."""
+    try:
+        return POLICIES[name]
+    except KeyError:
+        raise ValueError(f"queue policy {name!r}: must be one of {', '.join(POLICIES)}") from None
