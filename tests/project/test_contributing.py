@@ -27,6 +27,7 @@ COPIED = (
     "tests/engine/modules",
     "tests/system",
     "tests/formats/spec",
+    "tests/service",
     "examples/graph",
 )
 
@@ -49,7 +50,8 @@ def put(block: Block, tree: Path) -> None:
 
 
 def python_files(tree: Path) -> list[Path]:
-    return [tree / name for name in dict.fromkeys(block.title.partition(", ")[0] for block in PLACED)]
+    placed = [block for block in PLACED if block.language == "python"]
+    return [tree / name for name in dict.fromkeys(block.title.partition(", ")[0] for block in placed)]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,17 @@ from starlette.responses import RedirectResponse, Response
 
 from headrace.service import problems, service
 from headrace.service.fields import BadFields, of_query
-from headrace.service.pages import html, job, job_list, login, machine, people, queue, statistics, submit
+from headrace.service.pages import (
+    html,
+    job,
+    job_list,
+    login,
+    machine,
+    people,
+    queue,
+    statistics,
+    submit,
+)
 from headrace.service.users.access import Unauthenticated
 
 router = APIRouter(include_in_schema=False, dependencies=[Depends(service.by_cookie)])
@@ -38,5 +48,13 @@ async def home(request: Request) -> Response:
     return RedirectResponse("/jobs", 303)
 
 
-for one in (job_list, job, submit, queue, machine, statistics, people):
-    router.include_router(one.router)
+for page in (
+    job_list,
+    job,
+    submit,
+    queue,
+    machine,
+    statistics,
+    people,
+):
+    router.include_router(page.router)

@@ -26,7 +26,13 @@ from headrace.service.rest.v2.answers import SCHEMAS, SUBMISSIONS
 from headrace.service.rest.v2.record import FIELDS, attributes, record
 
 router = APIRouter(prefix="/v2", tags=["v2"], dependencies=[Depends(service.by_header)])
-ROUTERS = (router, stream_routes.router, instance_routes.router, people_routes.router, instance_routes.public)
+ROUTERS = (
+    router,
+    stream_routes.router,
+    instance_routes.router,
+    people_routes.router,
+    instance_routes.public,
+)
 _DRY_RUN = (Field("dry_run", fields.switch, {"type": "boolean"}, "Submit nothing: check, and answer with the jobspec"),)
 _KEY = {
     "name": idempotency.HEADER,
