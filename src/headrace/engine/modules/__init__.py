@@ -17,8 +17,8 @@ SERVICES = {
     "kvs-watch": "kvs.watch",
     "resource": "resource.service",
     "rexec": "rexec",
-    "sched-graph": "sched.graph.service",
-    "sched-simple": "sched.simple.service",
+    "sched-graph": "sched.service",
+    "sched-simple": "sched.simple",
 }
 
 # Files that only rank 0 imports, and needs as soon as it starts.

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.engine.broker.module.context import EMPTY
-from headrace.engine.modules.sched.graph import service as sched_graph
+from headrace.engine.modules.sched import service as sched_graph
 from headrace.formats.spec.message import Message
 
 Run = Callable[..., None]

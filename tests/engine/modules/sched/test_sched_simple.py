@@ -11,7 +11,7 @@ import sched_world
 from sched_world import four_nodes, jobspec
 
 from headrace.engine.broker.module.context import EMPTY, RpcError
-from headrace.engine.modules.sched.simple import service as sched_simple
+from headrace.engine.modules.sched import simple as sched_simple
 from headrace.formats.spec.message import Message
 from waiting import until_in_loop
 
@@ -19,7 +19,7 @@ Jobspec = dict[str, Any]
 
 
 class World(sched_world.World):
-    """With the scheduler that counts."""
+    """With the scheduler under flux-core's name."""
 
     def __init__(self, broker: Any, r: dict[str, Any], up: str = "0-3", running: Iterable[dict[str, Any]] = ()) -> None:
         super().__init__(broker, module=sched_simple, r=r, up=up, running=running)
@@ -253,7 +253,7 @@ def test_a_waiting_head_learns_what_is_short_and_when_it_may_start(in_broker: Ru
         (note,) = world.answers[2]
         assert note["type"] == 1
         sched = note["annotations"]["sched"]
-        assert sched["reason_pending"] == "insufficient resources: need 2 idle node(s), 1 free"
+        assert sched["reason_pending"] == "insufficient resources: idle node x1 short (2 wanted, 1 free)"
         assert 0 < sched["t_estimate"] - broker.contexts["sched-simple"].now() <= 600
         world.ctx.call("sched.free", {"id": 1})
         await world.settle()

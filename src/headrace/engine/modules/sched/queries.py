@@ -15,8 +15,8 @@ import msgspec
 
 from headrace.engine.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.engine.broker.module.privacy import guarded
-from headrace.engine.modules.sched.graph.pool import Pool
-from headrace.engine.modules.sched.graph.settings import QMANAGER, RESOURCE, Settings
+from headrace.engine.modules.sched.pool import Pool
+from headrace.engine.modules.sched.settings import QMANAGER, RESOURCE, Settings
 from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.message import Message
 from headrace.formats.spec.requests.sched import FLUXION_QMANAGER, FLUXION_RESOURCE

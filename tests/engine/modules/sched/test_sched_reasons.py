@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from sched_world import World, four_nodes, jobspec
 
-from headrace.engine.modules.sched.common import reasons as sched_reasons
-from headrace.engine.modules.sched.common.reasons import Reasons
-from headrace.engine.modules.sched.graph import service as sched_graph
-from headrace.engine.modules.sched.simple import service as sched_simple
+from headrace.engine.modules.sched import reasons as sched_reasons
+from headrace.engine.modules.sched import service as sched_graph
+from headrace.engine.modules.sched import simple as sched_simple
+from headrace.engine.modules.sched.reasons import Reasons
 from headrace.formats.spec.idset import Idset
 from headrace.sched.queueing.forecast import Place
 from waiting import until_in_loop

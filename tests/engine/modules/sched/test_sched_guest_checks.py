@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 import time
 from collections.abc import Callable
@@ -13,16 +14,17 @@ import pytest
 from sched_world import World, jobspec
 
 from headrace.engine.broker.module.context import EMPTY, RpcError
-from headrace.engine.modules.sched.common.guest_checks import (
+from headrace.engine.modules.sched import service as sched_graph
+from headrace.engine.modules.sched import simple as sched_simple
+from headrace.engine.modules.sched.guest_checks import (
     MOST_BYTES,
     MOST_CHECKS,
     MOST_SECONDS,
     MOST_SIZE,
     GuestChecks,
+    of_request,
 )
-from headrace.engine.modules.sched.graph import service as sched_graph
-from headrace.engine.modules.sched.simple import service as sched_simple
-from headrace.formats.spec.message import Message
+from headrace.formats.spec.message import Message, request
 from waiting import until_in_loop
 
 Run = Callable[..., None]
@@ -201,3 +203,18 @@ def test_a_fork_whose_guest_left_is_ended_and_the_next_has_its_turn(in_broker: R
         assert os.times().children_user - begin < MOST_SECONDS
 
     in_broker(scenario)
+
+
+SPEC: dict[str, Any] = {"version": 1, "resources": []}
+
+
+@pytest.mark.parametrize("jobspec", [SPEC, json.dumps(SPEC)])
+def test_an_object_and_its_text_are_the_same(jobspec: Any) -> None:
+    assert of_request(request("feasibility.check", {"jobspec": jobspec})) == SPEC
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "5", "[" * 100_000])
+def test_what_is_no_object_is_refused(text: str) -> None:
+    with pytest.raises(RpcError, match=r"^feasibility\.check: jobspec: ") as refused:
+        of_request(request("feasibility.check", {"jobspec": text}))
+    assert refused.value.errnum == errno.EPROTO

@@ -7,28 +7,24 @@ are offered to every queue. A job without a time limit is planned with a very lo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from math import ceil
 from typing import Any
 
-import msgspec
-
-from headrace.engine.modules.sched.common.kept import Kept
-from headrace.engine.modules.sched.common.r import Shares, each, shares_of_r
-from headrace.engine.modules.sched.graph.fair import Fair
-from headrace.engine.modules.sched.graph.jgf import graph_of, name_by_rank
-from headrace.engine.modules.sched.graph.r import Nodes
-from headrace.engine.modules.sched.graph.settings import Settings
-from headrace.formats.spec import jobspec as js
-from headrace.formats.spec.constraint import validate as validate_constraint
+from headrace.engine.modules.sched.fair import Fair
+from headrace.engine.modules.sched.graph_of_r import graph_of, name_by_rank
+from headrace.engine.modules.sched.nodes import Nodes
+from headrace.engine.modules.sched.r import Shares, each, shares_of_r
+from headrace.engine.modules.sched.requests import BoundedCache, Requests
+from headrace.engine.modules.sched.settings import Settings
 from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.rset import ResourceSet
-from headrace.sched.graph import Allocation, Graph, Outcome, Scheduler, parse_jobspec
+from headrace.sched.graph import Allocation, Graph, Outcome, Scheduler
 from headrace.sched.graph.formats import rv1
 from headrace.sched.graph.holdings import Loss
 from headrace.sched.graph.policies import Policy
-from headrace.sched.graph.request import JobRequest, Request, RequestError
+from headrace.sched.graph.request import JobRequest, Request
 from headrace.sched.queueing.pending import UNLIMITED, shape_of
 from headrace.sched.queueing.queue import OVERRUN, Decision, Queue, overrun
 
@@ -46,7 +42,7 @@ class RepairableScheduler(Scheduler):
 
     def __init__(self, graph: Graph, policy: Policy) -> None:
         super().__init__(graph, policy, _FILTERS)
-        self._possible: Kept[Outcome] = Kept()
+        self._possible: BoundedCache[Outcome] = BoundedCache()
 
     def satisfiable(self, request: JobRequest) -> Outcome:
         shape = shape_of(request)
@@ -87,17 +83,6 @@ class Held:
         self.queue = queue
 
 
-def _refuse_twins(requests: Sequence[Request]) -> None:
-    """Raise RequestError for sibling requests for one type: the matcher serves only the last, as Fluxion's does, and
-    the job would run on fewer resources than requested.
-    """
-    types = [request.type for request in requests if request.type not in ("slot", "xor_slot")]
-    for request in requests:
-        if types.count(request.type) > 1:
-            raise RequestError(f"resources: {request.type} is asked for twice side by side: ask once, for all of it")
-        _refuse_twins(request.with_)
-
-
 class Pool:
     """The resources of an instance with their jobs. Ranks start down; `set_up` makes them available.
 
@@ -121,7 +106,7 @@ class Pool:
         self._ends: list[tuple[int, int]] = []
         # (generation of the graph, whether every vertex was up in it).
         self._up_in = (-1, False)
-        self._requests: Kept[JobRequest] = Kept()
+        self.requests = Requests(self.graph)
         for v in self.nodes.vertex.values():
             self.scheduler.set_status(v, False)
 
@@ -223,37 +208,6 @@ class Pool:
             self._queue(name).running.update(jobid for jobid in queue.running if jobid in self.scheduler.jobs)
 
     # Jobs
-
-    def request(self, jobspec: Mapping[str, Any]) -> JobRequest:
-        """The request of a jobspec. Raises RequestError or ConstraintError."""
-        system = js.system(jobspec)  # type: ignore[arg-type]
-        texts = [msgspec.json.encode(part) for part in (jobspec["resources"], system.get("constraints"))]
-        return self.request_of(texts[0], system.get("duration") or 0, texts[1])
-
-    def passing_request(self, jobspec: Mapping[str, Any]) -> JobRequest:
-        """As `request`, for a question of which nothing is kept."""
-        system = js.system(jobspec)  # type: ignore[arg-type]
-        return self._read_request(jobspec["resources"], system.get("duration") or 0, system.get("constraints"))
-
-    def request_of(self, resources: bytes, duration: float, constraints: bytes) -> JobRequest:
-        """The request of a jobspec with these parts (JSON); equal requests are one object.
-
-        Raises RequestError or ConstraintError.
-        """
-        key = (resources, duration, constraints)
-        found = self._requests.get(key)
-        if found is None:
-            parts = msgspec.json.decode(resources), duration, msgspec.json.decode(constraints)
-            found = self._read_request(*parts)
-            self._requests.put(key, len(resources) + len(constraints), found)
-        return found
-
-    def _read_request(self, resources: Any, duration: float, constraint: Any) -> JobRequest:
-        if constraint:
-            validate_constraint(constraint)
-        wanted = parse_jobspec({"resources": resources}, self.graph.units).resources
-        _refuse_twins(wanted)
-        return JobRequest(wanted, min(ceil(duration) or UNLIMITED, UNLIMITED), constraint)
 
     def _queue(self, name: str) -> Queue:
         queue = self.queues.get(name)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.modules.sched.common.options import OptionError
-from headrace.engine.modules.sched.graph.settings import QueueSettings, SettingsError, read
+from headrace.engine.modules.sched.options import OptionError
+from headrace.engine.modules.sched.settings import QueueSettings, SettingsError, read
 
 
 def tables(**keys: str) -> dict[str, Any]:

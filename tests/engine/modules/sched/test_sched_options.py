@@ -14,9 +14,9 @@ import pytest
 from sched_world import World
 
 from headrace.engine.broker.module.context import RpcError
-from headrace.engine.modules.sched.common.options import Log, OptionError, parse, read
-from headrace.engine.modules.sched.graph import service as sched_graph
-from headrace.engine.modules.sched.simple import service as sched_simple
+from headrace.engine.modules.sched import service as sched_graph
+from headrace.engine.modules.sched import simple as sched_simple
+from headrace.engine.modules.sched.options import Log, OptionError, parse, read
 
 Run = Callable[..., None]
 

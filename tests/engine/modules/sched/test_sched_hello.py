@@ -12,10 +12,10 @@ import pytest
 from sched_world import World, jobspec
 
 from headrace.engine.broker.module.context import EMPTY, RpcError
-from headrace.engine.modules.sched.common import options as sched_options
-from headrace.engine.modules.sched.common.hello import hello
-from headrace.engine.modules.sched.graph import service as sched_graph
-from headrace.engine.modules.sched.simple import service as sched_simple
+from headrace.engine.modules.sched import options as sched_options
+from headrace.engine.modules.sched import service as sched_graph
+from headrace.engine.modules.sched import simple as sched_simple
+from headrace.engine.modules.sched.hello import hello
 from headrace.formats.spec.message import Message
 
 Run = Callable[..., None]

@@ -10,7 +10,7 @@ import pytest
 from sched_world import World, four_nodes, jobspec, on, running
 
 from headrace.engine.broker.module.context import RpcError
-from headrace.engine.modules.sched.graph import service as sched_graph
+from headrace.engine.modules.sched import service as sched_graph
 from waiting import until_in_loop
 
 Run = Callable[..., None]

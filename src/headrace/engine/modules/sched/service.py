@@ -10,20 +10,18 @@ from __future__ import annotations
 import errno
 import logging
 from collections import deque
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
 from headrace.engine.broker.module.context import EMPTY, ModuleContext, RpcError
-from headrace.engine.modules.sched.common import options
-from headrace.engine.modules.sched.common.guest_checks import GuestChecks
-from headrace.engine.modules.sched.common.hello import acquire_ended, hello
-from headrace.engine.modules.sched.common.jobspec import MALFORMED, malformed, of_request
-from headrace.engine.modules.sched.common.r import in_use, summary
-from headrace.engine.modules.sched.common.reasons import Reasons
-from headrace.engine.modules.sched.graph import queries, settings
-from headrace.engine.modules.sched.graph.pool import Pool
+from headrace.engine.modules.sched import options, queries, settings
+from headrace.engine.modules.sched.guest_checks import MALFORMED, GuestChecks, malformed, of_request
+from headrace.engine.modules.sched.hello import acquire_ended, hello
+from headrace.engine.modules.sched.pool import Pool
+from headrace.engine.modules.sched.r import in_use, summary
+from headrace.engine.modules.sched.reasons import Reasons
 from headrace.formats.spec.constraint import ConstraintError
 from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.message import Message
@@ -97,18 +95,36 @@ class _Job:
             self.resources = other.resources
 
 
+# Flags of `flux module debug`, as in flux-core: deny every request; annotate each pending job with the number of jobs
+# before it; refuse to change the time of running jobs.
+_FAIL_ALLOC, _COUNT_AHEAD, _REFUSE_TIME = 1, 2, 4
 # The annotations of a job that has none; the tables of annotations are replaced, not changed.
 _NOTHING: dict[str, Any] = {}
 
 
+class Variant(NamedTuple):
+    """How the scheduler is configured under one of its names.
+
+    `read(config, arguments)` returns its settings, `queue_depth` is the default of that option (0: no limit), and with
+    `names_policy` the log names the match policy when the scheduler is ready.
+    """
+
+    read: Callable[[Mapping[str, Any], Sequence[str]], settings.Settings]
+    queue_depth: int
+    names_policy: bool
+
+
 def load(ctx: ModuleContext, args: list[str]) -> None:
-    _Scheduler(ctx, args)
+    Scheduler(ctx, args, Variant(settings.read, 0, names_policy=True))
 
 
-class _Scheduler:
-    def __init__(self, ctx: ModuleContext, args: list[str]) -> None:
+class Scheduler:
+    """The module: requests, passes and responses."""
+
+    def __init__(self, ctx: ModuleContext, args: list[str], variant: Variant) -> None:
         self.ctx = ctx
-        self.options, self.log = options.read(ctx, args)
+        self.variant = variant
+        self.options, self.log = options.read(ctx, args, variant.queue_depth)
         self.settings = self._read(ctx.config)
         self.pool: Pool | None = None
         self.expiration = 0.0
@@ -157,7 +173,7 @@ class _Scheduler:
 
     def _read(self, config: dict[str, Any]) -> settings.Settings:
         try:
-            found = settings.read(config, self.options.rest)
+            found = self.variant.read(config, self.options.rest)
         except (settings.SettingsError, options.OptionError) as exc:
             raise RpcError(errno.EINVAL, str(exc)) from None
         for name in sorted(found.queues.keys() - config.get("queues", {}).keys()):
@@ -323,18 +339,22 @@ class _Scheduler:
         self._pool().recover(job, r, freed, self._time())
 
     def _resource_summary(self) -> str:
-        return f"match-policy={self.settings.match_policy.name} Rv1 {summary(self._pool().rset.to_obj())}"
+        policy = f"match-policy={self.settings.match_policy.name} " if self.variant.names_policy else ""
+        return f"{policy}Rv1 {summary(self._pool().rset.to_obj())}"
 
     # -- requests of the job manager (RFC 27)
 
     def _alloc(self, msg: Message) -> None:
         pool = self._pool()
         body = _decode_alloc((msg.payload or b"").rstrip(b"\0"))
+        if self.ctx.debug & _FAIL_ALLOC:
+            self.ctx.respond(msg, {"id": body.id, "type": AllocResponse.DENY, "note": "DEBUG_FAIL_ALLOC"})
+            return
         system = body.jobspec.attributes.system if body.jobspec.attributes is not None else _System()
         duration = system.duration or 0
         resources = bytes(body.jobspec.resources)
         try:
-            request = pool.request_of(resources, duration, bytes(system.constraints))
+            request = pool.requests.of_parts(resources, duration, bytes(system.constraints))
         except (RequestError, ConstraintError) as exc:
             self.ctx.respond(msg, {"id": body.id, "type": AllocResponse.DENY, "note": str(exc)})
             return
@@ -391,6 +411,8 @@ class _Scheduler:
             raise RpcError(errno.ENOENT, f"job {id} holds no resources")
         if expiration < 0:
             raise RpcError(errno.EINVAL, "expiration must not be negative")
+        if self.ctx.debug & _REFUSE_TIME:
+            raise RpcError(errno.EINVAL, "DEBUG_REFUSE_EXPIRATION")
         if self.expiration and expiration > self.expiration:
             raise RpcError(errno.EINVAL, "expiration is after that of the instance itself")
 
@@ -402,7 +424,7 @@ class _Scheduler:
         jobspec = of_request(msg)
         pool = self._pool()
         try:
-            request = pool.passing_request(jobspec)
+            request = pool.requests.uncached(jobspec)
             outcome = pool.check(request)
         except (RequestError, ConstraintError) as exc:
             raise RpcError(errno.EINVAL, str(exc)) from None
@@ -427,20 +449,30 @@ class _Scheduler:
     def _explain(self) -> None:
         self.explaining = False
         pool, now = self._pool(), self._time()
+        if self.ctx.debug & _COUNT_AHEAD:
+            entries = [entry for queue in pool.queues.values() for entry in queue.pending.items()]
+            entries.sort(key=lambda entry: (entry[1].position, entry[0]))
+            for ahead, (id, _) in enumerate(entries):
+                self._annotate(id, {"reason_pending": "insufficient resources", "jobs_ahead": ahead})
+            return
         for queue in pool.queues.values():
             for id, notes in of_front(queue, now):
-                job = self.jobs[id]
-                if notes != job.annotated:
-                    change = {**dict.fromkeys(job.annotated), **notes}
-                    job.annotated = notes
-                    self.ctx.respond(
-                        job.msg, {"id": id, "type": AllocResponse.ANNOTATE, "annotations": {"sched": change}}
-                    )
+                self._annotate(id, notes)
+
+    def _annotate(self, id: int, notes: dict[str, Any]) -> None:
+        job = self.jobs[id]
+        if notes != job.annotated:
+            change = {**dict.fromkeys(job.annotated), **notes}
+            job.annotated = notes
+            self.ctx.respond(job.msg, {"id": id, "type": AllocResponse.ANNOTATE, "annotations": {"sched": change}})
 
     def _reason(self, id: int) -> dict[str, Any] | None:
         """The reason of a pending job for `sched.reasons`; None for a job that is not pending here."""
         pool, now = self._pool(), self._time()
         name = pool.where.get(id)
+        if name is not None and self.ctx.debug & _COUNT_AHEAD:
+            # With this debug flag, the annotation is set already.
+            return {}
         return None if name is None else self.explainer.explain(pool.queues[name], id, now, (self.passes, now))
 
     def _places(self) -> Iterator[tuple[int, Place] | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.engine.modules.sched.common.r import Share, each, in_use, job_r, shares_of_r, summary
+from headrace.engine.modules.sched.r import Share, each, in_use, job_r, shares_of_r, summary
 from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.rset import ResourceSet
 

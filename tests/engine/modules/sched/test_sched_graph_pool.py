@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.engine.modules.sched.common.r import Share, shares_of_r, summary
-from headrace.engine.modules.sched.graph.jgf import graph_of
-from headrace.engine.modules.sched.graph.pool import Pool
-from headrace.engine.modules.sched.graph.r import Nodes
-from headrace.engine.modules.sched.graph.settings import read
+from headrace.engine.modules.sched.graph_of_r import graph_of
+from headrace.engine.modules.sched.nodes import Nodes
+from headrace.engine.modules.sched.pool import Pool
+from headrace.engine.modules.sched.r import Share, shares_of_r, summary
+from headrace.engine.modules.sched.settings import read
 from headrace.formats.spec.rset import ResourceSet
 from headrace.sched.graph import Scheduler, parse_jobspec
 from headrace.sched.graph.formats.writers import graph_object, short_graph_object
@@ -115,7 +115,7 @@ class TestGraphs:
         pool = Pool(r, read({}))
         assert sorted(pool.nodes.vertex) == [0, 1]
         pool.set_up(0b11)
-        pool.submit(1, pool.request(slots(8)), 16, "")
+        pool.submit(1, pool.requests.of_jobspec(slots(8)), 16, "")
         assert run(pool) == [1]
         assert pool.held[1].shares == (Share(0, 0b1111, 0), Share(1, 0b1111, 0))
 
@@ -124,7 +124,7 @@ class TestGraphs:
         assert "core" not in str(r["scheduling"])
         pool = Pool(r, read({}))
         pool.set_up(0b11)
-        pool.submit(1, pool.request(slots(8)), 16, "")
+        pool.submit(1, pool.requests.of_jobspec(slots(8)), 16, "")
         assert run(pool) == [1]
 
     def test_nodes_that_r_leaves_out_are_left_out_of_its_graph(self) -> None:
@@ -146,7 +146,7 @@ class TestGraphs:
         pool = Pool(r_of(3, hosts="here,here,here"), read({}))
         pool.set_up(0b111)
         for job in range(3):
-            pool.submit(job, pool.request(slots(4)), 16, "")
+            pool.submit(job, pool.requests.of_jobspec(slots(4)), 16, "")
         run(pool)
         assert [pool.held[job].shares[0].rank for job in range(3)] == [0, 1, 2]
 
@@ -154,14 +154,14 @@ class TestGraphs:
 class TestRequests:
     def test_equal_requests_are_one_object(self) -> None:
         pool = pool_of(1)
-        assert pool.request(slots(2, duration=10)) is pool.request(slots(2, duration=10))
-        assert pool.request(slots(2, duration=10)) is not pool.request(slots(2))
+        assert pool.requests.of_jobspec(slots(2, duration=10)) is pool.requests.of_jobspec(slots(2, duration=10))
+        assert pool.requests.of_jobspec(slots(2, duration=10)) is not pool.requests.of_jobspec(slots(2))
 
     def test_parts_of_a_second_are_a_time_limit_too(self) -> None:
         pool = pool_of(1)
-        assert pool.request(slots(1, duration=0.5)).duration == 1
-        assert pool.request(slots(1, duration=2.5)).duration == 3
-        assert pool.request(slots(1)).duration == UNLIMITED
+        assert pool.requests.of_jobspec(slots(1, duration=0.5)).duration == 1
+        assert pool.requests.of_jobspec(slots(1, duration=2.5)).duration == 3
+        assert pool.requests.of_jobspec(slots(1)).duration == UNLIMITED
 
 
 actions = st.lists(
@@ -197,7 +197,7 @@ def test_whatever_happens_nothing_is_given_twice_or_lost(policy: str, actions: l
         held, waiting = sorted(pool.held), sorted(pool.where)
         if name == "submit":
             job += 1
-            pool.submit(job, pool.request(slots(a, cores=b, duration=c)), 16, ("", "batch")[a % 2])
+            pool.submit(job, pool.requests.of_jobspec(slots(a, cores=b, duration=c)), 16, ("", "batch")[a % 2])
         elif name == "free" and held:
             assert pool.free(held[a % len(held)])
         elif name == "inherit" and held:
@@ -242,5 +242,5 @@ def test_whatever_happens_nothing_is_given_twice_or_lost(policy: str, actions: l
     assert pool.scheduler.jobs == {}
     pool.set_up(pool.nodes.all)
     everything = 4 * pool.nodes.all.bit_count()
-    pool.submit(job + 1, pool.request(slots(everything)), 16, "")
+    pool.submit(job + 1, pool.requests.of_jobspec(slots(everything)), 16, "")
     assert run(pool, now) == [job + 1]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
-from headrace.engine.modules.sched.common.options import unknown
+from headrace.engine.modules.sched.options import unknown
 from headrace.formats.spec import duration
 from headrace.sched.graph.policies import Policy
 from headrace.sched.graph.policies import by_name as match_policy

@@ -1,5 +1,4 @@
-"""`feasibility.check` for guests: small ones, a few of each guest, one after the other, when the scheduler has nothing
-else to do.
+"""`feasibility.check`: reads the request, and checks for guests while the scheduler has nothing else to do.
 
 A check of the owner is made at once. What a guest asks could keep the scheduler from starting jobs, so its size is
 known before anything is expanded. A check that searches a graph may take long all the same, as every vertex counts: it
@@ -22,12 +21,13 @@ from typing import Any, NoReturn
 import msgspec
 
 from headrace.engine.broker.module.context import EMPTY, ModuleContext, RpcError
-from headrace.engine.modules.sched.common.jobspec import of_request
 from headrace.formats.spec import constraint
 from headrace.formats.spec import jobspec as js
 from headrace.formats.spec import message as m
 from headrace.formats.spec.message import Message
 
+# Exceptions of reading an invalid jobspec. RFC 14 is not checked, since a request may have resources alone.
+MALFORMED = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
 # Of a guest's jobspec: the bytes of its resources and its constraint as JSON, and `constraint.size`.
 MOST_BYTES = 32 << 10
 MOST_SIZE = 16 << 10
@@ -41,6 +41,24 @@ _MOST_MEMORY = 64 << 20
 _LONGEST = 8 << 10
 # Seconds after which a scheduler that has other work is looked at again.
 _AGAIN = 0.005
+
+
+def of_request(msg: Message) -> dict[str, Any]:
+    """The jobspec of a request. Raises RpcError(EPROTO) for text that is not a JSON object."""
+    jobspec = msg.obj["jobspec"]
+    if isinstance(jobspec, str):
+        try:
+            jobspec = msgspec.json.decode(jobspec)
+        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as exc:
+            raise RpcError(errno.EPROTO, f"{msg.topic}: jobspec: not JSON: {exc}") from None
+    if not isinstance(jobspec, dict):
+        raise RpcError(errno.EPROTO, f"{msg.topic}: jobspec: expected object, got {type(jobspec).__name__}")
+    return jobspec
+
+
+def malformed(exc: Exception) -> RpcError:
+    """The error for a jobspec that raised `exc`, one of MALFORMED."""
+    return RpcError(errno.EINVAL, f"jobspec: not what RFC 14 describes ({type(exc).__name__}: {exc})")
 
 
 class GuestChecks:

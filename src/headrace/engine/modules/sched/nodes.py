@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from headrace.engine.modules.sched.common.r import Share, Shares, each, job_r
+from headrace.engine.modules.sched.r import Share, Shares, each, job_r
 from headrace.sched.graph.inside import parts
 from headrace.sched.graph.model import Graph, GraphError
 from headrace.sched.graph.selection import Selection, from_vertices

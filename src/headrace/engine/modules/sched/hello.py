@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from headrace.engine.broker.module.context import ModuleContext
-from headrace.engine.modules.sched.common.options import Log, Options
+from headrace.engine.modules.sched.options import Log, Options
 from headrace.formats.spec import jobid
 from headrace.formats.spec.idset import Idset
 from headrace.formats.spec.job_exception import FATAL, SCHEDULER_RESTART

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from sched_world import World, jobspec
 
-from headrace.engine.modules.sched.graph.fair import Fair
-from headrace.engine.modules.sched.graph.settings import SettingsError, read
+from headrace.engine.modules.sched.fair import Fair
+from headrace.engine.modules.sched.settings import SettingsError, read
 from headrace.sched.queueing.simulate import REVIEW
 
 Run = Any
