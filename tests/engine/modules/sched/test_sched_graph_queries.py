@@ -161,3 +161,13 @@ def test_guests_look_but_do_not_touch(in_broker: Run, method: str) -> None:
         assert (await guest.call(f"sched-fluxion-resource.{method}", {})).errnum == errno.EPERM
 
     in_world(in_broker)(scenario)
+
+
+def test_in_private_mode_guests_find_vertices_by_what_says_nothing_of_jobs(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        world.broker.config = {"access": {"private-mode": True}}
+        guest = world.broker.client(guest=True)
+        for criteria, errnum in (("status=up or status=down", 0), ("sched-now=free", errno.EPERM)):
+            assert (await guest.call("sched-fluxion-resource.find", {"criteria": criteria})).errnum == errnum
+
+    in_world(in_broker)(scenario)

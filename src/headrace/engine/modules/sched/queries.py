@@ -9,12 +9,13 @@ import errno
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
 from headrace.engine.broker.module.context import EMPTY, ModuleContext, RpcError
-from headrace.engine.broker.module.privacy import guarded
+from headrace.engine.broker.module.privacy import guarded, refuse_if_hidden
 from headrace.engine.modules.sched.pool import Pool
 from headrace.engine.modules.sched.settings import QMANAGER, RESOURCE, Settings
 from headrace.formats.spec.idset import Idset
@@ -25,6 +26,9 @@ from headrace.sched.graph.formats.writers import WRITERS
 from headrace.sched.graph.usage import Allocation
 
 _FIND_FORMATS = ("rv1_nosched", "rv1", "jgf", "rlite", "simple", "pretty_simple")
+
+# Criteria that say nothing of jobs.
+_WITHOUT_JOBS = ("status=up", "status=down", "status=up or status=down")
 
 
 class Host(NamedTuple):
@@ -46,8 +50,8 @@ def register(ctx: ModuleContext, host: Host) -> None:
     """Provide both of Fluxion's services."""
     resource = _Resource(host)
     methods: dict[str, Callable[[Message], Any]] = {
-        # Both tell of jobs.
-        "find": guarded(ctx, resource.find),
+        "find": partial(_find, ctx, resource),
+        # It tells of jobs.
         "info": guarded(ctx, resource.info),
         "set_property": resource.set_property,
         "get_property": resource.get_property,
@@ -64,6 +68,13 @@ def register(ctx: ModuleContext, host: Host) -> None:
         "stats-get": lambda _msg: _queue_stats(host.pool()),
     }
     ctx.service(QMANAGER, methods, open=methods, requests=FLUXION_QMANAGER)
+
+
+def _find(ctx: ModuleContext, resource: _Resource, msg: Message) -> dict[str, Any]:
+    """Find vertices; with `access.private-mode`, by criteria that say nothing of others' jobs."""
+    if msg.obj["criteria"] not in _WITHOUT_JOBS:
+        refuse_if_hidden(ctx, msg)
+    return resource.find(msg)
 
 
 class _Resource:
