@@ -14,23 +14,26 @@ from headrace.engine.modules.job_manager.queues import Queues
 from headrace.formats.spec.job_state import SCHED
 
 
-class Core(Protocol):
-    """The parts of the core (`core.Core`) that are used here."""
+class Allocations(Protocol):
+    """The parts of the core's allocations that are used here."""
 
-    active: dict[int, Job]
-    queues: Queues
     # The number of requests without a response from the scheduler.
-    alloc_pending: int
+    pending: int
+
+    @property
+    def active(self) -> dict[int, Job]: ...
+    @property
+    def queues(self) -> Queues: ...
 
     def ask(self, job: Job) -> None: ...
-    def cancel_alloc(self, job: Job) -> None: ...
+    def cancel(self, job: Job) -> None: ...
 
 
 class Limited:
     """Jobs that wait for their turn with a scheduler whose `limit` is not 0."""
 
-    def __init__(self, core: Core, limit: int) -> None:
-        self.core = core
+    def __init__(self, allocations: Allocations, limit: int) -> None:
+        self._allocations = allocations
         self.limit = limit
         self._queued: list[tuple[int, int]] = []
         self._asked: dict[int, Job] = {}
@@ -42,10 +45,10 @@ class Limited:
 
     def fill(self) -> None:
         """Send requests for the most urgent jobs, up to the limit."""
-        while (job := self._head()) is not None and self.core.alloc_pending < self.limit:
+        while (job := self._head()) is not None and self._allocations.pending < self.limit:
             heapq.heappop(self._queued)
             self._asked[job.id] = job
-            self.core.ask(job)
+            self._allocations.ask(job)
         if job is not None:
             self._make_room(job)
 
@@ -53,13 +56,13 @@ class Limited:
         """The most urgent waiting job; outdated entries are removed."""
         while self._queued:
             priority, id = self._queued[0]
-            job = self.core.active.get(id)
+            job = self._allocations.active.get(id)
             if (
                 job is not None
                 and job.state == SCHED
                 and job.priority == -priority > 0
                 and not job.alloc_pending
-                and self.core.queues.started(job.queue)
+                and self._allocations.queues.started(job.queue)
             ):
                 return job
             heapq.heappop(self._queued)
@@ -71,4 +74,4 @@ class Limited:
             return
         last = max(self._asked.values(), key=lambda job: (-job.priority, job.id), default=None)
         if last is not None and (-head.priority, head.id) < (-last.priority, last.id):
-            self.core.cancel_alloc(last)
+            self._allocations.cancel(last)

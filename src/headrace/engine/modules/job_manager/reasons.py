@@ -32,12 +32,12 @@ def own_reason(core: Core, job: Job) -> str:
         return "held"
     if not core.queues.started(job.queue):
         return core.queues.stop_note(job.queue)
-    if not core.sched_ready:
+    if not core.allocations.ready:
         return "no scheduler is loaded"
     if job.alloc_pending:
         return ""
-    if core.limited.limit:
-        return f"behind {core.limited.limit} or more jobs"
+    if core.allocations.limited.limit:
+        return f"behind {core.allocations.limited.limit} or more jobs"
     return SOON
 
 
