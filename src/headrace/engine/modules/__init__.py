@@ -9,7 +9,7 @@ SERVICES = {
     "cron": "cron.service",
     "heartbeat": "heartbeat",
     "job-exec": "job_exec.service",
-    "job-info": "job_info",
+    "job-info": "job_manager.info",
     "job-ingest": "job_ingest.service",
     "job-list": "job_list.service",
     "job-manager": "job_manager.service",

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.engine.modules.sched.graph_of_r import graph_of
-from headrace.engine.modules.sched.nodes import Nodes
+from headrace.engine.modules.sched.graph_of_r import Nodes, graph_of
 from headrace.engine.modules.sched.pool import Pool
 from headrace.engine.modules.sched.r import Share, shares_of_r, summary
 from headrace.engine.modules.sched.settings import read

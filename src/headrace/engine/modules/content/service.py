@@ -19,7 +19,7 @@ import msgspec
 from headrace.engine.broker.kept import data_path, make_private
 from headrace.engine.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.engine.broker.state.disk import FULL, emptied, unusable
-from headrace.engine.modules.common.background import Background
+from headrace.engine.modules.background import Background
 from headrace.engine.modules.content.cache import BlobCache
 from headrace.engine.modules.content.limits import MEMORY, Limits, parse
 from headrace.formats.spec import treeobj

@@ -23,7 +23,7 @@ from headrace.engine.jobs.pack import split_j
 from headrace.engine.jobs.policy import Policy, PolicyConfigError, PolicyError, UnknownQueue
 from headrace.engine.jobs.record import updated_jobspec
 from headrace.engine.jobs.storable import MOST_LEVELS, TOO_DEEP, is_deep
-from headrace.engine.modules.job_ingest.checks import NO_CHECKS, Checks, checks, refuse_direct
+from headrace.engine.modules.job_ingest.checks import NO_CHECKS, Checks, check_signature, checks, refuse_direct
 from headrace.engine.modules.job_ingest.decode import NOTHING, decode, fresh
 from headrace.engine.modules.job_ingest.validators import Validators
 from headrace.formats.config import guests
@@ -262,9 +262,7 @@ class _Ingest:
         if unknown:
             await self._look_up(msg.userid)
         if job["submission"][2] != _NONE:
-            from headrace.engine.modules.job_ingest.signature import check
-
-            await check(msg.obj["J"], msg.userid, self.ctx.now())
+            await check_signature(msg.obj["J"], msg.userid, self.ctx.now())
         if hosts:
             await self._check_hosts(hosts)
         if checks.files:

@@ -18,7 +18,7 @@ import time
 from typing import Any
 
 from headrace.engine.broker.module.context import ModuleContext, RpcError
-from headrace.engine.modules.common.background import Background
+from headrace.engine.modules.background import Background
 from headrace.engine.process.spawn import calling
 from headrace.wire.client.installation import FOLDERS
 

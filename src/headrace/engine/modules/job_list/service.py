@@ -23,9 +23,8 @@ from headrace.engine.broker.module.args import only
 from headrace.engine.broker.module.context import EMPTY, Empty, Handler, ModuleContext, RpcError
 from headrace.engine.broker.module.privacy import is_hidden, refuse_if_hidden
 from headrace.engine.modules.job_list.match import Match, MatchError, compiled
-from headrace.engine.modules.job_list.metrics import Passed, demand
 from headrace.engine.modules.job_list.record import ATTRS, NO_SUMMARY, Job, Packer, summarize
-from headrace.engine.modules.job_list.stats import Stats
+from headrace.engine.modules.job_list.stats import Passed, Stats, demand
 from headrace.formats.spec.job_state import INACTIVE, NEW, PENDING, RUNNING
 from headrace.formats.spec.message import Message
 from headrace.formats.spec.requests.jobs import JOB_LIST

@@ -10,6 +10,7 @@ import errno
 import json
 from typing import Any
 
+from headrace.engine.broker.module.args import only
 from headrace.engine.broker.module.context import ModuleContext, RpcError
 from headrace.engine.broker.module.privacy import is_hidden
 from headrace.engine.broker.services import drain
@@ -31,6 +32,11 @@ _DECODE, _CURRENT = 1, 2
 _PIECE = 64 << 10
 _PORTION = 1 << 20
 _UPDATES = {"jobspec": "jobspec-update", "R": "resource-update"}
+
+
+def load(ctx: ModuleContext, args: list[str]) -> None:
+    """Load the module job-info, which is a name alone: the job manager provides the service."""
+    only(ctx, args)
 
 
 class _Watch:

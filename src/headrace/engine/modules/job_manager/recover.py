@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import sys
 from collections.abc import Iterator
 
@@ -15,7 +16,6 @@ from headrace.engine.broker.state.journal import Journal, JournalError, Saved
 from headrace.engine.jobs.pack import Packed, Submission, unpack
 from headrace.engine.jobs.record import Job, summary
 from headrace.engine.jobs.storable import TOO_DEEP, is_deep
-from headrace.engine.modules.job_manager import left_output
 from headrace.engine.modules.job_manager.core import Core
 from headrace.engine.modules.job_manager.records import (
     Entry,
@@ -30,6 +30,7 @@ from headrace.engine.modules.job_manager.records import (
 )
 from headrace.engine.modules.job_manager.replay import replay, restore, restore_inactive
 from headrace.engine.modules.job_manager.store import LOGS, Store
+from headrace.formats.spec import jobid
 from headrace.formats.spec.job_state import INACTIVE, RUNNING
 
 _decode = msgspec.msgpack.Decoder(list[Entry]).decode
@@ -83,7 +84,7 @@ class Recovery:
             job.shown = len(job.events)
         # While jobs are missing that were there once, no output is taken for nobody's.
         whole = not (self.illegible or self.left_out or journal.damage or journal.missing)
-        left_output.take_up(store, core.max_jobid if whole else 0)
+        _take_up_output(store, core.max_jobid if whole else 0)
         self._complete_logs()
 
     def _load(self, saved: Saved) -> None:
@@ -231,3 +232,39 @@ def _entries(journal: Journal, batch: bytes) -> list[Entry]:
     except msgspec.DecodeError as exc:
         text = f"the journal in {journal.folder} has a record that only another version of Headrace reads: {exc}"
         raise JournalError(errno.EIO, text) from None
+
+
+def _take_up_output(store: Store, highest: int) -> None:
+    """Take up the output in files of active jobs, and remove that of unknown jobs up to the id `highest` (0: none).
+
+    The journal has the sizes of a job's logs when the job ends, or is part of a checkpoint. What was written to a file
+    since, before the broker was killed, is in the file alone.
+    """
+    try:
+        names = os.listdir(store.output)
+    except OSError:
+        return
+    for file in names:
+        found = _log_of(file)
+        if found is None:
+            continue
+        id, name = found
+        # A file that cannot be read or removed is no reason not to start.
+        with contextlib.suppress(OSError):
+            if id in store.active:
+                store.take_up(id, name)
+            elif id not in store and id <= highest:
+                os.unlink(os.path.join(store.output, file))
+
+
+def _log_of(file: str) -> tuple[int, str] | None:
+    """The job and the name of the log that a file is for; None for a file of another name."""
+    parts = file.split(".", 4)
+    if len(parts) < 5 or parts[4] not in LOGS:
+        return None
+    text = ".".join(parts[:4])
+    try:
+        id = jobid.parse(text)
+    except ValueError:
+        return None
+    return (id, parts[4]) if jobid.encode(id, "dothex") == text else None

@@ -13,8 +13,7 @@ from math import ceil
 from typing import Any
 
 from headrace.engine.modules.sched.fair import Fair
-from headrace.engine.modules.sched.graph_of_r import graph_of, name_by_rank
-from headrace.engine.modules.sched.nodes import Nodes
+from headrace.engine.modules.sched.graph_of_r import Nodes, graph_of, name_by_rank
 from headrace.engine.modules.sched.r import Shares, each, shares_of_r
 from headrace.engine.modules.sched.requests import BoundedCache, Requests
 from headrace.engine.modules.sched.settings import Settings

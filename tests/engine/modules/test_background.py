@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from headrace.engine.broker.answers import RpcError
-from headrace.engine.modules.common.background import Background
+from headrace.engine.modules.background import Background
 
 
 def test_work_is_done_in_order_in_one_other_thread_and_handed_back_on_the_loop() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.modules.job_exec.simulation import SimError, Simulation, simulation
+from headrace.engine.modules.job_exec.job import SimError, Simulation, simulation
 
 
 def jobspec(test: Any, duration: float = 0.0) -> dict[str, Any]:

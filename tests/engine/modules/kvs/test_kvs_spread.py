@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.engine.modules.kvs.spread import Spread
+from headrace.engine.modules.kvs.commit import Spread
 
 
 @given(values=st.lists(st.integers(0, 1 << 20), min_size=2))
